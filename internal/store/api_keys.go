@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+// APIKey is a key of an organization. The raw key is stored nowhere (spec §5.1).
+type APIKey struct {
+	ID, OrgID string
+	Name      string // unique among the organization's keys that are not revoked; "" is no name
+	Env       Env
+	Scopes    []string // words without spaces
+	Hash      [32]byte // SHA-256 of the raw key
+	Hint      string   // what may be shown of the raw key
+	CreatedAt int64    // epoch milliseconds; 0 when it is written: the transaction's clock
+	ExpiresAt sql.NullInt64
+	RevokedAt sql.NullInt64
+}
+
+// CreateAPIKey adds a key, with [ErrConflict] when its name is taken, and [ErrNotFound] for an unknown organization.
+func (db *DB) CreateAPIKey(ctx context.Context, actor string, key APIKey) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(1, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			key.ID, key.OrgID, key.Env, key.Name, strings.Join(key.Scopes, " "), key.Hash[:], key.Hint,
+			orNow(tx, key.CreatedAt), key.ExpiresAt, key.RevokedAt)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "api_key.create", Target: key.ID, OrgID: key.OrgID,
+			Detail: string(key.Env) + ": " + strings.Join(key.Scopes, " "),
+		})
+		return nil
+	})
+}
+
+// APIKeys reads an organization's keys, revoked ones too, oldest first.
+func (db *DB) APIKeys(ctx context.Context, orgID string) ([]APIKey, error) {
+	return list(ctx, db, "list API keys", scanAPIKey,
+		`SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at
+		FROM api_keys WHERE org_id = $1 ORDER BY created_at, id`, orgID)
+}
+
+func scanAPIKey(row Row) (key APIKey, err error) {
+	var env, scopes string
+	var hash []byte
+	err = row.Scan(&key.ID, &key.OrgID, &env, &key.Name, &scopes, &hash, &key.Hint, &key.CreatedAt, &key.ExpiresAt, &key.RevokedAt)
+	key.Env, key.Scopes = Env(env), strings.Fields(scopes)
+	copy(key.Hash[:], hash)
+	return key, err
+}
+
+// APIKeyOrg is the organization a key belongs to, or [ErrNotFound].
+func (db *DB) APIKeyOrg(ctx context.Context, keyID string) (orgID string, err error) {
+	return one(ctx, db, "find an API key", func(row Row) (orgID string, err error) {
+		err = row.Scan(&orgID)
+		return orgID, err
+	}, `SELECT org_id FROM api_keys WHERE id = $1`, keyID)
+}
+
+// RevokeAPIKey revokes an organization's key, which holds at the next request, or [ErrNotFound]. Revoking it again
+// changes nothing and is no error.
+func (db *DB) RevokeAPIKey(ctx context.Context, actor, orgID, keyID string) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		revoked, err := changed(ctx, tx, `UPDATE api_keys SET revoked_at = $3
+			WHERE id = $1 AND org_id = $2 AND revoked_at IS NULL RETURNING id`, keyID, orgID, tx.Now())
+		if err != nil {
+			return err
+		}
+		if !revoked {
+			return change(ctx, tx, `SELECT id FROM api_keys WHERE id = $1 AND org_id = $2`, keyID, orgID)
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "api_key.revoke", Target: keyID, OrgID: orgID})
+		return nil
+	})
+}

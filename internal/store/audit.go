@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// AuditEntry says who did what to what. No field carries a secret.
+type AuditEntry struct {
+	At     int64  // epoch milliseconds; 0 when it is written: the transaction's clock
+	Actor  string // cli, key_… or usr_…
+	Action string // resource.verb: organization.create, api_key.revoke
+	Target string // id or name of what was acted on
+	OrgID  string // "" when no organization is concerned
+	Detail string // free text for a human
+}
+
+// QueueAudit writes an entry in an open transaction, so that it stands or falls with what it tells.
+func QueueAudit(tx Tx, entry AuditEntry) {
+	tx.Queue(1, `INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		NewID("aud"), orNow(tx, entry.At), entry.Actor, entry.Action, entry.Target, entry.OrgID, entry.Detail)
+}
+
+// Audit writes an entry about something that happened outside the database.
+func (db *DB) Audit(ctx context.Context, entry AuditEntry) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		QueueAudit(tx, entry)
+		return nil
+	})
+}
+
+// AuditLog reads the newest limit entries, newest first.
+func (db *DB) AuditLog(ctx context.Context, limit int) ([]AuditEntry, error) {
+	if limit <= 0 {
+		return nil, fmt.Errorf("store: read the audit log: limit %d is not positive", limit)
+	}
+	return list(ctx, db, "read the audit log", func(row Row) (entry AuditEntry, err error) {
+		err = row.Scan(&entry.At, &entry.Actor, &entry.Action, &entry.Target, &entry.OrgID, &entry.Detail)
+		return entry, err
+	}, `SELECT at, actor, action, target, org_id, detail FROM audit_log ORDER BY id DESC LIMIT $1`, limit)
+}

@@ -1,0 +1,23 @@
+// Package store is the database: connections to SQLite or PostgreSQL, the tables and their migrations, the one writer
+// of a process, and plain reading and writing of the resources that have no rules of their own (one file each).
+//
+// # What holds
+//
+//   - One DDL text and one SQL text with $n parameters serve both engines (design §7): times are epoch milliseconds,
+//     JSON is text, text is valid UTF-8 without NUL ([ErrText]).
+//   - Every write of a process goes through one goroutine, the writer. Writes that wait at the same moment share one
+//     transaction (natural batching: no timer), so the price of a commit is shared, too. A result is told only after
+//     the COMMIT that made it durable.
+//   - A fault of one operation never fails another: kinds run in savepoints, and operations of a failed group run
+//     again, each alone.
+//   - Every wait has a bound: the queue's length, the turn between processes, statements, and an operation's life in
+//     the writer.
+//   - Correctness comes from constraints and guarded statements. File locks between processes of one SQLite file only
+//     make them take turns; a process that can't get its turn writes without it.
+//
+// # What it does not do
+//
+// It knows no money and no queue rules: billing, inbox and limit bring them as a [Kind] and own every statement on
+// their tables. It opens no secrets (sealed columns are opaque bytes), caches nothing that another process may change,
+// and imports nothing of ours (design §3). Tests use storetest.
+package store

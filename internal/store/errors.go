@@ -1,0 +1,81 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// The errors a caller tells apart with [errors.Is]. None of them carries a value that was written or asked for.
+var (
+	// ErrNotFound: no row has that id, or its organization doesn't exist.
+	ErrNotFound = errors.New("store: not found")
+	// ErrConflict: a uniqueness constraint refused the row (design §6 "uniqueness").
+	ErrConflict = errors.New("store: already exists")
+	// ErrClosed: the database was closed before the operation began. Nothing happened.
+	ErrClosed = errors.New("store: closed")
+	// ErrBusy: the write queue stayed full, or another process kept the database locked. Nothing happened.
+	ErrBusy = errors.New("store: busy")
+	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
+	// whoever asked may ask again with the same id.
+	ErrCommitUnknown = errors.New("store: commit outcome unknown")
+	// ErrRows: a statement did not affect as many rows as [Tx.Queue] was told.
+	ErrRows = errors.New("store: unexpected number of rows")
+	// ErrText: a text contains NUL or isn't valid UTF-8. PostgreSQL can't keep such a text; SQLite refuses it here,
+	// so that both engines take the same input.
+	ErrText = errors.New("store: text contains NUL or invalid UTF-8")
+	// ErrUnsupported: the engine can't do this.
+	ErrUnsupported = errors.New("store: not supported by this engine")
+)
+
+// sqlError says what was being done and puts an engine's error into the package's own where there is one. The
+// engine's text stays in the chain for the log.
+func sqlError(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isUnique(err):
+		return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
+	case isForeignKey(err):
+		return fmt.Errorf("%s: %w: %w", doing, ErrNotFound, err)
+	case isLocked(err):
+		return fmt.Errorf("%s: %w: %w", doing, ErrBusy, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func isUnique(err error) bool {
+	return postgresCode(err) == "23505" ||
+		sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE
+}
+
+func isForeignKey(err error) bool {
+	return postgresCode(err) == "23503" || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+}
+
+// isLocked reports that a lock was not won in time: SQLITE_BUSY, SQLITE_LOCKED, lock_not_available.
+func isLocked(err error) bool {
+	primary := sqliteCode(err) & 0xff
+	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || postgresCode(err) == "55P03"
+}
+
+// sqliteCode is SQLite's extended result code, 0 for any other error.
+func sqliteCode(err error) int {
+	var failed *sqlite.Error
+	if errors.As(err, &failed) {
+		return failed.Code()
+	}
+	return 0
+}
+
+// postgresCode is PostgreSQL's SQLSTATE, "" for any other error.
+func postgresCode(err error) string {
+	var failed *pgconn.PgError
+	if errors.As(err, &failed) {
+		return failed.Code
+	}
+	return ""
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxLinks bounds the symbolic links followed for one path, as Linux does.
+const maxLinks = 40
+
+// canonicalPath is the absolute path of a database file with every symbolic link resolved, also when the file or some
+// of its directories don't exist yet.
+func canonicalPath(path string) (string, error) {
+	switch {
+	case path == "":
+		return "", errors.New("a file path is needed")
+	case strings.ContainsRune(path, 0):
+		return "", errors.New("the file path contains NUL")
+	case strings.HasPrefix(path, ":memory:"), strings.HasPrefix(path, "file:"):
+		return "", errors.New("a plain file path is needed: no file: URI, and no database in memory, which processes could not share")
+	case strings.HasSuffix(path, "/"):
+		return "", errors.New("the file path names a directory")
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("make the path absolute: %w", err)
+	}
+	return resolveLinks(absolute, maxLinks)
+}
+
+// resolveLinks is [filepath.EvalSymlinks] for a path whose end may not exist: what doesn't exist is appended as it is,
+// and a link that points nowhere is followed to where its file will be created.
+func resolveLinks(path string, links int) (string, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return resolved, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("resolve the path: %w", err)
+	}
+	if links == 0 {
+		return "", errors.New("too many symbolic links")
+	}
+	directory, name := filepath.Split(path)
+	if name == "" {
+		return path, nil
+	}
+	directory, err = resolveLinks(filepath.Clean(directory), links)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(directory, name)
+	target, err := os.Readlink(path)
+	if err != nil {
+		return path, nil // Not a link: it will be created here.
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(directory, target)
+	}
+	return resolveLinks(target, links-1)
+}
+
+// prepareFile makes sure that the database file can be created where it should be and that its directory is on a file
+// system SQLite's locks and shared memory work on. File and missing directories belong to this user alone.
+func prepareFile(path string) error {
+	directory := filepath.Dir(path)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("create the directory of the database: %w", err)
+	}
+	if name, remote, err := networkFileSystem(directory); err != nil {
+		return fmt.Errorf("look at the file system of the database: %w", err)
+	} else if remote {
+		return fmt.Errorf("%s is on a network file system (%s), where SQLite loses data: use a local disk, or store postgres", directory, name)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the database file: %w", err)
+	}
+	return file.Close()
+}

@@ -1,0 +1,130 @@
+package store_test
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// TestMain runs the tests, or, re-executed by one of them, the second process of a two-process test.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(runChild(role, os.Getenv(childPath)))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// insert is an operation of the items kind: one row, named by its id.
+type insert struct {
+	ID    int64
+	Owner string
+	Rows  int64 // result: rows in the table after the operation's group
+}
+
+// items inserts rows into the table of createItems. Its group fails when one of its ids exists.
+type items struct {
+	name  string
+	calls atomic.Int64 // of Apply
+}
+
+func (k *items) Name() string { return k.name }
+
+func (k *items) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
+	k.calls.Add(1)
+	for _, op := range ops {
+		item := op.(*insert)
+		tx.Queue(1, `INSERT INTO items (id, owner) VALUES ($1, $2)`, item.ID, item.Owner)
+	}
+	var rows int64
+	err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&rows) }, `SELECT count(*) FROM items`)
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		op.(*insert).Rows, errs[i] = rows, err
+	}
+	return errs
+}
+
+// failing refuses every operation with its error.
+type failing struct{ err error }
+
+func (failing) Name() string { return "failing" }
+
+func (k failing) Apply(_ context.Context, tx store.Tx, ops []store.Op) []error {
+	tx.Queue(1, `INSERT INTO items (id, owner) VALUES (-1, 'failing')`)
+	errs := make([]error, len(ops))
+	for i := range errs {
+		errs[i] = k.err
+	}
+	return errs
+}
+
+// panicking panics on every operation that is true.
+type panicking struct{}
+
+func (panicking) Name() string { return "panicking" }
+
+func (panicking) Apply(_ context.Context, _ store.Tx, ops []store.Op) []error {
+	for _, op := range ops {
+		if op.(bool) {
+			panic("told to")
+		}
+	}
+	return nil
+}
+
+func createItems(t *testing.T, db *store.DB) {
+	t.Helper()
+	write(t, db, `CREATE TABLE items (id BIGINT NOT NULL PRIMARY KEY, owner TEXT)`)
+}
+
+// write runs one statement through the writer.
+func write(t *testing.T, db *store.DB, text string, arguments ...any) {
+	t.Helper()
+	require.NoError(t, tryWrite(db, text, arguments...))
+}
+
+func tryWrite(db *store.DB, text string, arguments ...any) error {
+	return db.Exec(context.Background(), func(_ context.Context, tx store.Tx) error {
+		tx.Queue(store.AnyRows, text, arguments...)
+		return nil
+	})
+}
+
+func countItems(t *testing.T, db *store.DB) (n int) {
+	t.Helper()
+	require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM items`).Scan(&n))
+	return n
+}
+
+// gate keeps the writer inside a transaction until it is opened, so that a test can line operations up behind it.
+type gate struct {
+	opened chan struct{}
+	passed chan error
+}
+
+func closeGate(t *testing.T, db *store.DB) *gate {
+	t.Helper()
+	g := &gate{opened: make(chan struct{}), passed: make(chan error, 1)}
+	entered := make(chan struct{})
+	go func() {
+		g.passed <- db.Exec(context.Background(), func(context.Context, store.Tx) error {
+			close(entered)
+			<-g.opened
+			return nil
+		})
+	}()
+	<-entered
+	return g
+}
+
+// open lets the writer go on, and answers how the transaction at the gate ended.
+func (g *gate) open() error {
+	close(g.opened)
+	return <-g.passed
+}

@@ -1,0 +1,300 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// transactionTimeout bounds a transaction on PostgreSQL as a whole, waiting for a connection included. It lies above
+// statement_timeout, which ends one statement and keeps the connection.
+const transactionTimeout = 10 * time.Second
+
+// postgresClock is the database's clock in epoch milliseconds.
+const postgresClock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+// postgresWriter begins transactions on connections of the shared pool. Servers order their writers by row locks, so
+// there are no turns to take.
+type postgresWriter struct{ pool *pgxpool.Pool }
+
+func (w *postgresWriter) takeTurn(<-chan struct{}) (release func()) { return func() {} }
+
+func (w *postgresWriter) begin(ctx context.Context) (transaction, error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	conn, err := w.pool.Acquire(ctx)
+	if err != nil {
+		cancel()
+		return nil, sqlError("connect to PostgreSQL", err)
+	}
+	t := &postgresTx{pool: w.pool, conn: conn, ctx: ctx, cancel: cancel, mark: notQueued}
+	t.pending = append(t.pending,
+		postgresStatement{text: "BEGIN", want: AnyRows},
+		postgresStatement{text: "SELECT " + postgresClock, clock: true})
+	return t, nil
+}
+
+func (w *postgresWriter) close() error { return nil }
+
+// postgresStatement is a statement that waits for the next round trip.
+type postgresStatement struct {
+	text      string
+	arguments []any
+	want      int64
+	clock     bool // its row is the transaction's clock
+}
+
+// notQueued as postgresTx.mark: the savepoint isn't among the pending statements.
+const notQueued = -1
+
+// postgresTx is a transaction that sends what is queued in one round trip: BEGIN, clock and SAVEPOINT ride with the
+// first statements of a kind, RELEASE and COMMIT with the last ones.
+type postgresTx struct {
+	pool    *pgxpool.Pool
+	conn    *pgxpool.Conn
+	ctx     context.Context //nolint:containedctx // the transaction's own bound, which Now needs without a parameter
+	cancel  context.CancelFunc
+	pending []postgresStatement
+	mark    int   // where the group's SAVEPOINT stands in pending, or notQueued
+	counted bool  // a pending statement must affect a certain number of rows
+	failed  error // of a statement; nothing runs after it until the savepoint is rolled back
+	broken  error // the connection, or the transaction as a whole, is lost
+
+	begun, committed, querying bool
+
+	now int64
+}
+
+func (t *postgresTx) context() context.Context { return t.ctx }
+
+func (t *postgresTx) LockRows() string { return " FOR UPDATE" }
+
+// Now asks for the clock at once when no statement has gone out yet. A fault is told by the next Query or Flush.
+func (t *postgresTx) Now() int64 {
+	if !t.begun && t.fault() == nil {
+		t.failed = t.send(t.ctx, nil, nil)
+	}
+	return t.now
+}
+
+func (t *postgresTx) Queue(want int64, text string, arguments ...any) {
+	if t.fault() != nil {
+		return
+	}
+	bound, err := postgresArgs(arguments)
+	if err != nil {
+		t.failed = err
+		return
+	}
+	t.counted = t.counted || want != AnyRows
+	t.pending = append(t.pending, postgresStatement{text: text, arguments: bound, want: want})
+}
+
+func (t *postgresTx) Query(ctx context.Context, each func(Row) error, text string, arguments ...any) error {
+	if err := t.fault(); err != nil {
+		return err
+	}
+	if t.querying {
+		return errNestedStatement
+	}
+	bound, err := postgresArgs(arguments)
+	if err != nil {
+		t.failed = err
+		return err
+	}
+	var refused error // by the caller, which is no fault of the database
+	t.querying = true
+	err = t.send(ctx, &postgresStatement{text: text, arguments: bound}, func(row Row) error {
+		refused = each(row)
+		return refused
+	})
+	t.querying = false
+	if refused == nil {
+		t.failed = err
+	}
+	return err
+}
+
+func (t *postgresTx) Flush(ctx context.Context) error {
+	if err := t.fault(); err != nil {
+		return err
+	}
+	if t.querying {
+		return errNestedStatement
+	}
+	if len(t.pending) == 0 {
+		return context.Cause(ctx)
+	}
+	t.failed = t.send(ctx, nil, nil)
+	return t.failed
+}
+
+func (t *postgresTx) fault() error {
+	if t.broken != nil {
+		return t.broken
+	}
+	return t.failed
+}
+
+// send runs what is pending, then the query if there is one, in one round trip.
+func (t *postgresTx) send(ctx context.Context, query *postgresStatement, each func(Row) error) error {
+	sent := t.pending
+	t.pending, t.mark, t.counted, t.begun = nil, notQueued, false, true
+	var batch pgx.Batch
+	for _, statement := range sent {
+		batch.Queue(statement.text, statement.arguments...)
+	}
+	if query != nil {
+		batch.Queue(query.text, query.arguments...)
+	}
+	results := t.conn.SendBatch(ctx, &batch)
+	err := t.read(results, sent)
+	if err == nil && query != nil {
+		err = readRows(results, query.text, each)
+	}
+	if closed := results.Close(); err == nil && closed != nil {
+		err = sqlError("end a round trip", closed)
+	}
+	if err != nil && t.conn.Conn().IsClosed() {
+		t.broken = err
+	}
+	return err
+}
+
+func (t *postgresTx) read(results pgx.BatchResults, sent []postgresStatement) error {
+	for _, statement := range sent {
+		if statement.clock {
+			if err := results.QueryRow().Scan(&t.now); err != nil {
+				return sqlError("read the clock", err)
+			}
+			continue
+		}
+		tag, err := results.Exec()
+		if err != nil {
+			return sqlError("run "+verb(statement.text), err)
+		}
+		if err := checkRows(statement.text, tag.RowsAffected(), statement.want); err != nil {
+			return err
+		}
+		t.committed = t.committed || tag.String() == "COMMIT"
+	}
+	return nil
+}
+
+func readRows(results pgx.BatchResults, text string, each func(Row) error) error {
+	rows, err := results.Query()
+	if err != nil {
+		return sqlError("run "+verb(text), err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return sqlError("run "+verb(text), err)
+	}
+	return nil
+}
+
+func (t *postgresTx) savepoint() error {
+	if t.broken != nil {
+		return t.broken
+	}
+	t.failed, t.counted = nil, false
+	t.mark = len(t.pending)
+	t.pending = append(t.pending, postgresStatement{text: "SAVEPOINT kind", want: AnyRows})
+	return nil
+}
+
+func (t *postgresTx) release(ctx context.Context, last bool) error {
+	if err := t.fault(); err != nil {
+		return err
+	}
+	release := postgresStatement{text: "RELEASE SAVEPOINT kind", want: AnyRows}
+	if last && !t.counted {
+		t.pending = append(t.pending, release)
+		t.failed = t.sendCommit(ctx)
+		return t.failed
+	}
+	// Rows that must be counted are counted before COMMIT is sent.
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	t.pending = append(t.pending, release)
+	return nil
+}
+
+// rollbackTo undoes the group: without a word to the server when nothing of it has gone out.
+func (t *postgresTx) rollbackTo(context.Context) error {
+	if t.broken != nil {
+		return t.broken
+	}
+	t.failed, t.counted = nil, false
+	if t.mark != notQueued {
+		t.pending = t.pending[:t.mark]
+		t.mark = notQueued
+		return nil
+	}
+	t.pending = append(t.pending[:0],
+		postgresStatement{text: "ROLLBACK TO SAVEPOINT kind", want: AnyRows},
+		postgresStatement{text: "RELEASE SAVEPOINT kind", want: AnyRows})
+	return nil
+}
+
+func (t *postgresTx) commit(ctx context.Context) error {
+	defer t.end()
+	switch {
+	case t.committed:
+		return nil
+	case t.broken != nil:
+		return t.broken
+	}
+	return t.sendCommit(ctx)
+}
+
+// sendCommit sends what is pending and COMMIT. Its error is [ErrCommitUnknown] unless the server said clearly that the
+// transaction did not commit.
+func (t *postgresTx) sendCommit(ctx context.Context) error {
+	t.pending = append(t.pending, postgresStatement{text: "COMMIT", want: AnyRows})
+	err := t.send(ctx, nil, nil)
+	if t.committed {
+		return nil // What broke after the server's word doesn't matter.
+	}
+	if err == nil {
+		// COMMIT of a failed transaction is answered with ROLLBACK.
+		t.broken = errors.New("store: the transaction was rolled back")
+		return t.broken
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.SeverityUnlocalized == "ERROR" {
+		return err
+	}
+	t.broken = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	return t.broken
+}
+
+func (t *postgresTx) rollback() {
+	defer t.end()
+	if !t.begun || t.broken != nil || t.committed {
+		return
+	}
+	if _, err := t.conn.Exec(t.ctx, "ROLLBACK"); err != nil {
+		t.broken = err
+	}
+}
+
+// end gives the connection back. One lost connection usually means that all are (a restarted server), so the others
+// are made anew, too.
+func (t *postgresTx) end() {
+	t.conn.Release()
+	t.cancel()
+	if t.broken != nil {
+		t.pool.Reset()
+	}
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// list reads all rows of a query through the reader.
+func list[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
+	bound, err := postgresArgs(arguments) // database/sql takes the same values on both engines
+	if err != nil {
+		return nil, sqlError(doing, err)
+	}
+	rows, err := db.reader.QueryContext(ctx, text, bound...)
+	if err != nil {
+		return nil, sqlError(doing, db.orClosed(err))
+	}
+	defer closeRows(rows, &err, doing)
+	for rows.Next() {
+		item, err := scan(rows)
+		if err != nil {
+			return nil, sqlError(doing, err)
+		}
+		items = append(items, item)
+	}
+	return items, sqlError(doing, rows.Err())
+}
+
+// one reads the only row of a query, and ErrNotFound when there is none.
+func one[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (item T, err error) {
+	items, err := list(ctx, db, doing, scan, text, arguments...)
+	if err != nil {
+		return item, err
+	}
+	if len(items) == 0 {
+		return item, sqlError(doing, ErrNotFound)
+	}
+	return items[0], nil
+}
+
+func closeRows(rows *sql.Rows, err *error, doing string) {
+	if closed := rows.Close(); *err == nil && closed != nil {
+		*err = sqlError(doing, closed)
+	}
+}
+
+// orClosed names the reason when a read failed because the database was closed.
+func (db *DB) orClosed(err error) error {
+	select {
+	case <-db.writer.queue.closed:
+		return ErrClosed
+	default:
+		return err
+	}
+}
+
+// changed runs a writing statement with RETURNING and reports whether it changed a row.
+func changed(ctx context.Context, tx Tx, text string, arguments ...any) (bool, error) {
+	found := false
+	err := tx.Query(ctx, func(Row) error {
+		found = true
+		return nil
+	}, text, arguments...)
+	return found, err
+}
+
+// change is changed where a row that isn't there is an error: ErrNotFound.
+func change(ctx context.Context, tx Tx, text string, arguments ...any) error {
+	found, err := changed(ctx, tx, text, arguments...)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// orNow is a time, or the transaction's clock when it is 0.
+func orNow(tx Tx, at int64) int64 {
+	if at == 0 {
+		return tx.Now()
+	}
+	return at
+}

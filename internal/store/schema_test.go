@@ -1,0 +1,119 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+// Several processes may start at once on an empty database: all of them find it migrated.
+func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			location := storetest.Location(t, engine)
+			const n = 5
+			errs := make(chan error, n)
+			for range n {
+				go func() {
+					db, err := store.Open(t.Context(), location, store.Options{})
+					if err != nil {
+						errs <- err
+						return
+					}
+					err = db.Migrate(t.Context())
+					if closed := db.Close(t.Context()); err == nil {
+						err = closed
+					}
+					errs <- err
+				}()
+			}
+			for range n {
+				require.NoError(t, <-errs)
+			}
+			db := storetest.OpenAt(t, location, store.Options{}) // and once more on a migrated one
+			require.NoError(t, db.Ping(t.Context()))
+		})
+	}
+}
+
+// The books only grow: a change, a deletion and a replacement are refused by the database itself.
+func TestLedgerIsAppendOnly(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1)`)
+		write(t, db, `INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'org:org_1:live', 5), ('txn_1', 1, 'sys:cash', -5)`)
+		statements := []string{
+			`UPDATE ledger_tx SET reason = 'x'`,
+			`DELETE FROM ledger_tx WHERE id = 'txn_1'`,
+			`UPDATE ledger_entries SET amount_micros = 6 WHERE seq = 0`,
+			`DELETE FROM ledger_entries`,
+		}
+		if db.Engine() == store.SQLite {
+			statements = append(statements, `REPLACE INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'org:org_1:live', 500)`)
+		} else {
+			statements = append(statements, `TRUNCATE ledger_entries`)
+		}
+		for _, statement := range statements {
+			require.ErrorContains(t, tryWrite(db, statement), "append-only", statement)
+		}
+		var sum int64
+		require.NoError(t, db.Reader().QueryRow(`SELECT amount_micros FROM ledger_entries WHERE seq = 0`).Scan(&sum))
+		require.EqualValues(t, 5, sum)
+	})
+}
+
+// What must never stand in the tables is refused by them, whatever the code above does.
+func TestConstraints(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		const hold = `INSERT INTO holds (id, org_id, env, amount_micros, status, model, price_input, price_output, price_cached_input, created_at, expires_at, resolved_at) `
+		const call = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
+			completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms) `
+		const key = `INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id, lease_until, created_at, expires_at) `
+		write(t, db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'one', 'free', 1)`)
+		write(t, db, `INSERT INTO wallets (org_id, env, balance_micros, held_micros) VALUES ('org_1', 'live', 100, 100)`)
+		write(t, db, hold+`VALUES ('call_1', 'org_1', 'live', 1, 'open', 'm', 1, 1, -1, 1, 2, NULL)`)
+		write(t, db, call+`VALUES ('call_1', 'req_1', 'org_1', 'live', 'key_1', 'm', 'p', $1, $2, 'complete', 1, 1, 0, 'provider', 1, 0, 0, 1, 1)`, false, true)
+		hash := make([]byte, 32)
+		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'in_progress', 'call_1', 1, 1, 1)`, hash)
+		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1)`)
+
+		for statement, arguments := range map[string][]any{
+			`UPDATE wallets SET balance_micros = 99`:                            nil, // below what is held
+			`UPDATE wallets SET held_micros = 101`:                              nil,
+			`UPDATE wallets SET held_micros = -1`:                               nil,
+			`UPDATE wallets SET balance_micros = -1, held_micros = -1`:          nil,
+			`INSERT INTO wallets (org_id, env) VALUES ('org_1', 'live')`:        nil,
+			`INSERT INTO wallets (org_id, env) VALUES ('org_1', 'staging')`:     nil,
+			`INSERT INTO wallets (org_id, env) VALUES ('org_none', 'live')`:     nil,
+			`UPDATE wallets SET balance_micros = $1`:                            {"lots"},
+			`UPDATE holds SET amount_micros = 0`:                                nil,
+			`UPDATE holds SET status = 'lost'`:                                  nil,
+			`UPDATE holds SET status = 'settled'`:                               nil, // without a time
+			`UPDATE holds SET resolved_at = 5`:                                  nil, // open with one
+			`UPDATE calls SET charged_micros = -1`:                              nil,
+			`UPDATE calls SET byok = $1`:                                        {true}, // and charged
+			`UPDATE calls SET usage_source = 'guess'`:                           nil,
+			key + `VALUES ('org_1', 'live', $1, $1, 'done', 'call_2', 1, 1, 1)`: {hash},
+			key + `VALUES ('org_1', 'test', $1, $1, 'done', 'call_2', 1, 1, 1)`: {hash[:31]},
+			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_2', 'org_1', 'live', 'topup', 'r', '', 1)`: nil,
+			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_2', 'org_1', 'live', 'gift', 's', '', 1)`:  nil,
+			`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'a', 0)`:                                   nil,
+		} {
+			require.Error(t, tryWrite(db, statement, arguments...), statement)
+		}
+	})
+}
+
+// The reader can't write where the engine allows to forbid it.
+func TestReaderOfSQLiteIsReadOnly(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.SQLite)
+	_, err := db.Reader().Exec(`INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'one', 'free', 1)`)
+	require.ErrorContains(t, err, "readonly")
+}

@@ -1,0 +1,100 @@
+// Package storetest gives tests a fresh database on either engine. It is imported by tests only (design §3) and holds
+// no assertions about the store: those are the conformance suite of package store, which runs every case on both.
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// PostgresVariable names the environment variable with the DSN of a server on which a test may create and drop
+// databases (scripts/services.sh starts one).
+const PostgresVariable = "SVC_TEST_POSTGRES"
+
+// patience bounds each step of setting up and tearing down on a loaded machine.
+const patience = time.Minute
+
+// Location is a fresh, private, empty database: a file in a temporary directory, or a new database on the test
+// server. It is gone after the test.
+func Location(t testing.TB, engine store.Engine) store.Location {
+	t.Helper()
+	if engine == store.SQLite {
+		location, err := store.ParseLocation(store.SQLite, filepath.Join(t.TempDir(), "svc.db"))
+		require.NoError(t, err)
+		return location
+	}
+	return postgresLocation(t)
+}
+
+// Open is a fresh, migrated database with these kinds. It is closed when the test ends.
+func Open(t testing.TB, engine store.Engine, kinds ...store.Kind) *store.DB {
+	t.Helper()
+	return OpenAt(t, Location(t, engine), store.Options{Kinds: kinds})
+}
+
+// OpenAt opens and migrates the database at a location with these options. It is closed when the test ends, before the
+// location is gone.
+func OpenAt(t testing.TB, location store.Location, options store.Options) *store.DB {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	db, err := store.Open(ctx, location, options)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		db.Close(ctx) //nolint:errcheck // a test that closes it itself sees the error
+	})
+	require.NoError(t, db.Migrate(ctx))
+	return db
+}
+
+// Each runs a test on both engines in parallel, each with a fresh, migrated database.
+func Each(t *testing.T, kinds []store.Kind, run func(t *testing.T, db *store.DB)) {
+	t.Helper()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			run(t, Open(t, engine, kinds...))
+		})
+	}
+}
+
+// postgresLocation creates a database with a random name, and drops it with whoever is still connected.
+func postgresLocation(t testing.TB) store.Location {
+	t.Helper()
+	dsn := os.Getenv(PostgresVariable)
+	require.NotEmpty(t, dsn, "%s is not set: run the tests through scripts/services.sh, which starts a PostgreSQL for them", PostgresVariable)
+	server, err := store.ParseLocation(store.Postgres, dsn)
+	require.NoError(t, err)
+
+	name := "svc_test_" + strings.ToLower(rand.Text())
+	administer(t, server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'")
+	t.Cleanup(func() { administer(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
+
+	location, err := store.ParseLocation(store.Postgres, server.DSN+" dbname="+name)
+	require.NoError(t, err)
+	return location
+}
+
+// administer runs a statement on the server's own database.
+func administer(t testing.TB, server store.Location, statement string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.DSN)
+	require.NoError(t, err)
+	defer conn.Close(ctx) //nolint:errcheck // the statement's own result counts
+	_, err = conn.Exec(ctx, statement)
+	require.NoError(t, err)
+}

@@ -1,0 +1,376 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	// maxBatch and batchTime bound a transaction (design §7), so that another process gets its turn soon. Operations
+	// that time cut off run in the next transaction, before any other.
+	maxBatch  = 256
+	batchTime = 5 * time.Millisecond
+	// retryTime bounds how long after it was first taken an operation of a failed group still runs again alone. A
+	// fault that lasts must not make those at the end of the line wait for all the others' timeouts.
+	retryTime = 10 * time.Second
+)
+
+// writerConn is the writer's connection to one of the two engines.
+type writerConn interface {
+	// takeTurn waits, with a bound, until this process may write; closing hurry ends the wait.
+	takeTurn(hurry <-chan struct{}) (release func())
+	begin(ctx context.Context) (transaction, error)
+	close() error
+}
+
+// transaction is an open transaction with one savepoint at a time. After an error of savepoint or rollbackTo it is
+// lost as a whole. It ends with exactly one commit or rollback.
+type transaction interface {
+	Tx
+	// context bounds the transaction.
+	context() context.Context
+	savepoint() error
+	// release flushes and keeps what was done since the savepoint. After the last group it may commit, too.
+	release(ctx context.Context, last bool) error
+	rollbackTo(ctx context.Context) error
+	commit(ctx context.Context) error
+	rollback()
+}
+
+// Batch is what one transaction of the writer did, for metrics.
+type Batch struct {
+	Operations  int           // that ended in it, well or not
+	Failed      int           // of these, with an error
+	Retried     int           // operations of a failed group that will run again, each alone
+	PutBack     int           // operations that time cut off
+	Turn        time.Duration // waited for the turn
+	Transaction time.Duration // from BEGIN to the end of COMMIT
+}
+
+// WriterObserver is told about each transaction by the writer's goroutine, and must return quickly.
+type WriterObserver interface {
+	ObserveBatch(batch Batch)
+}
+
+// writer runs everything that is written through one goroutine.
+type writer struct {
+	conn     writerConn
+	kinds    []Kind
+	queue    *queue
+	logger   *slog.Logger
+	observer WriterObserver
+
+	abandoned chan struct{} // closed when Close has no more time
+	stopped   chan struct{} // closed when the goroutine has ended
+
+	// Owned by the goroutine.
+	back  []*Ticket // put back by time, run before the queue
+	alone []*Ticket // of failed groups, run one by one before everything
+}
+
+func newWriter(conn writerConn, options Options) *writer {
+	return &writer{
+		conn: conn, kinds: options.Kinds, queue: newQueue(), logger: options.Logger, observer: options.Observer,
+		abandoned: make(chan struct{}), stopped: make(chan struct{}),
+	}
+}
+
+// do queues a ticket and waits for its end, see [DB.Do].
+func (w *writer) do(ctx context.Context, ticket *Ticket) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := w.queue.push(ctx, ticket); err != nil {
+		return err
+	}
+	select {
+	case <-ticket.done:
+	case <-ctx.Done():
+		if w.queue.withdraw(ticket) {
+			return context.Cause(ctx)
+		}
+		<-ticket.done
+	}
+	return ticket.err
+}
+
+// run is the writer's goroutine. It ends when the queue is closed and everything queued has ended.
+func (w *writer) run() {
+	defer close(w.stopped)
+	for {
+		if !w.pending() {
+			select {
+			case <-w.queue.closed:
+				if !w.pending() {
+					return
+				}
+			case <-w.queue.wake:
+				continue
+			}
+		}
+		select {
+		case <-w.abandoned:
+			w.refuseAll()
+		default:
+			w.turn()
+		}
+	}
+}
+
+func (w *writer) pending() bool {
+	return len(w.alone) > 0 || len(w.back) > 0 || !w.queue.empty()
+}
+
+// turn runs one batch, which is collected after the turn is won: who arrived while waiting for it is on board.
+func (w *writer) turn() {
+	start := time.Now()
+	release := w.conn.takeTurn(w.abandoned)
+	waited := time.Since(start)
+	outcome := w.transact(w.collect())
+	release() // before the callers wake: the other process waits for this only
+	outcome.batch.Turn = waited
+	if w.observer != nil && outcome.batch != (Batch{Turn: waited}) {
+		w.observer.ObserveBatch(outcome.batch)
+	}
+	for _, ended := range outcome.ended {
+		ended.ticket.finish(ended.err)
+	}
+}
+
+// collect takes the next batch. What was cut off or must run alone goes first and unaccompanied, so that it can't be
+// cut off for ever.
+func (w *writer) collect() []*Ticket {
+	if len(w.alone) > 0 {
+		batch := w.alone[:1:1]
+		w.alone = w.alone[1:]
+		return batch
+	}
+	if len(w.back) > 0 {
+		batch := w.back
+		w.back = nil
+		return batch
+	}
+	batch := w.queue.take(make([]*Ticket, 0, 16), maxBatch)
+	now := time.Now()
+	for _, ticket := range batch {
+		ticket.taken = now
+	}
+	return batch
+}
+
+// refuseAll ends everything that has not run.
+func (w *writer) refuseAll() {
+	tickets := append(w.alone, w.back...)
+	w.alone, w.back = nil, nil
+	for _, ticket := range w.queue.take(tickets, maxQueued+len(tickets)) {
+		ticket.finish(ErrClosed)
+	}
+}
+
+// endedTicket is a ticket whose end is known and not told yet.
+type endedTicket struct {
+	ticket *Ticket
+	err    error
+}
+
+// outcome gathers how a batch ended.
+type outcome struct {
+	ended []endedTicket
+	batch Batch
+}
+
+func (o *outcome) end(err error, tickets ...*Ticket) {
+	for _, ticket := range tickets {
+		o.ended = append(o.ended, endedTicket{ticket, err})
+		o.batch.Operations++
+		if err != nil {
+			o.batch.Failed++
+		}
+	}
+}
+
+// transact runs a batch in one transaction.
+func (w *writer) transact(batch []*Ticket) (o outcome) {
+	groups, pings := w.group(batch)
+	for _, ping := range pings {
+		o.ended = append(o.ended, endedTicket{ticket: ping})
+	}
+	if len(groups) == 0 {
+		return o
+	}
+	start := time.Now()
+	defer func() { o.batch.Transaction = time.Since(start) }()
+	tx, err := w.conn.begin(context.Background())
+	if err != nil {
+		w.logger.Warn("a write transaction could not begin", "error", err)
+		for _, group := range groups {
+			o.end(err, group.tickets...)
+		}
+		return o
+	}
+	var kept []*Ticket // applied and released, not committed yet
+	for i, group := range groups {
+		if i > 0 && time.Since(start) > batchTime {
+			w.putBack(&o, groups[i:])
+			break
+		}
+		lost, failed := w.apply(tx, group, i == len(groups)-1)
+		if lost != nil {
+			w.logger.Warn("a write transaction was lost", "error", lost)
+			tx.rollback()
+			o.end(lost, append(kept, group.tickets...)...)
+			w.putBack(&o, groups[i+1:])
+			return o
+		}
+		if failed == nil {
+			kept = append(kept, group.tickets...)
+			continue
+		}
+		w.fail(&o, group, failed)
+	}
+	if len(kept) == 0 {
+		tx.rollback()
+		return o
+	}
+	err = tx.commit(tx.context())
+	if err != nil {
+		w.logger.Warn("a write transaction could not commit", "error", err)
+	}
+	o.end(err, kept...)
+	return o
+}
+
+// group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind. Hand-written
+// writes come last, each alone in its group.
+func (w *writer) group(batch []*Ticket) (groups []ticketGroup, pings []*Ticket) {
+	byKind := make([][]*Ticket, len(w.kinds))
+	var execs []ticketGroup
+	for _, ticket := range batch {
+		switch ticket.kind {
+		case execTicket:
+			execs = append(execs, ticketGroup{tickets: []*Ticket{ticket}})
+		case pingTicket:
+			pings = append(pings, ticket)
+		default:
+			byKind[ticket.kind] = append(byKind[ticket.kind], ticket)
+		}
+	}
+	for i, tickets := range byKind {
+		if len(tickets) > 0 {
+			groups = append(groups, ticketGroup{kind: w.kinds[i], tickets: tickets})
+		}
+	}
+	return append(groups, execs...), pings
+}
+
+// ticketGroup is what shares a savepoint: operations of one kind, or one hand-written write (kind nil).
+type ticketGroup struct {
+	kind    Kind
+	tickets []*Ticket
+}
+
+func (w *writer) putBack(o *outcome, groups []ticketGroup) {
+	for _, group := range groups {
+		w.back = append(w.back, group.tickets...)
+		o.batch.PutBack += len(group.tickets)
+	}
+}
+
+// apply runs a group in a savepoint. lost is set when the whole transaction can't go on; failed holds one error for
+// each operation, none of them nil, when the group was rolled back.
+func (w *writer) apply(tx transaction, group ticketGroup, last bool) (lost error, failed []error) {
+	if err := tx.savepoint(); err != nil {
+		return err, nil
+	}
+	ctx := tx.context()
+	failed = w.call(ctx, tx, group)
+	if failed == nil {
+		err := tx.release(ctx, last)
+		if err == nil {
+			return nil, nil
+		}
+		failed = sameError(err, len(group.tickets))
+	}
+	if err := tx.rollbackTo(ctx); err != nil {
+		return errors.Join(firstError(failed), err), nil
+	}
+	return nil, failed
+}
+
+// call runs the group's code and turns a panic into its error.
+func (w *writer) call(ctx context.Context, tx Tx, group ticketGroup) (failed []error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.logger.Error("a write panicked", "kind", group.name(), "panic", cause, "stack", string(debug.Stack()))
+			failed = sameError(fmt.Errorf("store: %s panicked", group.name()), len(group.tickets))
+		}
+	}()
+	if group.kind == nil {
+		if err := group.tickets[0].run(ctx, tx); err != nil {
+			return []error{err}
+		}
+		return nil
+	}
+	ops := make([]Op, len(group.tickets))
+	for i, ticket := range group.tickets {
+		ops[i] = ticket.op
+	}
+	return checkErrors(group, group.kind.Apply(ctx, tx, ops))
+}
+
+// checkErrors answers nil when every operation was decided, else an error for each: its own, or its group's.
+func checkErrors(group ticketGroup, errs []error) []error {
+	if len(errs) != 0 && len(errs) != len(group.tickets) {
+		return sameError(fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.tickets)), len(group.tickets))
+	}
+	first := firstError(errs)
+	if first == nil {
+		return nil
+	}
+	for i, err := range errs {
+		if err == nil {
+			errs[i] = first
+		}
+	}
+	return errs
+}
+
+// fail ends an operation that ran alone, and lets the others run again alone.
+func (w *writer) fail(o *outcome, group ticketGroup, failed []error) {
+	for i, ticket := range group.tickets {
+		if len(group.tickets) == 1 || time.Since(ticket.taken) > retryTime {
+			o.end(failed[i], ticket)
+			continue
+		}
+		w.alone = append(w.alone, ticket)
+		o.batch.Retried++
+	}
+}
+
+func (g ticketGroup) name() string {
+	if g.kind == nil {
+		return "a hand-written write"
+	}
+	return "kind " + g.kind.Name()
+}
+
+func sameError(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
