@@ -1,0 +1,110 @@
+package billing
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+func TestCreditIsIdempotentByReference(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		first, err := book.Credit(t.Context(), "ops", acme, 500, "invoice-1")
+		require.NoError(t, err)
+		require.Equal(t, int64(500), first.BalanceMicros)
+		require.False(t, first.Replayed)
+		topUp(t, book, 1)
+		topUp(t, book, 1)
+
+		again, err := book.Credit(t.Context(), "ops", acme, 500, "invoice-1")
+		require.NoError(t, err)
+		first.Replayed = true
+		require.Equal(t, first, again)
+		_, err = book.Credit(t.Context(), "ops", acme, 501, "invoice-1")
+		require.ErrorIs(t, err, ErrRefReused)
+		_, err = book.Credit(t.Context(), "ops", WalletID{acme.OrgID, store.Test}, 500, "invoice-1")
+		require.NoError(t, err, "a reference is the wallet's own")
+		requireWallet(t, book, 502, 0)
+
+		_, err = book.Credit(t.Context(), "ops", WalletID{"org_none", store.Live}, 500, "invoice-1")
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = book.Credit(t.Context(), "ops", acme, math.MaxInt64, "too-much")
+		require.ErrorIs(t, err, ErrOverflow)
+
+		require.Equal(t, 4, count(t, db, `SELECT count(*) FROM audit_log WHERE action = 'wallet.credit' AND org_id = $1`, acme.OrgID))
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM audit_log WHERE actor = 'ops' AND target = $1
+			AND detail = '500 micros to live, ref invoice-1'`, first.ID))
+	})
+}
+
+func TestAdjust(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100)
+		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		_, err := book.Adjust(t.Context(), "ops", acme, -41, "too much", "a1")
+		require.ErrorIs(t, err, ErrInsufficientCredits)
+		for range 2 {
+			entry, err := book.Adjust(t.Context(), "ops", acme, -40, "double top-up", "a1")
+			require.NoError(t, err)
+			require.Equal(t, int64(60), entry.BalanceMicros)
+			require.Equal(t, "double top-up", entry.Note)
+		}
+		_, err = book.Adjust(t.Context(), "ops", acme, 15, "goodwill", "a2")
+		require.NoError(t, err)
+		requireWallet(t, book, 75, 60)
+		require.Equal(t, 25, count(t, db, `SELECT CAST(sum(amount_micros) AS BIGINT) FROM ledger_entries WHERE account = 'sys:loss'`))
+		require.Equal(t, 2, count(t, db, `SELECT count(*) FROM audit_log WHERE action = 'wallet.adjust'`))
+	})
+}
+
+func TestRefundOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100)
+		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		_, err := book.Refund(t.Context(), "ops", "call_1", "ticket 7")
+		require.ErrorIs(t, err, store.ErrNotFound, "the call has not ended")
+		_, err = book.Settle(t.Context(), chargeOf("call_1", 25))
+		require.NoError(t, err)
+
+		entry, err := book.Refund(t.Context(), "ops", "call_1", "ticket 7")
+		require.NoError(t, err)
+		require.Equal(t, int64(25), entry.AmountMicros)
+		require.Equal(t, "call_1", entry.Ref)
+		again, err := book.Refund(t.Context(), "ops", "call_1", "ticket 8")
+		require.NoError(t, err)
+		entry.Replayed = true
+		require.Equal(t, entry, again)
+		requireWallet(t, book, 100, 0)
+
+		require.NoError(t, book.Hold(t.Context(), holdOf("call_2", 60)))
+		_, err = book.Settle(t.Context(), voidOf("call_2"))
+		require.NoError(t, err)
+		_, err = book.Refund(t.Context(), "ops", "call_2", "")
+		require.ErrorIs(t, err, ErrNothingToRefund)
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM audit_log WHERE action = 'wallet.refund'`))
+	})
+}
+
+func TestPostingsThatCannotBeRight(t *testing.T) {
+	t.Parallel()
+	book, ctx := NewBook(nil), t.Context() // none of them reaches the database
+	for name, post := range map[string]func() (Entry, error){
+		"credit of nothing":      func() (Entry, error) { return book.Credit(ctx, "ops", acme, 0, "r") },
+		"negative credit":        func() (Entry, error) { return book.Credit(ctx, "ops", acme, -1, "r") },
+		"credit without actor":   func() (Entry, error) { return book.Credit(ctx, "", acme, 1, "r") },
+		"credit to no wallet":    func() (Entry, error) { return book.Credit(ctx, "ops", WalletID{}, 1, "r") },
+		"adjust by nothing":      func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 0, "why", "r") },
+		"adjust by the smallest": func() (Entry, error) { return book.Adjust(ctx, "ops", acme, math.MinInt64, "why", "r") },
+		"adjust without reason":  func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, " ", "r") },
+		"refund of no call":      func() (Entry, error) { return book.Refund(ctx, "ops", "", "r") },
+		"NUL in the reference":   func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, "a\x00b") },
+		"broken UTF-8":           func() (Entry, error) { return book.Adjust(ctx, "ops", acme, 1, "a\xff", "r") },
+		"a novel":                func() (Entry, error) { return book.Credit(ctx, "ops", acme, 1, strings.Repeat("a", 501)) },
+	} {
+		_, err := post()
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+}

@@ -1,0 +1,90 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Book is the way to the money of one database. Its zero value is unusable; it holds nothing but the database, so any
+// number of them may be made.
+type Book struct {
+	db *store.DB
+}
+
+// NewBook opens the book kept in db, which must have been opened with [Ledger] among its kinds.
+func NewBook(db *store.DB) *Book {
+	return &Book{db: db}
+}
+
+// Hold reserves an amount and returns once that is durable; nothing is reserved when it returns an error other than
+// a fault of the database (then the hold may stand until it expires). Repeating an open hold is a success.
+// It returns [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], or a wrapped error of the store.
+func (b *Book) Hold(ctx context.Context, hold Hold) error {
+	if err := hold.validate(); err != nil {
+		return err
+	}
+	op := &holdOp{Hold: hold}
+	if err := b.db.Do(ctx, Ledger, op); err != nil {
+		return fmt.Errorf("hold credits: %w", err)
+	}
+	return op.refused
+}
+
+// Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one
+// transaction, and returns once that is durable. See [Settled] for a cost above the hold, a hold that has expired
+// and a settlement that is repeated. It returns [ErrNoHold], [ErrInvalid], or a wrapped error of the store; after the
+// latter the settlement may be repeated.
+func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, error) {
+	if err := settlement.validate(); err != nil {
+		return Settled{}, err
+	}
+	op := &settleOp{Settlement: settlement}
+	if err := b.db.Do(ctx, Ledger, op); err != nil {
+		return Settled{}, fmt.Errorf("settle call: %w", err)
+	}
+	return op.settled, op.refused
+}
+
+// SettleLater hands a settlement to the writer and returns at once, for a caller that may stop waiting while the
+// settlement goes on (design §5). It is attempted once, as [Book.Settle] would; its error says that it may be
+// repeated.
+func (b *Book) SettleLater(settlement Settlement) *Settling {
+	if err := settlement.validate(); err != nil {
+		return &Settling{op: &settleOp{refused: err}}
+	}
+	op := &settleOp{Settlement: settlement}
+	return &Settling{op: op, ticket: b.db.Submit(Ledger, op)}
+}
+
+// Settling is a settlement on its way.
+type Settling struct {
+	op     *settleOp
+	ticket *store.Ticket // nil for a settlement that was refused before it reached the writer
+}
+
+// Done is closed when the outcome is known.
+func (s *Settling) Done() <-chan struct{} {
+	if s.ticket == nil {
+		return closed
+	}
+	return s.ticket.Done()
+}
+
+// Settled is what [Book.Settle] would have returned. It waits for Done.
+func (s *Settling) Settled() (Settled, error) {
+	<-s.Done()
+	if s.ticket != nil {
+		if err := s.ticket.Err(); err != nil {
+			return Settled{}, fmt.Errorf("settle call: %w", err)
+		}
+	}
+	return s.op.settled, s.op.refused
+}
+
+var closed = func() chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}()

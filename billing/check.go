@@ -1,0 +1,235 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// findingLimit bounds the findings of one invariant: enough to see a pattern, few enough to read.
+const findingLimit = 20
+
+// readTimeout bounds each read of a check. The database stays in use, and a read that stays open keeps SQLite's log
+// from being cut and PostgreSQL from cleaning up (design §7).
+const readTimeout = 2 * time.Second
+
+// Finding is a place where the books break an invariant.
+type Finding struct {
+	// Subject is the row to look at: a wallet as organization:environment, or an id.
+	Subject string `json:"subject"`
+	// Detail is what was found there.
+	Detail string `json:"detail"`
+}
+
+// Examined is one invariant and what was found against it.
+type Examined struct {
+	// ID is the invariant's number, L1 to L18 (reliability notes §1.4).
+	ID string `json:"id"`
+	// Text is what must hold.
+	Text string `json:"text"`
+	// Advice is what an operator should look at when it doesn't.
+	Advice string `json:"advice"`
+	// Findings are the first that were met, at most 20.
+	Findings []Finding `json:"findings"`
+	// More says that the search ended there, so that more may exist.
+	More bool `json:"more"`
+}
+
+// Report is the outcome of a check, one element for each invariant.
+type Report struct {
+	Invariants []Examined `json:"invariants"`
+}
+
+// OK reports that no invariant is broken.
+func (r Report) OK() bool {
+	for _, examined := range r.Invariants {
+		if len(examined.Findings) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Findings are those of all invariants.
+func (r Report) Findings() []Finding {
+	var all []Finding
+	for _, examined := range r.Invariants {
+		all = append(all, examined.Findings...)
+	}
+	return all
+}
+
+// String is the report for a terminal: a line for each invariant, and below a broken one what was found and where to
+// look.
+func (r Report) String() string {
+	var text strings.Builder
+	for _, examined := range r.Invariants {
+		verdict := "ok  "
+		if len(examined.Findings) > 0 {
+			verdict = "FAIL"
+		}
+		fmt.Fprintf(&text, "%-3s  %s  %s\n", examined.ID, verdict, examined.Text)
+		for _, finding := range examined.Findings {
+			fmt.Fprintf(&text, "           %s: %s\n", finding.Subject, finding.Detail)
+		}
+		if examined.More {
+			text.WriteString("           there may be more\n")
+		}
+		if len(examined.Findings) > 0 {
+			fmt.Fprintf(&text, "           look at: %s\n", examined.Advice)
+		}
+	}
+	return text.String()
+}
+
+// Checker checks the books of a database that may be in use. Its zero value is ready.
+type Checker struct {
+	// SweepInterval is the operator's, for L6; 0 is [DefaultSweepInterval].
+	SweepInterval time.Duration
+
+	pageRows int // for tests; 0 is pageRows
+}
+
+// Check is [Checker.Check] with the default sweep interval.
+func Check(ctx context.Context, db *store.DB) (Report, error) {
+	return Checker{}.Check(ctx, db)
+}
+
+// Check reads the whole ledger, page by page, each page in one statement and so from one moment of the database, and
+// reports every broken invariant. It writes nothing to the books. The error is one of reading: then there is no report.
+func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
+	now, err := databaseClock(ctx, db)
+	if err != nil {
+		return Report{}, err
+	}
+	return c.examine(ctx, db.Reader(), now)
+}
+
+// examine is Check at a moment of the database's clock.
+func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, error) {
+	if c.SweepInterval <= 0 {
+		c.SweepInterval = DefaultSweepInterval
+	}
+	if c.pageRows == 0 {
+		c.pageRows = pageRows
+	}
+	var report Report
+	for _, invariant := range invariants {
+		search := search{
+			db: db, pageRows: c.pageRows, lateBefore: now - 2*c.SweepInterval.Milliseconds(), findings: []Finding{},
+		}
+		if err := invariant.search(ctx, &search); err != nil {
+			return Report{}, fmt.Errorf("check %s: %w", invariant.id, err)
+		}
+		report.Invariants = append(report.Invariants, Examined{
+			ID: invariant.id, Text: invariant.text, Advice: invariant.advice, Findings: search.findings, More: search.full(),
+		})
+	}
+	return report, nil
+}
+
+// databaseClock reads the clock that holds expire by, in epoch milliseconds.
+func databaseClock(ctx context.Context, db *store.DB) (now int64, err error) {
+	err = db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+		now = tx.Now()
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now, nil
+}
+
+// reader is what a search reads from: a database, or in tests a transaction that breaks the books and is rolled back.
+type reader interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// search looks for findings against one invariant.
+type search struct {
+	db       reader
+	pageRows int
+	// lateBefore is the moment, on the database's clock, before which an open hold should have been swept.
+	lateBefore int64
+	findings   []Finding
+}
+
+func (s *search) full() bool { return len(s.findings) >= findingLimit }
+
+func (s *search) add(subject, detail string) {
+	if !s.full() {
+		s.findings = append(s.findings, Finding{subject, detail})
+	}
+}
+
+// rows runs a statement whose rows are findings (subject, detail).
+func (s *search) rows(ctx context.Context, query string, args ...any) error {
+	return s.read(ctx, func(rows *sql.Rows) error {
+		var subject, detail string
+		if err := rows.Scan(&subject, &detail); err != nil {
+			return err
+		}
+		s.add(subject, detail)
+		return nil
+	}, query+fmt.Sprintf(" LIMIT %d", findingLimit), args...)
+}
+
+// pageRows is how many rows of a table one statement looks at.
+const pageRows = 5000
+
+// pages runs each over all rows of a table in the order of a text column, a page of about pageRows at a time: after
+// is the last value of the page before, through the last one of the page.
+func (s *search) pages(
+	ctx context.Context, table, column string, each func(ctx context.Context, after, through string) error,
+) error {
+	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT %[3]d) AS page`,
+		table, column, s.pageRows)
+	after := ""
+	for !s.full() {
+		var through sql.NullString
+		if err := s.value(ctx, &through, query, after); err != nil {
+			return err
+		}
+		if !through.Valid {
+			return nil
+		}
+		if err := each(ctx, after, through.String); err != nil {
+			return err
+		}
+		after = through.String
+	}
+	return nil
+}
+
+// pagedRows is rows over pages of a table; the query's parameters are the page's bounds.
+func (s *search) pagedRows(ctx context.Context, table, column, query string) error {
+	return s.pages(ctx, table, column, func(ctx context.Context, after, through string) error {
+		return s.rows(ctx, query, after, through)
+	})
+}
+
+// value reads the one value of a statement.
+func (s *search) value(ctx context.Context, value any, query string, args ...any) error {
+	return s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(value) }, query, args...)
+}
+
+// read hands each row of a statement to each, within readTimeout.
+func (s *search) read(ctx context.Context, each func(*sql.Rows) error, query string, args ...any) error {
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rows, err := s.db.QueryContext(bounded, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // a fault of reading shows in rows.Err
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

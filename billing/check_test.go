@@ -1,0 +1,231 @@
+package billing
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+const (
+	insertTx  = `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ($1, $2, 'live', $3, $4, '', 0, 5)`
+	insertLeg = `INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ($1, $2, $3, $4)`
+)
+
+// TestCheckFinds breaks the books by hand, one way at a time, and names the invariants that must notice.
+func TestCheckFinds(t *testing.T) {
+	damages := map[string]struct {
+		damage func(do statement)
+		want   []string
+	}{
+		"nothing": {func(statement) {}, nil},
+		"a transaction with one leg": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "topup", "x")
+			do(insertLeg, "txn_x", int64(0), acme.account(), int64(5))
+		}, []string{"L1", "L2", "L3"}},
+		"a transaction without legs": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "topup", "x")
+		}, []string{"L1"}},
+		"legs that don't sum to 0": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "topup", "x")
+			do(insertLeg, "txn_x", int64(0), acme.account(), int64(5))
+			do(insertLeg, "txn_x", int64(1), "sys:cash", int64(-6))
+		}, []string{"L1", "L2", "L3"}},
+		"a transaction that moves another wallet": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "topup", "x")
+			do(insertLeg, "txn_x", int64(0), "org:other:live", int64(5))
+			do(insertLeg, "txn_x", int64(1), "sys:cash", int64(-5))
+		}, []string{"L1", "L3"}},
+		"a transaction of no wallet": {func(do statement) {
+			do(insertTx, "txn_x", "org_none", "topup", "x")
+			do(insertLeg, "txn_x", int64(0), "org:org_none:live", int64(5))
+			do(insertLeg, "txn_x", int64(1), "sys:cash", int64(-5))
+		}, []string{"L3"}},
+		"a leg without a transaction": {func(do statement) {
+			do(insertLeg, "txn_x", int64(0), "sys:cash", int64(5))
+		}, []string{"L2"}},
+		"a balance written by hand": {func(do statement) {
+			do(`UPDATE wallets SET balance_micros = balance_micros + 1`)
+		}, []string{"L3"}},
+		"held written by hand": {func(do statement) {
+			do(`UPDATE wallets SET held_micros = held_micros + 1`)
+		}, []string{"L4"}},
+		"a hold without a wallet": {func(do statement) {
+			do(`UPDATE holds SET org_id = 'org_none' WHERE id = 'call_open'`)
+		}, []string{"L4"}},
+		"a late hold": {func(do statement) {
+			do(`UPDATE holds SET expires_at = 1 WHERE id = 'call_open'`)
+		}, []string{"L6"}},
+		"a hold opened again": {func(do statement) {
+			do(`UPDATE holds SET status = 'open', resolved_at = NULL WHERE id = 'call_charged'`)
+		}, []string{"L4", "L7"}},
+		"a charged hold said to be voided": {func(do statement) {
+			do(`UPDATE holds SET status = 'voided' WHERE id = 'call_charged'`)
+		}, []string{"L7"}},
+		"a void said to be charged": {func(do statement) {
+			do(`UPDATE calls SET charged_micros = 3 WHERE id = 'call_void'`)
+		}, []string{"L15"}},
+		"a settled hold without its call": {func(do statement) {
+			do(`DELETE FROM calls WHERE id = 'call_charged'`)
+		}, []string{"L7"}},
+		"a second charge": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "charge", "call_void")
+			do(insertLeg, "txn_x", int64(0), acme.account(), int64(-5))
+			do(insertLeg, "txn_x", int64(1), "sys:revenue", int64(5))
+			do(`UPDATE wallets SET balance_micros = balance_micros - 5`)
+		}, []string{"L7"}},
+		"a charge above the hold": {func(do statement) {
+			do(`UPDATE holds SET amount_micros = 24 WHERE id = 'call_charged'`)
+		}, []string{"L8"}},
+		"extra that was not needed": {func(do statement) {
+			do(`UPDATE calls SET extra_micros = 1 WHERE id = 'call_charged'`)
+		}, []string{"L8"}},
+		"a call that says it paid less": {func(do statement) {
+			do(`UPDATE calls SET charged_micros = 24 WHERE id = 'call_charged'`)
+		}, []string{"L15"}},
+	}
+	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
+		writeSmallBooks(t, db)
+		now, err := databaseClock(t.Context(), db)
+		require.NoError(t, err)
+		for name, c := range damages {
+			inBrokenBooks(t, db, c.damage, func(broken reader) {
+				for _, rows := range []int{1, 0} {
+					report, err := Checker{pageRows: rows}.examine(t.Context(), broken, now)
+					require.NoError(t, err, name)
+					require.Equal(t, c.want, brokenInvariants(report), "%s: %s", name, report)
+					require.Equal(t, len(c.want) == 0, report.OK(), name)
+				}
+			})
+		}
+	})
+}
+
+// statement runs one statement that damages the books.
+type statement func(query string, args ...any)
+
+// inBrokenBooks damages the books in a transaction, past the writer, and takes it back.
+func inBrokenBooks(t *testing.T, db *store.DB, damage func(statement), examine func(reader)) {
+	t.Helper()
+	conn, err := db.Reader().Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	if db.Engine() == store.SQLite {
+		_, err := conn.ExecContext(t.Context(), `PRAGMA query_only = 0`)
+		require.NoError(t, err)
+	}
+	tx, err := conn.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	damage(func(query string, args ...any) {
+		_, err := tx.ExecContext(t.Context(), query, args...)
+		require.NoError(t, err)
+	})
+	examine(tx)
+}
+
+// writeSmallBooks leaves one call of acme charged 25, one voided, one open.
+func writeSmallBooks(t *testing.T, db *store.DB) {
+	t.Helper()
+	book := NewBook(db)
+	topUp(t, book, 1_000)
+	for _, id := range []string{"call_charged", "call_void", "call_open"} {
+		require.NoError(t, book.Hold(t.Context(), holdOf(id, 60)))
+	}
+	for _, settlement := range []Settlement{chargeOf("call_charged", 25), voidOf("call_void")} {
+		_, err := book.Settle(t.Context(), settlement)
+		require.NoError(t, err)
+	}
+}
+
+func brokenInvariants(report Report) (ids []string) {
+	for _, examined := range report.Invariants {
+		if len(examined.Findings) > 0 {
+			ids = append(ids, examined.ID)
+		}
+	}
+	return ids
+}
+
+// TestDebtIsRefusedByTheDatabase: L5 can't be broken while the constraints stand.
+func TestDebtIsRefusedByTheDatabase(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100)
+		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		for _, statement := range []string{
+			`UPDATE wallets SET balance_micros = -1, held_micros = -1`, `UPDATE wallets SET balance_micros = 59`,
+			`UPDATE wallets SET held_micros = -1`, `UPDATE wallets SET held_micros = 101`,
+		} {
+			require.Error(t, tryExecute(t, db, statement), statement)
+		}
+		requireWallet(t, book, 100, 60)
+	})
+}
+
+func TestCheckStopsAtTwenty(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.SQLite, Ledger)
+	makeOrganization(t, db, acme.OrgID)
+	writeSmallBooks(t, db)
+	for i := range 25 {
+		execute(t, db, insertTx, fmt.Sprintf("txn_x%02d", i), acme.OrgID, "topup", fmt.Sprint(i))
+	}
+	report, err := Check(t.Context(), db)
+	require.NoError(t, err)
+	require.Len(t, report.Findings(), 20)
+	require.True(t, report.Invariants[0].More)
+	text := report.String()
+	require.Contains(t, text, "L1   FAIL  every ledger transaction has two legs")
+	require.Contains(t, text, "L2   ok    all ledger entries")
+	require.Contains(t, text, "txn_x00: 0 legs, sum 0")
+	require.Contains(t, text, "look at: the transaction in ledger_tx")
+	require.Equal(t, 1, strings.Count(text, "there may be more"))
+}
+
+func TestReportAsJSON(t *testing.T) {
+	t.Parallel()
+	report := Report{Invariants: []Examined{{ID: "L6", Text: "t", Advice: "a", Findings: []Finding{{"call_1", "open"}}}}}
+	text, err := json.Marshal(report)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"invariants":[{"id":"L6","text":"t","advice":"a","more":false,
+		"findings":[{"subject":"call_1","detail":"open"}]}]}`, string(text))
+}
+
+// TestCheckOfALongHistory sums the old part of a wallet's history page by page, and the new part with its balance.
+func TestCheckOfALongHistory(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 1_000)
+		for i := range 9 {
+			id := fmt.Sprintf("txn_old%d", i)
+			execute(t, db, insertTx, id, acme.OrgID, "topup", id)
+			execute(t, db, insertLeg, id, int64(0), acme.account(), int64(1))
+			execute(t, db, insertLeg, id, int64(1), "sys:cash", int64(-1))
+		}
+		report, err := Checker{pageRows: 2}.Check(t.Context(), db)
+		require.NoError(t, err)
+		require.Equal(t, []string{"L3"}, brokenInvariants(report))
+		require.Equal(t, "balance 1000, entries sum 1009", report.Findings()[0].Detail)
+		execute(t, db, `UPDATE wallets SET balance_micros = 1009`)
+	})
+}
+
+func TestLateMeansTwoSweeps(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.SQLite, Ledger)
+	makeOrganization(t, db, acme.OrgID)
+	writeSmallBooks(t, db)
+	now, err := databaseClock(t.Context(), db)
+	require.NoError(t, err)
+	execute(t, db, `UPDATE holds SET expires_at = $1 WHERE id = 'call_open'`, now-time.Hour.Milliseconds())
+	for interval, late := range map[time.Duration]bool{29 * time.Minute: true, 31 * time.Minute: false} {
+		report, err := Checker{SweepInterval: interval}.Check(t.Context(), db)
+		require.NoError(t, err)
+		require.Equal(t, late, !report.OK())
+	}
+}

@@ -1,0 +1,260 @@
+package billing
+
+import (
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// books is the part of the database that one batch of operations touches, read under the locks of its wallets, and
+// what the batch changes in it. Operations are decided against it one after the other in arrival order, so each
+// sees what those before it decided and a refused one leaves no trace: a hold that is too large doesn't stand in
+// the way of a smaller one behind it. It knows no SQL; ledger.go loads it and writes it down.
+type books struct {
+	now   int64 // the database's clock, epoch milliseconds
+	newID func() string
+
+	wallets map[WalletID]*walletRow
+	holds   map[string]*holdRow
+	calls   map[string]callFigures
+	entries map[entryKey]Entry
+
+	newHolds   []*holdRow
+	newCalls   []callRow
+	newEntries []Entry
+	audits     []auditRow
+}
+
+// walletRow is a locked wallet: as it was read, and as the batch leaves it.
+type walletRow struct {
+	balance, held         int64
+	readBalance, readHeld int64
+}
+
+// free is what may be held, charged above a hold or taken away. It is never negative.
+func (w *walletRow) free() int64 { return w.balance - w.held }
+
+func (w *walletRow) changed() bool { return w.balance != w.readBalance || w.held != w.readHeld }
+
+// holdStatus is the state of a hold, see the package comment.
+type holdStatus string
+
+const (
+	holdOpen    holdStatus = "open"
+	holdSettled holdStatus = "settled"
+	holdVoided  holdStatus = "voided"
+	holdExpired holdStatus = "expired"
+)
+
+type holdRow struct {
+	id        string
+	wallet    WalletID
+	amount    int64
+	status    holdStatus
+	expiresAt int64
+	// readStatus is the status in the database, empty for a hold this batch made.
+	readStatus holdStatus
+	// model and price are known only for a hold this batch made.
+	model string
+	price Price
+}
+
+// callFigures is what a stored call says about its money.
+type callFigures struct {
+	wallet  WalletID
+	settled Settled
+}
+
+// callRow is a call as it is written.
+type callRow struct {
+	Call
+	settled Settled
+	txID    string // empty when nothing was charged
+}
+
+// entryKey is what makes a ledger transaction happen once.
+type entryKey struct {
+	kind   EntryKind
+	wallet WalletID
+	ref    string
+}
+
+type auditRow struct {
+	actor, action, target, orgID, detail string
+}
+
+// hold reserves h, or returns why not.
+func (b *books) hold(h Hold) error {
+	if known, ok := b.holds[h.CallID]; ok {
+		return known.repeats(h)
+	}
+	wallet := b.wallets[h.Wallet]
+	if wallet == nil || wallet.free() < h.AmountMicros {
+		return ErrInsufficientCredits
+	}
+	wallet.held += h.AmountMicros
+	row := &holdRow{
+		id: h.CallID, wallet: h.Wallet, amount: h.AmountMicros, status: holdOpen,
+		expiresAt: b.now + max(1, h.ExpiresIn.Milliseconds()), model: h.Model, price: h.Price,
+	}
+	b.holds[row.id] = row
+	b.newHolds = append(b.newHolds, row)
+	return nil
+}
+
+// repeats decides a hold whose call id is known: the same hold sent again (its commit may have been answered by a
+// broken connection) is a success as long as it is open.
+func (row *holdRow) repeats(h Hold) error {
+	switch {
+	case row.wallet != h.Wallet || row.amount != h.AmountMicros:
+		return fmt.Errorf("%w: the call id already names another hold", ErrInvalid)
+	case row.status != holdOpen:
+		return ErrCallEnded
+	}
+	return nil
+}
+
+// settle ends a call. Whatever it decides, the call's row is written once and its figures stand.
+func (b *books) settle(s Settlement) (Settled, error) {
+	if stored, ok := b.calls[s.Call.ID]; ok {
+		if stored.wallet != s.Call.Wallet {
+			return Settled{}, fmt.Errorf("%w: the call id belongs to another wallet", ErrInvalid)
+		}
+		settled := stored.settled
+		hold := b.holds[s.Call.ID]
+		settled.Expired = hold != nil && hold.status == holdExpired
+		return settled, nil
+	}
+	row := callRow{Call: s.Call}
+	if s.Held {
+		if err := b.resolve(s, &row); err != nil {
+			return Settled{}, err
+		}
+	}
+	b.calls[s.Call.ID] = callFigures{s.Call.Wallet, row.settled}
+	b.newCalls = append(b.newCalls, row)
+	return row.settled, nil
+}
+
+// resolve releases the hold of a call and charges its wallet: first from the hold, then from the free balance, and
+// never more than both carry.
+func (b *books) resolve(s Settlement, row *callRow) error {
+	charge, status := s.ChargeMicros, holdSettled
+	if s.Void {
+		charge, status = 0, holdVoided
+	}
+	hold := b.holds[s.Call.ID]
+	switch {
+	case hold == nil:
+		return ErrNoHold
+	case hold.wallet != s.Call.Wallet:
+		return fmt.Errorf("%w: the hold belongs to another wallet", ErrInvalid)
+	case hold.status != holdOpen:
+		row.settled = Settled{ShortfallMicros: charge, Expired: true}
+		return nil
+	}
+	wallet := b.wallets[hold.wallet]
+	if wallet == nil {
+		return fmt.Errorf("hold %s has no wallet", hold.id)
+	}
+
+	hold.status = status
+	wallet.held -= hold.amount
+	fromHold := min(charge, hold.amount)
+	wallet.balance -= fromHold
+	extra := min(charge-fromHold, wallet.free())
+	wallet.balance -= extra
+	charged := fromHold + extra
+	row.settled = Settled{ChargedMicros: charged, ExtraMicros: extra, ShortfallMicros: charge - charged}
+	if charged > 0 {
+		row.txID = b.newID()
+		b.addEntry(Entry{
+			ID: row.txID, Wallet: hold.wallet, Kind: EntryCharge, AmountMicros: -charged,
+			BalanceMicros: wallet.balance, Ref: s.Call.ID, At: b.now,
+		})
+	}
+	return nil
+}
+
+// expire releases a hold whose time is over; it reports false for one that was resolved in the meantime.
+func (b *books) expire(id string) bool {
+	hold := b.holds[id]
+	if hold == nil || hold.status != holdOpen || hold.expiresAt >= b.now {
+		return false
+	}
+	wallet := b.wallets[hold.wallet]
+	if wallet == nil {
+		return false
+	}
+	hold.status = holdExpired
+	wallet.held -= hold.amount
+	return true
+}
+
+// post books a top-up, an adjustment or a refund, once per kind and reference.
+func (b *books) post(p posting) (Entry, error) {
+	if p.kind == EntryRefund {
+		call, ok := b.calls[p.ref]
+		switch {
+		case !ok:
+			return Entry{}, fmt.Errorf("call %q: %w", p.ref, store.ErrNotFound)
+		case call.settled.ChargedMicros == 0:
+			return Entry{}, ErrNothingToRefund
+		}
+		p.wallet, p.micros = call.wallet, call.settled.ChargedMicros
+	}
+	entry := Entry{
+		ID: b.newID(), Wallet: p.wallet, Kind: p.kind, AmountMicros: p.micros, Ref: p.ref, Note: p.note, At: b.now,
+	}
+	if entry.Ref == "" {
+		entry.Ref = entry.ID
+	}
+	if known, ok := b.entries[entry.key()]; ok {
+		return known.replay(entry)
+	}
+
+	wallet := b.wallets[p.wallet]
+	if wallet == nil {
+		return Entry{}, fmt.Errorf("organization %q: %w", p.wallet.OrgID, store.ErrNotFound)
+	}
+	if p.micros < 0 && wallet.free() < -p.micros {
+		return Entry{}, ErrInsufficientCredits
+	}
+	balance, err := addMicros(wallet.balance, p.micros)
+	if err != nil {
+		return Entry{}, err
+	}
+	wallet.balance, entry.BalanceMicros = balance, balance
+	b.addEntry(entry)
+	b.audits = append(b.audits, entry.audit(p.actor))
+	return entry, nil
+}
+
+// replay answers a posting whose reference is known.
+func (e Entry) replay(again Entry) (Entry, error) {
+	if e.AmountMicros != again.AmountMicros {
+		return Entry{}, ErrRefReused
+	}
+	e.Replayed = true
+	return e, nil
+}
+
+func (e Entry) key() entryKey { return entryKey{e.Kind, e.Wallet, e.Ref} }
+
+// audit is the row that tells who posted e.
+func (e Entry) audit(actor string) auditRow {
+	detail := FormatMicros(e.AmountMicros) + " micros to " + string(e.Wallet.Env) + ", ref " + e.Ref
+	if e.Note != "" {
+		detail += ": " + e.Note
+	}
+	action := "wallet." + string(e.Kind)
+	if e.Kind == EntryTopUp {
+		action = "wallet.credit" // the command's name (design §8)
+	}
+	return auditRow{actor: actor, action: action, target: e.ID, orgID: e.Wallet.OrgID, detail: detail}
+}
+
+func (b *books) addEntry(entry Entry) {
+	b.entries[entry.key()] = entry
+	b.newEntries = append(b.newEntries, entry)
+}

@@ -1,0 +1,123 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+var errBroken = errors.New("broken on purpose")
+
+// brokenTx fails at its statement number failAt, counted from 0.
+type brokenTx struct {
+	store.Tx
+	failAt, statements int
+	failed             bool
+}
+
+func (tx *brokenTx) breaks() bool {
+	tx.failed = tx.failed || tx.statements == tx.failAt
+	tx.statements++
+	return tx.failed
+}
+
+func (tx *brokenTx) Query(ctx context.Context, each func(store.Row) error, query string, args ...any) error {
+	if tx.breaks() {
+		return errBroken
+	}
+	return tx.Tx.Query(ctx, each, query, args...)
+}
+
+func (tx *brokenTx) Queue(want int64, query string, args ...any) {
+	if !tx.breaks() {
+		tx.Tx.Queue(want, query, args...)
+	}
+}
+
+func (tx *brokenTx) Flush(ctx context.Context) error {
+	if tx.failed {
+		return errBroken
+	}
+	return tx.Tx.Flush(ctx)
+}
+
+// brokenLedger is the ledger on a database that fails in the middle of a batch.
+type brokenLedger struct{ failAt *int }
+
+func (brokenLedger) Name() string { return "broken ledger" }
+
+func (l brokenLedger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
+	return Ledger.Apply(ctx, &brokenTx{Tx: tx, failAt: *l.failAt}, ops)
+}
+
+// TestFaultInTheMiddleLeavesNothing breaks each statement of a batch in turn: the batch fails as a whole, nothing of it
+// is kept, and the same operations succeed afterwards.
+func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
+	t.Parallel()
+	failAt := map[store.Engine]*int{store.SQLite: new(int), store.Postgres: new(int)}
+	for engine, at := range failAt {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			broken := brokenLedger{at}
+			db := storetest.Open(t, engine, Ledger, broken)
+			makeOrganization(t, db, acme.OrgID)
+			book := NewBook(db)
+			topUp(t, book, 1_000)
+			require.NoError(t, book.Hold(t.Context(), holdOf("call_open", 60)))
+			rows := `SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM ledger_tx)
+				+ (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
+			before := count(t, db, rows)
+
+			ops := func() []store.Op {
+				return []store.Op{
+					&holdOp{Hold: holdOf("call_new", 50)}, &settleOp{Settlement: chargeOf("call_open", 30)},
+					&postOp{posting: posting{kind: EntryTopUp, wallet: acme, micros: 5, ref: "r", actor: "test"}}, &sweepOp{},
+				}
+			}
+			// Through the writer, which tries each again alone.
+			*at = 1
+			for _, op := range ops()[:2] {
+				require.ErrorIs(t, db.Do(t.Context(), broken, op), errBroken)
+			}
+			for *at = 0; ; *at++ {
+				err := db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+					return broken.Apply(ctx, tx, ops())[0]
+				})
+				if err == nil {
+					break
+				}
+				require.ErrorIs(t, err, errBroken, "statement %d", *at)
+				require.Equal(t, before, count(t, db, rows), "statement %d", *at)
+				requireWallet(t, book, 1_000, 60)
+				requireSoundBooks(t, db)
+			}
+			require.Greater(t, *at, 10, "statements of the batch")
+			requireWallet(t, book, 975, 50)
+			requireSoundBooks(t, db)
+		})
+	}
+}
+
+func TestLedgerIsAppendOnly(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 100)
+		for _, statement := range []string{
+			`UPDATE ledger_tx SET reason = 'x'`, `DELETE FROM ledger_tx`,
+			`UPDATE ledger_entries SET amount_micros = 1`, `DELETE FROM ledger_entries`,
+		} {
+			require.ErrorContains(t, tryExecute(t, db, statement), "append-only", statement)
+		}
+	})
+}
+
+func TestForeignOperation(t *testing.T) {
+	t.Parallel()
+	faults := Ledger.Apply(t.Context(), nil, []store.Op{&holdOp{}, "something else"})
+	require.Len(t, faults, 2)
+	require.ErrorContains(t, faults[1], "the ledger has no operation string")
+}

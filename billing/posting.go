@@ -1,0 +1,101 @@
+package billing
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrRefReused is returned when a reference of the wallet already names a posting of another amount. The first posting
+// stands.
+var ErrRefReused = errors.New("the reference already names another posting")
+
+// ErrNothingToRefund is returned for a call that was never charged.
+var ErrNothingToRefund = errors.New("the call was not charged")
+
+// EntryKind is the sort of a ledger transaction.
+type EntryKind string
+
+// The kinds of ledger transactions; the other leg of each is a system account.
+const (
+	EntryTopUp  EntryKind = "topup"  // from sys:cash
+	EntryCharge EntryKind = "charge" // to sys:revenue
+	EntryAdjust EntryKind = "adjust" // from or to sys:loss
+	EntryRefund EntryKind = "refund" // from sys:revenue
+)
+
+// counterAccount is the account that gives what the wallet gets, and gets what it gives.
+func (k EntryKind) counterAccount() string {
+	switch k {
+	case EntryTopUp:
+		return "sys:cash"
+	case EntryAdjust:
+		return "sys:loss"
+	default:
+		return "sys:revenue"
+	}
+}
+
+// Entry is one transaction of a wallet as the ledger keeps it.
+type Entry struct {
+	ID     string
+	Wallet WalletID
+	Kind   EntryKind
+	// AmountMicros is what the wallet got (above 0) or gave (below 0).
+	AmountMicros int64
+	// BalanceMicros is the wallet's balance right after the transaction.
+	BalanceMicros int64
+	// Ref is unique within the wallet and kind: the caller's reference of a top-up or adjustment, the call id of a charge or refund.
+	Ref string
+	// Note is the reason of an adjustment, or the operator's own reference of a refund.
+	Note string
+	// At is when it was written, by the database's clock, in epoch milliseconds.
+	At int64
+	// Replayed says that the reference had been posted before and nothing was written now.
+	Replayed bool
+}
+
+// posting is a change of a wallet that no model call made.
+type posting struct {
+	kind   EntryKind
+	wallet WalletID // of a refund: found through the call
+	micros int64    // of a refund: what the call was charged
+	ref    string
+	note   string
+	actor  string
+}
+
+// maxTextBytes bounds references, notes and actors: long enough for a sentence, short enough for a list.
+const maxTextBytes = 500
+
+func (p posting) validate() error {
+	for what, text := range map[string]string{"reference": p.ref, "reason": p.note, "actor": p.actor} {
+		if len(text) > maxTextBytes || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return fmt.Errorf("%w: the %s must be UTF-8 text of at most %d bytes", ErrInvalid, what, maxTextBytes)
+		}
+	}
+	if p.actor == "" {
+		return fmt.Errorf("%w: an actor is needed for the audit log", ErrInvalid)
+	}
+	switch p.kind {
+	case EntryTopUp:
+		if p.micros <= 0 {
+			return fmt.Errorf("%w: a credit needs an amount above 0", ErrInvalid)
+		}
+	case EntryAdjust:
+		if p.micros == 0 || p.micros == math.MinInt64 {
+			return fmt.Errorf("%w: an adjustment needs an amount other than 0", ErrInvalid)
+		}
+		if strings.TrimSpace(p.note) == "" {
+			return fmt.Errorf("%w: an adjustment needs a reason", ErrInvalid)
+		}
+	case EntryRefund:
+		if p.ref == "" {
+			return fmt.Errorf("%w: a refund needs a call id", ErrInvalid)
+		}
+		return nil
+	}
+	return p.wallet.validate()
+}

@@ -1,0 +1,119 @@
+package billing
+
+import (
+	"context"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+var (
+	selectWallets = lookUp(`SELECT org_id, env, balance_micros, held_micros FROM wallets
+		WHERE (org_id, env) IN {keys} ORDER BY org_id, env`, 2, 0)
+	selectHolds = lookUp(`SELECT id, org_id, env, amount_micros, status, expires_at FROM holds WHERE id IN {keys}`, 1, 0)
+	selectCalls = lookUp(`SELECT id, org_id, env, charged_micros, extra_micros, shortfall_micros FROM calls
+		WHERE id IN {keys}`, 1, 0)
+)
+
+const (
+	selectDueHolds = `SELECT id, org_id, env FROM holds WHERE status = 'open' AND expires_at < $1
+		ORDER BY expires_at LIMIT $2`
+	selectEntry = `SELECT t.id, e.amount_micros, t.balance_micros, t.reason, t.created_at
+		FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
+		WHERE t.kind = $1 AND t.org_id = $2 AND t.env = $3 AND t.ref = $4`
+)
+
+// lockWallets reads wallets, sorted by key, and keeps every other writer from changing them, or anything that
+// belongs to them, until the transaction ends.
+func lockWallets(ctx context.Context, tx store.Tx, ids []WalletID, books *books) error {
+	return paddedChunks(ids, func(size int, chunk []WalletID) error {
+		args := make([]any, 0, 2*len(chunk))
+		for _, id := range chunk {
+			args = append(args, id.OrgID, string(id.Env))
+		}
+		return tx.Query(ctx, func(row store.Row) error {
+			var id WalletID
+			var env string
+			var wallet walletRow
+			if err := row.Scan(&id.OrgID, &env, &wallet.balance, &wallet.held); err != nil {
+				return err
+			}
+			id.Env = store.Env(env)
+			wallet.readBalance, wallet.readHeld = wallet.balance, wallet.held
+			books.wallets[id] = &wallet
+			return nil
+		}, selectWallets[size]+tx.LockRows(), args...)
+	})
+}
+
+func readHolds(ctx context.Context, tx store.Tx, ids []string, books *books) error {
+	return lookUpIDs(ctx, tx, selectHolds, ids, func(row store.Row) error {
+		var hold holdRow
+		var env, status string
+		if err := row.Scan(&hold.id, &hold.wallet.OrgID, &env, &hold.amount, &status, &hold.expiresAt); err != nil {
+			return err
+		}
+		hold.wallet.Env = store.Env(env)
+		hold.status, hold.readStatus = holdStatus(status), holdStatus(status)
+		books.holds[hold.id] = &hold
+		return nil
+	})
+}
+
+func readCalls(ctx context.Context, tx store.Tx, ids []string, books *books) error {
+	return lookUpIDs(ctx, tx, selectCalls, ids, func(row store.Row) error {
+		var id, env string
+		var call callFigures
+		settled := &call.settled
+		err := row.Scan(&id, &call.wallet.OrgID, &env,
+			&settled.ChargedMicros, &settled.ExtraMicros, &settled.ShortfallMicros)
+		if err != nil {
+			return err
+		}
+		call.wallet.Env = store.Env(env)
+		books.calls[id] = call
+		return nil
+	})
+}
+
+func lookUpIDs(ctx context.Context, tx store.Tx, texts statements, ids []string, each func(store.Row) error) error {
+	return paddedChunks(ids, func(size int, chunk []string) error {
+		args := make([]any, len(chunk))
+		for i, id := range chunk {
+			args[i] = id
+		}
+		return tx.Query(ctx, each, texts[size], args...)
+	})
+}
+
+// readDueHolds hands each hold whose time is over to each, oldest first. It takes no lock: whoever expires them reads
+// them again under the lock of their wallets.
+func readDueHolds(ctx context.Context, tx store.Tx, each func(id string, wallet WalletID)) error {
+	return tx.Query(ctx, func(row store.Row) error {
+		var id, org, env string
+		if err := row.Scan(&id, &org, &env); err != nil {
+			return err
+		}
+		each(id, WalletID{org, store.Env(env)})
+		return nil
+	}, selectDueHolds, tx.Now(), int64(sweepLimit))
+}
+
+func readEntry(ctx context.Context, tx store.Tx, key entryKey, books *books) error {
+	return tx.Query(ctx, func(row store.Row) error {
+		entry := Entry{Wallet: key.wallet, Kind: key.kind, Ref: key.ref}
+		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At); err != nil {
+			return err
+		}
+		books.entries[key] = entry
+		return nil
+	}, selectEntry, string(key.kind), key.wallet.OrgID, string(key.wallet.Env), key.ref)
+}
+
+// makeWallets creates the wallets that don't exist, sorted by key; an organization that doesn't exist gets none.
+func makeWallets(tx store.Tx, ids []WalletID) {
+	slices.SortFunc(ids, WalletID.compare)
+	for _, id := range slices.Compact(ids) {
+		tx.Queue(store.AnyRows, insertWallet, id.OrgID, string(id.Env))
+	}
+}
