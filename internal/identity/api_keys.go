@@ -1,0 +1,115 @@
+package identity
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// KeyRequest asks for a new API key (spec §5.1 rule 5).
+type KeyRequest struct {
+	OrgID string
+	// Name is optional; among an organization's keys that are not revoked it is unique.
+	Name string
+	// Env is live when empty.
+	Env store.Env
+	// Scopes are names of scopes; none means DefaultScopes.
+	Scopes []string
+	// ExpiresAt is nil for a key that never expires; it may lie in the past.
+	ExpiresAt *time.Time
+}
+
+// IssuedKey is a new key with its raw text, which is nowhere else and can't be shown again (spec §5.1 rule 3).
+type IssuedKey struct {
+	store.APIKey
+	Raw string
+}
+
+// APIKeys makes, lists and revokes the API keys of organizations. Its errors are those of [Organizations].
+type APIKeys struct{ db *store.DB }
+
+// NewAPIKeys works on db.
+func NewAPIKeys(db *store.DB) *APIKeys { return &APIKeys{db: db} }
+
+// Create makes a key; only its hash is stored.
+func (k *APIKeys) Create(ctx context.Context, actor string, request KeyRequest) (IssuedKey, error) {
+	key, err := request.key()
+	if err != nil {
+		return IssuedKey{}, err
+	}
+	var raw string
+	raw, key.Hash, key.Hint = NewKey(key.Env)
+	key.ID = store.NewID("key")
+	key.CreatedAt = time.Now().UnixMilli()
+	if err := k.db.CreateAPIKey(ctx, actor, key); err != nil {
+		return IssuedKey{}, fmt.Errorf("creating an API key of organization %q: %w", clip(request.OrgID), err)
+	}
+	return IssuedKey{APIKey: key, Raw: raw}, nil
+}
+
+// key checks the request and gives the row without its secret part.
+func (r KeyRequest) key() (store.APIKey, error) {
+	key := store.APIKey{OrgID: r.OrgID, Env: r.Env}
+	if strings.TrimSpace(r.Name) != "" {
+		name, err := CleanName("name", r.Name)
+		if err != nil {
+			return store.APIKey{}, err
+		}
+		key.Name = name
+	}
+	if key.Env == "" {
+		key.Env = store.Live
+	}
+	if !key.Env.Valid() {
+		return store.APIKey{}, &FieldError{"env", fmt.Sprintf("%q is not live or test", clip(string(r.Env)))}
+	}
+	scopes, err := ParseScopes(r.Scopes)
+	if err != nil {
+		return store.APIKey{}, err
+	}
+	for _, scope := range scopes {
+		key.Scopes = append(key.Scopes, string(scope))
+	}
+	if r.ExpiresAt != nil {
+		key.ExpiresAt = sql.NullInt64{Int64: r.ExpiresAt.UnixMilli(), Valid: true}
+	}
+	return key, nil
+}
+
+// List gives an organization's keys, revoked and expired ones too. [store.ErrNotFound] when there is no such
+// organization.
+func (k *APIKeys) List(ctx context.Context, orgID string) ([]store.APIKey, error) {
+	keys, err := k.db.APIKeys(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("listing the API keys of organization %q: %w", clip(orgID), err)
+	}
+	if len(keys) > 0 {
+		return keys, nil
+	}
+	if _, err := k.db.OrganizationByID(ctx, orgID); err != nil {
+		return nil, fmt.Errorf("organization %q: %w", clip(orgID), err)
+	}
+	return nil, nil
+}
+
+// Revoke ends a key of the organization for good, from the next request on (spec §5.1 rule 6). Revoking twice is no
+// fault and keeps the first time.
+func (k *APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
+	if err := k.db.RevokeAPIKey(ctx, actor, orgID, keyID); err != nil {
+		return fmt.Errorf("API key %q: %w", clip(keyID), err)
+	}
+	return nil
+}
+
+// Organization tells whose key keyID is, for the operator's command line, which names keys alone.
+func (k *APIKeys) Organization(ctx context.Context, keyID string) (string, error) {
+	orgID, err := k.db.APIKeyOrg(ctx, keyID)
+	if err != nil {
+		return "", fmt.Errorf("API key %q: %w", clip(keyID), err)
+	}
+	return orgID, nil
+}

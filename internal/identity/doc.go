@@ -1,0 +1,13 @@
+// Package identity says who calls and what the caller may do: organizations, API keys with their scopes and expiry,
+// and the organizations' own provider keys (spec §5, design §6 and §7).
+//
+// Invariants:
+//   - a raw API key exists in memory once, when it is made; stored is its SHA-256 hash only (spec §5.1);
+//   - every request reads its key from the store, nothing is cached, so that a revocation, a suspension, another
+//     plan or other scopes hold at the very next request on every node (spec §5.1 rule 6, S3);
+//   - a fault of the store is returned as such and never as one of the errors that blame the key (design §2);
+//   - a provider key is stored sealed for its row and leaves the package only through [ProviderKeys.ProviderKey].
+//
+// It knows no HTTP status, no price, no configuration and no rate limit: handlers map its errors to the contract's
+// codes, the command line checks plan, model and provider names against the configuration.
+package identity

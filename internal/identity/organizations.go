@@ -1,0 +1,88 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Organizations makes and changes organizations. Every change names an actor, who stands in the audit log, and holds
+// at the organization's next request.
+//
+// Its methods return a [FieldError] for a refused value, [store.ErrNotFound] for an unknown organization,
+// [store.ErrConflict] for a name that is taken, each wrapped, and else the store's error.
+type Organizations struct{ db *store.DB }
+
+// NewOrganizations works on db.
+func NewOrganizations(db *store.DB) *Organizations { return &Organizations{db: db} }
+
+// Create makes an organization with a unique name of 1 to 100 code points. plan is a plan of the configuration,
+// which the caller has checked, or empty when the configuration has none.
+func (o *Organizations) Create(ctx context.Context, actor, name, plan string) (store.Organization, error) {
+	name, err := CleanName("name", name)
+	if err != nil {
+		return store.Organization{}, err
+	}
+	organization := store.Organization{ID: store.NewID("org"), Name: name, Plan: plan, CreatedAt: time.Now().UnixMilli()}
+	if err := o.db.CreateOrganization(ctx, actor, organization); err != nil {
+		return store.Organization{}, fmt.Errorf("creating organization %q: %w", name, err)
+	}
+	return organization, nil
+}
+
+// List gives all organizations, in the store's order.
+func (o *Organizations) List(ctx context.Context) ([]store.Organization, error) {
+	organizations, err := o.db.Organizations(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing organizations: %w", err)
+	}
+	return organizations, nil
+}
+
+// ByID gives one organization.
+func (o *Organizations) ByID(ctx context.Context, id string) (store.Organization, error) {
+	organization, err := o.db.OrganizationByID(ctx, id)
+	if err != nil {
+		return store.Organization{}, fmt.Errorf("organization %q: %w", clip(id), err)
+	}
+	return organization, nil
+}
+
+// Suspend makes every further call of the organization 402 organization_suspended. Suspending twice is no fault.
+func (o *Organizations) Suspend(ctx context.Context, actor, id string) error {
+	return o.setSuspended(ctx, actor, id, true)
+}
+
+// Resume ends a suspension. Resuming twice is no fault.
+func (o *Organizations) Resume(ctx context.Context, actor, id string) error {
+	return o.setSuspended(ctx, actor, id, false)
+}
+
+func (o *Organizations) setSuspended(ctx context.Context, actor, id string, suspended bool) error {
+	if err := o.db.SetSuspended(ctx, actor, id, suspended); err != nil {
+		return fmt.Errorf("organization %q: %w", clip(id), err)
+	}
+	return nil
+}
+
+// SetPlan moves the organization to another plan of the configuration, which the caller has checked.
+func (o *Organizations) SetPlan(ctx context.Context, actor, id, plan string) error {
+	if plan == "" {
+		return &FieldError{"plan", "is empty"}
+	}
+	if err := o.db.SetPlan(ctx, actor, id, plan); err != nil {
+		return fmt.Errorf("organization %q: %w", clip(id), err)
+	}
+	return nil
+}
+
+// SetModel makes or ends an organization's exception for a model of the configuration, which the caller has checked.
+// All models are enabled for a new organization (design §6). Setting twice is no fault.
+func (o *Organizations) SetModel(ctx context.Context, actor, id, model string, enabled bool) error {
+	if err := o.db.SetOrgModel(ctx, actor, id, model, enabled); err != nil {
+		return fmt.Errorf("model %q of organization %q: %w", clip(model), clip(id), err)
+	}
+	return nil
+}

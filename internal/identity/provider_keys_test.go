@@ -1,0 +1,153 @@
+package identity_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+func ring(t *testing.T, fills ...byte) *vault.Ring {
+	t.Helper()
+	var keys []string
+	for _, fill := range fills {
+		keys = append(keys, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, vault.KeyBytes)))
+	}
+	made, err := vault.ParseRing(strings.Join(keys, " "))
+	require.NoError(t, err)
+	return made
+}
+
+const vendorKey = "sk-proj-0123456789abcdefWXYZ"
+
+func TestProviderKeyRoundTrip(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, keys, organization := t.Context(), identity.NewProviderKeys(db, ring(t, 1)), newOrganization(t, db, "Acme")
+
+		_, found, err := keys.ProviderKey(ctx, organization.ID, "openai")
+		require.NoError(t, err)
+		require.False(t, found)
+
+		require.NoError(t, keys.Put(ctx, "test", organization.ID, "openai", "sk-an-older-one-1234"))
+		require.NoError(t, keys.Put(ctx, "test", organization.ID, "openai", " "+vendorKey+"\r\n"))
+		key, found, err := keys.ProviderKey(ctx, organization.ID, "openai")
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, vendorKey, key)
+
+		rows, err := db.ProviderKeys(ctx, organization.ID)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		require.Equal(t, "…WXYZ", rows[0].Hint)
+		sealed, _, err := db.ProviderKeySealed(ctx, organization.ID, "openai")
+		require.NoError(t, err)
+		require.NotContains(t, string(sealed), "sk-proj")
+		log, err := db.AuditLog(ctx, 100)
+		require.NoError(t, err)
+		for _, entry := range log {
+			require.NotContains(t, entry.Detail+entry.Target, "sk-")
+		}
+
+		require.NoError(t, keys.Delete(ctx, "test", organization.ID, "openai"))
+		require.ErrorIs(t, keys.Delete(ctx, "test", organization.ID, "openai"), store.ErrNotFound)
+		_, found, err = keys.ProviderKey(ctx, organization.ID, "openai")
+		require.NoError(t, err)
+		require.False(t, found)
+		require.ErrorIs(t, keys.Put(ctx, "test", "org_nobody", "openai", vendorKey), store.ErrNotFound)
+	})
+}
+
+func TestProviderKeyRefusesWhatNoHeaderCarries(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"":                                "key: is empty",
+		" \n\t":                           "key: is empty",
+		"sk-secret\nsk-second":            "key: may hold visible ASCII characters only",
+		"sk secret":                       "key: may hold visible ASCII characters only",
+		"sk-sécret":                       "key: may hold visible ASCII characters only",
+		"sk-secret\x00":                   "key: may hold visible ASCII characters only",
+		"sk-" + strings.Repeat("x", 8190): "key: has 8193 bytes, at most 8192",
+	} {
+		err := identity.NewProviderKeys(nil, ring(t, 1)).Put(t.Context(), "test", "org_1", "openai", given)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "sk-")
+	}
+}
+
+// S23: two rows that somebody swapped in the database don't open.
+func TestSwappedProviderKeysDoNotOpen(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, keys := t.Context(), identity.NewProviderKeys(db, ring(t, 1))
+		ours, theirs := newOrganization(t, db, "Acme"), newOrganization(t, db, "Other")
+		require.NoError(t, keys.Put(ctx, "test", ours.ID, "openai", "sk-ours"))
+		require.NoError(t, keys.Put(ctx, "test", theirs.ID, "openai", "sk-theirs"))
+		swap(t, db, ours.ID, theirs.ID)
+		for _, id := range []string{ours.ID, theirs.ID} {
+			_, _, err := keys.ProviderKey(ctx, id, "openai")
+			require.ErrorIs(t, err, vault.ErrCorrupt)
+		}
+		done, err := keys.Rekey(ctx, "test")
+		require.ErrorIs(t, err, vault.ErrCorrupt)
+		require.Equal(t, identity.Rekeyed{Unopened: 2}, done)
+	})
+}
+
+func swap(t *testing.T, db *store.DB, a, b string) {
+	t.Helper()
+	sealed := func(id string) []byte {
+		value, found, err := db.ProviderKeySealed(t.Context(), id, "openai")
+		require.NoError(t, err)
+		require.True(t, found)
+		return value
+	}
+	ofA, ofB := sealed(a), sealed(b)
+	require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+		const update = `UPDATE provider_keys SET sealed = $1 WHERE org_id = $2`
+		tx.Queue(1, update, ofA, b)
+		tx.Queue(1, update, ofB, a)
+		return nil
+	}))
+}
+
+func TestRekey(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, organization := t.Context(), newOrganization(t, db, "Acme")
+		old, both, fresh := ring(t, 1), ring(t, 2, 1), ring(t, 2)
+		for _, provider := range []string{"openai", "local"} {
+			require.NoError(t, identity.NewProviderKeys(db, old).Put(ctx, "test", organization.ID, provider, "sk-"+provider))
+		}
+		require.NoError(t, identity.NewProviderKeys(db, both).Put(ctx, "test", organization.ID, "third", "sk-third"))
+
+		done, err := identity.NewProviderKeys(db, fresh).Rekey(ctx, "test")
+		require.ErrorIs(t, err, vault.ErrUnknownKey, "the old key was taken out too early")
+		require.ErrorContains(t, err, `provider key of organization "`+organization.ID+`" for "openai"`)
+		require.Equal(t, identity.Rekeyed{Current: 1, Unopened: 2}, done)
+
+		done, err = identity.NewProviderKeys(db, both).Rekey(ctx, "test")
+		require.NoError(t, err)
+		require.Equal(t, identity.Rekeyed{Renewed: 2, Current: 1}, done)
+		done, err = identity.NewProviderKeys(db, both).Rekey(ctx, "test")
+		require.NoError(t, err)
+		require.Equal(t, identity.Rekeyed{Current: 3}, done, "can be repeated")
+
+		for _, provider := range []string{"openai", "local", "third"} {
+			key, found, err := identity.NewProviderKeys(db, fresh).ProviderKey(ctx, organization.ID, provider)
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, "sk-"+provider, key)
+			_, _, err = identity.NewProviderKeys(db, old).ProviderKey(ctx, organization.ID, provider)
+			require.ErrorIs(t, err, vault.ErrUnknownKey)
+		}
+	})
+}

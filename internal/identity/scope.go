@@ -1,0 +1,159 @@
+package identity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scope is one right of an API key (spec §5.1 rule 5; names: design §6).
+type Scope string
+
+// All scopes. A scope on provider_keys counts as administrator (design §6).
+const (
+	ModelsRead          Scope = "models:read"
+	ChatWrite           Scope = "chat:write"
+	APIKeysRead         Scope = "api_keys:read"
+	APIKeysWrite        Scope = "api_keys:write"
+	ProviderKeysRead    Scope = "provider_keys:read"
+	ProviderKeysWrite   Scope = "provider_keys:write"
+	AgentsRead          Scope = "agents:read"
+	AgentsWrite         Scope = "agents:write"
+	KnowledgeBasesRead  Scope = "knowledge_bases:read"
+	KnowledgeBasesWrite Scope = "knowledge_bases:write"
+	ChannelsRead        Scope = "channels:read"
+	ChannelsWrite       Scope = "channels:write"
+	ConversationsRead   Scope = "conversations:read"
+	ConversationsWrite  Scope = "conversations:write"
+	WalletRead          Scope = "wallet:read"
+	WalletWrite         Scope = "wallet:write"
+)
+
+// bit is the scope's place in a [Scopes], -1 for an unknown one. It runs on every request, hence no map or loop.
+func (s Scope) bit() int {
+	switch s {
+	case ModelsRead:
+		return 0
+	case ChatWrite:
+		return 1
+	case APIKeysRead:
+		return 2
+	case APIKeysWrite:
+		return 3
+	case ProviderKeysRead:
+		return 4
+	case ProviderKeysWrite:
+		return 5
+	case AgentsRead:
+		return 6
+	case AgentsWrite:
+		return 7
+	case KnowledgeBasesRead:
+		return 8
+	case KnowledgeBasesWrite:
+		return 9
+	case ChannelsRead:
+		return 10
+	case ChannelsWrite:
+		return 11
+	case ConversationsRead:
+		return 12
+	case ConversationsWrite:
+		return 13
+	case WalletRead:
+		return 14
+	case WalletWrite:
+		return 15
+	default:
+		return -1
+	}
+}
+
+// Known reports whether s is a scope of this version.
+func (s Scope) Known() bool { return s.bit() >= 0 }
+
+// AllScopes lists every scope, the two of /v1 first.
+func AllScopes() []Scope {
+	return []Scope{
+		ModelsRead, ChatWrite,
+		APIKeysRead, APIKeysWrite, ProviderKeysRead, ProviderKeysWrite, AgentsRead, AgentsWrite,
+		KnowledgeBasesRead, KnowledgeBasesWrite, ChannelsRead, ChannelsWrite,
+		ConversationsRead, ConversationsWrite, WalletRead, WalletWrite,
+	}
+}
+
+// DefaultScopes are those of a new key that asks for none: what /v1 needs (design §6).
+func DefaultScopes() []Scope { return []Scope{ModelsRead, ChatWrite} }
+
+// ParseScopes reads scope names, trims them, drops empty and repeated ones and refuses unknown ones, all at once, in
+// a [FieldError] that names what is allowed. Nothing given is [DefaultScopes].
+func ParseScopes(names []string) ([]Scope, error) {
+	var scopes []Scope
+	var unknown []string
+	for _, name := range names {
+		scope := Scope(strings.TrimSpace(name))
+		switch {
+		case scope == "" || slices.Contains(scopes, scope):
+		case !scope.Known():
+			unknown = append(unknown, fmt.Sprintf("%q", clip(string(scope))))
+		default:
+			scopes = append(scopes, scope)
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, &FieldError{
+			Field:   "scopes",
+			Problem: fmt.Sprintf("unknown scope %s; known are %s", strings.Join(unknown, ", "), JoinScopes(AllScopes(), ", ")),
+		}
+	}
+	if len(scopes) == 0 {
+		return DefaultScopes(), nil
+	}
+	return scopes, nil
+}
+
+// JoinScopes writes scopes with separator between them.
+func JoinScopes(scopes []Scope, separator string) string {
+	names := make([]string, len(scopes))
+	for i, scope := range scopes {
+		names[i] = string(scope)
+	}
+	return strings.Join(names, separator)
+}
+
+// Scopes is a set of known scopes; the zero value holds none.
+type Scopes uint32
+
+// ScopesOf makes a set; unknown scopes are left out.
+func ScopesOf(scopes ...Scope) Scopes {
+	var set Scopes
+	for _, scope := range scopes {
+		set = set.with(scope)
+	}
+	return set
+}
+
+// storedScopes reads the store's form, names with spaces between. A name this version doesn't know (written by a
+// newer node) gives no right.
+func storedScopes(text string) Scopes {
+	var set Scopes
+	for text != "" {
+		var name string
+		name, text, _ = strings.Cut(text, " ")
+		set = set.with(Scope(name))
+	}
+	return set
+}
+
+func (set Scopes) with(scope Scope) Scopes {
+	if bit := scope.bit(); bit >= 0 {
+		return set | 1<<bit
+	}
+	return set
+}
+
+// Has reports whether scope is in the set; an unknown scope is in none.
+func (set Scopes) Has(scope Scope) bool {
+	bit := scope.bit()
+	return bit >= 0 && set&(1<<bit) != 0
+}

@@ -1,0 +1,97 @@
+package vault
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// KeyBytes is the length of one master key: AES-256.
+const KeyBytes = 32
+
+// keyIDBytes of SHA-256(key) name a key inside a sealed value. Eight bytes make an accidental match of two keys of
+// one operator impossible in practice, and tell nothing about a random key.
+const keyIDBytes = 8
+
+// Ring holds the keys of `master_key` (design §4): the first seals, all open. It is immutable and safe for
+// concurrent use. Every key encrypts directly (design §6 amends S23); AES-GCM with random nonces is sound for 2^32
+// values per key, so rotate long before.
+type Ring struct {
+	keys []ringKey // the current one first
+}
+
+type ringKey struct {
+	id   [keyIDBytes]byte
+	aead cipher.AEAD
+}
+
+// ParseRing reads the resolved value of `master_key`: standard base64 (padded or not) of exactly 32 bytes, and after
+// it, separated by white space or commas, any number of older keys that stay readable. Its errors name the place of
+// the faulty key in the list and never show any of the value.
+func ParseRing(masterKey string) (*Ring, error) {
+	texts := strings.FieldsFunc(masterKey, func(r rune) bool {
+		return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r'
+	})
+	if len(texts) == 0 {
+		return nil, errors.New("master_key is empty: give the base64 of 32 random bytes (openssl rand -base64 32)")
+	}
+	ring := &Ring{keys: make([]ringKey, 0, len(texts))}
+	for i, text := range texts {
+		key, err := parseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("master_key: key %d of %d %w", i+1, len(texts), err)
+		}
+		if j := ring.index(key.id[:]); j >= 0 {
+			return nil, fmt.Errorf("master_key: key %d of %d is the same as key %d", i+1, len(texts), j+1)
+		}
+		ring.keys = append(ring.keys, key)
+	}
+	return ring, nil
+}
+
+func parseKey(text string) (ringKey, error) {
+	raw, err := base64.RawStdEncoding.Strict().DecodeString(strings.TrimRight(text, "="))
+	if err != nil {
+		// The decoder's own error is dropped: it quotes the position of the fault, which says something of the key.
+		return ringKey{}, errors.New("is not standard base64 (openssl rand -base64 32 makes one)")
+	}
+	if len(raw) != KeyBytes {
+		return ringKey{}, fmt.Errorf("is base64 of %d bytes, want exactly %d (openssl rand -base64 %d makes one)", len(raw), KeyBytes, KeyBytes)
+	}
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		return ringKey{}, fmt.Errorf("cannot be used as an AES-256 key: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return ringKey{}, fmt.Errorf("cannot be used with GCM: %w", err)
+	}
+	key := ringKey{aead: aead}
+	sum := sha256.Sum256(raw)
+	copy(key.id[:], sum[:])
+	return key, nil
+}
+
+// index is the place of the key with this id in the ring, or -1.
+func (r *Ring) index(id []byte) int {
+	for i := range r.keys {
+		if bytes.Equal(r.keys[i].id[:], id) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Format writes how many keys the ring has under every verb, so that no log or test failure prints key material.
+func (r *Ring) Format(f fmt.State, _ rune) {
+	if r == nil {
+		_, _ = f.Write([]byte("vault.Ring(nil)"))
+		return
+	}
+	_, _ = fmt.Fprintf(f, "vault.Ring(%d keys)", len(r.keys))
+}
