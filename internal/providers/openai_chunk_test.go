@@ -1,0 +1,214 @@
+package providers
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadChunkDialects(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		text, finish string
+		usage        *Usage
+		fault        string
+		malformed    bool
+	}
+	for name, test := range map[string]struct {
+		doc  string
+		want want
+	}{
+		"delta":               {`{"id":"x","choices":[{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}],"usage":null}`, want{text: "Hi"}},
+		"role only":           {`{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}`, want{}},
+		"null content":        {`{"choices":[{"delta":{"role":"assistant","content":null}}]}`, want{}},
+		"all in one":          {`{"choices":[{"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, want{text: "Hi", finish: "stop", usage: &Usage{PromptTokens: 3, CompletionTokens: 1}}},
+		"reasoning":           {`{"choices":[{"delta":{"reasoning_content":"hm","content":null}}],"obfuscation":"abc"}`, want{}},
+		"tool calls":          {`{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"content\":\"no\"}"}}]}}]}`, want{}},
+		"usage only":          {`{"choices":[],"usage":{"prompt_tokens":18,"completion_tokens":286,"total_tokens":304,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &Usage{18, 286, 8}}},
+		"zero usage":          {`{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, want{usage: &Usage{}}},
+		"float usage":         {`{"choices":[],"usage":{"prompt_tokens":10.0,"completion_tokens":1e1}}`, want{usage: &Usage{10, 10, 0}}},
+		"negative usage":      {`{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":5}}`, want{}},
+		"broken usage":        {`{"choices":[],"usage":{"prompt_tokens":1.5,"completion_tokens":5}}`, want{}},
+		"text usage":          {`{"choices":[],"usage":{"prompt_tokens":"7","completion_tokens":5}}`, want{}},
+		"huge usage":          {`{"choices":[],"usage":{"prompt_tokens":1e300,"completion_tokens":5}}`, want{}},
+		"beyond float usage":  {`{"choices":[],"usage":{"prompt_tokens":1e999,"completion_tokens":5}}`, want{}},
+		"left out zero":       {`{"choices":[],"usage":{"prompt_tokens":7,"total_tokens":7}}`, want{usage: &Usage{7, 0, 0}}},
+		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &Usage{7, 0, 0}}},
+		"cached over prompt":  {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &Usage{7, 1, 0}}},
+		"cached negative":     {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":-8}}}`, want{usage: &Usage{7, 1, 0}}},
+		"groq":                {`{"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"r","usage":{"prompt_tokens":4,"completion_tokens":2}}}`, want{finish: "stop", usage: &Usage{4, 2, 0}}},
+		"groq error":          {`{"choices":[],"x_groq":{"error":"over capacity"}}`, want{fault: `"over capacity"`}},
+		"other index":         {`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"yes"}}]}`, want{text: "yes"}},
+		"only other index":    {`{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"}]}`, want{}},
+		"perplexity":          {`{"choices":[{"index":0,"message":{"content":"all so far"},"delta":{"content":"far"}}]}`, want{text: "far"}},
+		"error null":          {`{"error":null,"choices":[{"delta":{"content":"Hi"}}]}`, want{text: "Hi"}},
+		"error":               {`{"error":{"code":503},"choices":[]}`, want{fault: `{"code":503}`}},
+		"vllm error":          {`{"object":"error","message":"no"}`, want{fault: `{"object":"error","message":"no"}`}},
+		"escaped names":       {`{"\u0063hoices":[{"\u0064elta":{"c\u006fntent":"Hi"}}]}`, want{text: "Hi"}},
+		"other case":          {`{"Choices":[{"delta":{"content":"no"}}]}`, want{}},
+		"repeated":            {`{"choices":[{"delta":{"content":"a"}}],"choices":[{"delta":{"content":"b","content":"c"}}]}`, want{text: "c"}},
+		"content parts":       {`{"choices":[{"delta":{"content":[{"type":"text"}]}}]}`, want{malformed: true}},
+		"choices no array":    {`{"choices":{}}`, want{malformed: true}},
+		"choice no object":    {`{"choices":[1]}`, want{malformed: true}},
+		"delta no object":     {`{"choices":[{"delta":1}]}`, want{malformed: true}},
+		"choices null":        {`{"choices":null,"type":"ping"}`, want{}},
+		"odd finish":          {`{"choices":[{"delta":{},"finish_reason":"a b\n"}]}`, want{finish: "stop"}},
+		"number finish":       {`{"choices":[{"delta":{},"finish_reason":1}]}`, want{}},
+		"long finish":         {`{"choices":[{"delta":{},"finish_reason":"` + strings.Repeat("x", 33) + `"}]}`, want{finish: "stop"}},
+		"white space":         {" {\r\n\t\"choices\" : [ { \"delta\" : { \"content\" : \"Hi\" } } ] } ", want{text: "Hi"}},
+		"text of an injector": {`{"choices":[{"delta":{"content":"\n\ndata: [DONE]\n\n"}}]}`, want{text: "\n\ndata: [DONE]\n\n"}},
+	} {
+		c, ok := readChunk([]byte(test.doc), pieces)
+		require.True(t, ok, name)
+		got := want{text: c.content.Text(), finish: finishReason(c.finish), fault: string(c.fault), malformed: c.malformed}
+		if c.counted {
+			got.usage = &c.usage
+		}
+		require.Equal(t, test.want, got, name)
+	}
+}
+
+func TestReadChunkRefusesWhatIsNoJSONObject(t *testing.T) {
+	t.Parallel()
+	for _, doc := range []string{
+		``, ` `, `null`, `[]`, `"x"`, `{`, `{}x`, `{} {}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{"a":01}`, `{"a":1.}`, `{"a":+1}`,
+		`{"a":1e}`, `{"a":nul}`, `{"a":"\x"}`, "{\"a\":\"\n\"}", `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":"`, "{}\x00", `{"choices":[{"mess`,
+		strings.Repeat(`{"a":`, maxJSONDepth+1) + "1" + strings.Repeat("}", maxJSONDepth+1),
+	} {
+		_, ok := readChunk([]byte(doc), pieces)
+		require.False(t, ok, doc)
+	}
+}
+
+// plainChunk is the obvious reading of a document, by encoding/json.
+func plainChunk(data []byte, part string) (c chunk, ok bool) {
+	type object = map[string]json.RawMessage
+	isNull := func(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
+	var doc object
+	if !json.Valid(data) || json.Unmarshal(data, &doc) != nil || doc == nil {
+		return chunk{}, false
+	}
+	usage := func(raw json.RawMessage) (u Usage, counted bool) {
+		var fields object
+		if isNull(raw) || json.Unmarshal(raw, &fields) != nil {
+			return u, false
+		}
+		count := func(raw json.RawMessage) int64 {
+			if isNull(raw) {
+				return absent
+			}
+			var f float64
+			if json.Unmarshal(raw, &f) != nil || f < 0 || f > 1<<53 || f != math.Floor(f) {
+				return invalid
+			}
+			return int64(f)
+		}
+		prompt, completion, total := count(fields["prompt_tokens"]), count(fields["completion_tokens"]), count(fields["total_tokens"])
+		if completion == absent && prompt >= 0 && total >= prompt {
+			completion = total - prompt
+		}
+		if prompt < 0 || completion < 0 {
+			return u, false
+		}
+		u = Usage{PromptTokens: prompt, CompletionTokens: completion}
+		var details object
+		if json.Unmarshal(fields["prompt_tokens_details"], &details) == nil {
+			if cached := count(details["cached_tokens"]); cached >= 0 && cached <= prompt {
+				u.CachedPromptTokens = cached
+			}
+		}
+		return u, true
+	}
+	c.usage, c.counted = usage(doc["usage"])
+	var groq object
+	if json.Unmarshal(doc["x_groq"], &groq) == nil && !c.counted {
+		c.usage, c.counted = usage(groq["usage"])
+	}
+	switch {
+	case !isNull(doc["error"]):
+		c.fault = doc["error"]
+	case !isNull(groq["error"]):
+		c.fault = groq["error"]
+	case string(doc["object"]) == `"error"`:
+		c.fault = data
+	}
+	if isNull(doc["choices"]) {
+		return c, true
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(doc["choices"], &list) != nil {
+		c.malformed = true
+		return c, true
+	}
+	for _, raw := range list {
+		var one object
+		if isNull(raw) || json.Unmarshal(raw, &one) != nil {
+			c.malformed = true
+			continue
+		}
+		var index float64
+		if !isNull(one["index"]) && (json.Unmarshal(one["index"], &index) != nil || index != 0) || c.chosen {
+			continue
+		}
+		c.chosen = true
+		var finish string
+		if len(one["finish_reason"]) > 0 && one["finish_reason"][0] == '"' && json.Unmarshal(one["finish_reason"], &finish) == nil {
+			c.finish = JSONString(one["finish_reason"])
+		}
+		if isNull(one[part]) {
+			continue
+		}
+		var inner object
+		if json.Unmarshal(one[part], &inner) != nil {
+			c.malformed = true
+			continue
+		}
+		c.filled = true
+		var text string
+		if raw := inner["content"]; isNull(raw) {
+			continue
+		} else if json.Unmarshal(raw, &text) != nil {
+			c.malformed = true
+		} else {
+			c.content = JSONString(raw)
+		}
+	}
+	return c, true
+}
+
+func FuzzReadChunk(f *testing.F) {
+	for _, doc := range []string{
+		`{"choices":[{"index":0,"delta":{"content":"Hi \ud83d\udc4b"},"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":18,"completion_tokens":2.0,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":8}}}`,
+		`{"error":{"message":"no"},"x_groq":{"usage":{"prompt_tokens":1,"total_tokens":3},"error":"x"},"object":"error"}`,
+		`{"choices":[{"index":1},{"index":0.0,"delta":null,"message":{"content":null}},{}],"choices":[{"delta":{"content":[]}}]}`,
+		`{"choices":[1,null,{"index":"0"}],"usage":[1,-2.5e-3,true,false,null,"\u00e9"]}`,
+		`{"\u0075sage":{"prompt_tokens":-0,"completion_tokens":1e2}}`, `[]`, `{"a":`,
+	} {
+		f.Add([]byte(doc), true)
+		f.Add([]byte(doc), false)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, stream bool) {
+		if depth := strings.Count(string(data), "{") + strings.Count(string(data), "["); depth > maxJSONDepth {
+			return
+		}
+		part := whole
+		if stream {
+			part = pieces
+		}
+		want, wantOK := plainChunk(data, part)
+		got, ok := readChunk(data, part)
+		require.Equal(t, wantOK, ok)
+		got.choice.malformed = false // merged into the document's
+		require.Equal(t, want.content.Text(), got.content.Text())
+		require.Equal(t, want.content == nil, got.content == nil)
+		require.Equal(t, want.finish.Text(), got.finish.Text())
+		require.Equal(t, string(want.fault), string(got.fault))
+		require.Equal(t, want.fault == nil, got.fault == nil)
+		require.Equal(t,
+			[]any{want.usage, want.counted, want.chosen, want.filled, want.malformed},
+			[]any{got.usage, got.counted, got.chosen, got.filled, got.malformed})
+	})
+}

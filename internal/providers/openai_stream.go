@@ -1,0 +1,219 @@
+package providers
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// drainWait and drainBytes bound the wait for the end of a stream behind its terminator. Only a connection
+	// whose answer was read to the end can be used again.
+	drainWait  = 50 * time.Millisecond
+	drainBytes = 8 << 10
+)
+
+// stream is a running answer in pieces. The finish reason is held back until the stream is over, so that nothing
+// can follow it (see [Event]).
+type stream struct {
+	*call
+	sse     *sseReader
+	status  int
+	apiKey  string
+	idle    time.Duration
+	grace   time.Duration
+	onIdle  error
+	onFirst error
+
+	firstBy time.Time // until then the first bytes of an event must come
+	waited  bool      // the wait for the first bytes began
+	begun   bool      // a document came
+	finish  string    // the vendor's finish reason so far
+	ready   Event     // read ahead, empty if nothing was
+	err     error     // what Next returns once ready is handed out
+
+	// complete: the finish event was made and nothing is read any more, but by Close.
+	complete atomic.Bool
+	closing  sync.Once
+}
+
+// openStream waits for the first document of the stream.
+func (p *OpenAI) openStream(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
+	s := &stream{
+		call:    c,
+		status:  resp.StatusCode,
+		apiKey:  apiKey,
+		idle:    p.timeouts.Idle,
+		grace:   p.grace,
+		onIdle:  p.idleTimeout,
+		onFirst: p.firstByteTimeout,
+		firstBy: c.armedUntil(),
+	}
+	s.sse = newSSEReader(&cappedReader{body, maxStreamBytes}, maxEventBytes, (*streamClock)(s))
+	data, bare, err := s.sse.next()
+	event, failure := s.take(data, bare, err)
+	for failure == nil && !s.begun && !s.complete.Load() {
+		data, bare, err = s.sse.next()
+		event, failure = s.take(data, bare, err)
+	}
+	if failure != nil {
+		return nil, failure
+	}
+	s.ready = event
+	return s, nil
+}
+
+// streamClock times the waits of a stream.
+type streamClock stream
+
+func (s *streamClock) arm() {
+	switch {
+	case s.finish != "":
+		s.call.arm(s.grace, errFinished)
+	case s.waited:
+		s.call.arm(s.idle, s.onIdle)
+	default:
+		s.waited = true
+		s.call.arm(time.Until(s.firstBy), s.onFirst)
+	}
+}
+
+func (s *streamClock) disarm() { s.call.disarm() }
+
+// Next implements [Events].
+func (s *stream) Next() (Event, error) {
+	for s.ready == (Event{}) && s.err == nil {
+		s.put(s.sse.next())
+	}
+	event := s.ready
+	s.ready = Event{}
+	if event != (Event{}) {
+		return event, nil
+	}
+	return Event{}, s.err
+}
+
+// Buffered implements [Events].
+func (s *stream) Buffered() bool {
+	for s.ready == (Event{}) && s.err == nil {
+		data, bare, ok, err := s.sse.ahead()
+		if !ok && err == nil {
+			return false
+		}
+		s.put(data, bare, err)
+	}
+	return true
+}
+
+// put makes what the reader returned the next event or the end.
+func (s *stream) put(data []byte, bare bool, err error) {
+	event, failure := s.take(data, bare, err)
+	s.ready = event
+	switch {
+	case failure != nil:
+		s.err = failure
+		s.end()
+	case s.complete.Load():
+		s.err = io.EOF
+	}
+}
+
+// Close implements [Events].
+func (s *stream) Close() {
+	s.closing.Do(func() {
+		if s.complete.Load() {
+			s.drain()
+		}
+		s.end()
+	})
+}
+
+// take turns what the reader returned into an event, which is empty if nothing in it counts.
+func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
+	if err != nil {
+		return s.ended(err)
+	}
+	data = bytes.TrimSpace(data)
+	switch {
+	case bare:
+		return Event{}, s.told(bareFault(data, s.apiKey))
+	case len(data) == 0:
+		return Event{}, nil
+	case string(data) == "[DONE]":
+		return s.finished(), nil
+	}
+	return s.document(data)
+}
+
+func (s *stream) document(data []byte) (Event, *Error) {
+	doc, ok := readChunk(data, pieces)
+	switch {
+	case !ok:
+		return Event{}, s.told(notAnAnswer("an event of the stream is no JSON object"))
+	case doc.fault != nil:
+		return Event{}, s.told(classify(readVendorFault(doc.fault), 0, s.apiKey))
+	case doc.malformed:
+		return Event{}, s.told(notAnAnswer("an event of the stream has an unexpected form"))
+	}
+	s.begun = true
+	var event Event
+	if doc.content != nil {
+		event.Text = doc.content.Text()
+	}
+	if doc.counted {
+		event.Usage = &doc.usage
+	}
+	if finish := finishReason(doc.finish); finish == "error" {
+		return Event{}, s.told(notAnAnswer("the vendor ended the answer with an error"))
+	} else if finish != "" {
+		s.finish = finish
+	}
+	return event, nil
+}
+
+// told adds the status to what the vendor said inside the stream.
+func (s *stream) told(failure *Error) *Error {
+	failure.Status = s.status
+	return failure
+}
+
+// finished makes the last event.
+func (s *stream) finished() Event {
+	s.complete.Store(true)
+	return Event{FinishReason: cmp.Or(s.finish, "stop")}
+}
+
+// ended decides what the end of the bytes means.
+func (s *stream) ended(err error) (Event, *Error) {
+	cause := context.Cause(s.ctx)
+	var ours *timeoutError
+	switch {
+	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):
+		return Event{}, &Error{Failure: FailureRefused, Status: s.status, Cause: err}
+	case s.finish != "" && (err == io.EOF || cause == nil || cause == errFinished || errors.As(cause, &ours)):
+		return s.finished(), nil
+	case err == io.EOF && !s.begun && cause == nil:
+		return Event{}, s.told(notAnAnswer("the answer holds no event"))
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	failure := s.failure(err)
+	failure.Status = s.status
+	return Event{}, failure
+}
+
+// drain reads the little that may follow the terminator, so that the connection can be used again.
+func (s *stream) drain() {
+	if s.sse.err != nil {
+		return
+	}
+	s.arm(drainWait, errFinished)
+	_, _ = io.CopyN(io.Discard, s.sse.src, drainBytes)
+	s.disarm()
+}

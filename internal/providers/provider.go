@@ -1,0 +1,74 @@
+package providers
+
+import "context"
+
+// Message is one message of a prompt.
+type Message struct {
+	// Role is system, user, assistant or tool (spec §2.3).
+	Role string
+	// Content is the text as a JSON string literal with its quotes: valid JSON, valid UTF-8, no lone surrogate.
+	// It goes upstream as it stands, so a long prompt is neither unescaped nor escaped again.
+	Content JSONString
+}
+
+// Request is one model call in the contract's fields (spec §4.2) and nothing else. It is built by the gateway
+// after validation; adapters must not add what the caller did not ask for, but for the vendor's own needs.
+type Request struct {
+	// Model is the vendor's name of the model.
+	Model string
+	// MaxTokensField is the name under which MaxTokens goes upstream: "max_tokens" or "max_completion_tokens".
+	MaxTokensField string
+	// Messages has at least one element.
+	Messages []Message
+	// Temperature and TopP are nil when the vendor's default applies.
+	Temperature, TopP *float64
+	// MaxTokens bounds the generated tokens, at least 1.
+	MaxTokens int64
+	// Stop are the stop sequences, nil for none.
+	Stop []string
+	// Stream asks for the vendor's stream form.
+	Stream bool
+	// APIKey is the secret to send; empty sends no Authorization.
+	APIKey string
+}
+
+// Usage is what the vendor counted. A nil *Usage means it reported nothing; zeros are a report.
+type Usage struct {
+	PromptTokens, CompletionTokens int64
+	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
+	CachedPromptTokens int64
+}
+
+// Event is one step of an answer. Exactly the set fields count; one event may carry several (a non-stream answer
+// is one event with all of them).
+type Event struct {
+	// Text is a piece of the answer, valid UTF-8.
+	Text string
+	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor said it, at most
+	// 32 letters, digits, hyphens and underscores. No text follows it.
+	FinishReason string
+	// Usage is set when the vendor reported it; the last one of a stream counts.
+	Usage *Usage
+}
+
+// Events is a running answer. Next is called by one goroutine at a time.
+type Events interface {
+	// Next blocks for the next event. After the complete answer it returns io.EOF: a finish reason was seen, or
+	// the vendor's terminator. Any other end is an *[Error]. Usage seen before a failure was already handed out.
+	Next() (Event, error)
+	// Buffered reports whether Next has another event at hand and would not wait for the vendor. The gateway
+	// flushes to its client when it is false, so that a burst of events costs one write.
+	Buffered() bool
+	// Close ends the call and frees the connection; it may come at any time, from any goroutine, more than once.
+	// After it Next returns what it would have returned anyway, or FailureCanceled.
+	Close()
+}
+
+// Provider is the wire adapter to one configured model vendor. It is safe for concurrent use.
+type Provider interface {
+	// Open sends the request and returns when the vendor has begun to answer well: a status of 200 and, for a
+	// stream, its first event, so that a failure before any answer is an error here and not in the middle of an
+	// answer. A non-stream answer is delivered through the same Events (text, finish reason, usage at once).
+	// The answer lives until Close or the end of ctx. Errors are *[Error].
+	Open(ctx context.Context, req *Request) (Events, error)
+}
