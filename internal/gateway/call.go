@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+)
+
+// errClientGone is the cause with which the vendor's call is cancelled when nobody waits for the answer any more.
+var errClientGone = errors.New("the client is gone")
+
+// call is the state of one running call; it lives on one goroutine.
+type call struct {
+	*Gateway
+	req   *Request
+	sink  Sink
+	cut   context.Context //nolint:containedctx // the process's lifetime, not the request's
+	leave func()
+
+	id      string
+	started time.Time
+
+	model    *Model
+	provider *ProviderEntry
+	prompt   promptSize
+	upstream providers.Request
+
+	// held is the amount of the open hold, 0 for none.
+	held int64
+	// resolved: the hold, if any, is settled or handed to voidLater.
+	resolved bool
+
+	delivered delivered
+	finish    string
+	reported  *providers.Usage
+
+	upstreamAt  time.Time
+	firstTextAt time.Time
+}
+
+// run goes the path of a call; every return has settled what was held.
+func (c *call) run(ctx context.Context) (*Result, error) {
+	if f := c.prepare(ctx); f != nil {
+		return nil, c.refuse(f)
+	}
+	if f := c.hold(ctx); f != nil {
+		return nil, c.refuse(f)
+	}
+	up, release := c.detach(ctx)
+	defer release()
+
+	c.upstreamAt = c.Now()
+	events, err := c.provider.Provider.Open(up, &c.upstream)
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	defer events.Close()
+
+	if err := c.relay(events); err != nil {
+		return nil, c.fail(err)
+	}
+	return c.complete()
+}
+
+// detach returns the context of the vendor's call: it ends when the client is gone or the process can't wait, but
+// its end is ours, so that settling goes on afterwards. It carries no values of the request's: Caddy's dialer would
+// take addresses from them.
+func (c *call) detach(ctx context.Context) (up context.Context, release func()) {
+	up, cancel := context.WithCancelCause(context.Background())
+	stopClient := context.AfterFunc(ctx, func() { cancel(errClientGone) })
+	stopCut := context.AfterFunc(c.cut, func() { cancel(ErrExiting) })
+	return up, func() {
+		stopClient()
+		stopCut()
+		cancel(nil)
+	}
+}
+
+// relay hands the answer out as it is made. It returns nil after the vendor's complete answer.
+func (c *call) relay(events providers.Events) error {
+	if c.sink == nil {
+		c.delivered.keepAll = true
+	} else if err := c.sink.Begin(c.completionID(), c.started.Unix(), c.model.ID); err != nil {
+		return c.gone(err)
+	}
+	for {
+		event, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.take(event, events); err != nil {
+			return err
+		}
+	}
+}
+
+// take handles one event of the answer.
+func (c *call) take(event providers.Event, events providers.Events) error {
+	if event.Usage != nil {
+		c.reported = event.Usage
+	}
+	if event.FinishReason != "" {
+		c.finish = event.FinishReason
+	}
+	if event.Text != "" {
+		if c.firstTextAt.IsZero() {
+			c.firstTextAt = c.Now()
+		}
+		c.delivered.add(event.Text)
+	}
+	if c.sink == nil {
+		return nil
+	}
+	if event.Text != "" {
+		if err := c.sink.Text(event.Text); err != nil {
+			return c.gone(err)
+		}
+	}
+	// The closing events wait for the settlement anyway.
+	if c.finish != "" || events.Buffered() {
+		return nil
+	}
+	if err := c.sink.Flush(); err != nil {
+		return c.gone(err)
+	}
+	return nil
+}
+
+// gone reports a failed write to the client in the form of a cancelled call.
+func (c *call) gone(err error) error {
+	return &providers.Error{Failure: providers.FailureCanceled, Cause: fmt.Errorf("%w: %w", errClientGone, err)}
+}
+
+// completionID is the public id of the answer; it shares the sortable part with the call's own id.
+func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] }
+
+// complete settles a whole answer. Only when that is committed is there a Result.
+func (c *call) complete() (*Result, error) {
+	usage, source := c.finalUsage()
+	settled, err := c.settle(OutcomeCompleted, usage, source)
+	if err != nil {
+		return nil, &Failure{
+			Outcome: OutcomeInternalError, Message: "The answer could not be recorded and was not charged.", Cause: err,
+		}
+	}
+	return &Result{
+		ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID,
+		Text: c.wholeText(), FinishReason: c.finish, Usage: usage,
+		ChargedMicros: settled.ChargedMicros, BYOK: c.req.BYOK,
+	}, nil
+}
+
+func (c *call) wholeText() string {
+	if c.sink != nil {
+		return ""
+	}
+	return c.delivered.text.String()
+}
+
+// refuse ends a call that never reached its vendor and holds nothing.
+func (c *call) refuse(f *Failure) error {
+	c.observe(f.Outcome, billing.Usage{}, billing.UsageNone, billing.Settled{})
+	return f
+}
+
+// fail ends a call that its vendor, its client or our exit broke: it settles what is owed by the truth table of
+// reliability §1.3 and tells what happened.
+func (c *call) fail(err error) error {
+	f := c.failure(err)
+	usage, source := billing.Usage{}, billing.UsageNone
+	switch {
+	case c.sane():
+		usage, source = c.reportedUsage(), billing.UsageProvider
+	case f.Outcome == OutcomeClientGone && !c.delivered.empty():
+		usage, source = c.estimate(), billing.UsageEstimated
+	}
+	if _, settleErr := c.settle(f.Outcome, usage, source); settleErr != nil {
+		c.Logger.Error("a failed call could not be settled", "call", c.id, "request_id", c.req.RequestID, "error", settleErr)
+	}
+	return f
+}
+
+// failure translates an adapter's error into a public one.
+func (c *call) failure(err error) *Failure {
+	var p *providers.Error
+	if !errors.As(err, &p) {
+		return &Failure{Outcome: OutcomeInternalError, Message: "The service failed.", Cause: err}
+	}
+	switch p.Failure {
+	case providers.FailureCanceled:
+		if errors.Is(err, ErrExiting) {
+			return &Failure{Outcome: OutcomeExiting, Message: "The service is shutting down.", Cause: err}
+		}
+		return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
+	case providers.FailureOverloaded:
+		return &Failure{
+			Outcome: OutcomeProviderOverloaded, Message: "The model provider is overloaded.",
+			RetryAfter: overloadedRetryAfter(p.RetryAfter), Cause: err,
+		}
+	case providers.FailureTimeout:
+		return &Failure{
+			Outcome: OutcomeProviderTimeout, Message: "The model provider did not answer in time.", Cause: err,
+		}
+	case providers.FailureContextTooLong:
+		f := c.contextTooLong()
+		f.Cause = err
+		return f
+	case providers.FailureRequestTooLarge:
+		return &Failure{
+			Outcome: OutcomeRequestTooLarge, Field: "messages", NoRetry: true,
+			Message: "The model provider refused the size of the request.", Cause: err,
+		}
+	case providers.FailureRefused, providers.FailureUnreachable:
+	}
+	return &Failure{
+		Outcome: OutcomeProviderError, Message: "The model provider returned an error.", NoRetry: p.Permanent, Cause: err,
+	}
+}
+
+// overloadedRetryAfter is the vendor's wish within 1..60 s, else 5 s (design §6).
+func overloadedRetryAfter(wish time.Duration) time.Duration {
+	if wish <= 0 {
+		return 5 * time.Second
+	}
+	return min(max(wish, time.Second), time.Minute)
+}

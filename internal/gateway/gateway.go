@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// settleWait is how long a caller waits for its settlement to be committed (design §5 "Settle can't commit").
+const settleWait = 5 * time.Second
+
+// Ended is what an [Observer] learns of a call.
+type Ended struct {
+	// Model and Provider are empty when the model was not found.
+	Model, Provider string
+	Outcome         Outcome
+	Stream, BYOK    bool
+	Usage           billing.Usage
+	UsageSource     billing.UsageSource
+	Settled         billing.Settled
+	// Upstream is the time from the vendor's call to its end, 0 if there was none.
+	Upstream time.Duration
+	// FirstText is the time from the vendor's call to the first piece of text, 0 if there was none.
+	FirstText time.Duration
+}
+
+// Observer counts calls. It must not block.
+type Observer interface {
+	CallEnded(Ended)
+	// SettleLate counts settlements that could not be committed within the time a caller waits.
+	SettleLate()
+}
+
+// Config is what a [Gateway] needs; every field but Observer, Logger and Now is required.
+type Config struct {
+	Catalog *Catalog
+	Book    *billing.Book
+	DB      *store.DB
+	Ring    *vault.Ring
+	Calls   *InFlight
+	// HoldTTL is what a hold outlives the longest possible call by.
+	HoldTTL  time.Duration
+	Observer Observer
+	Logger   *slog.Logger
+	Now      func() time.Time
+}
+
+// Gateway runs model calls. It is safe for concurrent use and holds no state of a call.
+type Gateway struct {
+	Config
+	tokens *tokenCounter
+}
+
+// New returns a gateway for one configuration.
+func New(cfg Config) *Gateway {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = unobserved{}
+	}
+	return &Gateway{Config: cfg, tokens: newTokenCounter()}
+}
+
+type unobserved struct{}
+
+func (unobserved) CallEnded(Ended) {}
+func (unobserved) SettleLate()     {}
+
+// Call runs one call. For a stream the text goes to sink as it is made; otherwise sink is nil and the text is in the
+// Result. Errors are always *[Failure]; after sink.Begin they can only be told inside the stream.
+//
+// When ctx ends, the client counts as gone: the vendor's call is cancelled and what was made so far is settled
+// (design §5 "Client gone").
+func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, error) {
+	cut, leave, err := g.Calls.Enter()
+	if err != nil {
+		return nil, &Failure{Outcome: OutcomeExiting, Message: "the gateway is shutting down", Cause: err}
+	}
+	c := &call{
+		Gateway: g, req: req, sink: sink, cut: cut, leave: leave,
+		started: g.Now(), id: store.NewID("call"),
+	}
+	defer c.end()
+	return c.run(ctx)
+}

@@ -1,0 +1,465 @@
+package gateway_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+type failure = gateway.Failure
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	org      = "org_1"
+	modelID  = "acme/std"
+	credits  = 1_000_000_000
+	masterK  = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	window   = 1000
+	maxOut   = 200
+	priceIn  = 1_000_000 // one micro a token
+	priceOut = 2_000_000
+)
+
+// fixture is a gateway on a fresh SQLite store with one funded organization; the store's conformance suite covers
+// the engines, so one is enough here.
+type fixture struct {
+	*gateway.Gateway
+	db       *store.DB
+	book     *billing.Book
+	script   *script
+	observed *observed
+	calls    *gateway.InFlight
+}
+
+type observed struct {
+	ended []gateway.Ended
+	late  int
+}
+
+func (o *observed) CallEnded(e gateway.Ended) { o.ended = append(o.ended, e) }
+func (o *observed) SettleLate()               { o.late++ }
+
+func setup(t *testing.T, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
+	t.Helper()
+	db := storetest.Open(t, store.SQLite, billing.Ledger)
+	book := billing.NewBook(db)
+	ctx := t.Context()
+	require.NoError(t, db.CreateOrganization(ctx, "test", store.Organization{ID: org, Name: "Acme", Plan: "free"}))
+	_, err := book.Credit(ctx, "test", wallet(), credits, "start")
+	require.NoError(t, err)
+	ring, err := vault.ParseRing(masterK)
+	require.NoError(t, err)
+
+	model := gateway.Model{
+		ID: modelID, Provider: "acme", Upstream: "std-1", ContextWindow: window, MaxOutputTokens: maxOut,
+		MaxTokensField: "max_tokens", Price: billing.Price{Input: priceIn, Output: priceOut, CachedInput: priceIn / 2},
+	}
+	entry := gateway.ProviderEntry{
+		Name: "acme", Provider: s, KeyMode: gateway.KeyHouse, APIKey: "house-key", MaxDuration: time.Minute,
+	}
+	for _, f := range change {
+		f(&model, &entry)
+	}
+	catalog, err := gateway.NewCatalog([]gateway.Model{model}, []gateway.ProviderEntry{entry})
+	require.NoError(t, err)
+	watch, calls := &observed{}, gateway.NewInFlight()
+	return &fixture{
+		Gateway: gateway.New(gateway.Config{
+			Catalog: catalog, Book: book, DB: db, Ring: ring, Calls: calls, HoldTTL: time.Minute, Observer: watch,
+		}),
+		db: db, book: book, script: s, observed: watch, calls: calls,
+	}
+}
+
+func wallet() billing.WalletID { return billing.WalletID{OrgID: org, Env: store.Live} }
+
+func request(change ...func(*gateway.Request)) *gateway.Request {
+	req := &gateway.Request{
+		RequestID: "req_1", OrgID: org, KeyID: "key_1", Env: store.Live, Model: modelID,
+		Messages: []providers.Message{{Role: "user", Content: providers.Quote("hello there")}}, MaxTokens: 100,
+	}
+	for _, f := range change {
+		f(req)
+	}
+	return req
+}
+
+func streamed(req *gateway.Request) { req.Stream = true }
+
+// spent is what the wallet lost since the start; the books must be in order and nothing may be held.
+func (f *fixture) spent(t *testing.T) int64 {
+	t.Helper()
+	require.NoError(t, f.calls.Wait(t.Context()))
+	w, err := f.book.Wallet(t.Context(), wallet())
+	require.NoError(t, err)
+	require.Zero(t, w.HeldMicros, "something is still held")
+	report, err := billing.Check(t.Context(), f.db)
+	require.NoError(t, err)
+	require.True(t, report.OK(), "%v", report)
+	return credits - w.BalanceMicros
+}
+
+// ended is the one ending that the metrics were told.
+func (f *fixture) ended(t *testing.T) gateway.Ended {
+	t.Helper()
+	require.Len(t, f.observed.ended, 1, "a call ends exactly once")
+	return f.observed.ended[0]
+}
+
+// TestEndings is the settlement truth table (reliability §1.3) for both response forms: what the caller gets, what it
+// costs, and that nothing stays held.
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	answer := []step{text("one "), text("two"), finish("stop")}
+	tests := map[string]struct {
+		steps []step
+		open  error
+		// streamOnly endings can't come up in the other form.
+		streamOnly bool
+		leaveAfter int
+		outcome    gateway.Outcome
+		charged    int64
+		source     billing.UsageSource
+	}{
+		"complete with usage": {
+			steps: append(answer[:3:3], usage(10, 20, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 10 + 2*20, source: billing.UsageProvider,
+		},
+		"cached prompt tokens have their own price": {
+			steps: append(answer[:3:3], usage(10, 20, 4)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 6 + 4/2 + 2*20, source: billing.UsageProvider,
+		},
+		"the last usage counts": {
+			steps: append(answer[:3:3], usage(1, 1, 0), usage(10, 20, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
+		},
+		"explicit zeros are a report": {
+			steps: append(answer[:3:3], usage(0, 0, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 0, source: billing.UsageProvider,
+		},
+		"no usage is estimated": {
+			steps: answer, leaveAfter: -1, outcome: gateway.OutcomeCompleted,
+			// "hello there" is 2 tokens beside 24 of overhead; "one two" is 2.
+			charged: 26 + 2*2, source: billing.UsageEstimated,
+		},
+		"negative usage is estimated": {
+			steps: append(answer[:3:3], usage(-5, 20, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 30, source: billing.UsageEstimated,
+		},
+		"usage above the window is estimated": {
+			steps: append(answer[:3:3], usage(10, window+1, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 30, source: billing.UsageEstimated,
+		},
+		"cost above the hold comes from the free balance": {
+			steps: append(answer[:3:3], usage(500, 900, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 500 + 2*900, source: billing.UsageProvider,
+		},
+		"vendor refuses": {
+			open:       &providers.Error{Failure: providers.FailureRefused, Permanent: true},
+			leaveAfter: -1, outcome: gateway.OutcomeProviderError, source: billing.UsageNone,
+		},
+		"vendor is overloaded": {
+			open:       &providers.Error{Failure: providers.FailureOverloaded},
+			leaveAfter: -1, outcome: gateway.OutcomeProviderOverloaded, source: billing.UsageNone,
+		},
+		"vendor times out": {
+			open:       &providers.Error{Failure: providers.FailureTimeout},
+			leaveAfter: -1, outcome: gateway.OutcomeProviderTimeout, source: billing.UsageNone,
+		},
+		"vendor finds the context too long": {
+			open:       &providers.Error{Failure: providers.FailureContextTooLong},
+			leaveAfter: -1, outcome: gateway.OutcomeContextTooLong, source: billing.UsageNone,
+		},
+		"vendor finds the request too large": {
+			open:       &providers.Error{Failure: providers.FailureRequestTooLarge},
+			leaveAfter: -1, outcome: gateway.OutcomeRequestTooLarge, source: billing.UsageNone,
+		},
+		"vendor dies in the middle": {
+			steps: []step{text("one "), broken(providers.FailureUnreachable)}, leaveAfter: -1,
+			outcome: gateway.OutcomeProviderError, source: billing.UsageNone,
+		},
+		"vendor dies in the middle after it reported usage": {
+			steps:      []step{text("one "), usage(10, 5, 0), broken(providers.FailureTimeout)},
+			leaveAfter: -1, outcome: gateway.OutcomeProviderTimeout, charged: 20, source: billing.UsageProvider,
+		},
+		"client leaves in the middle": {
+			steps: answer, streamOnly: true, leaveAfter: 1, outcome: gateway.OutcomeClientGone,
+			// both pieces were made, whoever read them
+			charged: 26 + 2*2, source: billing.UsageEstimated,
+		},
+		"client leaves in the middle after usage was reported": {
+			steps:      []step{usage(10, 1, 0), text("one "), text("two")},
+			streamOnly: true, leaveAfter: 1, outcome: gateway.OutcomeClientGone, charged: 12, source: billing.UsageProvider,
+		},
+	}
+	for name, test := range tests {
+		for _, stream := range []bool{false, true} {
+			if test.streamOnly && !stream {
+				continue
+			}
+			t.Run(name+map[bool]string{true: ", stream", false: ", answer"}[stream], func(t *testing.T) {
+				t.Parallel()
+				s := script{open: test.open, steps: test.steps}
+				f := setup(t, &s)
+				req := request(func(r *gateway.Request) { r.Stream = stream })
+				var sink gateway.Sink
+				if stream {
+					c := newClient()
+					c.leaveAfter = test.leaveAfter
+					sink = c
+				}
+				result, err := f.Call(t.Context(), req, sink)
+				require.Equal(t, test.charged, f.spent(t))
+				ended := f.ended(t)
+				require.Equal(t, test.outcome, ended.Outcome)
+				require.Equal(t, test.source, ended.UsageSource)
+				if test.outcome != gateway.OutcomeCompleted {
+					require.Nil(t, result)
+					requireFailure(t, err, test.outcome)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, test.charged, result.ChargedMicros)
+				require.Equal(t, "stop", result.FinishReason)
+				if !stream {
+					require.Equal(t, "one two", result.Text)
+				}
+			})
+		}
+	}
+}
+
+// TestClientLeavesWhileTheVendorIsSilent: the end of the request's context cancels the vendor's call; before the first
+// event nothing is charged, after some text the estimate is.
+func TestClientLeavesWhileTheVendorIsSilent(t *testing.T) {
+	t.Parallel()
+	t.Run("before the first event", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, &script{hangOpen: true})
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, leave)
+		_, err := f.Call(ctx, request(), nil)
+		requireFailure(t, err, gateway.OutcomeClientGone)
+		require.Zero(t, f.spent(t))
+	})
+	t.Run("after some text", func(t *testing.T) {
+		t.Parallel()
+		f := setup(t, &script{steps: []step{text("one two"), {hang: true}}})
+		ctx, leave := context.WithCancel(t.Context())
+		sink := newClient()
+		sink.onText = func(int) { leave() }
+		_, err := f.Call(ctx, request(streamed), sink)
+		requireFailure(t, err, gateway.OutcomeClientGone)
+		require.EqualValues(t, 26+2*2, f.spent(t))
+		require.Equal(t, 1, f.script.closings(), "the vendor's answer must be closed")
+	})
+}
+
+// TestCutByExit: a call that the exit of the process cuts charges only what the vendor reported.
+func TestCutByExit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		steps   []step
+		charged int64
+	}{
+		"nothing reported": {steps: []step{text("one"), {hang: true}}},
+		"usage reported":   {steps: []step{usage(10, 5, 0), text("one"), {hang: true}}, charged: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: test.steps})
+			sink := newClient()
+			sink.onText = func(int) { f.calls.Cut() }
+			_, err := f.Call(t.Context(), request(streamed), sink)
+			requireFailure(t, err, gateway.OutcomeExiting)
+			require.Equal(t, test.charged, f.spent(t))
+		})
+	}
+}
+
+// TestPanicVoidsTheHold (reliability S40): whatever an adapter does, nothing stays held.
+func TestPanicVoidsTheHold(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: []step{{panics: true}}})
+	require.Panics(t, func() { _, _ = f.Call(t.Context(), request(), nil) })
+	require.Zero(t, f.spent(t))
+}
+
+// TestUpstreamRequest: what goes to the vendor are the contract's fields in the vendor's terms (design §5).
+func TestUpstreamRequest(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		asked, prompt, want int64
+	}{
+		"as asked":                                   {asked: 50, prompt: 11, want: 50},
+		"the model's own bound":                      {asked: 0, prompt: 11, want: maxOut},
+		"never above the model's bound":              {asked: 5000, prompt: 11, want: maxOut},
+		"what the window leaves, by counted tokens":  {asked: 0, prompt: 5400, want: 0},
+		"bytes that would lower it are counted over": {asked: 0, prompt: 900, want: maxOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(1, 1, 0)}})
+			words := ""
+			for int64(len(words)) < test.prompt {
+				words += "hello there "
+			}
+			_, err := f.Call(t.Context(), request(func(r *gateway.Request) {
+				r.MaxTokens = test.asked
+				r.Messages[0].Content = providers.Quote(words)
+			}), nil)
+			require.NoError(t, err)
+			got := f.script.seen()[0]
+			want := test.want
+			if want == 0 {
+				require.Positive(t, got.MaxTokens)
+				require.Less(t, got.MaxTokens, int64(maxOut))
+				return
+			}
+			require.Equal(t, want, got.MaxTokens)
+			require.Equal(t, "std-1", got.Model)
+			require.Equal(t, "house-key", got.APIKey)
+		})
+	}
+}
+
+// TestContextTooLong: a prompt whose counted tokens exceed the window by more than a quarter is refused here, with a
+// text that clients recognise, and never reaches the vendor.
+func TestContextTooLong(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{})
+	words := ""
+	for range 1300 {
+		words += "hello "
+	}
+	_, err := f.Call(t.Context(), request(func(r *gateway.Request) { r.Messages[0].Content = providers.Quote(words) }), nil)
+	failed := requireFailure(t, err, gateway.OutcomeContextTooLong)
+	require.Contains(t, failed.Message, "maximum context length")
+	require.Empty(t, f.script.seen())
+	require.Zero(t, f.spent(t))
+}
+
+// TestModelMustBeEnabled: unknown and disabled models are refused before anything else happens (spec §7.2).
+func TestModelMustBeEnabled(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{})
+	_, err := f.Call(t.Context(), request(func(r *gateway.Request) { r.Model = "acme/none" }), nil)
+	requireFailure(t, err, gateway.OutcomeUnsupportedModel)
+	require.NoError(t, f.db.SetOrgModel(t.Context(), "test", org, modelID, false))
+	_, err = f.Call(t.Context(), request(), nil)
+	requireFailure(t, err, gateway.OutcomeUnsupportedModel)
+	require.Empty(t, f.script.seen())
+}
+
+// TestWallet: the hold is for the worst case by bytes, then by counted tokens; without enough nothing is called.
+func TestWallet(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		balance int64
+		outcome gateway.Outcome
+	}{
+		// by bytes: 11 + 8 + 16 = 35, and 2 × 100 for the answer; by count: 2 + 8 + 16 = 26, and 200
+		"enough by bytes":       {balance: 235, outcome: gateway.OutcomeCompleted},
+		"enough only by tokens": {balance: 226, outcome: gateway.OutcomeCompleted},
+		"not enough":            {balance: 225, outcome: gateway.OutcomeInsufficientCredits},
+		"nothing":               {balance: 0, outcome: gateway.OutcomeInsufficientCredits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(1, 1, 0)}})
+			if test.balance < credits {
+				_, err := f.book.Adjust(t.Context(), "test", wallet(), test.balance-credits, "test", "less")
+				require.NoError(t, err)
+			}
+			_, err := f.Call(t.Context(), request(), nil)
+			if test.outcome == gateway.OutcomeCompleted {
+				require.NoError(t, err)
+				require.Len(t, f.script.seen(), 1)
+				return
+			}
+			requireFailure(t, err, test.outcome)
+			require.Empty(t, f.script.seen(), "no vendor is called without a hold")
+		})
+	}
+}
+
+// TestFreeModel: a price of 0 needs no wallet.
+func TestFreeModel(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(1, 1, 0)}},
+		func(m *gateway.Model, _ *gateway.ProviderEntry) { m.Price = billing.Price{} })
+	result, err := f.Call(t.Context(), request(func(r *gateway.Request) { r.OrgID = "org_poor" }), nil)
+	require.NoError(t, err)
+	require.Zero(t, result.ChargedMicros)
+}
+
+// TestOwnKey: a call with the organization's own key costs nothing, needs no credits, and sends that key (spec §4.2).
+func TestOwnKey(t *testing.T) {
+	t.Parallel()
+	own := func(r *gateway.Request) { r.BYOK = true }
+	f := setup(t, &script{steps: []step{text("x"), finish("stop"), usage(100, 100, 0)}})
+	_, err := f.Call(t.Context(), request(own), nil)
+	failed := requireFailure(t, err, gateway.OutcomeProviderError)
+	require.True(t, failed.NoRetry)
+	require.Empty(t, f.script.seen())
+
+	sealed := f.Ring.Seal([]byte("their-key"), vault.ProviderKey(org, "acme"))
+	require.NoError(t, f.db.PutProviderKey(t.Context(), "test", store.ProviderKey{OrgID: org, Provider: "acme", Sealed: sealed, Hint: "key"}))
+	result, err := f.Call(t.Context(), request(own), nil)
+	require.NoError(t, err)
+	require.True(t, result.BYOK)
+	require.Zero(t, result.ChargedMicros)
+	require.Equal(t, "their-key", f.script.seen()[0].APIKey)
+	require.Zero(t, f.spent(t))
+}
+
+// TestMissingHouseKey: a provider without `api_key` serves only organizations that bring their own (design §4).
+func TestMissingHouseKey(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{}, func(_ *gateway.Model, p *gateway.ProviderEntry) { p.KeyMode, p.APIKey = gateway.KeyMissing, "" })
+	_, err := f.Call(t.Context(), request(), nil)
+	failed := requireFailure(t, err, gateway.OutcomeProviderError)
+	require.True(t, failed.NoRetry)
+	require.Empty(t, f.script.seen())
+	require.Zero(t, f.spent(t))
+}
+
+// TestFlushesOnlyWhenTheVendorPauses: a burst costs one write, and nothing waits behind a pause (performance §5).
+func TestFlushesOnlyWhenTheVendorPauses(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: []step{text("a"), text("b"), text("c"), {hang: true}}})
+	ctx, leave := context.WithCancel(t.Context())
+	sink := newClient()
+	sink.onText = func(pieces int) {
+		if pieces == 3 {
+			leave()
+		}
+	}
+	_, err := f.Call(ctx, request(streamed), sink)
+	requireFailure(t, err, gateway.OutcomeClientGone)
+	require.Equal(t, []string{"a", "b", "c"}, sink.text)
+	require.Equal(t, 1, sink.flushes)
+}
+
+// TestRetryAfter: the vendor's wish stays within 1..60 s and has a default (design §6).
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for wish, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Second, time.Millisecond: time.Second, 7 * time.Second: 7 * time.Second, time.Hour: time.Minute,
+	} {
+		f := setup(t, &script{open: &providers.Error{Failure: providers.FailureOverloaded, RetryAfter: wish}})
+		_, err := f.Call(t.Context(), request(), nil)
+		require.Equal(t, want, requireFailure(t, err, gateway.OutcomeProviderOverloaded).RetryAfter)
+	}
+}

@@ -1,0 +1,58 @@
+package gateway
+
+import "time"
+
+// Outcome names how a call ended. It is stored with the call and labels the metrics.
+type Outcome string
+
+// All endings of a call.
+const (
+	// OutcomeCompleted: the answer is whole and paid.
+	OutcomeCompleted Outcome = "completed"
+	// OutcomeUnsupportedModel: unknown, or not enabled for the organization.
+	OutcomeUnsupportedModel Outcome = "unsupported_model"
+	// OutcomeContextTooLong: the prompt exceeds the model's window, by our count or the vendor's word.
+	OutcomeContextTooLong Outcome = "context_too_long"
+	// OutcomeInsufficientCredits: the wallet can't carry the hold.
+	OutcomeInsufficientCredits Outcome = "insufficient_credits"
+	// OutcomeRequestTooLarge: the vendor refused the size of the request.
+	OutcomeRequestTooLarge Outcome = "request_too_large"
+	// OutcomeProviderError: the vendor failed, or there is no key for it.
+	OutcomeProviderError Outcome = "provider_error"
+	// OutcomeProviderOverloaded: the vendor asked to come back later.
+	OutcomeProviderOverloaded Outcome = "provider_overloaded"
+	// OutcomeProviderTimeout: the vendor, or one of our timers, gave up.
+	OutcomeProviderTimeout Outcome = "provider_timeout"
+	// OutcomeClientGone: the caller left before the answer was whole.
+	OutcomeClientGone Outcome = "client_gone"
+	// OutcomeExiting: this process is shutting down and the grace period is over.
+	OutcomeExiting Outcome = "exiting"
+	// OutcomeInternalError: a fault of ours, mostly the store.
+	OutcomeInternalError Outcome = "internal_error"
+)
+
+// Failure is every error of [Gateway.Call].
+type Failure struct {
+	Outcome Outcome
+	// Message is public text: it names no vendor detail and no secret.
+	Message string
+	// Field names the request field at fault, empty if there is none.
+	Field string
+	// RetryAfter is a hint for the client, 0 for none.
+	RetryAfter time.Duration
+	// NoRetry: the same request can't succeed later.
+	NoRetry bool
+	// Cause is for logs only.
+	Cause error
+}
+
+// Error is for logs: it includes the cause, which may quote the vendor.
+func (f *Failure) Error() string {
+	if f.Cause == nil {
+		return string(f.Outcome) + ": " + f.Message
+	}
+	return string(f.Outcome) + ": " + f.Message + ": " + f.Cause.Error()
+}
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Cause }

@@ -1,0 +1,201 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// storeWait bounds every wait for the store before the vendor is called.
+const storeWait = 5 * time.Second
+
+// prepare decides everything that is decided before money: model, context, bounds, key.
+func (c *call) prepare(ctx context.Context) *Failure {
+	if f := c.pickModel(ctx); f != nil {
+		return f
+	}
+	c.prompt = promptSize{counter: c.tokens, messages: c.req.Messages, bytes: promptBytes(c.req.Messages)}
+	if f := c.checkContext(ctx); f != nil {
+		return f
+	}
+	maxTokens, f := c.outputBound(ctx)
+	if f != nil {
+		return f
+	}
+	key, f := c.upstreamKey(ctx)
+	if f != nil {
+		return f
+	}
+	c.upstream = providers.Request{
+		Model: c.model.Upstream, MaxTokensField: c.model.MaxTokensField, Messages: c.req.Messages,
+		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: maxTokens, Stop: c.req.Stop,
+		Stream: c.req.Stream, APIKey: key,
+	}
+	return nil
+}
+
+// pickModel finds the model and checks that the organization may use it.
+func (c *call) pickModel(ctx context.Context) *Failure {
+	unsupported := &Failure{
+		Outcome: OutcomeUnsupportedModel, Field: "model", NoRetry: true,
+		Message: "The model does not exist or is not enabled for the organization; GET /v1/models lists the enabled ones.",
+	}
+	m, ok := c.Catalog.Model(c.req.Model)
+	if !ok {
+		return unsupported
+	}
+	c.model, c.provider = m, c.Catalog.providers[m.Provider]
+	exceptions, err := c.DB.OrgModels(ctx, c.req.OrgID)
+	if err != nil {
+		return internal("reading the organization's models", err)
+	}
+	if enabled, excepted := exceptions[m.ID]; excepted && !enabled {
+		return unsupported
+	}
+	return nil
+}
+
+// checkContext refuses only what is surely too long: our vocabulary is not the vendor's, so a count has to exceed
+// the window by a quarter (design §5 "Context").
+func (c *call) checkContext(ctx context.Context) *Failure {
+	if c.prompt.bytes <= c.model.ContextWindow {
+		return nil
+	}
+	tokens, err := c.prompt.count(ctx)
+	if err != nil {
+		return c.countFailed(err)
+	}
+	if tokens*4/5 > c.model.ContextWindow {
+		return c.contextTooLong()
+	}
+	return nil
+}
+
+func (c *call) contextTooLong() *Failure {
+	return &Failure{
+		Outcome: OutcomeContextTooLong, Field: "messages", NoRetry: true,
+		Message: fmt.Sprintf("This model's maximum context length is %d tokens, and the messages exceed it.",
+			c.model.ContextWindow),
+	}
+}
+
+// outputBound is the max_tokens that goes upstream, which is also the output part of the hold.
+func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
+	bound := c.model.MaxOutputTokens
+	if c.req.MaxTokens > 0 {
+		bound = min(bound, c.req.MaxTokens)
+	}
+	if c.model.ContextWindow-c.prompt.bytes >= bound {
+		return bound, nil
+	}
+	tokens, err := c.prompt.count(ctx)
+	if err != nil {
+		return 0, c.countFailed(err)
+	}
+	return max(1, min(bound, c.model.ContextWindow-tokens)), nil
+}
+
+// countFailed: the counter fails only when its caller's context ends.
+func (c *call) countFailed(err error) *Failure {
+	return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
+}
+
+// upstreamKey is the secret for the vendor, or a Failure when there is none.
+func (c *call) upstreamKey(ctx context.Context) (string, *Failure) {
+	if c.req.BYOK {
+		return c.ownKey(ctx)
+	}
+	if c.provider.KeyMode == KeyMissing {
+		return "", noKey("No key is configured for this model's provider.")
+	}
+	return c.provider.APIKey, nil
+}
+
+// ownKey opens the organization's own key for the provider.
+func (c *call) ownKey(ctx context.Context) (string, *Failure) {
+	sealed, ok, err := c.DB.ProviderKeySealed(ctx, c.req.OrgID, c.provider.Name)
+	if err != nil {
+		return "", internal("reading the provider key", err)
+	}
+	if !ok {
+		return "", noKey("The organization has no key of its own for this model's provider.")
+	}
+	key, err := c.Ring.Open(sealed, vault.ProviderKey(c.req.OrgID, c.provider.Name))
+	if err != nil {
+		return "", internal("opening the provider key", err)
+	}
+	return string(key), nil
+}
+
+func noKey(message string) *Failure {
+	return &Failure{Outcome: OutcomeProviderError, NoRetry: true, Message: message}
+}
+
+func internal(doing string, err error) *Failure {
+	return &Failure{
+		Outcome: OutcomeInternalError, Message: "The service failed; the model was not called.",
+		Cause: fmt.Errorf("%s: %w", doing, err),
+	}
+}
+
+// hold reserves the highest possible price. Bytes are a cheap but pessimistic bound of the prompt, so a wallet that
+// can't carry it gets a second try with counted tokens.
+func (c *call) hold(ctx context.Context) *Failure {
+	if c.req.BYOK {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errors.New("the store took longer than 5 s"))
+	defer cancel()
+	err := c.reserve(ctx)
+	if errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0 {
+		if _, countErr := c.prompt.count(ctx); countErr != nil {
+			return c.countFailed(countErr)
+		}
+		err = c.reserve(ctx)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, billing.ErrInsufficientCredits):
+		return &Failure{
+			Outcome: OutcomeInsufficientCredits, NoRetry: true,
+			Message: "The wallet has too few credits for this call; top it up or lower max_tokens.",
+		}
+	default:
+		return internal("holding the price", err)
+	}
+}
+
+// reserve holds the price of the bounds known now.
+func (c *call) reserve(ctx context.Context) error {
+	amount, err := c.model.Price.Cost(billing.Usage{
+		PromptTokens: c.prompt.bound(), CompletionTokens: c.upstream.MaxTokens,
+	})
+	if err != nil {
+		return fmt.Errorf("pricing the bounds: %w", err)
+	}
+	if amount == 0 {
+		return nil
+	}
+	err = c.Book.Hold(ctx, billing.Hold{
+		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
+		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price,
+	})
+	// A hold whose commit was never confirmed may exist; counting it as held makes end void it.
+	if err == nil || errors.Is(err, store.ErrCommitUnknown) {
+		c.held = amount
+	}
+	return err //nolint:wrapcheck // hold adds what was being done
+}
+
+func (c *call) holdLife() time.Duration { return c.provider.MaxDuration + c.HoldTTL }
+
+func (c *call) wallet() billing.WalletID {
+	return billing.WalletID{OrgID: c.req.OrgID, Env: c.req.Env}
+}

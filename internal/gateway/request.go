@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Request is a validated call (spec §4.2). Whoever builds it has checked the key, the limits and the fields.
+type Request struct {
+	// RequestID is the id of the HTTP request or turn, for logs.
+	RequestID string
+	OrgID     string
+	KeyID     string
+	// Env decides which of the organization's wallets pays.
+	Env store.Env
+
+	// Model is the public id.
+	Model       string
+	Messages    []providers.Message
+	Temperature *float64
+	TopP        *float64
+	// MaxTokens is what the caller asked for, 0 for the model's own bound.
+	MaxTokens int64
+	Stop      []string
+	Stream    bool
+	// BYOK: call with the organization's own provider key and charge nothing.
+	BYOK bool
+}
+
+// Sink receives a streamed answer while it is made. Its methods are called from Call's goroutine only; an error
+// means that the client is gone.
+type Sink interface {
+	// Begin is called once, when the vendor has begun to answer well: after it a failure can't be a status any
+	// more. It should write nothing to the network yet.
+	Begin(id string, created int64, model string) error
+	// Text takes a piece of the answer, never empty.
+	Text(piece string) error
+	// Flush is called when the next piece isn't there yet: what was written should reach the client now.
+	Flush() error
+}
+
+// Result is a complete and settled answer.
+type Result struct {
+	// ID is the completion's id, "chatcmpl-…".
+	ID string
+	// Created is in Unix seconds.
+	Created int64
+	// Model is the public id.
+	Model string
+	// Text is the whole answer of a call without a stream; a stream's text went to the sink.
+	Text         string
+	FinishReason string
+	Usage        billing.Usage
+	// ChargedMicros is what left the wallet.
+	ChargedMicros int64
+	BYOK          bool
+}

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+)
+
+// sane reports whether the vendor's usage can be believed. Zeros can; more than the window can't (design §5 "Hold",
+// reliability S39).
+func (c *call) sane() bool {
+	u := c.reported
+	if u == nil {
+		return false
+	}
+	return u.PromptTokens >= 0 && u.PromptTokens <= c.model.ContextWindow &&
+		u.CompletionTokens >= 0 && u.CompletionTokens <= max(c.model.ContextWindow, c.model.MaxOutputTokens)
+}
+
+// reportedUsage is the vendor's usage in the book's terms. A cached part above the whole is no cached part.
+func (c *call) reportedUsage() billing.Usage {
+	u := billing.Usage{PromptTokens: c.reported.PromptTokens, CompletionTokens: c.reported.CompletionTokens}
+	if cached := c.reported.CachedPromptTokens; cached > 0 && cached <= u.PromptTokens {
+		u.CachedPromptTokens = cached
+	}
+	return u
+}
+
+// finalUsage is the usage of a whole answer.
+func (c *call) finalUsage() (billing.Usage, billing.UsageSource) {
+	if c.sane() {
+		return c.reportedUsage(), billing.UsageProvider
+	}
+	return c.estimate(), billing.UsageEstimated
+}
+
+// estimate counts the prompt and the delivered text ourselves. The count is not the caller's to cancel: the answer
+// was made and has to be paid.
+func (c *call) estimate() billing.Usage {
+	ctx := context.Background()
+	prompt, err := c.prompt.count(ctx)
+	if err != nil {
+		c.Logger.Error("estimating a prompt by its bytes", "call", c.id, "error", err)
+		prompt = c.prompt.bytes / bytesPerToken
+	}
+	text := c.delivered.text.String()
+	completion, err := c.tokens.text(ctx, text)
+	if err != nil {
+		c.Logger.Error("estimating an answer by its bytes", "call", c.id, "error", err)
+		completion = int64(len(text)) / bytesPerToken
+	}
+	return billing.Usage{PromptTokens: prompt, CompletionTokens: completion + c.delivered.beyond/bytesPerToken}
+}
+
+// settle is the one place where a call that reached its vendor becomes money. It waits for the commit; when that
+// doesn't come in time, the hold is voided in the background and the call counts as failed.
+func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource) (billing.Settled, error) {
+	s := billing.Settlement{Call: c.record(outcome, usage, source), Held: c.held > 0, Void: source == billing.UsageNone}
+	if !s.Void && !c.req.BYOK {
+		charge, err := c.model.Price.Cost(usage)
+		if err != nil {
+			c.voidLater(s)
+			return billing.Settled{}, fmt.Errorf("pricing the usage: %w", err)
+		}
+		s.ChargeMicros = charge
+	}
+	settled, err := c.commit(s)
+	if err != nil {
+		c.voidLater(s)
+		c.observe(OutcomeInternalError, usage, source, billing.Settled{})
+		return billing.Settled{}, err
+	}
+	c.resolved = true
+	c.observe(outcome, usage, source, settled)
+	return settled, nil
+}
+
+// commit writes s. A call without money is only recorded, which nobody has to wait for.
+func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
+	if !s.Held && s.ChargeMicros == 0 {
+		c.Book.SettleLater(s)
+		return billing.Settled{}, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), settleWait, errors.New("the settlement took longer than 5 s"))
+	defer cancel()
+	settled, err := c.Book.Settle(ctx, s)
+	if err != nil {
+		return billing.Settled{}, fmt.Errorf("settling the call: %w", err)
+	}
+	return settled, nil
+}
+
+// record is the call's row.
+func (c *call) record(outcome Outcome, usage billing.Usage, source billing.UsageSource) billing.Call {
+	return billing.Call{
+		ID: c.id, KeyID: c.req.KeyID, Model: c.model.ID, Provider: c.provider.Name, RequestID: c.req.RequestID,
+		Wallet: c.wallet(), BYOK: c.req.BYOK, Stream: c.req.Stream, Usage: usage, UsageSource: source,
+		Outcome: string(outcome), StartedAt: c.started.UnixMilli(), DurationMS: c.Now().Sub(c.started).Milliseconds(),
+	}
+}
+
+// voidLater releases the hold of a call whose settlement didn't commit: its client was told that it failed, so it
+// must not be charged. It tries until the hold expires by itself; the sweeper does the rest.
+func (c *call) voidLater(s billing.Settlement) {
+	c.resolved = true
+	c.Observer.SettleLate()
+	if !s.Held {
+		return
+	}
+	s.Void, s.ChargeMicros = true, 0
+	leave := c.leave
+	c.leave = nil
+	go func() {
+		defer leave()
+		ctx, cancel := context.WithDeadline(c.cut, c.started.Add(c.holdLife()))
+		defer cancel()
+		for wait := time.Second; ; wait = min(2*wait, 15*time.Second) {
+			_, err := c.Book.Settle(ctx, s)
+			if err == nil {
+				return
+			}
+			c.Logger.Error("voiding a hold failed", "call", c.id, "error", err)
+			select {
+			case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter needs no secret
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// end runs after every call, a panic included: it hands an unsettled hold to voidLater and lets the store go.
+func (c *call) end() {
+	if c.held > 0 && !c.resolved {
+		c.voidLater(billing.Settlement{
+			Call: c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone), Held: true, Void: true,
+		})
+	}
+	if c.leave != nil {
+		c.leave()
+	}
+}
+
+// observe tells the metrics how the call ended.
+func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.UsageSource, settled billing.Settled) {
+	e := Ended{
+		Outcome: outcome, Stream: c.req.Stream, BYOK: c.req.BYOK, Usage: usage, UsageSource: source, Settled: settled,
+	}
+	if c.model != nil {
+		e.Model, e.Provider = c.model.ID, c.provider.Name
+	}
+	if !c.upstreamAt.IsZero() {
+		e.Upstream = c.Now().Sub(c.upstreamAt)
+	}
+	if !c.firstTextAt.IsZero() {
+		e.FirstText = c.firstTextAt.Sub(c.upstreamAt)
+	}
+	c.Observer.CallEnded(e)
+}
