@@ -1,0 +1,96 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// Authenticator tells who a raw API key belongs to, as [identity.Authenticator] does: [identity.ErrInvalidKey],
+// [identity.ErrRevokedKey], or a fault of the service.
+type Authenticator interface {
+	Authenticate(ctx context.Context, raw string) (identity.Principal, error)
+}
+
+// Auth lets requests in that carry a good API key (spec §5.1).
+type Auth struct {
+	Authenticator Authenticator
+	// Scope is what the key must be allowed to do.
+	Scope identity.Scope
+}
+
+type principalKey struct{}
+
+// PrincipalFrom returns who makes the request, once [Auth] has let it in.
+func PrincipalFrom(ctx context.Context) (identity.Principal, bool) {
+	p, ok := ctx.Value(principalKey{}).(*identity.Principal)
+	if !ok {
+		return identity.Principal{}, false
+	}
+	return *p, true
+}
+
+// WithPrincipal is ctx with the principal, as [Auth] leaves it.
+func WithPrincipal(ctx context.Context, p identity.Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, &p)
+}
+
+// Serve checks the key and answers the request with the principal in its context. It writes nothing but headers. The
+// checks come in the order of design §6: unauthenticated, invalid_api_key and api_key_revoked (401), then
+// organization_suspended (402), then insufficient_scope (403). A store that fails is internal_error, never a 401.
+func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
+	r, _ = EnsureRequestID(w, r)
+	raw, err := identity.Credential(r.Header)
+	var p identity.Principal
+	if err == nil {
+		p, err = a.Authenticator.Authenticate(r.Context(), raw)
+	}
+	if err != nil {
+		return nil, refuseKey(w, err)
+	}
+	if p.Suspended {
+		return nil, &Error{
+			Code: CodeOrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
+		}
+	}
+	if !p.Can(a.Scope) {
+		return nil, &Error{
+			Code: CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", a.Scope),
+		}
+	}
+	return r.WithContext(WithPrincipal(r.Context(), p)), nil
+}
+
+// refuseKey turns the error of a check into an answer. What exactly is wrong with an invalid key is not told (S2).
+func refuseKey(w http.ResponseWriter, err error) error {
+	answer := &Error{Cause: err}
+	switch {
+	case errors.Is(err, identity.ErrNoKey):
+		answer.Code = CodeUnauthenticated
+		answer.Message = "No API key was given. Send it as Authorization: Bearer <API_KEY> or as X-Api-Key."
+	case errors.Is(err, identity.ErrInvalidKey):
+		answer.Code = CodeInvalidAPIKey
+		answer.Message = "The API key is not valid: it is malformed, unknown or expired."
+	case errors.Is(err, identity.ErrRevokedKey):
+		answer.Code = CodeAPIKeyRevoked
+		answer.Message = "The API key is revoked."
+	default:
+		return Internal(fmt.Errorf("authenticating: %w", err))
+	}
+	// RFC 9110 §11.6.1 wants a challenge with every 401.
+	w.Header().Set("Www-Authenticate", `Bearer realm="svc"`)
+	return answer
+}
+
+// principal is who makes the request of a handler that stands behind [Auth]. A route without it is a fault of the
+// configuration, which must not look like the caller's.
+func principal(r *http.Request) (identity.Principal, error) {
+	p, ok := PrincipalFrom(r.Context())
+	if !ok {
+		return p, Internal(errors.New("the route has no svc_auth before this handler"))
+	}
+	return p, nil
+}

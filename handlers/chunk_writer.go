@@ -1,0 +1,138 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+)
+
+// maxPooledBuffer keeps one huge answer from pinning its memory in the pool.
+const maxPooledBuffer = 64 << 10
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// takeBuffer returns an empty buffer.
+func takeBuffer() *[]byte {
+	return buffers.Get().(*[]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+}
+
+// giveBuffer empties b for whoever takes it next: what is left in it is another customer's answer.
+func giveBuffer(b *[]byte) {
+	*b = (*b)[:0]
+	if cap(*b) <= maxPooledBuffer {
+		buffers.Put(b)
+	}
+}
+
+// chunkWriter writes a streamed answer in the order of spec §4.2: role chunk, content chunks, finish chunk, usage
+// and svc chunk, [DONE]. It implements [gateway.Sink]; nothing reaches the network before the first Flush.
+type chunkWriter struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+	// pending are whole events that were not written yet.
+	pending *[]byte
+	// head is the constant beginning of every chunk, up to the value of "choices".
+	head []byte
+	// sent: the status and some bytes are on their way; failures can only be told inside the stream.
+	sent bool
+}
+
+var _ gateway.Sink = (*chunkWriter)(nil)
+
+func newChunkWriter(w http.ResponseWriter) *chunkWriter {
+	return &chunkWriter{w: w, rc: http.NewResponseController(w), pending: takeBuffer()}
+}
+
+// free gives the buffer back; the writer must not be used after it.
+func (c *chunkWriter) free() {
+	giveBuffer(c.pending)
+	c.pending = nil
+}
+
+// Begin prepares the role chunk.
+func (c *chunkWriter) Begin(id string, created int64, model string) error {
+	b := append(make([]byte, 0, 128+len(model)), `data: {"id":"`...)
+	b = append(b, id...)
+	b = append(b, `","object":"chat.completion.chunk","created":`...)
+	b = strconv.AppendInt(b, created, 10)
+	b = append(b, `,"model":`...)
+	b = providers.AppendQuoted(b, model)
+	c.head = append(b, `,"choices":[`...)
+	c.add(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)
+	return nil
+}
+
+// add appends one event: the head and a constant rest.
+func (c *chunkWriter) add(rest string) {
+	b := append(*c.pending, c.head...)
+	b = append(b, rest...)
+	*c.pending = append(b, "\n\n"...)
+}
+
+// Text adds a content chunk.
+func (c *chunkWriter) Text(piece string) error {
+	b := append(*c.pending, c.head...)
+	b = append(b, `{"index":0,"delta":{"content":`...)
+	b = providers.AppendQuoted(b, piece)
+	*c.pending = append(b, "},\"finish_reason\":null}]}\n\n"...)
+	if len(*c.pending) >= maxPooledBuffer/2 {
+		return c.Flush()
+	}
+	return nil
+}
+
+// Flush writes what is pending and pushes it to the client.
+func (c *chunkWriter) Flush() error {
+	if len(*c.pending) == 0 {
+		return nil
+	}
+	if !c.sent {
+		c.start()
+	}
+	_, err := c.w.Write(*c.pending)
+	*c.pending = (*c.pending)[:0]
+	if err != nil {
+		return fmt.Errorf("writing to the client: %w", err)
+	}
+	if err := c.rc.Flush(); err != nil {
+		return fmt.Errorf("flushing to the client: %w", err)
+	}
+	return nil
+}
+
+// start commits the response's status and headers.
+func (c *chunkWriter) start() {
+	c.sent = true
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream; charset=utf-8")
+	header.Set("Cache-Control", "no-cache")
+	// Some proxies before us buffer streams unless told otherwise.
+	header.Set("X-Accel-Buffering", "no")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Del("Content-Length")
+	c.w.WriteHeader(http.StatusOK)
+}
+
+// finish ends a settled stream: closing chunk, usage and charge, terminator.
+func (c *chunkWriter) finish(result *gateway.Result) error {
+	b := append(*c.pending, c.head...)
+	b = append(b, `{"index":0,"delta":{},"finish_reason":`...)
+	b = providers.AppendQuoted(b, result.FinishReason)
+	b = append(b, "}]}\n\n"...)
+	b = append(b, c.head...)
+	b = append(b, `],`...)
+	b = appendUsageAndCharge(b, result)
+	*c.pending = append(b, "}\n\ndata: [DONE]\n\n"...)
+	return c.Flush()
+}
+
+// fail ends a broken stream: one error event, and none of what would make it look complete (design §5).
+func (c *chunkWriter) fail(failure *Error, requestID string) {
+	*c.pending = AppendErrorEvent(*c.pending, failure, requestID)
+	// A client that is gone can't be told.
+	_ = c.Flush()
+}

@@ -1,0 +1,128 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// internalMessage is the whole public text of a fault of ours, unless the code that made the error knows better.
+const internalMessage = "The service failed to handle the request. Quote the requestId when you report this."
+
+// Handler is what every handler of this package looks like. What it returns goes to [WriteError]; after an error it has
+// written nothing to w but headers.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Error is an answer of the error contract (spec §7.1).
+type Error struct {
+	// Code decides the status.
+	Code Code
+	// Message is public text; empty for internal_error means its standard text. It names no vendor detail, no secret
+	// and nothing of another organization.
+	Message string
+	// Field names the faulty field of a validation error, like "messages[0].content"; empty if there is none.
+	Field string
+	// RetryAfter is when it makes sense to come back, 0 for no opinion. 429 and 503 always get a value from 1 to 60 s
+	// from [WriteError]; with other codes it is sent as a header only.
+	RetryAfter time.Duration
+	// NoRetry: the same request can't succeed later, and official clients are told so (x-should-retry).
+	NoRetry bool
+	// Cause is for logs only.
+	Cause error
+}
+
+// Error is for logs: it includes the cause.
+func (e *Error) Error() string {
+	text := string(e.Code) + ": " + e.message()
+	if e.Field != "" {
+		text += " (" + e.Field + ")"
+	}
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+func (e *Error) message() string {
+	if e.Message == "" {
+		return internalMessage
+	}
+	return e.Message
+}
+
+// InvalidRequest is invalid_request about one field of the body, or about the whole of it when field is empty.
+func InvalidRequest(field, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalidRequest, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotFound is not_found with a text that says what is missing.
+func NotFound(format string, args ...any) *Error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
+}
+
+// Internal is internal_error with the standard text. The cause reaches the log only.
+func Internal(cause error) *Error { return &Error{Code: CodeInternalError, Cause: cause} }
+
+// Busy is internal_error that tells the client to come back after the given time: the service has too much to do, or
+// isn't ready yet. The contract keeps 503 for providers (spec §7.2).
+func Busy(after time.Duration, cause error) *Error {
+	return &Error{
+		Code: CodeInternalError, RetryAfter: after, Cause: cause,
+		Message: "The service is busy. Try again shortly.",
+	}
+}
+
+// FromStatus turns the status of a failure that is none of this package's (Caddy's own 404, 405, 413, …) into an answer
+// of the contract: 5xx is internal_error, for only a model provider of ours can be a provider_error; a status without
+// a code of its own is invalid_request. text is public and may be empty.
+func FromStatus(status int, text string, cause error) *Error {
+	code := CodeInvalidRequest
+	switch status {
+	case http.StatusUnauthorized:
+		code = CodeUnauthenticated
+	case http.StatusForbidden:
+		code = CodeForbidden
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		code = CodeNotFound
+	case http.StatusConflict:
+		code = CodeConflict
+	case http.StatusTooManyRequests:
+		code = CodeRateLimited
+	}
+	if status < 400 || status >= 500 {
+		return Internal(cause)
+	}
+	if text == "" {
+		text = plainText(code)
+	}
+	return &Error{Code: code, Message: text, Cause: cause}
+}
+
+func plainText(code Code) string {
+	switch code {
+	case CodeUnauthenticated:
+		return "The request carries no valid credentials."
+	case CodeForbidden:
+		return "The request is not allowed."
+	case CodeNotFound:
+		return "There is nothing at this address for this method."
+	case CodeConflict:
+		return "The request conflicts with the current state."
+	case CodeRateLimited:
+		return "Too many requests."
+	default:
+		return "The request is not valid."
+	}
+}
+
+// asError finds the *Error in err; anything else is a fault of ours.
+func asError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code.Status() != 0 {
+		return e
+	}
+	return Internal(err)
+}

@@ -1,0 +1,130 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+)
+
+const modelsPath = "/v1/models"
+
+// ModelList is what the models of a configuration are taken from: [gateway.Catalog].
+type ModelList interface {
+	// Models returns all models, in the order in which they are listed.
+	Models() []gateway.Model
+}
+
+// ModelExceptions knows which models an organization has switched on or off, as [store.DB] does. A model without an
+// exception is enabled (design §6).
+type ModelExceptions interface {
+	OrgModels(ctx context.Context, orgID string) (map[string]bool, error)
+}
+
+// modelObject is a model as spec §2.1 shows it.
+type modelObject struct {
+	ID            string `json:"id"`
+	Object        string `json:"object"`
+	Created       int64  `json:"created"`
+	OwnedBy       string `json:"owned_by"`
+	DisplayName   string `json:"display_name"`
+	FriendlyName  string `json:"friendly_name"`
+	Tier          string `json:"tier"`
+	ContextWindow int64  `json:"context_window"`
+	VNHosted      bool   `json:"vn_hosted"`
+}
+
+// Models serves GET /v1/models and GET /v1/models/{id} (spec §4.1, design §6). The answers are rendered once.
+type Models struct {
+	exceptions ModelExceptions
+	ids        []string
+	rendered   [][]byte
+	position   map[string]int
+	all        []byte
+}
+
+// NewModels renders the models of a configuration.
+func NewModels(list ModelList, exceptions ModelExceptions) *Models {
+	m := &Models{exceptions: exceptions, position: make(map[string]int)}
+	for i, model := range list.Models() {
+		m.ids = append(m.ids, model.ID)
+		m.position[model.ID] = i
+		m.rendered = append(m.rendered, marshal(modelObject{
+			ID: model.ID, Object: "model", Created: model.Created, OwnedBy: model.OwnedBy,
+			DisplayName: model.DisplayName, FriendlyName: model.FriendlyName, Tier: model.Tier,
+			ContextWindow: model.ContextWindow, VNHosted: model.VNHosted,
+		}))
+	}
+	m.all = m.list(nil)
+	return m
+}
+
+// Serve answers a request that [Auth] has let in. Query parameters are ignored. Unknown and disabled models, other paths
+// and other methods are not_found.
+func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
+	EnsureRequestID(w, r)
+	rest, ok := strings.CutPrefix(r.URL.Path, modelsPath)
+	if r.Method != http.MethodGet || !ok || (rest != "" && rest[0] != '/') {
+		return notFound(r)
+	}
+	p, err := principal(r)
+	if err != nil {
+		return err
+	}
+	exceptions, err := m.exceptions.OrgModels(r.Context(), p.OrgID)
+	if err != nil {
+		return Internal(fmt.Errorf("reading the organization's models: %w", err))
+	}
+	if rest == "" {
+		text := m.all
+		if len(exceptions) > 0 {
+			text = m.list(exceptions)
+		}
+		writeJSON(w, http.StatusOK, text)
+		return nil
+	}
+	// The id has a slash of its own, which clients send as %2F or as it is; the path is decoded either way.
+	i, ok := m.position[rest[1:]]
+	if !ok || !enabled(exceptions, m.ids[i]) {
+		return NotFound("The model does not exist or is not enabled for the organization. GET %s lists those that are.", modelsPath)
+	}
+	writeJSON(w, http.StatusOK, m.rendered[i])
+	return nil
+}
+
+// list renders the list without the models that are switched off (spec §2.2).
+func (m *Models) list(exceptions map[string]bool) []byte {
+	text := []byte(`{"object":"list","data":[`)
+	comma := false
+	for i, id := range m.ids {
+		if !enabled(exceptions, id) {
+			continue
+		}
+		if comma {
+			text = append(text, ',')
+		}
+		text = append(text, m.rendered[i]...)
+		comma = true
+	}
+	return append(text, "]}"...)
+}
+
+func enabled(exceptions map[string]bool, id string) bool {
+	on, exception := exceptions[id]
+	return on || !exception
+}
+
+// writeJSON writes a whole answer.
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	h["Cache-Control"] = []string{"no-store"}
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.WriteHeader(status)
+	// The client may be gone; there is nobody left to tell.
+	_, _ = w.Write(text)
+}

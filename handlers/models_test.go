@@ -1,0 +1,128 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+func testModels() modelList {
+	return modelList{
+		{
+			ID: "acme/pro", OwnedBy: "acme", DisplayName: `Pro "X"`, FriendlyName: "Pro", Tier: "economy",
+			Created: 1_700_000_000, ContextWindow: 128_000, Upstream: "secret-upstream-name",
+		},
+		{ID: "acme/std", OwnedBy: "acme", DisplayName: "Std", FriendlyName: "Std", Tier: "economy", Created: 1_700_000_001, ContextWindow: 8000},
+		{ID: "local/a/b", OwnedBy: "local", DisplayName: "AB", FriendlyName: "AB", Tier: "x", Created: 1_700_000_002, ContextWindow: 1, VNHosted: true},
+	}
+}
+
+const pro = `{"id":"acme/pro","object":"model","created":1700000000,"owned_by":"acme","display_name":"Pro \"X\"",` +
+	`"friendly_name":"Pro","tier":"economy","context_window":128000,"vn_hosted":false}`
+
+// without is a ModelExceptions in which the organization has these exceptions.
+func without(exceptions map[string]bool) ModelExceptions {
+	return exceptionsFunc(func(_ context.Context, orgID string) (map[string]bool, error) {
+		if orgID != "org_1" {
+			return nil, errors.New("asked for " + orgID)
+		}
+		return exceptions, nil
+	})
+}
+
+func ids(t *testing.T, text string) []string {
+	t.Helper()
+	var list struct {
+		Object string
+		Data   []struct{ ID string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &list))
+	require.Equal(t, "list", list.Object)
+	require.NotNil(t, list.Data)
+	found := make([]string, 0, len(list.Data))
+	for _, m := range list.Data {
+		found = append(found, m.ID)
+	}
+	return found
+}
+
+func TestModelsList(t *testing.T) {
+	t.Parallel()
+	m := NewModels(testModels(), without(nil))
+	text := okText(t, m.Serve, as(get("/v1/models?limit=1&after=x&order=asc"), someone()))
+	require.Equal(t, []string{"acme/pro", "acme/std", "local/a/b"}, ids(t, text))
+	require.Contains(t, text, `{"object":"list","data":[`+pro+`,{`)
+	require.Contains(t, text, `"vn_hosted":true`)
+	require.NotContains(t, text, "secret")
+	require.Equal(t, `{"object":"list","data":[]}`, okText(t, NewModels(modelList{}, without(nil)).Serve, as(get("/v1/models"), someone())))
+}
+
+func TestModelsHonoursExceptions(t *testing.T) {
+	t.Parallel()
+	m := NewModels(testModels(), without(map[string]bool{"acme/std": false, "acme/pro": true, "gone/x": true}))
+	require.Equal(t, []string{"acme/pro", "local/a/b"}, ids(t, okText(t, m.Serve, as(get("/v1/models"), someone()))))
+	okText(t, m.Serve, as(get("/v1/models/acme/pro"), someone()))
+	refusedWith(t, CodeNotFound, m.Serve, as(get("/v1/models/acme/std"), someone()))
+	refusedWith(t, CodeNotFound, m.Serve, as(get("/v1/models/gone/x"), someone()))
+	all := map[string]bool{"acme/std": false, "acme/pro": false, "local/a/b": false}
+	require.Empty(t, ids(t, okText(t, NewModels(testModels(), without(all)).Serve, as(get("/v1/models"), someone()))))
+}
+
+func TestModelsOne(t *testing.T) {
+	t.Parallel()
+	m := NewModels(testModels(), without(nil))
+	for _, path := range []string{"/v1/models/acme/pro", "/v1/models/acme%2Fpro", "/v1/models/acme%2fpro"} {
+		require.Equal(t, pro, okText(t, m.Serve, as(get(path), someone())))
+	}
+	okText(t, m.Serve, as(get("/v1/models/local%2Fa%2Fb"), someone()))
+	for _, path := range []string{
+		"/v1/models/", "/v1/models/acme", "/v1/models/acme/pro/", "/v1/models//acme/pro", "/v1/models/acme%252Fpro", "/v1/models/ACME/pro",
+		"/v1/models/nobody/x", "/v1/modelsacme/pro", "/v1/modelsx", "/v1/model", "/models",
+	} {
+		refusedWith(t, CodeNotFound, m.Serve, as(get(path), someone()))
+	}
+}
+
+func TestModelsOtherMethods(t *testing.T) {
+	t.Parallel()
+	m := NewModels(testModels(), without(nil))
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, http.MethodHead, "TRACE", "get"} {
+		for _, path := range []string{"/v1/models", "/v1/models/acme/pro"} {
+			refusedWith(t, CodeNotFound, m.Serve, as(httptest.NewRequest(method, path, nil), someone()))
+		}
+	}
+}
+
+func TestModelsFailureIsOurs(t *testing.T) {
+	t.Parallel()
+	m := NewModels(testModels(), exceptionsFunc(func(context.Context, string) (map[string]bool, error) {
+		return nil, errors.New("disk I/O error")
+	}))
+	for _, path := range []string{"/v1/models", "/v1/models/acme/pro"} {
+		require.NotContains(t, refusedWith(t, CodeInternalError, m.Serve, as(get(path), someone())).text, "disk")
+	}
+}
+
+func TestModelsWithTheStoreAndCatalog(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.SQLite)
+	catalog, err := gateway.NewCatalog([]gateway.Model{{ID: "p/b", Provider: "p"}, {ID: "p/a", Provider: "p"}}, []gateway.ProviderEntry{{Name: "p"}})
+	require.NoError(t, err)
+	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "a", Plan: "free", CreatedAt: 1}))
+	m := NewModels(catalog, db)
+	list := func() []string { return ids(t, okText(t, m.Serve, as(get("/v1/models"), someone()))) }
+	require.Equal(t, []string{"p/a", "p/b"}, list())
+	require.NoError(t, db.SetOrgModel(t.Context(), "test", "org_1", "p/a", false))
+	require.Equal(t, []string{"p/b"}, list())
+	require.NoError(t, db.SetOrgModel(t.Context(), "test", "org_1", "p/a", true))
+	require.Equal(t, []string{"p/a", "p/b"}, list())
+}

@@ -1,0 +1,41 @@
+package handlers
+
+import (
+	"net/http"
+	"strings"
+)
+
+// ServeNotFound is the [Handler] of everything that no route serves: every unknown path and method is not_found
+// (design §6). On the endpoints of the OpenAI standard that this service doesn't have, the text names the one it has.
+func ServeNotFound(w http.ResponseWriter, r *http.Request) error {
+	EnsureRequestID(w, r)
+	return notFound(r)
+}
+
+func notFound(r *http.Request) *Error {
+	path := r.URL.Path
+	rest, isV1 := strings.CutPrefix(path, "/v1/")
+	first, _, _ := strings.Cut(rest, "/")
+	switch {
+	case isV1 && wantsChat(first):
+		return NotFound("This endpoint is not supported. Use POST /v1/chat/completions.")
+	case path == "/v1/chat/completions":
+		return NotFound("Use POST with /v1/chat/completions.")
+	case path == modelsPath || strings.HasPrefix(path, modelsPath+"/"):
+		return NotFound("Use GET with %s.", modelsPath)
+	case isV1:
+		return NotFound("There is nothing at this address. /v1 has GET %s and POST /v1/chat/completions.", modelsPath)
+	default:
+		return NotFound("There is nothing at this address for this method.")
+	}
+}
+
+// wantsChat reports whether the endpoint is one whose caller is helped by the name of the chat endpoint.
+func wantsChat(endpoint string) bool {
+	switch endpoint {
+	case "responses", "completions", "embeddings", "assistants", "threads", "images", "edits", "messages":
+		return true
+	default:
+		return false
+	}
+}

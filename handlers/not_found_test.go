@@ -1,0 +1,32 @@
+package handlers
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNotFoundNamesTheChatEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"/v1/responses", "/v1/responses/abc", "/v1/completions", "/v1/embeddings", "/v1/images/generations", "/v1/assistants",
+		"/v1/chat/completions", "/v1/unknown", "/v1/",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+			a := refusedWith(t, CodeNotFound, ServeNotFound, httptest.NewRequest(method, path, nil))
+			require.Contains(t, a.fields["message"], "/v1/chat/completions", path)
+			require.Empty(t, a.header.Get("Access-Control-Allow-Origin"))
+		}
+	}
+}
+
+func TestNotFoundEverywhereElse(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/", "/v2/chat/completions", "/favicon.ico", "/v1", "//v1/responses", "/v1/models", "/v1/models/a"} {
+		a := refusedWith(t, CodeNotFound, ServeNotFound, get(path))
+		require.NotEmpty(t, a.fields["message"])
+	}
+	require.NotContains(t, refusedWith(t, CodeNotFound, ServeNotFound, get("/SECRET%0d%0a")).text, "SECRET")
+}

@@ -1,0 +1,53 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const requestIDHeader = "X-Request-Id"
+
+type requestIDKey struct{}
+
+// EnsureRequestID gives the request its id: "req_" and a sortable unique id, in the request's context and as the
+// response header X-Request-Id, the only place where official clients look for it (notes/clients.md §2 item 3).
+//
+// It may be called any number of times and the id stays the same. When the request with the context was lost, as on the
+// way to Caddy's error routes, the id is taken from the response header. An inbound X-Request-Id is ignored (S17).
+func EnsureRequestID(w http.ResponseWriter, r *http.Request) (*http.Request, string) {
+	h := w.Header()
+	id := RequestIDFrom(r.Context())
+	if id != "" {
+		h[requestIDHeader] = []string{id}
+		return r, id
+	}
+	id = h.Get(requestIDHeader)
+	if !wellFormedRequestID(id) {
+		id = store.NewID("req")
+		h[requestIDHeader] = []string{id}
+	}
+	return r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)), id
+}
+
+// RequestIDFrom returns the id that [EnsureRequestID] put into the context, or "".
+func RequestIDFrom(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// wellFormedRequestID tells our own id from one that a proxied answer put into the same header.
+func wellFormedRequestID(id string) bool {
+	rest, ok := strings.CutPrefix(id, "req_")
+	if !ok || len(rest) < 26 || len(rest) > 32 {
+		return false
+	}
+	for _, c := range []byte(rest) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,175 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Counter is the kind of store operation that [Windows] counts with. It keeps no state; the wiring hands it to
+// [store.Open].
+var Counter store.Kind = counter{}
+
+// keepWindows is how many windows before the current one are kept: a transaction that began before the minute turned may
+// still count in the previous one.
+const keepWindows = 1
+
+type counter struct{}
+
+// take is one request to count and what became of it.
+type take struct {
+	orgID    string
+	limit    int64
+	decision Decision
+}
+
+// Name implements [store.Kind].
+func (counter) Name() string { return "limit" }
+
+// Apply counts the requests of many organizations in two statements for each batch and one for each organization: add
+// all requests to their windows, which also locks the rows in key order; read the sums; take back what was not admitted.
+func (counter) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
+	errs := make([]error, len(ops))
+	takes := make([]*take, len(ops))
+	for i, op := range ops {
+		t, ok := op.(*take)
+		if !ok {
+			return allFail(errs, fmt.Errorf("limit: unexpected operation %T", op))
+		}
+		takes[i] = t
+	}
+	if err := count(ctx, tx, takes); err != nil {
+		return allFail(errs, err)
+	}
+	return errs
+}
+
+func allFail(errs []error, err error) []error {
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// group is what a batch asks of one organization's window.
+type group struct {
+	orgID string
+	asked int64
+	// admitted by earlier transactions, then also by this one.
+	admitted int64
+}
+
+func count(ctx context.Context, tx store.Tx, takes []*take) error {
+	const add = `INSERT INTO rate_windows (org_id, window_start, count) VALUES ($1, $2, $3)
+		ON CONFLICT (org_id, window_start) DO UPDATE SET count = rate_windows.count + excluded.count`
+	now := tx.Now()
+	length := window.Milliseconds()
+	start := now - now%length
+	groups := grouped(takes)
+	for i := range groups {
+		tx.Queue(1, add, groups[i].orgID, start, groups[i].asked)
+	}
+	if err := readSums(ctx, tx, start, groups); err != nil {
+		return err
+	}
+	fresh := false
+	for i := range groups {
+		fresh = fresh || groups[i].admitted == 0
+	}
+	resetIn := time.Duration(start+length-now) * time.Millisecond
+	for _, t := range takes {
+		g := find(groups, t.orgID)
+		t.decision = decide(g.admitted, t.limit, resetIn)
+		if t.decision.Allowed {
+			g.admitted++
+			g.asked--
+		}
+	}
+	for i := range groups {
+		if groups[i].asked > 0 {
+			tx.Queue(1, `UPDATE rate_windows SET count = $3 WHERE org_id = $1 AND window_start = $2`,
+				groups[i].orgID, start, groups[i].admitted)
+		}
+	}
+	if fresh {
+		tx.Queue(store.AnyRows, `DELETE FROM rate_windows WHERE window_start < $1`, start-keepWindows*length)
+	}
+	return tx.Flush(ctx)
+}
+
+// grouped sums the requests up by organization, in key order.
+func grouped(takes []*take) []group {
+	groups := make([]group, 0, len(takes))
+	for _, t := range takes {
+		at, found := slices.BinarySearchFunc(groups, t.orgID, byOrg)
+		if !found {
+			groups = slices.Insert(groups, at, group{orgID: t.orgID})
+		}
+		groups[at].asked++
+	}
+	return groups
+}
+
+func byOrg(g group, orgID string) int { return strings.Compare(g.orgID, orgID) }
+
+func find(groups []group, orgID string) *group {
+	at, _ := slices.BinarySearchFunc(groups, orgID, byOrg)
+	return &groups[at]
+}
+
+// readSums sets what the windows had admitted before this batch was added.
+func readSums(ctx context.Context, tx store.Tx, start int64, groups []group) error {
+	args := make([]any, 1, 1+len(groups))
+	args[0] = start
+	for i := range groups {
+		args = append(args, groups[i].orgID)
+	}
+	// The number of parameters is rounded up, so that few different statements are prepared.
+	for len(args)-1 < roundUp(len(groups)) {
+		args = append(args, groups[0].orgID)
+	}
+	seen := 0
+	err := tx.Query(ctx, func(row store.Row) error {
+		var orgID string
+		var sum int64
+		if err := row.Scan(&orgID, &sum); err != nil {
+			return fmt.Errorf("reading a window: %w", err)
+		}
+		g := find(groups, orgID)
+		g.admitted = sum - g.asked
+		seen++
+		return nil
+	}, sumsQuery(len(args)-1), args...)
+	if err == nil && seen != len(groups) {
+		err = fmt.Errorf("limit: %d of %d windows found", seen, len(groups))
+	}
+	return err
+}
+
+func roundUp(n int) int {
+	size := 1
+	for size < n {
+		size *= 4
+	}
+	return size
+}
+
+// sumsQuery reads the windows of n organizations.
+func sumsQuery(n int) string {
+	var sql strings.Builder
+	sql.WriteString("SELECT org_id, count FROM rate_windows WHERE window_start = $1 AND org_id IN (")
+	for i := range n {
+		if i > 0 {
+			sql.WriteByte(',')
+		}
+		sql.WriteByte('$')
+		sql.WriteString(strconv.Itoa(i + 2))
+	}
+	sql.WriteByte(')')
+	return sql.String()
+}

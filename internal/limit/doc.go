@@ -1,0 +1,41 @@
+// Package limit counts requests in fixed windows of one minute, per organization (spec §8): in memory for one process,
+// in the store for several that share a PostgreSQL.
+//
+// Invariants:
+//   - In one window at most the limit is admitted, under any concurrency, by all processes that share the counter.
+//   - A window is a minute of the counter's clock, not of the caller's. A clock that steps back never opens a window anew.
+//   - A refused request counts nothing and changes nothing, so that repeating it only waits for the window's end.
+//   - The limit is an argument of each request and never stored: a plan that changes holds at the very next request.
+//
+// What it does not do: it knows no plans and no HTTP, refuses nothing when its counter fails (it says so in the error),
+// and does not smooth the burst of twice the limit that two neighbouring windows allow; the contract's window has it.
+package limit
+
+import "time"
+
+// window is the length of every window (spec §8).
+const window = time.Minute
+
+// Decision is the answer to one request.
+type Decision struct {
+	Allowed bool
+	// Limit is the number of requests the window admits, 0 for no limit; the other numbers are 0 then.
+	Limit int64
+	// Remaining is how many more the window would admit.
+	Remaining int64
+	// ResetIn is the time to the window's end, above 0 and at most a minute.
+	ResetIn time.Duration
+}
+
+// decide tells whether a request is admitted to a window that has admitted count already.
+func decide(count, limit int64, resetIn time.Duration) Decision {
+	d := Decision{Allowed: count < limit, Limit: limit, ResetIn: min(max(resetIn, 1), window)}
+	if d.Allowed {
+		count++
+	}
+	d.Remaining = max(0, limit-count)
+	return d
+}
+
+// unlimited admits everything.
+func unlimited() Decision { return Decision{Allowed: true} }
