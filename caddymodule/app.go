@@ -1,0 +1,162 @@
+package caddymodule
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// appName is the name of the app in the JSON configuration, of its global Caddyfile block, and of its paths in
+// messages.
+const appName = "svc"
+
+func init() { caddy.RegisterModule(new(App)) }
+
+// App is the configuration of the product: the store, the plans, the providers and models, and its limits. The
+// handlers `http.handlers.svc_*` of any number of servers and routes share it.
+//
+// Every secret in it is a reference, `{env.NAME}` or `{file.PATH}`. Loading the configuration reads the secrets, and
+// reports what is missing or wrong all at once; it opens no store and connects to nobody.
+type App struct {
+	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
+	// after it, because addresses built from it are compared and signed byte by byte. Required.
+	BaseURL string `json:"base_url,omitempty"`
+
+	// The store. Required.
+	Store *Store `json:"store,omitempty"`
+
+	// The key that encrypts what is secret in the store: exactly one `{env.NAME}` or `{file.PATH}` with the base64 of
+	// 32 bytes, optionally followed by older ones, which stay readable until `caddy svc rekey` has run. Required.
+	MasterKey Secret `json:"master_key,omitempty"`
+
+	// The plans. The first is the one an organization gets when none is named. Without any, organizations have no
+	// limits.
+	Plans []*Plan `json:"plans,omitempty"`
+
+	// The providers of models.
+	Providers []*Provider `json:"providers,omitempty"`
+
+	// The models that clients may call. Every organization has all of them, unless the operator disables one for it.
+	Models []*Model `json:"models,omitempty"`
+
+	// Intervals of the background work. Rarely needed.
+	Timing *Timing `json:"timing,omitempty"`
+
+	// What all requests together may take of the machine.
+	Limits *Limits `json:"limits,omitempty"`
+
+	settings settings
+	lifecycle
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  appName,
+		New: func() caddy.Module { return new(App) },
+	}
+}
+
+// faults is the one judge of a configuration, whichever entrance it came through. It returns everything that can be
+// seen without reading a secret, in the order of the fields.
+func (a *App) faults() faults {
+	var fs faults
+	baseURLFaults(&fs, a.BaseURL)
+	a.Store.faults(&fs)
+	a.masterKeyFaults(&fs)
+	a.planFaults(&fs)
+	providers := a.providerFaults(&fs)
+	a.modelFaults(&fs, providers)
+	a.Timing.faults(&fs)
+	a.Limits.faults(&fs)
+	return fs
+}
+
+func baseURLFaults(fs *faults, address string) {
+	const path, form = "svc.base_url", "scheme://host[:port] with http or https, e.g. https://api.example.com"
+	if address == "" {
+		fs.add(path, "missing; give %s", form)
+		return
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err == nil && (u.Path != "" || strings.HasSuffix(address, "/")):
+		fs.add(path, "takes no path and no slash at the end, only %s", form)
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u), address != u.Scheme+"://"+u.Host:
+		fs.add(path, "must be %s", form)
+	}
+}
+
+func (a *App) masterKeyFaults(fs *faults) {
+	const path = "svc.master_key"
+	if a.MasterKey == "" {
+		fs.add(path, "missing; give %s that holds the base64 of 32 random bytes", secretForms)
+		return
+	}
+	a.MasterKey.faults(fs, path, "")
+}
+
+func (a *App) planFaults(fs *faults) {
+	names := make(names)
+	for i, plan := range a.Plans {
+		if plan == nil || plan.Name == "" {
+			fs.nameless("plan", i)
+			continue
+		}
+		plan.faults(fs, names.path(fs, "plan", plan.Name))
+	}
+}
+
+// providerFaults also returns the names that models may refer to.
+func (a *App) providerFaults(fs *faults) (known []string) {
+	names := make(names)
+	for i, provider := range a.Providers {
+		if provider == nil || provider.Name == "" {
+			fs.nameless("provider", i)
+			continue
+		}
+		provider.faults(fs, names.path(fs, "provider", provider.Name))
+		known = append(known, provider.Name)
+	}
+	return slices.Compact(known)
+}
+
+func (a *App) modelFaults(fs *faults, providers []string) {
+	names := make(names)
+	for i, model := range a.Models {
+		if model == nil || model.Name == "" {
+			fs.nameless("model", i)
+			continue
+		}
+		model.faults(fs, names.path(fs, "model", model.Name), providers)
+	}
+}
+
+// names counts the names of a list.
+type names map[string]int
+
+// path is the path of the next element called name; a name that came before is a fault.
+func (n names) path(fs *faults, list, name string) string {
+	n[name]++
+	path := repeated(element(list, name), n[name])
+	if n[name] > 1 {
+		fs.add(path, "the name is taken by an earlier %s; names are unique", list)
+	}
+	return path
+}
+
+// plan returns the plan an organization is on: the one it names, else the first, else one without limits. A name that
+// the configuration doesn't have any more gets the first plan, too, so that removing a plan never lifts its limits.
+func (a *App) plan(name string) Plan {
+	for _, plan := range a.Plans {
+		if plan.Name == name {
+			return *plan
+		}
+	}
+	if len(a.Plans) > 0 {
+		return *a.Plans[0]
+	}
+	return Plan{}
+}

@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+const defaultConfig = "./Caddyfile"
+
+// commandFlags are the flags that all commands share.
+type commandFlags struct {
+	config, adapter string
+	envFiles        []string
+	json            bool
+}
+
+// app reads the configuration and gives its svc app, judged as the server would judge it, but not provisioned: no
+// secret is read, nothing is opened. All other apps and the adapter's warnings are the server's business.
+func (f *commandFlags) app() (*App, error) {
+	for _, file := range f.envFiles {
+		if err := loadEnvFile(file); err != nil {
+			return nil, err
+		}
+	}
+	adapted, err := f.adapt()
+	if err != nil {
+		return nil, err
+	}
+	var config struct {
+		Apps map[string]json.RawMessage `json:"apps"`
+	}
+	if err := json.Unmarshal(caddy.RemoveMetaFields(adapted), &config); err != nil {
+		return nil, fmt.Errorf("%s is no Caddy configuration: %w", f.config, err)
+	}
+	raw, found := config.Apps[appName]
+	if !found {
+		return nil, fmt.Errorf("%s has no %s block; name the configuration that the server runs with (--config)", f.config, appName)
+	}
+	app := new(App)
+	if err := caddy.StrictUnmarshalJSON(raw, app); err != nil {
+		return nil, fmt.Errorf("the %s app of %s: %w", appName, f.config, err)
+	}
+	if err := app.faults().err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.config, err)
+	}
+	return app, nil
+}
+
+// adapt reads the configuration file and brings it into Caddy's JSON form.
+func (f *commandFlags) adapt() ([]byte, error) {
+	text, err := os.ReadFile(f.config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no configuration %s; name it with --config", f.config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	name := f.adapterName()
+	if name == "" {
+		if !json.Valid(text) {
+			return nil, fmt.Errorf("%s is not valid JSON; if it is in another format, name its --adapter, e.g. caddyfile", f.config)
+		}
+		return text, nil
+	}
+	adapter := caddyconfig.GetAdapter(name)
+	if adapter == nil {
+		return nil, fmt.Errorf("there is no config adapter %q in this build", name)
+	}
+	adapted, _, err := adapter.Adapt(text, map[string]any{"filename": f.config})
+	if err != nil {
+		return nil, fmt.Errorf("adapting %s: %w", f.config, err)
+	}
+	return adapted, nil
+}
+
+// adapterName is the adapter that `caddy run` would take for the same flags; "" for JSON.
+func (f *commandFlags) adapterName() string {
+	base := strings.ToLower(filepath.Base(f.config))
+	switch {
+	case f.adapter != "":
+		return f.adapter
+	case strings.HasSuffix(base, ".json"):
+		return ""
+	case strings.HasPrefix(base, "caddyfile"), strings.HasSuffix(base, ".caddyfile"):
+		return "caddyfile"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,163 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// opening says whether a command may begin a new store.
+type opening int
+
+const (
+	// openExisting refuses a SQLite file that isn't there: a command that reads or changes something would else look
+	// into an empty store, most likely made in the wrong working directory.
+	openExisting opening = iota
+	openOrCreate
+)
+
+// closeWait bounds how long a command waits for the store to close.
+const closeWait = 5 * time.Second
+
+// desk is what one run of a command works with: the configuration, the open store, and who asks.
+type desk struct {
+	app      *App
+	repl     *caddy.Replacer
+	location store.Location
+	db       *store.DB
+	actor    string
+	args     []string
+	stdin    io.Reader
+	stderr   io.Writer
+}
+
+// openDesk reads the configuration, opens the store as the server does and brings its schema up to date.
+func (f *commandFlags) openDesk(ctx context.Context, cmd *cobra.Command, args []string, opens opening) (*desk, error) {
+	app, err := f.app()
+	if err != nil {
+		return nil, err
+	}
+	d := &desk{
+		app: app, repl: caddy.NewReplacer(), actor: operator(),
+		args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr(),
+	}
+	if d.location, err = app.Store.Location(d.repl); err != nil {
+		return nil, fmt.Errorf("svc.store: %w", err)
+	}
+	if err := d.mayOpen(opens); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if d.db, err = store.Open(ctx, d.location, store.Options{Kinds: kinds(), Logger: log}); err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", d.location.Redacted(), err)
+	}
+	if err := d.db.Migrate(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("migrating the store %s: %w", d.location.Redacted(), err), d.close())
+	}
+	return d, nil
+}
+
+func (d *desk) mayOpen(opens opening) error {
+	if opens == openOrCreate || d.location.Engine != store.SQLite {
+		return nil
+	}
+	if _, err := os.Stat(d.location.DSN); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store %s yet; is this the server's working directory? `caddy svc migrate` makes a new one",
+			d.location.DSN)
+	}
+	return nil
+}
+
+// close ends the store's writer. It waits on a context of its own: the command's may have been interrupted.
+func (d *desk) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := d.db.Close(ctx); err != nil {
+		return fmt.Errorf("closing the store: %w", err)
+	}
+	return nil
+}
+
+// operator names the system's user in the audit log.
+func operator() string {
+	if current, err := user.Current(); err == nil && current.Username != "" {
+		return "cli:" + current.Username
+	}
+	return fmt.Sprintf("cli:uid %d", os.Getuid())
+}
+
+func (d *desk) organizations() *identity.Organizations { return identity.NewOrganizations(d.db) }
+func (d *desk) apiKeys() *identity.APIKeys             { return identity.NewAPIKeys(d.db) }
+func (d *desk) book() *billing.Book                    { return billing.NewBook(d.db) }
+
+// providerKeys resolves the master key, which no other command needs.
+func (d *desk) providerKeys() (*identity.ProviderKeys, error) {
+	ring, err := d.app.Ring(d.repl)
+	if err != nil {
+		return nil, fmt.Errorf("svc.master_key: %w", err)
+	}
+	return identity.NewProviderKeys(d.db, ring), nil
+}
+
+// organization reads the organization that --org names, so that an unknown one is told as such whatever follows.
+func (d *desk) organization(ctx context.Context, id string) (store.Organization, error) {
+	organization, err := d.organizations().ByID(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Organization{}, fmt.Errorf("there is no organization %q; `caddy svc org list` shows them", id)
+	}
+	return organization, err
+}
+
+// configured refuses a name that the configuration doesn't have, and tells which it has.
+func configured(kind, name string, names []string) error {
+	switch {
+	case slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("there is no %s %q: the configuration has none", kind, name)
+	default:
+		return fmt.Errorf("there is no %s %q; the configuration has: %s", kind, name, strings.Join(names, ", "))
+	}
+}
+
+func (a *App) planNames() []string {
+	names := make([]string, len(a.Plans))
+	for i, plan := range a.Plans {
+		names[i] = plan.Name
+	}
+	return names
+}
+
+func (a *App) modelNames() []string {
+	names := make([]string, len(a.Models))
+	for i, model := range a.Models {
+		names[i] = model.Name
+	}
+	return names
+}
+
+func (a *App) providerNames() []string {
+	names := make([]string, len(a.Providers))
+	for i, provider := range a.Providers {
+		names[i] = provider.Name
+	}
+	return names
+}
+
+// moment writes epoch milliseconds as results show them: RFC 3339 in UTC.
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

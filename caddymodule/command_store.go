@@ -1,0 +1,206 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+type migrateAnswer struct {
+	Engine string `json:"engine"`
+	Store  string `json:"store"`
+}
+
+func (m migrateAnswer) text(w io.Writer) {
+	fmt.Fprintf(w, "The schema of the %s store %s is up to date.\n", m.Engine, m.Store)
+}
+
+func migrateCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "migrate",
+		Short: "Brings the store's schema up to date, and makes the store if there is none",
+		Long: `Brings the store's schema up to date, and makes a SQLite store if there is none. The server and every other command
+do the same when they start; run this before a roll-out to have the wait at a time of your choice. Migrations only add,
+so older processes may go on working on the store.`,
+	}
+	return f.verb(command, openOrCreate, func(_ context.Context, d *desk) (answer, error) {
+		// Opening the desk has migrated.
+		return migrateAnswer{Engine: string(d.location.Engine), Store: d.location.Redacted()}, nil
+	})
+}
+
+// errFindings makes doctor end with status 1.
+var errFindings = errors.New("the books break an invariant")
+
+type doctorAnswer struct {
+	OK bool `json:"ok"`
+	billing.Report
+}
+
+func (a doctorAnswer) text(w io.Writer) {
+	fmt.Fprint(w, a.Report.String())
+	if a.OK {
+		fmt.Fprintln(w, "No findings.")
+	}
+}
+
+func doctorCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "doctor",
+		Short: "Checks the books: wallets, holds, ledger and calls",
+		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger. It changes nothing in them
+and may run beside a working server. The exit status is 1 when something is found; the findings say where to look.`,
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		report, err := billing.Checker{SweepInterval: d.app.Timing.sweepInterval()}.Check(ctx, d.db)
+		if err != nil {
+			return nil, err
+		}
+		if !report.OK() {
+			return doctorAnswer{Report: report}, errFindings
+		}
+		return doctorAnswer{OK: true, Report: report}, nil
+	})
+}
+
+type rekeyAnswer identity.Rekeyed
+
+func (a rekeyAnswer) text(w io.Writer) {
+	fmt.Fprintf(w, "sealed anew\t%d\nalready current\t%d\ncan't be opened\t%d\nchanged meanwhile\t%d\n",
+		a.Renewed, a.Current, a.Unopened, a.Overtaken)
+}
+
+func rekeyCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "rekey",
+		Short: "Encrypts what is encrypted in the store anew, under the first key of master_key",
+		Long: `Encrypts what is encrypted in the store anew, under the first key of master_key. To rotate:
+
+  1. put a new key in front of the old one in what master_key refers to, and reload every server
+  2. run caddy svc rekey
+  3. take the old key out, and reload
+
+It can be interrupted and repeated, and runs beside a working server. Values that no key of master_key opens are left
+alone and named; the exit status is then 1.`,
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		keys, err := d.providerKeys()
+		if err != nil {
+			return nil, err
+		}
+		done, err := keys.Rekey(ctx, d.actor)
+		return rekeyAnswer(done), err
+	})
+}
+
+type auditEntryAnswer struct {
+	At     string `json:"at"`
+	Actor  string `json:"actor"`
+	Action string `json:"action"`
+	Target string `json:"target"`
+	OrgID  string `json:"orgId"`
+	Detail string `json:"detail"`
+}
+
+type auditAnswer struct {
+	Data []auditEntryAnswer `json:"data"`
+}
+
+func newAuditAnswer(entries []store.AuditEntry) auditAnswer {
+	list := auditAnswer{Data: make([]auditEntryAnswer, len(entries))}
+	for i, e := range entries {
+		list.Data[i] = auditEntryAnswer{
+			At: moment(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, OrgID: e.OrgID, Detail: e.Detail,
+		}
+	}
+	return list
+}
+
+func (l auditAnswer) text(w io.Writer) {
+	fmt.Fprintln(w, "AT\tACTOR\tACTION\tTARGET\tORGANIZATION\tDETAIL")
+	for _, e := range l.Data {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.At, e.Actor, e.Action, e.Target, e.OrgID, oneLine(e.Detail))
+	}
+}
+
+// oneLine keeps free text, such as the reason of an adjustment, from breaking the table or steering the terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// mostAuditRows bounds what audit reads at once.
+const mostAuditRows = 10_000
+
+func auditCommand(f *commandFlags) *cobra.Command {
+	var limit int
+	command := &cobra.Command{
+		Use:   "audit [--limit N]",
+		Short: "Shows the audit log: who changed what, the latest first",
+	}
+	command.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("how many `rows`, 1 to %d", mostAuditRows))
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		if limit < 1 || limit > mostAuditRows {
+			return nil, fmt.Errorf("--limit is %d, want 1 to %d", limit, mostAuditRows)
+		}
+		entries, err := d.db.AuditLog(ctx, limit)
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		return newAuditAnswer(entries), nil
+	})
+}
+
+type backupAnswer struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+}
+
+func (b backupAnswer) text(w io.Writer) {
+	fmt.Fprintf(w, "Backup written: %s (%d bytes).\n", b.Path, b.Bytes)
+}
+
+func backupCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Writes a whole copy of a SQLite store while the server works",
+		Long: `Writes a whole copy of a SQLite store, as it is at one moment, into a file that doesn't exist yet. The server may go
+on working. To restore, stop every process of the store and put the copy in its place, without the -wal and -shm files
+beside it. The copy is of no use without the master key: keep that elsewhere. A PostgreSQL store is backed up with
+pg_dump.`,
+		Example: "  $ caddy svc backup ./svc-2026-11-20.db",
+		Args:    exactly("the file to write"),
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		path, err := filepath.Abs(d.args[0])
+		if err != nil {
+			return nil, fmt.Errorf("the backup's path: %w", err)
+		}
+		if _, err := os.Lstat(path); err == nil {
+			return nil, fmt.Errorf("%s exists already; a backup never overwrites", path)
+		}
+		if err := d.db.BackupTo(ctx, path); err != nil {
+			return nil, fmt.Errorf("backing up the store: %w", err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("backing up the store: %w", err)
+		}
+		return backupAnswer{Path: path, Bytes: info.Size()}, nil
+	})
+}

@@ -1,0 +1,145 @@
+package caddymodule
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Model is one model of the list that clients see (spec §2.1), with its limits and its price (design §4).
+type Model struct {
+	// The id that clients send: `<provider>/<model>`, where the part before the first slash names a provider of this
+	// configuration and the rest is 1 to 128 letters, digits and `. _ : / @ + -`. Required, unique.
+	Name string `json:"name,omitempty"`
+
+	// The vendor's name of the model. Default: the part of the id after the first slash.
+	UpstreamModel string `json:"upstream_model,omitempty"`
+
+	// The name people read, at most 200 characters. Default: the id.
+	DisplayName string `json:"display_name,omitempty"`
+
+	// The short label for a model picker, at most 200 characters. Default: the display name.
+	FriendlyName string `json:"friendly_name,omitempty"`
+
+	// The class of the model: 1 to 64 lower-case letters, digits, hyphens and underscores. Default: `economy`.
+	Tier string `json:"tier,omitempty"`
+
+	// Who owns the model, at most 200 characters. Default: the provider's name.
+	OwnedBy string `json:"owned_by,omitempty"`
+
+	// Whether the model runs on servers in the service's home country. Default: false.
+	VNHosted bool `json:"vn_hosted,omitempty"`
+
+	// When the model was made, in Unix seconds. Default: 1735689600, which is 2025-01-01.
+	Created *int64 `json:"created,omitempty"`
+
+	// How many tokens prompt and answer may have together, from 1 to 100,000,000. Required.
+	ContextWindow *int64 `json:"context_window,omitempty"`
+
+	// How many tokens an answer may have at most, from 1 to 100,000,000. Required.
+	MaxOutputTokens *int64 `json:"max_output_tokens,omitempty"`
+
+	// The field in which the bound of generated tokens goes to the vendor: `max_tokens` or `max_completion_tokens`,
+	// which some vendor models want. Default: `max_tokens`.
+	MaxTokensField string `json:"max_tokens_field,omitempty"`
+
+	// The price of a million prompt tokens in micros (millionths of the currency unit), from 0 to 10^15. Required.
+	PriceInput *int64 `json:"price_input,omitempty"`
+
+	// The price of a million generated tokens in micros, from 0 to 10^15. Required.
+	PriceOutput *int64 `json:"price_output,omitempty"`
+
+	// The price of a million prompt tokens that the vendor read from its cache, in micros, from 0 to 10^15. Default:
+	// the price of prompt tokens.
+	PriceCachedInput *int64 `json:"price_cached_input,omitempty"`
+}
+
+// The defaults of a [Model].
+const (
+	// DefaultTier is the only class the contract names (spec §2.1).
+	DefaultTier = "economy"
+	// DefaultCreated is 2025-01-01T00:00:00Z. It is fixed, so that a restart doesn't change the model list.
+	DefaultCreated int64 = 1_735_689_600
+	// DefaultMaxTokensField is the contract's own name (spec §4.2).
+	DefaultMaxTokensField = "max_tokens"
+)
+
+const (
+	mostTokens       int64 = 100_000_000
+	highestPrice     int64 = 1_000_000_000_000_000
+	longestModelName       = 200
+	latestCreated    int64 = 253_402_300_799 // 9999-12-31
+)
+
+var (
+	modelPart       = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]{1,128}$`)
+	tierName        = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+	maxTokensFields = []string{DefaultMaxTokensField, "max_completion_tokens"}
+)
+
+// provider is the part of the id before the first slash.
+func (m *Model) provider() string {
+	provider, _, _ := strings.Cut(m.Name, "/")
+	return provider
+}
+
+func (m *Model) faults(fs *faults, path string, providers []string) {
+	m.nameFaults(fs, path, providers)
+	for _, text := range []struct{ word, value string }{
+		{"upstream_model", m.UpstreamModel},
+		{"display_name", m.DisplayName},
+		{"friendly_name", m.FriendlyName},
+		{"owned_by", m.OwnedBy},
+	} {
+		if !printable(text.value, longestModelName) {
+			fs.add(path+"."+text.word, "must be at most %d printable characters", longestModelName)
+		}
+	}
+	if m.Tier != "" && !tierName.MatchString(m.Tier) {
+		fs.add(path+".tier", "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", DefaultTier)
+	}
+	if m.MaxTokensField != "" && !slices.Contains(maxTokensFields, m.MaxTokensField) {
+		fs.add(path+".max_tokens_field", "%q is not known; allowed: %s", m.MaxTokensField, listed(maxTokensFields))
+	}
+	fs.optionalBetween(path+".created", m.Created, 0, latestCreated)
+	fs.requiredBetween(path+".context_window", m.ContextWindow, 1, mostTokens)
+	fs.requiredBetween(path+".max_output_tokens", m.MaxOutputTokens, 1, mostTokens)
+	fs.requiredBetween(path+".price_input", m.PriceInput, 0, highestPrice)
+	fs.requiredBetween(path+".price_output", m.PriceOutput, 0, highestPrice)
+	fs.optionalBetween(path+".price_cached_input", m.PriceCachedInput, 0, highestPrice)
+}
+
+func (m *Model) nameFaults(fs *faults, path string, providers []string) {
+	provider, rest, found := strings.Cut(m.Name, "/")
+	if !found || !blockName.MatchString(provider) || !modelPart.MatchString(rest) {
+		fs.add(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
+		return
+	}
+	if !slices.Contains(providers, provider) {
+		fs.add(path, "there is no provider %q; there are: %s", provider, listed(providers))
+	}
+}
+
+// withDefaults returns the model with every optional field filled in.
+func (m Model) withDefaults() Model {
+	provider, rest, _ := strings.Cut(m.Name, "/")
+	fill := func(field *string, otherwise string) {
+		if *field == "" {
+			*field = otherwise
+		}
+	}
+	fill(&m.UpstreamModel, rest)
+	fill(&m.DisplayName, m.Name)
+	fill(&m.FriendlyName, m.DisplayName)
+	fill(&m.Tier, DefaultTier)
+	fill(&m.OwnedBy, provider)
+	fill(&m.MaxTokensField, DefaultMaxTokensField)
+	if m.Created == nil {
+		created := DefaultCreated
+		m.Created = &created
+	}
+	if m.PriceCachedInput == nil {
+		m.PriceCachedInput = m.PriceInput
+	}
+	return m
+}

@@ -1,0 +1,45 @@
+package caddymodule
+
+import "regexp"
+
+// Plan is a named set of limits for organizations (spec §8). The first plan of the list is the one an organization
+// gets when none is named at its creation. A limit that is not given is unlimited.
+type Plan struct {
+	// The name by which organizations refer to the plan: 1 to 64 letters, digits, dots, hyphens and underscores, the
+	// first one a letter or digit. Required, unique.
+	Name string `json:"name,omitempty"`
+
+	// How many authenticated requests to `/v1` an organization may make within one minute of the clock, from 1 to
+	// 1,000,000,000. Beyond it they get 429 `rate_limited`. Default: unlimited.
+	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
+
+	// How many messaging channels an organization may have, from 0 to 1,000,000. One more gets 402
+	// `plan_limit_exceeded`. Default: unlimited.
+	Channels *int64 `json:"channels,omitempty"`
+
+	// How many bytes the documents of all knowledge bases of an organization may have together, from 0 to 1 PiB. More
+	// get 402 `plan_limit_exceeded`. Default: unlimited.
+	KnowledgeBytes *int64 `json:"knowledge_bytes,omitempty"`
+}
+
+// blockName is what plans and providers may be called.
+var blockName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+const blockNameForm = "1 to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
+
+func (p *Plan) faults(fs *faults, path string) {
+	if !blockName.MatchString(p.Name) {
+		fs.add(path, "the name must be %s", blockNameForm)
+	}
+	fs.optionalBetween(path+".requests_per_minute", p.RequestsPerMinute, 1, 1_000_000_000)
+	fs.optionalBetween(path+".channels", p.Channels, 0, 1_000_000)
+	fs.optionalBetween(path+".knowledge_bytes", p.KnowledgeBytes, 0, 1<<50)
+}
+
+// requestsPerMinute is the limit as the rate limit counts it: 0 for none.
+func (p Plan) requestsPerMinute() int64 {
+	if p.RequestsPerMinute == nil {
+		return 0
+	}
+	return *p.RequestsPerMinute
+}

@@ -1,0 +1,153 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/url"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// The protocols a [Provider] may speak.
+const (
+	// ProtocolOpenAI is the OpenAI-compatible chat completions interface over HTTP.
+	ProtocolOpenAI = "openai"
+	// ProtocolEcho answers by itself, without a network, for trying out.
+	ProtocolEcho = "echo"
+)
+
+// NoKey as a provider's api_key sends requests without Authorization.
+const NoKey Secret = "none"
+
+// The defaults and the bound of a provider's timeouts.
+const (
+	DefaultConnectTimeout   = 5 * time.Second
+	DefaultFirstByteTimeout = time.Minute
+	DefaultIdleTimeout      = time.Minute
+	DefaultResponseTimeout  = 5 * time.Minute
+	DefaultMaxDuration      = 10 * time.Minute
+	longestTimeout          = 24 * time.Hour
+)
+
+// Provider is a vendor of models, or a server of one's own (Ollama, vLLM, llama.cpp), with how to reach it
+// (design §4, §5 "Transport").
+type Provider struct {
+	// The name that stands before the slash in the ids of its models: 1 to 64 letters, digits, dots, hyphens and
+	// underscores, the first one a letter or digit. Required, unique.
+	Name string `json:"name,omitempty"`
+
+	// The protocol: `openai` for every OpenAI-compatible interface, or `echo`, which answers with what it was asked
+	// and needs no network. Required.
+	Protocol string `json:"protocol,omitempty"`
+
+	// The address that `/chat/completions` is appended to, e.g. `https://api.openai.com/v1`: http or https, host, an
+	// optional port and path; no query, fragment or user. Required with `openai`, refused with `echo`.
+	BaseURL string `json:"base_url,omitempty"`
+
+	// The operator's key for this provider: exactly one `{env.NAME}` or `{file.PATH}`, or `none` to send no
+	// Authorization. Without it only calls with an organization's own key (BYOK) work; all others get 502
+	// `provider_error` without a call. `echo` needs no key.
+	APIKey Secret `json:"api_key,omitempty"`
+
+	// How long connecting may take: name resolution, TCP and TLS together. More than 0, at most 24h. Default: `5s`.
+	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
+
+	// How long a stream may take to its first event, counted from when the request was sent. More than 0, at most
+	// 24h. Default: `60s`.
+	FirstByteTimeout caddy.Duration `json:"first_byte_timeout,omitempty"`
+
+	// How long a running stream may be silent between two reads. More than 0, at most 24h. Default: `60s`.
+	IdleTimeout caddy.Duration `json:"idle_timeout,omitempty"`
+
+	// How long the whole answer of a call without streaming may take. More than 0, at most 24h. Default: `300s`.
+	ResponseTimeout caddy.Duration `json:"response_timeout,omitempty"`
+
+	// How long any call may take from start to end. The hold on the wallet lives this long plus `hold_ttl`. More than
+	// 0, at most 24h. Default: `10m`.
+	MaxDuration caddy.Duration `json:"max_duration,omitempty"`
+
+	// Caddy's HTTP transport (module `http.reverse_proxy.transport.http`) with all its options, but for those that
+	// break calls and are refused with the reason: `versions` with 3, `proxy_protocol`, `read_timeout`,
+	// `write_timeout`, placeholders in the TLS server name, and TLS options that need another app. Unless given,
+	// `dial_timeout` is connect_timeout and `max_idle_conns_per_host` is 1,024. Only with `openai`.
+	TransportRaw json.RawMessage `json:"transport,omitempty" caddy:"namespace=http.reverse_proxy.transport inline_key=protocol"`
+}
+
+// protocolHints answer for protocols that don't exist here: both vendors offer an OpenAI-compatible endpoint.
+var protocolHints = map[string]string{
+	"anthropic": "https://api.anthropic.com/v1",
+	"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
+}
+
+func (p *Provider) faults(fs *faults, path string) {
+	if !blockName.MatchString(p.Name) {
+		fs.add(path, "the name must be %s", blockNameForm)
+	}
+	p.protocolFaults(fs, path)
+	if p.APIKey != "" && p.APIKey != NoKey {
+		p.APIKey.faults(fs, path+".api_key", ", or none")
+	}
+	fs.atMost(path+".connect_timeout", p.ConnectTimeout, longestTimeout)
+	fs.atMost(path+".first_byte_timeout", p.FirstByteTimeout, longestTimeout)
+	fs.atMost(path+".idle_timeout", p.IdleTimeout, longestTimeout)
+	fs.atMost(path+".response_timeout", p.ResponseTimeout, longestTimeout)
+	fs.atMost(path+".max_duration", p.MaxDuration, longestTimeout)
+}
+
+func (p *Provider) protocolFaults(fs *faults, path string) {
+	const allowed = "allowed: " + ProtocolOpenAI + ", " + ProtocolEcho
+	switch p.Protocol {
+	case ProtocolOpenAI:
+		providerURLFaults(fs, path+".base_url", p.BaseURL)
+		transportFaults(fs, path+".transport", p.TransportRaw)
+	case ProtocolEcho:
+		if p.BaseURL != "" {
+			fs.add(path+".base_url", "the echo protocol calls nobody; leave it out")
+		}
+		if p.TransportRaw != nil {
+			fs.add(path+".transport", "the echo protocol calls nobody; leave it out")
+		}
+	case "":
+		fs.add(path+".protocol", "missing; %s", allowed)
+	default:
+		if hint, known := protocolHints[p.Protocol]; known {
+			fs.add(path+".protocol", "%s is not spoken natively; use `protocol openai` with the vendor's OpenAI-compatible endpoint, `base_url %s`", p.Protocol, hint)
+			return
+		}
+		fs.add(path+".protocol", "%q is not known; %s", p.Protocol, allowed)
+	}
+}
+
+// providerURLFaults never quotes the address: a user part would be a secret.
+func providerURLFaults(fs *faults, path, address string) {
+	const example = "e.g. https://api.openai.com/v1"
+	if address == "" {
+		fs.add(path, "missing; %s", example)
+		return
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
+		fs.add(path, "must be an http or https address with a host and no placeholders, %s", example)
+	case u.User != nil:
+		fs.add(path, "a user or password doesn't belong into the address; use api_key")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		fs.add(path, "takes no query and no fragment, %s", example)
+	}
+}
+
+// timeouts returns the provider's timeouts with the defaults filled in.
+func (p *Provider) timeouts() (connect, firstByte, idle, response, maxDuration time.Duration) {
+	return orDefault(p.ConnectTimeout, DefaultConnectTimeout),
+		orDefault(p.FirstByteTimeout, DefaultFirstByteTimeout),
+		orDefault(p.IdleTimeout, DefaultIdleTimeout),
+		orDefault(p.ResponseTimeout, DefaultResponseTimeout),
+		orDefault(p.MaxDuration, DefaultMaxDuration)
+}
+
+func orDefault(d caddy.Duration, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return time.Duration(d)
+}

@@ -1,0 +1,76 @@
+package caddymodule
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Store says where the product keeps everything durable: keys, wallets, ledger, calls (design §7).
+type Store struct {
+	// The engine: `sqlite`, one file on a local disk that several processes of one machine may share, or `postgres`,
+	// one server for any number of nodes. Required.
+	Engine string `json:"engine,omitempty"`
+
+	// The file of a `sqlite` store, absolute or relative to the working directory of the process. It is created if
+	// it doesn't exist; network file systems are refused. Required with `sqlite`, refused with `postgres`.
+	Path string `json:"path,omitempty"`
+
+	// The connection string of a `postgres` store, as a URL or in keyword form. It may hold a password, so it must be
+	// exactly one `{env.NAME}` or `{file.PATH}`. Required with `postgres`, refused with `sqlite`.
+	DSN Secret `json:"dsn,omitempty"`
+}
+
+// engines are the allowed values of [Store.Engine].
+var engines = []store.Engine{store.SQLite, store.Postgres}
+
+func (s *Store) faults(fs *faults) {
+	const path = "svc.store"
+	if s == nil {
+		fs.add(path, "missing; give `sqlite PATH` or `postgres {env.NAME}`")
+		return
+	}
+	switch store.Engine(s.Engine) {
+	case store.SQLite:
+		s.sqliteFaults(fs, path)
+	case store.Postgres:
+		s.postgresFaults(fs, path)
+	default:
+		fs.add(path, "%q is no engine; allowed: %s", s.Engine, listed(engines))
+	}
+}
+
+func (s *Store) sqliteFaults(fs *faults, path string) {
+	if s.DSN != "" {
+		fs.add(path, "sqlite takes a path, not a dsn")
+	}
+	if s.Path == "" {
+		fs.add(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
+	}
+	if strings.ContainsAny(s.Path, "{}") {
+		fs.add(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+	}
+}
+
+func (s *Store) postgresFaults(fs *faults, path string) {
+	if s.Path != "" {
+		fs.add(path, "postgres takes a dsn, not a path")
+	}
+	s.DSN.faults(fs, path, "")
+}
+
+// Location reads the store's address: it resolves the connection string of a `postgres` store with repl and brings
+// either engine's address into its one canonical form. It opens nothing. Errors never hold the connection string.
+func (s *Store) Location(repl *caddy.Replacer) (store.Location, error) {
+	address := s.Path
+	if store.Engine(s.Engine) == store.Postgres {
+		dsn, err := s.DSN.Resolve(repl)
+		if err != nil {
+			return store.Location{}, err
+		}
+		address = dsn
+	}
+	return store.ParseLocation(store.Engine(s.Engine), address)
+}

@@ -1,0 +1,47 @@
+package caddymodule
+
+import (
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Timing tunes what runs in the background, for tests and for unusual machines. The defaults suit everyone else.
+type Timing struct {
+	// How long a hold on a wallet outlives the longest duration of its call. A call that settles after that is paid
+	// by the operator. More than 0, at most 24h. Default: `2m`.
+	HoldTTL caddy.Duration `json:"hold_ttl,omitempty"`
+
+	// How often expired holds are looked for and given back. More than 0, at most 24h. Default: `30s`.
+	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
+}
+
+// The defaults of [Timing].
+const (
+	DefaultHoldTTL       = 2 * time.Minute
+	DefaultSweepInterval = 30 * time.Second
+)
+
+func (t *Timing) faults(fs *faults) {
+	if t == nil {
+		return
+	}
+	fs.atMost("svc.timing.hold_ttl", t.HoldTTL, longestTimeout)
+	fs.atMost("svc.timing.sweep_interval", t.SweepInterval, longestTimeout)
+}
+
+// holdTTL returns the hold's grace after the longest call; t may be nil.
+func (t *Timing) holdTTL() time.Duration {
+	if t == nil {
+		return DefaultHoldTTL
+	}
+	return orDefault(t.HoldTTL, DefaultHoldTTL)
+}
+
+// sweepInterval returns the pause between two sweeps; t may be nil.
+func (t *Timing) sweepInterval() time.Duration {
+	if t == nil {
+		return DefaultSweepInterval
+	}
+	return orDefault(t.SweepInterval, DefaultSweepInterval)
+}

@@ -1,0 +1,86 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// init registers every directive with its module and its place in the order of directives (design §4 "Directive
+// order"). Several at one anchor stand in the order of registration; who needs another order writes a route block.
+func init() {
+	directive[Auth]("svc_auth", httpcaddyfile.Before, "basic_auth")
+	directive[RateLimit]("svc_rate_limit", httpcaddyfile.After, "forward_auth")
+	directive[Health]("svc_health", httpcaddyfile.Before, "respond")
+	directive[Models]("svc_models", httpcaddyfile.Before, "reverse_proxy")
+	directive[Chat]("svc_chat", httpcaddyfile.Before, "reverse_proxy")
+	directive[API]("svc_api", httpcaddyfile.Before, "reverse_proxy")
+	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
+}
+
+// handlerModule is what a directive's handler has to be.
+type handlerModule[T any] interface {
+	*T
+	caddy.Module
+	caddyhttp.MiddlewareHandler
+	caddyfile.Unmarshaler
+}
+
+// directive registers the handler T, the directive that configures it, and the directive's place.
+func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Positional, anchor string) {
+	caddy.RegisterModule(H(new(T)))
+	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		handler := H(new(T))
+		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
+			return nil, err
+		}
+		if name != "svc_error" && h.Option(appName) == nil {
+			return nil, h.Errf("%s: there is no %s block in the global options, which tells it store and models", name, appName)
+		}
+		return handler, nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder(name, position, anchor)
+}
+
+// moduleInfo describes the handler of a directive.
+func moduleInfo[T any, H handlerModule[T]](name string) caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  caddy.ModuleID("http.handlers." + name),
+		New: func() caddy.Module { return H(new(T)) },
+	}
+}
+
+// configuredApp returns the app that a handler works with, and marks it as one that serves requests. Asking for it
+// must not create an empty one, which would only say what is missing in the app.
+func configuredApp(ctx caddy.Context, name string) (*App, error) {
+	configured, err := ctx.AppIfConfigured(appName)
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return nil, fmt.Errorf("%s needs the app %s, which is not configured", name, appName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	app, ok := configured.(*App)
+	if !ok {
+		return nil, fmt.Errorf("%s: the app %s is a %T", name, appName, configured)
+	}
+	app.attach()
+	return app, nil
+}
+
+// bare reads a directive that takes nothing but a matcher.
+func bare(d *caddyfile.Dispenser) error {
+	d.Next()
+	name := d.Val()
+	if d.NextArg() {
+		return d.Errf("%s takes no arguments, found %s", name, quoted(d.Val()))
+	}
+	for d.NextBlock(0) {
+		return d.Errf("%s takes no block, found %s", name, quoted(d.Val()))
+	}
+	return nil
+}

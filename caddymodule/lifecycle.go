@@ -1,0 +1,135 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// readyWait is how long a request waits for a start that is under way: Caddy starts apps in random order, so
+	// requests can come before the store is open and migrated.
+	readyWait = 5 * time.Second
+	// startWait bounds opening and migrating. It is long, since a migration of a big table may take minutes while
+	// requests are answered 500; what it prevents is a start that hangs for ever.
+	startWait = 15 * time.Minute
+)
+
+var errNotReady = errors.New("the store is not ready")
+
+// lifecycle is what an App holds while its configuration is in use. Opening happens in Start, so that validating a
+// configuration opens nothing; closing happens in Cleanup, because requests of this configuration go on after Stop.
+type lifecycle struct {
+	log *slog.Logger
+	// attached: a handler or a worker uses the app in this process, so that it does the background work, too.
+	attached atomic.Bool
+	// ready is closed when runtime is set.
+	ready   chan struct{}
+	runtime *runtime
+	// cancel ends a start that is under way.
+	ctx    context.Context //nolint:containedctx // the configuration's lifetime, as Caddy gives it
+	stores []func() error
+}
+
+// provision prepares a's runtime. It opens nothing.
+func (l *lifecycle) provision(ctx caddy.Context, a *App) error {
+	l.ctx = ctx
+	l.log = ctx.Slogger()
+	l.ready = make(chan struct{})
+	return registerMetrics(ctx.GetMetricsRegistry(), a)
+}
+
+// attach says that this process serves with the app, rather than only reading its configuration.
+func (a *App) attach() { a.attached.Store(true) }
+
+// Start opens the store and brings its schema up to date; requests that came before wait for it. It implements
+// caddy.App.
+func (a *App) Start() error {
+	ctx, cancel := context.WithTimeoutCause(a.lifecycle.ctx, startWait, errors.New("the start took longer than 15 minutes"))
+	defer cancel()
+	location := a.settings.location
+	shared, err := openStore(ctx, location, a.log)
+	if err != nil {
+		return err
+	}
+	a.stores = append(a.stores, func() error { return closeStore(location) })
+	if err := shared.migrate(ctx); err != nil {
+		return err
+	}
+	limiter, err := a.limiter(shared)
+	if err != nil {
+		return err
+	}
+	if a.attached.Load() {
+		shared.startSweeper(a.Timing.sweepInterval())
+	}
+	a.runtime, err = a.newRuntime(shared, limiter)
+	if err != nil {
+		return err
+	}
+	close(a.ready)
+	return nil
+}
+
+// limiter is in memory where one process has the store for itself, else in the store (design §6 "window").
+func (a *App) limiter(shared *sharedStore) (limiter, error) {
+	location := a.settings.location
+	if location.Engine == store.Postgres {
+		return limit.NewStore(shared.db), nil
+	}
+	memory, err := openWindows(location)
+	if err != nil {
+		return nil, err
+	}
+	a.stores = append(a.stores, func() error {
+		_, err := windows.Delete(location)
+		return err //nolint:wrapcheck // memory doesn't fail to close
+	})
+	return memory, nil
+}
+
+// Stop implements caddy.App. It closes nothing: requests may still run, and on exit Caddy stops apps in random order.
+func (*App) Stop() error { return nil }
+
+// Cleanup gives the shared store back. It implements caddy.CleanerUpper, and runs after a failed start, too.
+func (a *App) Cleanup() error {
+	var faults []error
+	for _, release := range a.stores {
+		faults = append(faults, release())
+	}
+	a.stores = nil
+	return errors.Join(faults...)
+}
+
+// whenReady returns the runtime, waiting for a start that is under way.
+func (a *App) whenReady(ctx context.Context) (*runtime, error) {
+	select {
+	case <-a.ready:
+		return a.runtime, nil
+	default:
+	}
+	timer := time.NewTimer(readyWait)
+	defer timer.Stop()
+	select {
+	case <-a.ready:
+		return a.runtime, nil
+	case <-timer.C:
+		return nil, errNotReady
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Interface guards
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

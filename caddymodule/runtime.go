@@ -1,0 +1,137 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+)
+
+// limiter is what the rate limit counts with.
+type limiter = handlers.Limiter
+
+// runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
+type runtime struct {
+	shared  *sharedStore
+	auth    *identity.Authenticator
+	limiter limiter
+	models  *handlers.Models
+	chat    *handlers.Chat
+	api     *handlers.API
+}
+
+// newRuntime puts the parts together; it does no I/O.
+func (a *App) newRuntime(shared *sharedStore, limiter limiter) (*runtime, error) {
+	catalog, err := a.catalog()
+	if err != nil {
+		return nil, fmt.Errorf("building the model catalog: %w", err)
+	}
+	calls := gateway.New(gateway.Config{
+		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
+		HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
+	})
+	shared.bodies.SetLimit(a.Limits.bufferedBytes())
+	auth := identity.NewAuthenticator(shared.db)
+	return &runtime{
+		shared:  shared,
+		auth:    auth,
+		limiter: limiter,
+		models:  handlers.NewModels(catalog, shared.db),
+		chat: &handlers.Chat{
+			Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
+		},
+		api: &handlers.API{Authenticator: auth, Wallets: shared.book},
+	}, nil
+}
+
+// catalog is the configured models and providers in the gateway's terms.
+func (a *App) catalog() (*gateway.Catalog, error) {
+	models := make([]gateway.Model, len(a.Models))
+	for i, configured := range a.Models {
+		models[i] = configured.withDefaults().entry()
+	}
+	entries := make([]gateway.ProviderEntry, len(a.Providers))
+	for i, configured := range a.Providers {
+		entries[i] = configured.entry(a.settings.vendors[configured.Name], a)
+	}
+	return gateway.NewCatalog(models, entries) //nolint:wrapcheck // newRuntime says what was being done
+}
+
+// entry is m, with its defaults filled in, as the gateway sees it.
+func (m Model) entry() gateway.Model {
+	return gateway.Model{
+		ID: m.Name, Provider: m.provider(), Upstream: m.UpstreamModel,
+		DisplayName: m.DisplayName, FriendlyName: m.FriendlyName, Tier: m.Tier, OwnedBy: m.OwnedBy,
+		Created: *m.Created, VNHosted: m.VNHosted,
+		ContextWindow: *m.ContextWindow, MaxOutputTokens: *m.MaxOutputTokens, MaxTokensField: m.MaxTokensField,
+		Price: billing.Price{Input: *m.PriceInput, Output: *m.PriceOutput, CachedInput: *m.PriceCachedInput},
+	}
+}
+
+// entry is p with what its references stand for, as the gateway sees it.
+func (p *Provider) entry(read vendor, a *App) gateway.ProviderEntry {
+	connect, firstByte, idle, response, longest := p.timeouts()
+	entry := gateway.ProviderEntry{Name: p.Name, APIKey: read.apiKey, KeyMode: p.keyMode(), MaxDuration: longest}
+	switch p.Protocol {
+	case ProtocolEcho:
+		entry.Provider = providers.NewEcho()
+	default:
+		entry.Provider = providers.NewOpenAI(providers.OpenAIConfig{
+			BaseURL: p.BaseURL, Transport: read.transport, Logger: a.log,
+			Timeouts: providers.Timeouts{
+				Connect: connect, FirstByte: firstByte, Idle: idle, Response: response, MaxDuration: longest,
+			},
+		})
+	}
+	return entry
+}
+
+func (p *Provider) keyMode() gateway.KeyMode {
+	switch {
+	case p.Protocol == ProtocolEcho || p.APIKey == NoKey:
+		return gateway.KeyNone
+	case p.APIKey == "":
+		return gateway.KeyMissing
+	default:
+		return gateway.KeyHouse
+	}
+}
+
+// RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
+func (a *App) RequestsPerMinute(plan string) int64 { return a.plan(plan).requestsPerMinute() }
+
+var _ handlers.Plans = (*App)(nil)
+
+// runningCalls is the gauge of calls that live on the store.
+func (a *App) runningCalls() float64 {
+	select {
+	case <-a.ready:
+		return float64(a.runtime.shared.calls.Running())
+	default:
+		return 0
+	}
+}
+
+// openHoldsWait bounds what a scrape of the metrics may cost.
+const openHoldsWait = time.Second
+
+// openHolds is the gauge of holds in the store.
+func (a *App) openHolds() float64 {
+	select {
+	case <-a.ready:
+	default:
+		return -1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openHoldsWait)
+	defer cancel()
+	n, err := a.runtime.shared.book.OpenHolds(ctx)
+	if err != nil {
+		return -1
+	}
+	return float64(n)
+}

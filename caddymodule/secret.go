@@ -1,0 +1,52 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Secret is the reference to a secret: wholly one `{env.NAME}` or `{file.PATH}` placeholder (design §4 "Secrets").
+// Anything else is refused at load, and never quoted in the refusal, because it may be the secret itself. The
+// reference stays as it is in the JSON form, in `GET /config/` and in Caddy's autosave; the secret behind it is read
+// when the configuration is loaded, and a changed variable or file counts from the next reload on.
+type Secret string
+
+// secretReference matches the two forms. Variable names are held to the portable form, which leaves no room for a
+// default value, where a secret would stand in clear.
+var secretReference = regexp.MustCompile(`^\{(?:env\.[A-Za-z_][A-Za-z0-9_]*|file\.[^{}\x00-\x1f]+)\}$`)
+
+// secretForms is how messages name what is allowed.
+const secretForms = "exactly one {env.NAME} or {file.PATH}"
+
+// wellFormed reports whether s is a reference. Its text may be quoted in messages only if it is.
+func (s Secret) wellFormed() bool { return secretReference.MatchString(string(s)) }
+
+// faults notes whether s can stand at path; allowed names what else may stand there, e.g. " or none".
+func (s Secret) faults(fs *faults, path, allowed string) {
+	if !s.wellFormed() {
+		fs.add(path, "must be %s%s; a secret itself doesn't belong into the configuration", secretForms, allowed)
+	}
+}
+
+// Resolve reads the secret behind the reference with repl, which needs Caddy's env and file placeholders
+// ([caddy.NewReplacer]). White space around the secret is cut off. The error names the reference and never holds a
+// secret: the reference is malformed, the variable is not set, the file can't be read, or what was read is empty.
+func (s Secret) Resolve(repl *caddy.Replacer) (string, error) {
+	if !s.wellFormed() {
+		return "", errors.New("the secret must be " + secretForms)
+	}
+	value, err := repl.ReplaceOrErr(string(s), true, true)
+	if err == nil {
+		if value = strings.TrimSpace(value); value != "" {
+			return value, nil
+		}
+	}
+	if strings.HasPrefix(string(s), "{file.") {
+		return "", fmt.Errorf("%s can't be read or is empty", string(s))
+	}
+	return "", fmt.Errorf("%s is not set", string(s))
+}

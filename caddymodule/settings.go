@@ -1,0 +1,124 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// settings are the values behind a configuration's references: what Provision read, once, for the life of the
+// configuration. They are unexported, so no configuration dump holds them.
+type settings struct {
+	// location is the store's canonical address.
+	location store.Location
+	// ring holds the keys behind master_key.
+	ring *vault.Ring
+	// vendors has an entry for each provider, by name.
+	vendors map[string]vendor
+}
+
+// vendor is what a provider's references stand for.
+type vendor struct {
+	// apiKey is the operator's key, empty if there is none or none is sent.
+	apiKey string
+	// transport is nil for protocols without a network.
+	transport *http.Transport
+}
+
+// Provision judges the configuration, reads its secrets and builds the providers' transports. Its error tells
+// everything that is wrong at once: first what can be seen in the configuration itself, else every secret that is
+// missing or unusable. It opens no store and connects to nobody.
+func (a *App) Provision(ctx caddy.Context) error {
+	if err := a.faults().err(); err != nil {
+		return err
+	}
+	read, err := a.readSettings(ctx)
+	if err != nil {
+		return err
+	}
+	a.settings = read
+	return a.lifecycle.provision(ctx, a)
+}
+
+// readSettings resolves every reference and collects what fails, by path.
+func (a *App) readSettings(ctx caddy.Context) (settings, error) {
+	var fs faults
+	repl := caddy.NewReplacer()
+	read := settings{vendors: make(map[string]vendor, len(a.Providers))}
+
+	location, err := a.Store.Location(repl)
+	if err != nil {
+		fs.add("svc.store", "%v", err)
+	}
+	read.location = location
+
+	ring, err := a.Ring(repl)
+	if err != nil {
+		fs.add("svc.master_key", "%v", err)
+	}
+	read.ring = ring
+
+	for _, p := range a.Providers {
+		read.vendors[p.Name] = p.read(ctx, repl, &fs)
+	}
+	return read, fs.err()
+}
+
+// Ring reads the keys behind master_key with repl. The error never holds a key.
+func (a *App) Ring(repl *caddy.Replacer) (*vault.Ring, error) {
+	text, err := a.MasterKey.Resolve(repl)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := vault.ParseRing(text)
+	if err != nil {
+		return nil, fmt.Errorf("what %s holds is no master key: %w", string(a.MasterKey), err)
+	}
+	return ring, nil
+}
+
+func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *faults) vendor {
+	path := element("provider", p.Name)
+	var read vendor
+	if p.APIKey != "" && p.APIKey != NoKey {
+		key, err := p.APIKey.Resolve(repl)
+		switch {
+		case err != nil:
+			fs.add(path+".api_key", "%v", err)
+		case !headerSafe(key):
+			fs.add(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
+		}
+		read.apiKey = key
+	}
+	if p.Protocol == ProtocolOpenAI {
+		connect, _, _, _, _ := p.timeouts()
+		transport, err := loadTransport(ctx, p.TransportRaw, connect)
+		if err != nil {
+			fs.add(path+".transport", "%v", err)
+		}
+		read.transport = transport
+	}
+	return read
+}
+
+// headerSafe reports whether a key can stand behind "Bearer ": visible ASCII only.
+func headerSafe(key string) bool {
+	return strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// printable reports whether text has at most most characters, none of them a control character.
+func printable(text string, most int) bool {
+	count := 0
+	for _, r := range text {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return false
+		}
+		count++
+	}
+	return count <= most
+}

@@ -1,0 +1,195 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// quietTime is how long a store of an old configuration must have had no request before it is closed: a
+	// connection that the old servers accepted may still bring one.
+	quietTime = 5 * time.Second
+	// exitWait bounds what the exit of the process waits for calls that were cut, and then for the last writes.
+	exitWait = 5 * time.Second
+)
+
+// stores holds what all configurations on one database share, by its location; windows the rate limits in memory.
+// They outlive a reload, which is why they are global.
+var (
+	stores  = caddy.NewUsagePool()
+	windows = caddy.NewUsagePool()
+	// retired are stores whose last configuration is gone but that still have calls.
+	retired sync.WaitGroup
+)
+
+// kinds are the sorts of durable operations, in the order every process locks their rows in.
+func kinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger} }
+
+// sharedStore is an open database with everything that must be one per process and database: its writer, the count of
+// calls that live on it, the sweeper.
+type sharedStore struct {
+	db    *store.DB
+	book  *billing.Book
+	calls *gateway.InFlight
+	// streams and bodies bound what all requests take together, whichever configuration they began under.
+	streams handlers.Streams
+	bodies  *handlers.ByteBudget
+	log     *slog.Logger
+
+	sweep    sync.Once
+	mu       sync.Mutex
+	sweeper  *billing.Sweeper
+	migrated bool
+}
+
+var _ caddy.Destructor = (*sharedStore)(nil)
+
+// openStore returns the shared store of a location, opened by the first who asks.
+func openStore(ctx context.Context, location store.Location, log *slog.Logger) (*sharedStore, error) {
+	value, _, err := stores.LoadOrNew(location, func() (caddy.Destructor, error) {
+		db, err := store.Open(ctx, location, store.Options{Kinds: kinds(), Logger: log, Observer: writerMetrics{}})
+		if err != nil {
+			return nil, err //nolint:wrapcheck // Start says what was being done
+		}
+		return &sharedStore{db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(), bodies: handlers.NewByteBudget(DefaultBufferedBytes), log: log}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", location.Redacted(), err)
+	}
+	return value.(*sharedStore), nil //nolint:forcetypeassert,errcheck // the pool holds nothing else
+}
+
+// migrate brings the schema up to date, once per store and process.
+func (s *sharedStore) migrate(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.migrated {
+		return nil
+	}
+	if err := s.db.Migrate(ctx); err != nil {
+		return fmt.Errorf("migrating the store: %w", err)
+	}
+	s.migrated = true
+	return nil
+}
+
+// startSweeper makes this process one of those that give expired holds back.
+func (s *sharedStore) startSweeper(interval time.Duration) {
+	s.sweep.Do(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sweeper = billing.NewSweeper(s.book, interval, s.log)
+		s.sweeper.Start()
+	})
+}
+
+// Destruct runs when the last configuration on the store is gone. After a reload the calls that began under it go on,
+// and the store is closed behind them in the background. On exit http has already waited for them as long as it may:
+// what still runs is cut, settles, and is waited for a little.
+func (s *sharedStore) Destruct() error {
+	if !exiting() {
+		retired.Go(func() {
+			if err := s.retire(); err != nil {
+				s.log.Error("closing a store that is no longer configured", "error", err)
+			}
+		})
+		return nil
+	}
+	err := s.exit()
+	retired.Wait()
+	return err
+}
+
+// retire closes the store when its calls have ended and no more come; an exit meanwhile cuts it short.
+func (s *sharedStore) retire() error {
+	ctx, cancel := untilExit()
+	defer cancel()
+	for {
+		entered := s.calls.Entered()
+		if s.calls.Wait(ctx) != nil {
+			return s.exit()
+		}
+		select {
+		case <-time.After(quietTime):
+		case <-ctx.Done():
+			return s.exit()
+		}
+		if s.calls.Close(entered) {
+			return s.close()
+		}
+	}
+}
+
+// exit cuts the calls that are left, waits for their settlements, and closes.
+func (s *sharedStore) exit() error {
+	s.calls.Cut()
+	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
+	defer cancel()
+	if err := s.calls.Wait(ctx); err != nil {
+		s.log.Error("calls are still unsettled at exit; their holds will expire", "calls", s.calls.Running())
+	}
+	return s.close()
+}
+
+func (s *sharedStore) close() error {
+	s.mu.Lock()
+	sweeper := s.sweeper
+	s.mu.Unlock()
+	if sweeper != nil {
+		sweeper.Stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
+	defer cancel()
+	if err := s.db.Close(ctx); err != nil {
+		return fmt.Errorf("closing the store: %w", err)
+	}
+	return nil
+}
+
+// closeStore gives a reference of openStore back.
+func closeStore(location store.Location) error {
+	_, err := stores.Delete(location)
+	return err //nolint:wrapcheck // Destruct says what was being done
+}
+
+// memoryWindows is the limiter of a process that has its store for itself. It has its own place in a pool, so that
+// windows go on through a reload.
+type memoryWindows struct{ *limit.Memory }
+
+// Destruct implements caddy.Destructor; memory needs no closing.
+func (memoryWindows) Destruct() error { return nil }
+
+func openWindows(location store.Location) (*limit.Memory, error) {
+	value, _, err := windows.LoadOrNew(location, func() (caddy.Destructor, error) {
+		return memoryWindows{limit.NewMemory(time.Now)}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the rate-limit windows: %w", err)
+	}
+	return value.(memoryWindows).Memory, nil //nolint:forcetypeassert,errcheck // the pool holds nothing else
+}
+
+// walBytes is the size of a SQLite store's write-ahead log, 0 where there is none.
+func walBytes(location store.Location) float64 {
+	if location.Engine != store.SQLite {
+		return 0
+	}
+	info, err := os.Stat(location.DSN + "-wal")
+	if errors.Is(err, os.ErrNotExist) || err != nil {
+		return 0
+	}
+	return float64(info.Size())
+}

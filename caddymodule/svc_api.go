@@ -1,0 +1,41 @@
+package caddymodule
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// API answers the endpoint groups of spec §4.4; so far `GET /wallet`. It checks the key by itself, because every endpoint
+// has its own scope, so it needs no svc_auth before it. Unknown paths and methods end with 404 `not_found`.
+type API struct{ app *App }
+
+// CaddyModule returns the Caddy module information.
+func (*API) CaddyModule() caddy.ModuleInfo { return moduleInfo[API]("svc_api") }
+
+// UnmarshalCaddyfile reads the directive. Syntax:
+//
+//	svc_api [<matcher>]
+func (*API) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
+
+// Provision finds the app.
+func (h *API) Provision(ctx caddy.Context) (err error) {
+	h.app, err = configuredApp(ctx, "svc_api")
+	return err
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.api.Serve(w, r)
+	})
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*API)(nil)
+	_ caddyhttp.MiddlewareHandler = (*API)(nil)
+	_ caddyfile.Unmarshaler       = (*API)(nil)
+)

@@ -1,0 +1,116 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// Auth lets requests pass that carry a good API key with the needed scopes, as `Authorization: Bearer` or `X-Api-Key`
+// (spec §5.1). Others end with 401 `unauthenticated`, `invalid_api_key` or `api_key_revoked`, 402
+// `organization_suspended`, or 403 `insufficient_scope`.
+//
+// It sets these placeholders:
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.auth.user.id}` | The id of the organization, which is also `user_id` in access logs
+// `{http.svc.key_id}` | The id of the API key
+type Auth struct {
+	// The scopes that the key must have, all of them. At least one.
+	Scopes []identity.Scope `json:"scopes,omitempty"`
+
+	app *App
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Auth) CaddyModule() caddy.ModuleInfo { return moduleInfo[Auth]("svc_auth") }
+
+// UnmarshalCaddyfile reads the directive. Syntax:
+//
+//	svc_auth [<matcher>] <scope...>
+func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	for _, name := range d.RemainingArgs() {
+		h.Scopes = append(h.Scopes, identity.Scope(name))
+	}
+	if err := h.scopeFault(); err != nil {
+		return d.WrapErr(err)
+	}
+	for d.NextBlock(0) {
+		return d.Errf("svc_auth takes no block, found %s", quoted(d.Val()))
+	}
+	return nil
+}
+
+func (h *Auth) scopeFault() error {
+	if len(h.Scopes) == 0 {
+		return fmt.Errorf("svc_auth needs at least one scope; allowed: %s", listed(identity.AllScopes()))
+	}
+	for _, scope := range h.Scopes {
+		if !scope.Known() {
+			return fmt.Errorf("svc_auth: %s is not a scope; allowed: %s", quoted(string(scope)), listed(identity.AllScopes()))
+		}
+	}
+	return nil
+}
+
+// Provision finds the app.
+func (h *Auth) Provision(ctx caddy.Context) (err error) {
+	if err := h.scopeFault(); err != nil {
+		return err
+	}
+	h.app, err = configuredApp(ctx, "svc_auth")
+	return err
+}
+
+// ServeHTTP checks the key and passes the request on.
+func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	passed := r
+	err := h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
+		auth := handlers.Auth{Authenticator: rt.auth, Scope: h.Scopes[0]}
+		passed, err = auth.Serve(w, r)
+		if err != nil {
+			return err
+		}
+		return h.admit(passed)
+	})
+	if err != nil {
+		return err
+	}
+	return next.ServeHTTP(w, passed)
+}
+
+// admit checks the other scopes and tells Caddy who makes the request.
+func (h *Auth) admit(r *http.Request) error {
+	principal, ok := handlers.PrincipalFrom(r.Context())
+	if !ok {
+		return errors.New("the checked request has no principal")
+	}
+	for _, scope := range h.Scopes[1:] {
+		if !principal.Can(scope) {
+			return &handlers.Error{
+				Code: handlers.CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope),
+			}
+		}
+	}
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set("http.auth.user.id", principal.OrgID)
+		repl.Set("http.svc.key_id", principal.KeyID)
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Auth)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
+	_ caddyfile.Unmarshaler       = (*Auth)(nil)
+)

@@ -1,0 +1,42 @@
+package caddymodule
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Chat answers `POST /v1/chat/completions`, as one JSON body or as a stream of events, and charges the wallet of the
+// organization (spec §4.2). It stands behind svc_auth. Its errors are those of spec §7; one that happens after the first
+// byte of a stream is told inside the stream.
+type Chat struct{ app *App }
+
+// CaddyModule returns the Caddy module information.
+func (*Chat) CaddyModule() caddy.ModuleInfo { return moduleInfo[Chat]("svc_chat") }
+
+// UnmarshalCaddyfile reads the directive. Syntax:
+//
+//	svc_chat [<matcher>]
+func (*Chat) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
+
+// Provision finds the app.
+func (h *Chat) Provision(ctx caddy.Context) (err error) {
+	h.app, err = configuredApp(ctx, "svc_chat")
+	return err
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.chat.Serve(w, r)
+	})
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Chat)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Chat)(nil)
+	_ caddyfile.Unmarshaler       = (*Chat)(nil)
+)

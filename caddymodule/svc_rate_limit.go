@@ -1,0 +1,49 @@
+package caddymodule
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+)
+
+// RateLimit counts the request against the requests per minute of the organization's plan, in windows of one minute of
+// the clock (spec §8). It stands behind svc_auth. Beyond the limit requests end with 429 `rate_limited`; within it the
+// answer carries `x-ratelimit-limit-requests`, `-remaining-requests` and `-reset-requests`.
+type RateLimit struct{ app *App }
+
+// CaddyModule returns the Caddy module information.
+func (*RateLimit) CaddyModule() caddy.ModuleInfo { return moduleInfo[RateLimit]("svc_rate_limit") }
+
+// UnmarshalCaddyfile reads the directive. Syntax:
+//
+//	svc_rate_limit [<matcher>]
+func (*RateLimit) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
+
+// Provision finds the app.
+func (h *RateLimit) Provision(ctx caddy.Context) (err error) {
+	h.app, err = configuredApp(ctx, "svc_rate_limit")
+	return err
+}
+
+// ServeHTTP counts the request and passes it on.
+func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	err := h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		limit := handlers.RateLimit{Limiter: rt.limiter, Plans: h.app}
+		return limit.Serve(w, r)
+	})
+	if err != nil {
+		return err
+	}
+	return next.ServeHTTP(w, r)
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*RateLimit)(nil)
+	_ caddyhttp.MiddlewareHandler = (*RateLimit)(nil)
+	_ caddyfile.Unmarshaler       = (*RateLimit)(nil)
+)

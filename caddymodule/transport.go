@@ -1,0 +1,173 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+)
+
+// httpTransport is the id of the only transport module that is allowed, and its protocol in the inline key.
+const (
+	httpTransport         = "http.reverse_proxy.transport.http"
+	httpTransportProtocol = "http"
+)
+
+// idleConnectionsPerHost is our default (design §4): a model call is slow, so hundreds run side by side to one host,
+// and Caddy's default of 32 would open and close connections for all above it.
+const idleConnectionsPerHost = 1024
+
+// trustPools are the sources of trusted certificates that need neither another app nor the network while the
+// configuration is loaded: start order of apps is random, and `caddy validate` opens nothing.
+var trustPools = []string{"file", "inline", "storage", "system"}
+
+// transportFaults judges a provider's transport options; raw may be nil (design §5 "Transport").
+func transportFaults(fs *faults, path string, raw json.RawMessage) {
+	if raw == nil {
+		return
+	}
+	options, err := decodeTransport(raw)
+	if err != nil {
+		fs.add(path, "%v", err)
+		return
+	}
+	if slices.Contains(options.Versions, "3") {
+		fs.add(path, "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c")
+	}
+	if options.ProxyProtocol != "" {
+		fs.add(path, "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send")
+	}
+	if options.ReadTimeout != 0 {
+		fs.add(path, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout")
+	}
+	if options.WriteTimeout != 0 {
+		fs.add(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
+	}
+	tlsFaults(fs, path, options.TLS)
+}
+
+func tlsFaults(fs *faults, path string, options *reverseproxy.TLSConfig) {
+	if options == nil {
+		return
+	}
+	if strings.ContainsAny(options.ServerName, "{}") {
+		fs.add(path, "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy")
+	}
+	if options.ClientCertificateAutomate != "" {
+		fs.add(path, "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key")
+	}
+	if pool, ok := refusedTrustPool(options.CARaw); ok {
+		fs.add(path, "tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
+			pool, listed(trustPools))
+	}
+}
+
+// refusedTrustPool returns the first source that isn't allowed, looking into combined ones.
+func refusedTrustPool(raw json.RawMessage) (string, bool) {
+	if raw == nil {
+		return "", false
+	}
+	var pool struct {
+		Provider string            `json:"provider"`
+		Sources  []json.RawMessage `json:"sources"`
+	}
+	if json.Unmarshal(raw, &pool) != nil {
+		return "", true
+	}
+	if pool.Provider != "combined" {
+		return pool.Provider, !slices.Contains(trustPools, pool.Provider)
+	}
+	for _, source := range pool.Sources {
+		if name, refused := refusedTrustPool(source); refused {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// decodeTransport reads transport options in their JSON form, whose protocol must be http.
+func decodeTransport(raw json.RawMessage) (*reverseproxy.HTTPTransport, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, errors.New("must be an object with the options of Caddy's http transport")
+	}
+	var protocol string
+	_ = json.Unmarshal(fields["protocol"], &protocol) // anything but a string stays "", which is refused
+	if protocol != httpTransportProtocol {
+		return nil, fmt.Errorf("transport %q is refused; allowed: %s", protocol, httpTransportProtocol)
+	}
+	delete(fields, "protocol")
+	plain, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("reading the options: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(plain))
+	decoder.DisallowUnknownFields()
+	options := new(reverseproxy.HTTPTransport)
+	if err := decoder.Decode(options); err != nil {
+		return nil, fmt.Errorf("these are no options of Caddy's http transport: %w", err)
+	}
+	return options, nil
+}
+
+// loadTransport builds the HTTP client side of a provider from its transport options (nil for none) and our defaults.
+// Caddy provisions it and closes its idle connections when ctx ends; running calls keep theirs.
+//
+// The result is the module's inner *http.Transport. That is equivalent to the module's own RoundTrip, which only adds a
+// missing URL scheme (ours is never missing) and HTTP/3 (refused), and saves a call through it. It needs no replacer in
+// the request's context: only placeholders in the server name would, and they are refused. An adapter should not derive
+// the outbound context's values from the inbound request's, though: if Caddy's vars are among them, the transport notes
+// a forward proxy there, in a map that belongs to the goroutine of the inbound request.
+func loadTransport(ctx caddy.Context, raw json.RawMessage, connectTimeout time.Duration) (*http.Transport, error) {
+	options := new(reverseproxy.HTTPTransport)
+	if raw != nil {
+		decoded, err := decodeTransport(raw)
+		if err != nil {
+			return nil, err
+		}
+		options = decoded
+	}
+	if options.DialTimeout == 0 {
+		options.DialTimeout = caddy.Duration(connectTimeout)
+	}
+	if options.KeepAlive == nil {
+		options.KeepAlive = new(reverseproxy.KeepAlive)
+	}
+	if options.KeepAlive.MaxIdleConnsPerHost == 0 {
+		options.KeepAlive.MaxIdleConnsPerHost = idleConnectionsPerHost
+	}
+	complete, err := json.Marshal(options)
+	if err != nil {
+		return nil, fmt.Errorf("writing the options: %w", err)
+	}
+	module, err := ctx.LoadModuleByID(httpTransport, complete)
+	if err != nil {
+		return nil, fmt.Errorf("loading the http transport: %w", err)
+	}
+	loaded, ok := module.(*reverseproxy.HTTPTransport)
+	if !ok {
+		return nil, fmt.Errorf("module %s is a %T", httpTransport, module)
+	}
+	return loaded.Transport, nil
+}
+
+// validHost reports whether u has a host, and a port that exists if it has one.
+func validHost(u *url.URL) bool {
+	if u.Hostname() == "" || strings.ContainsAny(u.Host, "{}") || strings.HasSuffix(u.Host, ":") {
+		return false
+	}
+	if u.Port() == "" {
+		return true
+	}
+	port, err := strconv.Atoi(u.Port())
+	return err == nil && port >= 1 && port <= 65535
+}
