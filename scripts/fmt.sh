@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Formats all Go files as scripts/lint.sh wants them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/go.sh
+exec go tool -modfile=tools/go.mod golangci-lint fmt ./...

@@ -1,0 +1,26 @@
+# Sourced by the scripts that call Go: one set of flags for all of them, so that vet, lint, tests and xcaddy's builds
+# share the compiled packages. The tags are xcaddy's own (they leave out databases of Caddy's that we don't use).
+# shellcheck shell=bash
+
+# need TOOL…: every tool that isn't on this machine is named at once, and the script ends.
+need() {
+	local tool absent=()
+	for tool in "$@"; do
+		case $tool in
+		go) [[ "$(go env GOVERSION 2>/dev/null)" =~ ^go1\.(2[6-9]|[3-9][0-9]) ]] || absent+=("Go 1.26 or newer (https://go.dev/dl)") ;;
+		node) [[ "$(node --version 2>/dev/null)" =~ ^v([2-9][0-9]|[1-9][0-9][0-9])\. ]] || absent+=("Node.js 20 or newer (https://nodejs.org)") ;;
+		*) command -v "$tool" >/dev/null || absent+=("$tool") ;;
+		esac
+	done
+	[ ${#absent[@]} -eq 0 ] && return
+	printf 'needed, and not on this machine:\n' >&2
+	printf '  - %s\n' "${absent[@]}" >&2
+	exit 1
+}
+
+# step TEXT: what happens next, with the seconds since the script began.
+step() { printf '== %s (%ds)\n' "$*" "$SECONDS" >&2; }
+
+need go
+export GOTOOLCHAIN=local
+export GOFLAGS="-trimpath -buildvcs=false -tags=nobadger,nomysql,nopgx"

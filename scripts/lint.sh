@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Formatting, go vet and golangci-lint over the whole module. Changes nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/go.sh
+
+step "lint: building the tools (tools/go.mod; some minutes the first time)"
+gofumpt=$(go tool -modfile=tools/go.mod -n gofumpt)
+linter=$(go tool -modfile=tools/go.mod -n golangci-lint)
+
+step "lint: gofumpt"
+unformatted=$(find . -name '*.go' -not -path './.git/*' -not -path '*/node_modules/*' -print0 | xargs -0 "$gofumpt" -l -modpath github.com/caddy-svc/caddy-svc -lang go1.26)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted (make fmt):\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+# With the race detector's flag, so that the dependencies are compiled once for lint and tests.
+export GOFLAGS="$GOFLAGS -race"
+step "lint: go vet (compiles the dependencies the first time)"
+go vet ./...
+step "lint: golangci-lint"
+"$linter" run ./...

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Everything CI runs. Packages to test may be given (default ./...); lint and builds are done in any case.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/go.sh
+need go git node npm
+[ $# -gt 0 ] || set -- ./...
+
+scripts/lint.sh
+
+step "test: npm packages of the official clients"
+npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error
+
+step "test: the binary, with the race detector"
+XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
+
+step "test: go test -race $*"
+# One line per package as it ends; the full output of what fails; then the count.
+SVC_CADDY=$PWD/dist/caddy-race scripts/services.sh go test -race -shuffle=on -count=1 -timeout=20m "$@" 2>&1 |
+	awk '{ print; fflush() }
+		/^ok / { passed++ }
+		/^FAIL\t/ { failed++ }
+		END { printf "packages: %d passed, %d failed\n", passed, failed }'
+step "test: done"

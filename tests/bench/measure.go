@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// measure runs all rows in interleaved rounds, prints them, and returns what was served.
+func measure(ctx context.Context, p *product, all []row, rounds int, slice time.Duration) (*books, error) {
+	start, err := p.balance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	served := &books{startMicros: start}
+	for _, r := range all {
+		results := make(map[variant][]figures)
+		// The first round warms connections, caches and the database up.
+		for round := range rounds + 1 {
+			for _, v := range r.variants {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				f, err := load(ctx, p, r, v, slice)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %s: %w", r.name, v, err)
+				}
+				served.add(v, f)
+				if round > 0 {
+					results[v] = append(results[v], f)
+				}
+			}
+		}
+		report(r, results)
+	}
+	return served, nil
+}
+
+// load runs one variant of a row for a while.
+func load(ctx context.Context, p *product, r row, v variant, slice time.Duration) (figures, error) {
+	clients := make([]*client, r.connections)
+	for i := range clients {
+		c, err := dial(p.address, p.path(v), p.key, v, r.stream)
+		if err != nil {
+			return figures{}, err
+		}
+		clients[i] = c
+		defer c.conn.Close() //nolint:revive // all of them are needed until the end
+	}
+	ctx, cancel := context.WithTimeout(ctx, slice)
+	defer cancel()
+	cpuBefore, err := p.cpu()
+	if err != nil {
+		return figures{}, err
+	}
+	began := time.Now()
+	parts := make([]figures, len(clients))
+	var group sync.WaitGroup
+	for i, c := range clients {
+		group.Go(func() { parts[i] = loop(ctx, c, v, r.stream) })
+	}
+	group.Wait()
+	total := figures{elapsed: time.Since(began)}
+	cpuAfter, err := p.cpu()
+	if err != nil {
+		return figures{}, err
+	}
+	total.cpu = cpuAfter - cpuBefore
+	for _, part := range parts {
+		total.answers += part.answers
+		total.charged += part.charged
+		total.latency = append(total.latency, part.latency...)
+		total.failures = append(total.failures, part.failures...)
+	}
+	if len(total.failures) > 0 {
+		return figures{}, fmt.Errorf("%d requests failed, the first with: %s", len(total.failures), total.failures[0])
+	}
+	return total, nil
+}
+
+func loop(ctx context.Context, c *client, v variant, stream bool) (f figures) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		charged, err := c.ask(v, stream)
+		if err != nil {
+			f.failures = append(f.failures, err.Error())
+			return f
+		}
+		f.latency = append(f.latency, time.Since(began))
+		f.answers++
+		f.charged += charged
+	}
+	return f
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// percentile of the latencies of all rounds, in milliseconds.
+func percentile(rounds []figures, p float64) float64 {
+	var all []time.Duration
+	for _, f := range rounds {
+		all = append(all, f.latency...)
+	}
+	slices.Sort(all)
+	return float64(all[int(p*float64(len(all)-1))].Microseconds()) / 1000
+}
+
+func each(rounds []figures, of func(figures) float64) []float64 {
+	values := make([]float64, len(rounds))
+	for i, f := range rounds {
+		values[i] = of(f)
+	}
+	return values
+}
+
+// report prints a row: absolute figures for orientation, ratios of the same round for the record.
+func report(r row, results map[variant][]figures) {
+	fmt.Printf("\n%s\n  %-18s %10s %10s %10s %10s   %s\n", r.name, "variant", "cpu µs", "answers/s", "p50 ms", "p99 ms", "ratio to reverse_proxy")
+	base := results[proxied]
+	for _, v := range r.variants {
+		rounds := results[v]
+		fmt.Printf("  %-18s %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
+			median(each(rounds, figures.rate)), percentile(rounds, .5), percentile(rounds, .99))
+		if v == proxied {
+			fmt.Println()
+			continue
+		}
+		cpu, rate := make([]float64, len(rounds)), make([]float64, len(rounds))
+		for i := range rounds {
+			cpu[i] = rounds[i].cpuPerAnswer() / base[i].cpuPerAnswer()
+			rate[i] = rounds[i].rate() / base[i].rate()
+		}
+		fmt.Printf("   cpu %s  rate %s\n", judged(median(cpu), r.cpu[v], true), judged(median(rate), r.rate[v], false))
+	}
+}
+
+// judged is a ratio beside its bar.
+func judged(ratio float64, b bar, low bool) string {
+	if b == (bar{}) {
+		return fmt.Sprintf("%.2f", ratio)
+	}
+	verdict := "MISSED"
+	switch {
+	case low && ratio <= b.goal, !low && ratio >= b.goal:
+		verdict = "goal"
+	case low && ratio <= b.must, !low && ratio >= b.must:
+		verdict = "held"
+	}
+	return fmt.Sprintf("%.2f (must %.2f, goal %.2f: %s)", ratio, b.must, b.goal, verdict)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	chunks           = 50
+	promptTokens     = 50
+	completionTokens = 150
+)
+
+// upstream is an instant vendor: it reads the request and answers at once.
+type upstream struct {
+	address string
+	server  *http.Server
+	answers atomic.Int64
+	answer  []byte
+	stream  []byte
+}
+
+func startUpstream() (*upstream, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer()}
+	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute}
+	go func() { _ = u.server.Serve(listener) }()
+	return u, nil
+}
+
+func (u *upstream) stop() { _ = u.server.Close() }
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	u.answers.Add(1)
+	if strings.Contains(string(body), `"stream":true`) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(u.stream)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(u.answer)
+}
+
+func plainAnswer() []byte {
+	text := strings.Repeat("All work and no play. ", 20)
+	return fmt.Appendf(nil, `{"id":"x","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,`+
+		`"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],`+
+		`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`,
+		text, promptTokens, completionTokens, promptTokens+completionTokens)
+}
+
+func streamedAnswer() []byte {
+	const head = `data: {"id":"x","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[`
+	var b []byte
+	b = append(b, head+`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`+"\n\n"...)
+	for i := range chunks {
+		b = fmt.Appendf(b, head+`{"index":0,"delta":{"content":" word%d"},"finish_reason":null}]}`+"\n\n", i)
+	}
+	b = append(b, head+`{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"...)
+	b = fmt.Appendf(b, head+`],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",
+		promptTokens, completionTokens, promptTokens+completionTokens)
+	return append(b, "data: [DONE]\n\n"...)
+}

@@ -1,0 +1,233 @@
+package tests
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+// The models of every deployment. Prices are in micros per million tokens.
+const (
+	modelStd    = "acme/std"   // 1,000,000 in, 2,000,000 out, 500,000 cached: 1, 2 and 0.5 micros a token
+	modelFree   = "acme/free"  // price 0
+	modelSmall  = "acme/small" // a window of 1,000 tokens, at most 100 out
+	modelKeyed  = "own/std"    // its provider has no key of the operator's: BYOK only
+	modelDead   = "dead/std"   // nobody listens at its provider's address
+	modelEcho   = "echo/echo"  // answers by itself
+	stdMaxOut   = 4096         // max_output_tokens of modelStd
+	stdWindow   = 128_000      // context_window of modelStd
+	houseKey    = "sk-house-of-acme-0123456789"
+	planDefault = "open"  // without limits
+	planTight   = "tight" // 5 requests a minute
+)
+
+// deployment is what a test wants of a product: one Caddyfile and its environment.
+type deployment struct {
+	// Upstream is the address of the providers.
+	Upstream string
+	// StoreLine is the store's line in the Caddyfile.
+	StoreLine string
+	// Global, App and Sites are added to the global options, the svc block and the sites.
+	Global, App, Sites string
+	// Grace is grace_period.
+	Grace string
+	// First, Idle and Response are the providers' timeouts, Longest is max_duration.
+	First, Idle, Response, Longest string
+	// HoldTTL and Sweep are timing's.
+	HoldTTL, Sweep string
+
+	// Filled in by startProduct.
+	Dir                     string
+	Port, TLSPort, SidePort int
+
+	location  store.Location
+	masterKey string
+	env       []string
+}
+
+// deploy is the usual deployment on a fresh store, with its models behind up.
+func deploy(t testing.TB, engine store.Engine, up *upstream) *deployment {
+	t.Helper()
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	d := &deployment{
+		Upstream: up.URL, Grace: "20s",
+		First: "20s", Idle: "20s", Response: "20s", Longest: "60s", HoldTTL: "30s", Sweep: "1s",
+		location: storetest.Location(t, engine), masterKey: base64.StdEncoding.EncodeToString(key),
+	}
+	d.StoreLine = "store sqlite " + d.location.DSN
+	if engine == store.Postgres {
+		d.StoreLine = "store postgres {env.SVC_POSTGRES}"
+	}
+	d.env = []string{
+		"SVC_MASTER_KEY=" + d.masterKey, "ACME_KEY=" + houseKey, "SVC_POSTGRES=" + d.location.DSN,
+	}
+	return d
+}
+
+var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
+	admin unix/{{.Dir}}/admin.sock
+	persist_config off
+	grace_period {{.Grace}}
+	auto_https disable_redirects
+	skip_install_trust
+	storage file_system {{.Dir}}/caddy
+	log {
+		format json
+		level DEBUG
+	}
+	{{.Global}}
+	svc {
+		base_url http://127.0.0.1:{{.Port}}
+		{{.StoreLine}}
+		master_key {env.SVC_MASTER_KEY}
+		plan open {
+		}
+		plan tight {
+			requests_per_minute 5
+		}
+		provider acme {
+			protocol openai
+			base_url {{.Upstream}}/v1
+			api_key {env.ACME_KEY}
+			first_byte_timeout {{.First}}
+			idle_timeout {{.Idle}}
+			response_timeout {{.Response}}
+			max_duration {{.Longest}}
+		}
+		provider own {
+			protocol openai
+			base_url {{.Upstream}}/v1
+			max_duration {{.Longest}}
+		}
+		provider dead {
+			protocol openai
+			base_url http://127.0.0.1:1/v1
+			api_key none
+			connect_timeout 2s
+			max_duration {{.Longest}}
+		}
+		provider echo {
+			protocol echo
+			max_duration {{.Longest}}
+		}
+		model acme/std {
+			upstream_model acme-standard-1
+			display_name "Acme Standard"
+			friendly_name Standard
+			vn_hosted true
+			context_window 128000
+			max_output_tokens 4096
+			price_input 1000000
+			price_output 2000000
+			price_cached_input 500000
+		}
+		model acme/free {
+			context_window 128000
+			max_output_tokens 4096
+			price_input 0
+			price_output 0
+		}
+		model acme/small {
+			context_window 1000
+			max_output_tokens 100
+			price_input 1000000
+			price_output 2000000
+		}
+		model own/std {
+			context_window 128000
+			max_output_tokens 4096
+			price_input 1000000
+			price_output 2000000
+		}
+		model dead/std {
+			context_window 128000
+			max_output_tokens 4096
+			price_input 1000000
+			price_output 2000000
+		}
+		model echo/echo {
+			context_window 128000
+			max_output_tokens 4096
+			price_input 1000000
+			price_output 2000000
+		}
+		timing {
+			hold_ttl {{.HoldTTL}}
+			sweep_interval {{.Sweep}}
+		}
+		{{.App}}
+	}
+}
+(service) {
+	handle_errors {
+		svc_error
+	}
+	handle /v1/models* {
+		svc_auth models:read
+		svc_rate_limit
+		svc_models
+	}
+	handle /v1/chat/completions {
+		svc_auth chat:write
+		svc_rate_limit
+		svc_chat
+	}
+	handle /wallet* {
+		svc_api
+	}
+	handle {
+		svc_error
+	}
+}
+http://:{{.Port}} {
+	bind 127.0.0.1
+	log {
+		output file {{.Dir}}/access.log
+	}
+	import service
+}
+https://localhost:{{.TLSPort}} {
+	bind 127.0.0.1
+	tls internal
+	import service
+}
+http://:{{.SidePort}} {
+	bind 127.0.0.1
+	handle /metrics {
+		metrics
+	}
+	handle /live {
+		svc_health live
+	}
+	handle /ready {
+		svc_health ready
+	}
+}
+{{.Sites}}
+`))
+
+// caddyfile is the deployment's Caddyfile.
+func (d *deployment) caddyfile(t testing.TB) string {
+	t.Helper()
+	var text bytes.Buffer
+	require.NoError(t, caddyfileTemplate.Execute(&text, d))
+	return text.String()
+}
+
+// relative spells the SQLite file in another way: relative to the product's folder, with detours.
+func (d *deployment) relative(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Rel(d.Dir, d.location.DSN)
+	require.NoError(t, err)
+	return "./" + strings.Replace(path, "../", ".././", 1)
+}

@@ -1,0 +1,82 @@
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// caddyBinary is the product under test; it stays the same file however often somebody builds meanwhile.
+var caddyBinary string
+
+// parallelTests is how many tests may run at a time unless -parallel says otherwise: most of them wait for processes.
+const parallelTests = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !flagGiven("test.parallel") {
+		_ = flag.Set("test.parallel", parallelTests)
+	}
+	folder, err := os.MkdirTemp("", "svc-tests")
+	if err == nil {
+		caddyBinary, err = takeBinary(folder)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(
+		closingConnections{m},
+		goleak.Cleanup(func(code int) {
+			_ = os.RemoveAll(folder)
+			os.Exit(code)
+		}),
+	)
+}
+
+// closingConnections ends what idle connections of official clients keep running, before leaks are looked for.
+type closingConnections struct{ *testing.M }
+
+func (m closingConnections) Run() int {
+	code := m.M.Run()
+	http.DefaultClient.CloseIdleConnections()
+	return code
+}
+
+func flagGiven(name string) (given bool) {
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	return given
+}
+
+// takeBinary puts the binary that SVC_CADDY names, or one that is built now, into folder.
+func takeBinary(folder string) (string, error) {
+	source := os.Getenv("SVC_CADDY")
+	if source == "" {
+		build := exec.Command("./xcaddy.sh")
+		build.Dir = ".."
+		build.Env = append(os.Environ(), "XCADDY_RACE_DETECTOR=1")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		if err := build.Run(); err != nil {
+			return "", fmt.Errorf("building the product with ./xcaddy.sh: %w", err)
+		}
+		source = "../dist/caddy-race"
+	}
+	own := filepath.Join(folder, "caddy")
+	if err := os.Link(source, own); err == nil {
+		return own, nil
+	}
+	program, err := os.ReadFile(source)
+	if err != nil {
+		return "", fmt.Errorf("reading the product of SVC_CADDY: %w", err)
+	}
+	if err := os.WriteFile(own, program, 0o700); err != nil { //nolint:gosec // it is a program
+		return "", fmt.Errorf("copying the product: %w", err)
+	}
+	return own, nil
+}

@@ -1,0 +1,192 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const actor = "tests"
+
+// office works on a product's store from this process, which is another one than the product's: it makes customers
+// and reads the books.
+type office struct {
+	db   *store.DB
+	book *billing.Book
+	ring *vault.Ring
+}
+
+func openOffice(t testing.TB, location store.Location, masterKey string) *office {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger}})
+	require.NoError(t, err)
+	o := &office{db: db, book: billing.NewBook(db)}
+	require.NoError(t, db.Migrate(ctx))
+	o.ring, err = vault.ParseRing(masterKey)
+	require.NoError(t, err)
+	return o
+}
+
+func (o *office) close(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, o.db.Close(ctx))
+}
+
+// customer is an organization with one key.
+type customer struct {
+	*office
+	OrgID, KeyID, Key string
+	Env               store.Env
+}
+
+var customers atomic.Int64
+
+// customer makes an organization on the default plan with credits and a live key for everything of /v1 and the wallet.
+func (o *office) customer(t testing.TB, micros int64) *customer {
+	t.Helper()
+	return o.customerOn(t, planDefault, micros)
+}
+
+func (o *office) customerOn(t testing.TB, plan string, micros int64) *customer {
+	t.Helper()
+	ctx := t.Context()
+	name := fmt.Sprintf("Customer %d", customers.Add(1))
+	organization, err := identity.NewOrganizations(o.db).Create(ctx, actor, name, plan)
+	require.NoError(t, err)
+	c := &customer{office: o, OrgID: organization.ID, Env: store.Live}
+	if micros > 0 {
+		c.credit(t, store.Live, micros)
+	}
+	c.KeyID, c.Key = c.newKey(t, identity.KeyRequest{})
+	return c
+}
+
+// credit tops up one of the customer's wallets.
+func (c *customer) credit(t testing.TB, env store.Env, micros int64) {
+	t.Helper()
+	_, err := c.book.Credit(t.Context(), actor, billing.WalletID{OrgID: c.OrgID, Env: env}, micros, "")
+	require.NoError(t, err)
+}
+
+// newKey makes a further key of the customer; without scopes it can do all of /v1 and read the wallet.
+func (c *customer) newKey(t testing.TB, request identity.KeyRequest) (id, raw string) {
+	t.Helper()
+	request.OrgID = c.OrgID
+	if request.Scopes == nil {
+		request.Scopes = []string{"models:read", "chat:write", "wallet:read"}
+	}
+	key, err := identity.NewAPIKeys(c.db).Create(t.Context(), actor, request)
+	require.NoError(t, err)
+	return key.ID, key.Raw
+}
+
+// testing is the same customer with a key of the test environment.
+func (c *customer) testing(t testing.TB) *customer {
+	t.Helper()
+	other := *c
+	other.Env = store.Test
+	other.KeyID, other.Key = c.newKey(t, identity.KeyRequest{Env: store.Test})
+	return &other
+}
+
+// ownKey gives the customer its own key for a provider.
+func (c *customer) ownKey(t testing.TB, provider, key string) {
+	t.Helper()
+	require.NoError(t, identity.NewProviderKeys(c.db, c.ring).Put(t.Context(), actor, c.OrgID, provider, key))
+}
+
+// wallet reads the wallet of the customer's environment.
+func (c *customer) wallet(t testing.TB) billing.Wallet {
+	t.Helper()
+	wallet, err := c.book.Wallet(t.Context(), billing.WalletID{OrgID: c.OrgID, Env: c.Env})
+	require.NoError(t, err)
+	return wallet
+}
+
+// callRow is what the store keeps of a call.
+type callRow struct {
+	ID, RequestID, Model, Outcome, Source string
+	Prompt, Completion, Cached            int64
+	Charged, Extra, Shortfall             int64
+	BYOK, Stream                          bool
+}
+
+// calls reads the customer's calls in the order in which they began.
+func (c *customer) calls(t testing.TB) []callRow {
+	t.Helper()
+	rows, err := c.db.Reader().QueryContext(t.Context(), `SELECT id, request_id, model, outcome, usage_source,
+		prompt_tokens, completion_tokens, cached_tokens, charged_micros, extra_micros, shortfall_micros, byok, stream
+		FROM calls WHERE org_id = $1 AND env = $2 ORDER BY started_at, id`, c.OrgID, string(c.Env))
+	require.NoError(t, err)
+	defer rows.Close()
+	var calls []callRow
+	for rows.Next() {
+		var row callRow
+		require.NoError(t, rows.Scan(&row.ID, &row.RequestID, &row.Model, &row.Outcome, &row.Source,
+			&row.Prompt, &row.Completion, &row.Cached, &row.Charged, &row.Extra, &row.Shortfall, &row.BYOK, &row.Stream))
+		calls = append(calls, row)
+	}
+	require.NoError(t, rows.Err())
+	return calls
+}
+
+// awaitCalls polls until the customer has n calls on record and nothing on hold.
+func (c *customer) awaitCalls(t testing.TB, n int) []callRow {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		calls := c.calls(t)
+		held := c.wallet(t).HeldMicros
+		if len(calls) == n && held == 0 {
+			return calls
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the store has %d calls instead of %d, and holds %d micros", len(calls), n, held)
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// openHolds is how many holds of the whole store are neither resolved nor expired.
+func (o *office) openHolds(t testing.TB) int {
+	t.Helper()
+	var n int
+	require.NoError(t, o.db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM holds WHERE status = 'open'`).Scan(&n))
+	return n
+}
+
+// requireBooksInOrder checks the ledger's invariants, and that no hold is left.
+func (o *office) requireBooksInOrder(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	report, err := billing.Check(ctx, o.db)
+	require.NoError(t, err)
+	require.True(t, report.OK(), "doctor: %+v", report.Findings)
+	var open int
+	require.NoError(t, o.db.Reader().QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE status = 'open'`).Scan(&open))
+	require.Zero(t, open, "holds left open")
+}
+
+// together runs f n times at once and waits for all.
+func together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}

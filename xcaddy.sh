@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Builds the custom Caddy into dist/caddy, and the companion worker into dist/svc-worker:
+#
+#     ./xcaddy.sh                          dist/caddy, dist/svc-worker
+#     XCADDY_RACE_DETECTOR=1 ./xcaddy.sh   the same with the race detector: dist/caddy-race, dist/svc-worker-race
+#
+# A build whose inputs didn't change since the last one is skipped. Further plugins: call xcaddy yourself with this
+# module and theirs, `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`.
+set -euo pipefail
+cd "$(dirname "$0")"
+# shellcheck source=scripts/go.sh
+. scripts/go.sh
+
+CADDY_VERSION=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) # the one the tests are run with
+MODULE=github.com/caddy-svc/caddy-svc
+
+variant='' build=()
+if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then variant=-race build=(-race); fi
+out=dist/caddy$variant worker=dist/svc-worker$variant
+stamp=dist/.built$variant
+
+# Everything a build can read: Go files without tests, what is embedded beside them, the module files, this script.
+inputs() {
+	find . \( -name .git -o -name node_modules -o -name testdata -o -path ./dist -o -path ./data -o -path ./docs \
+		-o -path ./tests -o -path ./tools -o -path ./.ci \) -prune -o \
+		-type f \( -path './*/*' -o -name '*.go' -o -name go.mod -o -name go.sum -o -name xcaddy.sh \) \
+		! -name '*_test.go' ! -name '*.md' ! -name '.*' -print0 |
+		LC_ALL=C sort -z | xargs -0 sha256sum
+	go version
+}
+
+# One line while packages are compiled: hundreds of them the first time, which takes some minutes.
+progress() {
+	local line packages=0
+	while IFS= read -r line; do
+		case $line in
+		*'[INFO] exec'*'go get'*) echo "xcaddy: resolving modules" ;;
+		*'[INFO] exec'*'mod tidy'*) echo "xcaddy: tidying" ;;
+		*'[INFO] exec'*'go build'*) echo "xcaddy: compiling" ;;
+		'go: downloading '*) echo "${line#go: }" ;;
+		*'[INFO]'* | 'go: added '* | 'go: upgraded '* | 'go: accepting '* | 'go: creating '* | 'go: to add '* | 'go: finding '* | 'package main'* | *" version" | '' | [[:space:]]* | ')' | '}' | 'import ('* | 'func main'*) ;;
+		*[!A-Za-z0-9._/~-]*) echo "$line" ;; # a compiler's message
+		*)
+			packages=$((packages + 1))
+			if [ $((packages % 50)) = 0 ]; then echo "xcaddy: $packages packages compiled, now $line"; fi
+			;;
+		esac
+	done
+}
+
+mkdir -p dist
+exec 9>dist/.lock
+flock 9 # of two builds at once the second finds the first one's result
+now=$(inputs | sha256sum)
+if [ -x "$out" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$now" ]; then
+	echo "$out is up to date" >&2
+	exit 0
+fi
+rm -f "$stamp"
+
+echo "building $out (Caddy $CADDY_VERSION with this module; the first build takes some minutes)" >&2
+# The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
+GOFLAGS="$GOFLAGS -v" go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" --output "$out.new" 2>&1 | progress >&2
+mv "$out.new" "$out"
+if [ -d cmd/svc-worker ]; then
+	echo "building $worker" >&2
+	go build "${build[@]}" -ldflags '-w -s' -o "$worker" ./cmd/svc-worker
+fi
+echo "$now" >"$stamp"
