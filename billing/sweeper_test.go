@@ -41,6 +41,9 @@ func TestSweepTakesEverything(t *testing.T) {
 		}
 		sweeps.Wait()
 		require.Equal(t, late, total)
+		left, err := book.OpenHolds(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(open), left)
 		requireWallet(t, book, late+open, open)
 	})
 }

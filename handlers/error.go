@@ -76,6 +76,18 @@ func Busy(after time.Duration, cause error) *Error {
 	}
 }
 
+// RetryLater is err for callers that deliver again by themselves, the platforms of the webhooks: a fault of ours without
+// an opinion of when to come back gets this one. Other errors stay as they are.
+func RetryLater(err error, after time.Duration) error {
+	e := asError(err)
+	if e.Code != CodeInternalError || e.RetryAfter > 0 {
+		return err
+	}
+	later := *e
+	later.RetryAfter = after
+	return &later
+}
+
 // FromStatus turns the status of a failure that is none of this package's (Caddy's own 404, 405, 413, …) into an answer
 // of the contract: 5xx is internal_error, for only a model provider of ours can be a provider_error; a status without
 // a code of its own is invalid_request. text is public and may be empty.

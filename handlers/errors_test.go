@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,6 +54,21 @@ func TestAsErrorFindsOnlyErrorsOfTheContract(t *testing.T) {
 	unknown := &Error{Code: "made_up", Message: "x"}
 	require.Equal(t, &Error{Code: CodeInternalError, Cause: unknown}, asError(unknown))
 	require.Equal(t, CodeInternalError, asError(nil).Code)
+}
+
+func TestRetryLater(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("disk full")
+	for _, err := range []error{cause, Internal(cause)} {
+		later := RetryLater(err, 30*time.Second)
+		require.ErrorIs(t, later, cause)
+		a := written(t, later, "")
+		require.Equal(t, "internal_error", a.code())
+		require.Equal(t, "30", a.header.Get("Retry-After"))
+	}
+	refusal, busy := NotFound("No."), Busy(time.Second, nil)
+	require.Same(t, refusal, RetryLater(refusal, time.Minute))
+	require.Same(t, busy, RetryLater(busy, time.Minute))
 }
 
 func TestFromStatus(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 func TestReadChunkDialects(t *testing.T) {
@@ -179,6 +180,68 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 	return c, true
 }
 
+// requireSameChunk compares readChunk with the obvious reading.
+func requireSameChunk(t require.TestingT, data []byte, part string) {
+	want, wantOK := plainChunk(data, part)
+	got, ok := readChunk(data, part)
+	require.Equal(t, wantOK, ok)
+	got.choice.malformed = false // merged into the document's
+	require.Equal(t, want.content.Text(), got.content.Text())
+	require.Equal(t, want.content == nil, got.content == nil)
+	require.Equal(t, want.finish.Text(), got.finish.Text())
+	require.Equal(t, string(want.fault), string(got.fault))
+	require.Equal(t, want.fault == nil, got.fault == nil)
+	require.Equal(t,
+		[]any{want.usage, want.counted, want.chosen, want.filled, want.malformed},
+		[]any{got.usage, got.counted, got.chosen, got.filled, got.malformed})
+}
+
+// Documents made of the names that count, with values of every kind in every place.
+func TestReadChunkOfAnyDocument(t *testing.T) {
+	t.Parallel()
+	scalar := rapid.SampledFrom([]string{
+		"null", "true", "false", "0", "-0", "1", "-1", "7.0", "7.5", "1e2", "1E+400", "9007199254740993", `""`, `"stop"`, `"error"`,
+		`"a\u00e9\n\ud83d\udc4b"`, `"\ud800"`, "\"\xff\"", `"0"`, "[]", "{}",
+	})
+	name := rapid.SampledFrom([]string{
+		"choices", "usage", "error", "x_groq", "object", "index", "delta", "message", "content", "finish_reason", "prompt_tokens",
+		"completion_tokens", "total_tokens", "prompt_tokens_details", "cached_tokens", "Content", `c\u0068oices`, "other", "",
+	})
+	space := rapid.SampledFrom([]string{"", "", "", " ", "\r\n\t"})
+	var value func(t *rapid.T, depth int) string
+	value = func(t *rapid.T, depth int) string {
+		kind := rapid.IntRange(0, 3).Draw(t, "kind")
+		if depth == 0 || kind == 0 {
+			return scalar.Draw(t, "scalar")
+		}
+		var parts []string
+		for range rapid.IntRange(0, 4).Draw(t, "length") {
+			part := space.Draw(t, "space") + value(t, depth-1) + space.Draw(t, "space")
+			if kind != 1 {
+				part = space.Draw(t, "space") + `"` + name.Draw(t, "name") + `"` + space.Draw(t, "space") + ":" + part
+			}
+			parts = append(parts, part)
+		}
+		if kind == 1 {
+			return "[" + strings.Join(parts, ",") + "]"
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		choice := `{"index":` + scalar.Draw(t, "index") + `,"delta":` + value(t, 2) + `,"message":` + value(t, 2) + `,"finish_reason":` + scalar.Draw(t, "finish") + `}`
+		usage := `{"prompt_tokens":` + scalar.Draw(t, "prompt") + `,"completion_tokens":` + scalar.Draw(t, "completion") + `,"total_tokens":` + scalar.Draw(t, "total") +
+			`,"prompt_tokens_details":{"cached_tokens":` + scalar.Draw(t, "cached") + `}}`
+		for _, doc := range []string{
+			value(t, 4),
+			`{"choices":[` + choice + "," + value(t, 3) + `],"usage":` + usage + `,"x_groq":` + value(t, 3) + `}`,
+			`{"choices":[` + value(t, 3) + "," + choice + `],"x_groq":{"usage":` + usage + `},"error":` + value(t, 1) + `}`,
+		} {
+			requireSameChunk(t, []byte(doc), pieces)
+			requireSameChunk(t, []byte(doc), whole)
+		}
+	})
+}
+
 func FuzzReadChunk(f *testing.F) {
 	for _, doc := range []string{
 		`{"choices":[{"index":0,"delta":{"content":"Hi \ud83d\udc4b"},"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":18,"completion_tokens":2.0,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":8}}}`,
@@ -198,17 +261,6 @@ func FuzzReadChunk(f *testing.F) {
 		if stream {
 			part = pieces
 		}
-		want, wantOK := plainChunk(data, part)
-		got, ok := readChunk(data, part)
-		require.Equal(t, wantOK, ok)
-		got.choice.malformed = false // merged into the document's
-		require.Equal(t, want.content.Text(), got.content.Text())
-		require.Equal(t, want.content == nil, got.content == nil)
-		require.Equal(t, want.finish.Text(), got.finish.Text())
-		require.Equal(t, string(want.fault), string(got.fault))
-		require.Equal(t, want.fault == nil, got.fault == nil)
-		require.Equal(t,
-			[]any{want.usage, want.counted, want.chosen, want.filled, want.malformed},
-			[]any{got.usage, got.counted, got.chosen, got.filled, got.malformed})
+		requireSameChunk(t, data, part)
 	})
 }

@@ -526,6 +526,33 @@ func TestOpenAIBuffered(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
+func TestOpenAIWholeAnswerIsBuffered(t *testing.T) {
+	t.Parallel()
+	v := startVendor(t, 1, long)
+	events, err := v.Open(t.Context(), scenario("ok", false))
+	require.NoError(t, err)
+	defer events.Close()
+	require.True(t, events.Buffered())
+}
+
+// A Content-Encoding that is a lie, or an answer that is broken inside of it.
+func TestOpenAIBrokenGzip(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]Failure{
+		"data: plain\n\n":                              FailureRefused,
+		"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff":     FailureUnreachable, // cut short
+		"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x07": FailureUnreachable, // a reserved block type
+		"": FailureUnreachable,
+	} {
+		for _, stream := range []bool{true, false} {
+			p := NewOpenAI(OpenAIConfig{BaseURL: "http://vendor", Timeouts: long, Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: &chunked{[]string{body}}, ContentLength: -1}, nil
+			})})
+			requireFailure(t, call1(t, p, scenario("ok", stream)).err, want)
+		}
+	}
+}
+
 // A recorded stream, cut in two at every byte, is always the same answer; cut short at any byte it is never a
 // complete one unless the finish reason was in it.
 func TestOpenAIStreamCutAnywhere(t *testing.T) {

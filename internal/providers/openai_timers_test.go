@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,9 +112,9 @@ func TestOpenAITimers(t *testing.T) {
 func TestOpenAIConnectTimer(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{true, false} {
-		dials := 0
+		var dials atomic.Int64
 		hang := func(ctx context.Context, _, _ string) (net.Conn, error) {
-			dials++
+			dials.Add(1)
 			<-ctx.Done()
 			return nil, errors.New("dialing was given up")
 		}
@@ -122,7 +123,7 @@ func TestOpenAIConnectTimer(t *testing.T) {
 			e := requireFailure(t, call1(t, v, scenario("ok", stream)).err, FailureTimeout)
 			require.Equal(t, 5*time.Second, time.Since(started))
 			require.Contains(t, e.Error(), "no connection")
-			require.Equal(t, 1, dials, "a timeout is not tried again")
+			require.EqualValues(t, 1, dials.Load(), "a timeout is not tried again")
 		})
 	}
 }
@@ -157,6 +158,24 @@ func TestOpenAIPatience(t *testing.T) {
 	}
 }
 
+// The caller's end is the caller's end, also between the finish reason and the vendor's.
+func TestOpenAICanceledAfterTheFinishReason(t *testing.T) {
+	t.Parallel()
+	onFakeClock(t, nil, func(t *testing.T, v vendor) {
+		gone := errors.New("the client is gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(gone) }) // of 2 s of grace
+		events, err := v.Open(ctx, scenario("no-done-open", true))
+		require.NoError(t, err)
+		defer events.Close()
+		came := readOut(t, events)
+		require.Equal(t, helloText, came.text)
+		require.Empty(t, came.finish)
+		require.NotNil(t, came.usage, "what the vendor reported was handed out")
+		require.ErrorIs(t, requireFailure(t, came.err, FailureCanceled), gone)
+	})
+}
+
 // A client that takes its time is not the vendor's silence.
 func TestOpenAISlowReader(t *testing.T) {
 	t.Parallel()
@@ -181,13 +200,13 @@ func TestOpenAISlowReader(t *testing.T) {
 // A connect that failed is tried once more, visibly; nothing else is.
 func TestOpenAIRetriesAFailedConnectOnce(t *testing.T) {
 	t.Parallel()
-	for failures, want := range map[int]Failure{1: "", 2: FailureUnreachable} {
+	for failures, want := range map[int64]Failure{1: "", 2: FailureUnreachable} {
 		var dialer net.Dialer
 		u, baseURL := providertest.Start(t)
-		dials := 0
+		var dials atomic.Int64
 		var logs strings.Builder
 		transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if dials++; dials <= failures {
+			if dials.Add(1) <= failures {
 				return nil, errors.New("connection refused")
 			}
 			return dialer.DialContext(ctx, network, address)
@@ -198,7 +217,7 @@ func TestOpenAIRetriesAFailedConnectOnce(t *testing.T) {
 			Logger: slog.New(slog.NewTextHandler(&logs, nil)),
 		})
 		came := call1(t, p, scenario("ok", false))
-		require.Equal(t, 2, dials)
+		require.EqualValues(t, 2, dials.Load())
 		require.Equal(t, 1, strings.Count(logs.String(), "trying once more"))
 		if want == "" {
 			require.NoError(t, came.err)
@@ -219,14 +238,14 @@ func (dialTimeout) Temporary() bool { return true }
 
 func TestOpenAITransportTimeout(t *testing.T) {
 	t.Parallel()
-	dials := 0
+	var dials atomic.Int64
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		dials++
+		dials.Add(1)
 		return nil, &net.OpError{Op: "dial", Err: dialTimeout{}}
 	}}
 	p := NewOpenAI(OpenAIConfig{BaseURL: "http://vendor.invalid", Transport: transport, Timeouts: long})
 	requireFailure(t, call1(t, p, scenario("ok", true)).err, FailureTimeout)
-	require.Equal(t, 1, dials)
+	require.EqualValues(t, 1, dials.Load())
 }
 
 // A request that may have been read is never sent again, whatever the transport says (reliability F1, L12).

@@ -64,6 +64,8 @@ var sseSamples = []string{
 	"data: a\n\ndata: b\n\n",
 	"data: a\r\n\r\ndata: b\r\n\r\n",
 	"data: a\r\rdata: b\r\r",
+	"data: a\r\ndata: b\r\n\r\n",
+	"data: a\rdata: b\r\r",
 	"data:a\n\ndata:  two spaces\n\n",
 	"\uFEFFdata: a\n\n",
 	"\xEF\xBBdata: a\n\ndata: b\n\n",

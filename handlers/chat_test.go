@@ -1,0 +1,258 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// scriptedCall is a gateway that plays an answer and keeps the request.
+type scriptedCall struct {
+	request *gateway.Request
+	// pieces are streamed with a flush after each; fail ends the call after them.
+	pieces []string
+	fail   error
+	result gateway.Result
+}
+
+func (s *scriptedCall) Call(_ context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error) {
+	s.request = req
+	if sink != nil {
+		if err := sink.Begin(s.result.ID, s.result.Created, s.result.Model); err != nil {
+			return nil, err
+		}
+		for _, piece := range s.pieces {
+			if err := errors.Join(sink.Text(piece), sink.Flush()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	return &s.result, nil
+}
+
+func completed() gateway.Result {
+	return gateway.Result{
+		ID: "chatcmpl-1", Created: 1_700_000_000, Model: `acme/"std"`, Text: "one \"two\"\n\u2028</script>", FinishReason: "stop",
+		Usage: billing.Usage{PromptTokens: 3, CompletionTokens: 4}, ChargedMicros: 9_007_199_254_740_993,
+	}
+}
+
+// post sends a body through a Chat with the given gateway, as the principal of org_1.
+func post(t *testing.T, g ChatGateway, body string, change ...func(*http.Request, *Chat)) (*httptest.ResponseRecorder, error) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+	r, _ = EnsureRequestID(w, r)
+	r = r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: "org_1", KeyID: "key_1", Env: store.Test}))
+	chat := &Chat{
+		Gateway: g, Bodies: NewByteBudget(1 << 20), Streams: new(Streams), Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range change {
+		f(r, chat)
+	}
+	err := chat.Serve(w, r)
+	require.Zero(t, chat.Bodies.Used(), "the body's budget must be given back")
+	require.Zero(t, chat.Streams.Count(), "the stream must be counted out")
+	return w, err
+}
+
+const (
+	plain  = `{"model":"acme/std","messages":[{"role":"user","content":"hi"}],"max_tokens":5,"temperature":0.5,"top_p":1,"stop":["x"]}`
+	stream = `{"model":"acme/std","messages":[{"role":"user","content":"hi"}],"stream":true}`
+)
+
+// TestCompletion: every field of spec §2.4 and §2.5 with its type, and what the call is made with.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	g := &scriptedCall{result: completed()}
+	w, err := post(t, g, plain)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+	require.Equal(t, map[string]any{
+		"id": "chatcmpl-1", "object": "chat.completion", "created": 1.7e9, "model": `acme/"std"`,
+		"choices": []any{map[string]any{
+			"index": 0.0, "finish_reason": "stop",
+			"message": map[string]any{"role": "assistant", "content": "one \"two\"\n\u2028</script>"},
+		}},
+		"usage": map[string]any{"prompt_tokens": 3.0, "completion_tokens": 4.0, "total_tokens": 7.0},
+		"svc":   map[string]any{"charged_micros": "9007199254740993", "byok": false},
+	}, got)
+
+	req := g.request
+	require.Equal(t, "org_1", req.OrgID)
+	require.Equal(t, "key_1", req.KeyID)
+	require.Equal(t, store.Test, req.Env)
+	require.Equal(t, w.Header().Get("X-Request-Id"), req.RequestID)
+	require.EqualValues(t, 5, req.MaxTokens)
+	require.False(t, req.Stream)
+	require.False(t, req.BYOK)
+}
+
+// TestOwnKeyHeader: "true" in any case asks for the organization's own key (design §6 "BYOK"), nothing else does.
+func TestOwnKeyHeader(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{"true": true, "TRUE": true, "false": false, "1": false, "": false} {
+		g := &scriptedCall{result: completed()}
+		_, err := post(t, g, plain, func(r *http.Request, _ *Chat) { r.Header.Set("x-svc-use-byok", value) })
+		require.NoError(t, err)
+		require.Equal(t, want, g.request.BYOK, "%q", value)
+	}
+}
+
+// events splits a stream into its data and checks its framing: each event is one data line and a blank line.
+func events(t *testing.T, w *httptest.ResponseRecorder) (data []string) {
+	t.Helper()
+	body := w.Body.String()
+	require.True(t, strings.HasSuffix(body, "\n\n"))
+	for event := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
+		require.NotContains(t, event, "\n")
+		text, ok := strings.CutPrefix(event, "data: ")
+		require.True(t, ok, "not a data line: %q", event)
+		data = append(data, text)
+	}
+	return data
+}
+
+// TestStream: the exact order of spec §4.2, with one id, model and created in every chunk.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	const head = `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"acme/\"std\"","choices":[`
+	for name, test := range map[string]struct {
+		pieces []string
+		middle []string
+	}{
+		"with text": {
+			pieces: []string{"one ", "\"two\"\n\ndata: [DONE]\n\n"},
+			middle: []string{
+				head + `{"index":0,"delta":{"content":"one "},"finish_reason":null}]}`,
+				head + `{"index":0,"delta":{"content":"\"two\"\n\ndata: [DONE]\n\n"},"finish_reason":null}]}`,
+			},
+		},
+		"without text": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, err := post(t, &scriptedCall{result: completed(), pieces: test.pieces}, stream)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, w.Code)
+			require.True(t, w.Flushed)
+			require.True(t, strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"))
+			require.Equal(t, "no-cache", w.Header().Get("Cache-Control"))
+			want := append([]string{head + `{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`}, test.middle...)
+			want = append(want,
+				head+`{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+				head+`],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7},"svc":{"charged_micros":"9007199254740993","byok":false}}`,
+				"[DONE]")
+			require.Equal(t, want, events(t, w))
+		})
+	}
+}
+
+func failed(outcome gateway.Outcome) *gateway.Failure {
+	return &gateway.Failure{Outcome: outcome, Message: "public text", Cause: errors.New("vendor text sk-secret")}
+}
+
+// TestStreamFailsBeforeTheFirstByte: until something was flushed a failure is an ordinary error with its own status.
+func TestStreamFailsBeforeTheFirstByte(t *testing.T) {
+	t.Parallel()
+	w, err := post(t, &scriptedCall{fail: failed(gateway.OutcomeProviderOverloaded)}, stream)
+	answer, ok := errors.AsType[*Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, CodeProviderOverloaded, answer.Code)
+	require.Zero(t, w.Body.Len())
+	require.False(t, w.Flushed)
+}
+
+// TestStreamFailsAfterTheFirstByte: one error event, and neither finish_reason nor usage nor svc nor [DONE] (design §5).
+func TestStreamFailsAfterTheFirstByte(t *testing.T) {
+	t.Parallel()
+	w, err := post(t, &scriptedCall{result: completed(), pieces: []string{"one "}, fail: failed(gateway.OutcomeProviderTimeout)}, stream)
+	require.NoError(t, err, "an error returned now would append a second body")
+	got := events(t, w)
+	require.Len(t, got, 3)
+	require.JSONEq(t, `{"error":{"code":"provider_timeout","message":"public text","requestId":"`+w.Header().Get("X-Request-Id")+`"}}`, got[2])
+	require.NotContains(t, w.Body.String(), `finish_reason":"`)
+	require.NotContains(t, w.Body.String(), "charged_micros")
+	require.NotContains(t, w.Body.String(), "[DONE]")
+	require.NotContains(t, w.Body.String(), "sk-secret")
+}
+
+// goneWriter is a client that has left.
+type goneWriter struct{ http.ResponseWriter }
+
+func (goneWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (goneWriter) FlushError() error         { return io.ErrClosedPipe }
+
+// TestClientGoneIsToldToTheGateway: a failed write ends the call as one whose client left.
+func TestClientGoneIsToldToTheGateway(t *testing.T) {
+	t.Parallel()
+	writer := newChunkWriter(goneWriter{httptest.NewRecorder()})
+	defer writer.free()
+	require.NoError(t, writer.Begin("chatcmpl-1", 1, "m"))
+	require.NoError(t, writer.Text("one"))
+	require.ErrorIs(t, writer.Flush(), io.ErrClosedPipe)
+}
+
+// TestOutcomesHaveCodes: every ending that is an error has its public code (spec §7.2), and vendor text stays inside.
+func TestOutcomesHaveCodes(t *testing.T) {
+	t.Parallel()
+	for outcome, code := range map[gateway.Outcome]Code{
+		gateway.OutcomeUnsupportedModel: CodeUnsupportedModel, gateway.OutcomeContextTooLong: CodeContextTooLong,
+		gateway.OutcomeInsufficientCredits: CodeInsufficientCredits, gateway.OutcomeRequestTooLarge: CodeInvalidRequest,
+		gateway.OutcomeProviderError: CodeProviderError, gateway.OutcomeProviderOverloaded: CodeProviderOverloaded,
+		gateway.OutcomeProviderTimeout: CodeProviderTimeout, gateway.OutcomeClientGone: CodeInternalError,
+		gateway.OutcomeExiting: CodeInternalError, gateway.OutcomeInternalError: CodeInternalError,
+	} {
+		w, err := post(t, &scriptedCall{fail: failed(outcome)}, plain)
+		answer, ok := errors.AsType[*Error](err)
+		require.True(t, ok)
+		require.Equal(t, code, answer.Code, outcome)
+		WriteError(w, httptest.NewRequest(http.MethodPost, "/", http.NoBody), err, "")
+		require.NotContains(t, w.Body.String(), "sk-secret")
+	}
+}
+
+// TestChatNeedsPostAndPrincipal: another method is 404, and a route without svc_auth is a fault of ours, not a free call.
+func TestChatNeedsPostAndPrincipal(t *testing.T) {
+	t.Parallel()
+	chat := &Chat{Gateway: &scriptedCall{}, Bodies: NewByteBudget(1), Streams: new(Streams)}
+	err := chat.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/chat/completions", http.NoBody))
+	require.Equal(t, CodeNotFound, asError(err).Code)
+	err = chat.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(plain)))
+	require.Equal(t, CodeInternalError, asError(err).Code)
+}
+
+// TestStreamLimit: one stream too many is 429 with a second to wait (design §4 "limits").
+func TestStreamLimit(t *testing.T) {
+	t.Parallel()
+	var open Streams
+	closeStream, err := open.Open("org_1", 1)
+	require.NoError(t, err)
+	defer closeStream()
+	g := &scriptedCall{}
+	chat := &Chat{Gateway: g, Bodies: NewByteBudget(1 << 20), Streams: &open, StreamLimit: 1}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(stream))
+	err = chat.Serve(w, r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: "org_1"})))
+	require.Equal(t, CodeRateLimited, asError(err).Code)
+	require.Nil(t, g.request, "the call must not be made")
+}
