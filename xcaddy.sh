@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=scripts/go.sh
 . scripts/go.sh
+need go
 
 CADDY_VERSION=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) # the one the tests are run with
 MODULE=github.com/caddy-svc/caddy-svc
@@ -38,7 +39,7 @@ progress() {
 		*'[INFO] exec'*'mod tidy'*) echo "xcaddy: tidying" ;;
 		*'[INFO] exec'*'go build'*) echo "xcaddy: compiling" ;;
 		'go: downloading '*) echo "${line#go: }" ;;
-		*'[INFO]'* | 'go: added '* | 'go: upgraded '* | 'go: accepting '* | 'go: creating '* | 'go: to add '* | 'go: finding '* | 'package main'* | *" version" | '' | [[:space:]]* | ')' | '}' | 'import ('* | 'func main'*) ;;
+		*'[INFO]'* | 'go: added '* | 'go: upgraded '* | 'go: accepting '* | 'go: creating '* | 'go: to add '* | 'go: finding '* | 'package main'* | *" version" | "$CADDY_VERSION "* | '' | [[:space:]]* | ')' | '}' | 'import ('* | 'func main'*) ;;
 		*[!A-Za-z0-9._/~-]*) echo "$line" ;; # a compiler's message
 		*)
 			packages=$((packages + 1))

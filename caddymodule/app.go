@@ -61,38 +61,38 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 
 // faults is the one judge of a configuration, whichever entrance it came through. It returns everything that can be
 // seen without reading a secret, in the order of the fields.
-func (a *App) faults() faults {
-	var fs faults
-	baseURLFaults(&fs, a.BaseURL)
-	a.Store.faults(&fs)
-	a.masterKeyFaults(&fs)
-	a.planFaults(&fs)
-	providers := a.providerFaults(&fs)
-	a.modelFaults(&fs, providers)
-	a.Timing.faults(&fs)
-	a.Limits.faults(&fs)
+func (a *App) faults() *faults {
+	fs := new(faults)
+	baseURLFaults(fs, a.BaseURL)
+	a.Store.faults(fs)
+	a.masterKeyFaults(fs)
+	a.planFaults(fs)
+	providers := a.providerFaults(fs)
+	a.modelFaults(fs, providers)
+	a.Timing.faults(fs)
+	a.Limits.faults(fs)
 	return fs
 }
 
 func baseURLFaults(fs *faults, address string) {
 	const path, form = "svc.base_url", "scheme://host[:port] with http or https, e.g. https://api.example.com"
 	if address == "" {
-		fs.add(path, "missing; give %s", form)
+		fs.addf(path, "missing; give %s", form)
 		return
 	}
 	u, err := url.Parse(address)
 	switch {
 	case err == nil && (u.Path != "" || strings.HasSuffix(address, "/")):
-		fs.add(path, "takes no path and no slash at the end, only %s", form)
+		fs.addf(path, "takes no path and no slash at the end, only %s", form)
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u), address != u.Scheme+"://"+u.Host:
-		fs.add(path, "must be %s", form)
+		fs.addf(path, "must be %s", form)
 	}
 }
 
 func (a *App) masterKeyFaults(fs *faults) {
 	const path = "svc.master_key"
 	if a.MasterKey == "" {
-		fs.add(path, "missing; give %s that holds the base64 of 32 random bytes", secretForms)
+		fs.addf(path, "missing; give %s that holds the base64 of 32 random bytes", referenceForms)
 		return
 	}
 	a.MasterKey.faults(fs, path, "")
@@ -142,21 +142,21 @@ func (n names) path(fs *faults, list, name string) string {
 	n[name]++
 	path := repeated(element(list, name), n[name])
 	if n[name] > 1 {
-		fs.add(path, "the name is taken by an earlier %s; names are unique", list)
+		fs.addf(path, "the name is taken by an earlier %s; names are unique", list)
 	}
 	return path
 }
 
 // plan returns the plan an organization is on: the one it names, else the first, else one without limits. A name that
 // the configuration doesn't have any more gets the first plan, too, so that removing a plan never lifts its limits.
-func (a *App) plan(name string) Plan {
+func (a *App) plan(name string) *Plan {
 	for _, plan := range a.Plans {
 		if plan.Name == name {
-			return *plan
+			return plan
 		}
 	}
 	if len(a.Plans) > 0 {
-		return *a.Plans[0]
+		return a.Plans[0]
 	}
-	return Plan{}
+	return new(Plan)
 }

@@ -82,12 +82,12 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	block := newOption(d.NextSegment())
 	r.places[appName] = block
 	if len(block.args) > 0 {
-		r.note(appName, block, "takes no arguments, only a block")
+		r.notef(appName, block, "takes no arguments, only a block")
 	}
 	r.block(appName, block, []rule{
 		{word: "base_url", read: r.text(&a.BaseURL, "scheme://host[:port]")},
 		{word: "store", read: a.readStore(r)},
-		{word: "master_key", read: r.secret(&a.MasterKey, secretForms)},
+		{word: "master_key", read: r.secret(&a.MasterKey, referenceForms)},
 		{word: "plan", named: true, holds: true, read: a.readPlan(r)},
 		{word: "provider", named: true, holds: true, read: a.readProvider(r)},
 		{word: "model", named: true, holds: true, read: a.readModel(r)},
@@ -103,7 +103,7 @@ func (a *App) readStore(r *reader) func(string, option) {
 	return func(path string, o option) {
 		const forms = "give `sqlite PATH` or `postgres {env.NAME}`"
 		if len(o.args) != 2 {
-			r.fault(path, o, "takes exactly an engine and its address; %s", forms)
+			r.faultf(path, o, "takes exactly an engine and its address; %s", forms)
 			return
 		}
 		engine, address := o.args[0].Text, o.args[1].Text
@@ -120,9 +120,9 @@ func (a *App) readStore(r *reader) func(string, option) {
 // noArguments notes arguments of an option that takes only a block.
 func (r *reader) noArguments(path string, o option) {
 	if len(o.args) > 0 {
-		r.note(path, o, "takes no arguments, only a block")
+		r.notef(path, o, "takes no arguments, only a block")
 	}
 }
 
-// Interface guards
+// Interface guards.
 var _ caddyfile.Unmarshaler = (*App)(nil)

@@ -26,7 +26,7 @@ func (a *App) readProvider(r *reader) func(string, option) {
 		r.block(path, o, []rule{
 			{word: "protocol", read: r.text(&p.Protocol, ProtocolOpenAI+" or "+ProtocolEcho)},
 			{word: "base_url", read: r.text(&p.BaseURL, "an address, e.g. https://api.openai.com/v1")},
-			{word: "api_key", read: r.secret(&p.APIKey, secretForms+", or none")},
+			{word: "api_key", read: r.secret(&p.APIKey, referenceForms+", or none")},
 			{word: "connect_timeout", read: r.duration(&p.ConnectTimeout)},
 			{word: "first_byte_timeout", read: r.duration(&p.FirstByteTimeout)},
 			{word: "idle_timeout", read: r.duration(&p.IdleTimeout)},
@@ -46,7 +46,7 @@ func readTransport(r *reader, to *json.RawMessage) func(string, option) {
 			return
 		}
 		if protocol != httpTransportProtocol {
-			r.fault(path, o, "transport %s is refused; allowed: %s", quoted(protocol), httpTransportProtocol)
+			r.faultf(path, o, "transport %s is refused; allowed: %s", quoted(protocol), httpTransportProtocol)
 			return
 		}
 		// Without its first token the segment begins with the transport's name, as Caddy's parser wants it.

@@ -58,13 +58,13 @@ func newReader() *reader {
 	return &reader{places: make(map[string]option), names: make(map[string]int)}
 }
 
-// fault notes what kept the value of an option from being read.
-func (r *reader) fault(path string, o option, format string, args ...any) {
+// faultf notes what kept the value of an option from being read.
+func (r *reader) faultf(path string, o option, format string, args ...any) {
 	r.found = append(r.found, located{fault: fault{path, fmt.Sprintf(format, args...)}, option: o, unread: true})
 }
 
-// note notes what else is wrong with an option.
-func (r *reader) note(path string, o option, format string, args ...any) {
+// notef notes what else is wrong with an option.
+func (r *reader) notef(path string, o option, format string, args ...any) {
 	r.found = append(r.found, located{fault: fault{path, fmt.Sprintf(format, args...)}, option: o})
 }
 
@@ -101,7 +101,7 @@ func (r *reader) block(path string, o option, rules []rule) {
 			for i, rule := range rules {
 				words[i] = rule.word
 			}
-			r.note(path, line, "%s is not an option here; allowed: %s", quoted(line.word.Text), listed(words))
+			r.notef(path, line, "%s is not an option here; allowed: %s", quoted(line.word.Text), listed(words))
 			continue
 		}
 		r.line(path, line, rules[i])
@@ -112,7 +112,7 @@ func (r *reader) line(path string, line option, rule rule) {
 	linePath := path + "." + rule.word
 	if rule.named {
 		if len(line.args) != 1 {
-			r.fault(linePath, line, "takes exactly one name")
+			r.faultf(linePath, line, "takes exactly one name")
 			return
 		}
 		linePath = element(rule.word, line.args[0].Text)
@@ -120,10 +120,10 @@ func (r *reader) line(path string, line option, rule rule) {
 		linePath = repeated(linePath, r.names[linePath])
 	}
 	if line.opens() && !rule.holds {
-		r.note(linePath, line, "takes no block")
+		r.notef(linePath, line, "takes no block")
 	}
 	if first, twice := r.places[linePath]; twice {
-		r.note(linePath, line, "given twice; first at %s", place(first.word))
+		r.notef(linePath, line, "given twice; first at %s", place(first.word))
 		// The repetition is read for its own faults only; its value is dropped by set.
 		rule.read(linePath+"#2", line)
 		return
@@ -135,7 +135,7 @@ func (r *reader) line(path string, line option, rule rule) {
 // one returns the only argument of o, or notes that there isn't exactly one.
 func (r *reader) one(path string, o option, what string) (string, bool) {
 	if len(o.args) != 1 {
-		r.fault(path, o, "takes one value: %s", what)
+		r.faultf(path, o, "takes one value: %s", what)
 		return "", false
 	}
 	return o.args[0].Text, true
@@ -149,7 +149,7 @@ func (r *reader) text(to *string, what string) func(string, option) {
 			return
 		}
 		if value == "" {
-			r.fault(path, o, "is empty; give %s", what)
+			r.faultf(path, o, "is empty; give %s", what)
 			return
 		}
 		set(r, path, o, to, value)
@@ -160,7 +160,7 @@ func (r *reader) text(to *string, what string) func(string, option) {
 func (r *reader) secret(to *Secret, what string) func(string, option) {
 	return func(path string, o option) {
 		if len(o.args) != 1 || o.args[0].Text == "" {
-			r.fault(path, o, "takes one value: %s", what)
+			r.faultf(path, o, "takes one value: %s", what)
 			return
 		}
 		set(r, path, o, to, Secret(o.args[0].Text))
@@ -176,7 +176,7 @@ func (r *reader) integer(to **int64) func(string, option) {
 		}
 		number, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			r.fault(path, o, "%s is not an integer", quoted(value))
+			r.faultf(path, o, "%s is not an integer", quoted(value))
 			return
 		}
 		set(r, path, o, to, &number)
@@ -192,7 +192,7 @@ func (r *reader) size(to **int64) func(string, option) {
 		}
 		bytes, err := humanize.ParseBytes(value)
 		if err != nil || bytes > math.MaxInt64 || strings.HasPrefix(value, "-") {
-			r.fault(path, o, "%s is not a size; write for example 10MiB, 512KiB or 1048576", quoted(value))
+			r.faultf(path, o, "%s is not a size; write for example 10MiB, 512KiB or 1048576", quoted(value))
 			return
 		}
 		number := int64(bytes)
@@ -209,11 +209,11 @@ func (r *reader) duration(to *caddy.Duration) func(string, option) {
 		}
 		d, err := caddy.ParseDuration(value)
 		if err != nil {
-			r.fault(path, o, "%s is not a duration; write for example 500ms, 5s or 2m30s", quoted(value))
+			r.faultf(path, o, "%s is not a duration; write for example 500ms, 5s or 2m30s", quoted(value))
 			return
 		}
 		if d <= 0 {
-			r.fault(path, o, "must be more than 0")
+			r.faultf(path, o, "must be more than 0")
 			return
 		}
 		set(r, path, o, to, caddy.Duration(d))
@@ -232,7 +232,7 @@ func (r *reader) flag(to *bool) func(string, option) {
 			return
 		}
 		if value != "true" && value != "false" {
-			r.fault(path, o, "%s is neither true nor false", quoted(value))
+			r.faultf(path, o, "%s is neither true nor false", quoted(value))
 			return
 		}
 		set(r, path, o, to, value == "true")
@@ -248,9 +248,9 @@ func set[T any](r *reader, path string, o option, to *T, value T) {
 
 // err joins what reading found with what judging found into one error, in the order of the text, each with its file
 // and line. A value that could not be read is not judged.
-func (r *reader) err(judged faults, block option) error {
+func (r *reader) err(judged *faults, block option) error {
 	all := slices.Clone(r.found)
-	for _, f := range judged {
+	for _, f := range *judged {
 		if slices.ContainsFunc(r.found, func(l located) bool { return l.unread && l.path == f.path }) {
 			continue
 		}

@@ -74,9 +74,10 @@ func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return command
 }
 
-// answer is what a command found or did. Its JSON form is exactly one object; text writes it for people.
+// answer is what a command found or did. Its JSON form is exactly one object; text writes it for people, with tabs
+// between columns.
 type answer interface {
-	text(w io.Writer)
+	text(w *strings.Builder)
 }
 
 // verb makes a command that opens the store, does its work and writes the answer. An answer that comes with an error
@@ -108,19 +109,26 @@ func (f *commandFlags) verb(command *cobra.Command, opens opening, work func(con
 
 func (f *commandFlags) write(w io.Writer, result answer) error {
 	var out strings.Builder
-	if f.json {
-		encoder := json.NewEncoder(&out)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(result); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	} else {
-		table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-		result.text(table)
-		_ = table.Flush() // a strings.Builder takes everything
+	if err := f.render(&out, result); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
 	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
+}
+
+func (f *commandFlags) render(out *strings.Builder, result answer) error {
+	if f.json {
+		encoder := json.NewEncoder(out)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(result)
+	}
+	var columns strings.Builder
+	result.text(&columns)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if _, err := io.WriteString(table, columns.String()); err != nil {
+		return err
+	}
+	return table.Flush()
 }

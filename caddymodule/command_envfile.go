@@ -63,12 +63,16 @@ func parseEnvFile(text string) (map[string]string, error) {
 func quotedValue(value string, lines []string, i int) (string, int) {
 	quote := value[:1]
 	ends := func(line string) bool { return strings.HasSuffix(line, quote) && !strings.HasSuffix(line, `\`+quote) }
-	closed := ends(strings.TrimSpace(lines[i])) || len(value) > 1 && ends(value)
-	for !closed && i+1 < len(lines) {
-		i++
-		value += "\n" + lines[i]
-		closed = ends(lines[i])
+	last := i
+	if !ends(strings.TrimSpace(lines[i])) && (len(value) == 1 || !ends(value)) {
+		for last+1 < len(lines) {
+			last++
+			if ends(lines[last]) {
+				break
+			}
+		}
 	}
+	value = strings.Join(append([]string{value}, lines[i+1:last+1]...), "\n")
 	value = strings.TrimSuffix(strings.TrimPrefix(value, quote), quote)
-	return strings.ReplaceAll(value, `\`+quote, quote), i
+	return strings.ReplaceAll(value, `\`+quote, quote), last
 }

@@ -72,7 +72,7 @@ func (*microsValue) Type() string { return "micros" }
 func (m *microsValue) Set(text string) error {
 	micros, err := billing.ParseMicros(strings.TrimPrefix(text, "+"))
 	if err != nil {
-		return err //nolint:wrapcheck // the flag package says which flag
+		return err
 	}
 	*m = microsValue(micros)
 	return nil

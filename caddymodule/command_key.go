@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ type issuedKeyAnswer struct {
 	Key string `json:"key"`
 }
 
-func (k issuedKeyAnswer) text(w io.Writer) {
+func (k issuedKeyAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "key\t%s\nid\t%s\norganization\t%s\nenvironment\t%s\nscopes\t%s\nexpires\t%s\n",
 		k.Key, k.ID, k.OrgID, k.Environment, strings.Join(k.Scopes, ", "), orDash(k.ExpiresAt))
 	fmt.Fprintln(w, "Keep the key now: it is not stored and can't be shown again.")
@@ -50,7 +49,7 @@ type keyListAnswer struct {
 	Data []keyAnswer `json:"data"`
 }
 
-func (l keyListAnswer) text(w io.Writer) {
+func (l keyListAnswer) text(w *strings.Builder) {
 	fmt.Fprintln(w, "ID\tHINT\tNAME\tSCOPES\tCREATED\tEXPIRES\tREVOKED")
 	for _, k := range l.Data {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
@@ -64,7 +63,7 @@ type keyRevokedAnswer struct {
 	Revoked bool   `json:"revoked"`
 }
 
-func (k keyRevokedAnswer) text(w io.Writer) {
+func (k keyRevokedAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "API key %s of organization %s is revoked.\n", k.ID, k.OrgID)
 }
 
@@ -92,7 +91,8 @@ func (f *commandFlags) keyCreate() *cobra.Command {
 	flags.StringVar(&request.Name, "name", "", "a `name`, unique among the organization's keys in use")
 	flags.StringSliceVar(&request.Scopes, "scopes", nil,
 		"`scopes`, with commas between (default "+identity.JoinScopes(identity.DefaultScopes(), ",")+")")
-	flags.Int64Var(&days, "expires-in-days", 0, fmt.Sprintf("the key expires after `N` days, %d to %d", identity.MinExpiryDays, identity.MaxExpiryDays))
+	flags.Int64Var(&days, "expires-in-days", 0,
+		fmt.Sprintf("the key expires after `N` days, %d to %d", identity.MinExpiryDays, identity.MaxExpiryDays))
 	flags.StringVar(&at, "expires-at", "", "the key expires at this RFC 3339 `time`, which may lie in the past")
 	command.MarkFlagsMutuallyExclusive("expires-in-days", "expires-at")
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
@@ -106,7 +106,8 @@ func (f *commandFlags) keyCreate() *cobra.Command {
 		}
 		key, err := d.apiKeys().Create(ctx, d.actor, request)
 		if errors.Is(err, store.ErrConflict) {
-			return nil, fmt.Errorf("organization %s already has an API key with the name %q; revoke that one or choose another name", *org, request.Name)
+			return nil, fmt.Errorf("organization %s already has an API key with the name %q; revoke that one or choose another name",
+				*org, request.Name)
 		}
 		if err != nil {
 			return nil, err
@@ -128,7 +129,7 @@ func expiry(command *cobra.Command, days int64, at string) (*time.Time, error) {
 		return nil, nil //nolint:nilnil // a key without expiry is the ordinary case
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names its field
+		return nil, err
 	}
 	return &moment, nil
 }
@@ -162,7 +163,8 @@ func (f *commandFlags) keyRevoke() *cobra.Command {
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
 		id := d.args[0]
 		if strings.HasPrefix(id, "ck_") {
-			return nil, errors.New("that is an API key, not the id of one (key_…); `caddy svc key list` shows the ids beside the keys' first characters")
+			return nil, errors.New("that is an API key, not the id of one (key_…); " +
+				"`caddy svc key list` shows the ids beside the keys' first characters")
 		}
 		orgID, err := d.apiKeys().Organization(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {

@@ -3,7 +3,7 @@ package caddymodule
 import (
 	"context"
 	"fmt"
-	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -14,7 +14,7 @@ type modelAnswer struct {
 	Enabled bool   `json:"enabled"`
 }
 
-func (m modelAnswer) text(w io.Writer) {
+func (m modelAnswer) text(w *strings.Builder) {
 	state := "disabled"
 	if m.Enabled {
 		state = "enabled"

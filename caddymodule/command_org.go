@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +35,7 @@ func (o orgAnswer) state() string {
 	return "active"
 }
 
-func (o orgAnswer) text(w io.Writer) {
+func (o orgAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "organization\t%s\nname\t%s\nplan\t%s\nstate\t%s\ncreated\t%s\n", o.ID, o.Name, o.Plan, o.state(), o.CreatedAt)
 }
 
@@ -43,7 +43,7 @@ type orgListAnswer struct {
 	Data []orgAnswer `json:"data"`
 }
 
-func (l orgListAnswer) text(w io.Writer) {
+func (l orgListAnswer) text(w *strings.Builder) {
 	fmt.Fprintln(w, "ID\tNAME\tPLAN\tSTATE\tCREATED")
 	for _, o := range l.Data {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Name, o.Plan, o.state(), o.CreatedAt)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ type providerKeyAnswer struct {
 	Set      bool   `json:"set"`
 }
 
-func (p providerKeyAnswer) text(w io.Writer) {
+func (p providerKeyAnswer) text(w *strings.Builder) {
 	state := "has no key of its own any more for"
 	if p.Set {
 		state = "has its own key for"
@@ -83,14 +84,14 @@ func (d *desk) readSecret(file string) (string, error) {
 	source := d.stdin
 	if file == "-" {
 		if terminal(source) {
-			fmt.Fprintln(d.stderr, "Enter the key, then end with Ctrl-D:")
+			_, _ = fmt.Fprintln(d.stderr, "Enter the key, then end with Ctrl-D:")
 		}
 	} else {
 		opened, err := os.Open(file)
 		if err != nil {
 			return "", fmt.Errorf("reading the key: %w", err)
 		}
-		defer opened.Close()
+		defer opened.Close() //nolint:errcheck // it was only read
 		source = opened
 	}
 	secret, err := io.ReadAll(io.LimitReader(source, most+1))

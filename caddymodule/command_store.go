@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +21,7 @@ type migrateAnswer struct {
 	Store  string `json:"store"`
 }
 
-func (m migrateAnswer) text(w io.Writer) {
+func (m migrateAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "The schema of the %s store %s is up to date.\n", m.Engine, m.Store)
 }
 
@@ -48,8 +47,8 @@ type doctorAnswer struct {
 	billing.Report
 }
 
-func (a doctorAnswer) text(w io.Writer) {
-	fmt.Fprint(w, a.Report.String())
+func (a doctorAnswer) text(w *strings.Builder) {
+	fmt.Fprint(w, a.String())
 	if a.OK {
 		fmt.Fprintln(w, "No findings.")
 	}
@@ -76,7 +75,7 @@ and may run beside a working server. The exit status is 1 when something is foun
 
 type rekeyAnswer identity.Rekeyed
 
-func (a rekeyAnswer) text(w io.Writer) {
+func (a rekeyAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "sealed anew\t%d\nalready current\t%d\ncan't be opened\t%d\nchanged meanwhile\t%d\n",
 		a.Renewed, a.Current, a.Unopened, a.Overtaken)
 }
@@ -127,7 +126,7 @@ func newAuditAnswer(entries []store.AuditEntry) auditAnswer {
 	return list
 }
 
-func (l auditAnswer) text(w io.Writer) {
+func (l auditAnswer) text(w *strings.Builder) {
 	fmt.Fprintln(w, "AT\tACTOR\tACTION\tTARGET\tORGANIZATION\tDETAIL")
 	for _, e := range l.Data {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.At, e.Actor, e.Action, e.Target, e.OrgID, oneLine(e.Detail))
@@ -171,7 +170,7 @@ type backupAnswer struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (b backupAnswer) text(w io.Writer) {
+func (b backupAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "Backup written: %s (%d bytes).\n", b.Path, b.Bytes)
 }
 

@@ -119,6 +119,7 @@ func (c *commandLine) json(args ...string) map[string]any {
 func object(t testing.TB, text string) map[string]any {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
 	var found map[string]any
 	require.NoError(t, decoder.Decode(&found), text)
 	require.False(t, decoder.More(), "more than one value: %s", text)
@@ -172,7 +173,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	done := execute(t, "", "--help")
 	require.NoError(t, done.err)
-	for _, name := range strings.Fields("org key wallet model provider-key migrate doctor rekey audit backup --config --adapter --envfile --json") {
+	for name := range strings.FieldsSeq("org key wallet model provider-key migrate doctor rekey audit backup --config --adapter --envfile --json") {
 		require.Contains(t, done.stdout, name)
 	}
 	done = execute(t, "", "key", "create", "--help")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +34,7 @@ func newEntryAnswer(e billing.Entry) entryAnswer {
 	}
 }
 
-func (e entryAnswer) text(w io.Writer) {
+func (e entryAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "entry\t%s\norganization\t%s\nenvironment\t%s\nkind\t%s\namount\t%s micros\nbalance after\t%s micros\nref\t%s\n",
 		e.ID, e.OrgID, e.Environment, e.Kind, e.AmountMicros, e.BalanceMicros, e.Ref)
 	if e.Replayed {
@@ -50,7 +50,7 @@ type walletAnswer struct {
 	HeldMicros    string `json:"heldMicros"`
 }
 
-func (a walletAnswer) text(w io.Writer) {
+func (a walletAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "organization\t%s\nenvironment\t%s\nbalance\t%s micros\nheld of it\t%s micros\n",
 		a.OrgID, a.Environment, a.BalanceMicros, a.HeldMicros)
 }

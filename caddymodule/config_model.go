@@ -92,14 +92,14 @@ func (m *Model) faults(fs *faults, path string, providers []string) {
 		{"owned_by", m.OwnedBy},
 	} {
 		if !printable(text.value, longestModelName) {
-			fs.add(path+"."+text.word, "must be at most %d printable characters", longestModelName)
+			fs.addf(path+"."+text.word, "must be at most %d printable characters", longestModelName)
 		}
 	}
 	if m.Tier != "" && !tierName.MatchString(m.Tier) {
-		fs.add(path+".tier", "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", DefaultTier)
+		fs.addf(path+".tier", "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", DefaultTier)
 	}
 	if m.MaxTokensField != "" && !slices.Contains(maxTokensFields, m.MaxTokensField) {
-		fs.add(path+".max_tokens_field", "%q is not known; allowed: %s", m.MaxTokensField, listed(maxTokensFields))
+		fs.addf(path+".max_tokens_field", "%q is not known; allowed: %s", m.MaxTokensField, listed(maxTokensFields))
 	}
 	fs.optionalBetween(path+".created", m.Created, 0, latestCreated)
 	fs.requiredBetween(path+".context_window", m.ContextWindow, 1, mostTokens)
@@ -112,34 +112,35 @@ func (m *Model) faults(fs *faults, path string, providers []string) {
 func (m *Model) nameFaults(fs *faults, path string, providers []string) {
 	provider, rest, found := strings.Cut(m.Name, "/")
 	if !found || !blockName.MatchString(provider) || !modelPart.MatchString(rest) {
-		fs.add(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
+		fs.addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
 		return
 	}
 	if !slices.Contains(providers, provider) {
-		fs.add(path, "there is no provider %q; there are: %s", provider, listed(providers))
+		fs.addf(path, "there is no provider %q; there are: %s", provider, listed(providers))
 	}
 }
 
-// withDefaults returns the model with every optional field filled in.
-func (m Model) withDefaults() Model {
+// withDefaults returns a copy of the model with every optional field filled in.
+func (m *Model) withDefaults() *Model {
+	filled := *m
 	provider, rest, _ := strings.Cut(m.Name, "/")
 	fill := func(field *string, otherwise string) {
 		if *field == "" {
 			*field = otherwise
 		}
 	}
-	fill(&m.UpstreamModel, rest)
-	fill(&m.DisplayName, m.Name)
-	fill(&m.FriendlyName, m.DisplayName)
-	fill(&m.Tier, DefaultTier)
-	fill(&m.OwnedBy, provider)
-	fill(&m.MaxTokensField, DefaultMaxTokensField)
-	if m.Created == nil {
+	fill(&filled.UpstreamModel, rest)
+	fill(&filled.DisplayName, filled.Name)
+	fill(&filled.FriendlyName, filled.DisplayName)
+	fill(&filled.Tier, DefaultTier)
+	fill(&filled.OwnedBy, provider)
+	fill(&filled.MaxTokensField, DefaultMaxTokensField)
+	if filled.Created == nil {
 		created := DefaultCreated
-		m.Created = &created
+		filled.Created = &created
 	}
-	if m.PriceCachedInput == nil {
-		m.PriceCachedInput = m.PriceInput
+	if filled.PriceCachedInput == nil {
+		filled.PriceCachedInput = filled.PriceInput
 	}
-	return m
+	return &filled
 }

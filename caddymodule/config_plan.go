@@ -29,7 +29,7 @@ const blockNameForm = "1 to 64 letters, digits, dots, hyphens and underscores, b
 
 func (p *Plan) faults(fs *faults, path string) {
 	if !blockName.MatchString(p.Name) {
-		fs.add(path, "the name must be %s", blockNameForm)
+		fs.addf(path, "the name must be %s", blockNameForm)
 	}
 	fs.optionalBetween(path+".requests_per_minute", p.RequestsPerMinute, 1, 1_000_000_000)
 	fs.optionalBetween(path+".channels", p.Channels, 0, 1_000_000)
@@ -37,7 +37,7 @@ func (p *Plan) faults(fs *faults, path string) {
 }
 
 // requestsPerMinute is the limit as the rate limit counts it: 0 for none.
-func (p Plan) requestsPerMinute() int64 {
+func (p *Plan) requestsPerMinute() int64 {
 	if p.RequestsPerMinute == nil {
 		return 0
 	}

@@ -19,14 +19,13 @@ const (
 // NoKey as a provider's api_key sends requests without Authorization.
 const NoKey Secret = "none"
 
-// The defaults and the bound of a provider's timeouts.
+// The defaults of a provider's timeouts.
 const (
 	DefaultConnectTimeout   = 5 * time.Second
 	DefaultFirstByteTimeout = time.Minute
 	DefaultIdleTimeout      = time.Minute
 	DefaultResponseTimeout  = 5 * time.Minute
 	DefaultMaxDuration      = 10 * time.Minute
-	longestTimeout          = 24 * time.Hour
 )
 
 // Provider is a vendor of models, or a server of one's own (Ollama, vLLM, llama.cpp), with how to reach it
@@ -81,17 +80,17 @@ var protocolHints = map[string]string{
 
 func (p *Provider) faults(fs *faults, path string) {
 	if !blockName.MatchString(p.Name) {
-		fs.add(path, "the name must be %s", blockNameForm)
+		fs.addf(path, "the name must be %s", blockNameForm)
 	}
 	p.protocolFaults(fs, path)
 	if p.APIKey != "" && p.APIKey != NoKey {
 		p.APIKey.faults(fs, path+".api_key", ", or none")
 	}
-	fs.atMost(path+".connect_timeout", p.ConnectTimeout, longestTimeout)
-	fs.atMost(path+".first_byte_timeout", p.FirstByteTimeout, longestTimeout)
-	fs.atMost(path+".idle_timeout", p.IdleTimeout, longestTimeout)
-	fs.atMost(path+".response_timeout", p.ResponseTimeout, longestTimeout)
-	fs.atMost(path+".max_duration", p.MaxDuration, longestTimeout)
+	fs.duration(path+".connect_timeout", p.ConnectTimeout)
+	fs.duration(path+".first_byte_timeout", p.FirstByteTimeout)
+	fs.duration(path+".idle_timeout", p.IdleTimeout)
+	fs.duration(path+".response_timeout", p.ResponseTimeout)
+	fs.duration(path+".max_duration", p.MaxDuration)
 }
 
 func (p *Provider) protocolFaults(fs *faults, path string) {
@@ -102,19 +101,20 @@ func (p *Provider) protocolFaults(fs *faults, path string) {
 		transportFaults(fs, path+".transport", p.TransportRaw)
 	case ProtocolEcho:
 		if p.BaseURL != "" {
-			fs.add(path+".base_url", "the echo protocol calls nobody; leave it out")
+			fs.addf(path+".base_url", "the echo protocol calls nobody; leave it out")
 		}
 		if p.TransportRaw != nil {
-			fs.add(path+".transport", "the echo protocol calls nobody; leave it out")
+			fs.addf(path+".transport", "the echo protocol calls nobody; leave it out")
 		}
 	case "":
-		fs.add(path+".protocol", "missing; %s", allowed)
+		fs.addf(path+".protocol", "missing; %s", allowed)
 	default:
 		if hint, known := protocolHints[p.Protocol]; known {
-			fs.add(path+".protocol", "%s is not spoken natively; use `protocol openai` with the vendor's OpenAI-compatible endpoint, `base_url %s`", p.Protocol, hint)
+			fs.addf(path+".protocol", "%s is not spoken natively; use `protocol openai` with the vendor's OpenAI-compatible "+
+				"endpoint, `base_url %s`", p.Protocol, hint)
 			return
 		}
-		fs.add(path+".protocol", "%q is not known; %s", p.Protocol, allowed)
+		fs.addf(path+".protocol", "%q is not known; %s", p.Protocol, allowed)
 	}
 }
 
@@ -122,17 +122,17 @@ func (p *Provider) protocolFaults(fs *faults, path string) {
 func providerURLFaults(fs *faults, path, address string) {
 	const example = "e.g. https://api.openai.com/v1"
 	if address == "" {
-		fs.add(path, "missing; %s", example)
+		fs.addf(path, "missing; %s", example)
 		return
 	}
 	u, err := url.Parse(address)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
-		fs.add(path, "must be an http or https address with a host and no placeholders, %s", example)
+		fs.addf(path, "must be an http or https address with a host and no placeholders, %s", example)
 	case u.User != nil:
-		fs.add(path, "a user or password doesn't belong into the address; use api_key")
+		fs.addf(path, "a user or password doesn't belong into the address; use api_key")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		fs.add(path, "takes no query and no fragment, %s", example)
+		fs.addf(path, "takes no query and no fragment, %s", example)
 	}
 }
 

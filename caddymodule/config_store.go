@@ -29,7 +29,7 @@ var engines = []store.Engine{store.SQLite, store.Postgres}
 func (s *Store) faults(fs *faults) {
 	const path = "svc.store"
 	if s == nil {
-		fs.add(path, "missing; give `sqlite PATH` or `postgres {env.NAME}`")
+		fs.addf(path, "missing; give `sqlite PATH` or `postgres {env.NAME}`")
 		return
 	}
 	switch store.Engine(s.Engine) {
@@ -38,25 +38,25 @@ func (s *Store) faults(fs *faults) {
 	case store.Postgres:
 		s.postgresFaults(fs, path)
 	default:
-		fs.add(path, "%q is no engine; allowed: %s", s.Engine, listed(engines))
+		fs.addf(path, "%q is no engine; allowed: %s", s.Engine, listed(engines))
 	}
 }
 
 func (s *Store) sqliteFaults(fs *faults, path string) {
 	if s.DSN != "" {
-		fs.add(path, "sqlite takes a path, not a dsn")
+		fs.addf(path, "sqlite takes a path, not a dsn")
 	}
 	if s.Path == "" {
-		fs.add(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
+		fs.addf(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
 	}
 	if strings.ContainsAny(s.Path, "{}") {
-		fs.add(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+		fs.addf(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
 	}
 }
 
 func (s *Store) postgresFaults(fs *faults, path string) {
 	if s.Path != "" {
-		fs.add(path, "postgres takes a dsn, not a path")
+		fs.addf(path, "postgres takes a dsn, not a path")
 	}
 	s.DSN.faults(fs, path, "")
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/billing"
 )
 
 // Timing tunes what runs in the background, for tests and for unusual machines. The defaults suit everyone else.
@@ -12,22 +14,22 @@ type Timing struct {
 	// by the operator. More than 0, at most 24h. Default: `2m`.
 	HoldTTL caddy.Duration `json:"hold_ttl,omitempty"`
 
-	// How often expired holds are looked for and given back. More than 0, at most 24h. Default: `30s`.
+	// How often expired holds are looked for and given back. More than 0, at most 24h. Default: `15s`.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
 }
 
 // The defaults of [Timing].
 const (
 	DefaultHoldTTL       = 2 * time.Minute
-	DefaultSweepInterval = 30 * time.Second
+	DefaultSweepInterval = billing.DefaultSweepInterval
 )
 
 func (t *Timing) faults(fs *faults) {
 	if t == nil {
 		return
 	}
-	fs.atMost("svc.timing.hold_ttl", t.HoldTTL, longestTimeout)
-	fs.atMost("svc.timing.sweep_interval", t.SweepInterval, longestTimeout)
+	fs.duration("svc.timing.hold_ttl", t.HoldTTL)
+	fs.duration("svc.timing.sweep_interval", t.SweepInterval)
 }
 
 // holdTTL returns the hold's grace after the longest call; t may be nil.

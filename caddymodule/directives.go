@@ -72,8 +72,13 @@ func configuredApp(ctx caddy.Context, name string) (*App, error) {
 	return app, nil
 }
 
-// bare reads a directive that takes nothing but a matcher.
-func bare(d *caddyfile.Dispenser) error {
+// bare is the part that handlers without options share. Their directives take nothing but a matcher:
+//
+//	svc_<name> [<matcher>]
+type bare struct{ app *App }
+
+// UnmarshalCaddyfile refuses arguments and blocks.
+func (*bare) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	name := d.Val()
 	if d.NextArg() {

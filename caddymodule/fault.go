@@ -25,15 +25,15 @@ func (f fault) String() string { return f.path + ": " + f.text }
 // faults collects what is wrong, so that it can be told all at once. The zero value is ready for use.
 type faults []fault
 
-// add notes one fault at path.
-func (fs *faults) add(path, format string, args ...any) {
+// addf notes one fault at path.
+func (fs *faults) addf(path, format string, args ...any) {
 	*fs = append(*fs, fault{path: path, text: fmt.Sprintf(format, args...)})
 }
 
 // between notes a fault if value lies outside lowest..highest.
 func (fs *faults) between(path string, value, lowest, highest int64) {
 	if value < lowest || value > highest {
-		fs.add(path, "%d is out of range; allowed: %d to %d", value, lowest, highest)
+		fs.addf(path, "%d is out of range; allowed: %d to %d", value, lowest, highest)
 	}
 }
 
@@ -47,28 +47,31 @@ func (fs *faults) optionalBetween(path string, value *int64, lowest, highest int
 // requiredBetween is between for a number that must be given, 0 too.
 func (fs *faults) requiredBetween(path string, value *int64, lowest, highest int64) {
 	if value == nil {
-		fs.add(path, "missing; give an integer from %d to %d", lowest, highest)
+		fs.addf(path, "missing; give an integer from %d to %d", lowest, highest)
 		return
 	}
 	fs.between(path, *value, lowest, highest)
 }
 
-// atMost notes a fault if d is negative or longer than longest. Zero stands for "not given".
-func (fs *faults) atMost(path string, d caddy.Duration, longest time.Duration) {
-	if d < 0 || time.Duration(d) > longest {
-		fs.add(path, "%s is out of range; allowed: more than 0, at most %s", time.Duration(d), longest)
+// longestDuration bounds every duration of the configuration.
+const longestDuration = 24 * time.Hour
+
+// duration notes a fault if d is negative or longer than [longestDuration]. Zero stands for "not given".
+func (fs *faults) duration(path string, d caddy.Duration) {
+	if d < 0 || time.Duration(d) > longestDuration {
+		fs.addf(path, "%s is out of range; allowed: more than 0, at most %s", time.Duration(d), longestDuration)
 	}
 }
 
 // nameless notes an element of a list that is null or has no name.
 func (fs *faults) nameless(list string, index int) {
-	fs.add(indexed(list, index), "the name is missing")
+	fs.addf(indexed(list, index), "the name is missing")
 }
 
 // err joins all faults into one error of several lines, or nil.
-func (fs faults) err() error {
-	lines := make([]string, len(fs))
-	for i, f := range fs {
+func (fs *faults) err() error {
+	lines := make([]string, len(*fs))
+	for i, f := range *fs {
 		lines[i] = f.String()
 	}
 	return joinLines(lines)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -41,9 +42,17 @@ type lifecycle struct {
 // provision prepares a's runtime. It opens nothing.
 func (l *lifecycle) provision(ctx caddy.Context, a *App) error {
 	l.ctx = ctx
-	l.log = ctx.Slogger()
+	l.log = plainLogger(ctx)
 	l.ready = make(chan struct{})
 	return registerMetrics(ctx.GetMetricsRegistry(), a)
+}
+
+// noStack is above every level: a vendor's failure is no place in our code to look at.
+const noStack = slog.Level(127)
+
+// plainLogger is Caddy's logger for the packages that don't know Caddy. Caddy's own Slogger adds a stack to every error.
+func plainLogger(ctx caddy.Context) *slog.Logger {
+	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(appName), zapslog.AddStacktraceAt(noStack)))
 }
 
 // attach says that this process serves with the app, rather than only reading its configuration.

@@ -92,7 +92,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "wal_bytes",
 			Help: "Size of the SQLite write-ahead log; 0 with PostgreSQL.",
-		}, func() float64 { return walBytes(a.settings.location) }),
+		}, a.walBytes),
 	}
 	var faults []error
 	for _, c := range collectors {

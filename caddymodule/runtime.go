@@ -63,7 +63,7 @@ func (a *App) catalog() (*gateway.Catalog, error) {
 }
 
 // entry is m, with its defaults filled in, as the gateway sees it.
-func (m Model) entry() gateway.Model {
+func (m *Model) entry() gateway.Model {
 	return gateway.Model{
 		ID: m.Name, Provider: m.provider(), Upstream: m.UpstreamModel,
 		DisplayName: m.DisplayName, FriendlyName: m.FriendlyName, Tier: m.Tier, OwnedBy: m.OwnedBy,
@@ -112,6 +112,16 @@ func (a *App) runningCalls() float64 {
 	select {
 	case <-a.ready:
 		return float64(a.runtime.shared.calls.Running())
+	default:
+		return 0
+	}
+}
+
+// walBytes is the gauge of the write-ahead log.
+func (a *App) walBytes() float64 {
+	select {
+	case <-a.ready:
+		return float64(a.runtime.shared.db.WALBytes())
 	default:
 		return 0
 	}

@@ -19,8 +19,8 @@ type Secret string
 // default value, where a secret would stand in clear.
 var secretReference = regexp.MustCompile(`^\{(?:env\.[A-Za-z_][A-Za-z0-9_]*|file\.[^{}\x00-\x1f]+)\}$`)
 
-// secretForms is how messages name what is allowed.
-const secretForms = "exactly one {env.NAME} or {file.PATH}"
+// referenceForms is how messages name what is allowed.
+const referenceForms = "exactly one {env.NAME} or {file.PATH}"
 
 // wellFormed reports whether s is a reference. Its text may be quoted in messages only if it is.
 func (s Secret) wellFormed() bool { return secretReference.MatchString(string(s)) }
@@ -28,7 +28,7 @@ func (s Secret) wellFormed() bool { return secretReference.MatchString(string(s)
 // faults notes whether s can stand at path; allowed names what else may stand there, e.g. " or none".
 func (s Secret) faults(fs *faults, path, allowed string) {
 	if !s.wellFormed() {
-		fs.add(path, "must be %s%s; a secret itself doesn't belong into the configuration", secretForms, allowed)
+		fs.addf(path, "must be %s%s; a secret itself doesn't belong into the configuration", referenceForms, allowed)
 	}
 }
 
@@ -37,7 +37,7 @@ func (s Secret) faults(fs *faults, path, allowed string) {
 // secret: the reference is malformed, the variable is not set, the file can't be read, or what was read is empty.
 func (s Secret) Resolve(repl *caddy.Replacer) (string, error) {
 	if !s.wellFormed() {
-		return "", errors.New("the secret must be " + secretForms)
+		return "", errors.New("the secret must be " + referenceForms)
 	}
 	value, err := repl.ReplaceOrErr(string(s), true, true)
 	if err == nil {

@@ -42,7 +42,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.settings = read
-	return a.lifecycle.provision(ctx, a)
+	return a.provision(ctx, a)
 }
 
 // readSettings resolves every reference and collects what fails, by path.
@@ -53,13 +53,13 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 
 	location, err := a.Store.Location(repl)
 	if err != nil {
-		fs.add("svc.store", "%v", err)
+		fs.addf("svc.store", "%v", err)
 	}
 	read.location = location
 
 	ring, err := a.Ring(repl)
 	if err != nil {
-		fs.add("svc.master_key", "%v", err)
+		fs.addf("svc.master_key", "%v", err)
 	}
 	read.ring = ring
 
@@ -89,9 +89,9 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *faults) ven
 		key, err := p.APIKey.Resolve(repl)
 		switch {
 		case err != nil:
-			fs.add(path+".api_key", "%v", err)
+			fs.addf(path+".api_key", "%v", err)
 		case !headerSafe(key):
-			fs.add(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
+			fs.addf(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
 		}
 		read.apiKey = key
 	}
@@ -99,7 +99,7 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *faults) ven
 		connect, _, _, _, _ := p.timeouts()
 		transport, err := loadTransport(ctx, p.TransportRaw, connect)
 		if err != nil {
-			fs.add(path+".transport", "%v", err)
+			fs.addf(path+".transport", "%v", err)
 		}
 		read.transport = transport
 	}
@@ -111,8 +111,8 @@ func headerSafe(key string) bool {
 	return strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// printable reports whether text has at most most characters, none of them a control character.
-func printable(text string, most int) bool {
+// printable reports whether text has no more characters than longest, none of them a control character.
+func printable(text string, longest int) bool {
 	count := 0
 	for _, r := range text {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {
@@ -120,5 +120,5 @@ func printable(text string, most int) bool {
 		}
 		count++
 	}
-	return count <= most
+	return count <= longest
 }

@@ -2,10 +2,8 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -180,16 +178,4 @@ func openWindows(location store.Location) (*limit.Memory, error) {
 		return nil, fmt.Errorf("opening the rate-limit windows: %w", err)
 	}
 	return value.(memoryWindows).Memory, nil //nolint:forcetypeassert,errcheck // the pool holds nothing else
-}
-
-// walBytes is the size of a SQLite store's write-ahead log, 0 where there is none.
-func walBytes(location store.Location) float64 {
-	if location.Engine != store.SQLite {
-		return 0
-	}
-	info, err := os.Stat(location.DSN + "-wal")
-	if errors.Is(err, os.ErrNotExist) || err != nil {
-		return 0
-	}
-	return float64(info.Size())
 }

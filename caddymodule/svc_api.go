@@ -4,21 +4,19 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // API answers the endpoint groups of spec §4.4; so far `GET /wallet`. It checks the key by itself, because every endpoint
 // has its own scope, so it needs no svc_auth before it. Unknown paths and methods end with 404 `not_found`.
-type API struct{ app *App }
+//
+// Syntax:
+//
+//	svc_api [<matcher>]
+type API struct{ bare }
 
 // CaddyModule returns the Caddy module information.
 func (*API) CaddyModule() caddy.ModuleInfo { return moduleInfo[API]("svc_api") }
-
-// UnmarshalCaddyfile reads the directive. Syntax:
-//
-//	svc_api [<matcher>]
-func (*API) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
 
 // Provision finds the app.
 func (h *API) Provision(ctx caddy.Context) (err error) {
@@ -33,9 +31,4 @@ func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 	})
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*API)(nil)
-	_ caddyhttp.MiddlewareHandler = (*API)(nil)
-	_ caddyfile.Unmarshaler       = (*API)(nil)
-)
+var _ caddy.Provisioner = (*API)(nil)

@@ -17,12 +17,8 @@ import (
 // (spec §5.1). Others end with 401 `unauthenticated`, `invalid_api_key` or `api_key_revoked`, 402
 // `organization_suspended`, or 403 `insufficient_scope`.
 //
-// It sets these placeholders:
-//
-// Placeholder | Description
-// ------------|-------------
-// `{http.auth.user.id}` | The id of the organization, which is also `user_id` in access logs
-// `{http.svc.key_id}` | The id of the API key
+// It sets two placeholders: `{http.auth.user.id}` is the id of the organization, which is also `user_id` in access logs,
+// and `{http.svc.key_id}` is the id of the API key.
 type Auth struct {
 	// The scopes that the key must have, all of them. At least one.
 	Scopes []identity.Scope `json:"scopes,omitempty"`
@@ -108,9 +104,4 @@ func (h *Auth) admit(r *http.Request) error {
 	return nil
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Auth)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
-	_ caddyfile.Unmarshaler       = (*Auth)(nil)
-)
+var _ caddy.Provisioner = (*Auth)(nil)

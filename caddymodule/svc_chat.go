@@ -4,22 +4,20 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // Chat answers `POST /v1/chat/completions`, as one JSON body or as a stream of events, and charges the wallet of the
 // organization (spec §4.2). It stands behind svc_auth. Its errors are those of spec §7; one that happens after the first
 // byte of a stream is told inside the stream.
-type Chat struct{ app *App }
+//
+// Syntax:
+//
+//	svc_chat [<matcher>]
+type Chat struct{ bare }
 
 // CaddyModule returns the Caddy module information.
 func (*Chat) CaddyModule() caddy.ModuleInfo { return moduleInfo[Chat]("svc_chat") }
-
-// UnmarshalCaddyfile reads the directive. Syntax:
-//
-//	svc_chat [<matcher>]
-func (*Chat) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
 
 // Provision finds the app.
 func (h *Chat) Provision(ctx caddy.Context) (err error) {
@@ -34,9 +32,4 @@ func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	})
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Chat)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Chat)(nil)
-	_ caddyfile.Unmarshaler       = (*Chat)(nil)
-)
+var _ caddy.Provisioner = (*Chat)(nil)

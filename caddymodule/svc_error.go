@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -19,15 +18,18 @@ import (
 //
 // It also logs the cause with the request id, because Caddy logs handled errors at debug level only: faults of the
 // service at error level, refused requests at debug level. The cause never reaches the client.
-type Error struct{ logger *zap.Logger }
+//
+// Syntax:
+//
+//	svc_error [<matcher>]
+type Error struct {
+	bare
+
+	logger *zap.Logger
+}
 
 // CaddyModule returns the Caddy module information.
 func (*Error) CaddyModule() caddy.ModuleInfo { return moduleInfo[Error]("svc_error") }
-
-// UnmarshalCaddyfile reads the directive. Syntax:
-//
-//	svc_error [<matcher>]
-func (*Error) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
 
 // Provision sets the handler up. It needs no app: the error body is due also where nothing else of ours is configured.
 func (h *Error) Provision(ctx caddy.Context) error {
@@ -79,9 +81,4 @@ func (h *Error) log(r *http.Request, id string, answer *handlers.Error) {
 	}
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Error)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Error)(nil)
-	_ caddyfile.Unmarshaler       = (*Error)(nil)
-)
+var _ caddy.Provisioner = (*Error)(nil)

@@ -87,9 +87,4 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	}
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Health)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Health)(nil)
-	_ caddyfile.Unmarshaler       = (*Health)(nil)
-)
+var _ caddy.Provisioner = (*Health)(nil)

@@ -4,21 +4,19 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // Models answers `GET /v1/models` with the models that are enabled for the organization, and `GET /v1/models/{id}` with
 // one of them (spec §4.1). It stands behind svc_auth. Anything else ends with 404 `not_found`.
-type Models struct{ app *App }
+//
+// Syntax:
+//
+//	svc_models [<matcher>]
+type Models struct{ bare }
 
 // CaddyModule returns the Caddy module information.
 func (*Models) CaddyModule() caddy.ModuleInfo { return moduleInfo[Models]("svc_models") }
-
-// UnmarshalCaddyfile reads the directive. Syntax:
-//
-//	svc_models [<matcher>]
-func (*Models) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
 
 // Provision finds the app.
 func (h *Models) Provision(ctx caddy.Context) (err error) {
@@ -33,9 +31,4 @@ func (h *Models) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	})
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Models)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Models)(nil)
-	_ caddyfile.Unmarshaler       = (*Models)(nil)
-)
+var _ caddy.Provisioner = (*Models)(nil)

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -13,15 +12,14 @@ import (
 // RateLimit counts the request against the requests per minute of the organization's plan, in windows of one minute of
 // the clock (spec §8). It stands behind svc_auth. Beyond the limit requests end with 429 `rate_limited`; within it the
 // answer carries `x-ratelimit-limit-requests`, `-remaining-requests` and `-reset-requests`.
-type RateLimit struct{ app *App }
+//
+// Syntax:
+//
+//	svc_rate_limit [<matcher>]
+type RateLimit struct{ bare }
 
 // CaddyModule returns the Caddy module information.
 func (*RateLimit) CaddyModule() caddy.ModuleInfo { return moduleInfo[RateLimit]("svc_rate_limit") }
-
-// UnmarshalCaddyfile reads the directive. Syntax:
-//
-//	svc_rate_limit [<matcher>]
-func (*RateLimit) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return bare(d) }
 
 // Provision finds the app.
 func (h *RateLimit) Provision(ctx caddy.Context) (err error) {
@@ -41,9 +39,4 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	return next.ServeHTTP(w, r)
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*RateLimit)(nil)
-	_ caddyhttp.MiddlewareHandler = (*RateLimit)(nil)
-	_ caddyfile.Unmarshaler       = (*RateLimit)(nil)
-)
+var _ caddy.Provisioner = (*RateLimit)(nil)

@@ -37,20 +37,20 @@ func transportFaults(fs *faults, path string, raw json.RawMessage) {
 	}
 	options, err := decodeTransport(raw)
 	if err != nil {
-		fs.add(path, "%v", err)
+		fs.addf(path, "%v", err)
 		return
 	}
 	if slices.Contains(options.Versions, "3") {
-		fs.add(path, "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c")
+		fs.addf(path, "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c")
 	}
 	if options.ProxyProtocol != "" {
-		fs.add(path, "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send")
+		fs.addf(path, "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send")
 	}
 	if options.ReadTimeout != 0 {
-		fs.add(path, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout")
+		fs.addf(path, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout")
 	}
 	if options.WriteTimeout != 0 {
-		fs.add(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
+		fs.addf(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
 	}
 	tlsFaults(fs, path, options.TLS)
 }
@@ -60,13 +60,13 @@ func tlsFaults(fs *faults, path string, options *reverseproxy.TLSConfig) {
 		return
 	}
 	if strings.ContainsAny(options.ServerName, "{}") {
-		fs.add(path, "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy")
+		fs.addf(path, "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy")
 	}
 	if options.ClientCertificateAutomate != "" {
-		fs.add(path, "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key")
+		fs.addf(path, "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key")
 	}
 	if pool, ok := refusedTrustPool(options.CARaw); ok {
-		fs.add(path, "tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
+		fs.addf(path, "tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
 			pool, listed(trustPools))
 	}
 }

@@ -67,7 +67,8 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 func chatCall(r *http.Request, caller *identity.Principal, chat *ChatRequest) *gateway.Request {
 	return &gateway.Request{
 		RequestID: RequestIDFrom(r.Context()), OrgID: caller.OrgID, KeyID: caller.KeyID, Env: caller.Env,
-		Model: chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
+		AllModels: !caller.HasOrgModels,
+		Model:     chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
 		MaxTokens: chat.MaxTokens, Stop: chat.Stop, Stream: chat.Stream,
 		BYOK: strings.EqualFold(r.Header.Get(headerUseBYOK), "true"),
 	}
@@ -91,7 +92,7 @@ func (h *Chat) stream(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 		return nil
 	}
 	failure := chatError(err)
-	if !answer.sent {
+	if !answer.sent && !answer.begun {
 		return failure
 	}
 	h.logBroken(r, req, failure)

@@ -32,6 +32,6 @@ func chatError(err error) *Error {
 		return Internal(err)
 	}
 	return &Error{
-		Code: code, Message: f.Message, Field: f.Field, RetryAfter: f.RetryAfter, NoRetry: f.NoRetry, Cause: err,
+		Code: code, Message: f.Message, Field: f.Field, RetryAfter: f.RetryAfter, NoRetry: f.NoRetry, Cause: f.Cause,
 	}
 }

@@ -39,6 +39,9 @@ type chunkWriter struct {
 	head []byte
 	// sent: the status and some bytes are on their way; failures can only be told inside the stream.
 	sent bool
+	// begun: there is text for the client, if only in pending. The answer is a stream from here on, however fast its
+	// end came, so that what a client sees of a failure doesn't depend on how the network cut the vendor's events.
+	begun bool
 }
 
 var _ gateway.Sink = (*chunkWriter)(nil)
@@ -75,6 +78,7 @@ func (c *chunkWriter) add(rest string) {
 
 // Text adds a content chunk.
 func (c *chunkWriter) Text(piece string) error {
+	c.begun = true
 	b := append(*c.pending, c.head...)
 	b = append(b, `{"index":0,"delta":{"content":`...)
 	b = providers.AppendQuoted(b, piece)

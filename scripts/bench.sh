@@ -4,5 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
+need go
 ./xcaddy.sh
 exec go run ./tests/bench -caddy dist/caddy "$@"

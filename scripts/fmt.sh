@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
+need go
 exec go tool -modfile=tools/go.mod golangci-lint fmt ./...

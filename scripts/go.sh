@@ -21,6 +21,5 @@ need() {
 # step TEXT: what happens next, with the seconds since the script began.
 step() { printf '== %s (%ds)\n' "$*" "$SECONDS" >&2; }
 
-need go
 export GOTOOLCHAIN=local
 export GOFLAGS="-trimpath -buildvcs=false -tags=nobadger,nomysql,nopgx"

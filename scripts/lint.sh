@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
+need go
 
 step "lint: building the tools (tools/go.mod; some minutes the first time)"
 gofumpt=$(go tool -modfile=tools/go.mod -n gofumpt)

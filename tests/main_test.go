@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(
 		closingConnections{m},
+		// Caddy's tls app keeps one cache for the whole process.
+		goleak.IgnoreTopFunction("github.com/caddyserver/certmagic.(*Cache).maintainAssets"),
 		goleak.Cleanup(func(code int) {
 			_ = os.RemoveAll(folder)
 			os.Exit(code)

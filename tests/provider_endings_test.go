@@ -18,8 +18,10 @@ type ending struct {
 	play func(*upstreamCall)
 	// whole is the code of a call for a whole answer, stream that of a stream; empty: it is served.
 	whole, stream string
-	// begun: the stream's failure is told inside the stream.
+	// begun: the stream's failure is told inside the stream, because text came before it.
 	begun bool
+	// either: no text came before, and the failure may come with its status or inside the stream.
+	either bool
 	// retryAfter is what the client is told, 0 for nothing.
 	retryAfter int
 	// permanent: official clients are told not to retry.
@@ -76,7 +78,7 @@ var endings = []ending{
 	{name: "302", play: func(c *upstreamCall) {
 		c.w.Header().Set("Location", "/elsewhere")
 		c.w.WriteHeader(http.StatusFound)
-	}, whole: "provider_error", stream: "provider_error"},
+	}, whole: "provider_error", stream: "provider_error", permanent: true},
 	{name: "context length", play: func(c *upstreamCall) {
 		c.json(400, `{"error":{"message":"This model's maximum context length is 128 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`)
 	}, whole: "context_too_long", stream: "context_too_long", field: "messages", permanent: true},
@@ -95,7 +97,7 @@ var endings = []ending{
 			return
 		}
 		c.json(200, `{"id":"x","choices":[{"mess`)
-	}, whole: "provider_error", stream: "provider_error", begun: true},
+	}, whole: "provider_error", stream: "provider_error", either: true},
 	{name: "no choices", play: func(c *upstreamCall) {
 		if c.Body.Stream {
 			c.w.Header().Set("Content-Type", "text/event-stream")
@@ -103,7 +105,7 @@ var endings = []ending{
 			return
 		}
 		c.json(200, `{"id":"x","object":"chat.completion","choices":[],"usage":`+usualUsage+`}`)
-	}, whole: "provider_error", stream: "provider_error", begun: true, charge: [2]int64{usualCharge, usualCharge}},
+	}, whole: "provider_error", stream: "provider_error", either: true, charge: [2]int64{0, usualCharge}},
 	{name: "drops before headers", play: (*upstreamCall).drop, whole: "provider_error", stream: "provider_error"},
 	{name: "drops after headers", play: func(c *upstreamCall) {
 		if c.Body.Stream {
@@ -114,7 +116,7 @@ var endings = []ending{
 			c.raw(completion("Hel", usualUsage)[:60])
 		}
 		c.drop()
-	}, whole: "provider_error", stream: "provider_error", begun: true},
+	}, whole: "provider_error", stream: "provider_error", either: true},
 	{name: "breaks mid-stream", play: afterTwo((*upstreamCall).drop), whole: "provider_error", stream: "provider_error", begun: true},
 	{name: "ends mid-stream", play: afterTwo(func(c *upstreamCall) {
 		if !c.Body.Stream {
@@ -202,11 +204,14 @@ func (e ending) require(t *testing.T, a answer, stream bool) {
 		requireAnswered(t, a, modelStd, stream)
 		return
 	}
-	if stream && e.begun && a.Status == http.StatusOK {
+	if stream && (e.begun || e.either && a.Status == http.StatusOK) {
 		requireBroken(t, a, code)
 		return
 	}
 	got := requireError(t, a, code)
+	if stream && e.either {
+		return
+	}
 	require.Equal(t, e.retryAfter, got.RetryAfter)
 	require.Equal(t, e.field, got.Field)
 	require.Equal(t, e.permanent, a.Header.Get("X-Should-Retry") == "false", "x-should-retry of %s", a.Body)

@@ -51,6 +51,9 @@ func (c *call) pickModel(ctx context.Context) *Failure {
 		return unsupported
 	}
 	c.model, c.provider = m, c.Catalog.providers[m.Provider]
+	if c.req.AllModels {
+		return nil
+	}
 	exceptions, err := c.DB.OrgModels(ctx, c.req.OrgID)
 	if err != nil {
 		return internal("reading the organization's models", err)

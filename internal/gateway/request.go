@@ -15,6 +15,9 @@ type Request struct {
 	// Env decides which of the organization's wallets pays.
 	Env store.Env
 
+	// AllModels: the organization is known to have no exceptions from the catalog, so they need not be read.
+	AllModels bool
+
 	// Model is the public id.
 	Model       string
 	Messages    []providers.Message

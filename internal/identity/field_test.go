@@ -25,7 +25,7 @@ func TestCleanName(t *testing.T) {
 	}
 	for given, want := range map[string]string{
 		"":                       "name: is empty",
-		" \t\n":                  "name: is empty",
+		"\u2003":                 "name: is empty",
 		strings.Repeat("Ế", 101): "name: has 101 characters, at most 100 are allowed",
 		"a\x00b":                 "name: contains a control character",
 		"a\nb":                   "name: contains a control character",

@@ -13,7 +13,7 @@ import (
 func TestAllScopesAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
 	want := []string{"models:read", "chat:write"}
-	for _, group := range strings.Fields("api_keys provider_keys agents knowledge_bases channels conversations wallet") {
+	for group := range strings.FieldsSeq("api_keys provider_keys agents knowledge_bases channels conversations wallet") {
 		want = append(want, group+":read", group+":write")
 	}
 	var got []string

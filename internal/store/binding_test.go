@@ -44,7 +44,7 @@ func TestParametersBindByNumber(t *testing.T) {
 		seen = nil
 		rows, err := db.Reader().QueryContext(t.Context(), query, int64(100), int64(1), int64(50))
 		require.NoError(t, err)
-		defer rows.Close() //nolint:errcheck // read to the end
+		defer rows.Close() // read to the end
 		for rows.Next() {
 			require.NoError(t, scan(rows))
 		}

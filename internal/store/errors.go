@@ -64,8 +64,7 @@ func isLocked(err error) bool {
 
 // sqliteCode is SQLite's extended result code, 0 for any other error.
 func sqliteCode(err error) int {
-	var failed *sqlite.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failed.Code()
 	}
 	return 0
@@ -73,8 +72,7 @@ func sqliteCode(err error) int {
 
 // postgresCode is PostgreSQL's SQLSTATE, "" for any other error.
 func postgresCode(err error) string {
-	var failed *pgconn.PgError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return failed.Code
 	}
 	return ""

@@ -3,14 +3,14 @@ package store
 // MaxQueued is the bound of the write queue, for the tests.
 const MaxQueued = maxQueued
 
-// HoldTurn takes the turn to write to a SQLite file and never gives it back.
-func HoldTurn(path string) error {
+// HoldTurn takes the turn to write to a SQLite file until release is called.
+func HoldTurn(path string) (release func() error, err error) {
 	turns, err := openTurnstile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	turns.take(nil)
-	return nil
+	return turns.close, nil
 }
 
 // Abandoned reports that Close has run out of time.

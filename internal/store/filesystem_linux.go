@@ -32,6 +32,6 @@ func networkFileSystem(path string) (name string, remote bool, err error) {
 		return "", false, err
 	}
 	// Type is signed and of different width per architecture; the magic numbers are unsigned 32 bit.
-	name, remote = networkFileSystems[int64(uint32(about.Type))] //nolint:unconvert // the width differs per architecture
+	name, remote = networkFileSystems[int64(uint32(about.Type))]
 	return name, remote, nil
 }

@@ -30,8 +30,8 @@ type KeyRecord struct {
 	HasOrgModels bool
 }
 
-// KeyByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it takes about 4 µs;
-// on PostgreSQL one query serves all who asked before it began.
+// KeyByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it is one prepared
+// statement; on PostgreSQL one query serves all who asked before it began.
 func (db *DB) KeyByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, error) {
 	return db.hot.key(ctx, hash)
 }
@@ -53,11 +53,11 @@ const (
 func scanKey(row Row, record *KeyRecord, more ...any) error {
 	var hash []byte
 	var env string
-	columns := []any{
+	columns := append([]any{
 		&hash, &record.KeyID, &record.OrgID, &env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
 		&record.Plan, &record.SuspendedAt, &record.HasOrgModels,
-	}
-	if err := row.Scan(append(columns, more...)...); err != nil {
+	}, more...)
+	if err := row.Scan(columns...); err != nil {
 		return err
 	}
 	copy(record.Hash[:], hash)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,9 +39,7 @@ func (r *postgresHotReader) models(ctx context.Context, orgID string) (map[strin
 		return nil, err
 	}
 	exceptions := make(map[string]bool, len(shared))
-	for model, enabled := range shared {
-		exceptions[model] = enabled
-	}
+	maps.Copy(exceptions, shared)
 	return exceptions, nil
 }
 

@@ -17,7 +17,7 @@ func NewID(prefix string) string {
 	now := time.Now()
 	milliseconds := uint64(now.UnixMilli())
 	fraction := uint64(now.Nanosecond()%int(time.Millisecond)) << 12 / uint64(time.Millisecond)
-	rand.Read(id[8:]) //nolint:errcheck // documented never to fail
+	rand.Read(id[8:])
 	binary.BigEndian.PutUint64(id[:8], milliseconds<<16|0x7000|fraction)
 	id[8] = id[8]&0x3f | 0x80
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,9 @@ import (
 
 // errPostgresDSN is the only thing ever said about a DSN that can't be read: its parser's own text may quote a password.
 var errPostgresDSN = errors.New("the address must be postgres://user:password@host:port/database or keyword=value pairs")
+
+// settingNames are the names of connection settings and of server parameters (my.setting).
+var settingNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
 // canonicalPostgres puts a DSN into the keyword=value form with sorted keywords and every default filled in.
 func canonicalPostgres(dsn string) (string, error) {
@@ -28,6 +32,11 @@ func canonicalPostgres(dsn string) (string, error) {
 	settings, err := postgresSettings(dsn)
 	if err != nil {
 		return "", err
+	}
+	for name := range settings {
+		if !settingNames.MatchString(name) {
+			return "", errPostgresDSN // a URL could name one that the keyword form can't
+		}
 	}
 	settings["user"] = effective.User
 	settings["password"] = effective.Password

@@ -54,14 +54,13 @@ func resolveLinks(path string, links int) (string, error) {
 		return "", err
 	}
 	path = filepath.Join(directory, name)
-	target, err := os.Readlink(path)
-	if err != nil {
-		return path, nil // Not a link: it will be created here.
+	if target, err := os.Readlink(path); err == nil {
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(directory, target)
+		}
+		return resolveLinks(target, links-1)
 	}
-	if !filepath.IsAbs(target) {
-		target = filepath.Join(directory, target)
-	}
-	return resolveLinks(target, links-1)
+	return path, nil // Not a link: it will be created here.
 }
 
 // prepareFile makes sure that the database file can be created where it should be and that its directory is on a file

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -104,18 +105,19 @@ func countItems(t *testing.T, db *store.DB) (n int) {
 
 // gate keeps the writer inside a transaction until it is opened, so that a test can line operations up behind it.
 type gate struct {
-	opened chan struct{}
+	opened func()
 	passed chan error
 }
 
 func closeGate(t *testing.T, db *store.DB) *gate {
 	t.Helper()
-	g := &gate{opened: make(chan struct{}), passed: make(chan error, 1)}
-	entered := make(chan struct{})
+	entered, opened := make(chan struct{}), make(chan struct{})
+	g := &gate{opened: sync.OnceFunc(func() { close(opened) }), passed: make(chan error, 1)}
+	t.Cleanup(g.opened) // a failed test must not keep Close waiting
 	go func() {
 		g.passed <- db.Exec(context.Background(), func(context.Context, store.Tx) error {
 			close(entered)
-			<-g.opened
+			<-opened
 			return nil
 		})
 	}()
@@ -125,6 +127,6 @@ func closeGate(t *testing.T, db *store.DB) *gate {
 
 // open lets the writer go on, and answers how the transaction at the gate ended.
 func (g *gate) open() error {
-	close(g.opened)
+	g.opened()
 	return <-g.passed
 }

@@ -81,9 +81,10 @@ func migrate(ctx context.Context, engine Engine, conn *sql.DB) error {
 }
 
 func gooseMigrations(engine Engine) []*goose.Migration {
-	var list []*goose.Migration
-	for _, m := range migrations(engine) {
-		list = append(list, goose.NewGoMigration(m.version, &goose.GoFunc{RunTx: m.run}, nil))
+	versions := migrations(engine)
+	list := make([]*goose.Migration, len(versions))
+	for i, m := range versions {
+		list[i] = goose.NewGoMigration(m.version, &goose.GoFunc{RunTx: m.run}, nil)
 	}
 	return list
 }

@@ -292,13 +292,3 @@ func TestKeyByHashAtOnce(t *testing.T) {
 		}
 	})
 }
-
-func TestKeyByHashHonoursItsContext(t *testing.T) {
-	t.Parallel()
-	db := storetest.Open(t, store.Postgres)
-	gaveUp := errors.New("gave up")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(gaveUp)
-	_, _, err := db.KeyByHash(ctx, [32]byte{1})
-	require.True(t, err == nil || errors.Is(err, gaveUp)) // it may have been answered before it looked
-}

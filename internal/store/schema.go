@@ -102,14 +102,14 @@ CREATE INDEX holds_open ON holds (expires_at) WHERE status = 'open';
 -- ref makes a transaction idempotent: the call's id for a charge or refund, the operator's reference for the others.
 -- balance_micros is the wallet's balance right after it.
 CREATE TABLE ledger_tx (
-	id         TEXT   NOT NULL PRIMARY KEY,
-	org_id     TEXT   NOT NULL,
-	env        TEXT   NOT NULL CHECK (env IN ('live', 'test')),
-	kind       TEXT   NOT NULL CHECK (kind IN ('topup', 'charge', 'adjust', 'refund')),
-	ref        TEXT   NOT NULL CHECK (ref <> ''),
-	reason     TEXT   NOT NULL,
+	id             TEXT   NOT NULL PRIMARY KEY,
+	org_id         TEXT   NOT NULL,
+	env            TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	kind           TEXT   NOT NULL CHECK (kind IN ('topup', 'charge', 'adjust', 'refund')),
+	ref            TEXT   NOT NULL CHECK (ref <> ''),
+	reason         TEXT   NOT NULL,
 	balance_micros BIGINT NOT NULL CHECK (balance_micros >= 0),
-	created_at BIGINT NOT NULL,
+	created_at     BIGINT NOT NULL,
 	UNIQUE (kind, org_id, env, ref)
 ) {table};
 CREATE INDEX ledger_tx_wallet ON ledger_tx (org_id, env, created_at);

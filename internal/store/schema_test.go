@@ -9,13 +9,19 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// Several processes may start at once on an empty database: all of them find it migrated.
+// Several processes may start at once on an empty database: all of them find it migrated. On SQLite that doesn't hang
+// on the turnstile, which only keeps them from meeting.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
-		t.Run(string(engine), func(t *testing.T) {
+	for name, engine := range map[string]store.Engine{"sqlite": store.SQLite, "sqlite without turns": store.SQLite, "postgres": store.Postgres} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			location := storetest.Location(t, engine)
+			if name == "sqlite without turns" {
+				release, err := store.HoldTurn(location.DSN)
+				require.NoError(t, err)
+				defer release() // a lock file
+			}
 			const n = 5
 			errs := make(chan error, n)
 			for range n {
@@ -41,11 +47,25 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
+// A database that a newer version has migrated still serves an older one, as in a roll-out (design §4: expand-only).
+func TestNewerSchemaIsAccepted(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		applied := any(true)
+		if db.Engine() == store.SQLite {
+			applied = 1
+		}
+		write(t, db, `INSERT INTO schema_versions (version_id, is_applied) VALUES (99, $1)`, applied)
+		require.NoError(t, db.Migrate(t.Context()))
+		createOrganization(t, db, "org_1")
+	})
+}
+
 // The books only grow: a change, a deletion and a replacement are refused by the database itself.
 func TestLedgerIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1)`)
+		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1, 1)`)
 		write(t, db, `INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'org:org_1:live', 5), ('txn_1', 1, 'sys:cash', -5)`)
 		statements := []string{
 			`UPDATE ledger_tx SET reason = 'x'`,
@@ -81,7 +101,7 @@ func TestConstraints(t *testing.T) {
 		write(t, db, call+`VALUES ('call_1', 'req_1', 'org_1', 'live', 'key_1', 'm', 'p', $1, $2, 'complete', 1, 1, 0, 'provider', 1, 0, 0, 1, 1)`, false, true)
 		hash := make([]byte, 32)
 		write(t, db, key+`VALUES ('org_1', 'live', $1, $1, 'in_progress', 'call_1', 1, 1, 1)`, hash)
-		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1)`)
+		write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 1, 1)`)
 
 		for statement, arguments := range map[string][]any{
 			`UPDATE wallets SET balance_micros = 99`:                            nil, // below what is held
@@ -101,9 +121,9 @@ func TestConstraints(t *testing.T) {
 			`UPDATE calls SET usage_source = 'guess'`:                           nil,
 			key + `VALUES ('org_1', 'live', $1, $1, 'done', 'call_2', 1, 1, 1)`: {hash},
 			key + `VALUES ('org_1', 'test', $1, $1, 'done', 'call_2', 1, 1, 1)`: {hash[:31]},
-			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_2', 'org_1', 'live', 'topup', 'r', '', 1)`: nil,
-			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, created_at) VALUES ('txn_2', 'org_1', 'live', 'gift', 's', '', 1)`:  nil,
-			`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'a', 0)`:                                   nil,
+			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_2', 'org_1', 'live', 'topup', 'r', '', 1, 1)`: nil,
+			`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_2', 'org_1', 'live', 'gift', 's', '', 1, 1)`:  nil,
+			`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) VALUES ('txn_1', 0, 'a', 0)`:                                                      nil,
 		} {
 			require.Error(t, tryWrite(db, statement, arguments...), statement)
 		}

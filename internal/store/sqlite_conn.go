@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -18,9 +19,9 @@ import (
 // REPLACE fire the append-only triggers.
 var (
 	sqlitePragmas       = []string{"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)"}
-	sqliteWriterPragmas = append(sqlitePragmas[:len(sqlitePragmas):len(sqlitePragmas)],
+	sqliteWriterPragmas = append(slices.Clip(sqlitePragmas),
 		"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)")
-	sqliteReaderPragmas = append(sqlitePragmas[:len(sqlitePragmas):len(sqlitePragmas)], "query_only(1)")
+	sqliteReaderPragmas = append(slices.Clip(sqlitePragmas), "query_only(1)")
 )
 
 // sqliteConnector opens connections to a database file. A transaction that database/sql begins on one takes the
@@ -128,7 +129,7 @@ func (c *sqliteConn) query(text string, arguments []driver.NamedValue, each func
 	row := make(sqliteRow, len(rows.Columns()))
 	for {
 		switch err := rows.Next(row); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return sqlError("read "+verb(text), err)

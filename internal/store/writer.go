@@ -218,7 +218,7 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 			w.putBack(&o, groups[i:])
 			break
 		}
-		lost, failed := w.apply(tx, group, i == len(groups)-1)
+		failed, lost := w.apply(tx, group, i == len(groups)-1)
 		if lost != nil {
 			w.logger.Warn("a write transaction was lost", "error", lost)
 			tx.rollback()
@@ -280,11 +280,11 @@ func (w *writer) putBack(o *outcome, groups []ticketGroup) {
 	}
 }
 
-// apply runs a group in a savepoint. lost is set when the whole transaction can't go on; failed holds one error for
-// each operation, none of them nil, when the group was rolled back.
-func (w *writer) apply(tx transaction, group ticketGroup, last bool) (lost error, failed []error) {
+// apply runs a group in a savepoint. failed holds one error for each operation, none of them nil, when the group was
+// rolled back; lost is set when the whole transaction can't go on.
+func (w *writer) apply(tx transaction, group ticketGroup, last bool) (failed []error, lost error) {
 	if err := tx.savepoint(); err != nil {
-		return err, nil
+		return nil, err
 	}
 	ctx := tx.context()
 	failed = w.call(ctx, tx, group)
@@ -296,9 +296,12 @@ func (w *writer) apply(tx transaction, group ticketGroup, last bool) (lost error
 		failed = sameError(err, len(group.tickets))
 	}
 	if err := tx.rollbackTo(ctx); err != nil {
-		return errors.Join(firstError(failed), err), nil
+		if cause := firstError(failed); !errors.Is(cause, err) {
+			err = errors.Join(cause, err)
+		}
+		return nil, err
 	}
-	return nil, failed
+	return failed, nil
 }
 
 // call runs the group's code and turns a panic into its error.
@@ -325,7 +328,8 @@ func (w *writer) call(ctx context.Context, tx Tx, group ticketGroup) (failed []e
 // checkErrors answers nil when every operation was decided, else an error for each: its own, or its group's.
 func checkErrors(group ticketGroup, errs []error) []error {
 	if len(errs) != 0 && len(errs) != len(group.tickets) {
-		return sameError(fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.tickets)), len(group.tickets))
+		err := fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.tickets))
+		return sameError(err, len(group.tickets))
 	}
 	first := firstError(errs)
 	if first == nil {

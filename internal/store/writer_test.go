@@ -77,37 +77,41 @@ func TestOperationsThatWaitShareATransaction(t *testing.T) {
 // A result is told only after the COMMIT: while its transaction is open the operation is neither done nor visible.
 func TestResultsAreToldAfterCommit(t *testing.T) {
 	t.Parallel()
-	kind := &items{name: "items"}
-	storetest.Each(t, []store.Kind{kind}, func(t *testing.T, db *store.DB) {
-		createItems(t, db)
-		atGate := closeGate(t, db)
-		ticket := db.Submit(kind, &insert{ID: 1})
-		sameBatch, finish := make(chan struct{}), make(chan struct{})
-		ended := make(chan error, 1)
-		go func() {
-			ended <- db.Exec(context.Background(), func(ctx context.Context, tx store.Tx) error {
-				close(sameBatch)
-				<-finish
-				return nil
-			})
-		}()
-		require.Eventually(t, func() bool { return db.Queued() == 2 }, time.Minute, time.Millisecond)
-		require.NoError(t, atGate.open())
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			kind := &lingering{applied: make(chan struct{}), leave: make(chan struct{})}
+			db := storetest.Open(t, engine, kind)
+			createItems(t, db)
+			leave := sync.OnceFunc(func() { close(kind.leave) })
+			t.Cleanup(leave)
+			ticket := db.Submit(kind, nil)
+			<-kind.applied
+			select {
+			case <-ticket.Done():
+				require.Fail(t, "told before COMMIT")
+			default:
+			}
+			require.Zero(t, countItems(t, db))
+			leave()
+			<-ticket.Done()
+			require.NoError(t, ticket.Err())
+			require.Equal(t, 1, countItems(t, db))
+		})
+	}
+}
 
-		<-sameBatch // the kind's operation was applied before, in the same transaction
-		select {
-		case <-ticket.Done():
-			require.Fail(t, "told before COMMIT")
-		default:
-		}
-		require.Zero(t, countItems(t, db))
+// lingering writes a row and stays in its transaction until it is told to leave.
+type lingering struct{ applied, leave chan struct{} }
 
-		close(finish)
-		<-ticket.Done()
-		require.NoError(t, ticket.Err())
-		require.NoError(t, <-ended)
-		require.Equal(t, 1, countItems(t, db))
-	})
+func (*lingering) Name() string { return "lingering" }
+
+func (k *lingering) Apply(ctx context.Context, tx store.Tx, _ []store.Op) []error {
+	tx.Queue(1, `INSERT INTO items (id) VALUES (1)`)
+	err := tx.Flush(ctx)
+	close(k.applied)
+	<-k.leave
+	return []error{err}
 }
 
 // One operation the database refuses costs its companions nothing but another transaction: each of the group runs
@@ -184,7 +188,7 @@ func TestExecIsAtomic(t *testing.T) {
 		err = db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
 			tx.Queue(1, `INSERT INTO items (id) VALUES (2)`)
 			tx.Queue(1, `INSERT INTO items (id) VALUES (2)`)
-			tx.Flush(ctx) //nolint:errcheck // ignoring it must not help
+			tx.Flush(ctx) // ignoring it must not help
 			return nil
 		})
 		require.ErrorIs(t, err, store.ErrConflict)
@@ -198,7 +202,7 @@ func TestExecIsAtomic(t *testing.T) {
 		require.ErrorContains(t, err, "nowhere")
 		require.Zero(t, countItems(t, db))
 
-		require.NoError(t, db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+		require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
 			tx.Queue(1, `INSERT INTO items (id) VALUES (5)`)
 			return nil
 		}))
@@ -307,7 +311,7 @@ func TestFullQueueIsNotWaitedForForEver(t *testing.T) {
 		createItems(t, db)
 		atGate := closeGate(t, db)
 		var last *store.Ticket
-		for id := int64(0); id < store.MaxQueued; id++ {
+		for id := range int64(store.MaxQueued) {
 			last = db.Submit(kind, &insert{ID: id})
 		}
 		require.ErrorIs(t, db.Do(context.Background(), kind, &insert{ID: -1}), store.ErrBusy)

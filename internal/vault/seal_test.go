@@ -3,6 +3,7 @@ package vault_test
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,6 +142,6 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		require.Nil(t, plain)
-		require.True(t, err == vault.ErrCorrupt || err == vault.ErrUnknownKey)
+		require.True(t, errors.Is(err, vault.ErrCorrupt) || errors.Is(err, vault.ErrUnknownKey))
 	})
 }

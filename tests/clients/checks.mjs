@@ -31,6 +31,7 @@ export const scenario = {
   refused: 'scenario:401', // refuses the provider's key
   failing: 'scenario:500',
   overloaded: 'scenario:503;ra=1', // with Retry-After: 1
+  overloadedOnce: 'scenario:503-once', // the same to the first call with the same message, then answers
   tooLong: 'scenario:context-openai', // the vendor's 400 about its context length
   broken: 'scenario:reset;at=2', // two pieces of text, then the connection breaks
   slow: 'scenario:ok;n=20;delay=100', // 20 pieces over two seconds

@@ -53,7 +53,7 @@ func OpenAt(t testing.TB, location store.Location, options store.Options) *store
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		db.Close(ctx) //nolint:errcheck // a test that closes it itself sees the error
+		db.Close(ctx) // a test that closes it itself sees the error
 	})
 	require.NoError(t, db.Migrate(ctx))
 	return db
@@ -94,7 +94,7 @@ func administer(t testing.TB, server store.Location, statement string) {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, server.DSN)
 	require.NoError(t, err)
-	defer conn.Close(ctx) //nolint:errcheck // the statement's own result counts
+	defer conn.Close(ctx) // the statement's own result counts
 	_, err = conn.Exec(ctx, statement)
 	require.NoError(t, err)
 }

@@ -1,0 +1,236 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/stretchr/testify/require"
+)
+
+// instance is a Caddyfile that was adapted and provisioned in this process, without listeners of Caddy's.
+type instance struct {
+	app  *App
+	http *caddyhttp.App
+}
+
+// provision adapts a Caddyfile and loads its JSON form. The app is not started yet. Like load, it is not for parallel
+// tests.
+func provision(t *testing.T, caddyfile string) *instance {
+	t.Helper()
+	adapted, err := adapt(caddyfile)
+	require.NoError(t, err)
+	var config caddy.Config
+	require.NoError(t, json.Unmarshal([]byte(adapted), &config))
+	ctx, err := caddy.ProvisionContext(&config)
+	require.NoError(t, err)
+	app, err := ctx.AppIfConfigured(appName)
+	require.NoError(t, err)
+	site, err := ctx.AppIfConfigured("http")
+	require.NoError(t, err)
+	return &instance{app: app.(*App), http: site.(*caddyhttp.App)}
+}
+
+// start does what Caddy does with the app, and undoes it at the end of the test.
+func (i *instance) start(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		require.NoError(t, i.app.Stop())
+		require.NoError(t, i.app.Cleanup())
+	})
+	require.NoError(t, i.app.Start())
+}
+
+// server serves the server that listens on address, whose name the adapter chose.
+func (i *instance) server(t *testing.T, address string) *httptest.Server {
+	t.Helper()
+	for _, server := range i.http.Servers {
+		if server.Listen[0] == address {
+			listening := httptest.NewServer(server)
+			t.Cleanup(listening.Close)
+			return listening
+		}
+	}
+	require.Fail(t, "no server listens on "+address)
+	return nil
+}
+
+// ask sends a request and returns its answer with the whole body.
+func ask(t *testing.T, method, address string, header http.Header) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+	require.NoError(t, err)
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp, string(body)
+}
+
+// requireContract checks the error body of spec §7.1.
+func requireContract(t *testing.T, resp *http.Response, body string, status int, code string) {
+	t.Helper()
+	var answer struct {
+		Error struct {
+			Code      string `json:"code"`
+			Message   string `json:"message"`
+			RequestID string `json:"requestId"`
+		} `json:"error"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &answer), body)
+	require.Equal(t, status, resp.StatusCode, body)
+	require.Equal(t, code, answer.Error.Code)
+	require.NotEmpty(t, answer.Error.Message)
+	require.Regexp(t, `^req_`, answer.Error.RequestID)
+	require.Equal(t, answer.Error.RequestID, resp.Header.Get("X-Request-ID"))
+	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+}
+
+// TestCaddyfileExample runs the file that operators begin with, as it stands, in an empty directory.
+func TestCaddyfileExample(t *testing.T) {
+	text, err := os.ReadFile("../Caddyfile.example")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.Mkdir("data", 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join("data", "master.key"), []byte(testMasterKey+"\n"), 0o600))
+
+	// Caddy keeps log writers open under the name they are configured with, for as long as the process lives. Absolute,
+	// the name is another one when the test runs again.
+	accessLog := filepath.Join(dir, "data", "access.log")
+	require.Contains(t, string(text), "output file data/access.log")
+	run := provision(t, strings.ReplaceAll(string(text), "output file data/access.log", "output file "+accessLog))
+	public, private := run.server(t, ":8080"), run.server(t, "127.0.0.1:8081")
+
+	resp, body := ask(t, http.MethodGet, private.URL+"/health/live", nil)
+	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+	resp, body = ask(t, http.MethodGet, private.URL+"/health/ready", nil)
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "not started yet, so not ready: %s", body)
+
+	run.start(t)
+	resp, body = ask(t, http.MethodGet, private.URL+"/health/ready", nil)
+	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+	resp, body = ask(t, http.MethodGet, private.URL+"/metrics", nil)
+	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+
+	resp, body = ask(t, http.MethodGet, public.URL+"/v1/models", nil)
+	requireContract(t, resp, body, http.StatusUnauthorized, "unauthenticated")
+	resp, body = ask(t, http.MethodGet, public.URL+"/v1/models?key="+planted, http.Header{
+		"X-Api-Key": {"ck_live_" + planted}, "X-Bot-Api-Secret-Token": {planted}, "X-Hub-Signature-256": {planted},
+	})
+	requireContract(t, resp, body, http.StatusUnauthorized, "invalid_api_key")
+	resp, body = ask(t, http.MethodPost, public.URL+"/v1/chat/completions", nil)
+	requireContract(t, resp, body, http.StatusUnauthorized, "unauthenticated")
+	resp, body = ask(t, http.MethodGet, public.URL+"/wallet", nil)
+	requireContract(t, resp, body, http.StatusUnauthorized, "unauthenticated")
+	for _, unknown := range []string{"/", "/v1", "/v1/", "/v1/embeddings", "/health/live", "/metrics", "/wp-login.php"} {
+		resp, body = ask(t, http.MethodGet, public.URL+unknown, nil)
+		requireContract(t, resp, body, http.StatusNotFound, "not_found")
+	}
+
+	logged, err := os.ReadFile(accessLog)
+	require.NoError(t, err)
+	require.Contains(t, string(logged), "/v1/models")
+	require.NotContains(t, string(logged), planted)
+	require.Equal(t, 11, strings.Count(string(logged), `"logger":"http.log.access`), "one line for each public request")
+}
+
+// TestErrorRoutes raises errors of all origins and looks at what clients get.
+func TestErrorRoutes(t *testing.T) {
+	run := provision(t, `{
+	svc {
+		base_url http://localhost:8080
+		store sqlite `+filepath.Join(t.TempDir(), "svc.db")+`
+		master_key `+string(secretFile(t, testMasterKey))+`
+	}
+}
+:8080 {
+	handle_errors {
+		svc_error
+	}
+	handle /403 {
+		error "hidden" 403
+	}
+	handle /405 {
+		error "hidden" 405
+	}
+	handle /413 {
+		error "hidden" 413
+	}
+	handle /418 {
+		error "hidden" 418
+	}
+	handle /429 {
+		error "hidden" 429
+	}
+	handle /500 {
+		error "hidden" 500
+	}
+	handle /502 {
+		error "hidden" 502
+	}
+	handle /503 {
+		error "hidden" 503
+	}
+	handle /proxy {
+		reverse_proxy 127.0.0.1:1
+	}
+	handle {
+		svc_error
+	}
+}
+`)
+	server := run.server(t, ":8080")
+	for path, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		"/403":   {http.StatusForbidden, "forbidden"},
+		"/405":   {http.StatusNotFound, "not_found"},
+		"/413":   {http.StatusBadRequest, "invalid_request"},
+		"/418":   {http.StatusBadRequest, "invalid_request"},
+		"/429":   {http.StatusTooManyRequests, "rate_limited"},
+		"/500":   {http.StatusInternalServerError, "internal_error"},
+		"/502":   {http.StatusInternalServerError, "internal_error"},
+		"/503":   {http.StatusInternalServerError, "internal_error"},
+		"/proxy": {http.StatusInternalServerError, "internal_error"},
+		"/else":  {http.StatusNotFound, "not_found"},
+	} {
+		resp, body := ask(t, http.MethodGet, server.URL+path, nil)
+		requireContract(t, resp, body, want.status, want.code)
+		require.NotContains(t, body, "hidden", "the text of an error stays in the log")
+		require.NotContains(t, body, "127.0.0.1")
+	}
+}
+
+// TestHandlersNeedTheApp loads handlers through the JSON entrance without the app.
+func TestHandlersNeedTheApp(t *testing.T) {
+	for handler, wanted := range map[string]string{
+		`{"handler": "svc_auth", "scopes": ["models:read"]}`:  "svc_auth needs the app svc, which is not configured",
+		`{"handler": "svc_auth"}`:                             "svc_auth needs at least one scope",
+		`{"handler": "svc_auth", "scopes": ["models:erase"]}`: `"models:erase" is not a scope`,
+		`{"handler": "svc_rate_limit"}`:                       "svc_rate_limit needs the app svc",
+		`{"handler": "svc_models"}`:                           "svc_models needs the app svc",
+		`{"handler": "svc_chat"}`:                             "svc_chat needs the app svc",
+		`{"handler": "svc_api"}`:                              "svc_api needs the app svc",
+		`{"handler": "svc_health"}`:                           "svc_health needs the app svc",
+		`{"handler": "svc_health", "probe": "alive"}`:         `"alive" is not a probe`,
+	} {
+		off := false
+		err := caddy.Validate(&caddy.Config{
+			Admin: &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &off}},
+			AppsRaw: caddy.ModuleMap{"http": json.RawMessage(
+				`{"servers": {"s": {"listen": [":0"], "routes": [{"handle": [` + handler + `]}]}}}`)},
+		})
+		require.ErrorContains(t, err, wanted)
+	}
+}

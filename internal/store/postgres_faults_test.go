@@ -1,0 +1,233 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+const killOthers = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+// A connection that dies inside a transaction fails the operations of that transaction; the next one has a new one.
+func TestLostConnection(t *testing.T) {
+	t.Parallel()
+	kind := &items{name: "items"}
+	db := storetest.Open(t, store.Postgres, kind)
+	createItems(t, db)
+	err := db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+		tx.Queue(1, `INSERT INTO items (id) VALUES (1)`)
+		if err := tx.Flush(ctx); err != nil {
+			return err
+		}
+		_, err := db.Reader().ExecContext(ctx, killOthers)
+		if err != nil {
+			return err
+		}
+		return tx.Query(ctx, func(store.Row) error { return nil }, `SELECT id FROM items`)
+	})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, store.ErrCommitUnknown, "COMMIT was never sent")
+	require.NoError(t, db.Do(t.Context(), kind, &insert{ID: 2}))
+	require.Equal(t, 1, countItems(t, db))
+}
+
+// When the server drops every connection, key lookups don't notice, and writing goes on after at most one failure.
+func TestServerDropsAllConnections(t *testing.T) {
+	t.Parallel()
+	kind := &items{name: "items"}
+	location := storetest.Location(t, store.Postgres)
+	db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{kind}})
+	killer := storetest.OpenAt(t, location, store.Options{})
+	createItems(t, db)
+	for round := range int64(3) {
+		_, _, err := db.KeyByHash(t.Context(), [32]byte{})
+		require.NoError(t, err)
+		_, err = killer.Reader().Exec(killOthers)
+		require.NoError(t, err)
+		_, _, err = db.KeyByHash(t.Context(), [32]byte{})
+		require.NoError(t, err)
+		if err := db.Do(t.Context(), kind, &insert{ID: 2 * round}); err != nil {
+			require.NoError(t, db.Do(t.Context(), kind, &insert{ID: 2*round + 1}))
+		}
+	}
+	require.Equal(t, 3, countItems(t, db))
+}
+
+// A commit whose answer is lost is neither a success nor a failure: the error says so, and the row may be there.
+func TestCommitWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	direct := storetest.Location(t, store.Postgres)
+	wire := startWire(t, direct)
+	host, port, err := net.SplitHostPort(wire.address)
+	require.NoError(t, err)
+	location, err := store.ParseLocation(store.Postgres, direct.DSN+fmt.Sprintf(" host=%s port=%s sslmode=disable pool_max_conns=1", host, port))
+	require.NoError(t, err)
+	db := storetest.OpenAt(t, location, store.Options{})
+	createItems(t, db)
+	add := func(id int64, then func()) error {
+		return db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+			if err := tx.Flush(ctx); err != nil {
+				return err
+			}
+			tx.Queue(store.AnyRows, `INSERT INTO items (id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
+			then()
+			return nil
+		})
+	}
+	require.NoError(t, add(1, func() {})) // the statements are prepared now, so that the next COMMIT is one message
+	require.ErrorIs(t, add(2, wire.cutAnswers), store.ErrCommitUnknown)
+
+	witness := storetest.OpenAt(t, direct, store.Options{})
+	require.Eventually(t, func() bool { return countItems(t, witness) == 2 }, time.Minute, time.Millisecond, "the server did commit")
+	wire.mend()
+	require.NoError(t, add(2, func() {}), "asked again with the same id")
+	require.Equal(t, 2, countItems(t, witness))
+}
+
+// A transaction the server ends during COMMIT may have committed for all we know.
+func TestKilledDuringCommit(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.Postgres)
+	createItems(t, db)
+	write(t, db, `CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$`)
+	write(t, db, `CREATE CONSTRAINT TRIGGER die AFTER INSERT ON items DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	require.ErrorIs(t, tryWrite(db, `INSERT INTO items (id) VALUES (1)`), store.ErrCommitUnknown)
+	write(t, db, `DROP TRIGGER die ON items`)
+	write(t, db, `INSERT INTO items (id) VALUES (2)`)
+	require.Equal(t, 1, countItems(t, db))
+}
+
+// A transaction the server refuses to commit has certainly not committed.
+func TestRefusedCommit(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.Postgres)
+	createItems(t, db)
+	write(t, db, `CREATE TABLE late (id BIGINT REFERENCES items (id) DEFERRABLE INITIALLY DEFERRED)`)
+	err := tryWrite(db, `INSERT INTO late (id) VALUES (1)`)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.NotErrorIs(t, err, store.ErrCommitUnknown)
+	write(t, db, `INSERT INTO items (id) VALUES (1)`)
+}
+
+// A statement that takes too long ends by itself and takes nothing else with it.
+func TestSlowStatement(t *testing.T) {
+	t.Parallel()
+	kind := &items{name: "items"}
+	db := storetest.Open(t, store.Postgres, kind)
+	createItems(t, db)
+	atGate := closeGate(t, db)
+	good := db.Submit(kind, &insert{ID: 1})
+	slow := make(chan error, 1)
+	go func() {
+		slow <- db.Exec(context.Background(), func(ctx context.Context, tx store.Tx) error {
+			return tx.Query(ctx, func(store.Row) error { return nil }, `SELECT pg_sleep(60)`)
+		})
+	}()
+	require.Eventually(t, func() bool { return db.Queued() == 2 }, time.Minute, time.Millisecond)
+	require.NoError(t, atGate.open())
+	require.ErrorContains(t, <-slow, "statement timeout")
+	<-good.Done()
+	require.NoError(t, good.Err())
+}
+
+// No server is an error at once, and never shows the password.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	location, err := store.ParseLocation(store.Postgres, "postgres://me:hunter2@"+address+"/db")
+	require.NoError(t, err)
+	_, err = store.Open(t.Context(), location, store.Options{})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// wire is a TCP proxy in front of the server that can lose the server's answers.
+type wire struct {
+	address string
+
+	mu      sync.Mutex
+	cutting bool
+	conns   []net.Conn
+}
+
+func startWire(t *testing.T, server store.Location) *wire {
+	t.Helper()
+	config, err := pgconn.ParseConfig(server.DSN)
+	require.NoError(t, err)
+	network, target := pgconn.NetworkAddress(config.Host, config.Port)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w := &wire{address: listener.Addr().String()}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial(network, target)
+			if err != nil {
+				client.Close() // the client sees it
+				continue
+			}
+			w.mu.Lock()
+			w.conns = append(w.conns, client, upstream)
+			w.mu.Unlock()
+			running.Go(func() { w.copy(upstream, client, false) })
+			running.Go(func() { w.copy(client, upstream, true) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close() // ends the loop
+		w.mu.Lock()
+		for _, conn := range w.conns {
+			conn.Close() // ends its copies
+		}
+		w.mu.Unlock()
+		running.Wait()
+	})
+	return w
+}
+
+// copy moves bytes until one side closes. An answer that comes while answers are cut closes the client's side instead.
+func (w *wire) copy(to, from net.Conn, answers bool) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		w.mu.Lock()
+		cut := answers && w.cutting
+		w.mu.Unlock()
+		if cut || err != nil && !errors.Is(err, io.EOF) {
+			break
+		}
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			break
+		}
+	}
+	to.Close()   // either side may be gone
+	from.Close() // either side may be gone
+}
+
+func (w *wire) cutAnswers() { w.set(true) }
+
+func (w *wire) mend() { w.set(false) }
+
+func (w *wire) set(cutting bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutting = cutting
+}
