@@ -150,7 +150,7 @@ func TestCallIsNotPaid(t *testing.T) {
 }
 
 func TestCostAboveTheHold(t *testing.T) {
-	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		topUp(t, book, 100)
 		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 40)))
 		require.NoError(t, book.Hold(t.Context(), holdOf("call_2", 40)))
@@ -331,7 +331,7 @@ func applyTogether(t *testing.T, db *store.DB, ops ...store.Op) {
 
 // TestBatchOfManyWallets crosses every chunk size in every statement.
 func TestBatchOfManyWallets(t *testing.T) {
-	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
 		const wallets = 64 + 16 + 4 + 1 + 2
 		var credits, holds, settles []store.Op
 		for i := range wallets {
@@ -373,7 +373,8 @@ func TestOperationsThatCannotBeRight(t *testing.T) {
 	t.Parallel()
 	book := NewBook(nil) // none of them reaches the database
 	for _, hold := range []Hold{
-		{}, holdOf("", 1), holdOf("call", 0), holdOf("call", -1),
+		{},
+		holdOf("", 1), holdOf("call", 0), holdOf("call", -1),
 		{CallID: "call", Wallet: acme, AmountMicros: 1},
 		{CallID: "call", Wallet: acme, AmountMicros: 1, ExpiresIn: time.Second, Price: Price{Input: -1}},
 		{CallID: "call", Wallet: WalletID{"org", "prod"}, AmountMicros: 1, ExpiresIn: time.Second},

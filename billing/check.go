@@ -205,9 +205,9 @@ func (s *search) pages(
 	return nil
 }
 
-// pagedRows is rows over pages of a table; the query's parameters are the page's bounds.
-func (s *search) pagedRows(ctx context.Context, table, column, query string) error {
-	return s.pages(ctx, table, column, func(ctx context.Context, after, through string) error {
+// pagedRows is rows over pages of a table by its id; the query's parameters are the page's bounds.
+func (s *search) pagedRows(ctx context.Context, table, query string) error {
+	return s.pages(ctx, table, "id", func(ctx context.Context, after, through string) error {
 		return s.rows(ctx, query, after, through)
 	})
 }

@@ -53,12 +53,12 @@ var invariants = []invariant{
 	{
 		"L8", "a call is charged at most its hold and what was taken above it",
 		"the call in calls (charged, extra, shortfall) and its hold",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", "id", overchargedCalls) },
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", overchargedCalls) },
 	},
 	{
 		"L15", "what calls say they were charged is what the ledger charged",
 		"the call and the transaction it names in tx_id",
-		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", "id", misstatedCalls) },
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", misstatedCalls) },
 	},
 }
 
@@ -126,7 +126,7 @@ const (
 )
 
 func searchLegs(ctx context.Context, s *search) error {
-	return s.pagedRows(ctx, "ledger_tx", "id", brokenTransactions)
+	return s.pagedRows(ctx, "ledger_tx", brokenTransactions)
 }
 
 // searchTotal sums page by page: all legs of a transaction are in one page, so a page is complete whenever it is read.
@@ -152,10 +152,10 @@ func searchTotal(ctx context.Context, s *search) error {
 func searchHeld(ctx context.Context, s *search) error { return s.rows(ctx, heldMismatch) }
 
 func searchResolutions(ctx context.Context, s *search) error {
-	if err := s.pagedRows(ctx, "holds", "id", brokenResolutions); err != nil {
+	if err := s.pagedRows(ctx, "holds", brokenResolutions); err != nil {
 		return err
 	}
-	return s.pagedRows(ctx, "ledger_tx", "id", chargesWithoutCall)
+	return s.pagedRows(ctx, "ledger_tx", chargesWithoutCall)
 }
 
 const (
@@ -197,7 +197,7 @@ func searchBalances(ctx context.Context, s *search) error {
 	if err != nil {
 		return err
 	}
-	return s.pagedRows(ctx, "ledger_tx", "id", unownedTransactions)
+	return s.pagedRows(ctx, "ledger_tx", unownedTransactions)
 }
 
 // searchBalance compares one wallet with its entries while it may be in use. What can't change any more is summed in

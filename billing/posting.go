@@ -96,6 +96,8 @@ func (p posting) validate() error {
 			return fmt.Errorf("%w: a refund needs a call id", ErrInvalid)
 		}
 		return nil
+	case EntryCharge:
+		return fmt.Errorf("%w: a charge is made by settling a call", ErrInvalid)
 	}
 	return p.wallet.validate()
 }

@@ -60,7 +60,7 @@ type wide struct{ hi, lo uint64 }
 
 // addProduct adds a*b; both are 0 or more.
 func (w *wide) addProduct(a, b int64) {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	hi, lo := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // Cost has refused negative numbers
 	var carry uint64
 	w.lo, carry = bits.Add64(w.lo, lo, 0)
 	w.hi, _ = bits.Add64(w.hi, hi, carry)

@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,7 +40,7 @@ func buildStatements(text func(rows int) string) statements {
 	return built
 }
 
-// valueRows writes VALUES ($1,$2),($3,$4)…
+// valueRows writes VALUES ($1,$2),($3,$4)….
 func valueRows(rows, columns int) string {
 	var text strings.Builder
 	text.WriteString("VALUES ")
@@ -86,7 +87,7 @@ func paddedChunks[T any](keys []T, each func(size int, chunk []T) error) error {
 		chunk := keys[:min(len(keys), chunkSizes[size])]
 		keys = keys[len(chunk):]
 		for len(chunk) < chunkSizes[size] {
-			chunk = append(chunk[:len(chunk):len(chunk)], chunk[len(chunk)-1])
+			chunk = append(slices.Clip(chunk), chunk[len(chunk)-1])
 		}
 		if err := each(size, chunk); err != nil {
 			return err

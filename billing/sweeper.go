@@ -79,7 +79,7 @@ func (s *Sweeper) run(ctx context.Context, done chan<- struct{}) {
 	for {
 		s.sweep(ctx)
 		// Several sweepers of one database drift apart instead of meeting at every tick.
-		pause := time.NewTimer(s.interval - s.interval/8 + rand.N(s.interval/4+1))
+		pause := time.NewTimer(s.interval - s.interval/8 + rand.N(s.interval/4+1)) //nolint:gosec // jitter is no secret
 		select {
 		case <-ctx.Done():
 			pause.Stop()

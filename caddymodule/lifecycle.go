@@ -61,7 +61,7 @@ func (a *App) attach() { a.attached.Store(true) }
 // Start opens the store and brings its schema up to date; requests that came before wait for it. It implements
 // caddy.App.
 func (a *App) Start() error {
-	ctx, cancel := context.WithTimeoutCause(a.lifecycle.ctx, startWait, errors.New("the start took longer than 15 minutes"))
+	ctx, cancel := context.WithTimeoutCause(a.ctx, startWait, errors.New("the start took longer than 15 minutes"))
 	defer cancel()
 	location := a.settings.location
 	shared, err := openStore(ctx, location, a.log)
@@ -136,7 +136,7 @@ func (a *App) whenReady(ctx context.Context) (*runtime, error) {
 	}
 }
 
-// Interface guards
+// Interface guards.
 var (
 	_ caddy.App          = (*App)(nil)
 	_ caddy.Provisioner  = (*App)(nil)

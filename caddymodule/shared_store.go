@@ -62,7 +62,10 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		if err != nil {
 			return nil, err //nolint:wrapcheck // Start says what was being done
 		}
-		return &sharedStore{db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(), bodies: handlers.NewByteBudget(DefaultBufferedBytes), log: log}, nil
+		return &sharedStore{
+			db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(),
+			bodies: handlers.NewByteBudget(DefaultBufferedBytes), log: log,
+		}, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", location.Redacted(), err)

@@ -52,6 +52,9 @@ func transportFaults(fs *faults, path string, raw json.RawMessage) {
 	if options.WriteTimeout != 0 {
 		fs.addf(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
 	}
+	if options.ResponseHeaderTimeout != 0 {
+		fs.addf(path, "response_header_timeout is refused: it would end calls beside our own timers; use first_byte_timeout or response_timeout")
+	}
 	tlsFaults(fs, path, options.TLS)
 }
 

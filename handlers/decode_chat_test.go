@@ -40,7 +40,8 @@ func clipped(s string) string {
 	return s
 }
 
-func number(v float64) *float64 { return &v }
+//go:fix inline
+func number(v float64) *float64 { return new(v) }
 
 func TestDecodeChatWhole(t *testing.T) {
 	t.Parallel()
@@ -57,7 +58,7 @@ func TestDecodeChatWhole(t *testing.T) {
 			{Role: "assistant", Content: providers.JSONString(`"A"`)},
 			{Role: "tool", Content: providers.JSONString(`"{}"`)},
 		},
-		Temperature: number(0.5), MaxTokens: 7, TopP: number(1), Stop: []string{"a", "😀"}, Stream: true,
+		Temperature: new(0.5), MaxTokens: 7, TopP: number(1), Stop: []string{"a", "😀"}, Stream: true,
 	}, req)
 	content := req.Messages[2].Content
 	require.Equal(t, len(content), cap(content), "appending to a content must not write into the body")
@@ -74,26 +75,79 @@ func TestDecodeChatFields(t *testing.T) {
 	t.Parallel()
 	// Each member is added to a request that is valid without it; field "" means that it is accepted.
 	cases := []struct{ member, field string }{
-		{`"temperature":0`, ""}, {`"temperature":-0`, ""}, {`"temperature":2`, ""}, {`"temperature":2.0`, ""}, {`"temperature":2e0`, ""},
-		{`"temperature":0.2e1`, ""}, {`"temperature":null`, ""}, {`"temperature":1e-400`, ""},
-		{`"temperature":-0.1`, "temperature"}, {`"temperature":2.1`, "temperature"}, {`"temperature":9`, "temperature"},
-		{`"temperature":1e400`, "temperature"}, {`"temperature":-1e400`, "temperature"}, {`"temperature":"1"`, "temperature"},
-		{`"temperature":true`, "temperature"}, {`"temperature":[1]`, "temperature"}, {`"temperature":{}`, "temperature"},
-		{`"top_p":0`, ""}, {`"top_p":1`, ""}, {`"top_p":1.0`, ""}, {`"top_p":null`, ""},
-		{`"top_p":1.01`, "top_p"}, {`"top_p":-1`, "top_p"}, {`"top_p":"0.5"`, "top_p"}, {`"top_p":false`, "top_p"},
-		{`"max_tokens":1`, ""}, {`"max_tokens":200000`, ""}, {`"max_tokens":10.0`, ""}, {`"max_tokens":1e1`, ""}, {`"max_tokens":2E+5`, ""},
-		{`"max_tokens":null`, ""}, {`"max_tokens":100e-2`, ""},
-		{`"max_tokens":0`, "max_tokens"}, {`"max_tokens":200001`, "max_tokens"}, {`"max_tokens":-1`, "max_tokens"}, {`"max_tokens":-0`, "max_tokens"},
-		{`"max_tokens":1.5`, "max_tokens"}, {`"max_tokens":1e-1`, "max_tokens"}, {`"max_tokens":1e99999999999999999999`, "max_tokens"},
-		{`"max_tokens":9223372036854775808`, "max_tokens"}, {`"max_tokens":18446744073709551617`, "max_tokens"}, {`"max_tokens":"10"`, "max_tokens"},
-		{`"max_tokens":true`, "max_tokens"}, {`"max_tokens":[10]`, "max_tokens"}, {`"max_tokens":10.00000000000000000001`, "max_tokens"},
-		{`"stop":null`, ""}, {`"stop":[]`, ""}, {`"stop":"x"`, ""}, {`"stop":["x"]`, ""}, {`"stop":["",""]`, ""},
-		{`"stop":1`, "stop"}, {`"stop":{}`, "stop"}, {`"stop":true`, "stop"}, {`"stop":["a",1]`, "stop[1]"}, {`"stop":[null]`, "stop[0]"}, {`"stop":["a","b",["c"],1]`, "stop[2]"},
-		{`"stream":true`, ""}, {`"stream":false`, ""}, {`"stream":null`, ""},
-		{`"stream":"true"`, "stream"}, {`"stream":1`, "stream"}, {`"stream":[]`, "stream"},
-		{`"max_completion_tokens":0`, ""}, {`"max_completion_tokens":"x"`, ""}, {`"max_completion_tokens":{"a":[1]}`, ""}, {`"max_completion_tokens":1.5`, ""},
-		{`"Temperature":9`, ""}, {`"TEMPERATURE":"x"`, ""}, {`"max_to\u212aens":0`, ""}, {`"temperature ":9`, ""}, {`"":9`, ""},
-		{`"temp\u0065rature":9`, "temperature"}, {`"\u0073top":1`, "stop"},
+		{`"temperature":0`, ""},
+		{`"temperature":-0`, ""},
+		{`"temperature":2`, ""},
+		{`"temperature":2.0`, ""},
+		{`"temperature":2e0`, ""},
+		{`"temperature":0.2e1`, ""},
+		{`"temperature":null`, ""},
+		{`"temperature":1e-400`, ""},
+		{`"temperature":-0.1`, "temperature"},
+		{`"temperature":2.1`, "temperature"},
+		{`"temperature":9`, "temperature"},
+		{`"temperature":1e400`, "temperature"},
+		{`"temperature":-1e400`, "temperature"},
+		{`"temperature":"1"`, "temperature"},
+		{`"temperature":true`, "temperature"},
+		{`"temperature":[1]`, "temperature"},
+		{`"temperature":{}`, "temperature"},
+		{`"top_p":0`, ""},
+		{`"top_p":1`, ""},
+		{`"top_p":1.0`, ""},
+		{`"top_p":null`, ""},
+		{`"top_p":1.01`, "top_p"},
+		{`"top_p":-1`, "top_p"},
+		{`"top_p":"0.5"`, "top_p"},
+		{`"top_p":false`, "top_p"},
+		{`"max_tokens":1`, ""},
+		{`"max_tokens":200000`, ""},
+		{`"max_tokens":10.0`, ""},
+		{`"max_tokens":1e1`, ""},
+		{`"max_tokens":2E+5`, ""},
+		{`"max_tokens":null`, ""},
+		{`"max_tokens":100e-2`, ""},
+		{`"max_tokens":0`, "max_tokens"},
+		{`"max_tokens":200001`, "max_tokens"},
+		{`"max_tokens":-1`, "max_tokens"},
+		{`"max_tokens":-0`, "max_tokens"},
+		{`"max_tokens":1.5`, "max_tokens"},
+		{`"max_tokens":1e-1`, "max_tokens"},
+		{`"max_tokens":1e99999999999999999999`, "max_tokens"},
+		{`"max_tokens":9223372036854775808`, "max_tokens"},
+		{`"max_tokens":18446744073709551617`, "max_tokens"},
+		{`"max_tokens":"10"`, "max_tokens"},
+		{`"max_tokens":true`, "max_tokens"},
+		{`"max_tokens":[10]`, "max_tokens"},
+		{`"max_tokens":10.00000000000000000001`, "max_tokens"},
+		{`"stop":null`, ""},
+		{`"stop":[]`, ""},
+		{`"stop":"x"`, ""},
+		{`"stop":["x"]`, ""},
+		{`"stop":["",""]`, ""},
+		{`"stop":1`, "stop"},
+		{`"stop":{}`, "stop"},
+		{`"stop":true`, "stop"},
+		{`"stop":["a",1]`, "stop[1]"},
+		{`"stop":[null]`, "stop[0]"},
+		{`"stop":["a","b",["c"],1]`, "stop[2]"},
+		{`"stream":true`, ""},
+		{`"stream":false`, ""},
+		{`"stream":null`, ""},
+		{`"stream":"true"`, "stream"},
+		{`"stream":1`, "stream"},
+		{`"stream":[]`, "stream"},
+		{`"max_completion_tokens":0`, ""},
+		{`"max_completion_tokens":"x"`, ""},
+		{`"max_completion_tokens":{"a":[1]}`, ""},
+		{`"max_completion_tokens":1.5`, ""},
+		{`"Temperature":9`, ""},
+		{`"TEMPERATURE":"x"`, ""},
+		{`"max_to\u212aens":0`, ""},
+		{`"temperature ":9`, ""},
+		{`"":9`, ""},
+		{`"temp\u0065rature":9`, "temperature"},
+		{`"\u0073top":1`, "stop"},
 		{`"svc":{"a":{"b":[{},[],null,-1.5e+3,"\u0000"]}}`, ""},
 	}
 	for _, c := range cases {
@@ -117,7 +171,7 @@ func TestDecodeChatValues(t *testing.T) {
 	require.EqualValues(t, 200_000, with(`,"max_tokens":0.00002e10`).MaxTokens)
 	require.Zero(t, with(`,"max_tokens":null`).MaxTokens)
 	require.Nil(t, with(`,"temperature":null`).Temperature)
-	require.Equal(t, number(1.25), with(`,"temperature":1.25`).Temperature)
+	require.Equal(t, new(1.25), with(`,"temperature":1.25`).Temperature)
 	require.Equal(t, "0", fmt.Sprint(*with(`,"temperature":-0.0`).Temperature))
 	require.Equal(t, []string{"x\n"}, with(`,"stop":"x\n"`).Stop)
 	require.Nil(t, with(`,"stop":[]`).Stop)
@@ -233,8 +287,13 @@ func TestDecodeChatCounts(t *testing.T) {
 func TestDecodeChatTellsTheFirstFaultInTheContractsOrder(t *testing.T) {
 	t.Parallel()
 	members := []struct{ bad, field string }{
-		{`"model":1`, "model"}, {`"messages":[]`, "messages"}, {`"temperature":9`, "temperature"}, {`"max_tokens":0`, "max_tokens"},
-		{`"top_p":9`, "top_p"}, {`"stop":1`, "stop"}, {`"stream":1`, "stream"},
+		{`"model":1`, "model"},
+		{`"messages":[]`, "messages"},
+		{`"temperature":9`, "temperature"},
+		{`"max_tokens":0`, "max_tokens"},
+		{`"top_p":9`, "top_p"},
+		{`"stop":1`, "stop"},
+		{`"stream":1`, "stream"},
 	}
 	for from := range members {
 		reversed := make([]string, 0, len(members)+2)

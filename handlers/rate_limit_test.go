@@ -54,14 +54,14 @@ func TestRateLimitCountsByOrganizationAndPlan(t *testing.T) {
 
 func TestRateLimitRetryAfterIsNeverBelowOneNorAboveSixty(t *testing.T) {
 	t.Parallel()
-	for wait, want := range map[time.Duration]float64{
+	for wait, want := range map[time.Duration]int{
 		1: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 59_999 * time.Millisecond: 60, time.Minute: 60, 0: 1, -time.Second: 1,
 	} {
 		l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 			return limit.Decision{Limit: 1, ResetIn: wait}, nil
 		})}
 		a := refusedWith(t, CodeRateLimited, l.Serve, as(get("/"), someone()))
-		require.Equal(t, want, a.fields["retryAfter"], wait)
+		require.EqualValues(t, want, a.fields["retryAfter"], wait)
 	}
 }
 

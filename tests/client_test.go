@@ -44,7 +44,7 @@ type answer struct {
 	Broken error
 }
 
-// request builds a request with the key as bearer; headers are name, value, …
+// request builds a request with the key as bearer; headers are name, value, ….
 func (c *client) request(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {

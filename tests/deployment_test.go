@@ -42,6 +42,8 @@ type deployment struct {
 	Grace string
 	// First, Idle and Response are the providers' timeouts, Longest is max_duration.
 	First, Idle, Response, Longest string
+	// TLS adds a site with TLS, for HTTP/2.
+	TLS bool
 	// HoldTTL and Sweep are timing's.
 	HoldTTL, Sweep string
 
@@ -196,12 +198,12 @@ http://:{{.Port}} {
 	}
 	import service
 }
-https://localhost:{{.TLSPort}} {
+{{if .TLS}}https://localhost:{{.TLSPort}} {
 	bind 127.0.0.1
 	tls internal
 	import service
 }
-http://:{{.SidePort}} {
+{{end}}http://:{{.SidePort}} {
 	bind 127.0.0.1
 	handle /metrics {
 		metrics

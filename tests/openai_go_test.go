@@ -153,7 +153,7 @@ func TestOpenAIGo(t *testing.T) {
 func requireOfficialError(t testing.TB, err error, code string) {
 	t.Helper()
 	var failed *openai.Error
-	require.True(t, errors.As(err, &failed), "%s: %T %v", code, err, err)
+	require.ErrorAs(t, err, &failed, "%s: %T %v", code, err, err)
 	require.Equal(t, code, failed.Code)
 	require.Equal(t, statusOf[code], failed.StatusCode)
 	require.Regexp(t, `^req_`, failed.Response.Header.Get("X-Request-Id"))

@@ -169,7 +169,9 @@ func TestProviderEndings(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		up := startUpstream(t)
-		p := startProduct(t, deploy(t, engine, up))
+		d := deploy(t, engine, up)
+		d.TLS = true
+		p := startProduct(t, d)
 		c := p.operator().customer(t, 100_000_000)
 		calls := 0
 		for protocol, as := range map[string]*client{"h1": p.as(c), "h2": p.asOverTLS(c)} {
@@ -425,7 +427,7 @@ func TestDialects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := up.script(dialect.play)
 			done := requireStream(t, p.as(c).chat(t, prompt(modelStd, s.Mark, true)), modelStd)
-			require.True(t, dialect.text == done.Text, "the text differs: %.200q", done.Text)
+			require.Equal(t, dialect.text, done.Text, "the text differs: %.200q", done.Text)
 			require.Equal(t, "stop", done.Finish)
 			require.EqualValues(t, 11, done.Usage.Prompt)
 			require.EqualValues(t, 7, done.Usage.Completion)
@@ -461,7 +463,9 @@ func TestDialects(t *testing.T) {
 func TestStreamIsLive(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
-	p := startProduct(t, deploy(t, store.SQLite, up))
+	d := deploy(t, store.SQLite, up)
+	d.TLS = true
+	p := startProduct(t, d)
 	c := p.operator().customer(t, 1_000_000)
 	for protocol, as := range map[string]*client{"h1": p.as(c), "h2": p.asOverTLS(c)} {
 		t.Run(protocol, func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestTwoGatewaysMakeProgress(t *testing.T) {
 		<-saturated
 		total := served.Load() + n
 		c.awaitCalls(t, int(total))
-		require.EqualValues(t, 1_000_000_000-total*usualCharge, c.wallet(t).BalanceMicros)
+		require.Equal(t, 1_000_000_000-total*usualCharge, c.wallet(t).BalanceMicros)
 	})
 }
 
@@ -188,7 +188,7 @@ func TestKill(t *testing.T) {
 			require.True(t, ok, "the call %s was answered and is not on record", id)
 			require.Equal(t, charge, got, "%s", id)
 		}
-		require.EqualValues(t, 1_000_000_000-sum, c.wallet(t).BalanceMicros)
+		require.Equal(t, 1_000_000_000-sum, c.wallet(t).BalanceMicros)
 		require.Zero(t, c.wallet(t).HeldMicros)
 		gateways[0].svc(t, "doctor")
 	})

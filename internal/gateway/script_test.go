@@ -41,6 +41,7 @@ func usage(prompt, completion, cached int64) step {
 		PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached,
 	}}}
 }
+
 func broken(f providers.Failure) step {
 	return step{err: &providers.Error{Failure: f, Cause: errors.New("vendor text sk-secret")}}
 }

@@ -144,7 +144,7 @@ func TestMemoryAdmitsExactlyTheLimitOfManyAtOnce(t *testing.T) {
 			}
 			wait.Wait()
 			require.EqualValues(t, 60, admitted.Load())
-			time.Sleep(taken(t, m, "org", 60).ResetIn)
+			time.Sleep(taken(t, m, "org", 60).ResetIn) //nolint:forbidigo // on the fake clock
 		}
 	})
 }

@@ -3,6 +3,7 @@ package providers
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -107,9 +108,9 @@ func echoAnswer(req *Request) (text, finish string) {
 }
 
 func lastUserText(messages []Message) string {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == "user" {
-			return messages[i].Content.Text()
+	for _, message := range slices.Backward(messages) {
+		if message.Role == "user" {
+			return message.Content.Text()
 		}
 	}
 	return ""

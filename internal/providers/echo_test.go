@@ -13,8 +13,10 @@ import (
 
 func ask(text string, stream bool) *Request {
 	return &Request{Messages: []Message{
-		{Role: "system", Content: Quote("be brief")}, {Role: "user", Content: Quote("first")},
-		{Role: "user", Content: Quote(text)}, {Role: "assistant", Content: Quote("so?")},
+		{Role: "system", Content: Quote("be brief")},
+		{Role: "user", Content: Quote("first")},
+		{Role: "user", Content: Quote(text)},
+		{Role: "assistant", Content: Quote("so?")},
 	}, Stream: stream}
 }
 

@@ -11,17 +11,17 @@ type Failure string
 
 // The failures an adapter can report; the gateway maps each to one public code (design §6).
 const (
-	// FailureRefused: the vendor answered with an error, or with something that is no answer. → provider_error
+	// FailureRefused: the vendor answered with an error, or with something that is no answer. → provider_error.
 	FailureRefused Failure = "refused"
-	// FailureUnreachable: no connection, or it broke. → provider_error
+	// FailureUnreachable: no connection, or it broke. → provider_error.
 	FailureUnreachable Failure = "unreachable"
-	// FailureOverloaded: 429, 503, 529, or the same said in a stream. → provider_overloaded
+	// FailureOverloaded: 429, 503, 529, or the same said in a stream. → provider_overloaded.
 	FailureOverloaded Failure = "overloaded"
-	// FailureTimeout: 408, 504, or one of our timers. → provider_timeout
+	// FailureTimeout: 408, 504, or one of our timers. → provider_timeout.
 	FailureTimeout Failure = "timeout"
-	// FailureContextTooLong: the vendor says that the prompt exceeds the model's window. → context_too_long
+	// FailureContextTooLong: the vendor says that the prompt exceeds the model's window. → context_too_long.
 	FailureContextTooLong Failure = "context_too_long"
-	// FailureRequestTooLarge: 413. → invalid_request, field messages
+	// FailureRequestTooLarge: 413. → invalid_request, field messages.
 	FailureRequestTooLarge Failure = "request_too_large"
 	// FailureCanceled: the caller's context ended; its cause is wrapped. No fault of the vendor.
 	FailureCanceled Failure = "canceled"

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -90,10 +91,8 @@ func is(name JSONString, want string) bool {
 	if len(in) < len(want) {
 		return false
 	}
-	for _, b := range in {
-		if b == '\\' {
-			return name.Text() == want
-		}
+	if slices.Contains(in, '\\') {
+		return name.Text() == want
 	}
 	return false
 }

@@ -136,7 +136,7 @@ func (p *OpenAI) open(c *call, req *Request) (Events, *Error) {
 	if context.Cause(c.ctx) != nil {
 		return nil, c.failure(nil)
 	}
-	resp, failure := p.send(c, req)
+	resp, failure := p.send(c, req) //nolint:bodyclose // attach gives the body to the call, which closes it
 	if failure != nil {
 		return nil, failure
 	}

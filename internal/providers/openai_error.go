@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,10 +106,8 @@ func (f *vendorFault) addWord(raw json.RawMessage) {
 
 func (f *vendorFault) says(words ...string) bool {
 	for _, have := range f.words {
-		for _, want := range words {
-			if have == want {
-				return true
-			}
+		if slices.Contains(words, have) {
+			return true
 		}
 	}
 	return false
@@ -184,7 +183,8 @@ func (f *vendorFault) outOfFunds(status int) bool {
 }
 
 var (
-	tokenLimitText = regexp.MustCompile(`(?i)(input|prompt|context|request)[^.]{0,80}(exceeds?|exceeded|longer than|too long)[^.]{0,80}(token|context|maximum|limit)`)
+	tokenLimitText = regexp.MustCompile(`(?i)(input|prompt|context|request)[^.]{0,80}` +
+		`(exceeds?|exceeded|longer than|too long)[^.]{0,80}(token|context|maximum|limit)`)
 	retryText      = regexp.MustCompile(`(?i)(?:retry|again) (?:in|after) (?:about )?([0-9][0-9.]*(?:ms|s|m|h)?(?:[0-9.]+s)?)`)
 )
 

@@ -196,11 +196,11 @@ func (s *stream) ended(err error) (Event, *Error) {
 	switch {
 	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):
 		return Event{}, &Error{Failure: FailureRefused, Status: s.status, Cause: err}
-	case s.finish != "" && (err == io.EOF || cause == nil || cause == errFinished || errors.As(cause, &ours)):
+	case s.finish != "" && (errors.Is(err, io.EOF) || cause == nil || errors.Is(cause, errFinished) || errors.As(cause, &ours)):
 		return s.finished(), nil
-	case err == io.EOF && !s.begun && cause == nil:
+	case errors.Is(err, io.EOF) && !s.begun && cause == nil:
 		return Event{}, s.told(notAnAnswer("the answer holds no event"))
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}
 	failure := s.failure(err)

@@ -299,8 +299,10 @@ func TestOpenAIRequest(t *testing.T) {
 		req := &Request{
 			Model: `odd "model"`, MaxTokensField: "max_completion_tokens", MaxTokens: 4096,
 			Messages: []Message{
-				{Role: "system", Content: Quote("S")}, {Role: "user", Content: tricky},
-				{Role: "assistant", Content: Quote("")}, {Role: "tool", Content: Quote("  spaces \n")},
+				{Role: "system", Content: Quote("S")},
+				{Role: "user", Content: tricky},
+				{Role: "assistant", Content: Quote("")},
+				{Role: "tool", Content: Quote("  spaces \n")},
 			},
 			Temperature: &temperature, TopP: &topP, Stop: []string{"\n\n", "END"}, Stream: true, APIKey: "sk-k",
 		}

@@ -185,7 +185,7 @@ func TestOpenAISlowReader(t *testing.T) {
 		defer events.Close()
 		text := ""
 		for {
-			time.Sleep(100 * time.Second) // on the fake clock
+			time.Sleep(100 * time.Second) //nolint:forbidigo // on the fake clock
 			event, err := events.Next()
 			if errors.Is(err, io.EOF) {
 				break

@@ -117,7 +117,7 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 
 // last hands out what is left when the source has ended.
 func (r *sseReader) last() ([]byte, bool, error) {
-	if r.err != io.EOF {
+	if !errors.Is(r.err, io.EOF) {
 		return nil, false, r.err
 	}
 	if r.line == inRaw {
@@ -181,6 +181,7 @@ func (r *sseReader) step() (done, raw bool, err error) {
 			r.pos++
 			return false, false, nil
 		}
+	case inValue, ignored:
 	}
 	return r.stepLine(), false, nil
 }

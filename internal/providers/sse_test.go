@@ -25,8 +25,8 @@ func plainEvents(stream string) (events []string) {
 		}
 		data = nil
 	}
-	lines := strings.Split(stream, "\n")
-	for _, line := range lines {
+	lines := strings.SplitSeq(stream, "\n")
+	for line := range lines {
 		name, value, _ := strings.Cut(line, ":")
 		switch {
 		case strings.HasPrefix(line, "{"), strings.HasPrefix(line, "["):
@@ -136,7 +136,7 @@ func TestSSEReaderLongLines(t *testing.T) {
 		long := strings.Repeat("A", size)
 		got := readEvents(t, strings.NewReader("data: "+long+"\n\ndata: next\n\n"))
 		require.Len(t, got, 2)
-		require.True(t, got[0] == long)
+		require.Equal(t, got[0], long)
 		require.Equal(t, "next", got[1])
 	}
 	r := newSSEReader(strings.NewReader(": "+strings.Repeat("c", 1<<20)+"\ndata: x\n\n"), 10, nil)

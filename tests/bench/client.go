@@ -74,10 +74,10 @@ func (c *client) ask(v variant, stream bool) (charged int64, err error) {
 }
 
 func charge(body []byte) (int64, error) {
-	at := bytes.Index(body, chargedMark)
-	if at < 0 {
+	_, after, ok := bytes.Cut(body, chargedMark)
+	if !ok {
 		return 0, errors.New("the answer has no svc block")
 	}
-	digits, _, _ := bytes.Cut(body[at+len(chargedMark):], []byte(`"`))
+	digits, _, _ := bytes.Cut(after, []byte(`"`))
 	return strconv.ParseInt(string(digits), 10, 64) //nolint:wrapcheck // the text says enough
 }

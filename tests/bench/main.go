@@ -23,9 +23,9 @@ func main() {
 	only := flag.String("only", "", "run only the row whose name contains this")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *binary, *rounds, *slice, *only); err != nil {
-		stop()
+	err := run(ctx, *binary, *rounds, *slice, *only)
+	stop()
+	if err != nil {
 		log.Fatal("bench: ", err)
 	}
 }

@@ -117,6 +117,7 @@ func (x *exchange) events(s *script) bool {
 		x.event(s, s.event(`{"role":"assistant","content":""}`, "", ""))
 	case roleNull:
 		x.event(s, s.event(`{"role":"assistant","content":null}`, "", ""))
+	case roleNowhere, roleWithContent, roleOnEach:
 	}
 	for i, piece := range s.pieces {
 		if !x.before(s, i) {

@@ -20,7 +20,7 @@ func parseScenario(body string) (name string, opts options) {
 	if m == nil {
 		return "ok", opts
 	}
-	for _, pair := range strings.Split(m[2], ";") {
+	for pair := range strings.SplitSeq(m[2], ";") {
 		key, value, _ := strings.Cut(pair, "=")
 		if plain, err := url.QueryUnescape(value); err == nil {
 			value = plain

@@ -46,7 +46,7 @@ func TestUpstreamGate(t *testing.T) {
 	u, baseURL := Start(t)
 	answered := make(chan string)
 	go func() {
-		resp := post(t, t.Context(), baseURL, `scenario:ok;gate=g;text=a+b`)
+		resp := post(t, t.Context(), baseURL, `scenario:ok;gate=g;text=a+b`) //nolint:testifylint // a failed post fails the wait below, too
 		body, _ := io.ReadAll(resp.Body)
 		answered <- string(body)
 	}()
