@@ -14,12 +14,15 @@ import (
 // startingRetryAfter is told to clients whose request waited for the start in vain.
 const startingRetryAfter = time.Second
 
-// serve runs a plain handler with the runtime of its app, once that is ready, and returns its error in the form in
+// serve counts a request to a handler and runs its plain form with the runtime of its app, once that is ready, and returns its error in the form in
 // which Caddy passes errors to `handle_errors` (design §3).
 //
 // Without a handle_errors route that has svc_error Caddy answers with the right status and an empty body. That is the
 // price of letting operators route errors; Caddyfile.example has the route, and docs/failure-modes.md says so.
-func (a *App) serve(w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error) error {
+func (a *App) serve(
+	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
+) error {
+	requestsTotal.WithLabelValues(handler).Inc()
 	rt, err := a.whenReady(r.Context())
 	if err != nil {
 		handlers.EnsureRequestID(w, r)

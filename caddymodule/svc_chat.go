@@ -27,7 +27,7 @@ func (h *Chat) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	return h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+	return h.app.serve("svc_chat", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.chat.Serve(w, r)
 	})
 }

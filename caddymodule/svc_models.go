@@ -26,7 +26,7 @@ func (h *Models) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Models) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	return h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+	return h.app.serve("svc_models", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.models.Serve(w, r)
 	})
 }

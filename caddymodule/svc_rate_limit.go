@@ -29,7 +29,7 @@ func (h *RateLimit) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP counts the request and passes it on.
 func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	err := h.app.serve(w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+	err := h.app.serve("svc_rate_limit", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		limit := handlers.RateLimit{Limiter: rt.limiter, Plans: h.app}
 		return limit.Serve(w, r)
 	})

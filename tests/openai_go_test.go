@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"errors"
 	"net/http"
 	"testing"
 
