@@ -58,6 +58,21 @@ func (b *Book) SettleLater(settlement Settlement) *Settling {
 	return &Settling{op: op, ticket: b.db.Submit(Ledger, op)}
 }
 
+// Record writes the row of a call without money: no hold and no charge. Nobody has to wait for it, so it goes with the
+// next transaction, a second later at the latest; a process that is killed meanwhile loses the row and nothing else.
+// A settlement with money is refused with [ErrInvalid].
+func (b *Book) Record(settlement Settlement) *Settling {
+	err := settlement.validate()
+	if err == nil && (settlement.Held || settlement.ChargeMicros != 0) {
+		err = fmt.Errorf("%w: a call with money is settled, not recorded", ErrInvalid)
+	}
+	if err != nil {
+		return &Settling{op: &settleOp{refused: err}}
+	}
+	op := &settleOp{Settlement: settlement}
+	return &Settling{op: op, ticket: b.db.SubmitLazily(Ledger, op)}
+}
+
 // Settling is a settlement on its way.
 type Settling struct {
 	op     *settleOp

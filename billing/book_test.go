@@ -389,3 +389,20 @@ func TestOperationsThatCannotBeRight(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalid, "%+v", settlement)
 	}
 }
+
+// TestRecord: a call without money gets its row without anybody waiting; one with money is refused.
+func TestRecord(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
+		free := chargeOf("call_free", 0)
+		free.Held = false
+		recording := book.Record(free)
+		_, err := recording.Settled()
+		require.NoError(t, err)
+		again, err := book.Settle(t.Context(), free)
+		require.NoError(t, err, "the row is there, so settling again only reads it")
+		require.Zero(t, again.ChargedMicros)
+
+		_, err = book.Record(chargeOf("call_paid", 5)).Settled()
+		require.ErrorIs(t, err, ErrInvalid)
+	})
+}

@@ -73,9 +73,9 @@ func (s *liveStream) readUntil(t testing.TB, text string) {
 	}
 }
 
-// rest reads the stream to its end as an answer.
+// rest reads the stream from the next event to its end, as an answer.
 func (s *liveStream) rest() answer {
 	var text strings.Builder
 	_, err := s.reader.WriteTo(&text)
-	return answer{Status: s.response.StatusCode, Header: s.response.Header, Body: []byte(text.String()), Broken: err}
+	return answer{Status: s.response.StatusCode, Header: s.response.Header, Body: []byte(strings.TrimPrefix(text.String(), "\n")), Broken: err}
 }

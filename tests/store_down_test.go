@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -65,9 +64,11 @@ func TestStoreIsGone(t *testing.T) {
 	c := p.operator().customer(t, 1_000_000)
 	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false)), modelStd)
 
-	name := regexp.MustCompile(`(?:^|\s)dbname=(\S+)`).FindStringSubmatch(p.location.DSN)[1]
-	// The last dbname counts; template1 is on every server.
-	server, err := pgx.Connect(t.Context(), p.location.DSN+" dbname=template1")
+	settings, err := pgx.ParseConfig(p.location.DSN)
+	require.NoError(t, err)
+	name := settings.Database
+	settings.Database = "template1" // it is on every server
+	server, err := pgx.ConnectConfig(t.Context(), settings)
 	require.NoError(t, err)
 	defer server.Close(context.Background()) //nolint:errcheck // the statements' results count
 	run := func(statement string) {

@@ -82,7 +82,7 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 // commit writes s. A call without money is only recorded, which nobody has to wait for.
 func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	if !s.Held && s.ChargeMicros == 0 {
-		c.Book.SettleLater(s)
+		c.Book.Record(s)
 		return billing.Settled{}, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), settleWait, errors.New("the settlement took longer than 5 s"))

@@ -231,7 +231,7 @@ func (t *postgresTx) release(ctx context.Context, last bool) error {
 }
 
 // rollbackTo undoes the group: without a word to the server when nothing of it has gone out.
-func (t *postgresTx) rollbackTo(context.Context) error {
+func (t *postgresTx) rollbackTo(ctx context.Context) error {
 	if t.broken != nil {
 		return t.broken
 	}
@@ -241,10 +241,10 @@ func (t *postgresTx) rollbackTo(context.Context) error {
 		t.mark = notQueued
 		return nil
 	}
-	t.pending = append(t.pending[:0],
-		postgresStatement{text: "ROLLBACK TO SAVEPOINT kind", want: AnyRows},
-		postgresStatement{text: "RELEASE SAVEPOINT kind", want: AnyRows})
-	return nil
+	// Alone, because a batch prepares all its statements before it runs the first, and a failed transaction prepares
+	// nothing but an end. The savepoint stays: RELEASE and ROLLBACK TO mean the newest of a name.
+	t.pending = append(t.pending[:0], postgresStatement{text: "ROLLBACK TO SAVEPOINT kind", want: AnyRows})
+	return t.send(ctx, nil, nil)
 }
 
 func (t *postgresTx) commit(ctx context.Context) error {

@@ -12,6 +12,8 @@ const (
 	maxQueued = 32 * maxBatch
 	// fullQueuePatience bounds the wait for a place in a full queue when the caller's context doesn't.
 	fullQueuePatience = 5 * time.Second
+	// lazyWait bounds how long an operation that nobody waits for stays in line for company.
+	lazyWait = time.Second
 )
 
 // queue is the bounded line in front of the writer. It is linked, so that an operation whose caller gave up leaves it
@@ -24,6 +26,10 @@ type queue struct {
 	mu          sync.Mutex
 	first, last *Ticket
 	isClosed    bool
+	// Lazy tickets start no transaction: they go with the next one, until they are due or many.
+	eager, lazy int
+	due         bool
+	ripening    *time.Timer // set while lazy tickets are in line
 }
 
 func newQueue() *queue {
@@ -81,9 +87,42 @@ func (q *queue) append(ticket *Ticket) error {
 		q.last.next = ticket
 	}
 	q.last = ticket
+	q.count(ticket, 1)
+	ready := q.ready()
+	q.mu.Unlock()
+	if ready {
+		q.signal()
+	}
+	return nil
+}
+
+// count keeps the sorts of tickets apart. It needs the mutex.
+func (q *queue) count(ticket *Ticket, by int) {
+	if !ticket.lazy {
+		q.eager += by
+		return
+	}
+	q.lazy += by
+	switch {
+	case q.lazy == 0:
+		q.ripening.Stop()
+		q.ripening, q.due = nil, false
+	case q.ripening == nil:
+		q.ripening = time.AfterFunc(lazyWait, q.ripen)
+	}
+}
+
+// ripen makes the lazy tickets in line start a transaction of their own.
+func (q *queue) ripen() {
+	q.mu.Lock()
+	q.due = q.lazy > 0
 	q.mu.Unlock()
 	q.signal()
-	return nil
+}
+
+// ready reports whether there is a reason to start a transaction. It needs the mutex.
+func (q *queue) ready() bool {
+	return q.eager > 0 || q.lazy > 0 && (q.due || q.lazy >= maxBatch || q.isClosed)
 }
 
 func (q *queue) signal() {
@@ -129,13 +168,15 @@ func (q *queue) unlink(ticket *Ticket) {
 		ticket.next.previous = ticket.previous
 	}
 	ticket.next, ticket.previous, ticket.queued = nil, nil, false
+	q.count(ticket, -1)
 	<-q.places
 }
 
-func (q *queue) empty() bool {
+// waiting reports whether the writer has something to take now.
+func (q *queue) waiting() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.first == nil
+	return q.ready()
 }
 
 // close refuses what comes from now on. What is in the line stays there.

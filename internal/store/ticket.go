@@ -13,6 +13,8 @@ type Ticket struct {
 	op   Op
 	run  func(ctx context.Context, tx Tx) error // of an Exec
 
+	lazy bool // starts no transaction of its own, see SubmitLazily
+
 	next, previous *Ticket // in the queue
 	queued         bool    // guarded by the queue's mutex
 
@@ -61,9 +63,17 @@ func (db *DB) Do(ctx context.Context, kind Kind, op Op) error {
 }
 
 // Submit hands an operation to the writer and does not wait. A full queue finishes the ticket with [ErrBusy] at once.
-func (db *DB) Submit(kind Kind, op Op) *Ticket {
+func (db *DB) Submit(kind Kind, op Op) *Ticket { return db.submit(kind, op, false) }
+
+// SubmitLazily is [DB.Submit] for an operation that has time: it goes with the next transaction that something else
+// starts, and starts one itself after a second, or when 256 of its sort are in line, or when the database is closed. A
+// process that is killed meanwhile loses it.
+func (db *DB) SubmitLazily(kind Kind, op Op) *Ticket { return db.submit(kind, op, true) }
+
+func (db *DB) submit(kind Kind, op Op, lazy bool) *Ticket {
 	index, ok := db.kinds[kind.Name()]
 	ticket := newTicket(index, op)
+	ticket.lazy = lazy
 	if !ok {
 		ticket.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
 		return ticket

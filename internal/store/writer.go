@@ -122,7 +122,7 @@ func (w *writer) run() {
 }
 
 func (w *writer) pending() bool {
-	return len(w.alone) > 0 || len(w.back) > 0 || !w.queue.empty()
+	return len(w.alone) > 0 || len(w.back) > 0 || w.queue.waiting()
 }
 
 // turn runs one batch, which is collected after the turn is won: who arrived while waiting for it is on board.

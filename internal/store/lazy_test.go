@@ -1,0 +1,65 @@
+package store
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func lazyTicket() *Ticket {
+	ticket := newTicket(0, nil)
+	ticket.lazy = true
+	return ticket
+}
+
+// TestLazyTickets: an operation that nobody waits for goes with the next transaction, and starts one itself only after
+// a second, when a whole batch of its sort is in line, or when the queue is closed.
+func TestLazyTickets(t *testing.T) {
+	t.Parallel()
+	t.Run("after a second", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			require.NoError(t, q.tryPush(lazyTicket()))
+			time.Sleep(lazyWait - 1) //nolint:forbidigo // on the fake clock
+			synctest.Wait()
+			require.False(t, q.waiting())
+			time.Sleep(1) //nolint:forbidigo // on the fake clock
+			synctest.Wait()
+			require.True(t, q.waiting())
+			require.Len(t, q.take(nil, maxBatch), 1)
+			require.False(t, q.waiting())
+		})
+	})
+	t.Run("with company", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		require.NoError(t, q.tryPush(lazyTicket()))
+		require.False(t, q.waiting())
+		require.NoError(t, q.tryPush(newTicket(0, nil)))
+		require.True(t, q.waiting())
+		require.Len(t, q.take(nil, maxBatch), 2)
+		require.Nil(t, q.ripening, "nothing is left to wait for")
+	})
+	t.Run("as a whole batch", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		for range maxBatch - 1 {
+			require.NoError(t, q.tryPush(lazyTicket()))
+		}
+		require.False(t, q.waiting())
+		require.NoError(t, q.tryPush(lazyTicket()))
+		require.True(t, q.waiting())
+		require.Len(t, q.take(nil, maxBatch), maxBatch)
+	})
+	t.Run("at the end", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		require.NoError(t, q.tryPush(lazyTicket()))
+		q.close()
+		require.True(t, q.waiting())
+		require.Len(t, q.take(nil, maxBatch), 1)
+	})
+}
