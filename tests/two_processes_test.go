@@ -28,8 +28,8 @@ func (d *deployment) beside() *deployment {
 }
 
 // TestTwoGatewaysMakeProgress guarantees design §7: while one gateway is saturated, another on the same store still
-// serves its clients. On SQLite without the turnstile it would come to write once a second, and these calls would need
-// minutes.
+// serves its clients, and all of it adds up in one wallet. How fairly two writers share a SQLite file is measured and
+// tested in package store.
 func TestTwoGatewaysMakeProgress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
