@@ -185,7 +185,7 @@ func (f *vendorFault) outOfFunds(status int) bool {
 var (
 	tokenLimitText = regexp.MustCompile(`(?i)(input|prompt|context|request)[^.]{0,80}` +
 		`(exceeds?|exceeded|longer than|too long)[^.]{0,80}(token|context|maximum|limit)`)
-	retryText      = regexp.MustCompile(`(?i)(?:retry|again) (?:in|after) (?:about )?([0-9][0-9.]*(?:ms|s|m|h)?(?:[0-9.]+s)?)`)
+	retryText = regexp.MustCompile(`(?i)(?:retry|again) (?:in|after) (?:about )?([0-9][0-9.]*(?:ms|s|m|h)?(?:[0-9.]+s)?)`)
 )
 
 // contextTooLong recognises the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI and xAI.
