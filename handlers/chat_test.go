@@ -256,3 +256,13 @@ func TestStreamLimit(t *testing.T) {
 	require.Equal(t, CodeRateLimited, asError(err).Code)
 	require.Nil(t, g.request, "the call must not be made")
 }
+
+// TestPooledBuffersAreEmpty: what one customer's answer left in a buffer never begins another's.
+func TestPooledBuffersAreEmpty(t *testing.T) {
+	t.Parallel()
+	used := takeBuffer()
+	*used = append(*used, "another customer's answer"...)
+	giveBuffer(used)
+	require.Empty(t, *used)
+	require.Empty(t, *takeBuffer())
+}

@@ -38,7 +38,8 @@ func TestPlantedSecrets(t *testing.T) {
 		call.drop()
 	}))
 	refuses := up.script(func(call *upstreamCall) {
-		call.json(http.StatusUnauthorized, `{"error":{"message":"Incorrect API key provided: `+strings.TrimPrefix(call.Header.Get("Authorization"), "Bearer ")+`","code":"invalid_api_key"}}`)
+		call.json(http.StatusUnauthorized, `{"error":{"message":"Incorrect API key provided: `+strings.TrimPrefix(call.Header.Get("Authorization"), "Bearer ")+
+			` in `+asked+`","code":"`+asked+`"}}`)
 	})
 	for _, stream := range []bool{false, true} {
 		for _, s := range []*script{answers, breaks, refuses} {

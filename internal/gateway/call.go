@@ -194,6 +194,9 @@ func (c *call) failure(err error) *Failure {
 	if !errors.As(err, &p) {
 		return &Failure{Outcome: OutcomeInternalError, Message: "The service failed.", Cause: err}
 	}
+	if p.Detail != "" {
+		c.Logger.Debug("what the vendor said", "call", c.id, "request_id", c.req.RequestID, "vendor", p.Detail)
+	}
 	switch p.Failure {
 	case providers.FailureCanceled:
 		if errors.Is(err, ErrExiting) {

@@ -27,8 +27,7 @@ const (
 	FailureCanceled Failure = "canceled"
 )
 
-// Error is every error of a [Provider]. Its text is for logs only: it may quote the vendor, so it never reaches
-// a client (reliability S20).
+// Error is every error of a [Provider]. It is for logs only and never reaches a client (reliability S20).
 type Error struct {
 	Failure Failure
 	// Status is the vendor's HTTP status, 0 if there was none.
@@ -39,13 +38,14 @@ type Error struct {
 	// not to retry.
 	Permanent bool
 	// Detail is the vendor's error text, at most 512 bytes, valid UTF-8, without control characters and without
-	// anything that looks like a key; for logs.
+	// anything that looks like a key. It may quote the prompt: for debug logs only.
 	Detail string
 	// Cause is the underlying error, if any. With FailureCanceled it is the [context.Cause] of the caller's context.
 	Cause error
 }
 
-// Error describes the failure in one line for logs.
+// Error describes the failure in one line for logs, without the vendor's own words: those may quote the prompt, which no
+// log above debug level may show (reliability S27).
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("model call failed (")
@@ -55,10 +55,6 @@ func (e *Error) Error() string {
 		b.WriteString(strconv.Itoa(e.Status))
 	}
 	b.WriteString(")")
-	if e.Detail != "" {
-		b.WriteString(": ")
-		b.WriteString(e.Detail)
-	}
 	if e.Cause != nil {
 		b.WriteString(": ")
 		b.WriteString(e.Cause.Error())
