@@ -23,6 +23,8 @@ func TestPlantedSecrets(t *testing.T) {
 	p := prepareProduct(t, d)
 	const filter = "format filter {\n wrap json\n import redacted\n }\n"
 	text := strings.Replace(d.caddyfile(t), "access.log\n", "access.log\n"+filter, 1)
+	// At debug level a vendor's own words are logged, which may quote the prompt.
+	text = strings.Replace(text, "level DEBUG", "level INFO", 1)
 	p.writeCaddyfile(redactedSnippet(t) + strings.Replace(text, "format json\n", filter, 1))
 	p.start()
 	p.awaitReady()

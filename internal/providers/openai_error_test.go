@@ -116,7 +116,7 @@ func TestErrorText(t *testing.T) {
 	t.Parallel()
 	cause := http.ErrAbortHandler
 	e := &Error{Failure: FailureRefused, Status: 401, Detail: "no", Cause: cause}
-	require.Equal(t, "model call failed (refused, status 401): no: "+cause.Error(), e.Error())
+	require.Equal(t, "model call failed (refused, status 401): "+cause.Error(), e.Error())
 	require.ErrorIs(t, e, cause)
 	require.Equal(t, "model call failed (timeout)", (&Error{Failure: FailureTimeout}).Error())
 }
