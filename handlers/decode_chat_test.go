@@ -40,9 +40,6 @@ func clipped(s string) string {
 	return s
 }
 
-//go:fix inline
-func number(v float64) *float64 { return new(v) }
-
 func TestDecodeChatWhole(t *testing.T) {
 	t.Parallel()
 	body := []byte(` { "model" : "openai/gpt-4o-mini", "messages": [ {"role":"system","content":"S\n\u00e9"},` +
@@ -58,7 +55,7 @@ func TestDecodeChatWhole(t *testing.T) {
 			{Role: "assistant", Content: providers.JSONString(`"A"`)},
 			{Role: "tool", Content: providers.JSONString(`"{}"`)},
 		},
-		Temperature: new(0.5), MaxTokens: 7, TopP: number(1), Stop: []string{"a", "😀"}, Stream: true,
+		Temperature: new(0.5), MaxTokens: 7, TopP: new(1.0), Stop: []string{"a", "😀"}, Stream: true,
 	}, req)
 	content := req.Messages[2].Content
 	require.Equal(t, len(content), cap(content), "appending to a content must not write into the body")

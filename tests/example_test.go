@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,7 +119,7 @@ func inContext(whole, block string) string {
 	switch {
 	case regexp.MustCompile(`(?m)^\tsvc \{`).MatchString(block):
 		return block
-	case strings.Contains(" plan provider model platform timing limits store master_key base_url redis ", " "+word+" "):
+	case slices.Contains([]string{"plan", "provider", "model", "timing", "limits", "store", "master_key", "base_url"}, word):
 		if word == "store" || word == "master_key" || word == "base_url" || word == "timing" || word == "limits" {
 			whole = regexp.MustCompile(`(?m)^\t\t`+word+` .*\n`).ReplaceAllString(whole, "")
 		}

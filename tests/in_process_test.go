@@ -66,7 +66,7 @@ func TestInProcess(t *testing.T) {
 	deadline := time.Now().Add(patience)
 	for openFiles(t, os.Getpid(), p.location.DSN) > 0 {
 		require.True(t, time.Now().Before(deadline), "the store is still open")
-		time.Sleep(20 * time.Millisecond) // between two looks
+		betweenLooks()
 	}
 }
 

@@ -41,6 +41,7 @@ func openOffice(t testing.TB, location store.Location, masterKey string) *office
 }
 
 func (o *office) close(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(t, o.db.Close(ctx))
@@ -157,7 +158,7 @@ func (c *customer) awaitCalls(t testing.TB, n int) []callRow {
 		if time.Now().After(deadline) {
 			t.Fatalf("the store has %d calls instead of %d, and holds %d micros", len(calls), n, held)
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks
+		betweenLooks()
 	}
 }
 
@@ -190,3 +191,6 @@ func together(n int, f func(i int)) {
 	}
 	all.Wait()
 }
+
+// betweenLooks is the pause between two looks at what no event tells.
+func betweenLooks() { <-time.After(20 * time.Millisecond) }

@@ -167,7 +167,7 @@ func TestFirstBootUnderTraffic(t *testing.T) {
 
 // listens reports whether the product accepts connections within a time.
 func listens(p *product, within time.Duration) bool {
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(within); time.Now().Before(end); betweenLooks() {
 		if conn, err := net.Dial("tcp", strings.TrimPrefix(p.BaseURL, "http://")); err == nil { //nolint:noctx // it is local
 			_ = conn.Close()
 			return true

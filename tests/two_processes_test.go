@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -159,7 +158,7 @@ func TestKill(t *testing.T) {
 					if err == nil && a.Broken == nil {
 						seen.note(t, a)
 					} else {
-						time.Sleep(5 * time.Millisecond) // the gateway is down; don't spin
+						betweenLooks() // the gateway is down; don't spin
 					}
 				}
 			})
@@ -208,6 +207,7 @@ func (o *observed) count() int {
 
 // note keeps an answer that tells a charge.
 func (o *observed) note(t testing.TB, a answer) {
+	t.Helper()
 	if a.Status != http.StatusOK {
 		if a.Status < 500 {
 			t.Errorf("%d %s", a.Status, a.Body)

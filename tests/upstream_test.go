@@ -218,6 +218,7 @@ type gate struct {
 }
 
 func newGate(t testing.TB) *gate {
+	t.Helper()
 	g := &gate{opened: make(chan struct{})}
 	t.Cleanup(g.open)
 	return g

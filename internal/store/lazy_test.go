@@ -26,7 +26,7 @@ func TestLazyTickets(t *testing.T) {
 			time.Sleep(lazyWait - 1) //nolint:forbidigo // on the fake clock
 			synctest.Wait()
 			require.False(t, q.waiting())
-			time.Sleep(1) //nolint:forbidigo // on the fake clock
+			time.Sleep(time.Nanosecond) //nolint:forbidigo // on the fake clock
 			synctest.Wait()
 			require.True(t, q.waiting())
 			require.Len(t, q.take(nil, maxBatch), 1)
