@@ -246,9 +246,8 @@ func TestClientLeavesWhileTheVendorIsSilent(t *testing.T) {
 	t.Parallel()
 	t.Run("before the first event", func(t *testing.T) {
 		t.Parallel()
-		f := setup(t, &script{hangOpen: true})
 		ctx, leave := context.WithCancel(t.Context())
-		time.AfterFunc(10*time.Millisecond, leave)
+		f := setup(t, &script{hangOpen: leave})
 		_, err := f.Call(ctx, request(), nil)
 		requireFailure(t, err, gateway.OutcomeClientGone)
 		require.Zero(t, f.spent(t))
@@ -264,6 +263,17 @@ func TestClientLeavesWhileTheVendorIsSilent(t *testing.T) {
 		require.EqualValues(t, 26+2*2, f.spent(t))
 		require.Equal(t, 1, f.script.closings(), "the vendor's answer must be closed")
 	})
+}
+
+// TestClientLeavesBeforeTheHold: no fault of ours, and nothing stays held.
+func TestClientLeavesBeforeTheHold(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{})
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := f.Call(ctx, request(), nil)
+	requireFailure(t, err, gateway.OutcomeClientGone)
+	require.Zero(t, f.spent(t))
 }
 
 // TestCutByExit: a call that the exit of the process cuts charges only what the vendor reported.

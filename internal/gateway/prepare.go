@@ -56,7 +56,7 @@ func (c *call) pickModel(ctx context.Context) *Failure {
 	}
 	exceptions, err := c.DB.OrgModels(ctx, c.req.OrgID)
 	if err != nil {
-		return internal("reading the organization's models", err)
+		return internal(ctx, "reading the organization's models", err)
 	}
 	if enabled, excepted := exceptions[m.ID]; excepted && !enabled {
 		return unsupported
@@ -72,7 +72,7 @@ func (c *call) checkContext(ctx context.Context) *Failure {
 	}
 	tokens, err := c.prompt.count(ctx)
 	if err != nil {
-		return c.countFailed(err)
+		return clientGone(err)
 	}
 	if tokens*4/5 > c.model.ContextWindow {
 		return c.contextTooLong()
@@ -99,13 +99,13 @@ func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 	}
 	tokens, err := c.prompt.count(ctx)
 	if err != nil {
-		return 0, c.countFailed(err)
+		return 0, clientGone(err)
 	}
 	return max(1, min(bound, c.model.ContextWindow-tokens)), nil
 }
 
-// countFailed: the counter fails only when its caller's context ends.
-func (c *call) countFailed(err error) *Failure {
+// clientGone is the failure of a wait that ended with the client.
+func clientGone(err error) *Failure {
 	return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
 }
 
@@ -124,14 +124,14 @@ func (c *call) upstreamKey(ctx context.Context) (string, *Failure) {
 func (c *call) ownKey(ctx context.Context) (string, *Failure) {
 	sealed, ok, err := c.DB.ProviderKeySealed(ctx, c.req.OrgID, c.provider.Name)
 	if err != nil {
-		return "", internal("reading the provider key", err)
+		return "", internal(ctx, "reading the provider key", err)
 	}
 	if !ok {
 		return "", noKey("The organization has no key of its own for this model's provider.")
 	}
 	key, err := c.Ring.Open(sealed, vault.ProviderKey(c.req.OrgID, c.provider.Name))
 	if err != nil {
-		return "", internal("opening the provider key", err)
+		return "", internal(ctx, "opening the provider key", err)
 	}
 	return string(key), nil
 }
@@ -140,7 +140,11 @@ func noKey(message string) *Failure {
 	return &Failure{Outcome: OutcomeProviderError, NoRetry: true, Message: message}
 }
 
-func internal(doing string, err error) *Failure {
+// internal is a fault of ours, unless it is only that the client left while we worked.
+func internal(ctx context.Context, doing string, err error) *Failure {
+	if ctx.Err() != nil {
+		return clientGone(err)
+	}
 	return &Failure{
 		Outcome: OutcomeInternalError, Message: "The service failed; the model was not called.",
 		Cause: fmt.Errorf("%s: %w", doing, err),
@@ -153,14 +157,14 @@ func (c *call) hold(ctx context.Context) *Failure {
 	if c.req.BYOK {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errors.New("the store took longer than 5 s"))
+	wait, cancel := context.WithTimeoutCause(ctx, storeWait, errors.New("the store took longer than 5 s"))
 	defer cancel()
-	err := c.reserve(ctx)
+	err := c.reserve(wait)
 	if errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0 {
 		if _, countErr := c.prompt.count(ctx); countErr != nil {
-			return c.countFailed(countErr)
+			return clientGone(countErr)
 		}
-		err = c.reserve(ctx)
+		err = c.reserve(wait)
 	}
 	switch {
 	case err == nil:
@@ -171,7 +175,7 @@ func (c *call) hold(ctx context.Context) *Failure {
 			Message: "The wallet has too few credits for this call; top it up or lower max_tokens.",
 		}
 	default:
-		return internal("holding the price", err)
+		return internal(ctx, "holding the price", err)
 	}
 }
 

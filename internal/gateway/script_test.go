@@ -16,8 +16,8 @@ import (
 type script struct {
 	// open is what Open fails with, nil to answer.
 	open error
-	// hangOpen makes Open wait for the end of its context.
-	hangOpen bool
+	// hangOpen is called by Open, which then waits for the end of its context.
+	hangOpen func()
 	steps    []step
 
 	mu       sync.Mutex
@@ -50,7 +50,8 @@ func (s *script) Open(ctx context.Context, req *providers.Request) (providers.Ev
 	s.mu.Lock()
 	s.requests = append(s.requests, *req)
 	s.mu.Unlock()
-	if s.hangOpen {
+	if s.hangOpen != nil {
+		s.hangOpen()
 		<-ctx.Done()
 		return nil, &providers.Error{Failure: providers.FailureCanceled, Cause: context.Cause(ctx)}
 	}
