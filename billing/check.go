@@ -179,7 +179,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 }
 
 // pageRows is how many rows of a table one statement looks at.
-const pageRows = 5000
+const pageRows = 1000
 
 // pages runs each over all rows of a table in the order of a text column, a page of about pageRows at a time: after
 // is the last value of the page before, through the last one of the page.
