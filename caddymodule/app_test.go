@@ -131,7 +131,7 @@ func TestMissingSecretsAreToldTogether(t *testing.T) {
 	require.Contains(t, lines[0], "4 faults:")
 	require.Equal(t, []string{
 		"svc.store: {env.SVC_TEST_NO_DSN} is not set",
-		"svc.master_key: {file.testdata/no-such-key} can't be read or is empty",
+		"svc.master_key: {file.testdata/no-such-key} can't be read or is empty: no such file or directory",
 		"svc.provider[vendor].api_key: {env.SVC_TEST_NO_KEY} is not set",
 		"svc.provider[odd].api_key: what " + string(app.Providers[2].APIKey) +
 			" holds can't be sent in a header; allowed: visible ASCII characters",

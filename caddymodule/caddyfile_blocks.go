@@ -75,9 +75,9 @@ func (a *App) readModel(r *reader) func(string, option) {
 			{word: "context_window", read: r.integer(&m.ContextWindow)},
 			{word: "max_output_tokens", read: r.integer(&m.MaxOutputTokens)},
 			{word: "max_tokens_field", read: r.text(&m.MaxTokensField, listed(maxTokensFields))},
-			{word: "price_input", read: r.integer(&m.PriceInput)},
-			{word: "price_output", read: r.integer(&m.PriceOutput)},
-			{word: "price_cached_input", read: r.integer(&m.PriceCachedInput)},
+			{word: "price_input", read: r.price(&m.PriceInput)},
+			{word: "price_output", read: r.price(&m.PriceOutput)},
+			{word: "price_cached_input", read: r.price(&m.PriceCachedInput)},
 		})
 		set(r, path, o, &a.Models, append(a.Models, m))
 	}

@@ -168,7 +168,15 @@ func (r *reader) secret(to *Secret, what string) func(string, option) {
 }
 
 // integer reads a whole number.
-func (r *reader) integer(to **int64) func(string, option) {
+func (r *reader) integer(to **int64) func(string, option) { return r.whole(to, "") }
+
+// price reads a price, of which a decimal fraction is the likeliest mistake.
+func (r *reader) price(to **int64) func(string, option) {
+	return r.whole(to, "; prices are micros per million tokens, e.g. 150000 for 0.15")
+}
+
+// whole reads a whole number; hint ends the fault of one that isn't.
+func (r *reader) whole(to **int64, hint string) func(string, option) {
 	return func(path string, o option) {
 		value, ok := r.one(path, o, "an integer")
 		if !ok {
@@ -176,7 +184,7 @@ func (r *reader) integer(to **int64) func(string, option) {
 		}
 		number, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			r.faultf(path, o, "%s is not an integer", quoted(value))
+			r.faultf(path, o, "%s is not an integer%s", quoted(value), hint)
 			return
 		}
 		set(r, path, o, to, &number)

@@ -85,7 +85,7 @@ type answer interface {
 func (f *commandFlags) verb(command *cobra.Command, opens opening, work func(context.Context, *desk) (answer, error)) *cobra.Command {
 	command.DisableFlagsInUseLine = true
 	if command.Args == nil {
-		command.Args = cobra.NoArgs
+		command.Args = noArguments
 	}
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

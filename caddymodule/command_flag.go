@@ -20,6 +20,14 @@ func required(command *cobra.Command, names ...string) {
 	}
 }
 
+// noArguments accepts flags only. Cobra's own refusal calls the argument an unknown command.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes flags only, no argument %q (see %s --help)", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
 // exactly accepts one argument and says what it is for when it is missing.
 func exactly(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

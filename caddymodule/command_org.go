@@ -112,7 +112,8 @@ func orgArgument(command *cobra.Command) func(d *desk) (id string) {
 	org := command.Flags().String("org", "", "the `id` of the organization, if it isn't the argument")
 	command.Args = func(cmd *cobra.Command, args []string) error {
 		if (*org == "") == (len(args) == 0) || len(args) > 1 {
-			return fmt.Errorf("%s takes the id of one organization, as its argument or by --org", cmd.CommandPath())
+			return fmt.Errorf("%s takes the id of one organization, as its argument or by --org, and nothing else but flags (see %s --help)",
+				cmd.CommandPath(), cmd.CommandPath())
 		}
 		return nil
 	}

@@ -180,8 +180,8 @@ func backupCommand(f *commandFlags) *cobra.Command {
 		Short: "Writes a whole copy of a SQLite store while the server works",
 		Long: `Writes a whole copy of a SQLite store, as it is at one moment, into a file that doesn't exist yet. The server may go
 on working. To restore, stop every process of the store and put the copy in its place, without the -wal and -shm files
-beside it. The copy is of no use without the master key: keep that elsewhere. A PostgreSQL store is backed up with
-pg_dump.`,
+beside it. Provider keys of organizations in the copy can only be opened with the master key of its time: keep that,
+too, but elsewhere. A PostgreSQL store is backed up with pg_dump.`,
 		Example: "  $ caddy svc backup ./svc-2026-11-20.db",
 		Args:    exactly("the file to write"),
 	}

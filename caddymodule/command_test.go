@@ -160,7 +160,7 @@ func TestCommandsThatDoNotExist(t *testing.T) {
 		`caddy svc org has no command "delete"`:                                  {"org", "delete", "org_1"},
 		"unknown flag: --frob":                                                   {"org", "list", "--frob"},
 		`required flag(s) "name" not set`:                                        {"org", "create"},
-		`unknown command "more" for "caddy svc org list"`:                        {"org", "list", "more"},
+		`caddy svc org list takes flags only, no argument "more"`:                {"org", "list", "more"},
 	} {
 		done := execute(t, "", args...)
 		require.ErrorContains(t, done.err, want)

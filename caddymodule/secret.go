@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"regexp"
 	"strings"
 
@@ -46,7 +48,24 @@ func (s Secret) Resolve(repl *caddy.Replacer) (string, error) {
 		}
 	}
 	if strings.HasPrefix(string(s), "{file.") {
+		if cause := unreadable(strings.TrimSuffix(strings.TrimPrefix(string(s), "{file."), "}")); cause != nil {
+			return "", fmt.Errorf("%s can't be read or is empty: %w", string(s), cause)
+		}
 		return "", fmt.Errorf("%s can't be read or is empty", string(s))
 	}
 	return "", fmt.Errorf("%s is not set", string(s))
+}
+
+// unreadable says why the file can't be opened, without its path, which the reference names; nil if it can.
+func unreadable(path string) error {
+	file, err := os.Open(path)
+	if err == nil {
+		_ = file.Close() // opened for reading only
+		return nil
+	}
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		return pathError.Err
+	}
+	return err
 }

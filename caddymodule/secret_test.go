@@ -63,7 +63,7 @@ func TestSecretResolve(t *testing.T) {
 		"{env.SVC_TEST_UNSET}":        "{env.SVC_TEST_UNSET} is not set",
 		"{env.SVC_TEST_EMPTY}":        "{env.SVC_TEST_EMPTY} is not set",
 		"{env.SVC_TEST_BLANK}":        "{env.SVC_TEST_BLANK} is not set",
-		"{file.testdata/no-such-key}": "{file.testdata/no-such-key} can't be read or is empty",
+		"{file.testdata/no-such-key}": "{file.testdata/no-such-key} can't be read or is empty: no such file or directory",
 		write("empty", ""):            "can't be read or is empty",
 		write("blank", " \n"):         "can't be read or is empty",
 		Secret("{file." + dir + "}"):  "can't be read or is empty",
