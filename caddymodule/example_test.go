@@ -7,6 +7,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +145,39 @@ func TestCaddyfileExample(t *testing.T) {
 	require.Contains(t, string(logged), "/v1/models")
 	require.NotContains(t, string(logged), planted)
 	require.Equal(t, 11, strings.Count(string(logged), `"logger":"http.log.access`), "one line for each public request")
+}
+
+// TestCaddyfileExampleHasEverything guarantees that the blocks that are commented out in the example are right when their
+// comment signs go, and that every option there is appears somewhere.
+func TestCaddyfileExampleHasEverything(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../Caddyfile.example")
+	require.NoError(t, err)
+	commented := regexp.MustCompile(`(?ms)^\t\t# (provider|model) \S+ \{\n.*?^\t\t# \}\n`)
+	whole := commented.ReplaceAllStringFunc(string(text), func(block string) string {
+		return strings.ReplaceAll(block, "\t\t# ", "\t\t")
+	})
+	require.NotEqual(t, string(text), whole)
+	adapted, err := adapt(whole)
+	require.NoError(t, err)
+	var config struct {
+		Apps struct {
+			SVC json.RawMessage `json:"svc"`
+		} `json:"apps"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(adapted), &config))
+	later := []string{ // no directive of this version asks for them
+		"channels", "knowledge_bytes",
+	}
+	other := []string{"dsn"} // of the engine that the example doesn't use
+	for _, options := range []any{App{}, Store{}, Plan{}, Provider{}, Model{}, Limits{}, Timing{}} {
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(options)) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name != "" && !slices.Contains(slices.Concat(later, other), name) {
+				require.Contains(t, string(config.Apps.SVC), `"`+name+`":`, "%T", options)
+			}
+		}
+	}
 }
 
 // TestErrorRoutes raises errors of all origins and looks at what clients get.

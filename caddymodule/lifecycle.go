@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,9 @@ type lifecycle struct {
 	ready   chan struct{}
 	runtime *runtime
 	// cancel ends a start that is under way.
-	ctx    context.Context //nolint:containedctx // the configuration's lifetime, as Caddy gives it
-	stores []func() error
+	ctx context.Context //nolint:containedctx // the configuration's lifetime, as Caddy gives it
+	// leave gives back what Start took, last first.
+	leave []func() error
 }
 
 // provision prepares a's runtime. It opens nothing.
@@ -68,7 +70,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	a.stores = append(a.stores, func() error { return closeStore(location) })
+	a.leave = append(a.leave, func() error { return closeStore(location) })
 	if err := shared.migrate(ctx); err != nil {
 		return err
 	}
@@ -76,15 +78,23 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	if a.attached.Load() {
-		shared.startSweeper(a.Timing.sweepInterval())
-	}
 	a.runtime, err = a.newRuntime(shared, limiter)
 	if err != nil {
 		return err
 	}
+	leave := shared.use(a.wishes())
+	a.leave = append(a.leave, func() error { leave(); return nil })
 	close(a.ready)
 	return nil
+}
+
+// wishes are what a wants of the store it shares.
+func (a *App) wishes() wishes {
+	w := wishes{bufferedBytes: a.Limits.bufferedBytes(), log: a.log}
+	if a.attached.Load() {
+		w.sweep = a.Timing.sweepInterval()
+	}
+	return w
 }
 
 // limiter is in memory where one process has the store for itself, else in the store (design §6 "window").
@@ -97,7 +107,7 @@ func (a *App) limiter(shared *sharedStore) (limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.stores = append(a.stores, func() error {
+	a.leave = append(a.leave, func() error {
 		_, err := windows.Delete(location)
 		return err //nolint:wrapcheck // memory doesn't fail to close
 	})
@@ -110,10 +120,10 @@ func (*App) Stop() error { return nil }
 // Cleanup gives the shared store back. It implements caddy.CleanerUpper, and runs after a failed start, too.
 func (a *App) Cleanup() error {
 	var faults []error
-	for _, release := range a.stores {
-		faults = append(faults, release())
+	for _, leave := range slices.Backward(a.leave) {
+		faults = append(faults, leave())
 	}
-	a.stores = nil
+	a.leave = nil
 	return errors.Join(faults...)
 }
 

@@ -35,7 +35,6 @@ func (a *App) newRuntime(shared *sharedStore, limiter limiter) (*runtime, error)
 		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
 		HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
 	})
-	shared.bodies.SetLimit(a.Limits.bufferedBytes())
 	auth := identity.NewAuthenticator(shared.db)
 	return &runtime{
 		shared:  shared,

@@ -47,8 +47,8 @@ func (s Secret) Resolve(repl *caddy.Replacer) (string, error) {
 			return value, nil
 		}
 	}
-	if strings.HasPrefix(string(s), "{file.") {
-		if cause := unreadable(strings.TrimSuffix(strings.TrimPrefix(string(s), "{file."), "}")); cause != nil {
+	if after, ok := strings.CutPrefix(string(s), "{file."); ok {
+		if cause := unreadable(strings.TrimSuffix(after, "}")); cause != nil {
 			return "", fmt.Errorf("%s can't be read or is empty: %w", string(s), cause)
 		}
 		return "", fmt.Errorf("%s can't be read or is empty", string(s))
@@ -63,8 +63,7 @@ func unreadable(path string) error {
 		_ = file.Close() // opened for reading only
 		return nil
 	}
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError.Err
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,12 +46,24 @@ type sharedStore struct {
 	// streams and bodies bound what all requests take together, whichever configuration they began under.
 	streams handlers.Streams
 	bodies  *handlers.ByteBudget
-	log     *slog.Logger
+	newest  *newestLog
+	log     *slog.Logger // writes to newest
 
-	sweep    sync.Once
 	mu       sync.Mutex
-	sweeper  *billing.Sweeper
 	migrated bool
+	// users are what the configurations in use want, the newest last.
+	users    []*wishes
+	sweeper  *billing.Sweeper
+	sweeping time.Duration
+}
+
+// wishes are what a configuration wants of the store that it shares with others.
+type wishes struct {
+	// bufferedBytes is the budget of body bytes.
+	bufferedBytes int64
+	// sweep is the pause between two sweeps, 0 if nobody in this process serves with the configuration.
+	sweep time.Duration
+	log   *slog.Logger
 }
 
 var _ caddy.Destructor = (*sharedStore)(nil)
@@ -58,13 +71,15 @@ var _ caddy.Destructor = (*sharedStore)(nil)
 // openStore returns the shared store of a location, opened by the first who asks.
 func openStore(ctx context.Context, location store.Location, log *slog.Logger) (*sharedStore, error) {
 	value, _, err := stores.LoadOrNew(location, func() (caddy.Destructor, error) {
+		newest := newNewestLog(log)
+		log := slog.New(newest)
 		db, err := store.Open(ctx, location, store.Options{Kinds: kinds(), Logger: log, Observer: writerMetrics{}})
 		if err != nil {
 			return nil, err //nolint:wrapcheck // Start says what was being done
 		}
 		return &sharedStore{
 			db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(),
-			bodies: handlers.NewByteBudget(DefaultBufferedBytes), log: log,
+			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log,
 		}, nil
 	})
 	if err != nil {
@@ -87,14 +102,36 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 	return nil
 }
 
-// startSweeper makes this process one of those that give expired holds back.
-func (s *sharedStore) startSweeper(interval time.Duration) {
-	s.sweep.Do(func() {
+// use makes the wishes of a configuration hold until it is gone. Of several the newest decides, so that a reload that
+// fails gives the one before its own back.
+func (s *sharedStore) use(w wishes) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	user := &w
+	s.users = append(s.users, user)
+	s.grant(w)
+	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.sweeper = billing.NewSweeper(s.book, interval, s.log)
-		s.sweeper.Start()
-	})
+		s.users = slices.DeleteFunc(s.users, func(other *wishes) bool { return other == user })
+		if len(s.users) > 0 {
+			s.grant(*s.users[len(s.users)-1])
+		}
+	}
+}
+
+// grant applies w. A sweeper that runs goes on as long as the store is open: its calls may outlive their configuration.
+func (s *sharedStore) grant(w wishes) {
+	s.newest.Store(w.log)
+	s.bodies.SetLimit(w.bufferedBytes)
+	if w.sweep == 0 || w.sweep == s.sweeping {
+		return
+	}
+	if s.sweeper != nil {
+		s.sweeper.Stop()
+	}
+	s.sweeper, s.sweeping = billing.NewSweeper(s.book, w.sweep, s.log), w.sweep
+	s.sweeper.Start()
 }
 
 // Destruct runs when the last configuration on the store is gone. After a reload the calls that began under it go on,
@@ -109,23 +146,20 @@ func (s *sharedStore) Destruct() error {
 		})
 		return nil
 	}
-	err := s.exit()
-	retired.Wait()
-	return err
+	drain() // those that retire have no more time than this one
+	return s.exit()
 }
 
-// retire closes the store when its calls have ended and no more come; an exit meanwhile cuts it short.
+// retire closes the store when its calls have ended and no more come, or the process can't wait any longer.
 func (s *sharedStore) retire() error {
-	ctx, cancel := untilExit()
-	defer cancel()
 	for {
 		entered := s.calls.Entered()
-		if s.calls.Wait(ctx) != nil {
+		if s.calls.Wait(drained) != nil {
 			return s.exit()
 		}
 		select {
 		case <-time.After(quietTime):
-		case <-ctx.Done():
+		case <-drained.Done():
 			return s.exit()
 		}
 		if s.calls.Close(entered) {

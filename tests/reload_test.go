@@ -101,6 +101,28 @@ func TestReloadToAnotherStore(t *testing.T) {
 	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false)), modelStd)
 }
 
+// TestReloadThereAndBack guarantees that a store may be configured again while calls of its first time still run: for a
+// while it is open twice, both serve the same wallet, and the first one is closed behind its last call.
+func TestReloadThereAndBack(t *testing.T) {
+	t.Parallel()
+	up := startUpstream(t)
+	p := startProduct(t, deploy(t, store.SQLite, up))
+	c := p.operator().customer(t, 10_000_000)
+	early := holdStreams(t, p, up, c, 10)
+	other := storetest.Location(t, store.SQLite)
+	require.NoError(t, p.reload(strings.Replace(p.caddyfile(t), p.StoreLine, "store sqlite "+other.DSN, 1)))
+	require.NoError(t, p.reload(p.caddyfile(t)))
+	require.Equal(t, 2, p.pools(t))
+	late := holdStreams(t, p, up, c, 10)
+	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false)), modelStd)
+	early.requireWhole(t)
+	p.await("the store of the first configuration to be closed", patience, func() bool { return p.pools(t) == 1 })
+	p.await("the other store to be closed", patience, func() bool { return p.openFiles(t, other.DSN) == 0 })
+	late.requireWhole(t)
+	c.awaitCalls(t, 21)
+	require.EqualValues(t, 10_000_000-21*usualCharge, c.wallet(t).BalanceMicros)
+}
+
 // openFiles counts the product's open files whose path begins with a path.
 func (p *product) openFiles(t testing.TB, path string) int {
 	t.Helper()

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // TestTerminateWithinGrace guarantees that SIGTERM loses nothing: streams that run finish within grace_period, whole and
@@ -23,17 +25,23 @@ func TestTerminateWithinGrace(t *testing.T) {
 		c := p.operator().customer(t, 10_000_000)
 		streams := holdStreams(t, p, up, c, runningStreams)
 		p.terminate()
-		p.await("new connections to be refused", patience, func() bool {
-			conn, err := net.Dial("tcp", strings.TrimPrefix(p.BaseURL, "http://")) //nolint:noctx // it is local
-			if err == nil {
-				_ = conn.Close()
-			}
-			return err != nil
-		})
+		p.awaitRefused()
 		streams.requireWhole(t)
 		p.wait()
 		c.awaitCalls(t, runningStreams)
 		require.EqualValues(t, 10_000_000-runningStreams*usualCharge, c.wallet(t).BalanceMicros)
+	})
+}
+
+// awaitRefused waits until the product, which was asked to end, takes no new connections.
+func (p *product) awaitRefused() {
+	p.t.Helper()
+	p.await("new connections to be refused", patience, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.BaseURL, "http://")) //nolint:noctx // it is local
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
 	})
 }
 
@@ -99,6 +107,63 @@ func requireCut(t testing.TB, a answer) {
 	require.NotContains(t, string(a.Body), `"finish_reason":"`)
 	if a.Broken == nil {
 		require.Contains(t, string(a.Body), `"error"`)
+	}
+}
+
+// TestTerminateAfterReload guarantees that calls which began under an earlier configuration have the grace period, too,
+// wherever their store is by now, and that they are cut and settled after it.
+func TestTerminateAfterReload(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(t *testing.T, p *product) string{
+		"the same store": func(t *testing.T, p *product) string {
+			t.Helper()
+			return p.caddyfile(t)
+		},
+		"another store": func(t *testing.T, p *product) string {
+			t.Helper()
+			return strings.Replace(p.caddyfile(t), p.StoreLine, "store sqlite "+storetest.Location(t, store.SQLite).DSN, 1)
+		},
+		"no store": func(_ *testing.T, p *product) string {
+			return fmt.Sprintf("{\n admin unix/%s/admin.sock\n persist_config off\n grace_period %s\n}\nhttp://:%d {\n bind 127.0.0.1\n respond hi\n}\n",
+				p.Dir, p.Grace, p.Port)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := startUpstream(t)
+			d := deploy(t, store.SQLite, up)
+			d.Grace = "4s"
+			p := startProduct(t, d)
+			c := p.operator().customer(t, 10_000_000)
+			streams := holdStreams(t, p, up, c, 5)
+			hangs := up.script(func(call *upstreamCall) {
+				call.begin()
+				call.text("Hello ")
+				call.hang()
+			})
+			cut := openStream(t, p.as(c), prompt(modelStd, hangs.Mark, true))
+			cut.readUntil(t, "Hello ")
+			require.NoError(t, p.reload(next(t, p)))
+			p.terminate()
+			p.awaitRefused()
+			ended := make(chan answer, 1)
+			go func() { ended <- cut.rest() }()
+			select {
+			case a := <-ended:
+				t.Fatalf("cut while there was time: %s", a.Body)
+			case <-time.After(time.Second):
+			}
+			streams.requireWhole(t)
+			p.wait()
+			requireCut(t, <-ended)
+			calls := c.awaitCalls(t, 6)
+			outcomes := map[string]int{}
+			for _, call := range calls {
+				outcomes[call.Outcome]++
+			}
+			require.Equal(t, map[string]int{"completed": 5, "exiting": 1}, outcomes)
+			require.EqualValues(t, 10_000_000-5*usualCharge, c.wallet(t).BalanceMicros)
+		})
 	}
 }
 
