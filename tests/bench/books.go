@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // reads the product's database
 )
 
 // books are the load's own account of what was served.
@@ -12,10 +17,16 @@ type books struct {
 	answers     int64
 	charged     int64
 	freeCharged int64
+	// calls and tokens are those of answers through the gateway, paid or free.
+	calls, tokens int64
 }
 
 func (b *books) add(v variant, f figures) {
 	b.answers += int64(f.answers)
+	if v != proxied {
+		b.calls += int64(f.answers)
+		b.tokens += f.tokens
+	}
 	switch v {
 	case paid:
 		b.charged += f.charged
@@ -41,12 +52,39 @@ func (b *books) check(ctx context.Context, p *product, u *upstream) error {
 	if b.freeCharged != 0 {
 		faults = append(faults, fmt.Errorf("calls with the organization's own key were charged %d micros", b.freeCharged))
 	}
+	if err := b.checkUsage(ctx, p); err != nil {
+		faults = append(faults, err)
+	}
 	if err := p.doctor(ctx); err != nil {
 		faults = append(faults, err)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	fmt.Printf("\nbooks: %d answers, upstream the same; %d micros charged, wallet the same; doctor clean\n", b.answers, b.charged)
+	fmt.Printf("\nbooks: %d answers, upstream the same; %d micros charged, wallet the same; %d tokens served, calls the same; doctor clean\n",
+		b.answers, b.charged, b.tokens)
 	return nil
+}
+
+// checkUsage compares the tokens that the answers told with those of the calls in the database. Free calls are recorded
+// a second later at the latest.
+func (b *books) checkUsage(ctx context.Context, p *product) error {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(p.dir, "svc.db")+"?mode=ro")
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var calls, tokens int64
+	for {
+		err := db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(prompt_tokens + completion_tokens), 0) FROM calls`).Scan(&calls, &tokens)
+		if err != nil {
+			return fmt.Errorf("the database has %d calls of %d with %d tokens of %d: %w", calls, b.calls, tokens, b.tokens, err)
+		}
+		if calls == b.calls && tokens == b.tokens {
+			return nil
+		}
+		<-time.After(50 * time.Millisecond)
+	}
 }

@@ -41,43 +41,55 @@ func request(address, path, key string, v variant, stream bool) []byte {
 	return append(b, body...)
 }
 
-var chargedMark = []byte(`"charged_micros":"`)
+var (
+	chargedMark = []byte(`"charged_micros":"`)
+	tokensMark  = []byte(`"total_tokens":`)
+)
 
-// ask sends one request and checks the whole answer; it returns what the answer says was charged.
-func (c *client) ask(v variant, stream bool) (charged int64, err error) {
+// told is what an answer says of itself.
+type told struct{ chargedMicros, tokens int64 }
+
+// ask sends one request and checks the whole answer; it returns what the answer says was used and charged.
+func (c *client) ask(v variant, stream bool) (told, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return 0, fmt.Errorf("setting a deadline: %w", err)
+		return told{}, fmt.Errorf("setting a deadline: %w", err)
 	}
 	if _, err := c.conn.Write(c.request); err != nil {
-		return 0, fmt.Errorf("sending: %w", err)
+		return told{}, fmt.Errorf("sending: %w", err)
 	}
 	response, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
-		return 0, fmt.Errorf("reading the head: %w", err)
+		return told{}, fmt.Errorf("reading the head: %w", err)
 	}
 	c.body.Reset()
 	_, err = io.Copy(&c.body, response.Body)
 	_ = response.Body.Close()
 	if err != nil {
-		return 0, fmt.Errorf("reading the body: %w", err)
+		return told{}, fmt.Errorf("reading the body: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("status %d: %.200s", response.StatusCode, c.body.Bytes())
+		return told{}, fmt.Errorf("status %d: %.200s", response.StatusCode, c.body.Bytes())
 	}
 	if stream && !bytes.HasSuffix(c.body.Bytes(), []byte("data: [DONE]\n\n")) {
-		return 0, errors.New("the stream has no end")
+		return told{}, errors.New("the stream has no end")
 	}
 	if v == proxied {
-		return 0, nil
+		return told{}, nil
 	}
-	return charge(c.body.Bytes())
+	charged, err := number(c.body.Bytes(), chargedMark)
+	if err != nil {
+		return told{}, err
+	}
+	tokens, err := number(c.body.Bytes(), tokensMark)
+	return told{charged, tokens}, err
 }
 
-func charge(body []byte) (int64, error) {
-	_, after, ok := bytes.Cut(body, chargedMark)
+// number reads the digits behind a mark.
+func number(body, mark []byte) (int64, error) {
+	_, after, ok := bytes.Cut(body, mark)
 	if !ok {
-		return 0, errors.New("the answer has no svc block")
+		return 0, fmt.Errorf("the answer has no %s", mark)
 	}
-	digits, _, _ := bytes.Cut(after, []byte(`"`))
-	return strconv.ParseInt(string(digits), 10, 64) //nolint:wrapcheck // the text says enough
+	end := bytes.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
+	return strconv.ParseInt(string(after[:max(0, end)]), 10, 64) //nolint:wrapcheck // the text says enough
 }

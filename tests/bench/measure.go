@@ -71,6 +71,7 @@ func load(ctx context.Context, p *product, r row, v variant, slice time.Duration
 	for _, part := range parts {
 		total.answers += part.answers
 		total.charged += part.charged
+		total.tokens += part.tokens
 		total.latency = append(total.latency, part.latency...)
 		total.failures = append(total.failures, part.failures...)
 	}
@@ -83,14 +84,15 @@ func load(ctx context.Context, p *product, r row, v variant, slice time.Duration
 func loop(ctx context.Context, c *client, v variant, stream bool) (f figures) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		charged, err := c.ask(v, stream)
+		said, err := c.ask(v, stream)
 		if err != nil {
 			f.failures = append(f.failures, err.Error())
 			return f
 		}
 		f.latency = append(f.latency, time.Since(began))
 		f.answers++
-		f.charged += charged
+		f.charged += said.chargedMicros
+		f.tokens += said.tokens
 	}
 	return f
 }

@@ -61,6 +61,7 @@ type figures struct {
 	cpu      time.Duration
 	latency  []time.Duration
 	charged  int64
+	tokens   int64
 	failures []string
 }
 
