@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite" // reads the product's database
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // books are the load's own account of what was served.
@@ -69,16 +68,20 @@ func (b *books) check(ctx context.Context, p *product, u *upstream) error {
 // checkUsage compares the tokens that the answers told with those of the calls in the database. Free calls are recorded
 // a second later at the latest.
 func (b *books) checkUsage(ctx context.Context, p *product) error {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(p.dir, "svc.db")+"?mode=ro")
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	location, err := store.ParseLocation(store.SQLite, filepath.Join(p.dir, "svc.db"))
+	if err != nil {
+		return fmt.Errorf("finding the database: %w", err)
+	}
+	db, err := store.Open(ctx, location, store.Options{})
 	if err != nil {
 		return fmt.Errorf("opening the database: %w", err)
 	}
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
+	defer db.Close(ctx) //nolint:errcheck // it was only read
 	var calls, tokens int64
 	for {
-		err := db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(prompt_tokens + completion_tokens), 0) FROM calls`).Scan(&calls, &tokens)
+		err := db.Reader().QueryRowContext(ctx, `SELECT count(*), coalesce(sum(prompt_tokens + completion_tokens), 0) FROM calls`).Scan(&calls, &tokens)
 		if err != nil {
 			return fmt.Errorf("the database has %d calls of %d with %d tokens of %d: %w", calls, b.calls, tokens, b.tokens, err)
 		}
