@@ -43,7 +43,7 @@ func TestCreditIsIdempotentByReference(t *testing.T) {
 func TestAdjust(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		_, err := book.Adjust(t.Context(), "ops", acme, -41, "too much", "a1")
 		require.ErrorIs(t, err, ErrInsufficientCredits)
 		for range 2 {
@@ -63,7 +63,7 @@ func TestAdjust(t *testing.T) {
 func TestRefundOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		_, err := book.Refund(t.Context(), "ops", "call_1", "ticket 7")
 		require.ErrorIs(t, err, store.ErrNotFound, "the call has not ended")
 		_, err = book.Settle(t.Context(), chargeOf("call_1", 25))
@@ -79,7 +79,7 @@ func TestRefundOnce(t *testing.T) {
 		require.Equal(t, entry, again)
 		requireWallet(t, book, 100, 0)
 
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_2", 60)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 60))))
 		_, err = book.Settle(t.Context(), voidOf("call_2"))
 		require.NoError(t, err)
 		_, err = book.Refund(t.Context(), "ops", "call_2", "")

@@ -18,18 +18,30 @@ func NewBook(db *store.DB) *Book {
 	return &Book{db: db}
 }
 
-// Hold reserves an amount and returns once that is durable; nothing is reserved when it returns an error other than
-// a fault of the database (then the hold may stand until it expires). Repeating an open hold is a success.
-// It returns [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], or a wrapped error of the store.
-func (b *Book) Hold(ctx context.Context, hold Hold) error {
+// Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once
+// that is durable. Nothing is reserved or claimed when it returns a [Replay], or an error other than a fault of the
+// database (then both may stand until they expire). Repeating an open hold with the same claim is a success.
+//
+// A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused],
+// [ErrKeyInFlight], [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
+// organization), or a wrapped error of the store.
+func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
-		return err
+		return nil, err
 	}
 	op := &holdOp{Hold: hold}
-	if err := b.db.Do(ctx, Ledger, op); err != nil {
-		return fmt.Errorf("hold credits: %w", err)
+	for {
+		if err := b.db.Do(ctx, Ledger, op); err != nil {
+			return nil, fmt.Errorf("hold credits: %w", err)
+		}
+		if op.finished == "" {
+			return nil, op.refused
+		}
+		// A finished key that goes before it is read, because its time is over, is free for this call.
+		if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
+			return replay, err
+		}
 	}
-	return op.refused
 }
 
 // Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one
@@ -58,13 +70,13 @@ func (b *Book) SettleLater(settlement Settlement) *Settling {
 	return &Settling{op: op, ticket: b.db.Submit(Ledger, op)}
 }
 
-// Record writes the row of a call without money: no hold and no charge. Nobody has to wait for it, so it goes with the
-// next transaction, a second later at the latest; a process that is killed meanwhile loses the row and nothing else.
-// A settlement with money is refused with [ErrInvalid].
+// Record writes the row of a call without money and without an Idempotency-Key: no hold, no charge, no claim. Nobody has
+// to wait for it, so it goes with the next transaction, a second later at the latest; a process that is killed meanwhile
+// loses the row and nothing else. Any other settlement is refused with [ErrInvalid].
 func (b *Book) Record(settlement Settlement) *Settling {
 	err := settlement.validate()
-	if err == nil && (settlement.Held || settlement.ChargeMicros != 0) {
-		err = fmt.Errorf("%w: a call with money is settled, not recorded", ErrInvalid)
+	if err == nil && (settlement.Held || settlement.ChargeMicros != 0 || settlement.Claim != nil) {
+		err = fmt.Errorf("%w: a call with money or an idempotency key is settled, not recorded", ErrInvalid)
 	}
 	if err != nil {
 		return &Settling{op: &settleOp{refused: err}}

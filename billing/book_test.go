@@ -71,6 +71,14 @@ func lapse(t *testing.T, db *store.DB, callID string) {
 	execute(t, db, `UPDATE holds SET expires_at = 1 WHERE id = $1`, callID)
 }
 
+// refusal is the error of a hold that must not be answered with a replay.
+func refusal(replay *Replay, err error) error {
+	if replay != nil {
+		return errors.New("unexpected replay of " + replay.CallID)
+	}
+	return err
+}
+
 func count(t *testing.T, db *store.DB, query string, args ...any) int {
 	t.Helper()
 	var n int
@@ -83,8 +91,8 @@ func TestCallIsPaid(t *testing.T) {
 		topUp(t, book, 1_000)
 		hold := holdOf("call_1", 600)
 		hold.Model, hold.Price = "openai/gpt", Price{Input: 1, Output: 2, CachedInput: -1}
-		require.NoError(t, book.Hold(t.Context(), hold))
-		require.NoError(t, book.Hold(t.Context(), hold), "the same hold again")
+		require.NoError(t, refusal(book.Hold(t.Context(), hold)))
+		require.NoError(t, refusal(book.Hold(t.Context(), hold)), "the same hold again")
 		requireWallet(t, book, 1_000, 600)
 
 		settlement := chargeOf("call_1", 250)
@@ -99,7 +107,7 @@ func TestCallIsPaid(t *testing.T) {
 			require.Equal(t, Settled{ChargedMicros: 250}, settled)
 		}
 		requireWallet(t, book, 750, 0)
-		require.ErrorIs(t, book.Hold(t.Context(), hold), ErrCallEnded)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), hold)), ErrCallEnded)
 
 		var got Call
 		var charged, holdPrice int64
@@ -121,11 +129,11 @@ func TestCallIsPaid(t *testing.T) {
 
 func TestCallIsNotPaid(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
-		require.ErrorIs(t, book.Hold(t.Context(), holdOf("call_0", 1)), ErrInsufficientCredits, "no wallet yet")
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_0", 1))), ErrInsufficientCredits, "no wallet yet")
 		topUp(t, book, 100)
 
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_void", 100)))
-		require.ErrorIs(t, book.Hold(t.Context(), holdOf("call_0", 1)), ErrInsufficientCredits)
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_void", 100))))
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_0", 1))), ErrInsufficientCredits)
 		settled, err := book.Settle(t.Context(), voidOf("call_void"))
 		require.NoError(t, err)
 		require.Equal(t, Settled{}, settled)
@@ -133,7 +141,7 @@ func TestCallIsNotPaid(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Settled{}, settled, "the first settlement of a call stands")
 
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_free", 100)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_free", 100))))
 		_, err = book.Settle(t.Context(), chargeOf("call_free", 0))
 		require.NoError(t, err)
 
@@ -152,8 +160,8 @@ func TestCallIsNotPaid(t *testing.T) {
 func TestCostAboveTheHold(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		topUp(t, book, 100)
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 40)))
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_2", 40)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 40))))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 40))))
 		for range 2 {
 			settled, err := book.Settle(t.Context(), chargeOf("call_1", 75))
 			require.NoError(t, err)
@@ -170,8 +178,8 @@ func TestCostAboveTheHold(t *testing.T) {
 func TestSettleAfterExpiry(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_2", 30)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_2", 30))))
 		expired, err := book.Sweep(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, expired)
@@ -200,10 +208,10 @@ func TestEnvironmentsAreApart(t *testing.T) {
 		sandbox := WalletID{acme.OrgID, store.Test}
 		_, err := book.Credit(t.Context(), "test", sandbox, 100, "welcome")
 		require.NoError(t, err)
-		require.ErrorIs(t, book.Hold(t.Context(), holdOf("call_live", 1)), ErrInsufficientCredits)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_live", 1))), ErrInsufficientCredits)
 		hold := holdOf("call_test", 100)
 		hold.Wallet = sandbox
-		require.NoError(t, book.Hold(t.Context(), hold))
+		require.NoError(t, refusal(book.Hold(t.Context(), hold)))
 		wrong := chargeOf("call_test", 10)
 		_, err = book.Settle(t.Context(), wrong)
 		require.ErrorIs(t, err, ErrInvalid)
@@ -257,7 +265,7 @@ func holdAtOnce(t *testing.T, books []*Book, calls int, micros int64) (held []st
 		callers.Go(func() {
 			for i := range work {
 				id := fmt.Sprintf("call_%d", i)
-				err := books[i%len(books)].Hold(t.Context(), holdOf(id, micros))
+				_, err := books[i%len(books)].Hold(t.Context(), holdOf(id, micros))
 				mu.Lock()
 				switch {
 				case err == nil:
@@ -357,7 +365,7 @@ func TestBatchOfManyWallets(t *testing.T) {
 func TestSettleLater(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		topUp(t, book, 100)
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		settling := book.SettleLater(chargeOf("call_1", 25))
 		<-settling.Done()
 		settled, err := settling.Settled()
@@ -376,11 +384,12 @@ func TestOperationsThatCannotBeRight(t *testing.T) {
 		{},
 		holdOf("", 1), holdOf("call", 0), holdOf("call", -1),
 		{CallID: "call", Wallet: acme, AmountMicros: 1},
+		{CallID: "call", Wallet: acme, AmountMicros: -1, ExpiresIn: time.Second, Claim: &Claim{}},
 		{CallID: "call", Wallet: acme, AmountMicros: 1, ExpiresIn: time.Second, Price: Price{Input: -1}},
 		{CallID: "call", Wallet: WalletID{"org", "prod"}, AmountMicros: 1, ExpiresIn: time.Second},
 		{CallID: "call", Wallet: WalletID{"", store.Live}, AmountMicros: 1, ExpiresIn: time.Second},
 	} {
-		require.ErrorIs(t, book.Hold(t.Context(), hold), ErrInvalid, "%+v", hold)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), hold)), ErrInvalid, "%+v", hold)
 	}
 	unheld, negative, unsourced, byok, tokens := chargeOf("c", 1), chargeOf("c", -1), chargeOf("c", 1), chargeOf("c", 1), chargeOf("c", 1)
 	unheld.Held, unsourced.Call.UsageSource, byok.Call.BYOK, tokens.Call.Usage.PromptTokens = false, "", true, -1
@@ -404,5 +413,8 @@ func TestRecord(t *testing.T) {
 
 		_, err = book.Record(chargeOf("call_paid", 5)).Settled()
 		require.ErrorIs(t, err, ErrInvalid)
+		free.Claim = &Claim{}
+		_, err = book.Record(free).Settled()
+		require.ErrorIs(t, err, ErrInvalid, "a key that is finished can't be lost")
 	})
 }

@@ -60,20 +60,22 @@ type Hold struct {
 	// CallID is made by the caller before the hold; it names the hold, the call and its charge for ever.
 	CallID string
 	Wallet WalletID
-	// AmountMicros is above 0: a call that can't cost anything needs no hold.
+	// AmountMicros is above 0; it may be 0 with a Claim, for a call that can't cost anything: then only the key is claimed.
 	AmountMicros int64
 	// ExpiresIn counts on the database's clock from the moment the hold is written.
 	ExpiresIn time.Duration
 	Model     string
 	// Price is kept with the hold, so that a price change never reaches a running call.
 	Price Price
+	// Claim is the call's Idempotency-Key, nil without one. Its lease ends with the hold.
+	Claim *Claim
 }
 
 func (h Hold) validate() error {
 	switch {
 	case h.CallID == "":
 		return fmt.Errorf("%w: a hold needs a call id", ErrInvalid)
-	case h.AmountMicros <= 0:
+	case h.AmountMicros < 0 || (h.AmountMicros == 0 && h.Claim == nil):
 		return fmt.Errorf("%w: a hold needs an amount above 0", ErrInvalid)
 	case h.ExpiresIn <= 0:
 		return fmt.Errorf("%w: a hold needs a time to live", ErrInvalid)
@@ -118,6 +120,14 @@ type Settlement struct {
 	ChargeMicros int64
 	// Void releases the hold and charges nothing, whatever ChargeMicros says.
 	Void bool
+	// Claim is the one the call was held with, nil without one. In the transaction of the settlement its key is finished
+	// or released, unless another call has it by now.
+	Claim *Claim
+	// Keep finishes the key: for [KeyLife] this call is replayed. Otherwise, or when the hold has expired so that nothing
+	// could be charged, the key is released and can run again.
+	Keep bool
+	// Response is the sealed transcript that Keep stores; nil for one that is too large.
+	Response []byte
 }
 
 func (s Settlement) validate() error {

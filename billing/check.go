@@ -88,7 +88,7 @@ func (r Report) String() string {
 
 // Checker checks the books of a database that may be in use. Its zero value is ready.
 type Checker struct {
-	// SweepInterval is the operator's, for L6; 0 is [DefaultSweepInterval].
+	// SweepInterval is the operator's, for L6 and L14; 0 is [DefaultSweepInterval].
 	SweepInterval time.Duration
 
 	pageRows int // for tests; 0 is pageRows
@@ -106,7 +106,23 @@ func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	refreshStatistics(ctx, db)
 	return c.examine(ctx, db.Reader(), now)
+}
+
+// statisticsTimeout bounds what a check does for PostgreSQL's planner.
+const statisticsTimeout = 20 * time.Second
+
+// refreshStatistics tells PostgreSQL's planner how large the books are. Right after they have grown fast it would join a
+// page of them with all calls of a busy wallet for each row, which takes longer than a read may. Whether it succeeds
+// doesn't matter: a plan that is slow all the same ends as an error of reading.
+func refreshStatistics(ctx context.Context, db *store.DB) {
+	if db.Engine() != store.Postgres {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, statisticsTimeout)
+	defer cancel()
+	_, _ = db.Reader().ExecContext(ctx, "ANALYZE wallets, holds, calls, ledger_tx, ledger_entries, idempotency_keys")
 }
 
 // examine is Check at a moment of the database's clock.
@@ -207,7 +223,12 @@ func (s *search) pages(
 
 // pagedRows is rows over pages of a table by its id; the query's parameters are the page's bounds.
 func (s *search) pagedRows(ctx context.Context, table, query string) error {
-	return s.pages(ctx, table, "id", func(ctx context.Context, after, through string) error {
+	return s.pagedRowsBy(ctx, table, "id", query)
+}
+
+// pagedRowsBy is pagedRows by another text column.
+func (s *search) pagedRowsBy(ctx context.Context, table, column, query string) error {
+	return s.pages(ctx, table, column, func(ctx context.Context, after, through string) error {
 		return s.rows(ctx, query, after, through)
 	})
 }

@@ -89,6 +89,24 @@ func TestCheckFinds(t *testing.T) {
 		"a call that says it paid less": {func(do statement) {
 			do(`UPDATE calls SET charged_micros = 24 WHERE id = 'call_charged'`)
 		}, []string{"L15"}},
+		"a finished key without its call": {func(do statement) {
+			do(`UPDATE idempotency_keys SET call_id = 'call_none' WHERE state = 'done'`)
+		}, []string{"L10"}},
+		"a finished key of another wallet's call": {func(do statement) {
+			do(`UPDATE idempotency_keys SET env = 'test' WHERE state = 'done'`)
+		}, []string{"L10"}},
+		"a finished key whose charge its call denies": {func(do statement) {
+			do(`UPDATE calls SET charged_micros = 0, tx_id = NULL WHERE id = 'call_kept'`)
+		}, []string{"L7", "L10"}},
+		"a key that could run again and charge twice": {func(do statement) {
+			do(`UPDATE idempotency_keys SET state = 'in_progress', finished_at = NULL, response = NULL WHERE state = 'done'`)
+		}, []string{"L10"}},
+		"a lapsed key": {func(do statement) {
+			do(`UPDATE idempotency_keys SET lease_until = 1 WHERE state = 'in_progress'`)
+		}, []string{"L14"}},
+		"a call of nobody": {func(do statement) {
+			do(`UPDATE calls SET org_id = 'org_none' WHERE id = 'call_void'`)
+		}, []string{"L18"}},
 	}
 	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
 		writeSmallBooks(t, db)
@@ -130,14 +148,18 @@ func inBrokenBooks(t *testing.T, db *store.DB, damage func(statement), examine f
 	examine(tx)
 }
 
-// writeSmallBooks leaves one call of acme charged 25, one voided, one open.
+// writeSmallBooks leaves one call of acme charged 25, one voided, one open, and with a key one charged and one open.
 func writeSmallBooks(t *testing.T, db *store.DB) {
 	t.Helper()
 	book := NewBook(db)
 	topUp(t, book, 1_000)
 	for _, id := range []string{"call_charged", "call_void", "call_open"} {
-		require.NoError(t, book.Hold(t.Context(), holdOf(id, 60)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 60))))
 	}
+	keyed := keyed{t, db, book, acme}
+	keyed.runs("call_kept", "key 1", "content", 60)
+	keyed.settle("call_kept", "key 1", 25, true, "sealed")
+	keyed.runs("call_keyed", "key 2", "content", 60)
 	for _, settlement := range []Settlement{chargeOf("call_charged", 25), voidOf("call_void")} {
 		_, err := book.Settle(t.Context(), settlement)
 		require.NoError(t, err)
@@ -157,7 +179,7 @@ func brokenInvariants(report Report) (ids []string) {
 func TestDebtIsRefusedByTheDatabase(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
-		require.NoError(t, book.Hold(t.Context(), holdOf("call_1", 60)))
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
 		for _, statement := range []string{
 			`UPDATE wallets SET balance_micros = -1, held_micros = -1`, `UPDATE wallets SET balance_micros = 59`,
 			`UPDATE wallets SET held_micros = -1`, `UPDATE wallets SET held_micros = 101`,

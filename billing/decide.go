@@ -18,11 +18,13 @@ type books struct {
 	holds   map[string]*holdRow
 	calls   map[string]callFigures
 	entries map[entryKey]Entry
+	claims  map[claimKey]*claimRow
 
 	newHolds   []*holdRow
 	newCalls   []callRow
 	newEntries []Entry
 	audits     []auditRow
+	expired    int // holds that the batch expired
 }
 
 // walletRow is a locked wallet: as it was read, and as the batch leaves it.
@@ -83,8 +85,17 @@ type auditRow struct {
 	actor, action, target, orgID, detail string
 }
 
-// hold reserves h, or returns why not.
-func (b *books) hold(h Hold) error {
+// hold reserves h and claims its key, or returns why not: because of an error, or because a call is finished that has
+// the key.
+func (b *books) hold(h Hold) (finished string, err error) {
+	if h.Claim != nil {
+		return b.claimAndHold(h)
+	}
+	return "", b.reserve(h)
+}
+
+// reserve holds h's amount.
+func (b *books) reserve(h Hold) error {
 	if known, ok := b.holds[h.CallID]; ok {
 		return known.repeats(h)
 	}
@@ -114,7 +125,8 @@ func (row *holdRow) repeats(h Hold) error {
 	return nil
 }
 
-// settle ends a call. Whatever it decides, the call's row is written once and its figures stand.
+// settle ends a call. Whatever it decides, the call's row is written once and its figures stand, and so does what the
+// first settlement made of its key.
 func (b *books) settle(s Settlement) (Settled, error) {
 	if stored, ok := b.calls[s.Call.ID]; ok {
 		if stored.wallet != s.Call.Wallet {
@@ -133,6 +145,9 @@ func (b *books) settle(s Settlement) (Settled, error) {
 	}
 	b.calls[s.Call.ID] = callFigures{s.Call.Wallet, row.settled}
 	b.newCalls = append(b.newCalls, row)
+	if s.Claim != nil {
+		b.endClaim(s, row.settled)
+	}
 	return row.settled, nil
 }
 
@@ -187,6 +202,7 @@ func (b *books) expire(id string) bool {
 		return false
 	}
 	hold.status = holdExpired
+	b.expired++
 	wallet.held -= hold.amount
 	return true
 }

@@ -23,6 +23,7 @@ func testBooks(balance, held int64) *books {
 		holds:   map[string]*holdRow{},
 		calls:   map[string]callFigures{},
 		entries: map[entryKey]Entry{},
+		claims:  map[claimKey]*claimRow{},
 	}
 }
 
@@ -41,30 +42,30 @@ func voidOf(callID string) Settlement {
 func TestHoldIsBoundedByTheFreeBalance(t *testing.T) {
 	t.Parallel()
 	b := testBooks(100, 40)
-	require.ErrorIs(t, b.hold(holdOf("call_large", 61)), ErrInsufficientCredits)
-	require.NoError(t, b.hold(holdOf("call_small", 60)), "a refused large hold must not block a smaller one behind it")
-	require.ErrorIs(t, b.hold(holdOf("call_next", 1)), ErrInsufficientCredits)
+	require.ErrorIs(t, b.reserve(holdOf("call_large", 61)), ErrInsufficientCredits)
+	require.NoError(t, b.reserve(holdOf("call_small", 60)), "a refused large hold must not block a smaller one behind it")
+	require.ErrorIs(t, b.reserve(holdOf("call_next", 1)), ErrInsufficientCredits)
 	require.Equal(t, int64(100), b.wallets[acme].held)
 	require.Len(t, b.newHolds, 1)
 	require.Equal(t, int64(61_000), b.newHolds[0].expiresAt, "a hold expires by the database's clock")
 
 	other := holdOf("call_other", 1)
 	other.Wallet.Env = store.Test
-	require.ErrorIs(t, b.hold(other), ErrInsufficientCredits, "a wallet that doesn't exist has no funds")
-	require.ErrorIs(t, testBooks(math.MaxInt64, 1).hold(holdOf("call_all", math.MaxInt64)), ErrInsufficientCredits)
+	require.ErrorIs(t, b.reserve(other), ErrInsufficientCredits, "a wallet that doesn't exist has no funds")
+	require.ErrorIs(t, testBooks(math.MaxInt64, 1).reserve(holdOf("call_all", math.MaxInt64)), ErrInsufficientCredits)
 }
 
 func TestHoldAgain(t *testing.T) {
 	t.Parallel()
 	b := testBooks(100, 0)
-	require.NoError(t, b.hold(holdOf("call_1", 60)))
-	require.NoError(t, b.hold(holdOf("call_1", 60)), "the same hold again is the same hold")
+	require.NoError(t, b.reserve(holdOf("call_1", 60)))
+	require.NoError(t, b.reserve(holdOf("call_1", 60)), "the same hold again is the same hold")
 	require.Equal(t, int64(60), b.wallets[acme].held)
-	require.ErrorIs(t, b.hold(holdOf("call_1", 61)), ErrInvalid)
+	require.ErrorIs(t, b.reserve(holdOf("call_1", 61)), ErrInvalid)
 
 	_, err := b.settle(voidOf("call_1"))
 	require.NoError(t, err)
-	require.ErrorIs(t, b.hold(holdOf("call_1", 60)), ErrCallEnded)
+	require.ErrorIs(t, b.reserve(holdOf("call_1", 60)), ErrCallEnded)
 	require.Zero(t, b.wallets[acme].held)
 }
 
@@ -90,7 +91,7 @@ func TestSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := testBooks(c.balance, c.otherHeld)
-			require.NoError(t, b.hold(holdOf("c", c.hold)))
+			require.NoError(t, b.reserve(holdOf("c", c.hold)))
 			got, err := b.settle(c.settlement)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
@@ -110,7 +111,7 @@ func TestSettle(t *testing.T) {
 func TestSettleTooLate(t *testing.T) {
 	t.Parallel()
 	b := testBooks(100, 0)
-	require.NoError(t, b.hold(holdOf("call_1", 60)))
+	require.NoError(t, b.reserve(holdOf("call_1", 60)))
 	require.False(t, b.expire("call_1"), "its time is not over")
 	b.now += 60_000
 	require.False(t, b.expire("call_1"), "the last moment belongs to the hold")
@@ -147,7 +148,7 @@ func TestSettleWithoutHold(t *testing.T) {
 func TestSettleOfAnotherWallet(t *testing.T) {
 	t.Parallel()
 	b := testBooks(100, 0)
-	require.NoError(t, b.hold(holdOf("call_1", 60)))
+	require.NoError(t, b.reserve(holdOf("call_1", 60)))
 	foreign := chargeOf("call_1", 10)
 	foreign.Call.Wallet.OrgID = "org_other"
 	_, err := b.settle(foreign)
@@ -198,8 +199,8 @@ func TestPost(t *testing.T) {
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	b := testBooks(100, 0)
-	require.NoError(t, b.hold(holdOf("call_1", 60)))
-	require.NoError(t, b.hold(holdOf("call_2", 40)))
+	require.NoError(t, b.reserve(holdOf("call_1", 60)))
+	require.NoError(t, b.reserve(holdOf("call_2", 40)))
 	_, err := b.settle(chargeOf("call_1", 25))
 	require.NoError(t, err)
 	_, err = b.settle(voidOf("call_2"))

@@ -15,6 +15,18 @@
 // organization's own key, a model that costs nothing) gets its row and no ledger transaction, and so does a charge
 // of 0.
 //
+// # A call's key
+//
+// A hold may carry an Idempotency-Key as a [Claim], which is written in the same transaction, for a call that costs nothing
+// alone. A key counts within its wallet. Another hold with it is told what became of the first:
+//
+//	                   ┌─ Settle with Keep → done      replayed for 24 hours, then as if it never was
+//	Hold → in progress ┼─ Settle without ──→ no row    the key runs again
+//	                   └─ lease over ──────→ no row    by the next hold or Sweep; the call's hold expires with it
+//
+// The lease ends with the hold, by the same clock. Whoever takes a lapsed key over expires the hold of the call that
+// lost it, so that no key is charged for twice.
+//
 // # What holds
 //
 //   - No debt: 0 <= held <= balance, decided under the wallet's lock, written by a statement that names the values it
@@ -26,19 +38,23 @@
 //     sys:revenue (charges, refunds) or sys:loss (adjustments). The ledger can only grow; a wallet is its projection.
 //   - A cost that neither hold nor free balance carries is the operator's loss, kept in calls.shortfall_micros. It is
 //     never booked against the organization.
+//   - One call for a key at a time, and of its calls at most one is charged while the key is kept: new claims are written
+//     under the lock of their wallet, and all others change under their own.
 //   - Time is the database's: holds are made to expire, and expire, by its clock.
 //
-// [Check] proves the invariants L1 to L8 and L15 of the reliability notes on a database in use.
+// [Check] proves the invariants L1 to L8, L10, L14, L15 and L18 of the reliability notes on a database in use.
 //
 // # How it is built
 //
-// price.go and micros.go are arithmetic. decide.go is every rule about money in plain Go, without SQL. ledger.go is
-// the [store.Kind] that locks the wallets of a batch, reads (read.go), decides and writes (write.go), a few statements
-// for any number of operations. book.go, wallet.go, adjust.go and sweeper.go are what others call. check.go and
+// price.go and micros.go are arithmetic. decide.go is every rule about money in plain Go, without SQL, and
+// decide_claim.go every rule about keys. ledger.go is the [store.Kind] that locks the wallets of a batch, then its claims
+// (each in key order), reads (read.go), decides and writes (write.go; claim_rows.go does both for claims), a few statements
+// for any number of operations. book.go, claim.go, wallet.go, adjust.go and sweeper.go are what others call. check.go and
 // invariants.go are the doctor.
 //
 // # What it does not do
 //
+// It doesn't hash keys, say what equal content is, seal transcripts or bound their size, or wait for a call in flight.
 // It doesn't estimate tokens or bounds, choose prices, or judge how a call ended: the gateway does, and must settle or
 // void every call it held for; the sweeper is for processes that died. It doesn't retry: an operation that failed is the
 // caller's to repeat. It gives nobody credit, moves no money between wallets, and knows no payment provider. It

@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,14 +69,27 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 			makeOrganization(t, db, acme.OrgID)
 			book := NewBook(db)
 			topUp(t, book, 1_000)
-			require.NoError(t, book.Hold(t.Context(), holdOf("call_open", 60)))
+			require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_open", 60))))
+			keyed := keyed{t, db, book, acme}
+			for i, call := range []string{"call_finishes", "call_releases", "call_lost", "call_swept"} {
+				keyed.runs(call, fmt.Sprint("key ", i), "content", 10)
+			}
+			execute(t, db, `UPDATE idempotency_keys SET lease_until = 1 WHERE call_id IN ('call_lost', 'call_swept')`)
+			execute(t, db, `UPDATE holds SET expires_at = 1 WHERE id IN ('call_lost', 'call_swept')`)
+			claims := []string{"call_finishes in_progress", "call_lost in_progress", "call_releases in_progress", "call_swept in_progress"}
 			rows := `SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM ledger_tx)
-				+ (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
+				+ (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM audit_log)`
 			before := count(t, db, rows)
 
 			ops := func() []store.Op {
+				fresh, taking := &holdOp{Hold: holdOf("call_fresh", 1)}, &holdOp{Hold: holdOf("call_takes", 20)}
+				fresh.Claim, taking.Claim = claimOf("key 9", "content"), claimOf("key 2", "content")
+				finish, release := &settleOp{Settlement: chargeOf("call_finishes", 4)}, &settleOp{Settlement: voidOf("call_releases")}
+				finish.Claim, finish.Keep, finish.Response = claimOf("key 0", ""), true, []byte("sealed")
+				release.Claim = claimOf("key 1", "")
 				return []store.Op{
 					&holdOp{Hold: holdOf("call_new", 50)}, &settleOp{Settlement: chargeOf("call_open", 30)},
+					fresh, taking, finish, release,
 					&postOp{posting: posting{kind: EntryTopUp, wallet: acme, micros: 5, ref: "r", actor: "test"}}, &sweepOp{},
 				}
 			}
@@ -93,11 +107,12 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				}
 				require.ErrorIs(t, err, errBroken, "statement %d", *at)
 				require.Equal(t, before, count(t, db, rows), "statement %d", *at)
-				requireWallet(t, book, 1_000, 60)
-				requireSoundBooks(t, db)
+				requireWallet(t, book, 1_000, 100)
+				keyed.requireClaims(claims...)
 			}
-			require.Greater(t, *at, 10, "statements of the batch")
-			requireWallet(t, book, 975, 50)
+			require.Greater(t, *at, 20, "statements of the batch")
+			requireWallet(t, book, 971, 71)
+			keyed.requireClaims("call_finishes done", "call_fresh in_progress", "call_takes in_progress")
 			requireSoundBooks(t, db)
 		})
 	}

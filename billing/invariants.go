@@ -12,8 +12,7 @@ type invariant struct {
 	search           func(context.Context, *search) error
 }
 
-// invariants are those of reliability notes §1.4 that the database alone can show (design §7 "doctor"). L18, the
-// worker's calls, are calls like all others here.
+// invariants are those of reliability notes §1.4 that the database alone can show (design §7 "doctor").
 var invariants = []invariant{
 	{
 		"L1", "every ledger transaction has two legs or more, sums to 0 and moves its own wallet",
@@ -56,9 +55,28 @@ var invariants = []invariant{
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", overchargedCalls) },
 	},
 	{
+		"L10", "a finished idempotency key names one call of its wallet, with one charge exactly when the call was charged; " +
+			"a key in progress names a call that has not ended, so that running it again can't charge twice",
+		"the key of the call in idempotency_keys (call_id), the call, and its charge in ledger_tx.ref",
+		func(ctx context.Context, s *search) error {
+			return s.pagedRowsBy(ctx, "idempotency_keys", "call_id", brokenClaims)
+		},
+	},
+	{
+		"L14", "no idempotency key stays in progress for two sweeps after its lease is over",
+		"whether a server or worker with this database is running, and its log for failed sweeps",
+		func(ctx context.Context, s *search) error { return s.rows(ctx, lapsedClaims, s.lateBefore) },
+	},
+	{
 		"L15", "what calls say they were charged is what the ledger charged",
 		"the call and the transaction it names in tx_id",
 		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", misstatedCalls) },
+	},
+	{
+		"L18", "every call belongs to an organization, and the calls of the worker obey L1 to L15: they are in the same " +
+			"tables as those made with an API key, so the lines above cover them, too",
+		"the call in calls (org_id, key_id)",
+		func(ctx context.Context, s *search) error { return s.pagedRows(ctx, "calls", unownedCalls) },
 	},
 }
 
@@ -123,6 +141,19 @@ const (
 			AND e.account = 'org:' || c.org_id || ':' || c.env
 		WHERE c.id > $1 AND c.id <= $2
 			AND (c.charged_micros <> coalesce(-e.amount_micros, 0) OR (c.charged_micros = 0 AND c.tx_id IS NOT NULL))`
+	unownedCalls = `SELECT c.id, 'its organization ' || c.org_id || ' does not exist' FROM calls c
+		WHERE c.id > $1 AND c.id <= $2 AND NOT EXISTS (SELECT 1 FROM organizations o WHERE o.id = c.org_id)`
+
+	brokenClaims = `SELECT k.call_id, 'its key is ' || k.state || ', call charged '
+			|| coalesce(CAST(c.charged_micros AS TEXT), 'none') || ', charge ' || coalesce(t.id, 'none')
+		FROM idempotency_keys k
+		LEFT JOIN calls c ON c.id = k.call_id AND c.org_id = k.org_id AND c.env = k.env
+		LEFT JOIN ledger_tx t ON t.kind = 'charge' AND t.org_id = k.org_id AND t.env = k.env AND t.ref = k.call_id
+		WHERE k.call_id > $1 AND k.call_id <= $2 AND (
+			(k.state = 'done' AND (c.id IS NULL OR (c.charged_micros > 0) <> (t.id IS NOT NULL)))
+			OR (k.state = 'in_progress' AND (c.id IS NOT NULL OR t.id IS NOT NULL)))`
+	lapsedClaims = `SELECT call_id, 'its key is in progress, leased until ' || lease_until FROM idempotency_keys
+		WHERE state = 'in_progress' AND lease_until < $1 ORDER BY lease_until`
 )
 
 func searchLegs(ctx context.Context, s *search) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -19,7 +20,9 @@ type ledger struct{}
 type (
 	holdOp struct {
 		Hold
-		refused error
+		// finished is the call that has the key already, with the same content; then nothing was held.
+		finished string
+		refused  error
 	}
 	settleOp struct {
 		Settlement
@@ -32,12 +35,13 @@ type (
 		refused error
 	}
 	sweepOp struct {
-		expired int
+		expired int // holds
+		removed int // claims
 		more    bool
 	}
 )
 
-// sweepLimit bounds the holds one sweepOp expires, so that a long backlog doesn't hold up the writer.
+// sweepLimit bounds the rows of each sort that one sweepOp ends, so that a long backlog doesn't hold up the writer.
 const sweepLimit = 256
 
 // Name is the kind's name in metrics and logs.
@@ -70,7 +74,30 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	for _, op := range ops {
 		batch.decide(books, op)
 	}
-	return books.write(ctx, tx)
+	if err := books.write(ctx, tx); err != nil {
+		return err
+	}
+	passFailpoints(ops)
+	return nil
+}
+
+// passFailpoints is where the rows of the batch are written and COMMIT has not been sent.
+func passFailpoints(ops []store.Op) {
+	if !failpoint.Enabled {
+		return
+	}
+	for _, op := range ops {
+		switch op := op.(type) {
+		case *holdOp:
+			if op.refused == nil && op.finished == "" {
+				failpoint.Hit(failpoint.AfterClaim)
+			}
+		case *settleOp:
+			if op.refused == nil {
+				failpoint.Hit(failpoint.BeforeCommit)
+			}
+		}
+	}
 }
 
 // batch is what a batch of operations needs to know before it can be decided.
@@ -79,9 +106,16 @@ type batch struct {
 	holds   []string
 	settles []*settleOp
 	posts   []*postOp
-	// due are the holds whose time is over, for the sweeps among the operations; they share them.
-	due   []string
-	sweep bool
+	claims  []claimKey
+	// claiming are the calls that claim a key without a hold, which would tell whether they have ended.
+	claiming []string
+	// claimants are the wallets of claims without a hold. They are made when they don't exist: a new claim is written
+	// under its wallet's lock.
+	claimants []WalletID
+	// due are the holds whose time is over, for the sweeps among the operations; they share them. backlog says that
+	// there may be more of a sort.
+	due            []string
+	sweep, backlog bool
 }
 
 func (b *batch) add(op store.Op) error {
@@ -89,8 +123,18 @@ func (b *batch) add(op store.Op) error {
 	case *holdOp:
 		b.wallets = append(b.wallets, op.Wallet)
 		b.holds = append(b.holds, op.CallID)
+		if op.Claim != nil {
+			b.claims = append(b.claims, claimKey{op.Wallet, op.Claim.KeyHash})
+		}
+		if op.AmountMicros == 0 {
+			b.claimants = append(b.claimants, op.Wallet)
+			b.claiming = append(b.claiming, op.CallID)
+		}
 	case *settleOp:
 		b.settles = append(b.settles, op)
+		if op.Claim != nil {
+			b.claims = append(b.claims, claimKey{op.Call.Wallet, op.Claim.KeyHash})
+		}
 		if op.Held {
 			b.wallets = append(b.wallets, op.Call.Wallet)
 			b.holds = append(b.holds, op.Call.ID)
@@ -109,8 +153,8 @@ func (b *batch) add(op store.Op) error {
 }
 
 // read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change
-// (a call) or is read again (a hold); all else is read once the wallets are locked, for nobody changes it without
-// that lock.
+// (a call) or is read again (a hold, a claim); all else is read once the wallets are locked, for nobody changes it
+// without that lock. Only a claim's own lock is enough to change or remove it, because a sweep removes many wallets'.
 func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	books := &books{
 		newID: func() string { return store.NewID("txn") },
@@ -119,6 +163,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 		holds:   make(map[string]*holdRow, len(b.holds)),
 		calls:   map[string]callFigures{},
 		entries: map[entryKey]Entry{},
+		claims:  make(map[claimKey]*claimRow, len(b.claims)),
 	}
 	if err := b.findWallets(ctx, tx, books); err != nil {
 		return nil, err
@@ -130,6 +175,9 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	}
 	if err := readHolds(ctx, tx, b.holds, books); err != nil {
 		return nil, fmt.Errorf("read holds: %w", err)
+	}
+	if err := b.readClaims(ctx, tx, books); err != nil {
+		return nil, err
 	}
 	if err := readCalls(ctx, tx, b.endedCalls(books), books); err != nil {
 		return nil, fmt.Errorf("read calls: %w", err)
@@ -145,17 +193,12 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 // exist yet.
 func (b *batch) findWallets(ctx context.Context, tx store.Tx, books *books) error {
 	if b.sweep {
-		err := readDueHolds(ctx, tx, func(id string, wallet WalletID) {
-			b.due = append(b.due, id)
-			b.holds = append(b.holds, id)
-			b.wallets = append(b.wallets, wallet)
-		})
-		if err != nil {
-			return fmt.Errorf("read due holds: %w", err)
+		if err := b.findDue(ctx, tx); err != nil {
+			return err
 		}
 	}
 	var refunded []string
-	var credited []WalletID
+	credited := b.claimants
 	for _, op := range b.posts {
 		if op.kind == EntryRefund {
 			refunded = append(refunded, op.ref)
@@ -175,9 +218,62 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx, books *books) erro
 	return nil
 }
 
+// findDue finds what a sweep ends: holds whose time is over with their claims, claims whose lease is over, and
+// finished ones that were kept long enough.
+func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
+	err := readDueHolds(ctx, tx, func(id string, wallet WalletID) {
+		b.due = append(b.due, id)
+		b.holds = append(b.holds, id)
+		b.wallets = append(b.wallets, wallet)
+	})
+	if err != nil {
+		return fmt.Errorf("read due holds: %w", err)
+	}
+	addClaim := func(key claimKey) { b.claims = append(b.claims, key) }
+	if err := readClaimsOfCalls(ctx, tx, b.due, addClaim); err != nil {
+		return fmt.Errorf("read claims of due holds: %w", err)
+	}
+	var lapsed, old int
+	// One whose hold is still open waits until the hold is among those that are due.
+	err = readLapsedClaims(ctx, tx, func(key claimKey) {
+		lapsed++
+		addClaim(key)
+	})
+	if err != nil {
+		return fmt.Errorf("read lapsed claims: %w", err)
+	}
+	err = readOldClaims(ctx, tx, func(key claimKey) {
+		old++
+		addClaim(key)
+	})
+	if err != nil {
+		return fmt.Errorf("read old claims: %w", err)
+	}
+	b.backlog = max(len(b.due), lapsed, old) == sweepLimit
+	return nil
+}
+
+// readClaims locks the claims of the batch, and reads the holds of those whose lease is over.
+func (b *batch) readClaims(ctx context.Context, tx store.Tx, books *books) error {
+	slices.SortFunc(b.claims, claimKey.compare)
+	if err := lockClaims(ctx, tx, slices.Compact(b.claims), books); err != nil {
+		return fmt.Errorf("lock claims: %w", err)
+	}
+	var lost []string
+	for _, claim := range books.claims {
+		if !claim.done && claim.leaseUntil < tx.Now() && books.holds[claim.callID] == nil {
+			lost = append(lost, claim.callID)
+		}
+	}
+	if err := readHolds(ctx, tx, lost, books); err != nil {
+		return fmt.Errorf("read holds of lapsed claims: %w", err)
+	}
+	return nil
+}
+
 // endedCalls are the calls that may have been settled before: a hold that is open says that its call has not.
 func (b *batch) endedCalls(books *books) []string {
-	var ids []string
+	ids := b.claiming
 	for _, op := range b.settles {
 		if hold := books.holds[op.Call.ID]; !op.Held || hold == nil || hold.status != holdOpen {
 			ids = append(ids, op.Call.ID)
@@ -207,17 +303,17 @@ func (b *batch) readEntries(ctx context.Context, tx store.Tx, books *books) erro
 func (b *batch) decide(books *books, op store.Op) {
 	switch op := op.(type) {
 	case *holdOp:
-		op.refused = books.hold(op.Hold)
+		op.finished, op.refused = books.hold(op.Hold)
 	case *settleOp:
 		op.settled, op.refused = books.settle(op.Settlement)
 	case *postOp:
 		op.entry, op.refused = books.post(op.posting)
 	case *sweepOp:
-		op.expired, op.more = 0, len(b.due) == sweepLimit
+		before := books.expired
 		for _, id := range b.due {
-			if books.expire(id) {
-				op.expired++
-			}
+			books.expire(id)
 		}
+		op.removed = books.sweepClaims()
+		op.expired, op.more = books.expired-before, b.backlog
 	}
 }

@@ -12,8 +12,9 @@ import (
 // DefaultSweepInterval is how often holds are swept unless the operator says otherwise (reliability notes §1.2).
 const DefaultSweepInterval = 15 * time.Second
 
-// Sweep releases every hold whose time is over by the database's clock and returns how many: what a process that was
-// killed, or that couldn't settle, left behind. Any number of processes may sweep at once; a hold is expired by one.
+// Sweep releases every hold whose time is over by the database's clock, with its claim, and returns how many: what a
+// process that was killed, or that couldn't settle, left behind. It also removes the claims without a hold whose lease is
+// over, and the finished ones whose [KeyLife] is. Any number of processes may sweep at once; a hold is expired by one.
 func (b *Book) Sweep(ctx context.Context) (expired int, err error) {
 	for {
 		op := &sweepOp{}
@@ -21,7 +22,7 @@ func (b *Book) Sweep(ctx context.Context) (expired int, err error) {
 			return expired, fmt.Errorf("sweep holds: %w", err)
 		}
 		expired += op.expired
-		if !op.more || op.expired == 0 {
+		if !op.more || op.expired+op.removed == 0 {
 			return expired, nil
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // TestSweepTakesEverything: more holds than one operation expires, several sweeps at once, each hold expired once.
 func TestSweepTakesEverything(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
-		const late, open = sweepLimit + 44, 5
+		const late, open = 4*sweepLimit + 44, 5 // more than four sweeps of one operation each
 		topUp(t, book, late+open)
 		var holds []store.Op
 		for i := range late + open {
@@ -48,6 +48,42 @@ func TestSweepTakesEverything(t *testing.T) {
 	})
 }
 
+// TestSweepOfManyClaims: more claims of a sort than one operation removes.
+func TestSweepOfManyClaims(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		const claims = sweepLimit + 20
+		topUp(t, book, claims)
+		live := holdOf("call_live", 0)
+		live.Claim = claimOf("live", "content")
+		require.NoError(t, refusal(book.Hold(t.Context(), live)))
+		for _, sort := range []string{"with a hold", "own key", "finished"} {
+			var ops, ends []store.Op
+			for i := range claims {
+				hold := &holdOp{Hold: holdOf(fmt.Sprintf("call_%s_%d", sort, i), 0)}
+				hold.Claim = claimOf(hold.CallID, "content")
+				if sort == "with a hold" {
+					hold.AmountMicros = 1
+				}
+				ops = append(ops, hold)
+				if sort == "finished" {
+					call := Call{ID: hold.CallID, Wallet: acme, BYOK: true, UsageSource: UsageProvider}
+					ends = append(ends, &settleOp{Settlement: Settlement{Call: call, Claim: hold.Claim, Keep: true}})
+				}
+			}
+			applyTogether(t, db, append(ops, ends...)...)
+			execute(t, db, `UPDATE holds SET expires_at = 1`)
+			execute(t, db, `UPDATE idempotency_keys SET lease_until = 1, expires_at = 1 WHERE call_id <> 'call_live'`)
+			require.Equal(t, 1+claims, count(t, db, `SELECT count(*) FROM idempotency_keys`), sort)
+
+			expired, err := book.Sweep(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, sort == "with a hold", expired == claims, sort)
+			keyed{t, db, book, acme}.requireClaims("call_live in_progress")
+		}
+		requireWallet(t, book, claims, 0)
+	})
+}
+
 // lineWaiter is a log that tells of each line.
 type lineWaiter struct {
 	mu    sync.Mutex
@@ -73,7 +109,7 @@ func TestSweeper(t *testing.T) {
 		sweeper.Stop() // one that doesn't run
 		for round := range 2 {
 			id := fmt.Sprintf("call_%d", round)
-			require.NoError(t, book.Hold(t.Context(), holdOf(id, 60)))
+			require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 60))))
 			sweeper.Start()
 			sweeper.Start()
 			lapse(t, db, id)

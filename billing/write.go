@@ -34,6 +34,7 @@ const (
 func (b *books) write(ctx context.Context, tx store.Tx) error {
 	b.writeWallets(tx)
 	b.writeHolds(tx)
+	b.writeClaims(tx)
 	b.writeEntries(tx)
 	b.writeCalls(tx)
 	for _, audit := range b.audits {

@@ -149,23 +149,28 @@ CREATE TABLE calls (
 ) {table};
 CREATE INDEX calls_wallet ON calls (org_id, env, started_at);
 
--- key_hash is the SHA-256 of the client's Idempotency-Key, response the sealed transcript.
+-- key_hash is the SHA-256 of the client's Idempotency-Key, response the sealed transcript, or null for one that is too
+-- large. A row counts until lease_until while in progress (the moment its call's hold expires), until expires_at when done.
 CREATE TABLE idempotency_keys (
 	org_id      TEXT   NOT NULL,
 	env         TEXT   NOT NULL CHECK (env IN ('live', 'test')),
 	key_hash    BYTEA  NOT NULL CHECK (length(key_hash) = 32),
-	fingerprint BYTEA  NOT NULL,
+	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
 	state       TEXT   NOT NULL CHECK (state IN ('in_progress', 'done')),
-	call_id     TEXT   NOT NULL,
+	call_id     TEXT   NOT NULL CHECK (call_id <> ''),
 	lease_until BIGINT NOT NULL,
 	response    BYTEA,
 	created_at  BIGINT NOT NULL,
 	finished_at BIGINT,
 	expires_at  BIGINT NOT NULL,
-	PRIMARY KEY (org_id, env, key_hash)
+	PRIMARY KEY (org_id, env, key_hash),
+	CHECK ((state = 'done') = (finished_at IS NOT NULL)),
+	CHECK (state = 'done' OR response IS NULL)
 ) {hot table};
-CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
-CREATE INDEX idempotency_keys_call ON idempotency_keys (call_id);
+CREATE INDEX idempotency_keys_leases ON idempotency_keys (lease_until) WHERE state = 'in_progress';
+CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at) WHERE state = 'done';
+-- A call has one key.
+CREATE UNIQUE INDEX idempotency_keys_call ON idempotency_keys (call_id);
 `
 
 // appendOnlySQLite refuses to change or delete rows of {name}. REPLACE fires it too, because connections set

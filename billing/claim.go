@@ -1,0 +1,90 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// ErrKeyReused is returned for an Idempotency-Key that names other content: 409 idempotency_key_reused. The call it
+// was first used for keeps it.
+var ErrKeyReused = errors.New("the idempotency key was used with other content")
+
+// ErrKeyInFlight is returned for an Idempotency-Key whose call is running: the duplicate may wait with
+// [Book.ClaimBusy] and hold again; 409 conflict when it doesn't end in time.
+var ErrKeyInFlight = errors.New("a call with the same idempotency key is in progress")
+
+// KeyLife is how long the outcome of a finished call is kept for replays (design §6 "Idempotency-Key").
+const KeyLife = 24 * time.Hour
+
+// Claim is an Idempotency-Key on its way (reliability notes §2.2). A key counts within its wallet: other
+// organizations, and the other environment of the same one, are independent.
+type Claim struct {
+	// KeyHash is the SHA-256 of the client's key.
+	KeyHash [32]byte
+	// Fingerprint says what the key was used for: equal content has equal fingerprints.
+	Fingerprint [32]byte
+}
+
+// Replay is what became of an earlier call with the same key and content.
+type Replay struct {
+	// CallID is the earlier call's.
+	CallID string
+	// Response is the sealed transcript that its settlement kept; nil when it was too large to keep.
+	Response []byte
+	BYOK     bool
+	Settled  Settled
+}
+
+// ClaimBusy reports whether a call with this key is in progress and its lease is valid, by the database's clock. It is
+// a cheap read for a duplicate that waits: after false the next [Book.Hold] replays the call or takes the key over.
+// The error is one of reading, or [ErrInvalid].
+func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte) (bool, error) {
+	if err := wallet.validate(); err != nil {
+		return false, err
+	}
+	var busy bool
+	err := b.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
+		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND state = 'in_progress' AND lease_until >= `+
+		clockSQL[b.db.Engine()]+`)`, wallet.OrgID, string(wallet.Env), keyHash[:]).Scan(&busy)
+	if err != nil {
+		return false, fmt.Errorf("read claim: %w", err)
+	}
+	return busy, nil
+}
+
+// clockSQL is the database's clock in epoch milliseconds, as the store's transactions read it. SQLite has none but the
+// machine's.
+var clockSQL = map[store.Engine]string{
+	store.SQLite:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
+	store.Postgres: `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
+}
+
+// replay reads the finished call that a hold met. Its transcript may be large, so it is read here and not by the
+// writer. found is false when the row went meanwhile, because its time was over.
+func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Replay, found bool, err error) {
+	replay = &Replay{CallID: callID}
+	settled := &replay.Settled
+	var byok sql.NullBool
+	err = b.db.Reader().QueryRowContext(ctx, `SELECT k.response, c.byok,
+			coalesce(c.charged_micros, 0), coalesce(c.extra_micros, 0), coalesce(c.shortfall_micros, 0)
+		FROM idempotency_keys k LEFT JOIN calls c ON c.id = k.call_id
+		WHERE k.org_id = $1 AND k.env = $2 AND k.key_hash = $3 AND k.call_id = $4 AND k.state = 'done'`,
+		hold.Wallet.OrgID, string(hold.Wallet.Env), hold.Claim.KeyHash[:], callID,
+	).Scan(&replay.Response, &byok, &settled.ChargedMicros, &settled.ExtraMicros, &settled.ShortfallMicros)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, false, nil
+	case err == nil && !byok.Valid:
+		err = errors.New("its row is missing (doctor: L10)")
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read finished call %s: %w", callID, err)
+	}
+	replay.BYOK = byok.Bool
+	return replay, true, nil
+}

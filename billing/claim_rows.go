@@ -1,0 +1,157 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+var (
+	selectClaims = buildStatements(func(keys int) string {
+		match := make([]string, keys)
+		for i := range match {
+			match[i] = fmt.Sprintf("(org_id = $%d AND env = $%d AND key_hash = $%d)", 3*i+1, 3*i+2, 3*i+3)
+		}
+		return `SELECT org_id, env, key_hash, fingerprint, state, call_id, lease_until, created_at, expires_at
+			FROM idempotency_keys WHERE ` + strings.Join(match, " OR ") + ` ORDER BY org_id, env, key_hash`
+	})
+	selectClaimsOfCalls = lookUp(`SELECT org_id, env, key_hash FROM idempotency_keys
+		WHERE state = 'in_progress' AND call_id IN {keys}`, 1, 0)
+	insertClaims = insertRows(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id,
+		lease_until, response, created_at, finished_at, expires_at) `, 11)
+)
+
+const (
+	selectLapsedClaims = `SELECT org_id, env, key_hash FROM idempotency_keys
+		WHERE state = 'in_progress' AND lease_until < $1 ORDER BY lease_until LIMIT $2`
+	selectOldClaims = `SELECT org_id, env, key_hash FROM idempotency_keys
+		WHERE state = 'done' AND expires_at < $1 ORDER BY expires_at LIMIT $2`
+
+	// The row must be as it was read: that of the same call, in the same state.
+	updateClaim = `UPDATE idempotency_keys SET fingerprint = $1, state = $2, call_id = $3, lease_until = $4, response = $5,
+		created_at = $6, finished_at = $7, expires_at = $8
+		WHERE org_id = $9 AND env = $10 AND key_hash = $11 AND call_id = $12 AND state = $13`
+	deleteClaim = `DELETE FROM idempotency_keys
+		WHERE org_id = $1 AND env = $2 AND key_hash = $3 AND call_id = $4 AND state = $5`
+)
+
+// Names of a claim's states in its row.
+const (
+	claimInProgress = "in_progress"
+	claimDone       = "done"
+)
+
+func (s *claimState) name() string {
+	if s.done {
+		return claimDone
+	}
+	return claimInProgress
+}
+
+// lockClaims reads claims, sorted by key, and keeps every other writer from changing them until the transaction ends.
+// It doesn't read transcripts.
+func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books) error {
+	return paddedChunks(keys, func(size int, chunk []claimKey) error {
+		args := make([]any, 0, 3*len(chunk))
+		for _, key := range chunk {
+			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:])
+		}
+		return tx.Query(ctx, func(row store.Row) error {
+			var key claimKey
+			var claim claimRow
+			var env, state string
+			var hash, fingerprint []byte
+			err := row.Scan(&key.wallet.OrgID, &env, &hash, &fingerprint, &state,
+				&claim.callID, &claim.leaseUntil, &claim.createdAt, &claim.expiresAt)
+			if err != nil {
+				return err
+			}
+			key.wallet.Env = store.Env(env)
+			copy(key.hash[:], hash)
+			copy(claim.fingerprint[:], fingerprint)
+			claim.done = state == claimDone
+			claim.read = claim.claimState
+			books.claims[key] = &claim
+			return nil
+		}, selectClaims[size]+tx.LockRows(), args...)
+	})
+}
+
+// readLapsedClaims hands the keys of claims in progress whose lease is over to each, oldest first. Like all that finds
+// claims for a sweep it takes no lock: they are read again.
+func readLapsedClaims(ctx context.Context, tx store.Tx, each func(claimKey)) error {
+	return tx.Query(ctx, eachClaimKey(each), selectLapsedClaims, tx.Now(), int64(sweepLimit))
+}
+
+// readOldClaims is readLapsedClaims for finished claims that were kept long enough.
+func readOldClaims(ctx context.Context, tx store.Tx, each func(claimKey)) error {
+	return tx.Query(ctx, eachClaimKey(each), selectOldClaims, tx.Now(), int64(sweepLimit))
+}
+
+// readClaimsOfCalls is readLapsedClaims for the claims in progress of these calls.
+func readClaimsOfCalls(ctx context.Context, tx store.Tx, calls []string, each func(claimKey)) error {
+	return lookUpIDs(ctx, tx, selectClaimsOfCalls, calls, eachClaimKey(each))
+}
+
+func eachClaimKey(each func(claimKey)) func(store.Row) error {
+	return func(row store.Row) error {
+		var key claimKey
+		var env string
+		var hash []byte
+		if err := row.Scan(&key.wallet.OrgID, &env, &hash); err != nil {
+			return err
+		}
+		key.wallet.Env = store.Env(env)
+		copy(key.hash[:], hash)
+		each(key)
+		return nil
+	}
+}
+
+// writeClaims deletes first: a call has one claim, and may leave one for another within a batch.
+func (b *books) writeClaims(tx store.Tx) {
+	var deleted, updated, inserted []claimKey
+	for key, claim := range b.claims {
+		switch {
+		case !claim.changed():
+		case !claim.exists():
+			deleted = append(deleted, key)
+		case claim.read.exists():
+			updated = append(updated, key)
+		default:
+			inserted = append(inserted, key)
+		}
+	}
+	for _, keys := range [][]claimKey{deleted, updated, inserted} {
+		slices.SortFunc(keys, claimKey.compare)
+	}
+	for _, key := range deleted {
+		read := &b.claims[key].read
+		tx.Queue(1, deleteClaim, key.wallet.OrgID, string(key.wallet.Env), key.hash[:], read.callID, read.name())
+	}
+	for _, key := range updated {
+		claim := b.claims[key]
+		tx.Queue(1, updateClaim, claim.fingerprint[:], claim.name(), claim.callID, claim.leaseUntil, claim.response,
+			claim.createdAt, claim.finishedColumn(), claim.expiresAt,
+			key.wallet.OrgID, string(key.wallet.Env), key.hash[:], claim.read.callID, claim.read.name())
+	}
+	exactChunks(inserted, func(size int, chunk []claimKey) {
+		args := make([]any, 0, 11*len(chunk))
+		for _, key := range chunk {
+			claim := b.claims[key]
+			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:], claim.fingerprint[:], claim.name(),
+				claim.callID, claim.leaseUntil, claim.response, claim.createdAt, claim.finishedColumn(), claim.expiresAt)
+		}
+		tx.Queue(int64(len(chunk)), insertClaims[size], args...)
+	})
+}
+
+func (s *claimState) finishedColumn() any {
+	if s.done {
+		return s.finishedAt
+	}
+	return nil
+}
