@@ -53,12 +53,15 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := chatCall(r, &caller, chat)
+	if req.IdempotencyKey, err = idempotencyKey(r.Header); err != nil {
+		return err
+	}
 	if req.Stream {
 		return h.stream(w, r, req)
 	}
 	result, err := h.Gateway.Call(r.Context(), req, nil)
 	if err != nil {
-		return chatError(err)
+		return chatError(w, err)
 	}
 	return writeCompletion(w, result)
 }
@@ -91,7 +94,7 @@ func (h *Chat) stream(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 		}
 		return nil
 	}
-	failure := chatError(err)
+	failure := chatError(w, err)
 	if !answer.sent && !answer.begun {
 		return failure
 	}
@@ -130,6 +133,9 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) error {
 	*buf = b
 
 	header := w.Header()
+	if result.Replayed {
+		markReplayed(header)
+	}
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(b)))
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"errors"
+	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
@@ -12,6 +13,9 @@ var outcomeCodes = map[gateway.Outcome]Code{
 	gateway.OutcomeUnsupportedModel:    CodeUnsupportedModel,
 	gateway.OutcomeContextTooLong:      CodeContextTooLong,
 	gateway.OutcomeInsufficientCredits: CodeInsufficientCredits,
+	gateway.OutcomeKeyReused:           CodeIdempotencyKeyReused,
+	gateway.OutcomeInFlight:            CodeConflict,
+	gateway.OutcomeNotKept:             CodeConflict,
 	gateway.OutcomeRequestTooLarge:     CodeInvalidRequest,
 	gateway.OutcomeProviderError:       CodeProviderError,
 	gateway.OutcomeProviderOverloaded:  CodeProviderOverloaded,
@@ -21,11 +25,14 @@ var outcomeCodes = map[gateway.Outcome]Code{
 	gateway.OutcomeInternalError:       CodeInternalError,
 }
 
-// chatError is the public form of an error of [gateway.Gateway.Call].
-func chatError(err error) *Error {
+// chatError is the public form of an error of [gateway.Gateway.Call]; w gets the mark of one that is a replay.
+func chatError(w http.ResponseWriter, err error) *Error {
 	var f *gateway.Failure
 	if !errors.As(err, &f) {
 		return Internal(err)
+	}
+	if f.Replayed {
+		markReplayed(w.Header())
 	}
 	code, ok := outcomeCodes[f.Outcome]
 	if !ok {

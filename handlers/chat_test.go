@@ -31,7 +31,7 @@ type scriptedCall struct {
 func (s *scriptedCall) Call(_ context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error) {
 	s.request = req
 	if sink != nil {
-		if err := sink.Begin(s.result.ID, s.result.Created, s.result.Model); err != nil {
+		if err := sink.Begin(gateway.Head{ID: s.result.ID, Created: s.result.Created, Model: s.result.Model, Replayed: s.result.Replayed}); err != nil {
 			return nil, err
 		}
 		for _, piece := range s.pieces {
@@ -207,7 +207,7 @@ func TestClientGoneIsToldToTheGateway(t *testing.T) {
 	t.Parallel()
 	writer := newChunkWriter(goneWriter{httptest.NewRecorder()})
 	defer writer.free()
-	require.NoError(t, writer.Begin("chatcmpl-1", 1, "m"))
+	require.NoError(t, writer.Begin(gateway.Head{ID: "chatcmpl-1", Created: 1, Model: "m"}))
 	require.NoError(t, writer.Text("one"))
 	require.ErrorIs(t, writer.Flush(), io.ErrClosedPipe)
 }

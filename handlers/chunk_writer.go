@@ -57,13 +57,16 @@ func (c *chunkWriter) free() {
 }
 
 // Begin prepares the role chunk.
-func (c *chunkWriter) Begin(id string, created int64, model string) error {
-	b := append(make([]byte, 0, 128+len(model)), `data: {"id":"`...)
-	b = append(b, id...)
+func (c *chunkWriter) Begin(head gateway.Head) error {
+	b := append(make([]byte, 0, 128+len(head.Model)), `data: {"id":"`...)
+	b = append(b, head.ID...)
 	b = append(b, `","object":"chat.completion.chunk","created":`...)
-	b = strconv.AppendInt(b, created, 10)
+	b = strconv.AppendInt(b, head.Created, 10)
 	b = append(b, `,"model":`...)
-	b = providers.AppendQuoted(b, model)
+	b = providers.AppendQuoted(b, head.Model)
+	if head.Replayed {
+		markReplayed(c.w.Header())
+	}
 	c.head = append(b, `,"choices":[`...)
 	c.add(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)
 	return nil

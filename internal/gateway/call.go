@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
@@ -30,11 +33,18 @@ type call struct {
 	prompt   promptSize
 	upstream providers.Request
 
+	// claim is the request's Idempotency-Key, nil without one; claimed says that it is ours in the store.
+	claim   *billing.Claim
+	claimed bool
 	// held is the amount of the open hold, 0 for none.
 	held int64
 	// resolved: the hold, if any, is settled or handed to voidLater.
 	resolved bool
 
+	// draining: the client is gone and the call goes on for its key, in one of the gateway's places. Decided once, by the
+	// end of the request's context or by a failed write.
+	draining  atomic.Bool
+	decided   sync.Once
 	delivered delivered
 	finish    string
 	reported  *providers.Usage
@@ -48,9 +58,19 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 	if f := c.prepare(ctx); f != nil {
 		return nil, c.refuse(f)
 	}
-	if f := c.hold(ctx); f != nil {
+	replay, f := c.hold(ctx)
+	if f != nil {
 		return nil, c.refuse(f)
 	}
+	if replay != nil {
+		return c.replay(ctx, replay)
+	}
+	failpoint.Hit(failpoint.AfterHold)
+	key, f := c.upstreamKey(ctx)
+	if f != nil {
+		return nil, c.give(f)
+	}
+	c.upstream.APIKey = key
 	up, release := c.detach(ctx)
 	defer release()
 
@@ -60,33 +80,64 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 		return nil, c.fail(err)
 	}
 	defer events.Close()
+	failpoint.Hit(failpoint.AfterUpstreamHeaders)
 
 	if err := c.relay(events); err != nil {
 		return nil, c.fail(err)
 	}
+	failpoint.Hit(failpoint.AfterLastByte)
 	return c.complete()
 }
 
 // detach returns the context of the vendor's call: it ends when the client is gone or the process can't wait, but
 // its end is ours, so that settling goes on afterwards. It carries no values of the request's: Caddy's dialer would
 // take addresses from them.
+//
+// With an Idempotency-Key the vendor's call goes on for a client that left, because it may come back for the answer it
+// has paid for; without one it would pay for nothing.
 func (c *call) detach(ctx context.Context) (up context.Context, release func()) {
 	up, cancel := context.WithCancelCause(context.Background())
-	stopClient := context.AfterFunc(ctx, func() { cancel(errClientGone) })
+	stopClient := context.AfterFunc(ctx, func() {
+		if !c.drain() {
+			cancel(errClientGone)
+		}
+	})
 	stopCut := context.AfterFunc(c.cut, func() { cancel(ErrExiting) })
 	return up, func() {
 		stopClient()
 		stopCut()
 		cancel(nil)
+		c.decided.Do(func() {}) // waits for a decision that is being made
+		if c.draining.Load() {
+			<-c.drains
+		}
 	}
+}
+
+// drain takes one of the places for calls that go on without their client. It reports false without a key, or when all
+// places are taken.
+func (c *call) drain() bool {
+	if c.claim == nil {
+		return false
+	}
+	c.decided.Do(func() {
+		select {
+		case c.drains <- struct{}{}:
+			c.draining.Store(true)
+		default:
+		}
+	})
+	return c.draining.Load()
 }
 
 // relay hands the answer out as it is made. It returns nil after the vendor's complete answer.
 func (c *call) relay(events providers.Events) error {
 	if c.sink == nil {
 		c.delivered.keepAll = true
-	} else if err := c.sink.Begin(c.completionID(), c.started.Unix(), c.model.ID); err != nil {
-		return c.gone(err)
+	} else if err := c.toClient(func() error {
+		return c.sink.Begin(Head{ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID})
+	}); err != nil {
+		return err
 	}
 	for {
 		event, err := events.Next()
@@ -120,22 +171,27 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 		return nil
 	}
 	if event.Text != "" {
-		if err := c.sink.Text(event.Text); err != nil {
-			return c.gone(err)
+		if err := c.toClient(func() error { return c.sink.Text(event.Text) }); err != nil {
+			return err
 		}
 	}
 	// The closing events wait for the settlement anyway.
 	if c.finish != "" || events.Buffered() {
 		return nil
 	}
-	if err := c.sink.Flush(); err != nil {
-		return c.gone(err)
-	}
-	return nil
+	return c.toClient(c.sink.Flush)
 }
 
-// gone reports a failed write to the client in the form of a cancelled call.
-func (c *call) gone(err error) error {
+// toClient writes to a client that is still there. One that is gone ends the call, in the form of a cancelled one,
+// unless the call goes on for its key.
+func (c *call) toClient(write func() error) error {
+	if c.draining.Load() {
+		return nil
+	}
+	err := write()
+	if err == nil || c.drain() {
+		return nil
+	}
 	return &providers.Error{Failure: providers.FailureCanceled, Cause: fmt.Errorf("%w: %w", errClientGone, err)}
 }
 
@@ -145,7 +201,7 @@ func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] 
 // complete settles a whole answer. Only when that is committed is there a Result.
 func (c *call) complete() (*Result, error) {
 	usage, source := c.finalUsage()
-	settled, err := c.settle(OutcomeCompleted, usage, source)
+	settled, err := c.settle(OutcomeCompleted, usage, source, nil)
 	if err != nil {
 		return nil, &Failure{
 			Outcome: OutcomeInternalError, Message: "The answer could not be recorded and was not charged.", Cause: err,
@@ -171,6 +227,14 @@ func (c *call) refuse(f *Failure) error {
 	return f
 }
 
+// give ends a call that holds something and never reached its vendor.
+func (c *call) give(f *Failure) error {
+	if _, err := c.settle(f.Outcome, billing.Usage{}, billing.UsageNone, f); err != nil {
+		c.Logger.Error("a refused call could not be voided", "call", c.id, "request_id", c.req.RequestID, "error", err)
+	}
+	return f
+}
+
 // fail ends a call that its vendor, its client or our exit broke: it settles what is owed by the truth table of
 // reliability §1.3 and tells what happened.
 func (c *call) fail(err error) error {
@@ -182,7 +246,7 @@ func (c *call) fail(err error) error {
 	case f.Outcome == OutcomeClientGone && !c.delivered.empty():
 		usage, source = c.estimate(), billing.UsageEstimated
 	}
-	if _, settleErr := c.settle(f.Outcome, usage, source); settleErr != nil {
+	if _, settleErr := c.settle(f.Outcome, usage, source, f); settleErr != nil {
 		c.Logger.Error("a failed call could not be settled", "call", c.id, "request_id", c.req.RequestID, "error", settleErr)
 	}
 	return f

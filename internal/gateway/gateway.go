@@ -53,6 +53,8 @@ type Config struct {
 type Gateway struct {
 	Config
 	tokens *tokenCounter
+	// drains are the places for calls that go on without their client.
+	drains chan struct{}
 }
 
 // New returns a gateway for one configuration.
@@ -66,7 +68,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}
-	return &Gateway{Config: cfg, tokens: newTokenCounter()}
+	return &Gateway{Config: cfg, tokens: newTokenCounter(), drains: make(chan struct{}, maxDrains)}
 }
 
 type unobserved struct{}
@@ -86,7 +88,7 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 	}
 	c := &call{
 		Gateway: g, req: req, sink: sink, cut: cut, leave: leave,
-		started: g.Now(), id: store.NewID("call"),
+		started: g.Now(), id: store.NewID("call"), claim: req.claim(),
 	}
 	defer c.end()
 	return c.run(ctx)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,12 +44,22 @@ type fixture struct {
 }
 
 type observed struct {
+	mu    sync.Mutex
 	ended []gateway.Ended
 	late  int
 }
 
-func (o *observed) CallEnded(e gateway.Ended) { o.ended = append(o.ended, e) }
-func (o *observed) SettleLate()               { o.late++ }
+func (o *observed) CallEnded(e gateway.Ended) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = append(o.ended, e)
+}
+
+func (o *observed) SettleLate() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.late++
+}
 
 func setup(t *testing.T, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
 	t.Helper()

@@ -15,6 +15,14 @@ const (
 	OutcomeContextTooLong Outcome = "context_too_long"
 	// OutcomeInsufficientCredits: the wallet can't carry the hold.
 	OutcomeInsufficientCredits Outcome = "insufficient_credits"
+	// OutcomeKeyReused: the Idempotency-Key was used for another content.
+	OutcomeKeyReused Outcome = "key_reused"
+	// OutcomeInFlight: the first request with this Idempotency-Key is still running.
+	OutcomeInFlight Outcome = "in_flight"
+	// OutcomeNotKept: the first request's answer was charged and is too long to be replayed.
+	OutcomeNotKept Outcome = "not_kept"
+	// OutcomeReplayed: an earlier request's answer was given again, at no further cost.
+	OutcomeReplayed Outcome = "replayed"
 	// OutcomeRequestTooLarge: the vendor refused the size of the request.
 	OutcomeRequestTooLarge Outcome = "request_too_large"
 	// OutcomeProviderError: the vendor failed, or there is no key for it.
@@ -42,6 +50,8 @@ type Failure struct {
 	RetryAfter time.Duration
 	// NoRetry: the same request can't succeed later.
 	NoRetry bool
+	// Replayed: the failure is that of an earlier request with the same Idempotency-Key.
+	Replayed bool
 	// Cause is for logs only.
 	Cause error
 }

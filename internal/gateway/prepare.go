@@ -15,7 +15,9 @@ import (
 // storeWait bounds every wait for the store before the vendor is called.
 const storeWait = 5 * time.Second
 
-// prepare decides everything that is decided before money: model, context, bounds, key.
+var errStoreSlow = errors.New("the store took longer than 5 s")
+
+// prepare decides everything that is decided before money: model, context, bounds.
 func (c *call) prepare(ctx context.Context) *Failure {
 	if f := c.pickModel(ctx); f != nil {
 		return f
@@ -28,14 +30,10 @@ func (c *call) prepare(ctx context.Context) *Failure {
 	if f != nil {
 		return f
 	}
-	key, f := c.upstreamKey(ctx)
-	if f != nil {
-		return f
-	}
 	c.upstream = providers.Request{
 		Model: c.model.Upstream, MaxTokensField: c.model.MaxTokensField, Messages: c.req.Messages,
 		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: maxTokens, Stop: c.req.Stop,
-		Stream: c.req.Stream, APIKey: key,
+		Stream: c.req.Stream,
 	}
 	return nil
 }
@@ -151,21 +149,34 @@ func internal(ctx context.Context, doing string, err error) *Failure {
 	}
 }
 
-// hold reserves the highest possible price. Bytes are a cheap but pessimistic bound of the prompt, so a wallet that
-// can't carry it gets a second try with counted tokens.
-func (c *call) hold(ctx context.Context) *Failure {
-	if c.req.BYOK {
-		return nil
-	}
-	wait, cancel := context.WithTimeoutCause(ctx, storeWait, errors.New("the store took longer than 5 s"))
-	defer cancel()
-	err := c.reserve(wait)
-	if errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0 {
-		if _, countErr := c.prompt.count(ctx); countErr != nil {
-			return clientGone(countErr)
+// hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. A
+// key whose call is complete answers with its replay, and nothing is held. Bytes are a cheap but pessimistic bound of
+// the prompt, so a wallet that can't carry it gets a second try with counted tokens.
+func (c *call) hold(ctx context.Context) (*billing.Replay, *Failure) {
+	until := time.Now().Add(duplicateWait)
+	for {
+		replay, err := c.reserve(ctx)
+		if errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0 {
+			if _, countErr := c.prompt.count(ctx); countErr != nil {
+				return nil, clientGone(countErr)
+			}
+			replay, err = c.reserve(ctx)
 		}
-		err = c.reserve(wait)
+		if !errors.Is(err, billing.ErrKeyInFlight) {
+			return replay, holdFailure(ctx, err)
+		}
+		ended, err := c.awaitFirst(ctx, until)
+		if err != nil {
+			return nil, internal(ctx, "waiting for the first use of the key", err)
+		}
+		if !ended {
+			return nil, holdFailure(ctx, billing.ErrKeyInFlight)
+		}
 	}
+}
+
+// holdFailure is nil for a hold that was made.
+func holdFailure(ctx context.Context, err error) *Failure {
 	switch {
 	case err == nil:
 		return nil
@@ -174,31 +185,47 @@ func (c *call) hold(ctx context.Context) *Failure {
 			Outcome: OutcomeInsufficientCredits, NoRetry: true,
 			Message: "The wallet has too few credits for this call; top it up or lower max_tokens.",
 		}
+	case errors.Is(err, billing.ErrKeyReused):
+		return &Failure{
+			Outcome: OutcomeKeyReused, NoRetry: true,
+			Message: "This Idempotency-Key was already used with different content.",
+		}
+	case errors.Is(err, billing.ErrKeyInFlight):
+		return &Failure{
+			Outcome: OutcomeInFlight,
+			Message: "The first request with this Idempotency-Key is still running; its answer is there when it has ended.",
+		}
 	default:
 		return internal(ctx, "holding the price", err)
 	}
 }
 
 // reserve holds the price of the bounds known now.
-func (c *call) reserve(ctx context.Context) error {
-	amount, err := c.model.Price.Cost(billing.Usage{
-		PromptTokens: c.prompt.bound(), CompletionTokens: c.upstream.MaxTokens,
-	})
-	if err != nil {
-		return fmt.Errorf("pricing the bounds: %w", err)
+func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
+	var amount int64
+	if !c.req.BYOK {
+		var err error
+		amount, err = c.model.Price.Cost(billing.Usage{
+			PromptTokens: c.prompt.bound(), CompletionTokens: c.upstream.MaxTokens,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("pricing the bounds: %w", err)
+		}
 	}
-	if amount == 0 {
-		return nil
+	if amount == 0 && c.claim == nil {
+		return nil, nil //nolint:nilnil // nothing to hold and nothing to replay
 	}
-	err = c.Book.Hold(ctx, billing.Hold{
+	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+	defer cancel()
+	replay, err := c.Book.Hold(ctx, billing.Hold{
 		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
-		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price,
+		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price, Claim: c.claim,
 	})
 	// A hold whose commit was never confirmed may exist; counting it as held makes end void it.
-	if err == nil || errors.Is(err, store.ErrCommitUnknown) {
-		c.held = amount
+	if replay == nil && (err == nil || errors.Is(err, store.ErrCommitUnknown)) {
+		c.held, c.claimed = amount, c.claim != nil
 	}
-	return err //nolint:wrapcheck // hold adds what was being done
+	return replay, err //nolint:wrapcheck // hold adds what was being done
 }
 
 func (c *call) holdLife() time.Duration { return c.provider.MaxDuration + c.HoldTTL }

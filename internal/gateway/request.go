@@ -29,6 +29,20 @@ type Request struct {
 	Stream    bool
 	// BYOK: call with the organization's own provider key and charge nothing.
 	BYOK bool
+	// IdempotencyKey makes a repeated request get the first one's answer and charge (spec §4.2); empty for none.
+	IdempotencyKey string
+}
+
+// Head is what every chunk of a stream repeats.
+type Head struct {
+	// ID is the completion's id, "chatcmpl-…".
+	ID string
+	// Created is in Unix seconds.
+	Created int64
+	// Model is the public id.
+	Model string
+	// Replayed: the answer is that of an earlier request with the same Idempotency-Key.
+	Replayed bool
 }
 
 // Sink receives a streamed answer while it is made. Its methods are called from Call's goroutine only; an error
@@ -36,7 +50,7 @@ type Request struct {
 type Sink interface {
 	// Begin is called once, when the vendor has begun to answer well: after it a failure can't be a status any
 	// more. It should write nothing to the network yet.
-	Begin(id string, created int64, model string) error
+	Begin(head Head) error
 	// Text takes a piece of the answer, never empty.
 	Text(piece string) error
 	// Flush is called when the next piece isn't there yet: what was written should reach the client now.
@@ -58,4 +72,6 @@ type Result struct {
 	// ChargedMicros is what left the wallet.
 	ChargedMicros int64
 	BYOK          bool
+	// Replayed: the answer is that of an earlier request with the same Idempotency-Key.
+	Replayed bool
 }

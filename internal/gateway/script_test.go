@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
@@ -30,6 +31,8 @@ type step struct {
 	event providers.Event
 	err   error
 	hang  bool
+	// until is waited for before the next step.
+	until <-chan struct{}
 	// panics: the adapter is broken.
 	panics bool
 }
@@ -88,6 +91,11 @@ func (p *playing) Next() (providers.Event, error) {
 		<-p.ctx.Done()
 		return providers.Event{}, &providers.Error{Failure: providers.FailureCanceled, Cause: context.Cause(p.ctx)}
 	}
+	if next.until != nil {
+		<-next.until
+		p.left = p.left[1:]
+		return p.Next()
+	}
 	if next.panics {
 		panic("the adapter is broken")
 	}
@@ -108,6 +116,7 @@ type client struct {
 	text    []string
 	flushes int
 	begun   bool
+	head    gateway.Head
 	// leaveAfter makes the write after so many pieces fail; negative never.
 	leaveAfter int
 	// onText runs after each piece.
@@ -116,7 +125,8 @@ type client struct {
 
 func newClient() *client { return &client{leaveAfter: -1} }
 
-func (c *client) Begin(string, int64, string) error {
+func (c *client) Begin(head gateway.Head) error {
+	c.head = head
 	c.begun = true
 	return nil
 }

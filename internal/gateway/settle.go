@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 )
 
 // sane reports whether the vendor's usage can be believed. Zeros can; more than the window can't (design §5 "Hold",
@@ -56,21 +57,27 @@ func (c *call) estimate() billing.Usage {
 	return billing.Usage{PromptTokens: prompt, CompletionTokens: completion + c.delivered.beyond/bytesPerToken}
 }
 
-// settle is the one place where a call that reached its vendor becomes money. It waits for the commit; when that
-// doesn't come in time, the hold is voided in the background and the call counts as failed.
-func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource) (billing.Settled, error) {
+// settle is the one place where a call that holds something becomes money; f is what its client is told, nil for a
+// whole answer. It waits for the commit. When that doesn't come in time the call counts as failed, and goes on in the
+// background: without a key as a void, because a repeated request would be charged again, and with one as it is,
+// because the repeated request gets this answer.
+func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource, f *Failure) (billing.Settled, error) {
 	s := billing.Settlement{Call: c.record(outcome, usage, source), Held: c.held > 0, Void: source == billing.UsageNone}
 	if !s.Void && !c.req.BYOK {
 		charge, err := c.model.Price.Cost(usage)
 		if err != nil {
-			c.voidLater(s)
+			c.settleLater(c.void(s))
 			return billing.Settled{}, fmt.Errorf("pricing the usage: %w", err)
 		}
 		s.ChargeMicros = charge
 	}
+	c.keep(&s, usage, f)
 	settled, err := c.commit(s)
 	if err != nil {
-		c.voidLater(s)
+		if c.claim == nil {
+			s = c.void(s)
+		}
+		c.settleLater(s)
 		c.observe(OutcomeInternalError, usage, source, billing.Settled{})
 		return billing.Settled{}, err
 	}
@@ -79,9 +86,9 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 	return settled, nil
 }
 
-// commit writes s. A call without money is only recorded, which nobody has to wait for.
+// commit writes s. A call without money and key is only recorded, which nobody has to wait for.
 func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
-	if !s.Held && s.ChargeMicros == 0 {
+	if !s.Held && s.Claim == nil {
 		c.Book.Record(s)
 		return billing.Settled{}, nil
 	}
@@ -91,7 +98,14 @@ func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	if err != nil {
 		return billing.Settled{}, fmt.Errorf("settling the call: %w", err)
 	}
+	failpoint.Hit(failpoint.AfterCommitBeforeWrite)
 	return settled, nil
+}
+
+// void is s with nothing charged and the key free again.
+func (c *call) void(s billing.Settlement) billing.Settlement {
+	s.Void, s.ChargeMicros, s.Keep, s.Response, s.Claim = true, 0, false, nil, c.claim
+	return s
 }
 
 // record is the call's row.
@@ -103,15 +117,14 @@ func (c *call) record(outcome Outcome, usage billing.Usage, source billing.Usage
 	}
 }
 
-// voidLater releases the hold of a call whose settlement didn't commit: its client was told that it failed, so it
-// must not be charged. It tries until the hold expires by itself; the sweeper does the rest.
-func (c *call) voidLater(s billing.Settlement) {
+// settleLater goes on with a settlement that didn't commit while its client waited. It tries until the hold expires by
+// itself; the sweeper does the rest.
+func (c *call) settleLater(s billing.Settlement) {
 	c.resolved = true
 	c.Observer.SettleLate()
-	if !s.Held {
+	if !s.Held && s.Claim == nil {
 		return
 	}
-	s.Void, s.ChargeMicros = true, 0
 	leave := c.leave
 	c.leave = nil
 	go func() {
@@ -123,7 +136,7 @@ func (c *call) voidLater(s billing.Settlement) {
 			if err == nil {
 				return
 			}
-			c.Logger.Error("voiding a hold failed", "call", c.id, "error", err)
+			c.Logger.Error("a late settlement failed", "call", c.id, "void", s.Void, "error", err)
 			select {
 			case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter needs no secret
 			case <-ctx.Done():
@@ -133,12 +146,12 @@ func (c *call) voidLater(s billing.Settlement) {
 	}()
 }
 
-// end runs after every call, a panic included: it hands an unsettled hold to voidLater and lets the store go.
+// end runs after every call, a panic included: it hands what is still held to settleLater and lets the store go.
 func (c *call) end() {
-	if c.held > 0 && !c.resolved {
-		c.voidLater(billing.Settlement{
-			Call: c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone), Held: true, Void: true,
-		})
+	if (c.held > 0 || c.claimed) && !c.resolved {
+		c.settleLater(c.void(billing.Settlement{
+			Call: c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone), Held: c.held > 0,
+		}))
 	}
 	if c.leave != nil {
 		c.leave()

@@ -5,3 +5,8 @@ package vault
 func ProviderKey(orgID, provider string) Where {
 	return Where{Table: "provider_keys", Column: "sealed", OrgID: orgID, RowID: provider}
 }
+
+// Transcript is the place of the answer that is kept for the next use of a call's Idempotency-Key.
+func Transcript(orgID, callID string) Where {
+	return Where{Table: "idempotency_keys", Column: "response", OrgID: orgID, RowID: callID}
+}

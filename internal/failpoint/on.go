@@ -1,0 +1,62 @@
+//go:build failpoint
+
+package failpoint
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// Enabled says whether this build can kill itself.
+const Enabled = true
+
+// armed is what the environment asked for when the process started.
+var armed = arm(os.Getenv(Variable))
+
+// trap is a point that kills at one of its hits.
+type trap struct {
+	point Point
+	left  atomic.Int64
+}
+
+// arm reads the value of [Variable]. A process that was told to die at a place that doesn't exist must not live on as
+// if it had passed.
+func arm(text string) *trap {
+	if text == "" {
+		return nil
+	}
+	name, count, counted := strings.Cut(text, ":")
+	t := &trap{point: Point(name)}
+	t.left.Store(1)
+	if counted {
+		n, err := strconv.ParseUint(count, 10, 31)
+		if err != nil || n == 0 {
+			panic(fmt.Sprintf("%s=%q: after the colon stands a number from 1", Variable, text))
+		}
+		t.left.Store(int64(n))
+	}
+	if !slices.Contains(Points(), t.point) {
+		panic(fmt.Sprintf("%s=%q: the points are %q", Variable, text, Points()))
+	}
+	return t
+}
+
+// Hit kills the process with SIGKILL, and doesn't return, when the environment asks for it at this hit of p: nothing
+// deferred runs, no connection is closed in order. It may be called from any goroutine.
+func Hit(p Point) {
+	if armed == nil || armed.point != p || armed.left.Add(-1) != 0 {
+		return
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("failpoint %s: %v", p, err))
+	}
+	select {} // the signal is on its way to this thread
+}

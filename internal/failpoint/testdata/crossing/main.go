@@ -1,0 +1,19 @@
+// Command crossing passes every failpoint twice and tells so. Its builds with and without the tag are what the tests of
+// package failpoint run.
+package main
+
+import (
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
+)
+
+func main() {
+	defer fmt.Println("deferred")
+	for range 2 {
+		for _, point := range failpoint.Points() {
+			failpoint.Hit(point)
+			fmt.Println(point)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// duplicateWait is how long a duplicate of a running call waits for its answer (design §6 "Idempotency-Key").
+	duplicateWait = 20 * time.Second
+	// duplicatePoll is about how often it looks. The read costs some microseconds.
+	duplicatePoll = 100 * time.Millisecond
+	// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be
+	// replayed: its key answers conflict, and never runs again.
+	maxTranscript = 1 << 20
+	// maxDrains bounds the calls that go on for a client that left and may come back with its key. One more is
+	// cancelled like a call without a key.
+	maxDrains = 256
+)
+
+// claim is the request's Idempotency-Key in the book's terms, nil without one.
+func (r *Request) claim() *billing.Claim {
+	if r.IdempotencyKey == "" {
+		return nil
+	}
+	return &billing.Claim{KeyHash: sha256.Sum256([]byte(r.IdempotencyKey)), Fingerprint: r.fingerprint()}
+}
+
+// fingerprint is a digest of what the call asks for: the validated fields after defaults, so that neither the order of
+// members nor unknown ones count. The API key is not part of it: a key may be replaced between two tries.
+func (r *Request) fingerprint() [32]byte {
+	d := digest{Hash: sha256.New()}
+	d.text("v1 POST /v1/chat/completions")
+	d.flag(r.BYOK)
+	d.flag(r.Stream)
+	d.text(r.Model)
+	d.number(uint64(len(r.Messages)))
+	for i := range r.Messages {
+		d.text(r.Messages[i].Role)
+		d.scratch = r.Messages[i].Content.AppendText(d.scratch[:0])
+		d.bytes(d.scratch)
+	}
+	d.optional(r.Temperature)
+	d.optional(r.TopP)
+	d.number(uint64(r.MaxTokens)) //nolint:gosec // 0..200,000
+	d.number(uint64(len(r.Stop)))
+	for _, stop := range r.Stop {
+		d.text(stop)
+	}
+	return [32]byte(d.Sum(nil))
+}
+
+// digest writes values so that no two sequences of them look alike.
+type digest struct {
+	hash.Hash
+	scratch []byte
+}
+
+func (d *digest) number(n uint64) {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], n)
+	_, _ = d.Write(b[:])
+}
+
+func (d *digest) bytes(b []byte) {
+	d.number(uint64(len(b)))
+	_, _ = d.Write(b)
+}
+
+func (d *digest) text(s string) { d.bytes([]byte(s)) }
+
+func (d *digest) flag(on bool) {
+	if on {
+		d.number(1)
+		return
+	}
+	d.number(0)
+}
+
+func (d *digest) optional(v *float64) {
+	d.flag(v != nil)
+	if v != nil {
+		d.number(math.Float64bits(*v))
+	}
+}
+
+// awaitFirst waits while the first use of the key runs. It reports false when it still does after duplicateWait.
+func (c *call) awaitFirst(ctx context.Context, until time.Time) (bool, error) {
+	claim := c.claim
+	for time.Now().Before(until) {
+		select {
+		case <-time.After(duplicatePoll/2 + rand.N(duplicatePoll)): //nolint:gosec // jitter is no secret
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+		busy, err := c.Book.ClaimBusy(ctx, c.wallet(), claim.KeyHash)
+		if err != nil {
+			return false, fmt.Errorf("looking for the first use of the key: %w", err)
+		}
+		if !busy {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// transcript is what is kept of an answer for the next use of its key.
+type transcript struct {
+	ID           string    `json:"id"`
+	Created      int64     `json:"created"`
+	Text         string    `json:"text"`
+	FinishReason string    `json:"finishReason,omitempty"`
+	Usage        keptUsage `json:"usage"`
+	// Failure is set for an answer that broke after it had cost something.
+	Failure *brokenAnswer `json:"failure,omitempty"`
+}
+
+// keptUsage is billing.Usage in a form that a renamed field can't change.
+type keptUsage struct {
+	Prompt     int64 `json:"prompt"`
+	Completion int64 `json:"completion"`
+	Cached     int64 `json:"cached,omitempty"`
+}
+
+type brokenAnswer struct {
+	Outcome Outcome `json:"outcome"`
+	Message string  `json:"message"`
+	NoRetry bool    `json:"noRetry,omitempty"`
+}
+
+// keep adds to a settlement what the next use of the key gets. Only what succeeded or was charged is kept; after
+// anything else the key is free to run again.
+func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
+	if c.claim == nil {
+		return
+	}
+	s.Claim = c.claim
+	s.Keep = f == nil || s.ChargeMicros > 0
+	if !s.Keep || c.delivered.beyond > 0 {
+		return
+	}
+	t := transcript{
+		ID: c.completionID(), Created: c.started.Unix(), Text: c.delivered.text.String(), FinishReason: c.finish,
+		Usage: keptUsage{usage.PromptTokens, usage.CompletionTokens, usage.CachedPromptTokens},
+	}
+	if f != nil {
+		t.Failure = &brokenAnswer{Outcome: f.Outcome, Message: f.Message, NoRetry: f.NoRetry}
+	}
+	plain, err := json.Marshal(t)
+	if err != nil || len(plain) > maxTranscript {
+		return
+	}
+	s.Response = c.Ring.Seal(plain, vault.Transcript(c.req.OrgID, c.id))
+}
+
+// replay answers with what the first use of the key got: the same id, text, usage and charge.
+func (c *call) replay(ctx context.Context, stored *billing.Replay) (*Result, error) {
+	if stored.Response == nil {
+		return nil, c.refuse(&Failure{
+			Outcome: OutcomeNotKept, NoRetry: true, Replayed: true,
+			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was too long to be kept.",
+		})
+	}
+	plain, err := c.Ring.Open(stored.Response, vault.Transcript(c.req.OrgID, stored.CallID))
+	if err != nil {
+		return nil, c.refuse(internal(ctx, "opening the kept answer", err))
+	}
+	var t transcript
+	if err := json.Unmarshal(plain, &t); err != nil {
+		return nil, c.refuse(internal(ctx, "reading the kept answer", err))
+	}
+	if c.sink != nil {
+		err := errors.Join(c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true}), c.replayText(t.Text))
+		if err != nil {
+			return nil, c.refuse(&Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err})
+		}
+	}
+	if broken := t.Failure; broken != nil {
+		return nil, c.refuse(&Failure{Outcome: broken.Outcome, Message: broken.Message, NoRetry: broken.NoRetry, Replayed: true})
+	}
+	c.observe(OutcomeReplayed, billing.Usage{}, billing.UsageNone, billing.Settled{})
+	result := &Result{
+		ID: t.ID, Created: t.Created, Model: c.model.ID, FinishReason: t.FinishReason,
+		Usage: billing.Usage{
+			PromptTokens: t.Usage.Prompt, CompletionTokens: t.Usage.Completion, CachedPromptTokens: t.Usage.Cached,
+		},
+		ChargedMicros: stored.Settled.ChargedMicros, BYOK: stored.BYOK, Replayed: true,
+	}
+	if c.sink == nil {
+		result.Text = t.Text
+	}
+	return result, nil
+}
+
+func (c *call) replayText(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.Join(c.sink.Text(text), c.sink.Flush())
+}
