@@ -3,7 +3,10 @@
 #
 #     ./xcaddy.sh                          dist/caddy, dist/svc-worker
 #     XCADDY_RACE_DETECTOR=1 ./xcaddy.sh   the same with the race detector: dist/caddy-race, dist/svc-worker-race
+#     XCADDY_FAILPOINTS=1 ./xcaddy.sh      the same for crash tests: dist/caddy-crash, dist/svc-worker-crash, which kill
+#                                          themselves where SVC_FAILPOINT says (internal/failpoint); nothing to deploy
 #
+# Both together make dist/caddy-crash-race, dist/svc-worker-crash-race.
 # A build whose inputs didn't change since the last one is skipped. Further plugins: call xcaddy yourself with this
 # module and theirs, `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`.
 set -euo pipefail
@@ -16,7 +19,16 @@ CADDY_VERSION=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) # 
 MODULE=github.com/caddy-svc/caddy-svc
 
 variant='' build=()
-if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then variant=-race build=(-race); fi
+if [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
+	variant=-crash
+	build+=("$TAGS,failpoint")
+	# In place of xcaddy's own flags, which are these without the tag.
+	export XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s' -trimpath $TAGS,failpoint"
+fi
+if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
+	variant=$variant-race
+	build+=(-race)
+fi
 out=dist/caddy$variant worker=dist/svc-worker$variant
 stamp=dist/.built$variant
 

@@ -88,7 +88,7 @@ func rekeyCommand(f *commandFlags) *cobra.Command {
 
   1. put a new key in front of the old one in what master_key refers to, and reload every server
   2. run caddy svc rekey
-  3. take the old key out, and reload
+  3. a day later, take the old key out, and reload: answers kept for an Idempotency-Key are not sealed anew
 
 It can be interrupted and repeated, and runs beside a working server. Values that no key of master_key opens are left
 alone and named; the exit status is then 1.`,

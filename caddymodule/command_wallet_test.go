@@ -98,9 +98,10 @@ func (c *commandLine) charge(wallet billing.WalletID, callID string, micros int6
 	require.NoError(c.t, err)
 	db := storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{billing.Ledger}})
 	book := billing.NewBook(db)
-	require.NoError(c.t, book.Hold(c.t.Context(), billing.Hold{
+	_, err = book.Hold(c.t.Context(), billing.Hold{
 		CallID: callID, Wallet: wallet, AmountMicros: micros, ExpiresIn: time.Minute, Model: "local/echo",
-	}))
+	})
+	require.NoError(c.t, err)
 	_, err = book.Settle(c.t.Context(), billing.Settlement{
 		Call: billing.Call{
 			ID: callID, Wallet: wallet, Model: "local/echo", Provider: "local", KeyID: "key_1", RequestID: "req_1",

@@ -1,9 +1,22 @@
 #!/usr/bin/env bash
-# Measures the built binary (without the race detector) against reverse_proxy in the same binary and prints ratios.
-# Arguments go to the bench: scripts/bench.sh -only stream -rounds 3
+# Measures the built binary (without the race detector) against reverse_proxy in the same binary and prints ratios, then
+# the ledger alone on both engines. With arguments only what they ask for:
+#
+#     scripts/bench.sh -only stream -rounds 3
+#     scripts/bench.sh -ledger
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go
-./xcaddy.sh
-exec go run ./tests/bench -caddy dist/caddy "$@"
+
+ledger() { scripts/services.sh go run ./tests/bench -ledger -rounds 3 -slice 700ms "$@"; }
+case "${1:-}" in
+-ledger)
+	ledger "${@:2}"
+	;;
+*)
+	./xcaddy.sh
+	go run ./tests/bench -caddy dist/caddy "$@"
+	[ $# -gt 0 ] || ledger
+	;;
+esac

@@ -22,4 +22,5 @@ need() {
 step() { printf '== %s (%ds)\n' "$*" "$SECONDS" >&2; }
 
 export GOTOOLCHAIN=local
-export GOFLAGS="-trimpath -buildvcs=false -tags=nobadger,nomysql,nopgx"
+TAGS=-tags=nobadger,nomysql,nopgx
+export GOFLAGS="-trimpath -buildvcs=false $TAGS"

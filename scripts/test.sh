@@ -13,10 +13,13 @@ npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error
 
 step "test: the binary, with the race detector"
 XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
+step "test: the binary with failpoints, for crash tests"
+XCADDY_RACE_DETECTOR=1 XCADDY_FAILPOINTS=1 ./xcaddy.sh
 
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
-SVC_CADDY=$PWD/dist/caddy-race scripts/services.sh go test -race -shuffle=on -count=1 -timeout=20m "$@" 2>&1 |
+SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race scripts/services.sh \
+	go test -race -shuffle=on -count=1 -timeout=20m "$@" 2>&1 |
 	awk '{ print; fflush() }
 		/^ok / { passed++ }
 		/^FAIL\t/ { failed++ }

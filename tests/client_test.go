@@ -97,8 +97,9 @@ func (c *client) chat(t testing.TB, body string, headers ...string) answer {
 }
 
 // tryChat is chat for any goroutine.
-func (c *client) tryChat(body string) (answer, error) {
-	return c.try(context.Background(), http.MethodPost, chatPath, strings.NewReader(body), "Content-Type", "application/json")
+func (c *client) tryChat(body string, headers ...string) (answer, error) {
+	headers = append([]string{"Content-Type", "application/json"}, headers...)
+	return c.try(context.Background(), http.MethodPost, chatPath, strings.NewReader(body), headers...)
 }
 
 // prompt is the body of a call with one user message; more are further members, like `"max_tokens":5`.

@@ -252,7 +252,7 @@ func TestOnlyTheContractGoesUpstream(t *testing.T) {
 			"messages":[{"content":"be brief","role":"system","name":"x"},{"role":"user","content":%s}],
 			"model":"acme/std","stream":%t,"stream_options":{"include_usage":false},"tools":[]}`, quoted(content), stream)
 		a := p.as(c).chat(t, body, "Cookie", "a=b", "X-Svc-Use-Byok", "false", "Openai-Organization", "org-1",
-			"X-Forwarded-For", "1.2.3.4", "Idempotency-Key", "k-1", "X-Stainless-Lang", "js", "Accept-Encoding", "gzip")
+			"X-Forwarded-For", "1.2.3.4", "Idempotency-Key", fmt.Sprint("k-", stream), "X-Stainless-Lang", "js", "Accept-Encoding", "gzip")
 		requireAnswered(t, a, modelStd, stream)
 		call := asked.Calls()[before]
 		want := `{"model":"acme-standard-1","messages":[{"role":"system","content":"be brief"},{"role":"user","content":` + quoted(content) +

@@ -20,9 +20,9 @@ type liveStream struct {
 }
 
 // openStream sends a call and returns once the head of the answer is there, which must be a stream.
-func openStream(t testing.TB, c *client, body string) *liveStream {
+func openStream(t testing.TB, c *client, body string, headers ...string) *liveStream {
 	t.Helper()
-	live, err := c.stream(body)
+	live, err := c.stream(body, headers...)
 	require.NoError(t, err)
 	t.Cleanup(live.abort)
 	require.Equal(t, http.StatusOK, live.response.StatusCode)
@@ -30,9 +30,9 @@ func openStream(t testing.TB, c *client, body string) *liveStream {
 }
 
 // stream is openStream for any goroutine; the caller calls abort.
-func (c *client) stream(body string) (*liveStream, error) {
+func (c *client) stream(body string, headers ...string) (*liveStream, error) {
 	ctx, abort := context.WithTimeout(context.Background(), 2*time.Minute)
-	r, err := c.request(ctx, http.MethodPost, chatPath, strings.NewReader(body))
+	r, err := c.request(ctx, http.MethodPost, chatPath, strings.NewReader(body), headers...)
 	if err != nil {
 		abort()
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -14,6 +15,14 @@ import (
 
 // caddyBinary is the product under test; it stays the same file however often somebody builds meanwhile.
 var caddyBinary string
+
+// binaries is the folder of the products under test.
+var binaries string
+
+// crashBinary is the product with failpoints, which is built when the first test asks for it.
+var crashBinary = sync.OnceValues(func() (string, error) {
+	return takeBinary("SVC_CADDY_CRASH", "caddy-crash-race", "XCADDY_FAILPOINTS=1")
+})
 
 // parallelTests is how many tests may run at a time unless -parallel says otherwise: most of them wait for processes.
 const parallelTests = "4"
@@ -23,9 +32,10 @@ func TestMain(m *testing.M) {
 	if !flagGiven("test.parallel") {
 		_ = flag.Set("test.parallel", parallelTests)
 	}
-	folder, err := os.MkdirTemp("", "svc-tests")
+	var err error
+	binaries, err = os.MkdirTemp("", "svc-tests")
 	if err == nil {
-		caddyBinary, err = takeBinary(folder)
+		caddyBinary, err = takeBinary("SVC_CADDY", "caddy-race")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -36,7 +46,7 @@ func TestMain(m *testing.M) {
 		// Caddy's tls app keeps one cache for the whole process.
 		goleak.IgnoreTopFunction("github.com/caddyserver/certmagic.(*Cache).maintainAssets"),
 		goleak.Cleanup(func(code int) {
-			_ = os.RemoveAll(folder)
+			_ = os.RemoveAll(binaries)
 			os.Exit(code)
 		}),
 	)
@@ -56,26 +66,27 @@ func flagGiven(name string) (given bool) {
 	return given
 }
 
-// takeBinary puts the binary that SVC_CADDY names, or one that is built now, into folder.
-func takeBinary(folder string) (string, error) {
-	source := os.Getenv("SVC_CADDY")
+// takeBinary puts the binary that an environment variable names, or else the one of this name that ./xcaddy.sh builds
+// now with the race detector and further options, into the folder binaries.
+func takeBinary(variable, name string, options ...string) (string, error) {
+	source := os.Getenv(variable)
 	if source == "" {
 		build := exec.Command("./xcaddy.sh")
 		build.Dir = ".."
-		build.Env = append(os.Environ(), "XCADDY_RACE_DETECTOR=1")
+		build.Env = append(append(os.Environ(), "XCADDY_RACE_DETECTOR=1"), options...)
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		if err := build.Run(); err != nil {
 			return "", fmt.Errorf("building the product with ./xcaddy.sh: %w", err)
 		}
-		source = "../dist/caddy-race"
+		source = filepath.Join("..", "dist", name)
 	}
-	own := filepath.Join(folder, "caddy")
+	own := filepath.Join(binaries, name)
 	if err := os.Link(source, own); err == nil {
 		return own, nil
 	}
 	program, err := os.ReadFile(source)
 	if err != nil {
-		return "", fmt.Errorf("reading the product of SVC_CADDY: %w", err)
+		return "", fmt.Errorf("reading the product of %s: %w", variable, err)
 	}
 	if err := os.WriteFile(own, program, 0o700); err != nil { //nolint:gosec // it is a program
 		return "", fmt.Errorf("copying the product: %w", err)

@@ -86,7 +86,12 @@ func TestCharge(t *testing.T) {
 			a := p.as(poor).chat(t, prompt(modelStd, "hi", false), "X-Svc-Use-Byok", "true")
 			requireError(t, a, "provider_error")
 			require.Equal(t, "false", a.Header.Get("X-Should-Retry"))
-			requireError(t, p.as(poor).chat(t, prompt(modelKeyed, "hi", false)), "provider_error")
+			// The wallet comes before the provider (design §6 "order of checks").
+			requireError(t, p.as(poor).chat(t, prompt(modelKeyed, "hi", false)), "insufficient_credits")
+			funded := p.operator().customer(t, 1_000_000)
+			requireError(t, p.as(funded).chat(t, prompt(modelKeyed, "hi", false)), "provider_error")
+			funded.awaitCalls(t, 1)
+			require.EqualValues(t, 1_000_000, funded.wallet(t).BalanceMicros)
 			poor.ownKey(t, "own", "sk-own-key-of-the-customer")
 			_, paid := charge(t, poor, modelKeyed, usualUsage, true, "X-Svc-Use-Byok", "true")
 			require.Zero(t, paid)

@@ -112,10 +112,16 @@ func (p *product) environment() []string {
 // start runs the server without waiting for it.
 func (p *product) start() {
 	p.t.Helper()
+	p.startBinary(caddyBinary)
+}
+
+// startBinary is start with another build of the server, and more environment.
+func (p *product) startBinary(binary string, environment ...string) {
+	p.t.Helper()
 	p.log = &recorder{}
 	p.killed, p.cut, p.status = false, false, nil
-	p.cmd = exec.Command(caddyBinary, "run", "--config", p.configFile()) //nolint:noctx // stop ends it
-	p.cmd.Dir, p.cmd.Env = p.Dir, p.environment()
+	p.cmd = exec.Command(binary, "run", "--config", p.configFile()) //nolint:noctx // stop ends it
+	p.cmd.Dir, p.cmd.Env = p.Dir, append(p.environment(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(p.t, p.cmd.Start())

@@ -3,6 +3,8 @@
 //
 // It is honest about its work: every answer is checked, the upstream's count must equal the answers, and the wallet
 // must have lost exactly what the answers said they charged. Otherwise it exits with 1.
+//
+// With -ledger it measures the ledger alone: what it gains that concurrent operations share transactions.
 package main
 
 import (
@@ -21,9 +23,15 @@ func main() {
 	rounds := flag.Int("rounds", 7, "interleaved rounds; medians are reported")
 	slice := flag.Duration("slice", 1500*time.Millisecond, "how long each variant runs in a round")
 	only := flag.String("only", "", "run only the row whose name contains this")
+	ledger := flag.Bool("ledger", false, "measure the ledger alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *binary, *rounds, *slice, *only)
+	var err error
+	if *ledger {
+		err = runLedger(ctx, *rounds, *slice)
+	} else {
+		err = run(ctx, *binary, *rounds, *slice, *only)
+	}
 	stop()
 	if err != nil {
 		log.Fatal("bench: ", err)
