@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,7 +95,8 @@ func TestRekey(t *testing.T) {
 		requireKnown()
 		restart(p.masterKey) // the old one alone opens nothing now
 		requireError(t, p.as(c).chat(t, prompt(modelKeyed, "hi", false), "X-Svc-Use-Byok", "true"), "internal_error")
-		require.Contains(t, p.log.String(), "opening the provider key")
+		// The log comes through a pipe, so it may come after the answer.
+		require.Eventually(t, func() bool { return strings.Contains(p.log.String(), "opening the provider key") }, patience, 10*time.Millisecond)
 	})
 }
 
