@@ -106,23 +106,7 @@ func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	refreshStatistics(ctx, db)
 	return c.examine(ctx, db.Reader(), now)
-}
-
-// statisticsTimeout bounds what a check does for PostgreSQL's planner.
-const statisticsTimeout = 20 * time.Second
-
-// refreshStatistics tells PostgreSQL's planner how large the books are. Right after they have grown fast it would join a
-// page of them with all calls of a busy wallet for each row, which takes longer than a read may. Whether it succeeds
-// doesn't matter: a plan that is slow all the same ends as an error of reading.
-func refreshStatistics(ctx context.Context, db *store.DB) {
-	if db.Engine() != store.Postgres {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, statisticsTimeout)
-	defer cancel()
-	_, _ = db.Reader().ExecContext(ctx, "ANALYZE wallets, holds, calls, ledger_tx, ledger_entries, idempotency_keys")
 }
 
 // examine is Check at a moment of the database's clock.
@@ -191,7 +175,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 		}
 		s.add(subject, detail)
 		return nil
-	}, query+fmt.Sprintf(" LIMIT %d", findingLimit), args...)
+	}, fmt.Sprintf("WITH found AS MATERIALIZED (%s) SELECT * FROM found LIMIT %d", query, findingLimit), args...)
 }
 
 // pageRows is how many rows of a table one statement looks at.

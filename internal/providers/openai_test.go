@@ -31,7 +31,7 @@ var long = Timeouts{Connect: time.Minute, FirstByte: time.Minute, Idle: time.Min
 
 func startVendor(t *testing.T, version int, timeouts Timeouts) vendor {
 	t.Helper()
-	config := OpenAIConfig{Timeouts: timeouts, FinishGrace: 20 * time.Millisecond}
+	config := OpenAIConfig{Timeouts: timeouts, FinishGrace: 2 * time.Second}
 	var u *providertest.Upstream
 	if version == 2 {
 		var transport *http.Transport
