@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -178,29 +179,37 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	}, fmt.Sprintf("WITH found AS MATERIALIZED (%s) SELECT * FROM found LIMIT %d", query, findingLimit), args...)
 }
 
-// pageRows is how many rows of a table one statement looks at.
-const pageRows = 1000
+// pageRows is how many rows of a table one statement looks at; on a machine that is too busy for so many, it becomes
+// less, down to minPageRows.
+const pageRows, minPageRows = 1000, 60
 
 // pages runs each over all rows of a table in the order of a text column, a page of about pageRows at a time: after
-// is the last value of the page before, through the last one of the page.
+// is the last value of the page before, through the last one of the page. A page that takes too long is halved and
+// read again.
 func (s *search) pages(
 	ctx context.Context, table, column string, each func(ctx context.Context, after, through string) error,
 ) error {
-	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT %[3]d) AS page`,
-		table, column, s.pageRows)
+	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT $2) AS page`,
+		table, column)
 	after := ""
 	for !s.full() {
 		var through sql.NullString
-		if err := s.value(ctx, &through, query, after); err != nil {
-			return err
+		found := len(s.findings)
+		err := s.value(ctx, &through, query, after, s.pageRows)
+		if err == nil && through.Valid {
+			err = each(ctx, after, through.String)
 		}
-		if !through.Valid {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && s.pageRows >= 2*minPageRows:
+			s.pageRows /= 2
+			s.findings = s.findings[:found]
+		case err != nil:
+			return err
+		case !through.Valid:
 			return nil
+		default:
+			after = through.String
 		}
-		if err := each(ctx, after, through.String); err != nil {
-			return err
-		}
-		after = through.String
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package billing
 
 import (
+	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -120,9 +122,29 @@ func TestCheckFinds(t *testing.T) {
 					require.Equal(t, c.want, brokenInvariants(report), "%s: %s", name, report)
 					require.Equal(t, len(c.want) == 0, report.OK(), name)
 				}
+				busy := &busyReader{reader: broken, met: map[string]int{}}
+				report, err := Checker{}.examine(t.Context(), busy, now)
+				require.NoError(t, err, name)
+				require.Equal(t, c.want, brokenInvariants(report), "%s: %s", name, report)
+				require.Greater(t, len(busy.met), 5, "pages were read again")
 			})
 		}
 	})
+}
+
+// busyReader is a database too busy to read the first page of a table at once.
+type busyReader struct {
+	reader
+	met map[string]int // by statement
+}
+
+func (r *busyReader) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if len(args) == 2 && args[0] == "" {
+		if r.met[query]++; r.met[query] == 1 {
+			return nil, fmt.Errorf("canceled: %w", context.DeadlineExceeded)
+		}
+	}
+	return r.reader.QueryContext(ctx, query, args...)
 }
 
 // statement runs one statement that damages the books.

@@ -164,15 +164,18 @@ func searchLegs(ctx context.Context, s *search) error {
 func searchTotal(ctx context.Context, s *search) error {
 	var total int64
 	err := s.pages(ctx, "ledger_entries", "tx_id", func(ctx context.Context, after, through string) error {
+		if err := s.rows(ctx, orphanedLegs, after, through); err != nil {
+			return err
+		}
 		var sum int64
 		if err := s.value(ctx, &sum, sumOfLegs, after, through); err != nil {
 			return err
 		}
-		var err error
-		if total, err = addMicros(total, sum); err != nil {
-			return err
+		sum, err := addMicros(total, sum)
+		if err == nil {
+			total = sum // last, for a page that takes too long is read again
 		}
-		return s.rows(ctx, orphanedLegs, after, through)
+		return err
 	})
 	if err == nil && total != 0 {
 		s.add("ledger_entries", "sum "+FormatMicros(total))

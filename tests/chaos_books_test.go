@@ -45,9 +45,9 @@ func (r *chaosRun) read(t *testing.T) *chaosBooks {
 	db := r.gateways[0].operator().db.Reader()
 	rows, err := db.QueryContext(t.Context(), `SELECT c.id, c.request_id, c.org_id, c.env, c.model, c.outcome, c.usage_source,
 			c.prompt_tokens, c.completion_tokens, c.charged_micros, c.extra_micros, c.shortfall_micros, c.byok, c.stream,
-			(SELECT count(*) FROM ledger_tx t WHERE t.kind = 'charge' AND t.ref = c.id),
-			coalesce(h.amount_micros, 0), coalesce(h.status, '')
-		FROM calls c LEFT JOIN holds h ON h.id = c.id`)
+			coalesce(t.charges, 0), coalesce(h.amount_micros, 0), coalesce(h.status, '')
+		FROM calls c LEFT JOIN holds h ON h.id = c.id
+			LEFT JOIN (SELECT ref, count(*) AS charges FROM ledger_tx WHERE kind = 'charge' GROUP BY ref) t ON t.ref = c.id`)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
