@@ -176,7 +176,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 		}
 		s.add(subject, detail)
 		return nil
-	}, fmt.Sprintf("WITH found AS MATERIALIZED (%s) SELECT * FROM found LIMIT %d", query, findingLimit), args...)
+	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
 }
 
 // pageRows is how many rows of a table one statement looks at; on a machine that is too busy for so many, it becomes
