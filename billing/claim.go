@@ -28,6 +28,12 @@ type Claim struct {
 	KeyHash [32]byte
 	// Fingerprint says what the key was used for: equal content has equal fingerprints.
 	Fingerprint [32]byte
+	// Life is how long the outcome is kept; 0 is [KeyLife].
+	Life time.Duration
+	// TakeOver: a call that is in progress with this key counts as lost. Its hold expires at once, so that whatever it
+	// still does can't be charged, and the key goes to the new call. Only who knows that nobody else may use the key
+	// asks for it: the worker that has the lease of a conversation, for the key of its turn.
+	TakeOver bool
 }
 
 // Replay is what became of an earlier call with the same key and content.

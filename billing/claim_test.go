@@ -74,6 +74,17 @@ func (k keyed) finishOwn(call, key string, keep bool, response string) {
 	require.NoError(k, err)
 }
 
+// takesOver holds for the worker's turn, whose call gets the key from one that runs.
+func (k keyed) takesOver(call, content string, micros int64, want *Replay) {
+	k.Helper()
+	hold := holdOf(call, micros)
+	hold.Wallet, hold.Claim = k.wallet, claimOf("turn", content)
+	hold.Claim.TakeOver = true
+	replay, err := k.book.Hold(k.Context(), hold)
+	require.NoError(k, err)
+	require.Equal(k, want, replay)
+}
+
 // lapse puts the end of a call's lease, and of its hold, into the past.
 func (k keyed) lapse(call string) {
 	k.Helper()
@@ -225,6 +236,43 @@ var idempotencyRows = map[string]func(k keyed){
 		k.refused(ErrInsufficientCredits, "call_2", "key", "content", 101)
 		k.requireClaims()
 		k.requireWallet(100, 0)
+	},
+	"take-over of a running call: one charge, and it is the new call's": func(k keyed) {
+		k.takesOver("call_1", "content", 60, nil)
+		k.takesOver("call_2", "content", 100, nil) // needs what the lost call held
+		k.requireClaims("call_2 in_progress")
+		k.requireWallet(100, 100)
+		require.Equal(k, Settled{ShortfallMicros: 25, Expired: true}, k.settle("call_1", "turn", 25, true, "too late"))
+		k.requireClaims("call_2 in_progress")
+		k.settle("call_2", "turn", 30, true, "sealed")
+		k.takesOver("call_3", "content", 60, &Replay{CallID: "call_2", Response: []byte("sealed"), Settled: Settled{ChargedMicros: 30}})
+		k.requireWallet(70, 0)
+	},
+	"take-over of a call with the organization's own key": func(k keyed) {
+		k.takesOver("call_1", "content", 0, nil)
+		k.takesOver("call_2", "content", 0, nil)
+		k.finishOwn("call_1", "turn", true, "too late")
+		k.requireClaims("call_2 in_progress")
+		k.finishOwn("call_2", "turn", true, "sealed")
+		k.requireClaims("call_2 done")
+	},
+	"take-over needs the same content": func(k keyed) {
+		k.takesOver("call_1", "content", 60, nil)
+		hold := holdOf("call_2", 60)
+		hold.Wallet, hold.Claim = k.wallet, claimOf("turn", "other content")
+		hold.Claim.TakeOver = true
+		require.ErrorIs(k, refusal(k.book.Hold(k.Context(), hold)), ErrKeyReused)
+		k.requireWallet(100, 60)
+	},
+	"an outcome is kept as long as its claim says": func(k keyed) {
+		k.runs("call_1", "key", "content", 10)
+		settlement := chargeOf("call_1", 5)
+		settlement.Call.Wallet, settlement.Claim, settlement.Keep = k.wallet, claimOf("key", ""), true
+		settlement.Claim.Life = 30 * 24 * time.Hour
+		_, err := k.book.Settle(k.Context(), settlement)
+		require.NoError(k, err)
+		require.EqualValues(k, 30*24*time.Hour.Milliseconds(),
+			count(k.T, k.db, `SELECT expires_at - finished_at FROM idempotency_keys WHERE call_id = 'call_1'`))
 	},
 	"a lease can't be over while the hold stands": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)

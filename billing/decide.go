@@ -197,6 +197,11 @@ func (b *books) expire(id string) bool {
 	if hold == nil || hold.status != holdOpen || hold.expiresAt >= b.now {
 		return false
 	}
+	return b.release(hold)
+}
+
+// release expires an open hold, whatever its time.
+func (b *books) release(hold *holdRow) bool {
 	wallet := b.wallets[hold.wallet]
 	if wallet == nil {
 		return false

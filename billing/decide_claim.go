@@ -2,6 +2,7 @@ package billing
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -67,10 +68,12 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 			return "", ErrKeyReused
 		case claim.done:
 			return claim.callID, nil
-		case claim.callID != h.CallID:
+		case claim.callID == h.CallID:
+			return "", b.repeatsClaim(h)
+		case !h.Claim.TakeOver:
 			return "", ErrKeyInFlight
 		}
-		return "", b.repeatsClaim(h)
+		b.takeOver(claim)
 	}
 	if err := b.holdForClaim(h); err != nil {
 		return "", err
@@ -80,6 +83,14 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 		callID: h.CallID, fingerprint: h.Claim.Fingerprint, leaseUntil: end, createdAt: b.now, expiresAt: end,
 	}
 	return "", nil
+}
+
+// takeOver frees a key from the call that has it, which can't be charged any more.
+func (b *books) takeOver(claim *claimRow) {
+	if hold := b.holds[claim.callID]; hold != nil && hold.status == holdOpen {
+		b.release(hold)
+	}
+	claim.claimState = claimState{}
 }
 
 // holdForClaim reserves what a call with a new claim needs.
@@ -139,7 +150,7 @@ func (b *books) endClaim(s Settlement, settled Settled) {
 		claim.claimState = claimState{}
 		return
 	}
-	claim.done, claim.finishedAt, claim.expiresAt = true, b.now, b.now+KeyLife.Milliseconds()
+	claim.done, claim.finishedAt, claim.expiresAt = true, b.now, b.now+cmp.Or(s.Claim.Life, KeyLife).Milliseconds()
 	claim.response = s.Response
 }
 

@@ -107,6 +107,8 @@ type batch struct {
 	settles []*settleOp
 	posts   []*postOp
 	claims  []claimKey
+	// takenOver are the claims that may be taken from a call in progress.
+	takenOver map[claimKey]bool
 	// claiming are the calls that claim a key without a hold, which would tell whether they have ended.
 	claiming []string
 	// claimants are the wallets of claims without a hold. They are made when they don't exist: a new claim is written
@@ -124,7 +126,7 @@ func (b *batch) add(op store.Op) error {
 		b.wallets = append(b.wallets, op.Wallet)
 		b.holds = append(b.holds, op.CallID)
 		if op.Claim != nil {
-			b.claims = append(b.claims, claimKey{op.Wallet, op.Claim.KeyHash})
+			b.addClaim(claimKey{op.Wallet, op.Claim.KeyHash}, op.Claim.TakeOver)
 		}
 		if op.AmountMicros == 0 {
 			b.claimants = append(b.claimants, op.Wallet)
@@ -150,6 +152,17 @@ func (b *batch) add(op store.Op) error {
 		return fmt.Errorf("the ledger has no operation %T", op)
 	}
 	return nil
+}
+
+func (b *batch) addClaim(key claimKey, takeOver bool) {
+	b.claims = append(b.claims, key)
+	if !takeOver {
+		return
+	}
+	if b.takenOver == nil {
+		b.takenOver = map[claimKey]bool{}
+	}
+	b.takenOver[key] = true
 }
 
 // read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change
@@ -253,20 +266,21 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// readClaims locks the claims of the batch, and reads the holds of those whose lease is over.
+// readClaims locks the claims of the batch, and reads the holds of those that their calls may lose.
 func (b *batch) readClaims(ctx context.Context, tx store.Tx, books *books) error {
 	slices.SortFunc(b.claims, claimKey.compare)
 	if err := lockClaims(ctx, tx, slices.Compact(b.claims), books); err != nil {
 		return fmt.Errorf("lock claims: %w", err)
 	}
 	var lost []string
-	for _, claim := range books.claims {
-		if !claim.done && claim.leaseUntil < tx.Now() && books.holds[claim.callID] == nil {
+	for key, claim := range books.claims {
+		losable := claim.leaseUntil < tx.Now() || b.takenOver[key]
+		if !claim.done && losable && books.holds[claim.callID] == nil {
 			lost = append(lost, claim.callID)
 		}
 	}
 	if err := readHolds(ctx, tx, lost, books); err != nil {
-		return fmt.Errorf("read holds of lapsed claims: %w", err)
+		return fmt.Errorf("read holds of lost claims: %w", err)
 	}
 	return nil
 }

@@ -94,11 +94,15 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 // take addresses from them.
 //
 // With an Idempotency-Key the vendor's call goes on for a client that left, because it may come back for the answer it
-// has paid for; without one it would pay for nothing.
+// has paid for; without one it would pay for nothing. A turn whose worker gives up is asked again by the next one: it is
+// cut as by our own exit, and charged only what the vendor reported.
 func (c *call) detach(ctx context.Context) (up context.Context, release func()) {
 	up, cancel := context.WithCancelCause(context.Background())
 	stopClient := context.AfterFunc(ctx, func() {
-		if !c.drain() {
+		switch {
+		case c.req.TurnID != "":
+			cancel(ErrExiting)
+		case !c.drain():
 			cancel(errClientGone)
 		}
 	})

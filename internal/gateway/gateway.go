@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -75,6 +76,19 @@ type unobserved struct{}
 
 func (unobserved) CallEnded(Ended) {}
 func (unobserved) SettleLate()     {}
+
+// FreeBalance is what an organization can spend in an environment, in micros: its balance without what is held. The
+// error is one of reading.
+func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) (int64, error) {
+	wallet, err := g.Book.Wallet(ctx, billing.WalletID{OrgID: orgID, Env: env})
+	if err != nil {
+		return 0, fmt.Errorf("reading the free balance: %w", err)
+	}
+	return wallet.BalanceMicros - wallet.HeldMicros, nil
+}
+
+// Model is the model of a public id; false when the catalog doesn't have it.
+func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
 
 // Call runs one call. For a stream the text goes to sink as it is made; otherwise sink is nil and the text is in the
 // Result. Errors are always *[Failure]; after sink.Begin they can only be told inside the stream.

@@ -29,9 +29,21 @@ const (
 	maxDrains = 256
 )
 
-// claim is the request's Idempotency-Key in the book's terms, nil without one.
+// TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may
+// have a dead turn tried again.
+const TurnLife = 30 * 24 * time.Hour
+
+// turnPrefix keeps turns apart from clients' keys, which are visible ASCII.
+const turnPrefix = "\x00turn\x00"
+
+// claim is the request's Idempotency-Key, or its turn, in the book's terms; nil without either.
 func (r *Request) claim() *billing.Claim {
-	if r.IdempotencyKey == "" {
+	switch {
+	case r.TurnID != "":
+		return &billing.Claim{
+			KeyHash: sha256.Sum256([]byte(turnPrefix + r.TurnID)), Fingerprint: r.fingerprint(), Life: TurnLife, TakeOver: true,
+		}
+	case r.IdempotencyKey == "":
 		return nil
 	}
 	return &billing.Claim{KeyHash: sha256.Sum256([]byte(r.IdempotencyKey)), Fingerprint: r.fingerprint()}

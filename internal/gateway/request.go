@@ -31,6 +31,10 @@ type Request struct {
 	BYOK bool
 	// IdempotencyKey makes a repeated request get the first one's answer and charge (spec §4.2); empty for none.
 	IdempotencyKey string
+	// TurnID is what the worker sets in place of an IdempotencyKey: the turn that the call answers. The same turn gets the
+	// same answer and one charge, for [TurnLife], and its ids are no client's keys. Who calls for a turn has the lease of
+	// its conversation, so that a call of the same turn which still runs counts as lost: it can't be charged any more.
+	TurnID string
 }
 
 // Head is what every chunk of a stream repeats.

@@ -115,6 +115,9 @@ func endpoint(baseURL string) (*url.URL, error) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, errors.New("the base URL of the provider is no absolute http or https URL")
 	}
+	if u.Path == "" {
+		u.Path = "/" // JoinPath keeps a path relative that doesn't begin with a slash
+	}
 	return u.JoinPath("chat/completions"), nil
 }
 

@@ -577,3 +577,19 @@ func TestOpenAIStreamCutAnywhere(t *testing.T) {
 		}
 	}
 }
+
+func TestEndpoint(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string]string{
+		"https://api.example.com/v1":     "https://api.example.com/v1/chat/completions",
+		"https://api.example.com/v1/":    "https://api.example.com/v1/chat/completions",
+		"http://127.0.0.1:11434":         "http://127.0.0.1:11434/chat/completions",
+		"http://127.0.0.1:11434/":        "http://127.0.0.1:11434/chat/completions",
+		"http://host/openai/deployments": "http://host/openai/deployments/chat/completions",
+	} {
+		u, err := endpoint(base)
+		require.NoError(t, err)
+		require.Equal(t, want, u.String())
+		require.Equal(t, "/", u.RequestURI()[:1])
+	}
+}
