@@ -47,11 +47,14 @@ func bindValue(argument any) (driver.Value, error) {
 }
 
 func bindText(text string) (driver.Value, error) {
-	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+	if !isText(text) {
 		return nil, ErrText
 	}
 	return text, nil
 }
+
+// isText reports whether PostgreSQL could keep the text.
+func isText(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
 
 // sqliteArgs appends a statement's arguments as the SQLite driver wants them.
 func sqliteArgs(to []driver.NamedValue, arguments []any) ([]driver.NamedValue, error) {

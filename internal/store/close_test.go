@@ -52,6 +52,10 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 			require.ErrorIs(t, err, store.ErrClosed)
 			_, err = db.OrgModels(ctx, "org_1")
 			require.ErrorIs(t, err, store.ErrClosed)
+			_, _, err = db.RouteByID(ctx, "chn_1")
+			require.ErrorIs(t, err, store.ErrClosed)
+			_, err = db.Routes(ctx, []store.RouteKey{{Type: "photo_dm", ExternalID: "1"}})
+			require.ErrorIs(t, err, store.ErrClosed)
 			require.Error(t, db.Ping(ctx))
 
 			again := storetest.OpenAt(t, location, store.Options{})

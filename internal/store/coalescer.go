@@ -31,22 +31,44 @@ type round[K comparable, V any] struct {
 
 // get answers the value of a key as it was after get began, and false when there is none. When ctx ends first, it
 // returns the context's cause and the fetch goes on for the others.
-func (c *coalescer[K, V]) get(ctx context.Context, key K) (value V, found bool, err error) {
-	mine, err := c.join(key)
+func (c *coalescer[K, V]) get(ctx context.Context, key K) (value V, ok bool, err error) {
+	found, err := c.wait(ctx, key)
+	value, ok = found[key]
+	return value, ok, err
+}
+
+// getAll is get for up to maxRound keys, which one fetch answers; they may repeat. The values are shared with others
+// who asked for them.
+func (c *coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error) {
+	found, err := c.wait(ctx, keys...)
 	if err != nil {
-		return value, false, err
+		return nil, err
+	}
+	mine := make(map[K]V, len(keys))
+	for _, key := range keys {
+		if value, ok := found[key]; ok {
+			mine[key] = value
+		}
+	}
+	return mine, nil
+}
+
+// wait answers what a round found that fetched the keys, and maybe others.
+func (c *coalescer[K, V]) wait(ctx context.Context, keys ...K) (map[K]V, error) {
+	mine, err := c.join(keys...)
+	if err != nil {
+		return nil, err
 	}
 	select {
 	case <-mine.done:
-		value, found = mine.found[key]
-		return value, found, mine.err
+		return mine.found, mine.err
 	case <-ctx.Done():
-		return value, false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
-// join puts the key into the next round, and starts a goroutine for it when none fetches.
-func (c *coalescer[K, V]) join(key K) (*round[K, V], error) {
+// join puts the keys into the next round, and starts a goroutine for it when none fetches.
+func (c *coalescer[K, V]) join(keys ...K) (*round[K, V], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -55,10 +77,12 @@ func (c *coalescer[K, V]) join(key K) (*round[K, V], error) {
 	if c.next == nil {
 		c.next = &round[K, V]{wanted: map[K]struct{}{}, done: make(chan struct{})}
 	}
-	if len(c.next.wanted) >= maxRound {
+	if len(c.next.wanted)+len(keys) > maxRound {
 		return nil, ErrBusy
 	}
-	c.next.wanted[key] = struct{}{}
+	for _, key := range keys {
+		c.next.wanted[key] = struct{}{}
+	}
 	if !c.running {
 		c.running = true
 		c.fetches.Go(c.run)

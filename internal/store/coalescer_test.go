@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -58,6 +59,46 @@ func TestCoalescerSharesFetches(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
+// Who asks for several keys gets those that exist, and nobody else's, from one fetch.
+func TestCoalescerAnswersSeveralKeys(t *testing.T) {
+	t.Parallel()
+	fetching, goOn := make(chan []int), make(chan struct{})
+	c := &coalescer[int, int]{fetch: func(keys []int) (map[int]int, error) {
+		fetching <- keys
+		<-goOn
+		return map[int]int{1: 10, 2: 20, 3: 30}, nil
+	}}
+	first, err := c.join(1)
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, <-fetching)
+	other, err := c.join(3)
+	require.NoError(t, err)
+	answers := make(chan map[int]int)
+	go func() {
+		found, err := c.getAll(context.Background(), []int{2, 7, 1, 2})
+		if err != nil {
+			found = nil
+		}
+		answers <- found
+	}()
+	for joined := false; !joined; runtime.Gosched() {
+		c.mu.Lock()
+		joined = len(c.next.wanted) == 4
+		c.mu.Unlock()
+	}
+	goOn <- struct{}{}
+	<-first.done
+	keys := <-fetching
+	slices.Sort(keys)
+	require.Equal(t, []int{1, 2, 3, 7}, keys)
+	goOn <- struct{}{}
+	require.Equal(t, map[int]int{1: 10, 2: 20}, <-answers)
+	<-other.done
+	c.close()
+	_, err = c.getAll(t.Context(), []int{1})
+	require.ErrorIs(t, err, ErrClosed)
+}
+
 // A failing fetch fails all of its round and no other; who gives up leaves the others alone; a round is bounded.
 func TestCoalescerFaults(t *testing.T) {
 	t.Parallel()
@@ -81,6 +122,8 @@ func TestCoalescerFaults(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err = c.join(-1)
+	require.ErrorIs(t, err, ErrBusy)
+	_, err = c.getAll(t.Context(), []int{3, 4})
 	require.ErrorIs(t, err, ErrBusy)
 
 	results <- broken

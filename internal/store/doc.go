@@ -18,6 +18,6 @@
 // # What it does not do
 //
 // It knows no money and no queue rules: billing, inbox and limit bring them as a [Kind] and own every statement on
-// their tables. It opens no secrets (sealed columns are opaque bytes), caches nothing that another process may change,
-// and imports nothing of ours (design §3). Tests use storetest.
+// their tables, but that a deleted channel takes its conversations along. It opens no secrets (sealed columns are opaque
+// bytes), caches nothing that another process may change, and imports nothing of ours (design §3). Tests use storetest.
 package store

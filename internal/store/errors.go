@@ -13,8 +13,12 @@ import (
 var (
 	// ErrNotFound: no row has that id, or its organization doesn't exist.
 	ErrNotFound = errors.New("store: not found")
+	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is an ErrNotFound, too.
+	ErrAgentNotFound = fmt.Errorf("%w: the agent", ErrNotFound)
 	// ErrConflict: a uniqueness constraint refused the row (design §6 "uniqueness").
 	ErrConflict = errors.New("store: already exists")
+	// ErrLimit: the organization has as many as its plan allows. Nothing happened.
+	ErrLimit = errors.New("store: limit reached")
 	// ErrClosed: the database was closed before the operation began. Nothing happened.
 	ErrClosed = errors.New("store: closed")
 	// ErrBusy: the write queue stayed full, or another process kept the database locked. Nothing happened.

@@ -1,5 +1,10 @@
 package store
 
+import (
+	"context"
+	"errors"
+)
+
 // MaxQueued is the bound of the write queue, for the tests.
 const MaxQueued = maxQueued
 
@@ -21,4 +26,17 @@ func (db *DB) Abandoned() bool {
 	default:
 		return false
 	}
+}
+
+// Versions is the number of schema versions.
+func Versions() int { return len(migrations(SQLite)) }
+
+// MigrateTo does what Migrate of an older binary does, whose newest schema version this is.
+func (db *DB) MigrateTo(ctx context.Context, version int) error {
+	conn, err := openForMigration(db.location)
+	if err != nil {
+		return err
+	}
+	engine := db.location.Engine
+	return errors.Join(migrate(ctx, engine, conn, migrations(engine)[:version]), conn.Close())
 }

@@ -5,11 +5,15 @@ import (
 	"database/sql"
 )
 
-// hotReader answers what every request asks: its key and its organization's models. Nothing is cached, so a
-// revocation, a suspension or a disabled model holds at the very next request on every node (design §7).
+// hotReader answers what every request asks: its key and its organization's models, or the channels of a delivery.
+// Nothing is cached, so a revocation, a suspension or a disabled model holds at the very next request on every node
+// (design §7). The texts of routes are valid for PostgreSQL.
 type hotReader interface {
 	key(ctx context.Context, hash [32]byte) (KeyRecord, bool, error)
 	models(ctx context.Context, orgID string) (map[string]bool, error)
+	route(ctx context.Context, channelID string) (Route, bool, error)
+	// routes adds to found what it finds of up to maxRouteKeys keys.
+	routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error
 	// close waits for the lookups that run, and refuses later ones with ErrClosed.
 	close() error
 }

@@ -19,12 +19,16 @@ type postgresHotReader struct {
 	pool   *pgxpool.Pool
 	keys   *coalescer[[32]byte, KeyRecord]
 	byOrgs *coalescer[string, map[string]bool]
+	byIDs  *coalescer[string, Route]
+	byKeys *coalescer[RouteKey, Route]
 }
 
 func newPostgresHotReader(pool *pgxpool.Pool) *postgresHotReader {
 	r := &postgresHotReader{pool: pool}
 	r.keys = &coalescer[[32]byte, KeyRecord]{fetch: r.fetchKeys}
 	r.byOrgs = &coalescer[string, map[string]bool]{fetch: r.fetchModels}
+	r.byIDs = &coalescer[string, Route]{fetch: r.fetchRoutesByID}
+	r.byKeys = &coalescer[RouteKey, Route]{fetch: r.fetchRoutes}
 	return r
 }
 
@@ -46,6 +50,8 @@ func (r *postgresHotReader) models(ctx context.Context, orgID string) (map[strin
 func (r *postgresHotReader) close() error {
 	r.keys.close()
 	r.byOrgs.close()
+	r.byIDs.close()
+	r.byKeys.close()
 	return nil
 }
 
@@ -55,18 +61,18 @@ func (r *postgresHotReader) fetchKeys(hashes [][32]byte) (map[[32]byte]KeyRecord
 		list[i] = hashes[i][:]
 	}
 	found := make(map[[32]byte]KeyRecord, len(hashes))
-	err := r.query("SELECT "+keyColumns+", "+postgresClock+keyTables+"= ANY($1)", list, func(row Row) error {
+	err := r.query("SELECT "+keyColumns+", "+postgresClock+keyTables+"= ANY($1)", func(row Row) error {
 		var record KeyRecord
 		err := scanKey(row, &record, &record.NowMS)
 		found[record.Hash] = record
 		return err
-	})
+	}, list)
 	return found, err
 }
 
 func (r *postgresHotReader) fetchModels(orgIDs []string) (map[string]map[string]bool, error) {
 	found := make(map[string]map[string]bool, len(orgIDs))
-	err := r.query("SELECT org_id, model, enabled FROM org_models WHERE org_id = ANY($1)", orgIDs, func(row Row) error {
+	err := r.query("SELECT org_id, model, enabled FROM org_models WHERE org_id = ANY($1)", func(row Row) error {
 		var orgID, model string
 		var enabled bool
 		if err := row.Scan(&orgID, &model, &enabled); err != nil {
@@ -77,25 +83,25 @@ func (r *postgresHotReader) fetchModels(orgIDs []string) (map[string]map[string]
 		}
 		found[orgID][model] = enabled
 		return nil
-	})
+	}, orgIDs)
 	return found, err
 }
 
 // query runs a lookup, and once more on another connection when the first one turns out to be dead: a lookup changes
 // nothing, and a server that restarted leaves dead connections in the pool.
-func (r *postgresHotReader) query(text string, argument any, each func(Row) error) error {
+func (r *postgresHotReader) query(text string, each func(Row) error, arguments ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
-	err := r.queryOnce(ctx, text, argument, each)
+	err := r.queryOnce(ctx, text, each, arguments)
 	if err != nil && ctx.Err() == nil && isDisconnected(err) {
 		r.pool.Reset()
-		err = r.queryOnce(ctx, text, argument, each)
+		err = r.queryOnce(ctx, text, each, arguments)
 	}
 	return err
 }
 
-func (r *postgresHotReader) queryOnce(ctx context.Context, text string, argument any, each func(Row) error) error {
-	rows, err := r.pool.Query(ctx, text, argument)
+func (r *postgresHotReader) queryOnce(ctx context.Context, text string, each func(Row) error, arguments []any) error {
+	rows, err := r.pool.Query(ctx, text, arguments...)
 	if err != nil {
 		return sqlError("look up", err)
 	}

@@ -21,6 +21,7 @@ const migrateLockSeconds = 300
 func migrations(engine Engine) []migration {
 	return []migration{
 		{version: 1, ddl: ddlV1(engine)},
+		{version: 2, ddl: dialectDDL(engine, schemaV2)},
 	}
 }
 
@@ -46,7 +47,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 		defer turns.close() //nolint:errcheck // a lock file that was only read
 		defer turns.take(ctx.Done())()
 	}
-	err = migrate(ctx, db.location.Engine, conn)
+	err = migrate(ctx, db.location.Engine, conn, migrations(db.location.Engine))
 	if closed := conn.Close(); err == nil {
 		err = closed
 	}
@@ -56,13 +57,13 @@ func (db *DB) Migrate(ctx context.Context) error {
 	return nil
 }
 
-func migrate(ctx context.Context, engine Engine, conn *sql.DB) error {
+func migrate(ctx context.Context, engine Engine, conn *sql.DB, versions []migration) error {
 	dialect := goose.DialectSQLite3
 	options := []goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithTableName(versionTable),
 		goose.WithLogger(goose.NopLogger()),
-		goose.WithGoMigrations(gooseMigrations(engine)...),
+		goose.WithGoMigrations(gooseMigrations(versions)...),
 	}
 	if engine == Postgres {
 		dialect = goose.DialectPostgres
@@ -80,8 +81,7 @@ func migrate(ctx context.Context, engine Engine, conn *sql.DB) error {
 	return err
 }
 
-func gooseMigrations(engine Engine) []*goose.Migration {
-	versions := migrations(engine)
+func gooseMigrations(versions []migration) []*goose.Migration {
 	list := make([]*goose.Migration, len(versions))
 	for i, m := range versions {
 		list[i] = goose.NewGoMigration(m.version, &goose.GoFunc{RunTx: m.run}, nil)

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +61,140 @@ func TestNewerSchemaIsAccepted(t *testing.T) {
 		require.NoError(t, db.Migrate(t.Context()))
 		createOrganization(t, db, "org_1")
 	})
+}
+
+// The rows of the first version are still there, and its processes go on writing, after a newer one has migrated under
+// them; a migration that is done again changes nothing.
+func TestUpgradeKeepsTheRows(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			location := storetest.Location(t, engine)
+			old, err := store.Open(ctx, location, store.Options{})
+			require.NoError(t, err)
+			t.Cleanup(func() { old.Close(context.Background()) })
+			require.NoError(t, old.MigrateTo(ctx, 1))
+			createOrganization(t, old, "org_1")
+			require.NoError(t, old.CreateAPIKey(ctx, "cli", store.APIKey{ID: "key_1", OrgID: "org_1", Env: store.Live, Hash: [32]byte{1}}))
+			require.NoError(t, old.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_1", Provider: "openai", Sealed: []byte{1}}))
+			write(t, old, `INSERT INTO wallets (org_id, env, balance_micros) VALUES ('org_1', 'live', 100)`)
+			write(t, old, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 100, 1)`)
+			before := contents(t, old)
+			_, err = old.Channels(ctx, "org_1", store.Page{})
+			require.Error(t, err, "the first version has no channels")
+
+			db := storetest.OpenAt(t, location, store.Options{})
+			require.NoError(t, db.Migrate(ctx))
+			require.Equal(t, before, contents(t, db))
+			createAgent(t, db, "org_1", "agt_1")
+			createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", AgentID: "agt_1"})
+
+			createOrganization(t, old, "org_2")
+			_, found, err := old.KeyByHash(ctx, [32]byte{1})
+			require.NoError(t, err)
+			require.True(t, found)
+			createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_2"})
+		})
+	}
+}
+
+// contents are the rows of some tables of the first version, as text.
+func contents(t *testing.T, db *store.DB) (rows []string) {
+	t.Helper()
+	for _, text := range []string{
+		`SELECT id || ' ' || name || ' ' || plan || ' ' || created_at FROM organizations ORDER BY id`,
+		`SELECT id || ' ' || org_id || ' ' || env || ' ' || created_at || ' ' || length(hash) FROM api_keys ORDER BY id`,
+		`SELECT org_id || ' ' || provider || ' ' || length(sealed) || ' ' || updated_at FROM provider_keys ORDER BY org_id, provider`,
+		`SELECT org_id || ' ' || env || ' ' || balance_micros || ' ' || held_micros FROM wallets ORDER BY org_id, env`,
+		`SELECT id || ' ' || org_id || ' ' || kind || ' ' || ref || ' ' || balance_micros FROM ledger_tx ORDER BY id`,
+		`SELECT id || ' ' || at || ' ' || action || ' ' || target FROM audit_log ORDER BY id`,
+	} {
+		found := texts(t, db, text)
+		require.NotEmpty(t, found, text)
+		rows = append(rows, found...)
+	}
+	return rows
+}
+
+// texts are the rows of a query with one column.
+func texts(t *testing.T, db *store.DB, query string) (found []string) {
+	t.Helper()
+	rows, err := db.Reader().QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		found = append(found, text)
+	}
+	require.NoError(t, rows.Err())
+	return found
+}
+
+// column is what an older binary relies on.
+type column struct {
+	Type               string
+	Required, Supplied bool // NOT NULL; has a default
+}
+
+// columns of all tables by "table.column".
+func columns(t *testing.T, db *store.DB) map[string]column {
+	t.Helper()
+	text := `SELECT m.name || '.' || c.name, c.type, c."notnull", c.dflt_value IS NOT NULL
+		FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table'`
+	if db.Engine() == store.Postgres {
+		text = `SELECT table_name || '.' || column_name, data_type, is_nullable = 'NO', column_default IS NOT NULL
+			FROM information_schema.columns WHERE table_schema = current_schema()`
+	}
+	rows, err := db.Reader().QueryContext(t.Context(), text)
+	require.NoError(t, err)
+	defer rows.Close()
+	all := map[string]column{}
+	for rows.Next() {
+		var name string
+		var c column
+		require.NoError(t, rows.Scan(&name, &c.Type, &c.Required, &c.Supplied))
+		all[name] = c
+	}
+	require.NoError(t, rows.Err())
+	return all
+}
+
+// Every version only adds: what an older binary reads stays as it was, and what it writes needs no new column
+// (design §4).
+func TestVersionsOnlyExpand(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			db, err := store.Open(t.Context(), storetest.Location(t, engine), store.Options{})
+			require.NoError(t, err)
+			t.Cleanup(func() { db.Close(context.Background()) })
+			require.NoError(t, db.MigrateTo(t.Context(), 1))
+			was := columns(t, db)
+			require.Contains(t, was, "organizations.plan")
+			for version := 2; version <= store.Versions(); version++ {
+				require.NoError(t, db.MigrateTo(t.Context(), version))
+				is := columns(t, db)
+				require.Greater(t, len(is), len(was))
+				tables := map[string]bool{}
+				for name, before := range was {
+					require.Equal(t, before, is[name], name)
+					table, _, _ := strings.Cut(name, ".")
+					tables[table] = true
+				}
+				for name, c := range is {
+					table, _, _ := strings.Cut(name, ".")
+					if _, known := was[name]; !known && tables[table] {
+						require.True(t, !c.Required || c.Supplied, "an older binary writes nothing to %s", name)
+					}
+				}
+				was = is
+			}
+		})
+	}
 }
 
 // The books only grow: a change, a deletion and a replacement are refused by the database itself.

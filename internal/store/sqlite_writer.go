@@ -10,12 +10,22 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+const (
+	// busyPatience bounds the wait for SQLite's own lock, which somebody holds who writes without the turn or is stopped.
+	busyPatience = 5 * time.Second
+	// busyTry, in milliseconds, bounds one wait inside SQLite. It isn't fair: between two writers that take turns it may
+	// never meet a gap. So whoever had to go without the turn comes back to the turnstile after it.
+	busyTry = 500
+)
+
 // sqliteWriter is the writing connection to a SQLite file.
 type sqliteWriter struct {
 	path      string
 	clock     func() time.Time
 	turnstile *turnstile
-	conn      *sqliteConn // nil after a fault that left it in an unknown state
+	hurry     <-chan struct{} // of the turn
+	release   func()          // gives the turn back
+	conn      *sqliteConn     // nil after a fault that left it in an unknown state
 }
 
 func newSQLiteWriter(ctx context.Context, path string, clock func() time.Time) (*sqliteWriter, error) {
@@ -34,25 +44,39 @@ func (w *sqliteWriter) connect(ctx context.Context) (err error) {
 	if w.conn != nil {
 		return nil
 	}
-	w.conn, err = dialSQLite(ctx, w.path, sqliteWriterPragmas)
+	if w.conn, err = dialSQLite(ctx, w.path, sqliteWriterPragmas); err != nil {
+		return err
+	}
+	if _, err = w.conn.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTry), nil); err != nil {
+		w.abandon()
+	}
 	return err
 }
 
 func (w *sqliteWriter) takeTurn(hurry <-chan struct{}) (release func()) {
-	return w.turnstile.take(hurry)
+	w.hurry, w.release = hurry, w.turnstile.take(hurry)
+	return func() { w.release() }
 }
 
 func (w *sqliteWriter) begin(ctx context.Context) (transaction, error) {
 	if err := w.connect(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := w.conn.exec("BEGIN IMMEDIATE", nil); err != nil {
-		if !errors.Is(err, ErrBusy) {
+	for until := time.Now().Add(busyPatience); ; {
+		_, err := w.conn.exec("BEGIN IMMEDIATE", nil)
+		switch {
+		case err == nil:
+			return &sqliteTx{writer: w, conn: w.conn, now: w.clock().UnixMilli()}, nil
+		case !errors.Is(err, ErrBusy):
 			w.abandon()
+			return nil, err
+		case !time.Now().Before(until):
+			return nil, err
+		case w.turnstile.stuck:
+			w.turnstile.stuck = false // worth the whole patience again
+			w.release = w.turnstile.take(w.hurry)
 		}
-		return nil, err
 	}
-	return &sqliteTx{writer: w, conn: w.conn, now: w.clock().UnixMilli()}, nil
 }
 
 // abandon gives the connection up; the next transaction opens a new one.

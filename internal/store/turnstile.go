@@ -25,7 +25,7 @@ const (
 //
 // Two advisory locks: turn is held while writing, next while waiting for turn. Who has just written and wants again
 // must first win next, which the one who waits holds: so it comes after it. Fairness is all the locks give. Who can't
-// get the turn in time writes without it, and SQLite's busy_timeout sorts it out.
+// get the turn in time tries to write without it, and comes back when SQLite's own lock is taken, too.
 //
 // The wait polls with LOCK_NB instead of blocking in flock(2), which nothing but a signal ends: a blocked call would
 // outlive Close for as long as a stopped process holds the turn. The sleep between two polls is a system call, because

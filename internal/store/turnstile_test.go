@@ -84,6 +84,51 @@ func TestStuckTurn(t *testing.T) {
 	require.False(t, holder.stuck, "and it was given back")
 }
 
+// Who went on without the turn and met SQLite's own lock comes back to the turnstile, where it is first when the turn is
+// free: beside two processes that take turns, waiting for a gap could last for ever.
+func TestBackToTheTurnstile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "svc.db")
+	holder, witness := openTestTurnstile(t, path), openTestTurnstile(t, path)
+	open := func() *sqliteWriter {
+		w, err := newSQLiteWriter(t.Context(), path, time.Now)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, w.close()) })
+		return w
+	}
+	locked, waiting := open(), open()
+	lock, err := locked.begin(t.Context())
+	require.NoError(t, err)
+	releaseTurn := holder.take(nil)
+	hurry := make(chan struct{})
+	close(hurry)
+	release := waiting.takeTurn(hurry)
+	require.True(t, waiting.turnstile.stuck)
+	waiting.hurry = nil
+
+	begun := make(chan error, 1)
+	go func() {
+		tx, err := waiting.begin(t.Context())
+		if err == nil {
+			tx.rollback()
+		}
+		begun <- err
+	}()
+	releaseTurn()
+	require.Eventually(t, func() bool {
+		free := tryLock(witness.turn)
+		if free {
+			unlock(witness.turn)
+		}
+		return !free
+	}, time.Minute, time.Millisecond, "it has the turn while it waits for the lock")
+	lock.rollback()
+	require.NoError(t, <-begun)
+	release()
+	require.True(t, tryLock(witness.turn), "and gives it back")
+	unlock(witness.turn)
+}
+
 // Network file systems are told by their magic number; the one this test runs on is local.
 func TestNetworkFileSystems(t *testing.T) {
 	t.Parallel()

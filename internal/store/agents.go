@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Agent is an assistant: what the model is told, and how it is asked. The store takes what the tables take; the limits
+// of texts and numbers are the caller's to know.
+type Agent struct {
+	ID, OrgID string
+	Name      string // unique within the organization
+	// Model is a model's id. Whether it exists is the caller's to know: an agent may outlive its model.
+	Model        string
+	Instructions string
+	UseBYOK      bool  // ask with the organization's own provider key
+	MaxTokens    int64 // of an answer; 0 leaves it to the model
+	// TemperatureMilli is the temperature in thousandths, 0 to 2,000; absent leaves it to the model.
+	TemperatureMilli sql.NullInt64
+	// DebounceMS is how long a customer must be quiet before the answer is made, DebounceMaxMS how long the first
+	// message waits for that at most. Milliseconds; 0 is at once, and the queue's default.
+	DebounceMS, DebounceMaxMS int64
+	Supersede                 bool  // a newer message discards the unsent answer and asks once more
+	PauseMS                   int64 // how long the agent is silent after a human wrote; milliseconds, 0 is the queue's default
+	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	CreatedAt, UpdatedAt int64
+}
+
+// CreateAgent adds an agent, with [ErrConflict] when the organization has one with this name, and [ErrNotFound] for an
+// unknown organization. Its UpdatedAt is its CreatedAt.
+func (db *DB) CreateAgent(ctx context.Context, actor string, agent Agent) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		createdAt := orNow(tx, agent.CreatedAt)
+		tx.Queue(1, `INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
+				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)`,
+			agent.ID, agent.OrgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
+			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name,
+		})
+		return nil
+	})
+}
+
+// UpdateAgent changes an agent: edit gets it as it is in the transaction, so of two changes at once neither undoes what the
+// other has changed. What edit leaves is written, but for id, organization and CreatedAt, with the transaction's clock as
+// UpdatedAt. Edit may run more than once, and must not wait for anything; its error ends the change and is returned. UpdateAgent
+// answers [ErrNotFound] when the organization has no such agent, and [ErrConflict] when another one has the name.
+func (db *DB) UpdateAgent(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var agent Agent
+		found := false
+		err := tx.Query(ctx, func(row Row) (err error) {
+			found = true
+			agent, err = scanAgent(row)
+			return err
+		}, agentColumns+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err == nil && !found {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if err := edit(&agent); err != nil {
+			return err
+		}
+		tx.Queue(1, `UPDATE agents SET name = $3, model = $4, instructions = $5, use_byok = $6, max_tokens = $7,
+				temperature_milli = $8, debounce_ms = $9, debounce_max_ms = $10, supersede = $11, pause_ms = $12, updated_at = $13
+			WHERE id = $1 AND org_id = $2`,
+			id, orgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
+			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, tx.Now())
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.update", Target: id, OrgID: orgID, Detail: agent.Name})
+		return nil
+	})
+}
+
+// DeleteAgent removes an organization's agent, or [ErrNotFound]. Its channels have no agent from then on.
+func (db *DB) DeleteAgent(ctx context.Context, actor, orgID, id string) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		// The agent goes first: who is giving it to a channel holds its row, and is waited for here.
+		if err := change(ctx, tx, `DELETE FROM agents WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID); err != nil {
+			return err
+		}
+		tx.Queue(AnyRows, `UPDATE channels SET agent_id = NULL, updated_at = $3 WHERE agent_id = $1 AND org_id = $2`,
+			id, orgID, tx.Now())
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.delete", Target: id, OrgID: orgID})
+		return nil
+	})
+}
+
+const agentColumns = `SELECT id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
+	debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at FROM agents`
+
+func scanAgent(row Row) (agent Agent, err error) {
+	err = row.Scan(&agent.ID, &agent.OrgID, &agent.Name, &agent.Model, &agent.Instructions, &agent.UseBYOK,
+		&agent.MaxTokens, &agent.TemperatureMilli, &agent.DebounceMS, &agent.DebounceMaxMS, &agent.Supersede,
+		&agent.PauseMS, &agent.CreatedAt, &agent.UpdatedAt)
+	return agent, err
+}
+
+// AgentByID reads an organization's agent, or [ErrNotFound].
+func (db *DB) AgentByID(ctx context.Context, orgID, id string) (Agent, error) {
+	return one(ctx, db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// Agents reads a page of an organization's agents, oldest first.
+func (db *DB) Agents(ctx context.Context, orgID string, page Page) ([]Agent, error) {
+	return list(ctx, db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		orgID, page.After, page.Rows())
+}
+
+// lockAgent keeps an organization's agent from being deleted until the transaction ends, or answers [ErrAgentNotFound].
+func lockAgent(ctx context.Context, tx Tx, orgID, id string) error {
+	found, err := changed(ctx, tx, `SELECT id FROM agents WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+	if err == nil && !found {
+		err = ErrAgentNotFound
+	}
+	return err
+}

@@ -1,0 +1,49 @@
+package store
+
+import "context"
+
+// ReplaceCredentials swaps a channel's sealed credentials when their version is still oldVersion, and counts the
+// version up; false: they were replaced meanwhile, or the channel is gone. It is for tokens that a platform refreshed:
+// it leaves updated_at alone and writes no audit entry.
+func (db *DB) ReplaceCredentials(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		replaced, err = changed(ctx, tx, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
+			WHERE id = $1 AND org_id = $2 AND credentials_version = $3 RETURNING id`, id, orgID, oldVersion, sealed)
+		return err
+	})
+	return replaced && err == nil, err
+}
+
+// ReplaceSealedCredentials swaps the sealed bytes of a channel's credentials for the same ones under another master
+// key, and reports false when they were replaced, or the channel deleted, meanwhile. The version stays: a refresh that
+// is under way has used up its old token, and must be able to store the new one.
+func (db *DB) ReplaceSealedCredentials(ctx context.Context, orgID, id string, was, sealed []byte) (replaced bool, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		replaced, err = changed(ctx, tx, `UPDATE channels SET credentials = $4
+			WHERE id = $1 AND org_id = $2 AND credentials = $3 RETURNING id`, id, orgID, was, sealed)
+		return err
+	})
+	return replaced && err == nil, err
+}
+
+// EachChannelCredentials hands every channel that has credentials, of every organization, to each, in order of id. One
+// that is written meanwhile may be seen before or after the change. The first error of each ends it.
+func (db *DB) EachChannelCredentials(ctx context.Context, each func(Channel) error) error {
+	var after string
+	for {
+		page, err := list(ctx, db, "list channels", scanChannel,
+			channelColumns+` WHERE id > $1 AND credentials IS NOT NULL ORDER BY id LIMIT $2`, after, sealedPage)
+		if err != nil {
+			return err
+		}
+		for _, channel := range page {
+			if err := each(channel); err != nil {
+				return err
+			}
+			after = channel.ID
+		}
+		if len(page) < sealedPage {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"slices"
+)
+
+// RouteKey is how a platform names the channel of a delivery.
+type RouteKey struct{ Type, ExternalID string }
+
+// lookable reports whether a channel may have the key: one without an external id has none, and PostgreSQL can't even
+// be asked for a text that it can't keep.
+func (k RouteKey) lookable() bool {
+	return k.ExternalID != "" && isText(k.Type) && isText(k.ExternalID)
+}
+
+// Route is what a webhook needs to know about a channel.
+type Route struct {
+	ChannelID, OrgID, Type, ExternalID, State string
+
+	Credentials []byte // sealed; nil is none
+	// Of the channel's agent, in milliseconds, see [Agent]; 0 without one.
+	DebounceMS, DebounceMaxMS, PauseMS int64
+}
+
+// maxRouteKeys bounds the keys of one query of [DB.Routes], so that one delivery doesn't keep the others waiting.
+const maxRouteKeys = 1000
+
+// RouteByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
+// change holds for the next delivery. On SQLite it is one prepared statement; on PostgreSQL one query serves all who
+// asked before it began.
+func (db *DB) RouteByID(ctx context.Context, channelID string) (Route, bool, error) {
+	if !isText(channelID) {
+		return Route{}, false, nil
+	}
+	return db.hot.route(ctx, channelID)
+}
+
+// Routes reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
+// external id has no route. Up to 1,000 keys cost what RouteByID costs, and a little for each.
+func (db *DB) Routes(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, error) {
+	found := make(map[RouteKey]Route, min(len(keys), maxRouteKeys))
+	wanted := make([]RouteKey, 0, len(keys))
+	for _, key := range keys {
+		if key.lookable() {
+			wanted = append(wanted, key)
+		}
+	}
+	for some := range slices.Chunk(wanted, maxRouteKeys) {
+		if err := db.hot.routes(ctx, some, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// The columns of a route lookup, and the tables they come from.
+const (
+	routeColumns = `c.id, c.org_id, c.type, c.external_id, c.state, c.credentials,
+	COALESCE(a.debounce_ms, 0), COALESCE(a.debounce_max_ms, 0), COALESCE(a.pause_ms, 0)`
+	routeTables = ` FROM channels c LEFT JOIN agents a ON a.id = c.agent_id AND a.org_id = c.org_id `
+)
+
+func scanRoute(row Row) (route Route, err error) {
+	err = row.Scan(&route.ChannelID, &route.OrgID, &route.Type, &route.ExternalID, &route.State, &route.Credentials,
+		&route.DebounceMS, &route.DebounceMaxMS, &route.PauseMS)
+	return route, err
+}
+
+func (r Route) key() RouteKey { return RouteKey{r.Type, r.ExternalID} }

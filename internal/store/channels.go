@@ -1,0 +1,189 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+// The states of a channel.
+const (
+	// ChannelPending: nobody has shown yet that the external id is the organization's (design §6). Its deliveries are
+	// dropped.
+	ChannelPending = "pending"
+	// ChannelActive: messages come in and go out.
+	ChannelActive = "active"
+	// ChannelNeedsReauth: the platform refuses the credentials; messages come in and wait.
+	ChannelNeedsReauth = "needs_reauth"
+)
+
+// Channel connects an organization to a platform, or to its own site (widget). Types are those of design §6.
+type Channel struct {
+	ID, OrgID  string
+	Type       string
+	Name       string // unique within the organization
+	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; "" when it has none
+	AgentID    string // who answers; "" is nobody
+	State      string // ChannelPending, ChannelActive or ChannelNeedsReauth
+	// Credentials are sealed by their owner: the store never sees them. nil is none.
+	Credentials []byte
+	// CredentialsVersion counts the credentials, from 1: a token that was refreshed meanwhile isn't overwritten.
+	CredentialsVersion int64
+	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	CreatedAt, UpdatedAt int64
+}
+
+// CreateChannel adds a channel with version 1 of its credentials; its UpdatedAt is its CreatedAt. limit is how many
+// channels the organization's plan allows, 0 or less is no limit: [ErrLimit] when it has them already, and that holds
+// however many are created at once. [ErrConflict] when the organization has the name, or anybody the external id;
+// [ErrNotFound] for an unknown organization, [ErrAgentNotFound] for an agent that isn't the organization's.
+func (db *DB) CreateChannel(ctx context.Context, actor string, channel Channel, limit int64) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := checkChannelLimit(ctx, tx, channel.OrgID, limit); err != nil {
+			return err
+		}
+		if channel.AgentID != "" {
+			if err := lockAgent(ctx, tx, channel.OrgID, channel.AgentID); err != nil {
+				return err
+			}
+		}
+		createdAt := orNow(tx, channel.CreatedAt)
+		tx.Queue(1, `INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials,
+				credentials_version, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9)`,
+			channel.ID, channel.OrgID, channel.Type, channel.Name, channel.ExternalID, orNull(channel.AgentID),
+			channel.State, channel.Credentials, createdAt)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "channel.create", Target: channel.ID, OrgID: channel.OrgID,
+			Detail: strings.TrimSpace(channel.Type + " " + channel.ExternalID),
+		})
+		return nil
+	})
+}
+
+// checkChannelLimit locks the organization, so that whoever creates another channel waits, and counts its channels.
+func checkChannelLimit(ctx context.Context, tx Tx, orgID string, limit int64) error {
+	if limit <= 0 {
+		return nil
+	}
+	if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID); err != nil {
+		return err
+	}
+	// A statement of its own: on PostgreSQL it sees what was committed while the lock was waited for.
+	var channels int64
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&channels) },
+		`SELECT count(*) FROM channels WHERE org_id = $1`, orgID)
+	if err == nil && channels >= limit {
+		err = ErrLimit
+	}
+	return err
+}
+
+// ChannelChange says what becomes different: nil is unchanged.
+type ChannelChange struct {
+	Name    *string
+	AgentID *string // "" takes the agent away
+	State   *string
+	// Credentials are sealed, and replace those there are, whatever their version.
+	Credentials []byte
+}
+
+// UpdateChannel changes an organization's channel. It answers [ErrNotFound] when there is none, [ErrConflict] when
+// another channel has the name, and [ErrAgentNotFound] for an agent that isn't the organization's.
+func (db *DB) UpdateChannel(ctx context.Context, actor, orgID, id string, update ChannelChange) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if update.AgentID != nil && *update.AgentID != "" {
+			if err := lockAgent(ctx, tx, orgID, *update.AgentID); err != nil {
+				return err
+			}
+		}
+		text, arguments, detail := update.statement(tx.Now(), orgID, id)
+		if err := change(ctx, tx, text, arguments...); err != nil {
+			return err
+		}
+		if detail == "" {
+			return nil
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.update", Target: id, OrgID: orgID, Detail: detail})
+		return nil
+	})
+}
+
+// statement is what writes the change, and the names of what changes. Every combination has the same text, so that it
+// is prepared once.
+func (c ChannelChange) statement(now int64, orgID, id string) (text string, arguments []any, detail string) {
+	var names []string
+	flag := func(name string, set bool) bool {
+		if set {
+			names = append(names, name)
+		}
+		return set
+	}
+	name, agentID, state := orEmpty(c.Name), orEmpty(c.AgentID), orEmpty(c.State)
+	arguments = []any{
+		id, orgID,
+		flag("name", c.Name != nil), name,
+		flag("agent", c.AgentID != nil), orNull(agentID),
+		flag("state", c.State != nil), state,
+		flag("credentials", c.Credentials != nil), c.Credentials,
+	}
+	arguments = append(arguments, len(names) > 0, now)
+	return `UPDATE channels SET
+		name = CASE WHEN $3 THEN $4 ELSE name END,
+		agent_id = CASE WHEN $5 THEN $6 ELSE agent_id END,
+		state = CASE WHEN $7 THEN $8 ELSE state END,
+		credentials = CASE WHEN $9 THEN $10 ELSE credentials END,
+		credentials_version = CASE WHEN $9 THEN credentials_version + 1 ELSE credentials_version END,
+		updated_at = CASE WHEN $11 THEN $12 ELSE updated_at END
+		WHERE id = $1 AND org_id = $2 RETURNING id`, arguments, strings.Join(names, " ")
+}
+
+// SetChannelState puts an organization's channel into a state, or [ErrNotFound]. A pending channel stays pending when
+// it is told to need reauthorization: only an approval ends that. What changes nothing isn't in the audit log.
+func (db *DB) SetChannelState(ctx context.Context, actor, orgID, id, state string) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		was, err := changed(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4
+			WHERE id = $1 AND org_id = $2 AND state <> $3 AND NOT (state = $5 AND $3 = $6) RETURNING id`,
+			id, orgID, state, tx.Now(), ChannelPending, ChannelNeedsReauth)
+		if err != nil {
+			return err
+		}
+		if !was {
+			return change(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`, id, orgID)
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: state})
+		return nil
+	})
+}
+
+const channelColumns = `SELECT id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
+	created_at, updated_at FROM channels`
+
+func scanChannel(row Row) (channel Channel, err error) {
+	var agentID sql.NullString
+	err = row.Scan(&channel.ID, &channel.OrgID, &channel.Type, &channel.Name, &channel.ExternalID, &agentID,
+		&channel.State, &channel.Credentials, &channel.CredentialsVersion, &channel.CreatedAt, &channel.UpdatedAt)
+	channel.AgentID = agentID.String
+	return channel, err
+}
+
+// ChannelByID reads an organization's channel, or [ErrNotFound].
+func (db *DB) ChannelByID(ctx context.Context, orgID, id string) (Channel, error) {
+	return one(ctx, db, "read a channel", scanChannel, channelColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// Channels reads a page of an organization's channels, oldest first.
+func (db *DB) Channels(ctx context.Context, orgID string, page Page) ([]Channel, error) {
+	return list(ctx, db, "list channels", scanChannel, channelColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		orgID, page.After, page.Rows())
+}
+
+// orNull is a text, or NULL when it is empty.
+func orNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

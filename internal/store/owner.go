@@ -1,0 +1,30 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// OwnedKind is a sort of resource that belongs to an organization.
+type OwnedKind string
+
+// The sorts of resources whose owner can be asked for.
+const (
+	Agents        OwnedKind = "agents"
+	Channels      OwnedKind = "channels"
+	Conversations OwnedKind = "conversations"
+)
+
+// OwnerOf is the organization that a resource belongs to, or [ErrNotFound]. It is for the miss path only: an id that an
+// organization doesn't have is forbidden when it is another's, and unknown otherwise (design §6).
+func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
+	switch kind {
+	case Agents, Channels, Conversations:
+	default:
+		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
+	}
+	return one(ctx, db, "find an owner", func(row Row) (orgID string, err error) {
+		err = row.Scan(&orgID)
+		return orgID, err
+	}, `SELECT org_id FROM `+string(kind)+` WHERE id = $1`, id)
+}
