@@ -1,0 +1,75 @@
+package platforms
+
+import "testing"
+
+func TestExtractBot(t *testing.T) {
+	t.Parallel()
+	const (
+		lan     = `"message_id":501,"from":{"id":1111111,"is_bot":false,"first_name":"Lan","last_name":"N","username":"lan_n","language_code":"vi"},"chat":{"id":1111111,"first_name":"Lan","type":"private"},"date":1763650000`
+		private = `"chat":{"id":1111111,"type":"private"},"date":1763650000`
+	)
+	message := func(kind Kind, text string) []Inbound {
+		return []Inbound{{
+			Type: Bot, Kind: kind, Conversation: "1111111", Address: "1111111", MessageID: "1111111:501",
+			CustomerName: "Lan N", Text: text, SentAt: unix(1763650000000),
+		}}
+	}
+	blocked := []Inbound{{Type: Bot, Kind: Blocked, Conversation: "1111111", Address: "1111111", SentAt: unix(1763650000000)}}
+	of := func(rest string) string { return `{"update_id":10001,"message":{` + lan + `,` + rest + `}}` }
+	requireDelivered(t, ExtractBot, map[string]delivered{
+		"text":                 {of(`"text":"Do you ship to Hue?"`), message(Text, "Do you ship to Hue?")},
+		"command":              {of(`"text":"/start promo42","entities":[{"offset":0,"length":6,"type":"bot_command"}]`), message(Text, "/start promo42")},
+		"reply to a message":   {of(`"text":"this one","reply_to_message":{"message_id":400,"from":{"id":9,"is_bot":true},"text":"Which?"}`), message(Text, "this one")},
+		"forwarded":            {of(`"text":"look","forward_origin":{"type":"user","sender_user":{"id":9,"is_bot":true}}`), message(Text, "look")},
+		"caption of a photo":   {of(`"caption":"This one?","photo":[{"file_id":"a"},{"file_id":"b"}]`), message(Text, "This one?")},
+		"text before caption":  {of(`"text":"a","caption":"b"`), message(Text, "a")},
+		"photo":                {of(`"photo":[{"file_id":"a"}]`), message(Media, "image")},
+		"photo, blank caption": {of(`"photo":[{"file_id":"a"}],"caption":"  "`), message(Media, "image")},
+		"animation":            {of(`"animation":{},"document":{}`), message(Media, "animation")},
+		"video note":           {of(`"video_note":{}`), message(Media, "video")},
+		"voice":                {of(`"voice":{"file_id":"a"}`), message(Media, "audio")},
+		"document":             {of(`"document":{"file_id":"a"}`), message(Media, "file")},
+		"sticker":              {of(`"sticker":{"emoji":"👍"}`), message(Media, "sticker")},
+		"venue":                {of(`"venue":{},"location":{}`), message(Media, "location")},
+		"contact":              {of(`"contact":{}`), message(Media, "contact")},
+		"poll":                 {of(`"poll":{}`), message(Media, "poll")},
+		"story":                {of(`"story":{}`), message(Media, "attachment")},
+		"service message":      {of(`"new_chat_title":"x"`), nil},
+		"no text at all":       {`{"message":{` + lan + `}}`, nil},
+
+		"id above 2^53": {`{"message":{"message_id":9007199254740993,"from":{"id":9007199254740995},"chat":{"id":9007199254740995,"type":"private"},"text":"x"}}`, []Inbound{
+			{Type: Bot, Kind: Text, Conversation: "9007199254740995", Address: "9007199254740995", MessageID: "9007199254740995:9007199254740993", Text: "x"},
+		}},
+		"the same id in another chat": {`{"message":{"message_id":501,"from":{"id":2222222,"first_name":"Minh"},"chat":{"id":2222222,"type":"private"},"date":1763650000,"text":"x"}}`, []Inbound{
+			{Type: Bot, Kind: Text, Conversation: "2222222", Address: "2222222", MessageID: "2222222:501", CustomerName: "Minh", Text: "x", SentAt: unix(1763650000000)},
+		}},
+		"user name only, no chat type": {`{"message":{"message_id":1,"from":{"id":5,"username":"five"},"chat":{"id":5},"text":"x"}}`, []Inbound{
+			{Type: Bot, Kind: Text, Conversation: "5", Address: "5", MessageID: "5:1", CustomerName: "five", Text: "x"},
+		}},
+		"an odd neighbour field": {`{"update_id":"x","message":{"message_id":1,"from":{"id":5,"first_name":7},"chat":{"id":5,"type":"private"},"date":{},"text":"x"}}`, []Inbound{
+			{Type: Bot, Kind: Text, Conversation: "5", Address: "5", MessageID: "5:1", Text: "x"},
+		}},
+
+		"group":                 {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":-100,"type":"group"},"text":"x"}}`, nil},
+		"supergroup":            {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":-100123,"type":"supergroup"},"text":"@shop_bot x"}}`, nil},
+		"group without a type":  {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":-100},"text":"x"}}`, nil},
+		"another bot":           {`{"message":{"message_id":1,"from":{"id":5,"is_bot":true},"chat":{"id":5,"type":"private"},"text":"x"}}`, nil},
+		"another bot, media":    {`{"message":{"message_id":1,"from":{"id":5,"is_bot":true},"chat":{"id":5,"type":"private"},"photo":[{}]}}`, nil},
+		"no message id":         {`{"message":{"from":{"id":5},"chat":{"id":5,"type":"private"},"text":"x"}}`, nil},
+		"no chat":               {`{"message":{"message_id":1,"from":{"id":5},"text":"x"}}`, nil},
+		"edited":                {`{"edited_message":{` + lan + `,"text":"x"}}`, nil},
+		"channel post":          {`{"channel_post":{"message_id":7,"chat":{"id":-1001,"type":"channel"},"text":"x"}}`, nil},
+		"edited channel post":   {`{"edited_channel_post":{"message_id":7,"chat":{"id":-1001,"type":"channel"},"text":"x"}}`, nil},
+		"business message":      {`{"business_message":{` + lan + `,"text":"x"}}`, nil},
+		"guest message":         {`{"guest_message":{` + lan + `,"text":"x"}}`, nil},
+		"reaction":              {`{"message_reaction":{` + private + `,"message_id":501,"new_reaction":[{"type":"emoji","emoji":"👍"}]}}`, nil},
+		"inline query":          {`{"inline_query":{"id":"1","from":{"id":1111111},"query":"x"}}`, nil},
+		"pressed inline button": {`{"callback_query":{"id":"1","from":{"id":1111111},"data":"x","message":{` + lan + `,"text":"x"}}}`, nil},
+		"a kind of next year":   {`{"update_id":1,"hologram":{` + lan + `,"text":"x"}}`, nil},
+
+		"blocked":              {`{"my_chat_member":{` + private + `,"from":{"id":1111111},"old_chat_member":{"status":"member"},"new_chat_member":{"status":"kicked","until_date":0}}}`, blocked},
+		"unblocked":            {`{"my_chat_member":{` + private + `,"from":{"id":1111111},"old_chat_member":{"status":"kicked"},"new_chat_member":{"status":"member"}}}`, nil},
+		"kicked from a group":  {`{"my_chat_member":{"chat":{"id":-100,"type":"group"},"from":{"id":5},"new_chat_member":{"status":"kicked"}}}`, nil},
+		"somebody else kicked": {`{"chat_member":{` + private + `,"from":{"id":1111111},"new_chat_member":{"status":"kicked"}}}`, nil},
+	})
+}

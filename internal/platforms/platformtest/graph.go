@@ -1,0 +1,93 @@
+package platformtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+)
+
+// graph is one of the three services of the social platform.
+type graph struct {
+	server   *Server
+	platform platforms.Type
+}
+
+func (g graph) send(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		To        string          `json:"to"`
+		Recipient json.RawMessage `json:"recipient"`
+		Message   struct {
+			Text string `json:"text"`
+		} `json:"message"`
+		Text struct {
+			Body string `json:"body"`
+		} `json:"text"`
+	}
+	if !read(w, r, &body) {
+		return
+	}
+	message := Sent{Type: g.platform, Address: body.To, Text: body.Message.Text + body.Text.Body, Token: bearer(r)}
+	if g.platform == platforms.ChatApp {
+		message.ExternalID = r.PathValue("id")
+		_ = json.Unmarshal(body.Recipient, &message.Address) // there the id itself, if any
+	} else {
+		var person struct {
+			ID string `json:"id"`
+		}
+		_ = json.Unmarshal(body.Recipient, &person)
+		message.Address = person.ID
+	}
+	g.server.deliver(w, r, g.fail, message, func(id string) string {
+		if g.platform == platforms.ChatApp {
+			return `{"messaging_product":"whatsapp","messages":[{"id":` + quoted(id) + `}]}`
+		}
+		return `{"recipient_id":` + quoted(message.Address) + `,"message_id":` + quoted(id) + `}`
+	})
+}
+
+func (g graph) identify(w http.ResponseWriter, r *http.Request) {
+	g.server.identify(w, r, g.fail, g.platform, bearer(r), func(id string) string {
+		switch {
+		case g.platform == platforms.PhotoDM:
+			return `{"id":"app-scoped","user_id":` + quoted(id) + `}`
+		case g.platform == platforms.ChatApp && id == r.PathValue("id"):
+			return `{"id":` + quoted(id) + `,"display_phone_number":"+1 555 078 3881"}`
+		case g.platform == platforms.ChatApp: // some other thing
+			return `{"id":` + quoted(r.PathValue("id")) + `}`
+		}
+		return `{"id":` + quoted(id) + `}`
+	})
+}
+
+func (g graph) fail(w http.ResponseWriter, fault Fault, text string) {
+	status, subcode := http.StatusBadRequest, 0
+	var code int
+	switch fault.kind {
+	case unauthorized:
+		status, code = http.StatusUnauthorized, 190
+	case tooMany:
+		status, code = http.StatusTooManyRequests, 4
+	case temporary:
+		status, code = http.StatusInternalServerError, 2
+	case windowExpired:
+		code, subcode = 10, 2018278
+		if g.platform == platforms.PhotoDM {
+			subcode = 2534022
+		}
+		if g.platform == platforms.ChatApp {
+			code, subcode = 131047, 0
+		}
+	case customerBlocked:
+		code = 551
+		if g.platform == platforms.ChatApp {
+			code = 131026
+		}
+	default:
+		code = 100
+	}
+	wish(w, fault)
+	answer(w, status, fmt.Sprintf(`{"error":{"message":%s,"type":"OAuthException","code":%d,"error_subcode":%d,"fbtrace_id":"x"}}`,
+		quoted(text), code, subcode))
+}
