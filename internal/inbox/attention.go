@@ -1,0 +1,166 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// AttentionTurn is a turn that waits until somebody has done something, with what says whether that has happened.
+type AttentionTurn struct {
+	TurnID, OrgID, ConversationID, ChannelID string
+	Code                                     string // why it waits
+	BalanceMicros                            *int64 // what the wallet had free when it was refused; nil doesn't matter
+	Suspended                                bool   // the organization, now
+	HasAgent                                 bool   // the channel, now
+	ChannelState                             string // now; "" when the channel was deleted
+}
+
+const (
+	selectAttentions = `SELECT placed.id, placed.org_id, placed.conversation_id, placed.channel_id, placed.code, placed.balance_micros,
+			o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
+		FROM (
+			SELECT id, org_id, conversation_id, channel_id, code, balance_micros, updated_at,
+				row_number() OVER (PARTITION BY org_id ORDER BY updated_at) AS place
+			FROM turns WHERE ` + standing + ` AND state = 'needs_attention' AND updated_at >= $1
+		) placed JOIN organizations o ON o.id = placed.org_id LEFT JOIN channels c ON c.id = placed.channel_id
+		WHERE placed.place <= $3 ORDER BY placed.place, placed.updated_at LIMIT $2`
+	selectDead = `SELECT id, org_id, conversation_id, channel_id, code, attempts, created_at, updated_at FROM turns
+		WHERE ` + standing + ` AND state = 'dead' ORDER BY updated_at LIMIT $1`
+)
+
+// attentionShare is how many of an organization's turns that need attention are looked at: what mends one of them mostly
+// mends them all, and then the next ones move up. So no organization hides those of others.
+const attentionShare = 200
+
+// Attentions reads turns that need attention and do so since newerThan or later, at most limit: the longest waiting one of
+// each organization first, then the second of each. The time is by the database's clock.
+func (q *Queue) Attentions(ctx context.Context, newerThan time.Time, limit int) ([]AttentionTurn, error) {
+	return list(ctx, q.db, "list turns that need attention", func(row store.Row) (turn AttentionTurn, err error) {
+		var balance sql.NullInt64
+		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance,
+			&turn.Suspended, &turn.HasAgent, &turn.ChannelState)
+		if balance.Valid {
+			turn.BalanceMicros = &balance.Int64
+		}
+		return turn, err
+	}, selectAttentions,
+		newerThan.UnixMilli(), limit, attentionShare)
+}
+
+// Retake lets a turn that needs attention run again, with the request it has; without one its texts wait for a new turn.
+// Its conversation is due at once. A turn that needs none any more is left alone. It needs no lease: a worker that has
+// the conversation sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) Retake(ctx context.Context, turnID string) error {
+	err := q.do(ctx, "retake a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention})
+	if errors.Is(err, ErrEnded) {
+		return nil
+	}
+	return err
+}
+
+// DeadTurn is a turn that failed too often, for an operator.
+type DeadTurn struct {
+	TurnID, OrgID, ConversationID, ChannelID string
+	Code                                     string // why it failed last
+	Attempts                                 int64
+	CreatedAt, UpdatedAt                     int64 // epoch milliseconds; it is dead since UpdatedAt
+}
+
+// DeadTurns reads dead turns of all organizations, the longest dead first, at most limit.
+func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
+	return list(ctx, q.db, "list dead turns", func(row store.Row) (turn DeadTurn, err error) {
+		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
+			&turn.CreatedAt, &turn.UpdatedAt)
+		return turn, err
+	}, selectDead, limit)
+}
+
+// Retry lets a dead turn run again, as [Queue.Retake] does, and writes it into the audit log. It returns
+// [store.ErrNotFound] when there is no such turn, [ErrEnded] when it isn't dead, [ErrHandedOver] while a human has the
+// conversation, or a wrapped error of the store.
+func (q *Queue) Retry(ctx context.Context, actor, turnID string) error {
+	return q.do(ctx, "retry a turn", &reviveOp{turnID: turnID, from: TurnDead, actor: actor})
+}
+
+type reviveOp struct {
+	turnID, from string
+	actor        string // for the audit log, "" writes nothing
+
+	conversationID string
+	refused        error
+}
+
+func (op *reviveOp) refusal() error { return op.refused }
+
+func (op *reviveOp) conversation() string { return op.conversationID }
+
+// find reads the turn's conversation, which never changes.
+func (op *reviveOp) find(ctx context.Context, tx store.Tx) error {
+	op.conversationID = ""
+	return tx.Query(ctx, func(row store.Row) error { return row.Scan(&op.conversationID) },
+		`SELECT conversation_id FROM turns WHERE id = $1`, op.turnID)
+}
+
+func (op *reviveOp) run(ctx context.Context, s *session) error {
+	op.refused = nil
+	c := s.rows[op.conversationID]
+	if c == nil || c.deleted {
+		op.refused = store.ErrNotFound
+		return nil
+	}
+	var state string
+	var asks bool
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&state, &asks) },
+		`SELECT state, request IS NOT NULL FROM turns WHERE id = $1`, op.turnID)
+	if err != nil {
+		return fmt.Errorf("read a turn: %w", err)
+	}
+	switch {
+	case state != op.from:
+		op.refused = ErrEnded
+		return nil
+	case c.silent(s.now):
+		op.refused = ErrHandedOver
+		return nil
+	}
+	if err := op.revive(ctx, s, c, asks); err != nil {
+		return err
+	}
+	if op.actor != "" {
+		store.QueueAudit(s.tx, store.AuditEntry{
+			At: s.now, Actor: op.actor, Action: "turn.retry", Target: op.turnID, OrgID: c.orgID, Detail: c.id,
+		})
+	}
+	return nil
+}
+
+// revive lets the turn run when nothing else in the conversation waits for an answer; else its texts wait with the
+// others, so that they are answered in order.
+func (op *reviveOp) revive(ctx context.Context, s *session, c *conversationRow, asks bool) error {
+	others := false
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&others) }, `SELECT
+		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)
+		OR EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention') AND id <> $2)`,
+		c.id, op.turnID)
+	if err != nil {
+		return fmt.Errorf("look for other turns: %w", err)
+	}
+	state := TurnAsking
+	if others || !asks {
+		state = TurnSuperseded
+		takeUp(s.tx, c.id, s.now)
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, op.turnID)
+	}
+	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = 0, updated_at = $3
+		WHERE id = $1`, op.turnID, state, s.now)
+	c.attempts = 0
+	c.answered()
+	c.runBy(s.now)
+	c.touch(s.now)
+	return nil
+}

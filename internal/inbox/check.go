@@ -1,0 +1,122 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// findingLimit bounds the findings of one sentence of [Check].
+	findingLimit = 20
+	// checkPage is how many rows one read of a check looks at.
+	checkPage = 5000
+	// lateSending is how long a part may be sending without a worker.
+	lateSending = 15 * 60 * 1000 // milliseconds
+)
+
+// Finding is a place where the queue breaks what it promises.
+type Finding struct {
+	Subject string `json:"subject"` // the id of the row to look at
+	Detail  string `json:"detail"`  // what was found there
+}
+
+// sentence is what must hold, as a query of what breaks it. A paged one looks at the rows of a table with
+// id > $1 AND id <= $2; the others get the database's clock as $1.
+type sentence struct {
+	table string // "" looks at few rows anyway
+	text  string
+}
+
+var sentences = []sentence{
+	{"messages", `SELECT m.id, 'names the turn ' || m.turn_id || ', which is not of its conversation' FROM messages m
+		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NOT NULL AND NOT EXISTS (
+			SELECT 1 FROM turns t WHERE t.id = m.turn_id AND t.conversation_id = m.conversation_id AND t.org_id = m.org_id)`},
+	{"messages", `SELECT m.id, 'names the turn ' || m.turn_id || ', which was superseded' FROM messages m
+		JOIN turns t ON t.id = m.turn_id
+		WHERE m.id > $1 AND m.id <= $2 AND t.state = 'superseded'`},
+	{"messages", `SELECT m.id, 'is no text, and names the turn ' || m.turn_id FROM messages m
+		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NOT NULL AND (m.kind <> 'text' OR m.author <> 'customer')`},
+	{"messages", `SELECT m.id, 'waits in a conversation that nobody is told to look at' FROM messages m
+		LEFT JOIN conversations c ON c.id = m.conversation_id
+		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NULL AND NOT m.handled AND c.run_at IS NULL`},
+	{"turns", `SELECT t.id, 'is answered and has no parts' FROM turns t
+		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'answered'
+			AND NOT EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id)`},
+	{"turns", `SELECT t.id, 'is ' || t.state || ' and has parts' FROM turns t
+		WHERE t.id > $1 AND t.id <= $2 AND t.state <> 'answered'
+			AND EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id)`},
+	{"turns", `SELECT t.id, 'is ' || t.state || ' and answers no message' FROM turns t
+		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('asking', 'answered', 'needs_attention', 'dead')
+			AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.turn_id = t.id)`},
+	{"turns", `SELECT t.id, 'is asking in a conversation that nobody is told to look at' FROM turns t
+		LEFT JOIN conversations c ON c.id = t.conversation_id
+		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'asking' AND c.run_at IS NULL`},
+	{"turns", `SELECT t.id, 'needs attention, and its conversation does not say so' FROM turns t
+		JOIN conversations c ON c.id = t.conversation_id
+		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'needs_attention' AND c.attention = ''`},
+	{"outbound_messages", `SELECT o.id, 'belongs to the turn ' || o.turn_id || ', which is not of its conversation'
+		FROM outbound_messages o
+		WHERE o.id > $1 AND o.id <= $2 AND o.turn_id IS NOT NULL AND NOT EXISTS (
+			SELECT 1 FROM turns t WHERE t.id = o.turn_id AND t.conversation_id = o.conversation_id AND t.org_id = o.org_id)`},
+	{"", `SELECT o.id, o.state || ' in a conversation that nobody is told to look at' FROM outbound_messages o
+		LEFT JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.state IN ('pending', 'sending') AND c.run_at IS NULL AND CAST($1 AS BIGINT) > 0`},
+	{"", `SELECT o.id, 'sending since ' || o.updated_at || ' and no worker has its conversation'
+		FROM outbound_messages o LEFT JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.state = 'sending' AND o.updated_at + ` + strconv.Itoa(lateSending) + ` < $1
+			AND coalesce(c.lease_until, 0) < $1`},
+	{"", `SELECT min(o.id), count(*) || ' parts of ' || o.conversation_id || ' are sending at once' FROM outbound_messages o
+		WHERE o.state = 'sending' AND CAST($1 AS BIGINT) > 0 GROUP BY o.conversation_id HAVING count(*) > 1`},
+}
+
+// Check looks for what breaks the promises of the queue that its rows can show: every text is answered by at most one
+// turn of its own conversation, an answered turn has its parts and no other has any, what is unfinished is known to be,
+// and no part has been sending for more than 15 minutes without a worker (L17 of the reliability notes). It reads page
+// by page while the database is in use, writes nothing, and reports at most 20 findings of each sort. The error is one of
+// reading.
+func Check(ctx context.Context, db *store.DB) ([]Finding, error) {
+	now, err := db.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("check the queue: %w", err)
+	}
+	var findings []Finding
+	for _, s := range sentences {
+		found, err := s.search(ctx, db, now)
+		if err != nil {
+			return nil, fmt.Errorf("check the queue: %w", err)
+		}
+		findings = append(findings, found...)
+	}
+	return findings, nil
+}
+
+func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Finding, error) {
+	if s.table == "" {
+		return list(ctx, db, "look at unfinished rows", scanFinding, s.text+fmt.Sprintf(" LIMIT %d", findingLimit), now)
+	}
+	var findings []Finding
+	after := ""
+	for len(findings) < findingLimit {
+		ids, err := list(ctx, db, "turn a page of "+s.table, func(row store.Row) (id string, err error) {
+			return id, row.Scan(&id)
+		}, `SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, checkPage)
+		if err != nil || len(ids) == 0 {
+			return findings, err
+		}
+		last := ids[len(ids)-1]
+		found, err := list(ctx, db, "look at a page of "+s.table, scanFinding, s.text, after, last)
+		if err != nil {
+			return findings, err
+		}
+		findings = append(findings, found...)
+		after = last
+	}
+	return findings[:findingLimit], nil
+}
+
+func scanFinding(row store.Row) (finding Finding, err error) {
+	return finding, row.Scan(&finding.Subject, &finding.Detail)
+}

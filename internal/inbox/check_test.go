@@ -1,0 +1,98 @@
+package inbox
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Check finds each fault that is planted into a healthy queue, and names the row.
+func TestCheckFindsPlantedFaults(t *testing.T) {
+	t.Parallel()
+	faults := map[string]struct{ fault, detail string }{
+		"a lost turn":       {`UPDATE messages SET turn_id = 'trn_x' WHERE platform_message_id = '1'`, "names the turn trn_x, which is not of its conversation"},
+		"a foreign turn":    {`UPDATE messages SET turn_id = (SELECT id FROM turns WHERE state = 'answered') WHERE platform_message_id = '2'`, "is not of its conversation"},
+		"a superseded turn": {`UPDATE turns SET state = 'superseded' WHERE state = 'asking'`, "which was superseded"},
+		"an answered event": {`UPDATE messages SET kind = 'event' WHERE platform_message_id = '1'`, "is no text"},
+		"a forgotten text":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'cid'`, "waits in a conversation that nobody is told to look at"},
+		"no parts":          {`DELETE FROM outbound_messages WHERE state = 'sent'`, "is answered and has no parts"},
+		"parts of a running turn": {
+			`UPDATE turns SET state = 'dead' WHERE state = 'answered'`, "is dead and has parts",
+		},
+		"an empty turn":     {`UPDATE messages SET turn_id = NULL, handled = TRUE WHERE platform_message_id = '2'`, "is asking and answers no message"},
+		"a forgotten turn":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'bob'`, "is asking in a conversation that nobody is told to look at"},
+		"silent attention":  {`UPDATE turns SET state = 'needs_attention' WHERE state = 'asking'`, "needs attention, and its conversation does not say so"},
+		"a stray part":      {`UPDATE outbound_messages SET turn_id = 'trn_x' WHERE state = 'sent'`, "belongs to the turn trn_x"},
+		"a forgotten part":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'dan'`, "pending in a conversation that nobody is told to look at"},
+		"a stuck part":      {`UPDATE outbound_messages SET state = 'sending', updated_at = 1 WHERE part = 0 AND state = 'pending'`, "no worker has its conversation"},
+		"two parts at once": {`UPDATE outbound_messages SET state = 'sending' WHERE state = 'pending'`, "2 parts of"},
+	}
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "answered"))
+		q.reply(t, "reply", "p1")
+		q.arrive(t, textOf("bob", "2", "asking"))
+		q.begin(t, q.take(t))
+		q.arrive(t, textOf("cid", "3", "waiting"), Item{Kind: Event, CustomerRef: "dan", MessageID: "4"})
+		list, err := q.Conversations(ctx, "org_1", ConversationFilter{}, pageAll)
+		require.NoError(t, err)
+		dan := list[len(list)-1]
+		if dan.CustomerRef != "dan" {
+			dan = list[len(list)-2]
+		}
+		_, err = q.SendAsHuman(ctx, "usr_1", "org_1", dan.ID, []string{"a", "b"})
+		require.NoError(t, err)
+		q.crash(t)
+		q.healthy(t)
+
+		for name, c := range faults {
+			for _, table := range []string{"conversations", "messages", "turns", "outbound_messages"} {
+				q.exec(t, `DROP TABLE IF EXISTS saved_`+table)
+				q.exec(t, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+table) //nolint:unqueryvet // a copy of whatever there is
+			}
+			q.exec(t, c.fault)
+			findings, err := Check(ctx, q.db)
+			require.NoError(t, err)
+			require.NotEmpty(t, findings, name)
+			var details []string
+			for _, finding := range findings {
+				require.NotEmpty(t, finding.Subject)
+				details = append(details, finding.Detail)
+			}
+			require.Condition(t, func() bool { return anyContains(details, c.detail) }, "%s: %q", name, details)
+			for _, table := range []string{"outbound_messages", "messages", "turns", "conversations"} {
+				q.exec(t, `DELETE FROM `+table)
+			}
+			for _, table := range []string{"conversations", "messages", "turns", "outbound_messages"} {
+				q.exec(t, `INSERT INTO `+table+` SELECT * FROM saved_`+table) //nolint:unqueryvet // as above
+			}
+			q.healthy(t)
+		}
+	})
+}
+
+func anyContains(texts []string, part string) bool {
+	for _, text := range texts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// A broken queue of any size is reported with a bounded list.
+func TestCheckIsBounded(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		var items []Item
+		for n := range 50 {
+			items = append(items, textOf("c"+number(n), number(n), "text"))
+		}
+		q.arrive(t, items...)
+		q.exec(t, `UPDATE conversations SET run_at = NULL`)
+		findings, err := Check(t.Context(), q.db)
+		require.NoError(t, err)
+		require.Len(t, findings, findingLimit)
+	})
+}

@@ -1,0 +1,151 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// conversationKey is the platform's name of a conversation.
+type conversationKey struct{ channelID, customerRef string }
+
+func (k conversationKey) compare(other conversationKey) int {
+	return cmp.Or(cmp.Compare(k.channelID, other.channelID), cmp.Compare(k.customerRef, other.customerRef))
+}
+
+// conversationRow is a locked conversation as an operation leaves it. It is written once per transaction, if anything
+// changed.
+type conversationRow struct {
+	id, orgID                 string
+	key                       conversationKey
+	address, state, attention string
+	name                      []byte // sealed, nil none
+	runAt, waitingSince       sql.NullInt64
+	leaseUntil, leaseToken    int64
+	attempts, pausedUntil     int64
+	lastCustomerAt, updatedAt int64
+
+	changed bool
+	deleted bool
+	wake    bool // it became due, so that a worker should look
+}
+
+// silent reports that the assistant must not speak here at this moment.
+func (c *conversationRow) silent(now int64) bool {
+	return c.state != StateAssistant || c.pausedUntil > now
+}
+
+// runBy makes the conversation due at a time, or leaves an earlier one.
+func (c *conversationRow) runBy(at int64) {
+	if !c.runAt.Valid || c.runAt.Int64 > at {
+		c.runAt = sql.NullInt64{Int64: at, Valid: true}
+		c.wake = true // also for a later time: who waits has to know it
+	}
+	c.changed = true
+}
+
+// touch says that something a reader of the conversation sees has changed.
+func (c *conversationRow) touch(now int64) {
+	c.updatedAt, c.changed = max(c.updatedAt, now), true
+}
+
+// answered ends the attention that an answer mends. That nobody knows whether an earlier one arrived isn't mended by the
+// next: only a human who takes the conversation ends that.
+func (c *conversationRow) answered() {
+	if c.attention != OutboundDeliveryUnknown {
+		c.attention = ""
+	}
+}
+
+const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
+	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at`
+
+func scanConversationRow(row store.Row) (*conversationRow, error) {
+	c := &conversationRow{}
+	return c, row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
+		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt)
+}
+
+var (
+	findConversations = listStatement(`SELECT id, channel_id, customer_ref FROM conversations
+		WHERE (channel_id, customer_ref) IN ({list})`, 2, 0)
+	insertConversations = listStatement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state,
+		attention, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at)
+		{list} ON CONFLICT (channel_id, customer_ref) DO NOTHING`, 14, 0)
+	lockConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
+)
+
+const updateConversation = `UPDATE conversations SET address = $2, customer_name = $3, state = $4, attention = $5,
+	run_at = $6, waiting_since = $7, lease_until = $8, lease_token = $9, attempts = $10, paused_until = $11,
+	last_customer_at = $12, updated_at = $13 WHERE id = $1`
+
+// find reads the ids of conversations, without locks.
+func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conversationKey]string) error {
+	return eachPadded(keys, func(size int, piece []conversationKey) error {
+		args := make([]any, 0, 2*len(piece))
+		for _, key := range piece {
+			args = append(args, key.channelID, key.customerRef)
+		}
+		return tx.Query(ctx, func(row store.Row) error {
+			var id string
+			var key conversationKey
+			if err := row.Scan(&id, &key.channelID, &key.customerRef); err != nil {
+				return err
+			}
+			ids[key] = id
+			return nil
+		}, findConversations[size], args...)
+	})
+}
+
+// lock reads conversations, sorted by id, and keeps every other writer from them until the transaction ends. Ids, unlike
+// names that platforms give, are in the same order in Go and in every collation.
+func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conversationRow) error {
+	slices.Sort(ids)
+	return eachPadded(slices.Compact(ids), func(size int, piece []string) error {
+		return tx.Query(ctx, func(row store.Row) error {
+			c, err := scanConversationRow(row)
+			if err != nil {
+				return err
+			}
+			rows[c.id] = c
+			return nil
+		}, lockConversations[size]+tx.LockRows(), anys(piece)...)
+	})
+}
+
+// queueConversations writes what changed, and wakes the workers of other processes when something became due.
+func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
+	wake := false
+	for _, c := range rows {
+		if !c.changed || c.deleted {
+			continue
+		}
+		tx.Queue(store.AnyRows, updateConversation, c.id, c.address, c.name, c.state, c.attention, c.runAt,
+			c.waitingSince, c.leaseUntil, c.leaseToken, c.attempts, c.pausedUntil, c.lastCustomerAt, c.updatedAt)
+		wake = wake || c.wake
+		c.changed, c.wake = false, false
+	}
+	if wake && notifies(tx) {
+		tx.Queue(store.AnyRows, `SELECT pg_notify('`+wakeChannel+`', '')`)
+	}
+}
+
+// wakeChannel is what PostgreSQL calls the bell that [Queue.Wait] listens for.
+const wakeChannel = "svc_inbox"
+
+// notifies reports that the engine is PostgreSQL: only there rows are locked one by one.
+func notifies(tx store.Tx) bool { return tx.LockRows() != "" }
+
+// anys is a list as the arguments of a statement, after those that come first.
+func anys[T any](list []T, first ...any) []any {
+	args := make([]any, 0, len(first)+len(list))
+	args = append(args, first...)
+	for _, item := range list {
+		args = append(args, item)
+	}
+	return args
+}

@@ -1,0 +1,105 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, address, customer_name, state, attention, attempts,
+	paused_until, last_customer_at, created_at, updated_at`
+
+// scanConversation reads conversationColumns, then what else the row has.
+func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, err error) {
+	var name []byte
+	err = row.Scan(append([]any{
+		&c.ID, &c.OrgID, &c.ChannelID, &c.CustomerRef, &c.Address, &name, &c.State, &c.Attention, &c.Attempts,
+		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt,
+	}, more...)...)
+	if err != nil || name == nil {
+		return c, err
+	}
+	opened, err := q.ring.Open(name, vault.CustomerName(c.OrgID, c.ID))
+	if err != nil {
+		return c, fmt.Errorf("open the customer's name of %s: %w", c.ID, err)
+	}
+	c.CustomerName = string(opened)
+	return c, nil
+}
+
+// ConversationFilter says which conversations are listed; "" is all.
+type ConversationFilter struct {
+	ChannelID string
+	State     string // assistant, human or closed
+}
+
+// Conversations reads a page of an organization's conversations, oldest first.
+func (q *Queue) Conversations(ctx context.Context, orgID string, filter ConversationFilter, page store.Page) ([]Conversation, error) {
+	text := conversationColumns + ` FROM conversations WHERE org_id = $1 AND id > $2`
+	args := []any{orgID, page.After, page.Rows()}
+	if filter.ChannelID != "" {
+		args = append(args, filter.ChannelID)
+		text += fmt.Sprintf(" AND channel_id = $%d", len(args))
+	}
+	if filter.State != "" {
+		args = append(args, filter.State)
+		text += fmt.Sprintf(" AND state = $%d", len(args))
+	}
+	return list(ctx, q.db, "list conversations", func(row store.Row) (Conversation, error) {
+		return q.scanConversation(row)
+	}, text+` ORDER BY id LIMIT $3`, args...)
+}
+
+// Conversation reads an organization's conversation, or [store.ErrNotFound].
+func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversation, error) {
+	return one(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
+		return q.scanConversation(row)
+	}, conversationColumns+` FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// Messages reads a page of what was said in an organization's conversation, both directions, in the order in which it
+// was stored, with what became of every part that went out. It returns [store.ErrNotFound] when the organization has no
+// such conversation; a page after a message that isn't there begins at the start.
+func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
+	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
+		return nil, err
+	}
+	after, err := q.place(ctx, conversationID, page.After)
+	if err != nil {
+		return nil, err
+	}
+	came, err := list(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
+		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND (received_at, id) > ($2, $3)
+			ORDER BY received_at, id LIMIT $4`, conversationID, after.placedAt, after.ID, page.Rows())
+	if err != nil {
+		return nil, err
+	}
+	went, err := list(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
+		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND (created_at, id) > ($2, $3)
+			ORDER BY created_at, id LIMIT $4`, conversationID, after.placedAt, after.ID, page.Rows())
+	if err != nil {
+		return nil, err
+	}
+	all := append(came, went...)
+	slices.SortFunc(all, placedMessage.before)
+	return messages(all[:min(len(all), page.Rows())]), nil
+}
+
+// place finds where a message stands in its conversation.
+func (q *Queue) place(ctx context.Context, conversationID, messageID string) (placedMessage, error) {
+	if messageID == "" {
+		return placedMessage{}, nil
+	}
+	found, err := list(ctx, q.db, "find a message", func(row store.Row) (m placedMessage, err error) {
+		m.ID = messageID
+		return m, row.Scan(&m.placedAt)
+	}, `SELECT received_at FROM messages WHERE id = $1 AND conversation_id = $2
+		UNION ALL SELECT created_at FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, messageID, conversationID)
+	if err != nil || len(found) == 0 {
+		return placedMessage{}, err
+	}
+	return found[0], nil
+}

@@ -1,0 +1,125 @@
+package inbox
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Lists are in order of creation, in pages, filtered, and of one organization.
+func TestConversationLists(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		second, foreign := q.channel(t, "org_1", "chn_2"), q.channel(t, "org_2", "chn_3")
+		for n := range 5 {
+			q.arrive(t, textOf("c"+number(n), number(n), "text"))
+		}
+		require.NoError(t, q.Enqueue(ctx, []Arrival{{second, []Item{textOf("d", "1", "text")}}, {foreign, []Item{textOf("e", "1", "text")}}}))
+		refs := func(filter ConversationFilter, page store.Page) (refs []string) {
+			list, err := q.Conversations(ctx, "org_1", filter, page)
+			require.NoError(t, err)
+			for _, c := range list {
+				refs = append(refs, c.CustomerRef)
+			}
+			return refs
+		}
+		all, err := q.Conversations(ctx, "org_1", ConversationFilter{}, pageAll)
+		require.NoError(t, err)
+		require.Equal(t, []string{"c0", "c1", "c2", "c3", "c4", "d"}, refs(ConversationFilter{}, pageAll))
+		require.Equal(t, []string{"c0", "c1"}, refs(ConversationFilter{}, store.Page{Limit: 2}))
+		require.Equal(t, []string{"c2", "c3"}, refs(ConversationFilter{}, store.Page{Limit: 2, After: all[1].ID}))
+		require.Equal(t, []string{"d"}, refs(ConversationFilter{ChannelID: "chn_2"}, pageAll))
+		require.Empty(t, refs(ConversationFilter{ChannelID: "chn_3"}, pageAll))
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", all[3].ID))
+		require.Equal(t, []string{"c3"}, refs(ConversationFilter{State: StateHuman, ChannelID: "chn_1"}, pageAll))
+
+		_, err = q.Conversation(ctx, "org_2", all[0].ID)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = q.Messages(ctx, "org_2", all[0].ID, pageAll)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = q.SendAsHuman(ctx, "usr_1", "org_2", all[0].ID, []string{"x"})
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = q.SendAsHuman(ctx, "usr_1", "org_1", all[0].ID, nil)
+		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, q.HandBack(ctx, "usr_1", "org_2", all[3].ID), store.ErrNotFound)
+		require.ErrorIs(t, q.DeleteConversation(ctx, "usr_1", "org_2", all[0].ID), store.ErrNotFound)
+		require.ErrorIs(t, q.DeleteConversation(ctx, "usr_1", "org_1", "cnv_unknown"), store.ErrNotFound)
+	})
+}
+
+// Messages of both directions are read in the order they were stored, page by page.
+func TestMessagePages(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		var want []string
+		for n := range 4 {
+			q.arrive(t, textOf("ann", "a"+number(n), "a"+number(n)), textOf("ann", "b"+number(n), "b"+number(n)))
+			q.reply(t, "r"+number(n), "p"+number(n))
+			want = append(want, "a"+number(n), "b"+number(n), "r"+number(n))
+		}
+		list, err := q.Conversations(t.Context(), "org_1", ConversationFilter{}, pageAll)
+		require.NoError(t, err)
+		for _, size := range []int{1, 2, 5, 100} {
+			var got []string
+			page := store.Page{Limit: size}
+			for {
+				messages, err := q.Messages(t.Context(), "org_1", list[0].ID, page)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(messages), size)
+				if len(messages) == 0 {
+					break
+				}
+				got = append(got, textsOf(messages)...)
+				page.After = messages[len(messages)-1].ID
+			}
+			require.Equal(t, want, got, "pages of %d", size)
+		}
+		q.arrive(t, textOf("ann", "last", "last"))
+		work, err := q.Open(t.Context(), q.take(t), 4)
+		require.NoError(t, err)
+		require.Equal(t, want[len(want)-4:], textsOf(work.History))
+	})
+}
+
+// A deleted conversation leaves nothing but the audit log.
+func TestDeleteConversation(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "one"))
+		q.reply(t, "a", "p1")
+		q.arrive(t, textOf("ann", "2", "two"))
+		lease := q.take(t)
+		q.begin(t, lease)
+		require.NoError(t, q.DeleteConversation(t.Context(), "usr_1", "org_1", lease.ConversationID))
+		for _, table := range []string{"conversations", "messages", "turns", "outbound_messages"} {
+			require.Equal(t, "0", q.value(t, `SELECT count(*) FROM `+table))
+		}
+		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE action = 'conversation.delete' AND actor = 'usr_1'`))
+		q.arrive(t, textOf("ann", "3", "three"))
+		require.Equal(t, []string{"three"}, textsOf(q.open(t, q.take(t)).Waiting))
+	})
+}
+
+// A channel that is deleted takes its conversations with it. Its worker has lost them, and what still arrives for it is
+// dropped without standing in the way of the other tenants of a delivery.
+func TestDeletedChannel(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		second := q.channel(t, "org_2", "chn_2")
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		require.NoError(t, q.db.DeleteChannel(t.Context(), "test", "org_1", "chn_1"))
+		_, err := q.Open(t.Context(), lease, 10)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		require.ErrorIs(t, q.Release(t.Context(), lease), ErrLeaseLost)
+		require.NoError(t, q.Enqueue(t.Context(), []Arrival{
+			{q.route, []Item{textOf("ann", "2", "two"), echoOf("ann", "h1"), {Kind: Blocked, CustomerRef: "ann"}}},
+			{second, []Item{textOf("ann", "2", "three")}},
+		}))
+		require.Equal(t, []string{"three"}, textsOf(q.open(t, q.take(t)).Waiting))
+		q.idle(t)
+	})
+}

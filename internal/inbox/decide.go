@@ -1,0 +1,210 @@
+package inbox
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// defaultPause is how long the assistant is silent after a human wrote from the platform's app, unless the agent
+	// says otherwise (platforms notes §6).
+	defaultPause = 30 * time.Minute
+	// defaultDebounceMax is how long the first of several messages waits for an answer at most, unless the agent says
+	// otherwise or its quiet window is longer (platforms notes §6).
+	defaultDebounceMax = 30 * time.Second
+)
+
+// Why a turn was discarded.
+const (
+	codeHandedOver = "handed_over"
+	codeBlocked    = "customer_blocked"
+)
+
+// effect is what an item does to rows of its conversation that were stored before it.
+type effect struct {
+	conversationID string
+	// silence discards what the assistant has not sent, because of this code; "" takes up what needs attention.
+	silence string
+}
+
+// decisions is the part of the database that a batch of arrivals touches, and what they change in it, one after the
+// other in order of arrival. It knows no SQL.
+type decisions struct {
+	now  int64
+	rows map[conversationKey]*conversationRow
+	byID map[string]*conversationRow // the same, and those of messages that were not delivered
+	seen map[messageKey]bool         // stored before, or by this batch
+	sent map[messageKey]*sentRow
+	busy map[string]bool // conversations in which something is being sent
+
+	messages []*messageRow
+	effects  []effect
+}
+
+// messageKey is the task id of what came in, or the platform's id of what went out.
+type messageKey struct{ channelID, platformID string }
+
+// messageRow is a message as it is written.
+type messageRow struct {
+	*arrivedItem
+	conversationID string
+	author, kind   string
+	handled        bool
+	sentAt         int64
+}
+
+// sentRow is an outbound message that the platform has a word about.
+type sentRow struct {
+	id, conversationID, state, code string
+	changed                         bool
+}
+
+// decide applies one item. Without a conversation, because there never was one or its channel was deleted, only a message
+// that we sent can be found.
+func (d *decisions) decide(item *arrivedItem) {
+	c := d.rows[item.key]
+	key := messageKey{item.key.channelID, item.MessageID}
+	if item.stored() {
+		if c == nil || d.seen[key] {
+			return
+		}
+		d.seen[key] = true
+	}
+	sentAt := item.SentAt
+	if sentAt <= 0 || sentAt > d.now {
+		sentAt = d.now
+	}
+	switch item.Kind {
+	case Text:
+		d.text(c, item, sentAt)
+	case Event:
+		d.meet(c, item, sentAt)
+		d.add(c, item, AuthorCustomer, KindEvent, true, sentAt)
+	case HumanEcho:
+		d.echo(c, item, key, sentAt)
+	case FailedDelivery:
+		d.failed(d.sent[key], orDefault(item.Code, OutboundFailed))
+	case Blocked:
+		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
+			c.state = StateClosed
+			d.silence(c, codeBlocked)
+		}
+	}
+}
+
+// meet notes what the customer's own messages tell about him.
+func (d *decisions) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
+	c.touch(d.now)
+	c.lastCustomerAt = max(c.lastCustomerAt, sentAt)
+	if item.Address != "" {
+		c.address = item.Address
+	}
+	if c.name == nil && item.CustomerName != "" {
+		c.name = item.ring.Seal([]byte(item.CustomerName), vault.CustomerName(c.orgID, c.id))
+	}
+}
+
+func (d *decisions) text(c *conversationRow, item *arrivedItem, sentAt int64) {
+	d.meet(c, item, sentAt)
+	if c.state == StateClosed {
+		c.state = StateAssistant
+	}
+	silent := c.silent(d.now)
+	d.add(c, item, AuthorCustomer, KindText, silent, sentAt)
+	if silent {
+		return
+	}
+	if c.attention != "" {
+		// What could not be answered is answered together with this, so that the order stays.
+		d.effects = append(d.effects, effect{conversationID: c.id})
+	}
+	d.schedule(c, item)
+}
+
+// schedule makes the conversation due after its quiet window. A message moves the end of the window it falls into; it
+// delays nothing else: no retry, and nothing that is due already.
+func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
+	window := item.route.DebounceMS
+	longest := item.route.DebounceMaxMS
+	if longest <= 0 {
+		longest = max(window, defaultDebounceMax.Milliseconds())
+	}
+	inWindow := c.waitingSince.Valid && c.attempts == 0 && c.runAt.Valid && c.runAt.Int64 > d.now
+	if !c.waitingSince.Valid {
+		c.waitingSince = sql.NullInt64{Int64: d.now, Valid: true}
+	}
+	due := d.now
+	if window > 0 {
+		due = max(d.now, min(d.now+window, c.waitingSince.Int64+longest))
+	}
+	switch leased := c.leaseUntil > d.now; {
+	case inWindow || leased && c.runAt.Valid && c.attempts == 0:
+		c.runAt = sql.NullInt64{Int64: due, Valid: true}
+		c.wake = c.wake || due <= d.now
+	case c.attempts > 0 && c.runAt.Valid:
+	default:
+		c.runBy(due)
+	}
+}
+
+func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, sentAt int64) {
+	if d.sent[key] != nil || d.busy[c.id] {
+		return
+	}
+	c.touch(d.now)
+	if c.address == "" {
+		c.address = item.Address
+	}
+	kind := KindText
+	if item.Text == "" {
+		kind = KindEvent
+	}
+	pause := item.route.PauseMS
+	if pause <= 0 {
+		pause = defaultPause.Milliseconds()
+	}
+	// One that comes late tells of a human who has long gone.
+	if until := sentAt + pause; until > d.now {
+		c.pausedUntil = max(c.pausedUntil, until)
+		d.silence(c, codeHandedOver)
+	}
+	d.add(c, item, AuthorHuman, kind, true, sentAt)
+}
+
+// failed notes that the platform has not delivered what it took.
+func (d *decisions) failed(sent *sentRow, code string) {
+	if sent == nil || sent.state != OutboundSent || d.byID[sent.conversationID] == nil {
+		return
+	}
+	sent.state, sent.code, sent.changed = OutboundFailed, code, true
+	c := d.byID[sent.conversationID]
+	c.attention = code
+	c.touch(d.now)
+}
+
+// silence ends what the assistant was about to say, of this batch and before it.
+func (d *decisions) silence(c *conversationRow, code string) {
+	for _, message := range d.messages {
+		if message.conversationID == c.id {
+			message.handled = true
+		}
+	}
+	c.waitingSince, c.attention = sql.NullInt64{}, ""
+	c.touch(d.now)
+	d.effects = append(d.effects, effect{c.id, code})
+}
+
+func (d *decisions) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {
+	d.messages = append(d.messages, &messageRow{
+		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt,
+	})
+}
+
+func orDefault(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

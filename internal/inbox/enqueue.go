@@ -1,0 +1,142 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// ItemKind says what an [Item] is.
+type ItemKind int
+
+// The kinds of items.
+const (
+	Text           ItemKind = iota // the customer wrote
+	Event                          // the customer sent something without text; Text is its short name
+	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats what we sent
+	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code says why
+	Blocked                        // the customer has blocked us
+)
+
+// Arrival is what one delivery holds for one channel.
+type Arrival struct {
+	Route store.Route
+	Items []Item // in the order of the delivery
+}
+
+// Item is one thing of a delivery. Which texts are needed depends on its kind; all but Text and CustomerName must be
+// valid UTF-8 without NUL.
+type Item struct {
+	Kind         ItemKind
+	CustomerRef  string // the platform's key of the conversation
+	Address      string // where replies go
+	CustomerName string // "" unknown
+	MessageID    string // the platform's, as part of the task id (spec §4.3 rule 5)
+	Text, Code   string
+	SentAt       int64 // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
+}
+
+// enqueueTries bounds how often a delivery is stored again that met, in another process, the same new message, or the end
+// of its conversation or channel.
+const enqueueTries = 5
+
+// Enqueue stores a delivery, of any number of channels and messages, in one transaction, and returns once that is
+// durable: only then the platform may be told that it was received (spec §4.3 rule 2). Repeating it, whole or in part,
+// changes nothing (rule 5).
+//
+// Texts make the conversation due after its agent's quiet window. While a human has it, they are stored and need no
+// answer. An echo is ours when its id is one that we sent, or while we are sending; any other means that a human has
+// written: the assistant is silent for the agent's pause, and what it has not sent yet is discarded. A block closes the
+// conversation until the customer writes again.
+//
+// It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of
+// the store; then it may be repeated.
+func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
+	op, err := q.seal(arrivals)
+	if err != nil {
+		return err
+	}
+	if len(op.items) == 0 {
+		return nil
+	}
+	for range enqueueTries {
+		if err = q.db.Do(ctx, Kind, op); !met(err) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("enqueue messages: %w", err)
+	}
+	return nil
+}
+
+// met reports that another process was faster with a message, a conversation or a channel.
+func met(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, errVanished)
+}
+
+// enqueueOp is a delivery on its way to the database: bodies are sealed, ids are given.
+type enqueueOp struct {
+	ring  *vault.Ring // for the name of a customer who isn't known yet
+	items []*arrivedItem
+}
+
+// arrivedItem is an item with what it needs in the database.
+type arrivedItem struct {
+	Item
+	route store.Route
+	key   conversationKey
+	ring  *vault.Ring
+
+	id   string // of its row, for those that have one
+	body []byte // sealed
+}
+
+// stored says that the item becomes a row of the conversation.
+func (i *arrivedItem) stored() bool {
+	return i.Kind == Text || i.Kind == Event || i.Kind == HumanEcho
+}
+
+// seal gives ids, in the order of arrival, and seals what was written, outside of the writer.
+func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
+	op := &enqueueOp{ring: q.ring}
+	last := ""
+	for _, arrival := range arrivals {
+		for _, item := range arrival.Items {
+			complete := item.MessageID != "" && item.CustomerRef != ""
+			switch {
+			case item.Kind == Text && !complete:
+				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
+			case item.Kind < Text || item.Kind > Blocked:
+				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
+			case item.Kind == Blocked && item.CustomerRef == "",
+				item.Kind == FailedDelivery && item.MessageID == "",
+				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:
+				continue // nothing to find it by, and nobody waits for it
+			}
+			arrived := &arrivedItem{
+				Item: item, route: arrival.Route, ring: q.ring,
+				key: conversationKey{arrival.Route.ChannelID, item.CustomerRef},
+			}
+			if arrived.stored() {
+				last = idAfter(last)
+				arrived.id = last
+				arrived.body = q.ring.Seal([]byte(item.Text), vault.InboundBody(arrival.Route.OrgID, last))
+			}
+			op.items = append(op.items, arrived)
+		}
+	}
+	return op, nil
+}
+
+// idAfter is a new message id that sorts behind another: the clock in an id may not have moved on in between.
+func idAfter(last string) string {
+	for {
+		if id := store.NewID("msg"); id > last {
+			return id
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package inbox
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// life is longer than any test.
+const life = time.Hour
+
+var pageAll = store.Page{Limit: 1000}
+
+// inboxTest is a queue with an organization, an agent and a channel of it.
+type inboxTest struct {
+	*Queue
+
+	db    *store.DB
+	route store.Route
+}
+
+// each runs a test on both engines.
+func each(t *testing.T, run func(t *testing.T, q *inboxTest)) {
+	t.Helper()
+	storetest.Each(t, []store.Kind{Kind}, func(t *testing.T, db *store.DB) { run(t, newInboxTest(t, db)) })
+}
+
+func newInboxTest(t testing.TB, db *store.DB) *inboxTest {
+	t.Helper()
+	q := &inboxTest{Queue: New(db, testRing(t)), db: db}
+	q.route = q.channel(t, "org_1", "chn_1")
+	return q
+}
+
+func testRing(t testing.TB) *vault.Ring {
+	t.Helper()
+	ring, err := vault.ParseRing(base64.StdEncoding.EncodeToString(make([]byte, vault.KeyBytes)))
+	require.NoError(t, err)
+	return ring
+}
+
+// channel makes an active channel with an agent, and its organization when that is new.
+func (q *inboxTest) channel(t testing.TB, orgID, channelID string) store.Route {
+	t.Helper()
+	ctx := context.Background()
+	err := q.db.CreateOrganization(ctx, "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"})
+	if err != nil {
+		require.ErrorIs(t, err, store.ErrConflict)
+	}
+	agentID := "agt_" + channelID
+	require.NoError(t, q.db.CreateAgent(ctx, "test", store.Agent{ID: agentID, OrgID: orgID, Name: agentID, Model: "local/echo"}))
+	require.NoError(t, q.db.CreateChannel(ctx, "test", store.Channel{
+		ID: channelID, OrgID: orgID, Type: "bot", Name: channelID, AgentID: agentID, State: store.ChannelActive,
+	}, 0))
+	return store.Route{ChannelID: channelID, OrgID: orgID, Type: "bot", State: store.ChannelActive}
+}
+
+func textOf(customer, id, text string) Item {
+	return Item{Kind: Text, CustomerRef: customer, Address: "to " + customer, MessageID: id, Text: text, CustomerName: "Ms " + customer}
+}
+
+// arrive enqueues one item on the first channel.
+func (q *inboxTest) arrive(t testing.TB, items ...Item) {
+	t.Helper()
+	require.NoError(t, q.Enqueue(context.Background(), []Arrival{{q.route, items}}))
+}
+
+// take leases the only conversation that is due.
+func (q *inboxTest) take(t testing.TB) Lease {
+	t.Helper()
+	leases, err := q.Lease(context.Background(), 1, life, nil)
+	require.NoError(t, err)
+	require.Len(t, leases, 1, "nothing is due")
+	return leases[0]
+}
+
+// idle asserts that nothing is due.
+func (q *inboxTest) idle(t testing.TB) {
+	t.Helper()
+	leases, err := q.Lease(context.Background(), 1, life, nil)
+	require.NoError(t, err)
+	require.Empty(t, leases)
+}
+
+func (q *inboxTest) open(t testing.TB, lease Lease) Work {
+	t.Helper()
+	work, err := q.Open(context.Background(), lease, 100)
+	require.NoError(t, err)
+	return work
+}
+
+// begin begins a turn for everything that waits.
+func (q *inboxTest) begin(t testing.TB, lease Lease) string {
+	t.Helper()
+	ids := idsOf(q.open(t, lease).Waiting)
+	turnID, err := q.BeginTurn(context.Background(), lease, "agt_chn_1", ids, []byte("request"))
+	require.NoError(t, err)
+	return turnID
+}
+
+// reply answers everything that waits and sends the answer, under a lease of its own.
+func (q *inboxTest) reply(t testing.TB, text, platformID string) {
+	t.Helper()
+	lease := q.take(t)
+	turnID := q.begin(t, lease)
+	parts, err := q.Answer(context.Background(), lease, turnID, []string{text}, true)
+	require.NoError(t, err)
+	require.NoError(t, q.Sent(context.Background(), lease, parts[0].ID, platformID, ""))
+	require.NoError(t, q.Release(context.Background(), lease))
+}
+
+// crash lets every lease run out.
+func (q *inboxTest) crash(t require.TestingT) {
+	q.exec(t, `UPDATE conversations SET lease_until = 1 WHERE lease_until > 1`)
+}
+
+// exec writes by hand.
+func (q *inboxTest) exec(t require.TestingT, text string, args ...any) {
+	require.NoError(t, q.db.Exec(context.Background(), func(_ context.Context, tx store.Tx) error {
+		tx.Queue(store.AnyRows, text, args...)
+		return nil
+	}))
+}
+
+// value reads one number or text.
+func (q *inboxTest) value(t require.TestingT, text string, args ...any) string {
+	var value any
+	require.NoError(t, q.db.Reader().QueryRowContext(context.Background(), text, args...).Scan(&value))
+	if raw, ok := value.([]byte); ok {
+		return string(raw)
+	}
+	return fmt.Sprint(value)
+}
+
+// healthy asserts that Check finds nothing.
+func (q *inboxTest) healthy(t require.TestingT) {
+	findings, err := Check(context.Background(), q.db)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
+func idsOf(messages []Message) []string {
+	ids := make([]string, len(messages))
+	for i, m := range messages {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+func textsOf(messages []Message) []string {
+	texts := make([]string, len(messages))
+	for i, m := range messages {
+		texts[i] = m.Text
+	}
+	return texts
+}
+
+// clocked is a SQLite queue on a clock that the test moves.
+type clocked struct {
+	*inboxTest
+
+	ms atomic.Int64
+}
+
+func newClocked(t *testing.T) *clocked {
+	t.Helper()
+	c := &clocked{}
+	c.ms.Store(1_000_000_000_000)
+	db := storetest.OpenAt(t, storetest.Location(t, store.SQLite), store.Options{
+		Kinds: []store.Kind{Kind}, Clock: func() time.Time { return time.UnixMilli(c.ms.Load()) },
+	})
+	c.inboxTest = newInboxTest(t, db)
+	return c
+}
+
+func (c *clocked) pass(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+func number(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,156 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// SendAsHuman queues what somebody of the organization writes to a customer, part by part, and answers the messages as
+// they are listed. The assistant is not silenced by it: see [Queue.HandOver]. Whether the platform allows it now is the
+// caller's to check first (design §6 "422 codes"). It returns [store.ErrNotFound], [ErrConversationClosed],
+// [ErrInvalid] without parts, or a wrapped error of the store.
+func (q *Queue) SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]Message, error) {
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("send a message: %w: it has no parts", ErrInvalid)
+	}
+	op := &humanOp{
+		ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts),
+	}
+	if err := q.do(ctx, "send a message", op); err != nil {
+		return nil, err
+	}
+	sent := make([]Message, len(op.parts))
+	for i, part := range op.parts {
+		sent[i] = Message{
+			ID: part.id, Author: AuthorHuman, Kind: KindText, Text: part.text, State: part.state, At: op.at,
+		}
+	}
+	return sent, nil
+}
+
+// ownOp is an operation of an organization on one of its conversations.
+type ownOp struct {
+	actor, orgID, id string
+
+	refused error
+}
+
+func (op *ownOp) refusal() error { return op.refused }
+
+func (op *ownOp) conversation() string { return op.id }
+
+// own answers the conversation, or refuses.
+func (op *ownOp) own(s *session) *conversationRow {
+	op.refused = nil
+	c := s.rows[op.id]
+	if c == nil || c.deleted || c.orgID != op.orgID {
+		op.refused = store.ErrNotFound
+		return nil
+	}
+	return c
+}
+
+// open is own for what makes no sense once the customer has blocked the channel.
+func (op *ownOp) open(s *session) *conversationRow {
+	c := op.own(s)
+	if c != nil && c.state == StateClosed {
+		op.refused = ErrConversationClosed
+		return nil
+	}
+	return c
+}
+
+func (op *ownOp) audit(s *session, action string) {
+	store.QueueAudit(s.tx, store.AuditEntry{
+		At: s.now, Actor: op.actor, Action: "conversation." + action, Target: op.id, OrgID: op.orgID,
+	})
+}
+
+type humanOp struct {
+	ownOp
+
+	parts []outboundPart
+	at    int64
+}
+
+func (op *humanOp) run(_ context.Context, s *session) error {
+	c := op.open(s)
+	if c == nil {
+		return nil
+	}
+	op.at = s.now
+	s.queueParts(c, sql.NullString{}, AuthorHuman, op.parts)
+	op.audit(s, "send")
+	c.runBy(s.now)
+	c.touch(s.now)
+	return nil
+}
+
+// HandOver gives an organization's conversation to a human: what waits needs no answer of the assistant's any more, and
+// what it has not sent is discarded. What the customer writes from then on is stored and not answered, until
+// [Queue.HandBack]. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+func (q *Queue) HandOver(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "hand over", &handOverOp{ownOp{actor: actor, orgID: orgID, id: id}})
+}
+
+type handOverOp struct{ ownOp }
+
+func (op *handOverOp) run(_ context.Context, s *session) error {
+	c := op.open(s)
+	if c == nil || c.state == StateHuman {
+		return nil
+	}
+	c.state = StateHuman
+	s.silence(c, codeHandedOver)
+	op.audit(s, "hand_over")
+	return nil
+}
+
+// HandBack gives an organization's conversation back to the assistant, which answers what the customer writes from then
+// on. It ends a pause, too. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+func (q *Queue) HandBack(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "hand back", &handBackOp{ownOp{actor: actor, orgID: orgID, id: id}})
+}
+
+type handBackOp struct{ ownOp }
+
+func (op *handBackOp) run(_ context.Context, s *session) error {
+	c := op.open(s)
+	if c == nil || !c.silent(s.now) {
+		return nil
+	}
+	c.state, c.pausedUntil = StateAssistant, 0
+	c.touch(s.now)
+	op.audit(s, "hand_back")
+	return nil
+}
+
+// DeleteConversation removes an organization's conversation with all that was said in it. Its task ids go with it, so
+// that a platform that still repeats one of its messages would be answered: delete what has been quiet for some days. It
+// returns [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) DeleteConversation(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "delete a conversation", &deleteOp{ownOp{actor: actor, orgID: orgID, id: id}})
+}
+
+type deleteOp struct{ ownOp }
+
+func (op *deleteOp) run(_ context.Context, s *session) error {
+	c := op.own(s)
+	if c == nil {
+		return nil
+	}
+	for _, text := range []string{
+		`DELETE FROM outbound_messages WHERE conversation_id = $1`,
+		`DELETE FROM messages WHERE conversation_id = $1`,
+		`DELETE FROM turns WHERE conversation_id = $1`,
+		`DELETE FROM conversations WHERE id = $1`,
+	} {
+		s.tx.Queue(store.AnyRows, text, c.id)
+	}
+	c.deleted = true
+	op.audit(s, "delete")
+	return nil
+}

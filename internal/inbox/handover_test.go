@@ -1,0 +1,235 @@
+package inbox
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
+
+func storeChange(agentID *string) store.ChannelChange { return store.ChannelChange{AgentID: agentID} }
+
+func echoOf(customer, id string) Item {
+	return Item{Kind: HumanEcho, CustomerRef: customer, MessageID: id, Text: "by hand"}
+}
+
+// While a human has a conversation the assistant says nothing: what waits and what comes needs no answer, what runs is
+// discarded, what was not sent never is. After the return it answers what comes then.
+func TestHandOverAndBack(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		turnID := q.begin(t, lease)
+		q.arrive(t, textOf("ann", "2", "two"))
+		waiting := idsOf(q.open(t, lease).Waiting)
+		require.ErrorIs(t, q.HandOver(ctx, "usr_1", "org_2", lease.ConversationID), store.ErrNotFound)
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+		_, err := q.Answer(ctx, lease, turnID, []string{"x"}, true)
+		require.ErrorIs(t, err, ErrHandedOver)
+		_, err = q.BeginTurn(ctx, lease, "a", waiting, nil)
+		require.ErrorIs(t, err, ErrHandedOver)
+		require.ErrorIs(t, q.Attention(ctx, lease, "", "a", waiting, "no_agent", nil), ErrHandedOver)
+		require.ErrorIs(t, q.Attention(ctx, lease, turnID, "a", nil, "no_agent", nil), ErrHandedOver)
+		q.arrive(t, textOf("ann", "3", "three"))
+		require.Empty(t, q.open(t, lease).Waiting)
+		require.NoError(t, q.Release(ctx, lease))
+		q.idle(t)
+
+		sent, err := q.SendAsHuman(ctx, "usr_1", "org_1", lease.ConversationID, []string{"a human", "writes"})
+		require.NoError(t, err)
+		require.Equal(t, []string{"a human", "writes"}, textsOf(sent))
+		lease = q.take(t)
+		work := q.open(t, lease)
+		require.Equal(t, AuthorHuman, work.Outbound[0].Author)
+		require.Equal(t, sent[0].ID, work.Outbound[0].ID)
+		require.NoError(t, q.Sending(ctx, lease, sent[0].ID), "a human's words are sent")
+		require.NoError(t, q.Sent(ctx, lease, sent[0].ID, "p1", sent[1].ID))
+		require.NoError(t, q.Sent(ctx, lease, sent[1].ID, "p2", ""))
+		require.NoError(t, q.Release(ctx, lease))
+
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
+		q.idle(t)
+		q.arrive(t, textOf("ann", "4", "four"))
+		work = q.open(t, q.take(t))
+		require.Equal(t, []string{"four"}, textsOf(work.Waiting))
+		require.Equal(t, []string{"one", "two", "three", "a human", "writes"}, textsOf(work.History))
+		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM audit_log WHERE action LIKE 'conversation.%'`), "hand over, send, hand back")
+		q.healthy(t)
+	})
+}
+
+// An answer whose parts are not all sent is cut off where a human takes over.
+func TestHandOverBetweenParts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b", "c"}, true)
+		require.NoError(t, err)
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.ErrorIs(t, q.Sent(ctx, lease, parts[0].ID, "p1", parts[1].ID), ErrHandedOver)
+		require.ErrorIs(t, q.Sending(ctx, lease, parts[2].ID), ErrHandedOver)
+		require.Empty(t, q.open(t, lease).Outbound)
+		require.Equal(t, "sent", q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, parts[0].ID), "it was")
+		require.Equal(t, "2", q.value(t, `SELECT count(*) FROM outbound_messages WHERE state = 'discarded'`))
+		q.healthy(t)
+	})
+}
+
+// The echo of what we sent is ours: by its id, or while we are sending. Any other is a human's, and pauses the assistant
+// (platforms notes §6).
+func TestEchoes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
+		require.NoError(t, err)
+		q.arrive(t, echoOf("ann", "p1")) // before we know its id
+		require.Zero(t, q.open(t, lease).Conversation.PausedUntil)
+		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""))
+		require.NoError(t, q.Release(ctx, lease))
+		q.arrive(t, echoOf("ann", "p1"))
+		q.arrive(t, textOf("ann", "2", "two"))
+		lease = q.take(t)
+		require.Zero(t, q.open(t, lease).Conversation.PausedUntil)
+
+		turnID := q.begin(t, lease)
+		q.arrive(t, textOf("ann", "3", "three"), echoOf("ann", "h1"), textOf("ann", "4", "four"))
+		_, err = q.Answer(ctx, lease, turnID, []string{"b"}, true)
+		require.ErrorIs(t, err, ErrHandedOver)
+		require.NoError(t, q.Release(ctx, lease))
+		q.idle(t)
+		conversation, err := q.Conversation(ctx, "org_1", lease.ConversationID)
+		require.NoError(t, err)
+		now, err := q.db.Now(ctx)
+		require.NoError(t, err)
+		require.InDelta(t, now+defaultPause.Milliseconds(), conversation.PausedUntil, 60_000)
+		require.Equal(t, StateAssistant, conversation.State)
+		messages, err := q.Messages(ctx, "org_1", lease.ConversationID, pageAll)
+		require.NoError(t, err)
+		require.Equal(t, []string{"one", "a", "two", "three", "by hand", "four"}, textsOf(messages))
+		require.Equal(t, AuthorHuman, messages[4].Author)
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
+		q.arrive(t, echoOf("ann", "h1"), textOf("ann", "5", "five")) // a repeated echo pauses nothing
+		require.Equal(t, []string{"five"}, textsOf(q.open(t, q.take(t)).Waiting))
+		q.healthy(t)
+	})
+}
+
+// After a human's echo the assistant is silent for the agent's pause, and answers again after (platforms notes §7.9).
+func TestPauseEnds(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t)
+	c.route.PauseMS = 60_000
+	c.arrive(t, echoOf("ann", "h1"))
+	c.arrive(t, textOf("ann", "1", "one"))
+	c.idle(t)
+	c.pass(59 * time.Second)
+	late := echoOf("ann", "h2")
+	late.SentAt = c.ms.Load() - 120_000
+	c.arrive(t, textOf("ann", "2", "two"), late)
+	c.pass(time.Second)
+	c.arrive(t, textOf("ann", "3", "three"))
+	work := c.open(t, c.take(t))
+	require.Equal(t, []string{"three"}, textsOf(work.Waiting))
+	require.Len(t, work.History, 4)
+}
+
+// A customer who blocks the channel closes the conversation, never the channel, and opens it again by writing.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"), textOf("bob", "2", "hi"))
+		q.exec(t, `UPDATE conversations SET run_at = run_at - 1000 WHERE customer_ref = 'ann'`)
+		lease := q.take(t)
+		turnID := q.begin(t, lease)
+		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
+		_, err := q.Answer(ctx, lease, turnID, []string{"a"}, true)
+		require.ErrorIs(t, err, ErrHandedOver)
+		require.NoError(t, q.Release(ctx, lease))
+		_, err = q.SendAsHuman(ctx, "usr_1", "org_1", lease.ConversationID, []string{"x"})
+		require.ErrorIs(t, err, ErrConversationClosed)
+		require.ErrorIs(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID), ErrConversationClosed)
+		require.ErrorIs(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID), ErrConversationClosed)
+		q.reply(t, "hi Bob", "p1")
+
+		q.arrive(t, textOf("ann", "3", "back"))
+		lease = q.take(t)
+		work := q.open(t, lease)
+		require.Equal(t, StateAssistant, work.Conversation.State)
+		require.Equal(t, []string{"back"}, textsOf(work.Waiting))
+		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann", SentAt: 1}) // late: she has written since
+		require.Equal(t, StateAssistant, q.open(t, lease).Conversation.State)
+		q.healthy(t)
+	})
+}
+
+// A refused send that says the customer has blocked us closes the conversation, too.
+func TestSendFailureClosesConversation(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b"}, true)
+		require.NoError(t, err)
+		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundFailed, "customer_blocked", SendFailure{CloseConversation: true}))
+		conversation, err := q.Conversation(ctx, "org_1", lease.ConversationID)
+		require.NoError(t, err)
+		require.Equal(t, StateClosed, conversation.State)
+		require.Equal(t, "customer_blocked", conversation.Attention)
+		require.Empty(t, q.open(t, lease).Outbound)
+		require.Equal(t, "discarded", q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, parts[1].ID))
+		require.NoError(t, q.Release(ctx, lease))
+		q.idle(t)
+		q.healthy(t)
+	})
+}
+
+// What becomes of a part is stored: tried again, failed, failed with the rest, reported later by the platform.
+func TestSendFailures(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b", "c"}, false)
+		require.NoError(t, err)
+		state := func(n int) string {
+			return q.value(t, `SELECT state || ' ' || code || ' ' || attempts FROM outbound_messages WHERE id = $1`, parts[n].ID)
+		}
+		require.ErrorIs(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""), ErrEnded, "it isn't sending")
+		require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
+		require.ErrorIs(t, q.Sending(ctx, lease, parts[0].ID), ErrEnded)
+		require.ErrorIs(t, q.Sending(ctx, lease, "msg_unknown"), ErrEnded)
+		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "", SendFailure{}))
+		require.Equal(t, "pending  1", state(0))
+		require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
+		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""))
+		require.ErrorIs(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundFailed, "x", SendFailure{}), ErrEnded)
+		require.ErrorIs(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundSent, "x", SendFailure{}), ErrInvalid)
+		require.NoError(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundFailed, "template_required", SendFailure{RestOfTurn: true}))
+		require.Equal(t, "failed template_required 1", state(1))
+		require.Equal(t, "failed template_required 0", state(2))
+		require.Equal(t, "template_required", q.open(t, lease).Conversation.Attention)
+
+		q.arrive(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "service_window_expired"})
+		require.Equal(t, "failed service_window_expired 1", state(0))
+		q.arrive(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "again"})
+		require.Equal(t, "failed service_window_expired 1", state(0))
+		require.Equal(t, "service_window_expired", q.open(t, lease).Conversation.Attention)
+		q.healthy(t)
+	})
+}

@@ -1,0 +1,166 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+// recorder is the inbox, noting every statement it runs.
+type recorder struct {
+	mu    sync.Mutex
+	texts map[string][]any
+}
+
+func (*recorder) Name() string { return Kind.Name() }
+
+func (r *recorder) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
+	return Kind.Apply(ctx, &recordingTx{tx, r}, ops)
+}
+
+func (r *recorder) note(text string, args []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.texts != nil && !strings.HasPrefix(text, "INSERT") && !strings.Contains(text, "pg_notify") {
+		r.texts[text] = args
+	}
+}
+
+type recordingTx struct {
+	store.Tx
+
+	recorder *recorder
+}
+
+func (tx *recordingTx) Query(ctx context.Context, each func(store.Row) error, text string, args ...any) error {
+	tx.recorder.note(text, args)
+	return tx.Tx.Query(ctx, each, text, args...)
+}
+
+func (tx *recordingTx) Queue(want int64, text string, args ...any) {
+	tx.recorder.note(text, args)
+	tx.Tx.Queue(want, text, args...)
+}
+
+// fullScan is how the engines' plans say that a whole table is read.
+var fullScan = map[store.Engine]*regexp.Regexp{
+	store.SQLite:   regexp.MustCompile(`SCAN (\w+ )*(conversations|messages|turns|outbound_messages|[mtoc])( USING PRIMARY KEY)?$`),
+	store.Postgres: regexp.MustCompile(`Seq Scan on (conversations|messages|turns|outbound_messages)`),
+}
+
+// Nothing that a delivery, a worker or a poll runs reads a whole table of the queue, on either engine, once the tables
+// have rows enough for an index to pay.
+func TestStatementsUseIndexes(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			recorder := &recorder{}
+			q := newInboxTest(t, storetest.OpenAt(t, storetest.Location(t, engine), store.Options{Kinds: []store.Kind{recorder}}))
+			fill(t, q)
+			recorder.texts = map[string][]any{}
+			q.everything(t)
+
+			texts := recorder.texts
+			require.Greater(t, len(texts), 25)
+			now := int64(2_000_000_000_000)
+			maps.Copy(texts, map[string][]any{
+				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectSaid: {"cnv_7", "", 50},
+				selectDelivered: {"cnv_7", 50}, countReplies: {"cnv_7", int64(900)}, selectNextDue: {now}, selectDepth: {now},
+				selectAttentions: {now, 10, 10}, selectDead: {10},
+			})
+			for text, args := range texts {
+				plan := q.plan(t, text, args)
+				for line := range strings.Lines(plan) {
+					require.False(t, fullScan[engine].MatchString(strings.TrimSpace(line)), "%s\n%s", text, plan)
+				}
+			}
+		})
+	}
+}
+
+// fill adds conversations that are quiet, with messages that were answered.
+func fill(t *testing.T, q *inboxTest) {
+	t.Helper()
+	const conversations, perConversation = 15_000, 2
+	series := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `
+	q.exec(t, fmt.Sprintf(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until,
+		lease_token, attempts, paused_until, last_customer_at, created_at, updated_at) `+series+`
+		SELECT 'cnv_' || i, 'org_1', 'chn_1', 'old ' || i, '', 'assistant', '', 0, 0, 0, 0, 0, 1, 1 FROM n`, conversations))
+	q.exec(t, fmt.Sprintf(`INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at,
+		updated_at) `+series+`SELECT 'trn_' || i, 'org_1', 'chn_1', 'cnv_' || (i %% %d + 1), 'a', 'answered', '', 0, i, i FROM n`,
+		conversations*perConversation, conversations))
+	q.exec(t, fmt.Sprintf(`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id, author, kind, body,
+		turn_id, handled, sent_at, received_at) `+series+`
+		SELECT 'msg_' || i, 'org_1', 'chn_1', 'cnv_' || (i %% %d + 1), 'old ' || i, 'customer', 'text', $1, 'trn_' || i, FALSE, i, i FROM n`,
+		conversations*perConversation, conversations), []byte{})
+	q.exec(t, fmt.Sprintf(`INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body, state,
+		code, platform_message_id, attempts, created_at, updated_at) `+series+`
+		SELECT 'out_' || i, 'org_1', 'chn_1', 'cnv_' || (i %% %d + 1), 'trn_' || i, 0, 'assistant', $1, 'sent', '', 'p' || i, 0, i, i FROM n`,
+		conversations*perConversation, conversations), []byte{})
+	q.exec(t, `ANALYZE`)
+}
+
+// everything runs every operation of the queue once.
+func (q *inboxTest) everything(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	var items []Item
+	for n := range 100 {
+		items = append(items, textOf("c"+number(n), "m"+number(n), "text"))
+	}
+	q.arrive(t, append(items, echoOf("c1", "h1"), Item{Kind: Blocked, CustomerRef: "c2"}, Item{Kind: FailedDelivery, MessageID: "p7"})...)
+	lease := q.take(t)
+	turnID := q.begin(t, lease)
+	q.arrive(t, textOf(lease.CustomerRef, "more", "more"))
+	_, err := q.Supersede(ctx, lease, turnID)
+	require.NoError(t, err)
+	turnID = q.begin(t, lease)
+	require.NoError(t, q.StoreRequest(ctx, lease, turnID, nil))
+	require.NoError(t, q.Attention(ctx, lease, turnID, "", nil, "insufficient_credits", nil))
+	require.NoError(t, q.Retake(ctx, turnID))
+	require.NoError(t, q.Backoff(ctx, lease, 0))
+	leases, err := q.Lease(ctx, 100, life, []string{"org_9"})
+	require.NoError(t, err)
+	lease = leases[slices.IndexFunc(leases, func(l Lease) bool { return l.ConversationID == lease.ConversationID })]
+	parts, err := q.Answer(ctx, lease, turnID, []string{"a", "b"}, true)
+	require.NoError(t, err)
+	require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "new", parts[1].ID))
+	require.NoError(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundFailed, "x", SendFailure{RestOfTurn: true}))
+	require.NoError(t, q.Release(ctx, lease))
+	require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+	require.NoError(t, q.DeleteConversation(ctx, "usr_1", "org_1", lease.ConversationID))
+}
+
+// plan is how the engine would run a statement, a step a line.
+func (q *inboxTest) plan(t *testing.T, text string, args []any) string {
+	t.Helper()
+	explain := "EXPLAIN "
+	if q.db.Engine() == store.SQLite {
+		explain = "EXPLAIN QUERY PLAN "
+	}
+	for i, arg := range args {
+		if n, ok := arg.(int); ok {
+			args[i] = int64(n)
+		}
+	}
+	lines, err := list(t.Context(), q.db, text, func(row store.Row) (line string, err error) {
+		if q.db.Engine() == store.SQLite {
+			var id, parent, unused int
+			return line, row.Scan(&id, &parent, &unused, &line)
+		}
+		return line, row.Scan(&line)
+	}, explain+text, args...)
+	require.NoError(t, err)
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,114 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Kind turns the operations of a [Queue] into rows (design §3, §7). The wiring gives it to [store.Open]; it keeps no
+// state, so that one value serves every database.
+var Kind store.Kind = kind{}
+
+type kind struct{}
+
+// operation is one write on a conversation that is known beforehand. It runs on the locked row, sees what the operations
+// before it in the batch did, and stores a refusal in itself; its error is a fault of the database.
+type operation interface {
+	// conversation is the id of the conversation it touches, which may be gone when it is locked; "" is none.
+	conversation() string
+	run(ctx context.Context, s *session) error
+}
+
+// finder is an operation that has to read, without locks, which conversation it touches.
+type finder interface {
+	find(ctx context.Context, tx store.Tx) error
+}
+
+// session is what the operations of one transaction share.
+type session struct {
+	tx   store.Tx
+	now  int64 // the database's clock, epoch milliseconds
+	rows map[string]*conversationRow
+}
+
+// Name is the kind's name in metrics and logs.
+func (kind) Name() string { return "inbox" }
+
+// Apply locks the conversations of all operations in order of id, stores what arrived, runs the workers' operations one
+// after the other, and leases last, when all else is written. Whoever waits in one transaction has heard of nothing that
+// another one in it did, so any order is as good. A fault is the fault of all: the writer rolls back and runs each alone.
+func (kind) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
+	faults := make([]error, len(ops))
+	if err := apply(ctx, tx, ops); err != nil {
+		for i := range faults {
+			faults[i] = err
+		}
+	}
+	return faults
+}
+
+func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
+	var arrived []*enqueueOp
+	var others []operation
+	var leases []*leaseOp
+	for _, op := range ops {
+		switch op := op.(type) {
+		case *enqueueOp:
+			arrived = append(arrived, op)
+		case *leaseOp:
+			leases = append(leases, op)
+		case operation:
+			others = append(others, op)
+		default:
+			return fmt.Errorf("the inbox has no operation %T", op)
+		}
+	}
+	s := &session{tx: tx, rows: map[string]*conversationRow{}}
+	if err := s.runAll(ctx, arrived, others); err != nil {
+		return err
+	}
+	queueConversations(tx, s.rows)
+	for _, op := range leases {
+		if err := op.run(ctx, tx); err != nil {
+			return fmt.Errorf("lease conversations: %w", err)
+		}
+	}
+	return tx.Flush(ctx)
+}
+
+func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []operation) error {
+	delivery := &delivery{ops: arrived}
+	ids, err := delivery.find(ctx, s.tx)
+	if err != nil {
+		return fmt.Errorf("find conversations: %w", err)
+	}
+	for _, op := range others {
+		if finder, ok := op.(finder); ok {
+			if err := finder.find(ctx, s.tx); err != nil {
+				return fmt.Errorf("find conversations: %w", err)
+			}
+		}
+		if id := op.conversation(); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		if err := lock(ctx, s.tx, ids, s.rows); err != nil {
+			return fmt.Errorf("lock conversations: %w", err)
+		}
+	}
+	s.now = s.tx.Now() // after the locks, because PostgreSQL sends its clock along with the first answer
+	if len(arrived) > 0 {
+		if err := delivery.store(ctx, s); err != nil {
+			return fmt.Errorf("store arrivals: %w", err)
+		}
+	}
+	for _, op := range others {
+		if err := op.run(ctx, s); err != nil {
+			return fmt.Errorf("write the queue: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// leaseSpares is how many conversations above the wanted number are looked at, for those that another worker takes
+	// at the same moment.
+	leaseSpares = 16
+	// leaseCandidates bounds how many due conversations are looked at for a fair choice. An organization with more can
+	// fill the choice until it is at its cap.
+	leaseCandidates = 512
+)
+
+// Lease takes up to n conversations that are due, for a life, and returns those it got: first one of each organization,
+// then the second of each, each time those that have been due for longest. full are the organizations to leave out,
+// because they have as many as they may. A lease that ran out is taken again; that counts as a failed attempt of its
+// conversation and running turn, because its worker died or lost its way. Several workers never get the same one.
+func (q *Queue) Lease(ctx context.Context, n int, life time.Duration, full []string) ([]Lease, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	op := &leaseOp{n: n, life: life, full: full}
+	if err := q.db.Do(ctx, Kind, op); err != nil {
+		return nil, fmt.Errorf("lease conversations: %w", err)
+	}
+	return op.leases, nil
+}
+
+type leaseOp struct {
+	n      int
+	life   time.Duration
+	full   []string
+	leases []Lease
+}
+
+// dueConversations are in the order in which they should be leased. {full} is a list that is left out.
+const dueConversations = `SELECT id FROM (
+		SELECT id, run_at, row_number() OVER (PARTITION BY org_id ORDER BY run_at, id) AS turn FROM (
+			SELECT id, org_id, run_at FROM conversations
+			WHERE run_at <= $1 AND lease_until < $1{full} ORDER BY run_at LIMIT $2
+		) AS candidates
+	) AS ranked ORDER BY turn, run_at, id LIMIT $3`
+
+var lockDueConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations
+	WHERE run_at <= $1 AND lease_until < $1 AND id IN {list}`, 1, 1)
+
+func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
+	op.leases = nil
+	now := tx.Now()
+	ids, err := op.due(ctx, tx, now)
+	if err != nil {
+		return err
+	}
+	rows := make(map[string]*conversationRow, len(ids))
+	err = eachPadded(ids, func(size int, piece []string) error {
+		text := lockDueConversations[size]
+		if notifies(tx) {
+			text += " FOR UPDATE SKIP LOCKED"
+		}
+		return tx.Query(ctx, func(row store.Row) error {
+			c, err := scanConversationRow(row)
+			if err != nil {
+				return err
+			}
+			rows[c.id] = c
+			return nil
+		}, text, anys(piece, now)...)
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if c := rows[id]; c != nil && len(op.leases) < op.n {
+			op.leases = append(op.leases, c.lease(tx, now, op.life))
+		}
+	}
+	queueConversations(tx, rows)
+	return nil
+}
+
+func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) (ids []string, err error) {
+	args := []any{now, max(leaseCandidates, 2*op.n), op.n + leaseSpares}
+	var full string
+	if len(op.full) > 0 {
+		list := paddedList(op.full)
+		full = " AND org_id NOT IN " + parameterRows(len(list), 1, len(args))
+		args = anys(list, args...)
+	}
+	err = tx.Query(ctx, func(row store.Row) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, strings.Replace(dueConversations, "{full}", full, 1), args...)
+	return ids, err
+}
+
+// lease gives the conversation to a worker.
+func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Lease {
+	if c.leaseUntil > 0 { // nobody gave it back
+		c.attempts++
+		tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
+			WHERE conversation_id = $1 AND state = 'asking'`, c.id, now)
+	}
+	c.leaseToken++
+	c.leaseUntil = now + max(1, life.Milliseconds())
+	c.changed = true
+	return c.asLease()
+}
+
+func (c *conversationRow) asLease() Lease {
+	return Lease{
+		ConversationID: c.id, OrgID: c.orgID, ChannelID: c.key.channelID, CustomerRef: c.key.customerRef,
+		Token: c.leaseToken, Attempts: c.attempts, Until: time.UnixMilli(c.leaseUntil),
+	}
+}
+
+// leased is what every operation under a lease has in common.
+type leased struct {
+	lease   Lease
+	refused error
+}
+
+func (l *leased) conversation() string { return l.lease.ConversationID }
+
+// holder answers the conversation while the lease is the last one that was given and was not given back. One that ran
+// out is still good as long as nobody took the conversation: the locked row decides who was first.
+func (l *leased) holder(s *session) *conversationRow {
+	l.refused = nil
+	c := s.rows[l.lease.ConversationID]
+	if c == nil || c.deleted || c.leaseUntil == 0 || c.leaseToken != l.lease.Token || c.orgID != l.lease.OrgID {
+		l.refused = ErrLeaseLost
+		return nil
+	}
+	return c
+}
+
+func (l *leased) refusal() error { return l.refused }
+
+// refusable is an operation that can be refused.
+type refusable interface {
+	operation
+	refusal() error
+}
+
+// do runs an operation and answers its fault or its refusal.
+func (q *Queue) do(ctx context.Context, doing string, op refusable) error {
+	err := q.db.Do(ctx, Kind, op)
+	if err == nil {
+		err = op.refusal()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// Renew lengthens a lease: it lasts for another life from now. It returns [ErrLeaseLost] or a wrapped error of the
+// store; after the latter it may be repeated.
+func (q *Queue) Renew(ctx context.Context, lease Lease, life time.Duration) (Lease, error) {
+	op := &renewOp{leased: leased{lease: lease}, life: life}
+	if err := q.do(ctx, "renew a lease", op); err != nil {
+		return lease, err
+	}
+	return op.lease, nil
+}
+
+type renewOp struct {
+	leased
+
+	life time.Duration
+}
+
+func (op *renewOp) run(_ context.Context, s *session) error {
+	if c := op.holder(s); c != nil {
+		c.leaseUntil = max(c.leaseUntil, s.now+max(1, op.life.Milliseconds()))
+		c.changed = true
+		op.lease = c.asLease()
+	}
+	return nil
+}
+
+// Release gives a conversation back, after work that went well: what is still to be done makes it due, after the quiet
+// window if one lasts. It returns [ErrLeaseLost] or a wrapped error of the store.
+func (q *Queue) Release(ctx context.Context, lease Lease) error {
+	return q.do(ctx, "release a conversation", &releaseOp{leased: leased{lease: lease}})
+}
+
+// Backoff gives a conversation back after a failed attempt: it is due after wait, whatever arrives meanwhile, and its
+// attempts and those of its running turn count one more. It returns [ErrLeaseLost] or a wrapped error of the store.
+func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) error {
+	return q.do(ctx, "back off from a conversation", &releaseOp{leased: leased{lease: lease}, failed: true, wait: wait})
+}
+
+type releaseOp struct {
+	leased
+
+	failed bool
+	wait   time.Duration
+}
+
+func (op *releaseOp) run(ctx context.Context, s *session) error {
+	c := op.holder(s)
+	if c == nil {
+		return nil
+	}
+	c.leaseUntil, c.changed = 0, true
+	if op.failed {
+		c.attempts++
+		c.runAt = sql.NullInt64{Int64: s.now + max(0, op.wait.Milliseconds()), Valid: true}
+		c.wake = true
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
+			WHERE conversation_id = $1 AND state = 'asking'`, c.id, s.now)
+		return nil
+	}
+	c.attempts = 0
+	return s.reschedule(ctx, c)
+}
+
+// openWork says what is left to do in a conversation.
+const openWork = `SELECT
+	EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking')
+		OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')),
+	EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`
+
+// reschedule makes a conversation due by what its rows say.
+func (s *session) reschedule(ctx context.Context, c *conversationRow) error {
+	var begun, texts bool
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&begun, &texts) }, openWork, c.id)
+	if err != nil {
+		return fmt.Errorf("look for work left: %w", err)
+	}
+	c.changed = true
+	inWindow := c.runAt.Valid && c.runAt.Int64 > s.now && c.waitingSince.Valid
+	switch {
+	case !begun && !texts:
+		c.runAt, c.waitingSince = sql.NullInt64{}, sql.NullInt64{}
+	case !begun && inWindow:
+	default:
+		c.runAt = sql.NullInt64{Int64: s.now, Valid: true}
+		c.wake = true
+	}
+	return nil
+}

@@ -1,0 +1,488 @@
+package inbox
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// status is what became of a text, told by someone who doesn't know how the queue keeps it.
+type status int
+
+const (
+	waits status = iota
+	answered
+	needsNone // a human had, or took, the conversation; or the customer blocked the channel
+)
+
+// modelText is a text that was accepted.
+type modelText struct {
+	platformID, customer string
+	arrival              int
+	status               status
+}
+
+// modelConversation is what decides whether the assistant may speak.
+type modelConversation struct{ human, paused, closed bool }
+
+func (c *modelConversation) silent() bool { return c.human || c.paused || c.closed }
+
+// delivered is a part that the platform has got.
+type delivered struct {
+	customer, part, turn string
+	platformID           string
+}
+
+// modelWorker is a worker between two of its steps.
+type modelWorker struct {
+	lease   *Lease
+	sending *Outbound // marked, the platform not yet asked
+	sent    *delivered
+}
+
+// machine drives a queue at random and keeps what must be true of it in maps.
+type machine struct {
+	q *inboxTest
+
+	texts         []*modelText
+	conversations map[string]*modelConversation
+	workers       []*modelWorker
+	holder        map[string]int64 // the token that was given last, by conversation; 0 given back
+	platform      []delivered
+	everDead      map[string]bool
+	arrivals      int
+}
+
+func (m *machine) conversation(customer string) *modelConversation {
+	if m.conversations[customer] == nil {
+		m.conversations[customer] = &modelConversation{}
+	}
+	return m.conversations[customer]
+}
+
+// drawKnown draws a conversation that exists.
+func (m *machine) drawKnown(t *rapid.T) (c Conversation, ok bool) {
+	list, err := m.q.Conversations(context.Background(), "org_1", ConversationFilter{}, pageAll)
+	require.NoError(t, err)
+	if len(list) == 0 {
+		return c, false
+	}
+	return rapid.SampledFrom(list).Draw(t, "conversation"), true
+}
+
+// silence is a human or a block: nothing that waits is answered any more, and no part that waits is sent.
+func (m *machine) silence(t *rapid.T, customer string) {
+	require.Equal(t, "0", m.q.value(t, `SELECT count(*) FROM outbound_messages o JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.state = 'pending' AND o.author = 'assistant' AND c.customer_ref = $1`, customer))
+	for _, text := range m.texts {
+		if text.customer == customer && text.status == waits {
+			text.status = needsNone
+		}
+	}
+}
+
+func (m *machine) enqueue(t *rapid.T, items ...Item) {
+	require.NoError(t, m.q.Enqueue(context.Background(), []Arrival{{m.q.route, items}}))
+}
+
+// newText makes a text that nobody has seen and what the model expects of it.
+func (m *machine) newText(t *rapid.T) Item {
+	customer := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "customer")
+	m.arrivals++
+	item := textOf(customer, "m"+number(m.arrivals), "text "+number(m.arrivals))
+	c := m.conversation(customer)
+	c.closed = false
+	text := &modelText{platformID: item.MessageID, customer: customer, arrival: m.arrivals}
+	if c.silent() {
+		text.status = needsNone
+	}
+	m.texts = append(m.texts, text)
+	return item
+}
+
+// Deliver brings new texts, several at once, and some that were brought before.
+func (m *machine) Deliver(t *rapid.T) {
+	var items []Item
+	for range rapid.IntRange(1, 3).Draw(t, "texts") {
+		items = append(items, m.newText(t))
+	}
+	if rapid.Bool().Draw(t, "again") {
+		old := rapid.SampledFrom(m.texts).Draw(t, "old")
+		items = slices.Insert(items, rapid.IntRange(0, len(items)).Draw(t, "place"), textOf(old.customer, old.platformID, "again"))
+		// The repeated one may stand before its first: they are the same.
+	}
+	m.enqueue(t, items...)
+}
+
+// DeliverAgain brings what was brought before.
+func (m *machine) DeliverAgain(t *rapid.T) {
+	if len(m.texts) == 0 {
+		t.Skip("nothing yet")
+	}
+	old := rapid.SampledFrom(m.texts).Draw(t, "old")
+	m.enqueue(t, textOf(old.customer, old.platformID, "again"), textOf(old.customer, old.platformID, "again"))
+}
+
+// Echo is the platform repeating what it got, or a human writing.
+func (m *machine) Echo(t *rapid.T) {
+	if len(m.platform) > 0 && rapid.Bool().Draw(t, "ours") {
+		ours := rapid.SampledFrom(m.platform).Draw(t, "sent")
+		known := m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE id = $1 AND state IN ('sending', 'sent')`, ours.part)
+		if known == "1" {
+			m.enqueue(t, echoOf(ours.customer, ours.platformID))
+		}
+		return
+	}
+	if rapid.IntRange(0, 3).Draw(t, "by a human") != 2 {
+		t.Skip("too often it would be silent")
+	}
+	customer := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "customer")
+	m.arrivals++
+	busy := m.q.value(t, `SELECT count(*) FROM outbound_messages o JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.state = 'sending' AND c.customer_ref = $1`, customer) != "0"
+	m.enqueue(t, echoOf(customer, "h"+number(m.arrivals)))
+	if !busy {
+		m.conversation(customer).paused = true
+		m.silence(t, customer)
+	}
+}
+
+// Block is the customer blocking the channel.
+func (m *machine) Block(t *rapid.T) {
+	c, ok := m.drawKnown(t)
+	if !ok || rapid.IntRange(0, 3).Draw(t, "block") != 2 {
+		t.Skip("nobody, or too often")
+	}
+	m.enqueue(t, Item{Kind: Blocked, CustomerRef: c.CustomerRef})
+	model := m.conversation(c.CustomerRef)
+	*model = modelConversation{closed: true, paused: model.paused}
+	m.silence(t, c.CustomerRef)
+}
+
+// Hand gives a conversation to a human, or back.
+func (m *machine) Hand(t *rapid.T) {
+	c, ok := m.drawKnown(t)
+	if !ok {
+		t.Skip("nobody yet")
+	}
+	model := m.conversation(c.CustomerRef)
+	if rapid.IntRange(0, 3).Draw(t, "over") == 2 {
+		err := m.q.HandOver(context.Background(), "usr_1", "org_1", c.ID)
+		if model.closed {
+			require.ErrorIs(t, err, ErrConversationClosed)
+			return
+		}
+		require.NoError(t, err)
+		if !model.human {
+			m.silence(t, c.CustomerRef)
+		}
+		model.human = true
+		return
+	}
+	err := m.q.HandBack(context.Background(), "usr_1", "org_1", c.ID)
+	if model.closed {
+		require.ErrorIs(t, err, ErrConversationClosed)
+		return
+	}
+	require.NoError(t, err)
+	*model = modelConversation{}
+}
+
+// Human writes through the API.
+func (m *machine) Human(t *rapid.T) {
+	c, ok := m.drawKnown(t)
+	if !ok {
+		t.Skip("nobody yet")
+	}
+	_, err := m.q.SendAsHuman(context.Background(), "usr_1", "org_1", c.ID, []string{"by a human"})
+	if m.conversation(c.CustomerRef).closed {
+		require.ErrorIs(t, err, ErrConversationClosed)
+		return
+	}
+	require.NoError(t, err)
+}
+
+// Revive takes up what stands still.
+func (m *machine) Revive(t *rapid.T) {
+	turns, err := m.q.Attentions(context.Background(), time.UnixMilli(0), 100)
+	require.NoError(t, err)
+	for _, turn := range turns {
+		require.NoError(t, m.q.Retake(context.Background(), turn.TurnID))
+	}
+	dead, err := m.q.DeadTurns(context.Background(), 100)
+	require.NoError(t, err)
+	for _, turn := range dead {
+		if rapid.Bool().Draw(t, "retry") {
+			require.NoError(t, m.q.Retry(context.Background(), "cli", turn.TurnID))
+		}
+	}
+}
+
+// Expire lets all leases run out. Their workers don't know.
+func (m *machine) Expire(t *rapid.T) {
+	m.q.crash(t)
+}
+
+// Crash loses a worker where it stands.
+func (m *machine) Crash(t *rapid.T) {
+	*m.draw(t) = modelWorker{}
+}
+
+func (m *machine) draw(t *rapid.T) *modelWorker {
+	return rapid.SampledFrom(m.workers).Draw(t, "worker")
+}
+
+// Work lets a worker take some steps. rapid likes small numbers, so that a rare fault is not the smallest.
+func (m *machine) Work(t *rapid.T) {
+	w := m.draw(t)
+	for range rapid.SampledFrom([]int{8, 5, 3, 2, 1}).Draw(t, "steps") {
+		m.step(t, w, func(name string) bool { return rapid.IntRange(0, 9).Draw(t, name) == 7 })
+	}
+}
+
+// ended checks how an operation of a worker ended, and reports whether it went well. A worker that lost its conversation,
+// or to a human what it was doing there, looks for other work or looks again.
+func (m *machine) ended(t *rapid.T, w *modelWorker, err error) bool {
+	if m.holder[w.lease.ConversationID] != w.lease.Token {
+		require.ErrorIs(t, err, ErrLeaseLost, "another worker has it")
+		*w = modelWorker{}
+		return false
+	}
+	if err != nil {
+		require.ErrorIs(t, err, ErrHandedOver)
+	}
+	return err == nil
+}
+
+// step is a worker's next step; chance decides what goes wrong.
+func (m *machine) step(t *rapid.T, w *modelWorker, chance func(string) bool) {
+	ctx := context.Background()
+	switch {
+	case w.lease == nil:
+		leases, err := m.q.Lease(ctx, 1, life, nil)
+		require.NoError(t, err)
+		if len(leases) == 1 {
+			w.lease = &leases[0]
+			require.Greater(t, w.lease.Token, m.holder[w.lease.ConversationID])
+			m.holder[w.lease.ConversationID] = w.lease.Token
+		}
+		return
+	case w.sending != nil:
+		m.platformCall(t, w, chance)
+		return
+	case w.sent != nil:
+		sent := w.sent
+		w.sent = nil
+		m.ended(t, w, m.q.Sent(ctx, *w.lease, sent.part, sent.platformID, ""))
+		return
+	}
+	work, err := m.q.Open(ctx, *w.lease, 10)
+	if !m.ended(t, w, err) {
+		return
+	}
+	switch {
+	case len(work.Outbound) > 0:
+		m.send(t, w, work.Outbound[0])
+	case work.Turn != nil:
+		m.answer(t, w, work, chance)
+	case len(work.Waiting) > 0:
+		m.begin(t, w, work, chance)
+	default:
+		if m.ended(t, w, m.q.Release(ctx, *w.lease)) {
+			m.holder[w.lease.ConversationID] = 0
+			*w = modelWorker{}
+		}
+	}
+}
+
+func (m *machine) send(t *rapid.T, w *modelWorker, part Outbound) {
+	if part.State == OutboundSending { // a dead worker's
+		m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, OutboundDeliveryUnknown, "", SendFailure{}))
+		return
+	}
+	if m.ended(t, w, m.q.Sending(context.Background(), *w.lease, part.ID)) {
+		w.sending = &part
+	}
+}
+
+// platformCall is what the queue can't see.
+func (m *machine) platformCall(t *rapid.T, w *modelWorker, chance func(string) bool) {
+	part := w.sending
+	w.sending = nil
+	if chance("refused") {
+		state := OutboundPending
+		if chance("for good") {
+			state = OutboundFailed
+		}
+		m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, state, "refused", SendFailure{}))
+		return
+	}
+	w.sent = &delivered{customer: w.lease.CustomerRef, part: part.ID, turn: part.TurnID, platformID: "p" + part.ID}
+	m.platform = append(m.platform, *w.sent)
+}
+
+func (m *machine) begin(t *rapid.T, w *modelWorker, work Work, chance func(string) bool) {
+	ids := idsOf(work.Waiting)
+	if chance("without an agent") {
+		m.ended(t, w, m.q.Attention(context.Background(), *w.lease, "", "", ids, "no_agent", nil))
+		return
+	}
+	_, err := m.q.BeginTurn(context.Background(), *w.lease, "agt_chn_1", ids, []byte("request"))
+	m.ended(t, w, err)
+}
+
+func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(string) bool) {
+	ctx, turnID := context.Background(), work.Turn.ID
+	switch {
+	case chance("superseded"):
+		_, err := m.q.Supersede(ctx, *w.lease, turnID)
+		m.ended(t, w, err)
+	case chance("out of funds"):
+		m.ended(t, w, m.q.Attention(ctx, *w.lease, turnID, "", nil, "insufficient_credits", nil))
+	case chance("dead"):
+		if m.ended(t, w, m.q.Dead(ctx, *w.lease, turnID, "provider_error")) {
+			for _, text := range m.textsOf(t, turnID) {
+				m.everDead[text.platformID] = true
+			}
+		}
+	case chance("backoff"):
+		if m.ended(t, w, m.q.Backoff(ctx, *w.lease, 0)) {
+			m.holder[w.lease.ConversationID] = 0
+			*w = modelWorker{}
+		}
+	default:
+		texts := m.textsOf(t, turnID)
+		parts, err := m.q.Answer(ctx, *w.lease, turnID, []string{"first", "second"}, true)
+		if !m.ended(t, w, err) {
+			return
+		}
+		require.False(t, m.conversation(w.lease.CustomerRef).silent(), "it answered while a human had the conversation")
+		require.NotEmpty(t, texts)
+		for _, text := range texts {
+			require.Equal(t, waits, text.status, "text %s", text.platformID)
+			text.status = answered
+		}
+		w.sending = &parts[0]
+	}
+}
+
+// textsOf are the texts that a turn answers.
+func (m *machine) textsOf(t *rapid.T, turnID string) (texts []*modelText) {
+	for _, text := range m.texts {
+		if m.q.value(t, `SELECT count(*) FROM messages WHERE platform_message_id = $1 AND turn_id = $2`, text.platformID, turnID) == "1" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// Check compares the queue with the model after every step.
+func (m *machine) check(t *rapid.T) {
+	m.q.healthy(t)
+	type row struct {
+		platformID, state string
+		handled           bool
+	}
+	rows, err := list(context.Background(), m.q.db, "", func(r store.Row) (line row, err error) {
+		return line, r.Scan(&line.platformID, &line.handled, &line.state)
+	}, `SELECT m.platform_message_id, m.handled, coalesce(t.state, '') FROM messages m LEFT JOIN turns t ON t.id = m.turn_id
+		WHERE m.author = 'customer' ORDER BY m.id`)
+	require.NoError(t, err)
+	require.Len(t, rows, len(m.texts), "every text is stored once")
+	for _, row := range rows {
+		text := m.texts[slices.IndexFunc(m.texts, func(text *modelText) bool { return text.platformID == row.platformID })]
+		require.Equal(t, text.status == answered, row.state == TurnAnswered, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
+		require.Equal(t, text.status == needsNone, row.handled, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
+	}
+	m.checkPlatform(t)
+}
+
+// checkPlatform looks at what the customers saw.
+func (m *machine) checkPlatform(t *rapid.T) {
+	parts := map[string]bool{}
+	turns := map[string]string{} // that answered a text
+	last := map[string]int{}     // the latest text that was answered, by customer
+	begun := map[string]bool{}
+	for _, sent := range m.platform {
+		require.False(t, parts[sent.part], "a part was sent twice")
+		parts[sent.part] = true
+		if sent.turn == "" || begun[sent.turn] {
+			continue
+		}
+		begun[sent.turn] = true
+		for _, text := range m.textsOf(t, sent.turn) {
+			require.Empty(t, turns[text.platformID], "text %s was answered twice", text.platformID)
+			turns[text.platformID] = sent.turn
+			if m.everDead[text.platformID] {
+				continue // an operator decides when it is answered
+			}
+			require.Greater(t, text.arrival, last[sent.customer], "text %s was answered late", text.platformID)
+		}
+		for _, text := range m.textsOf(t, sent.turn) {
+			if !m.everDead[text.platformID] {
+				last[sent.customer] = max(last[sent.customer], text.arrival)
+			}
+		}
+	}
+}
+
+// settle lets everything come to an end, without faults: then nothing is lost, and what is unclear is flagged.
+func (m *machine) settle(t *rapid.T) {
+	m.q.crash(t)
+	dead, err := m.q.DeadTurns(context.Background(), 100)
+	require.NoError(t, err)
+	for _, turn := range dead {
+		require.NoError(t, m.q.Retry(context.Background(), "cli", turn.TurnID))
+	}
+	turns, err := m.q.Attentions(context.Background(), time.UnixMilli(0), 100)
+	require.NoError(t, err)
+	for _, turn := range turns {
+		require.NoError(t, m.q.Retake(context.Background(), turn.TurnID))
+	}
+	w := &modelWorker{}
+	for steps := 0; ; steps++ {
+		require.Less(t, steps, 1000, "it doesn't come to an end")
+		m.step(t, w, func(string) bool { return false })
+		if w.lease == nil && m.q.value(t, `SELECT count(*) FROM conversations WHERE run_at IS NOT NULL`) == "0" {
+			break
+		}
+	}
+	m.check(t)
+	for _, text := range m.texts {
+		require.NotEqual(t, waits, text.status, "text %s was lost", text.platformID)
+	}
+	require.Equal(t, "0", m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE state IN ('pending', 'sending')`))
+	for _, sent := range m.platform {
+		state := m.q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, sent.part)
+		require.Contains(t, []string{OutboundSent, OutboundDeliveryUnknown}, state, "part %s", sent.part)
+	}
+}
+
+// TestMachine runs deliveries, workers that crash and stall anywhere, humans, echoes and blocks in any order: no text is
+// lost, none is answered twice or out of order, and the customer sees each part once.
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		rapid.Check(t, func(t *rapid.T) {
+			for _, table := range []string{"outbound_messages", "messages", "turns", "conversations"} {
+				q.exec(t, `DELETE FROM `+table)
+			}
+			m := &machine{
+				q: q, conversations: map[string]*modelConversation{}, holder: map[string]int64{}, everDead: map[string]bool{},
+				workers: []*modelWorker{{}, {}},
+			}
+			t.Repeat(map[string]func(*rapid.T){
+				"deliver": m.Deliver, "deliver again": m.DeliverAgain, "echo": m.Echo, "block": m.Block, "hand": m.Hand,
+				"human": m.Human, "revive": m.Revive, "expire": m.Expire, "crash": m.Crash,
+				"work": m.Work, "work 2": m.Work, "work 3": m.Work, "work 4": m.Work, "": m.check,
+			})
+			m.settle(t)
+		})
+	})
+}

@@ -1,0 +1,192 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// loopWindow is how far back [Work.RecentReplies] looks.
+	loopWindow = 10 * time.Minute
+	// maxWaiting bounds the texts that are read for one turn, the newest. One that reads so many takes those before them,
+	// too: nobody answers a flood line by line, and what is left over would make the conversation due at once, for ever.
+	maxWaiting = 1000
+)
+
+// What Open reads of a conversation.
+const (
+	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
+		WHERE conversation_id = $1 AND state = 'asking'`
+	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts FROM outbound_messages
+		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY created_at, id`
+	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
+		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT $2`
+	selectSaid = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND (handled OR turn_id <> $2)
+		ORDER BY received_at DESC, id DESC LIMIT $3`
+	selectDelivered = `SELECT ` + outboundColumns + ` WHERE conversation_id = $1 AND state IN ('sent', 'delivery_unknown')
+		ORDER BY created_at DESC, id DESC LIMIT $2`
+	countReplies = `SELECT count(*) FROM outbound_messages
+		WHERE conversation_id = $1 AND created_at >= $2 AND author = 'assistant' AND part = 0`
+)
+
+// Open reads what a worker needs to know about a conversation it has leased, with at most history messages of what was
+// said before. It reads without locks: an operation that depends on what it saw is checked again when it is written. It
+// returns [ErrLeaseLost], [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store or the
+// vault.
+func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
+	work, err := q.open(ctx, lease, history)
+	if err != nil {
+		return Work{}, fmt.Errorf("open a conversation: %w", err)
+	}
+	return work, nil
+}
+
+func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, err error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return work, err
+	}
+	var quiet bool // its window lasts
+	if quiet, err = q.openConversation(ctx, lease, now, &work); err != nil {
+		return work, err
+	}
+	if err := q.openChannel(ctx, lease, &work); err != nil {
+		return work, err
+	}
+	if work.Turn, err = q.openTurn(ctx, lease); err != nil {
+		return work, err
+	}
+	if work.Outbound, err = q.openOutbound(ctx, lease); err != nil {
+		return work, err
+	}
+	if !quiet {
+		if work.Waiting, err = q.openWaiting(ctx, lease); err != nil {
+			return work, err
+		}
+	}
+	if work.History, err = q.openHistory(ctx, lease, history, &work); err != nil {
+		return work, err
+	}
+	work.RecentReplies, err = one(ctx, q.db, "count replies", func(row store.Row) (n int, err error) {
+		return n, row.Scan(&n)
+	}, countReplies,
+		lease.ConversationID, now-loopWindow.Milliseconds())
+	return work, err
+}
+
+func (q *Queue) openConversation(ctx context.Context, lease Lease, now int64, work *Work) (quiet bool, err error) {
+	var held leaseState
+	work.Conversation, err = one(ctx, q.db, "read", func(row store.Row) (Conversation, error) {
+		return q.scanConversation(row, &held.token, &held.until, &held.runAt)
+	}, conversationColumns+`, lease_token, lease_until, run_at FROM conversations WHERE id = $1 AND org_id = $2`,
+		lease.ConversationID, lease.OrgID)
+	if err == nil && (held.token != lease.Token || held.until == 0) {
+		err = ErrLeaseLost
+	}
+	return held.runAt.Valid && held.runAt.Int64 > now, err
+}
+
+type leaseState struct {
+	token, until int64
+	runAt        sql.NullInt64
+}
+
+func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err error) {
+	work.Suspended, err = one(ctx, q.db, "read its organization", func(row store.Row) (suspended bool, err error) {
+		return suspended, row.Scan(&suspended)
+	}, `SELECT suspended_at IS NOT NULL FROM organizations WHERE id = $1`, lease.OrgID)
+	if err != nil {
+		return err
+	}
+	work.Channel, err = q.db.ChannelByID(ctx, lease.OrgID, lease.ChannelID)
+	if err != nil || work.Channel.AgentID == "" {
+		return err
+	}
+	agent, err := q.db.AgentByID(ctx, lease.OrgID, work.Channel.AgentID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	work.Agent = &agent
+	return err
+}
+
+func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
+	turns, err := list(ctx, q.db, "read its turn", func(row store.Row) (*Turn, error) {
+		turn := &Turn{}
+		err := row.Scan(&turn.ID, &turn.AgentID, &turn.Request, &turn.State, &turn.Code, &turn.Attempts, &turn.CreatedAt)
+		return turn, err
+	}, selectAsking, lease.ConversationID)
+	if err != nil || len(turns) == 0 {
+		return nil, err
+	}
+	turn := turns[0]
+	if turn.Request, err = q.ring.Open(turn.Request, vault.TurnRequest(lease.OrgID, turn.ID)); err != nil {
+		return nil, fmt.Errorf("open the request of turn %s: %w", turn.ID, err)
+	}
+	return turn, nil
+}
+
+func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, error) {
+	return list(ctx, q.db, "read what is to be sent", func(row store.Row) (part Outbound, err error) {
+		var turnID sql.NullString
+		var body []byte
+		if err := row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts); err != nil {
+			return part, err
+		}
+		text, err := q.ring.Open(body, vault.OutboundBody(lease.OrgID, part.ID))
+		if err != nil {
+			return part, fmt.Errorf("open message %s: %w", part.ID, err)
+		}
+		part.TurnID, part.Text = turnID.String, string(text)
+		return part, nil
+	}, selectUnsent, lease.ConversationID)
+}
+
+func (q *Queue) openWaiting(ctx context.Context, lease Lease) ([]Message, error) {
+	waiting, err := list(ctx, q.db, "read what waits", q.scanMessage(vault.InboundBody),
+		selectWaiting, lease.ConversationID, maxWaiting)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(waiting)
+	return messages(waiting), nil
+}
+
+// openHistory reads the last messages, but what waits for an answer or belongs to the running turn.
+func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Work) ([]Message, error) {
+	if most <= 0 {
+		return nil, nil
+	}
+	var running string
+	if work.Turn != nil {
+		running = work.Turn.ID
+	}
+	said, err := list(ctx, q.db, "read what was said", q.scanMessage(vault.InboundBody),
+		selectSaid, lease.ConversationID, running, most)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := list(ctx, q.db, "read what was sent", q.scanMessage(vault.OutboundBody),
+		selectDelivered, lease.ConversationID, most)
+	if err != nil {
+		return nil, err
+	}
+	all := append(said, sent...)
+	slices.SortFunc(all, placedMessage.before)
+	return messages(all[max(0, len(all)-most):]), nil
+}
+
+func messages(placed []placedMessage) []Message {
+	all := make([]Message, len(placed))
+	for i, m := range placed {
+		all[i] = m.Message
+	}
+	return all
+}

@@ -1,0 +1,248 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered.
+// With sendFirst the first part is sending at once, which saves a commit. When a human has the conversation meanwhile,
+// or the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. Other
+// errors are [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store.
+func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []string, sendFirst bool) ([]Outbound, error) {
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("answer: %w: the answer has no parts", ErrInvalid)
+	}
+	op := &answerOp{
+		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID},
+		parts:  q.sealParts(lease.OrgID, parts),
+	}
+	if sendFirst {
+		op.parts[0].state = OutboundSending
+	}
+	if err := q.do(ctx, "answer", op); err != nil {
+		return nil, err
+	}
+	outbound := make([]Outbound, len(op.parts))
+	for i, part := range op.parts {
+		outbound[i] = Outbound{
+			ID: part.id, TurnID: turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i),
+		}
+	}
+	return outbound, nil
+}
+
+// outboundPart is a part as it is written.
+type outboundPart struct {
+	id, text, state string
+	body            []byte // text, sealed
+}
+
+// sealParts gives ids, in order, and seals.
+func (q *Queue) sealParts(orgID string, texts []string) []outboundPart {
+	parts := make([]outboundPart, len(texts))
+	last := ""
+	for i, text := range texts {
+		last = idAfter(last)
+		parts[i] = outboundPart{
+			id: last, text: text, state: OutboundPending, body: q.ring.Seal([]byte(text), vault.OutboundBody(orgID, last)),
+		}
+	}
+	return parts
+}
+
+const insertOutbound = `INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body,
+	state, code, platform_message_id, attempts, created_at, updated_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $10)`
+
+func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) {
+	for i, part := range parts {
+		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
+			part.state, s.now)
+	}
+}
+
+type answerOp struct {
+	turnOp
+
+	parts []outboundPart
+}
+
+func (op *answerOp) run(ctx context.Context, s *session) error {
+	c, running, err := op.asking(ctx, s)
+	if !running {
+		return err
+	}
+	if c.silent(s.now) {
+		s.silence(c, codeHandedOver)
+		op.refused = ErrHandedOver
+		return nil
+	}
+	op.end(s, TurnAnswered, "", sql.NullInt64{})
+	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
+	c.attempts = 0
+	c.answered()
+	c.touch(s.now)
+	return nil
+}
+
+// Sending marks a pending part as sending, which must be durable before the platform is asked. A part of the
+// assistant's is discarded instead when a human has the conversation or the customer has blocked the channel, and
+// Sending returns [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or
+// wrapped ones of the store; after the latter it isn't known whether the part is sending, and it must not be sent.
+func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
+	return q.do(ctx, "mark a part as sending", &sendingOp{partOp{leased: leased{lease: lease}, id: outboundID}})
+}
+
+// partOp is an operation on an outbound message.
+type partOp struct {
+	leased
+
+	id string
+
+	turnID                    sql.NullString
+	state, author, platformID string
+	part                      int64
+}
+
+// read answers the conversation and loads the part, or refuses.
+func (op *partOp) read(ctx context.Context, s *session) (c *conversationRow, found bool, err error) {
+	if c = op.holder(s); c == nil {
+		return nil, false, nil
+	}
+	err = s.tx.Query(ctx, func(row store.Row) error {
+		found = true
+		return row.Scan(&op.turnID, &op.state, &op.author, &op.part, &op.platformID)
+	}, `SELECT turn_id, state, author, part, platform_message_id FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, op.id, c.id)
+	if err != nil {
+		return nil, false, fmt.Errorf("read a part: %w", err)
+	}
+	if !found {
+		op.refused = ErrEnded
+	}
+	return c, found, nil
+}
+
+const setPart = `UPDATE outbound_messages SET state = $2, code = $3, updated_at = $4 WHERE id = $1`
+
+type sendingOp struct{ partOp }
+
+func (op *sendingOp) run(ctx context.Context, s *session) error {
+	c, found, err := op.read(ctx, s)
+	if !found {
+		return err
+	}
+	switch {
+	case op.state == OutboundDiscarded:
+		op.refused = ErrHandedOver
+	case op.state != OutboundPending:
+		op.refused = ErrEnded
+	case op.author == AuthorAssistant && c.silent(s.now):
+		s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
+		op.refused = ErrHandedOver
+	default:
+		s.tx.Queue(1, setPart, op.id, OutboundSending, "", s.now)
+	}
+	return nil
+}
+
+// Sent stores that the platform has taken a part, and under which id. next, unless "", is a pending part to mark as
+// sending in the same commit; when that may not be sent any more, the first part is stored all the same and Sent
+// returns what [Queue.Sending] would. Errors are [ErrEnded] for a part that isn't sending, [ErrLeaseLost] (the part was
+// sent, and is or becomes delivery_unknown), or wrapped ones of the store; after the latter it may be repeated.
+func (q *Queue) Sent(ctx context.Context, lease Lease, outboundID, platformMessageID, next string) error {
+	op := &sentOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, platformMessageID: platformMessageID}
+	if next != "" {
+		op.next = &sendingOp{partOp{leased: leased{lease: lease}, id: next}}
+	}
+	return q.do(ctx, "mark a part as sent", op)
+}
+
+type sentOp struct {
+	partOp
+
+	platformMessageID string
+	next              *sendingOp
+}
+
+func (op *sentOp) run(ctx context.Context, s *session) error {
+	c, found, err := op.read(ctx, s)
+	if !found {
+		return err
+	}
+	if op.state == OutboundSent && op.platformID == op.platformMessageID {
+		return nil // said again: nobody heard the first commit, which marked the next part, too
+	}
+	if op.state != OutboundSending {
+		op.refused = ErrEnded
+		return nil
+	}
+	s.tx.Queue(1, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $2, updated_at = $3
+		WHERE id = $1`, op.id, op.platformMessageID, s.now)
+	c.attempts = 0
+	c.touch(s.now)
+	if op.next == nil {
+		return nil
+	}
+	if err := op.next.run(ctx, s); err != nil {
+		return err
+	}
+	op.refused = op.next.refused
+	return nil
+}
+
+// SendFailure says what else a failed send ends.
+type SendFailure struct {
+	// CloseConversation: the customer has blocked us. What the assistant has not sent is discarded.
+	CloseConversation bool
+	// RestOfTurn: the later parts of the same answer fail with the same code.
+	RestOfTurn bool
+}
+
+// SendFailed stores that a part was not sent, or that nobody knows: state is pending (it will be tried again: give the
+// conversation back with [Queue.Backoff]), failed or delivery_unknown, code says why. It returns [ErrEnded] for a part
+// that is neither pending nor sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
+func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
+	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
+		return fmt.Errorf("mark a part as %s: %w: not a state of a failed send", state, ErrInvalid)
+	}
+	op := &failedOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, to: state, code: code, SendFailure: o}
+	return q.do(ctx, "mark a part as "+state, op)
+}
+
+type failedOp struct {
+	partOp
+	SendFailure
+
+	to, code string
+}
+
+func (op *failedOp) run(ctx context.Context, s *session) error {
+	c, found, err := op.read(ctx, s)
+	if !found {
+		return err
+	}
+	if op.state != OutboundPending && op.state != OutboundSending {
+		op.refused = ErrEnded
+		return nil
+	}
+	s.tx.Queue(1, `UPDATE outbound_messages SET state = $2, code = $3, attempts = attempts + 1, updated_at = $4
+		WHERE id = $1`, op.id, op.to, op.code, s.now)
+	if op.RestOfTurn && op.turnID.Valid {
+		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'failed', code = $3, updated_at = $4
+			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, op.turnID, op.part, op.code, s.now)
+	}
+	if op.CloseConversation {
+		c.state = StateClosed
+		s.silence(c, orDefault(op.code, codeBlocked))
+	}
+	if op.to != OutboundPending || op.CloseConversation {
+		c.attention = orDefault(op.code, op.to)
+	}
+	c.touch(s.now)
+	return nil
+}

@@ -1,0 +1,114 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// pollInterval is how often a worker looks for work where the engine has no bell.
+	pollInterval = 100 * time.Millisecond
+	// calm is the least time between two answers of Wait that work is due: a worker that may not take what is due (its
+	// organization has all it may) doesn't spin.
+	calm = 20 * time.Millisecond
+)
+
+// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. On
+// PostgreSQL it is woken by the transaction that made the conversation due (LISTEN); on SQLite it looks ten times a
+// second. That a lease ran out is noticed after idle at the latest. It returns the cause of ctx's end, or a wrapped error
+// of the store, after which the caller should wait a little and call it again.
+func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
+	if err := q.calmDown(ctx); err != nil {
+		return err
+	}
+	ctxIdle, cancel := context.WithTimeout(ctx, idle)
+	defer cancel()
+	var err error
+	if q.db.Engine() == store.Postgres {
+		err = q.listen(ctxIdle)
+	} else {
+		err = q.poll(ctxIdle)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && ctxIdle.Err() == nil:
+		return fmt.Errorf("wait for work: %w", err)
+	}
+	q.mu.Lock()
+	q.awoke = time.Now()
+	q.mu.Unlock()
+	return nil
+}
+
+func (q *Queue) calmDown(ctx context.Context) error {
+	q.mu.Lock()
+	left := calm - time.Since(q.awoke)
+	q.mu.Unlock()
+	return pause(ctx, left)
+}
+
+func pause(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (q *Queue) poll(ctx context.Context) error {
+	for {
+		next, err := q.next(ctx)
+		if err != nil || next == 0 {
+			return err
+		}
+		if err := pause(ctx, min(next, pollInterval)); err != nil {
+			return err
+		}
+	}
+}
+
+func (q *Queue) listen(ctx context.Context) error {
+	return q.db.Listen(ctx, wakeChannel, func(wait func(context.Context, time.Duration) (bool, error)) error {
+		next, err := q.next(ctx) // after the subscription, so that nothing falls in between
+		if err != nil || next == 0 {
+			return err
+		}
+		_, err = wait(ctx, next)
+		return err
+	})
+}
+
+// farAway is further than anybody waits.
+const farAway = time.Hour
+
+const selectNextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1) THEN $1
+	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1) END`
+
+// next is how long it takes until a conversation is due; 0 when one is now.
+func (q *Queue) next(ctx context.Context) (time.Duration, error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	due, err := one(ctx, q.db, "look for work", func(row store.Row) (due sql.NullInt64, err error) {
+		return due, row.Scan(&due)
+	}, selectNextDue, now)
+	if err != nil {
+		return 0, err
+	}
+	if !due.Valid {
+		return farAway, nil
+	}
+	return max(0, time.Duration(due.Int64-now)*time.Millisecond), nil
+}

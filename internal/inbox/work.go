@@ -1,0 +1,112 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// States of a conversation.
+const (
+	StateAssistant = "assistant"
+	StateHuman     = "human"
+	StateClosed    = "closed" // the customer has blocked the channel; the next text opens it again
+)
+
+// States of a turn.
+const (
+	TurnAsking         = "asking"
+	TurnAnswered       = "answered"
+	TurnSuperseded     = "superseded"
+	TurnDiscarded      = "discarded"
+	TurnNeedsAttention = "needs_attention"
+	TurnDead           = "dead"
+)
+
+// States of an outbound message.
+const (
+	OutboundPending         = "pending"
+	OutboundSending         = "sending"
+	OutboundSent            = "sent"
+	OutboundFailed          = "failed"
+	OutboundDeliveryUnknown = "delivery_unknown"
+	OutboundDiscarded       = "discarded"
+)
+
+// Who wrote a message.
+const (
+	AuthorCustomer  = "customer"
+	AuthorAssistant = "assistant"
+	AuthorHuman     = "human"
+)
+
+// Kinds of a message.
+const (
+	KindText  = "text"
+	KindEvent = "event" // something without text; Text is a short name of it ("image")
+)
+
+// Lease is a worker's claim on a conversation. Token is the fencing token; Until is by the database's clock.
+type Lease struct {
+	ConversationID, OrgID, ChannelID, CustomerRef string
+	Token                                         int64
+	Attempts                                      int64 // of the conversation, failed in a row before this lease
+	Until                                         time.Time
+}
+
+// Work is everything a worker needs to know about a conversation it has leased.
+type Work struct {
+	Conversation Conversation
+	Channel      store.Channel
+	Agent        *store.Agent // nil when the channel has none
+	Suspended    bool         // the organization
+	Turn         *Turn        // the one that is asking, nil when there is none
+	// Outbound is what is pending or sending, in the order to send it. A part that is sending when the lease is new was
+	// left by a worker that died: its delivery is unknown.
+	Outbound []Outbound
+	// Waiting are the texts nobody has answered, in order of platform time, then arrival; empty while their quiet
+	// window lasts. Those of a running turn are not among them.
+	Waiting []Message
+	// History is what was said before, both directions, oldest first, without Waiting and what was never sent.
+	History []Message
+	// RecentReplies counts the answers the assistant wrote here in the last 10 minutes (loop guard).
+	RecentReplies int
+}
+
+// Conversation is one customer on one channel. Times are epoch milliseconds, 0 for never.
+type Conversation struct {
+	ID, OrgID, ChannelID, CustomerRef, Address, CustomerName string
+	State                                                    string // assistant | human | closed
+	Attention                                                string // why somebody should look, "" when nobody need
+	Attempts                                                 int64  // failed in a row
+	PausedUntil, LastCustomerAt, CreatedAt, UpdatedAt        int64
+}
+
+// Message is one line of a conversation, in either direction.
+type Message struct {
+	ID                string
+	Author            string // customer | assistant | human
+	Kind              string // text | event
+	Text              string
+	State             string // of the delivery, "" for what came in
+	Code              string // why it failed, "" otherwise
+	TurnID            string // the turn that answers it or that it is part of, "" for none
+	PlatformMessageID string // "" until the platform has taken it
+	At                int64  // platform's time of what came in, else when it was written; epoch milliseconds
+	Handled           bool   // came in, and nobody has to answer it
+}
+
+// Turn is one answer of an assistant on its way.
+type Turn struct {
+	ID, AgentID string
+	Request     []byte // as it was given to [Queue.BeginTurn]
+	State, Code string
+	Attempts    int64
+	CreatedAt   int64 // epoch milliseconds
+}
+
+// Outbound is a part of an answer, or of what a human wrote, on its way to the platform.
+type Outbound struct {
+	ID, TurnID, Author, Text, State string
+	Part, Attempts                  int64
+}
