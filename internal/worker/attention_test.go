@@ -1,0 +1,300 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// TestAttention: for each reason no model is called and nothing is tried again by itself; when the reason is gone, the
+// message is answered.
+func TestAttention(t *testing.T) {
+	t.Parallel()
+	const org, channel, agent = "org_poor", "chn_poor", "agt_poor"
+	setChannel := func(t *testing.T, h *house, change store.ChannelChange) {
+		require.NoError(t, h.db.UpdateChannel(t.Context(), "test", org, channel, change))
+	}
+	suspend := func(t *testing.T, h *house, suspended bool) {
+		require.NoError(t, h.db.SetSuspended(t.Context(), "test", org, suspended))
+	}
+	text := func(s string) *string { return &s }
+	tests := map[string]struct {
+		funds      int64
+		spoil, fix func(t *testing.T, h *house)
+		code       string
+		eachEngine bool
+	}{
+		"insufficient_credits": {
+			eachEngine: true,
+			spoil:      func(*testing.T, *house) {},
+			fix:        func(t *testing.T, h *house) { h.credit(t, org, credits) },
+		},
+		"insufficient_credits with something left": {
+			funds: 3, code: "insufficient_credits",
+			spoil: func(*testing.T, *house) {},
+			fix:   func(t *testing.T, h *house) { h.credit(t, org, credits) },
+		},
+		"organization_suspended": {
+			funds: credits,
+			spoil: func(t *testing.T, h *house) { suspend(t, h, true) },
+			fix:   func(t *testing.T, h *house) { suspend(t, h, false) },
+		},
+		"no_agent": {
+			eachEngine: true,
+			funds:      credits,
+			spoil:      func(t *testing.T, h *house) { setChannel(t, h, store.ChannelChange{AgentID: text("")}) },
+			fix:        func(t *testing.T, h *house) { setChannel(t, h, store.ChannelChange{AgentID: text(agent)}) },
+		},
+		"channel_needs_reauth": {
+			funds: credits,
+			spoil: func(t *testing.T, h *house) {
+				setChannel(t, h, store.ChannelChange{State: text(store.ChannelNeedsReauth)})
+			},
+			fix: func(t *testing.T, h *house) { setChannel(t, h, store.ChannelChange{State: text(store.ChannelActive)}) },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := func(t *testing.T, h *house) {
+				code := orElse(test.code, name)
+				h.organization(t, org, test.funds)
+				h.agent(t, org, agent)
+				h.channel(t, org, channel, platforms.Bot, agent)
+				test.spoil(t, h)
+				w := h.worker()
+				h.say(t, channel, "lan", "hello", "anybody there?")
+				h.drain(t, w)
+				require.Equal(t, []string{"needs_attention " + code}, h.turns(t, org))
+				require.Equal(t, code, h.conversation(t, org, "lan").Attention)
+
+				for range 3 {
+					require.NoError(t, w.retake(t.Context()))
+					require.Zero(t, h.drain(t, w), "tried again though nothing has changed")
+				}
+				require.Empty(t, h.vendor.calls())
+				require.Empty(t, h.texts())
+
+				test.fix(t, h)
+				require.NoError(t, w.retake(t.Context()))
+				h.drain(t, w)
+				require.Equal(t, []string{"You said: hello and anybody there?"}, h.texts())
+				require.EqualValues(t, answerCost, h.spent(t, org))
+				require.Empty(t, h.conversation(t, org, "lan").Attention)
+				h.leaseless(t)
+			}
+			if test.eachEngine {
+				onEach(t, run)
+			} else {
+				run(t, open(t))
+			}
+		})
+	}
+}
+
+// TestATopUpBetweenTheRefusalAndTheBalance is not missed: the model is asked once more after the balance was read.
+func TestATopUpBetweenTheRefusalAndTheBalance(t *testing.T) {
+	t.Parallel()
+	const org, channel, agent = "org_poor", "chn_poor", "agt_poor"
+	for _, moment := range []int{1, 2} { // before the first, before the second reading
+		h := open(t)
+		h.organization(t, org, 0)
+		h.agent(t, org, agent)
+		h.channel(t, org, channel, platforms.Bot, agent)
+		readings := 0
+		w := h.worker(func(c *Config) {
+			c.Gateway = &teller{Gateway: h.gateway, before: func() {
+				if readings++; readings == moment {
+					h.credit(t, org, credits)
+				}
+			}}
+		})
+		h.say(t, channel, "lan", "hello")
+		h.drain(t, w)
+		require.NoError(t, w.retake(t.Context()))
+		h.drain(t, w)
+		require.Equal(t, []string{"You said: hello"}, h.texts(), "moment %d", moment)
+		require.EqualValues(t, answerCost, h.spent(t, org))
+	}
+}
+
+// teller lets a test act before each reading of a balance.
+type teller struct {
+	Gateway
+	before func()
+}
+
+func (g *teller) FreeBalance(ctx context.Context, orgID string, env store.Env) (int64, error) {
+	g.before()
+	return g.Gateway.FreeBalance(ctx, orgID, env)
+}
+
+// TestOldTurnsAreNotTakenUp: a day later an answer is of no use.
+func TestOldTurnsAreNotTakenUp(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	require.NoError(t, h.db.SetSuspended(t.Context(), "test", acme, true))
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	require.NoError(t, h.db.SetSuspended(t.Context(), "test", acme, false))
+	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(retakeAge + time.Minute) } })
+	require.NoError(t, tomorrow.retake(t.Context()))
+	require.Zero(t, h.drain(t, tomorrow))
+	require.Empty(t, h.texts())
+}
+
+// TestLoopGuard: another bot that answers ours gets maxRecentReplies answers, then none.
+func TestLoopGuard(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	w := h.worker()
+	for range maxRecentReplies + 3 {
+		h.say(t, bot, "bot", "thanks!")
+		h.drain(t, w)
+	}
+	require.Len(t, h.texts(), maxRecentReplies)
+	require.Len(t, h.vendor.calls(), maxRecentReplies)
+	require.Equal(t, "loop_guard", h.conversation(t, acme, "bot").Attention)
+	require.NoError(t, w.retake(t.Context()))
+	require.Zero(t, h.drain(t, w))
+}
+
+// TestFailedCalls: what may pass is tried again with a pause, under the same turn, and given up in the end.
+func TestFailedCalls(t *testing.T) {
+	t.Parallel()
+	for failure, code := range map[providers.Failure]string{
+		providers.FailureOverloaded:  "provider_overloaded",
+		providers.FailureTimeout:     "provider_timeout",
+		providers.FailureRefused:     "provider_error",
+		providers.FailureUnreachable: "provider_error",
+	} {
+		t.Run(string(failure), func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
+				if n > maxTries {
+					return echo(asked), nil
+				}
+				return "", broken(failure)
+			}
+			h.say(t, bot, "lan", "hello")
+			for try := range maxTries {
+				require.Equal(t, []string{"asking"}, orAsking(h.turns(t, acme)), "try %d", try)
+				h.drain(t, h.worker())
+				require.Len(t, h.vendor.calls(), try+1, "one call, then a pause")
+				h.hurry(t)
+			}
+			require.Equal(t, []string{"dead " + code}, h.turns(t, acme))
+			require.Equal(t, code, h.conversation(t, acme, "lan").Attention)
+			require.Zero(t, h.spent(t, acme))
+
+			dead, err := h.queue.DeadTurns(t.Context(), 10)
+			require.NoError(t, err)
+			require.Len(t, dead, 1)
+			require.NoError(t, h.queue.Retry(t.Context(), "operator", dead[0].TurnID))
+			h.drain(t, h.worker())
+			require.Equal(t, []string{"You said: hello"}, h.texts())
+			require.EqualValues(t, answerCost, h.spent(t, acme))
+		})
+	}
+}
+
+func orAsking(turns []string) []string {
+	if len(turns) == 0 {
+		return []string{"asking"} // not begun yet
+	}
+	return turns
+}
+
+// TestAStoredRequestIsAskedAsItIs: a retry doesn't see what the agent has become meanwhile.
+func TestAStoredRequestIsAskedAsItIs(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
+		if n == 1 {
+			return "", broken(providers.FailureTimeout)
+		}
+		return echo(asked), nil
+	}
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	h.changeAgent(t, func(a *store.Agent) { a.Instructions = "Be rude." })
+	h.say(t, bot, "lan", "still there?")
+	h.hurry(t)
+	h.drain(t, h.worker())
+	calls := h.vendor.calls()
+	require.Len(t, calls, 3)
+	require.Equal(t, calls[0], calls[1])
+	require.Equal(t, "system: Be rude.", calls[2][0])
+	require.Equal(t, []string{"You said: hello", "You said: still there?"}, h.texts())
+}
+
+// TestAChargedFailureIsNotRepeated: the vendor broke after it had reported usage; asking again would give the same
+// failure again.
+func TestAChargedFailureIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	w := h.worker(func(c *Config) {
+		c.Gateway = &refuser{Gateway: h.gateway, failure: map[int]gatewayFailure{
+			1: {Outcome: "provider_error"}, 2: {Outcome: "provider_error", Replayed: true},
+		}}
+	})
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, w)
+	require.Equal(t, []string{"asking"}, h.turns(t, acme))
+	h.hurry(t)
+	h.drain(t, w)
+	require.Equal(t, []string{"dead provider_error"}, h.turns(t, acme))
+}
+
+func TestAnswersThatWereNotKeptAreNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []string{"not_kept", "key_reused"} {
+		h := open(t)
+		w := h.worker(func(c *Config) {
+			c.Gateway = &refuser{Gateway: h.gateway, failure: map[int]gatewayFailure{1: {Outcome: gatewayOutcome(outcome)}}}
+		})
+		h.say(t, bot, "lan", "hello")
+		h.drain(t, w)
+		require.Equal(t, []string{"dead " + outcome}, h.turns(t, acme))
+	}
+}
+
+// TestATurnThatKillsItsWorkersDies: it is not asked for ever.
+func TestATurnThatKillsItsWorkersDies(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.vendor.reply = func(context.Context, int, []string) (string, error) { panic("a poisonous message") }
+	h.say(t, bot, "lan", "hello")
+	for range maxTries + 3 {
+		h.drain(t, h.worker())
+		h.hurry(t)
+	}
+	require.Len(t, h.vendor.calls(), maxTries)
+	require.Equal(t, []string{"dead internal_error"}, h.turns(t, acme))
+	h.leaseless(t)
+	require.Contains(t, h.log.String(), "a poisonous message")
+}
+
+// TestADeletedConversationIsNoFault: whoever deletes it under a worker only ends its work.
+func TestADeletedConversationIsNoFault(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.vendor.reply = func(_ context.Context, _ int, asked []string) (string, error) {
+		require.NoError(t, h.queue.DeleteConversation(t.Context(), "test", acme, h.conversation(t, acme, "lan").ID))
+		return echo(asked), nil
+	}
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	require.Empty(t, h.texts())
+	all, err := h.queue.Conversations(t.Context(), acme, inbox.ConversationFilter{}, store.Page{Limit: 10})
+	require.NoError(t, err)
+	require.Empty(t, all)
+}

@@ -1,0 +1,244 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// refreshAhead is how long before its end an access token is refreshed (platforms notes §1.10: some live a day).
+	refreshAhead = 10 * time.Minute
+	// rotationLooks and rotationPause bound how long a refresh that the platform refused looks for the token of another
+	// process that used the same refresh token up before, and is about to store what it got.
+	rotationLooks = 12
+	rotationPause = 250 * time.Millisecond
+)
+
+// openCredentials reads a channel's credentials.
+func (w *Worker) openCredentials(channel *store.Channel) (*platforms.Credentials, error) {
+	c := &platforms.Credentials{}
+	if channel.Credentials == nil {
+		return c, nil
+	}
+	plain, err := w.Ring.Open(channel.Credentials, vault.ChannelCredentials(channel.OrgID, channel.ID))
+	if err != nil {
+		return nil, fmt.Errorf("opening a channel's credentials: %w", err)
+	}
+	if err := json.Unmarshal(plain, c); err != nil {
+		return nil, errors.New("a channel's credentials are not readable") // the cause may quote them
+	}
+	return c, nil
+}
+
+// makeReady opens the channel's credentials, and refreshes a token that is about to end. When that fails the old one is
+// used: its platform will say what is wrong.
+func (p *pass) makeReady(ctx context.Context) {
+	if p.credentials != nil || p.work.Channel.ID == "" {
+		return
+	}
+	p.adopt(ctx, &p.work.Channel)
+	if p.credentials == nil || p.credentials.ExpiresAt == 0 || !p.channelType().Refreshable() {
+		return
+	}
+	if p.Now().Add(refreshAhead).Before(time.UnixMilli(p.credentials.ExpiresAt)) {
+		return
+	}
+	if p.refusal() == nil {
+		_, _ = p.refresh(ctx, false)
+	}
+}
+
+// adopt makes a channel, as it was read, the pass's own. It reports false when its credentials can't be opened.
+func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
+	credentials, err := p.openCredentials(channel)
+	if err != nil {
+		p.Logger.ErrorContext(ctx, "a channel can't be used", "channel", channel.ID, "error", err)
+		return false
+	}
+	p.work.Channel, p.credentials = *channel, credentials
+	return true
+}
+
+// renewed reports whether there are other credentials than those the platform has just refused: somebody stored them
+// meanwhile, or the platform gave them for the refresh token. passing is as in refresh.
+func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, passing *platforms.SendError) {
+	switch {
+	case p.newer(ctx):
+		return true, nil
+	case !refreshable:
+		return false, nil
+	}
+	return p.refresh(ctx, true)
+}
+
+// newer adopts the stored credentials when they are others than ours, and the channel's state in any case.
+func (p *pass) newer(ctx context.Context) bool {
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	channel, err := p.DB.ChannelByID(ctx, p.lease.OrgID, p.lease.ChannelID)
+	if err != nil {
+		p.Logger.ErrorContext(ctx, "reading a channel again failed", "channel", p.lease.ChannelID, "error", err)
+		return false
+	}
+	p.work.Channel.State = channel.State
+	return channel.CredentialsVersion != p.work.Channel.CredentialsVersion && p.adopt(ctx, &channel)
+}
+
+// refresh gets new credentials from the platform and stores them, if nobody was faster: then theirs are adopted. In one
+// process a channel is refreshed by one goroutine at a time, because a refresh token is good for one use; between
+// processes the compare-and-set decides. needed: the platform has refused the token we have, so that without another
+// one the channel needs its owner; who waits behind us then doesn't ask the platform again. passing is a fault that says
+// nothing about the refresh token, like an outage or our own stop: later it may work.
+func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, passing *platforms.SendError) {
+	release, err := p.refreshes.enter(ctx, p.work.Channel.ID)
+	if err != nil {
+		return false, &platforms.SendError{Outcome: platforms.Retry, Cause: err}
+	}
+	defer release()
+	if p.newer(ctx) {
+		return true, nil
+	}
+	if p.work.Channel.State == store.ChannelNeedsReauth {
+		return false, nil
+	}
+	fresh, err := p.Platforms.Refresh(ctx, p.channelType(), p.work.Channel.ExternalID, *p.credentials)
+	if err == nil {
+		return p.replace(ctx, &fresh), nil
+	}
+	p.Logger.WarnContext(ctx, "refreshing a channel's token failed", "channel", p.work.Channel.ID, "error", err)
+	failure, ok := errors.AsType[*platforms.SendError](err)
+	switch {
+	case !ok:
+		return false, nil
+	case failure.Outcome == platforms.Retry, failure.Outcome == platforms.Unknown:
+		return false, &platforms.SendError{Outcome: platforms.Retry, RetryAfter: failure.RetryAfter, Cause: failure}
+	case failure.Outcome != platforms.NeedsReauth:
+		return false, nil
+	}
+	if p.awaitRotation(ctx) {
+		return true, nil
+	}
+	if ctx.Err() != nil { // the winner may still be about to store
+		return false, &platforms.SendError{Outcome: platforms.Retry, Cause: context.Cause(ctx)}
+	}
+	if needed {
+		if _, err := p.needsReauth(ctx); err != nil {
+			p.Logger.ErrorContext(ctx, "a channel could not be marked", "channel", p.work.Channel.ID, "error", err)
+		}
+	}
+	return false, nil
+}
+
+// awaitRotation waits a little for the credentials of a process that was faster.
+func (p *pass) awaitRotation(ctx context.Context) bool {
+	for range rotationLooks {
+		if ctx.Err() != nil {
+			return false
+		}
+		if p.newer(ctx) {
+			return true
+		}
+		pause(ctx, rotationPause)
+	}
+	return p.newer(ctx)
+}
+
+// replace stores refreshed credentials under a compare-and-set.
+func (p *pass) replace(ctx context.Context, fresh *platforms.Credentials) bool {
+	plain, err := json.Marshal(fresh) //nolint:gosec // it is sealed below
+	if err != nil {
+		return false
+	}
+	channel := &p.work.Channel
+	sealed := p.Ring.Seal(plain, vault.ChannelCredentials(channel.OrgID, channel.ID))
+	bounded, cancel := storing(ctx)
+	defer cancel()
+	replaced, err := p.DB.ReplaceCredentials(bounded, channel.OrgID, channel.ID, channel.CredentialsVersion, sealed)
+	switch {
+	case err != nil:
+		// The old refresh token is used up: what we hold is the only good one, so this pass at least goes on with it.
+		p.Logger.ErrorContext(ctx, "storing a refreshed token failed", "channel", channel.ID, "error", err)
+	case !replaced:
+		return p.newer(ctx)
+	default:
+		channel.CredentialsVersion++
+		channel.Credentials = sealed
+		p.welcomeBack(bounded)
+	}
+	p.credentials = fresh
+	return true
+}
+
+// welcomeBack makes a channel active again that another process, which waited in vain for what we have just stored, has
+// marked.
+func (p *pass) welcomeBack(ctx context.Context) {
+	if p.newer(ctx) || p.work.Channel.State != store.ChannelNeedsReauth {
+		return
+	}
+	if err := p.DB.SetChannelState(ctx, actor, p.lease.OrgID, p.lease.ChannelID, store.ChannelActive); err != nil {
+		p.Logger.ErrorContext(ctx, "a channel could not be marked", "channel", p.lease.ChannelID, "error", err)
+		return
+	}
+	p.work.Channel.State = store.ChannelActive
+}
+
+// needsReauth says that somebody has to connect the channel anew. It reports true when that was done meanwhile.
+func (p *pass) needsReauth(ctx context.Context) (mended bool, err error) {
+	if p.work.Channel.State == store.ChannelNeedsReauth {
+		return false, nil
+	}
+	if p.newer(ctx) {
+		return true, nil
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	err = p.DB.SetChannelState(ctx, actor, p.lease.OrgID, p.lease.ChannelID, store.ChannelNeedsReauth)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, fmt.Errorf("marking a channel: %w", err)
+	}
+	p.work.Channel.State = store.ChannelNeedsReauth
+	return false, nil
+}
+
+// refreshes lets one goroutine at a time refresh a channel. The zero value is ready.
+type refreshes struct {
+	mu      sync.Mutex
+	running map[string]chan struct{} // closed when the channel's refresh has ended
+}
+
+// enter waits for its turn, or for the end of ctx. The release function must be called.
+func (r *refreshes) enter(ctx context.Context, channelID string) (release func(), err error) {
+	for {
+		r.mu.Lock()
+		before, busy := r.running[channelID]
+		if !busy {
+			break
+		}
+		r.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	defer r.mu.Unlock()
+	if r.running == nil {
+		r.running = map[string]chan struct{}{}
+	}
+	done := make(chan struct{})
+	r.running[channelID] = done
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.running, channelID)
+		close(done)
+	}, nil
+}

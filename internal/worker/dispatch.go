@@ -1,0 +1,216 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+)
+
+const (
+	// idleWait bounds a wait for work: a lost wake-up costs a customer at most this.
+	idleWait = 5 * time.Second
+	// emptyPause follows a look that found nothing though something may be due: another worker was faster, or the
+	// organization is at its cap.
+	emptyPause = 20 * time.Millisecond
+	// faultPause follows a fault of the store.
+	faultPause = time.Second
+)
+
+// dispatcher hands leased conversations to goroutines. Its own methods run on Run's goroutine, but for ended.
+type dispatcher struct {
+	*Worker
+	work context.Context //nolint:containedctx // the lifetime that running conversations are joined to
+	stop <-chan struct{}
+	// orgCap is how many places one organization may have.
+	orgCap  int
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	places map[string]int // taken, by organization
+	taken  int
+
+	// freed holds a token after a place was given back.
+	freed chan struct{}
+	// ask and due are the waiter's: a token in ask makes it wait for work once, a token in due says that there may be some.
+	ask, due chan struct{}
+}
+
+func newDispatcher(work context.Context, w *Worker, stop <-chan struct{}) *dispatcher {
+	return &dispatcher{
+		Worker: w, work: work, stop: stop, orgCap: max(1, w.Concurrency/2), places: map[string]int{},
+		freed: make(chan struct{}, 1), ask: make(chan struct{}, 1), due: make(chan struct{}, 1),
+	}
+}
+
+// run leases and starts conversations until ctx ends.
+func (d *dispatcher) run(ctx context.Context) {
+	d.running.Go(func() { d.waiter(ctx) })
+	for ctx.Err() == nil {
+		started, err := d.fill(ctx)
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				d.Logger.ErrorContext(ctx, "leasing conversations failed", "error", err)
+			}
+			pause(ctx, faultPause)
+		case started == 0:
+			d.idle(ctx)
+		}
+	}
+}
+
+// wait returns when every goroutine of the dispatcher has ended.
+func (d *dispatcher) wait() { d.running.Wait() }
+
+// fill leases conversations for the free places and starts them. It asks in turns that no organization can overdraw its
+// places in, so that leases never have to be given back unused.
+func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
+	for {
+		n, full := d.room()
+		if n == 0 || closed(d.stop) {
+			return started, nil
+		}
+		leased, err := d.lease(ctx, n, full)
+		if started += leased; err != nil || leased < n {
+			return started, err
+		}
+	}
+}
+
+// lease takes up to n conversations and starts them. The end of ctx must not break it off: a lease that was committed
+// unheard would keep its customer waiting until it runs out.
+func (d *dispatcher) lease(ctx context.Context, n int, full []string) (started int, err error) {
+	bounded, cancel := storing(ctx)
+	defer cancel()
+	leases, err := d.Queue.Lease(bounded, n, d.Lease, full)
+	if err != nil {
+		return 0, err
+	}
+	if len(leases) > 0 {
+		d.Observer.Leased(len(leases))
+	}
+	for _, lease := range leases {
+		d.start(lease)
+	}
+	return len(leases), nil
+}
+
+// room is how many conversations may be leased now, whoever they belong to, and the organizations that may get none.
+func (d *dispatcher) room() (n int, full []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n = min(d.Concurrency-d.taken, d.orgCap)
+	for org, taken := range d.places {
+		if taken >= d.orgCap {
+			full = append(full, org)
+			continue
+		}
+		n = min(n, d.orgCap-taken)
+	}
+	return n, full
+}
+
+func (d *dispatcher) start(lease inbox.Lease) {
+	d.mu.Lock()
+	d.taken++
+	d.places[lease.OrgID]++
+	d.mu.Unlock()
+	d.running.Go(func() {
+		defer d.ended(lease.OrgID)
+		d.converse(d.work, lease, d.stop)
+	})
+}
+
+// ended gives a place back.
+func (d *dispatcher) ended(org string) {
+	d.mu.Lock()
+	d.taken--
+	if d.places[org]--; d.places[org] == 0 {
+		delete(d.places, org)
+	}
+	d.mu.Unlock()
+	signal(d.freed)
+}
+
+// idle returns when another look is worth its cost.
+func (d *dispatcher) idle(ctx context.Context) {
+	n, full := d.room()
+	switch {
+	case n == 0: // every place is taken
+		select {
+		case <-d.freed:
+		case <-ctx.Done():
+		}
+		return
+	case len(full) == 0:
+		signal(d.ask)
+	}
+	// What is due may be an organization's at its cap, which a wait for due work would return for at once.
+	look := (<-chan time.Time)(nil)
+	if len(full) > 0 {
+		timer := time.NewTimer(10 * emptyPause)
+		defer timer.Stop()
+		look = timer.C
+	}
+	select {
+	case <-d.freed:
+	case <-d.due:
+	case <-look:
+	case <-ctx.Done():
+	}
+}
+
+// waiter waits for due work whenever it is asked, on a goroutine of its own, so that a place that gets free doesn't
+// have to break a wait off.
+func (d *dispatcher) waiter(ctx context.Context) {
+	for {
+		select {
+		case <-d.ask:
+		case <-ctx.Done():
+			return
+		}
+		asked := time.Now()
+		err := d.Queue.Wait(ctx, idleWait)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			d.Logger.ErrorContext(ctx, "waiting for due conversations failed", "error", err)
+			pause(ctx, faultPause)
+		}
+		signal(d.due)
+		if time.Since(asked) < emptyPause {
+			pause(ctx, emptyPause)
+		}
+	}
+}
+
+// signal leaves a token, unless there is one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// closed reports whether a channel that carries nothing is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+)
+
+// interceptor lets a test act between the worker and the platforms.
+type interceptor struct {
+	Platforms
+	// before runs before the nth send, from 1.
+	before func(n int)
+
+	mu    sync.Mutex
+	sends int
+}
+
+func (i *interceptor) Send(ctx context.Context, out platforms.Outgoing) (string, error) {
+	i.mu.Lock()
+	i.sends++
+	n := i.sends
+	i.mu.Unlock()
+	if i.before != nil {
+		i.before(n)
+	}
+	return i.Platforms.Send(ctx, out)
+}
+
+type (
+	gatewayFailure = gateway.Failure
+	gatewayOutcome = gateway.Outcome
+)
+
+// refuser answers the nth call, from 1, with a failure.
+type refuser struct {
+	Gateway
+	failure map[int]gatewayFailure
+
+	calls int
+}
+
+func (r *refuser) Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error) {
+	r.calls++
+	if failure, refused := r.failure[r.calls]; refused {
+		return nil, &failure
+	}
+	return r.Gateway.Call(ctx, req, sink)
+}

@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+)
+
+// keep renews a lease every third of its life, on a goroutine of its own, until release is called. When the lease is
+// lost, by the queue's word or because it can't be renewed in time, the returned context ends with errLeaseLost as its
+// cause.
+func (w *Worker) keep(ctx context.Context, lease inbox.Lease) (held context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if w.renew(ctx, lease) {
+			cancel(errLeaseLost)
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// renew returns false when ctx ended, true when the lease is lost. Our own clock runs from before each renewal began, so
+// that the work ends before anybody else may have the lease.
+func (w *Worker) renew(ctx context.Context, lease inbox.Lease) (lost bool) {
+	ends := time.Now().Add(w.Lease)
+	for wait := w.Lease / 3; ; {
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return false
+		}
+		asked := time.Now()
+		bounded, cancel := context.WithDeadlineCause(ctx, ends, errLeaseLost)
+		_, err := w.Queue.Renew(bounded, lease, w.Lease)
+		cancel()
+		switch {
+		case err == nil:
+			ends, wait = asked.Add(w.Lease), w.Lease/3
+		case errors.Is(err, inbox.ErrLeaseLost):
+			return true
+		case ctx.Err() != nil:
+			return false
+		default:
+			w.Logger.WarnContext(ctx, "renewing a lease failed", "conversation", lease.ConversationID, "error", err)
+			if wait = w.Lease / 12; time.Until(ends) <= wait {
+				return true
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// storedRequest is a turn's request as it is kept, sealed, with the turn: everything that decides the call. A turn that
+// is asked again sends exactly this, whatever became of its agent or its history meanwhile.
+type storedRequest struct {
+	Model            string    `json:"model"`
+	Messages         []message `json:"messages"`
+	MaxTokens        int64     `json:"maxTokens,omitempty"`
+	TemperatureMilli *int64    `json:"temperatureMilli,omitempty"`
+	BYOK             bool      `json:"byok,omitempty"`
+	// History is where the messages of the past stand, which may be dropped: [From, To).
+	History span `json:"history"`
+}
+
+// message is one message of a prompt in the vendor's terms.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// span is a range of messages, To excluded.
+type span struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// newRequest is the request that answers what waits in a conversation.
+func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedRequest {
+	p.Instructions = agent.Instructions
+	p.Window, p.MaxOutput = model.ContextWindow, model.MaxOutputTokens
+	if agent.MaxTokens > 0 {
+		p.MaxOutput = min(p.MaxOutput, agent.MaxTokens)
+	}
+	r := &storedRequest{Model: agent.Model, MaxTokens: agent.MaxTokens, BYOK: agent.UseBYOK}
+	r.Messages, r.History = p.build()
+	if agent.TemperatureMilli.Valid {
+		r.TemperatureMilli = &agent.TemperatureMilli.Int64
+	}
+	return r
+}
+
+func (r *storedRequest) encode() ([]byte, error) {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a turn's request: %w", err)
+	}
+	return encoded, nil
+}
+
+// decodeRequest reads what encode wrote.
+func decodeRequest(encoded []byte) (*storedRequest, error) {
+	r := &storedRequest{}
+	if err := json.Unmarshal(encoded, r); err != nil {
+		return nil, fmt.Errorf("reading a turn's stored request: %w", err)
+	}
+	if h := r.History; len(r.Messages) == 0 || h.From < 0 || h.To < h.From || h.To > len(r.Messages) {
+		return nil, errors.New("a turn's stored request makes no sense")
+	}
+	return r, nil
+}
+
+// halve drops the older half of the history, rounded up. It reports false when there is none left.
+func (r *storedRequest) halve() bool {
+	length := r.History.To - r.History.From
+	if length == 0 {
+		return false
+	}
+	drop := (length + 1) / 2
+	kept := make([]message, 0, len(r.Messages)-drop)
+	kept = append(kept, r.Messages[:r.History.From]...)
+	kept = append(kept, r.Messages[r.History.From+drop:]...)
+	r.Messages, r.History.To = kept, r.History.To-drop
+	return true
+}
+
+// call is the gateway's form of the request. The worker spends live credits (design §6 "test keys").
+func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
+	call := &gateway.Request{
+		TurnID: turnID, RequestID: turnID, OrgID: orgID, Env: store.Live, Model: r.Model, MaxTokens: r.MaxTokens, BYOK: r.BYOK,
+		Messages: make([]providers.Message, len(r.Messages)),
+	}
+	for i, m := range r.Messages {
+		call.Messages[i] = providers.Message{Role: m.Role, Content: providers.Quote(m.Content)}
+	}
+	if r.TemperatureMilli != nil {
+		temperature := float64(*r.TemperatureMilli) / 1000
+		call.Temperature = &temperature
+	}
+	return call
+}

@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// retakeInterval is about how often turns that stand are looked at.
+	retakeInterval = 5 * time.Second
+	// retakeAge bounds how old a turn may be that is taken up again: a later answer is of no use (design §6).
+	retakeAge = 24 * time.Hour
+	// retakeLimit bounds one look. The longest standing come first, so it has to be above what may stand for good.
+	retakeLimit = 5000
+)
+
+// retakeLoop takes up turns whose reason to stand is gone, until ctx ends. Several workers drift apart.
+func (w *Worker) retakeLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := w.retake(ctx); err != nil && ctx.Err() == nil {
+			w.Logger.ErrorContext(ctx, "taking turns up again failed", "error", err)
+		}
+		pause(ctx, retakeInterval-retakeInterval/4+rand.N(retakeInterval/2)) //nolint:gosec // jitter is no secret
+	}
+}
+
+// retake looks once.
+func (w *Worker) retake(ctx context.Context) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+	defer cancel()
+	standing, err := w.Queue.Attentions(bounded, w.Now().Add(-retakeAge), retakeLimit)
+	if err != nil {
+		return err
+	}
+	free := map[string]int64{} // by organization
+	for i := range standing {
+		if ctx.Err() != nil {
+			return nil
+		}
+		mended, err := w.mended(ctx, &standing[i], free)
+		if err == nil && mended {
+			err = w.retakeOne(ctx, standing[i].TurnID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worker) retakeOne(ctx context.Context, turnID string) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+	defer cancel()
+	err := w.Queue.Retake(bounded, turnID)
+	if over(err) || errors.Is(err, store.ErrNotFound) {
+		return nil // it needs no answer any more
+	}
+	return err
+}
+
+// mended reports whether the reason of a turn to stand is gone. Other reasons than these never go by themselves.
+func (w *Worker) mended(ctx context.Context, t *inbox.AttentionTurn, free map[string]int64) (bool, error) {
+	if t.Suspended {
+		return false, nil
+	}
+	switch t.Code {
+	case codeSuspended:
+		return true, nil
+	case codeNoAgent:
+		return t.HasAgent, nil
+	case codeNeedsReauth:
+		return t.ChannelState == store.ChannelActive, nil
+	case codeNoCredits:
+		balance, known := free[t.OrgID]
+		if !known {
+			bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+			defer cancel()
+			var err error
+			if balance, err = w.Gateway.FreeBalance(bounded, t.OrgID, store.Live); err != nil {
+				return false, err
+			}
+			free[t.OrgID] = balance
+		}
+		return t.BalanceMicros == nil || balance > *t.BalanceMicros, nil
+	}
+	return false, nil
+}

@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Codes of messages that were not sent, or perhaps, beside those of the contract's errors.
+const (
+	codeSendFailed      = "send_failed"
+	codeSendRefused     = "send_refused"
+	codeCustomerBlocked = "customer_blocked"
+	codeDeliveryUnknown = "delivery_unknown"
+)
+
+// endedSent is how a try to send ends well, for [Observer.Sent].
+const endedSent = "sent"
+
+// send sends rows in order. wait > 0 asks for another try then: what is left stays pending.
+func (p *pass) send(ctx context.Context, rows []inbox.Outbound) (wait time.Duration, err error) {
+	if len(rows) > 0 {
+		p.makeReady(ctx)
+	}
+	for i := range rows {
+		row := &rows[i]
+		ready, err := p.mark(ctx, row)
+		if err != nil {
+			return 0, err
+		}
+		if !ready {
+			continue
+		}
+		id, failure := p.deliver(ctx, row)
+		if failure == nil {
+			err = p.sent(ctx, row, id, next(ctx, rows[i+1:]))
+		} else {
+			wait, err = p.failedToSend(ctx, row, failure)
+		}
+		if wait > 0 || err != nil {
+			return wait, err
+		}
+	}
+	return 0, nil
+}
+
+// mark commits that the row is being sent. It reports false for a row that must not be sent any more: somebody took the
+// conversation, or an earlier part failed and took this one with it.
+func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err error) {
+	if row.State == inbox.OutboundSending {
+		return true, nil
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	err = p.Queue.Sending(ctx, p.lease, row.ID)
+	switch {
+	case over(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("marking a message as sending: %w", err)
+	}
+	row.State = inbox.OutboundSending
+	return true, nil
+}
+
+// over reports that somebody else decided about a turn or a message, and there is nothing left to do for it.
+func over(err error) bool {
+	return errors.Is(err, inbox.ErrHandedOver) || errors.Is(err, inbox.ErrEnded)
+}
+
+// next is the row to mark as sending together with the end of the one before it, nil for none: it saves a commit for each
+// part of a long answer.
+func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
+	if len(rest) == 0 || rest[0].State != inbox.OutboundPending || ctx.Err() != nil {
+		return nil
+	}
+	return &rest[0]
+}
+
+// deliver calls the platform, and once more when a newer token may help.
+func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.SendError) {
+	if failure = p.refusal(); failure == nil {
+		id, failure = p.callPlatform(ctx, row)
+		if failure != nil && failure.Outcome == platforms.NeedsReauth {
+			switch renewed, passing := p.renewed(ctx, failure.Refreshable); {
+			case renewed:
+				id, failure = p.callPlatform(ctx, row)
+			case passing != nil: // the token was refused, so the message was not taken
+				failure = passing
+			}
+		}
+	}
+	outcome := endedSent
+	if failure != nil {
+		outcome = string(failure.Outcome)
+		p.Logger.WarnContext(ctx, "a message was not sent", "message", row.ID, "channel", p.work.Channel.ID, "error", failure)
+	}
+	p.Observer.Sent(p.work.Channel.Type, outcome)
+	return id, failure
+}
+
+// refusal is why the platform need not be called, nil for no reason.
+func (p *pass) refusal() *platforms.SendError {
+	channel, kind := &p.work.Channel, p.channelType()
+	switch {
+	case channel.ID == "":
+		return refused(platforms.Refused, "", "the channel was deleted")
+	case channel.State == store.ChannelNeedsReauth, channel.Credentials == nil && kind != platforms.Widget:
+		return refused(platforms.NeedsReauth, codeNeedsReauth, "the channel has no credentials that its platform accepts")
+	case p.credentials == nil:
+		return refused(platforms.Retry, "", "the channel's credentials can't be opened")
+	case p.windowOver(kind):
+		return refused(platforms.WindowExpired, platforms.WindowCode(kind), "the customer's last message is too long ago")
+	}
+	return nil
+}
+
+func refused(outcome platforms.SendOutcome, code, cause string) *platforms.SendError {
+	return &platforms.SendError{Outcome: outcome, Code: code, Cause: errors.New(cause)}
+}
+
+func (p *pass) channelType() platforms.Type { return platforms.Type(p.work.Channel.Type) }
+
+// windowOver reports whether the platform's service window is over by our own record.
+func (p *pass) windowOver(kind platforms.Type) bool {
+	window, last := platforms.Window(kind), p.work.Conversation.LastCustomerAt
+	return window > 0 && last > 0 && p.Now().Sub(time.UnixMilli(last)) > window
+}
+
+// callPlatform sends once. What is no word of the platform's leaves everything open.
+func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.SendError) {
+	id, err := p.Platforms.Send(ctx, platforms.Outgoing{
+		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
+		Address: p.work.Conversation.Address, Text: row.Text, Credentials: *p.credentials,
+	})
+	if err == nil {
+		return id, nil
+	}
+	failure, ok := errors.AsType[*platforms.SendError](err)
+	if !ok {
+		failure = &platforms.SendError{Outcome: platforms.Unknown, Cause: err}
+	}
+	return "", failure
+}
+
+// sent stores the platform's id of a message, and marks the next one.
+func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *inbox.Outbound) error {
+	nextID := ""
+	if next != nil {
+		nextID = next.ID
+	}
+	err := insist(ctx, func(ctx context.Context) error { return p.Queue.Sent(ctx, p.lease, row.ID, id, nextID) })
+	switch {
+	case over(err): // the row is stored as sent; the next one is not ours any more
+		return nil
+	case err != nil:
+		return fmt.Errorf("storing that a message was sent: %w", err)
+	}
+	if next != nil {
+		next.State = inbox.OutboundSending
+	}
+	return nil
+}
+
+// failedToSend stores what became of a message that its platform has not taken, or perhaps has. wait > 0: it stays
+// pending and may be tried again then.
+func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *platforms.SendError) (wait time.Duration, err error) {
+	failed := func(code string, o inbox.SendFailure) error {
+		return p.sendFailed(ctx, row, inbox.OutboundFailed, code, o)
+	}
+	rest := inbox.SendFailure{RestOfTurn: true}
+	switch failure.Outcome {
+	case platforms.Unknown:
+		return 0, p.unclear(ctx, row)
+	case platforms.Retry:
+		return p.later(ctx, row, failure.RetryAfter)
+	case platforms.NeedsReauth:
+		mended, err := p.needsReauth(ctx)
+		switch {
+		case err != nil:
+			return 0, err
+		case mended:
+			return p.later(ctx, row, 0)
+		}
+		return 0, failed(codeNeedsReauth, rest)
+	case platforms.WindowExpired, platforms.TemplateRequired:
+		code := failure.Code
+		if code == "" {
+			code = platforms.WindowCode(p.channelType())
+		}
+		return 0, failed(code, rest)
+	case platforms.CustomerBlocked:
+		return 0, failed(codeCustomerBlocked, inbox.SendFailure{RestOfTurn: true, CloseConversation: true})
+	case platforms.Refused:
+	}
+	return 0, failed(codeSendRefused, rest)
+}
+
+// later keeps a message pending for another try, while there are tries left.
+func (p *pass) later(ctx context.Context, row *inbox.Outbound, wish time.Duration) (wait time.Duration, err error) {
+	if row.Attempts+1 >= maxTries {
+		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codeSendFailed, inbox.SendFailure{RestOfTurn: true})
+	}
+	return backoff(row.Attempts, wish), p.sendFailed(ctx, row, inbox.OutboundPending, "", inbox.SendFailure{})
+}
+
+// unclear stores that nobody knows whether the customer has the message. It is never sent again by itself.
+func (p *pass) unclear(ctx context.Context, row *inbox.Outbound) error {
+	return p.sendFailed(ctx, row, inbox.OutboundDeliveryUnknown, codeDeliveryUnknown, inbox.SendFailure{})
+}
+
+func (p *pass) sendFailed(ctx context.Context, row *inbox.Outbound, state, code string, o inbox.SendFailure) error {
+	err := insist(ctx, func(ctx context.Context) error {
+		return p.Queue.SendFailed(ctx, p.lease, row.ID, state, code, o)
+	})
+	if err != nil && !over(err) {
+		return fmt.Errorf("storing that a message was not sent: %w", err)
+	}
+	return nil
+}
+
+const (
+	// recordTries and recordPause: what the platform said is known only here, and a fault of the store that passes
+	// shouldn't make a delivery unknown.
+	recordTries = 3
+	recordPause = 500 * time.Millisecond
+)
+
+// insist writes down what happened outside, again after a fault of the store.
+func insist(ctx context.Context, write func(ctx context.Context) error) (err error) {
+	for try := range recordTries {
+		if try > 0 {
+			pause(context.WithoutCancel(ctx), recordPause)
+		}
+		bounded, cancel := storing(ctx)
+		err = write(bounded)
+		cancel()
+		if err == nil || over(err) || errors.Is(err, inbox.ErrLeaseLost) {
+			return err
+		}
+	}
+	return err
+}

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// TestWhatThePlatformSays is the table of outcomes: what the row, the conversation and the channel come to, and that
+// nothing is ever sent twice.
+func TestWhatThePlatformSays(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		kind    platforms.Type
+		fault   platformtest.Fault
+		line    string // state and code of the answer after one try
+		state   string // of the conversation
+		channel string // its state
+		arrives bool   // the customer has it
+		attempt int    // requests after everything that waits was done
+	}{
+		"too many": {
+			kind: platforms.Bot, fault: platformtest.TooMany, line: "(pending)", arrives: true, attempt: 2,
+		},
+		"temporary": {
+			kind: platforms.SocialMessenger, fault: platformtest.Temporary, line: "(pending)", arrives: true, attempt: 2,
+		},
+		"unauthorized": {
+			kind: platforms.Bot, fault: platformtest.Unauthorized, line: "(failed channel_needs_reauth)",
+			channel: store.ChannelNeedsReauth, attempt: 1,
+		},
+		"window expired": {
+			kind: platforms.SocialMessenger, fault: platformtest.WindowExpired, line: "(failed service_window_expired)", attempt: 1,
+		},
+		"template required": {
+			kind: platforms.ChatApp, fault: platformtest.WindowExpired, line: "(failed template_required)", attempt: 1,
+		},
+		"blocked": {
+			kind: platforms.Bot, fault: platformtest.CustomerBlocked, line: "(failed customer_blocked)",
+			state: inbox.StateClosed, attempt: 1,
+		},
+		"rejected": {
+			kind: platforms.Bot, fault: platformtest.Rejected, line: "(failed send_refused)", attempt: 1,
+		},
+		"nobody knows, and it arrived": {
+			kind: platforms.Bot, fault: platformtest.DropAfter, line: "(delivery_unknown delivery_unknown)", arrives: true, attempt: 1,
+		},
+		"nobody knows, and it is lost": {
+			kind: platforms.Bot, fault: platformtest.ServerError, line: "(delivery_unknown delivery_unknown)", attempt: 1,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			const channel = "chn_tested"
+			h.channel(t, acme, channel, test.kind, helper)
+			h.platform.Script("hello", test.fault)
+			h.say(t, channel, "lan", "hello")
+			h.drain(t, h.worker())
+
+			lines := h.lines(t, acme, "lan")
+			require.Equal(t, "assistant: You said: hello "+test.line, lines[1])
+			conversation := h.conversation(t, acme, "lan")
+			require.Equal(t, orElse(test.state, inbox.StateAssistant), conversation.State)
+			if test.line != "(pending)" {
+				require.NotEmpty(t, conversation.Attention, "somebody should look")
+			}
+			row, err := h.db.ChannelByID(t.Context(), acme, channel)
+			require.NoError(t, err)
+			require.Equal(t, orElse(test.channel, store.ChannelActive), row.State)
+
+			h.hurry(t)
+			h.drain(t, h.worker())
+			require.Equal(t, test.attempt, h.platform.Attempts("hello"))
+			if test.arrives {
+				require.Equal(t, []string{"You said: hello"}, h.texts())
+			} else {
+				require.Empty(t, h.texts())
+			}
+			require.EqualValues(t, answerCost, h.spent(t, acme))
+			h.leaseless(t)
+			require.NotContains(t, h.log.String(), "hello", "the customer's words are in the log")
+			require.NotContains(t, h.log.String(), platformtest.Secret)
+		})
+	}
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// TestSendingIsGivenUpInTheEnd: after maxTries the message is failed, with everything behind it.
+func TestSendingIsGivenUpInTheEnd(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 1500), nil }
+	h.platform.Script("word", platformtest.Repeat(100, platformtest.TooMany)...)
+	h.say(t, bot, "lan", "hello")
+	for range maxTries + 3 {
+		h.drain(t, h.worker())
+		h.hurry(t)
+	}
+	require.Equal(t, maxTries, h.platform.Attempts("word"))
+	for _, line := range h.lines(t, acme, "lan")[1:] {
+		require.True(t, strings.HasSuffix(line, "(failed send_failed)"), line)
+	}
+	require.Equal(t, "send_failed", h.conversation(t, acme, "lan").Attention)
+}
+
+// TestTheVendorsWishIsHonoured: the next try is as far away as the platform wants.
+func TestThePlatformsWishIsHonoured(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.platform.Script("hello", platformtest.TooManyFor(100*time.Second))
+	h.say(t, bot, "lan", "hello")
+	start := time.Now()
+	h.drain(t, h.worker())
+	var runAt int64
+	require.NoError(t, h.db.Reader().QueryRowContext(t.Context(), `SELECT run_at FROM conversations`).Scan(&runAt))
+	require.Greater(t, time.UnixMilli(runAt).Sub(start), 99*time.Second)
+}
+
+// TestAFailedPartTakesTheRestWithIt: half an answer without its beginning helps nobody.
+func TestAFailedPartTakesTheRestWithIt(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 2500), nil }
+	h.platform.Script("word", platformtest.Fault{}, platformtest.Rejected)
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	lines := h.lines(t, acme, "lan")
+	require.Len(t, lines, 5)
+	require.True(t, strings.HasSuffix(lines[1], "(sent)"))
+	for _, line := range lines[2:] {
+		require.True(t, strings.HasSuffix(line, "(failed send_refused)"), line)
+	}
+	require.Equal(t, 2, h.platform.Attempts("word"))
+}
+
+// TestWhatAHumanWrites is sent in order, whatever the assistant may do, and nothing else is.
+func TestWhatAHumanWrites(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	id := h.conversation(t, acme, "lan").ID
+	require.NoError(t, h.queue.HandOver(t.Context(), "test", acme, id))
+	_, err := h.queue.SendAsHuman(t.Context(), "test", acme, id, []string{"one moment", "please"})
+	require.NoError(t, err)
+	h.say(t, bot, "lan", "who are you?")
+	h.drain(t, h.worker())
+	require.Equal(t, []string{"You said: hello", "one moment", "please"}, h.texts())
+
+	require.NoError(t, h.queue.HandBack(t.Context(), "test", acme, id))
+	h.say(t, bot, "lan", "thanks")
+	h.drain(t, h.worker())
+	require.Len(t, h.texts(), 4)
+	require.Contains(t, h.vendor.calls()[1], "assistant: one moment", "to the customer it is one voice")
+	require.EqualValues(t, 2*answerCost, h.spent(t, acme))
+}
+
+// TestTheWindowIsComputedHere: an answer that comes too late is refused without a call.
+func TestTheWindowIsComputedHere(t *testing.T) {
+	t.Parallel()
+	for kind, code := range map[platforms.Type]string{
+		platforms.SocialMessenger: "service_window_expired",
+		platforms.ChatApp:         "template_required",
+		platforms.Bot:             "",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			const channel = "chn_tested"
+			h.channel(t, acme, channel, kind, helper)
+			h.say(t, channel, "lan", "hello")
+			h.drain(t, h.worker(func(c *Config) {
+				c.Now = func() time.Time { return time.Now().Add(25 * time.Hour) }
+			}))
+			if code == "" {
+				require.Len(t, h.texts(), 1)
+				return
+			}
+			require.Equal(t, "assistant: You said: hello (failed "+code+")", h.lines(t, acme, "lan")[1])
+			require.Zero(t, h.platform.Attempts("hello"))
+		})
+	}
+}
+
+// TestWhatADeadWorkerWasSending is flagged and never sent again; what it had not begun to send is.
+func TestWhatADeadWorkerWasSending(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *house) {
+		h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 1500), nil }
+		h.say(t, bot, "lan", "hello")
+		leases, err := h.queue.Lease(t.Context(), 1, time.Minute, nil)
+		require.NoError(t, err)
+		work, err := h.queue.Open(t.Context(), leases[0], 10)
+		require.NoError(t, err)
+		turn, err := h.queue.BeginTurn(t.Context(), leases[0], helper, []string{work.Waiting[0].ID}, []byte(`{}`))
+		require.NoError(t, err)
+		_, err = h.queue.Answer(t.Context(), leases[0], turn, []string{"one", "two"}, true)
+		require.NoError(t, err)
+		h.bury(t)
+
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"two"}, h.texts())
+		require.Equal(t, []string{
+			"customer: hello", "assistant: one (delivery_unknown delivery_unknown)", "assistant: two (sent)",
+		}, h.lines(t, acme, "lan"))
+		require.Equal(t, "delivery_unknown", h.conversation(t, acme, "lan").Attention)
+		require.Empty(t, h.vendor.calls())
+	})
+}
+
+func TestAChannelWithoutCredentialsNeedsThem(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	const channel = "chn_tested"
+	require.NoError(t, h.db.CreateChannel(t.Context(), "test", store.Channel{
+		ID: channel, OrgID: acme, Type: "bot", Name: channel, AgentID: helper, State: store.ChannelActive,
+	}, 0))
+	h.say(t, channel, "lan", "hello")
+	h.drain(t, h.worker())
+	require.Equal(t, "assistant: You said: hello (failed channel_needs_reauth)", h.lines(t, acme, "lan")[1])
+	row, err := h.db.ChannelByID(t.Context(), acme, channel)
+	require.NoError(t, err)
+	require.Equal(t, store.ChannelNeedsReauth, row.State)
+}

@@ -1,0 +1,326 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// maxRecentReplies bounds the answers an assistant writes into one conversation in the ten minutes that
+	// [inbox.Work.RecentReplies] counts. Somebody who types and reads gets a reply every half minute at best; what is
+	// faster for so long is another bot that answers ours (platforms notes §6).
+	maxRecentReplies = 20
+	// maxHalvings is enough to come from a full history to none.
+	maxHalvings = 8
+)
+
+// Codes of turns that stand with attention, beside those of the contract's errors.
+const (
+	codeNoAgent          = "no_agent"
+	codeSuspended        = "organization_suspended"
+	codeNeedsReauth      = "channel_needs_reauth"
+	codeLoopGuard        = "loop_guard"
+	codeEmptyAnswer      = "empty_answer"
+	codeUnsupportedModel = string(gateway.OutcomeUnsupportedModel)
+	codeNoCredits        = string(gateway.OutcomeInsufficientCredits)
+	codeContextTooLong   = string(gateway.OutcomeContextTooLong)
+	codeInternal         = string(gateway.OutcomeInternalError)
+)
+
+// turn answers what waits, if anything does. Whether a human has the conversation is the queue's to know: what such a
+// conversation is told needs no answer, and whatever is begun or stored for it is refused.
+func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
+	switch {
+	case p.work.Turn == nil && len(p.work.Waiting) == 0:
+		return 0, nil
+	case p.stopping():
+		p.Observer.TurnEnded(endedReleased)
+		return 0, nil
+	}
+	wait, err = p.tryTurn(ctx)
+	if over(err) {
+		p.Observer.TurnEnded(endedDiscarded)
+		return 0, nil
+	}
+	return wait, err
+}
+
+// tryTurn asks the turn that was being asked when its worker ended, or a new one of all waiting texts.
+func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
+	turn := p.work.Turn
+	if code := p.obstacle(); code != "" {
+		return 0, p.attention(ctx, turn, code, nil)
+	}
+	if turn == nil {
+		if turn, err = p.begin(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if turn.Attempts >= maxTries { // its workers died of it
+		return 0, p.dead(ctx, turn, codeInternal)
+	}
+	request, err := decodeRequest(turn.Request)
+	if err != nil {
+		p.Logger.ErrorContext(ctx, "a turn can't be asked", "turn", turn.ID, "error", err)
+		return 0, p.dead(ctx, turn, codeInternal)
+	}
+	return p.ask(ctx, turn, request)
+}
+
+// obstacle is the code of what keeps the assistant from answering, "" for nothing. No model is called for it.
+func (p *pass) obstacle() string {
+	switch {
+	case p.work.Suspended:
+		return codeSuspended
+	case p.work.Agent == nil:
+		return codeNoAgent
+	case p.work.Channel.State != store.ChannelActive:
+		return codeNeedsReauth
+	case p.work.RecentReplies >= maxRecentReplies:
+		return codeLoopGuard
+	}
+	if _, known := p.Gateway.Model(p.work.Agent.Model); !known && p.work.Turn == nil {
+		return codeUnsupportedModel
+	}
+	return ""
+}
+
+// begin makes a turn of everything that waits.
+func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
+	agent := p.work.Agent
+	model, known := p.Gateway.Model(agent.Model)
+	if !known {
+		return nil, fmt.Errorf("the model %q left the catalog", agent.Model)
+	}
+	request, err := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.work.Waiting}).encode()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	id, err := p.Queue.BeginTurn(ctx, p.lease, agent.ID, p.waitingIDs(), request)
+	if err != nil {
+		return nil, fmt.Errorf("beginning a turn: %w", err)
+	}
+	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
+}
+
+func (p *pass) waitingIDs() []string {
+	ids := make([]string, len(p.work.Waiting))
+	for i, m := range p.work.Waiting {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+// ask calls the model under the turn's id, with less history when the vendor finds it too long, and goes on by how the
+// call ended.
+func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
+	for range maxHalvings + 1 {
+		result, failure := p.call(ctx, turn, request)
+		switch {
+		case failure == nil:
+			return p.answer(ctx, turn, result.Text)
+		case failure.Replayed || !tooLong(failure.Outcome):
+			return p.failed(ctx, turn, request, failure)
+		case !request.halve():
+			return 0, p.attention(ctx, turn, codeContextTooLong, nil)
+		}
+		if err := p.storeRequest(ctx, turn, request); err != nil {
+			return 0, err
+		}
+	}
+	return 0, p.attention(ctx, turn, codeContextTooLong, nil)
+}
+
+// tooLong reports whether a shorter request may be answered.
+func tooLong(outcome gateway.Outcome) bool {
+	return outcome == gateway.OutcomeContextTooLong || outcome == gateway.OutcomeRequestTooLarge
+}
+
+// call asks the gateway once; every error of its is a Failure.
+func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {
+	result, err := p.Gateway.Call(ctx, request.call(p.lease.OrgID, turn.ID), nil)
+	if err == nil {
+		return result, nil
+	}
+	failure, ok := errors.AsType[*gateway.Failure](err)
+	if !ok {
+		failure = &gateway.Failure{Outcome: gateway.OutcomeInternalError, Cause: err}
+	}
+	return nil, failure
+}
+
+func (p *pass) storeRequest(ctx context.Context, turn *inbox.Turn, request *storedRequest) error {
+	encoded, err := request.encode()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	if err := p.Queue.StoreRequest(ctx, p.lease, turn.ID, encoded); err != nil {
+		return fmt.Errorf("storing a shorter request: %w", err)
+	}
+	return nil
+}
+
+// failed goes on after a call that gave no answer.
+func (p *pass) failed(
+	ctx context.Context, turn *inbox.Turn, request *storedRequest, failure *gateway.Failure,
+) (wait time.Duration, err error) {
+	if ctx.Err() != nil {
+		p.Observer.TurnEnded(endedReleased)
+		return 0, context.Cause(ctx)
+	}
+	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
+	code := string(failure.Outcome)
+	switch failure.Outcome {
+	case gateway.OutcomeInsufficientCredits:
+		return p.outOfFunds(ctx, turn, request)
+	case gateway.OutcomeUnsupportedModel:
+		return 0, p.attention(ctx, turn, code, nil)
+	case gateway.OutcomeNotKept, gateway.OutcomeKeyReused:
+		return 0, p.dead(ctx, turn, code)
+	case gateway.OutcomeExiting:
+		if p.stopping() {
+			p.Observer.TurnEnded(endedReleased)
+			return 0, nil
+		}
+	default:
+	}
+	// A replayed failure is the turn's kept answer: asking again gives it again. The vendor's word that it never will
+	// work is as good.
+	if !failure.Replayed && !failure.NoRetry && turn.Attempts+1 < maxTries {
+		p.Observer.TurnEnded(endedRetried)
+		return backoff(turn.Attempts, failure.RetryAfter), nil
+	}
+	return 0, p.dead(ctx, turn, code)
+}
+
+// outOfFunds lets a turn stand until the wallet has more than it has now. The refusal and the balance are read one
+// after the other, and money may come between: so the model is asked once more after the balance was read, and the
+// smaller of the balances around that refusal counts.
+func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
+	before, err := p.freeBalance(ctx)
+	if err != nil {
+		return 0, err
+	}
+	result, failure := p.call(ctx, turn, request)
+	switch {
+	case failure == nil:
+		return p.answer(ctx, turn, result.Text)
+	case failure.Outcome != gateway.OutcomeInsufficientCredits:
+		return p.failed(ctx, turn, request, failure)
+	}
+	after, err := p.freeBalance(ctx)
+	if err != nil {
+		return 0, err
+	}
+	balance := min(before, after)
+	return 0, p.attention(ctx, turn, codeNoCredits, &balance)
+}
+
+func (p *pass) freeBalance(ctx context.Context) (int64, error) {
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	return p.Gateway.FreeBalance(ctx, p.lease.OrgID, store.Live)
+}
+
+// answer stores what the model said and sends it. Newer messages may throw it away, once, when the agent wants that.
+func (p *pass) answer(ctx context.Context, turn *inbox.Turn, text string) (wait time.Duration, err error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, p.attention(ctx, turn, codeEmptyAnswer, nil)
+	}
+	if p.work.Agent.Supersede && !p.superseded && !p.stopping() {
+		newer, err := p.supersede(ctx, turn)
+		if err != nil {
+			return 0, err
+		}
+		if newer {
+			return p.again(ctx)
+		}
+	}
+	parts := platforms.Split(p.channelType(), text)
+	p.makeReady(ctx)
+	rows, err := p.store(ctx, turn, parts)
+	if err != nil {
+		return 0, err
+	}
+	p.Observer.TurnEnded(endedAnswered)
+	return p.send(ctx, rows)
+}
+
+func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err error) {
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	newer, err = p.Queue.Supersede(ctx, p.lease, turn.ID)
+	if err != nil {
+		return false, fmt.Errorf("looking for newer messages: %w", err)
+	}
+	return newer, nil
+}
+
+// again begins anew after an answer was thrown away.
+func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
+	p.superseded = true
+	p.Observer.TurnEnded(endedSuperseded)
+	if err := p.open(ctx); err != nil {
+		return 0, err
+	}
+	if len(p.work.Waiting) == 0 {
+		return 0, nil
+	}
+	return p.tryTurn(ctx)
+}
+
+// store keeps the answer. Its first part is marked as sending in the same commit when it can be sent now.
+func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) ([]inbox.Outbound, error) {
+	sendFirst := ctx.Err() == nil && p.refusal() == nil
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	rows, err := p.Queue.Answer(ctx, p.lease, turn.ID, parts, sendFirst)
+	if err != nil {
+		return nil, fmt.Errorf("storing the answer: %w", err)
+	}
+	return rows, nil
+}
+
+// attention lets the turn stand with a code; without a turn what waits becomes one.
+func (p *pass) attention(ctx context.Context, turn *inbox.Turn, code string, balance *int64) error {
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	var turnID, agentID string
+	var messages []string
+	if turn != nil {
+		turnID, agentID = turn.ID, turn.AgentID
+	} else {
+		messages = p.waitingIDs()
+		if p.work.Agent != nil {
+			agentID = p.work.Agent.ID
+		}
+	}
+	if err := p.Queue.Attention(ctx, p.lease, turnID, agentID, messages, code, balance); err != nil {
+		return fmt.Errorf("letting a turn stand: %w", err)
+	}
+	p.Observer.TurnEnded(endedAttention + code)
+	return nil
+}
+
+// dead ends a turn that nothing but an operator's word can help.
+func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	if err := p.Queue.Dead(ctx, p.lease, turn.ID, code); err != nil {
+		return fmt.Errorf("ending a turn: %w", err)
+	}
+	p.Observer.TurnEnded(endedDead + code)
+	return nil
+}

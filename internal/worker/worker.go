@@ -1,0 +1,138 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// DefaultConcurrency is how many conversations one worker has at a time unless the operator says otherwise.
+	DefaultConcurrency = 32
+	// DefaultLease is how long a conversation stays with a worker that stopped renewing: what a customer waits longer when
+	// a worker was killed.
+	DefaultLease = time.Minute
+	// storeWait bounds every wait for the store.
+	storeWait = 10 * time.Second
+	// actor is the worker's name in the audit log.
+	actor = "worker"
+)
+
+// Why a running conversation's context ends before its work does.
+var (
+	errStopping  = errors.New("the worker is stopping and its grace period is over")
+	errLeaseLost = errors.New("the conversation's lease is lost")
+)
+
+// Queue is what the worker needs of [inbox.Queue]; its methods are explained there. The tests have a second one, which
+// dies between two steps.
+type Queue interface { //nolint:interfacebloat // it is one queue, and its fencing makes sense only as a whole
+	Lease(ctx context.Context, n int, life time.Duration, full []string) ([]inbox.Lease, error)
+	Renew(ctx context.Context, lease inbox.Lease, life time.Duration) (inbox.Lease, error)
+	Release(ctx context.Context, lease inbox.Lease) error
+	Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error
+	Open(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
+	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
+	StoreRequest(ctx context.Context, lease inbox.Lease, turnID string, request []byte) error
+	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
+	Supersede(ctx context.Context, lease inbox.Lease, turnID string) (newer bool, err error)
+	Sending(ctx context.Context, lease inbox.Lease, outboundID string) error
+	Sent(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID, next string) error
+	SendFailed(ctx context.Context, lease inbox.Lease, outboundID, state, code string, o inbox.SendFailure) error
+	Attention(
+		ctx context.Context, lease inbox.Lease, turnID, agentID string, messageIDs []string, code string, balanceMicros *int64,
+	) error
+	Dead(ctx context.Context, lease inbox.Lease, turnID, code string) error
+	Attentions(ctx context.Context, newerThan time.Time, limit int) ([]inbox.AttentionTurn, error)
+	Retake(ctx context.Context, turnID string) error
+	Wait(ctx context.Context, idle time.Duration) error
+}
+
+// Gateway is what the worker needs of [gateway.Gateway].
+type Gateway interface {
+	Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error)
+	FreeBalance(ctx context.Context, orgID string, env store.Env) (micros int64, err error)
+	Model(id string) (*gateway.Model, bool)
+}
+
+// Platforms is what the worker needs of [platforms.Client].
+type Platforms interface {
+	Send(ctx context.Context, out platforms.Outgoing) (platformMessageID string, err error)
+	Refresh(ctx context.Context, t platforms.Type, externalID string, c platforms.Credentials) (platforms.Credentials, error)
+}
+
+// Config is what a [Worker] needs; Queue, DB, Ring, Gateway and Platforms are required.
+type Config struct {
+	Queue     Queue
+	DB        *store.DB
+	Ring      *vault.Ring
+	Gateway   Gateway
+	Platforms Platforms
+	// Concurrency is how many conversations are worked on at a time, 0 for [DefaultConcurrency].
+	Concurrency int
+	// Lease is the life of a lease between two renewals, 0 for [DefaultLease].
+	Lease    time.Duration
+	Observer Observer
+	Logger   *slog.Logger
+	Now      func() time.Time
+}
+
+// Worker answers customers. It has no state but what runs in [Worker.Run].
+type Worker struct {
+	Config
+	refreshes refreshes
+}
+
+// New returns a worker that does nothing yet.
+func New(cfg Config) *Worker {
+	if cfg.Concurrency <= 0 {
+		cfg.Concurrency = DefaultConcurrency
+	}
+	if cfg.Lease <= 0 {
+		cfg.Lease = DefaultLease
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = unobserved{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Worker{Config: cfg}
+}
+
+// Run works until ctx ends. Then nothing new is leased and no model is asked any more; conversations whose model call
+// or sending runs have grace to come to its end. What still runs after that is cancelled, and every lease is given back,
+// so that another worker goes on at once. Run returns when all of its goroutines have ended; it has no error of its
+// own: faults of the store are logged and tried again.
+func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
+	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	var loops sync.WaitGroup
+	loops.Go(func() { w.retakeLoop(ctx) })
+	d := newDispatcher(work, w, ctx.Done())
+	d.run(ctx)
+	patience := time.AfterFunc(grace, func() { cut(errStopping) })
+	defer patience.Stop()
+	d.wait()
+	loops.Wait()
+	return nil
+}
+
+// storing is the context of one write or read of the store. It outlives the work's own end: what happened outside has
+// to be written down, and the lease's token decides whether it still may.
+func storing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), storeWait, errStoreSlow)
+}
+
+var errStoreSlow = errors.New("the store took longer than 10 s")
