@@ -41,6 +41,12 @@ type App struct {
 	// The models that clients may call. Every organization has all of them, unless the operator disables one for it.
 	Models []*Model `json:"models,omitempty"`
 
+	// The messaging platforms and marketplaces.
+	Platforms *Platforms `json:"platforms,omitempty"`
+
+	// The companion worker.
+	Worker *Worker `json:"worker,omitempty"`
+
 	// Intervals of the background work. Rarely needed.
 	Timing *Timing `json:"timing,omitempty"`
 
@@ -69,6 +75,8 @@ func (a *App) faults() *faults {
 	a.planFaults(fs)
 	providers := a.providerFaults(fs)
 	a.modelFaults(fs, providers)
+	a.Platforms.faults(fs)
+	a.Worker.faults(fs)
 	a.Timing.faults(fs)
 	a.Limits.faults(fs)
 	return fs

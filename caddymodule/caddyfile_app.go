@@ -64,9 +64,27 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //	        price_output       <micros per million tokens>
 //	        price_cached_input <micros per million tokens>
 //	    }
+//	    platform bot | social | localchat | market_a | market_b {
+//	        header       <name>
+//	        api_base     <url>
+//	        auth_base    <url>                             # localchat, market_b
+//	        ack          empty
+//	        app_id       <id>                              # localchat
+//	        app_key      <id>                              # market_b
+//	        app_secret   <{env.NAME} or {file.PATH}>       # social, localchat, market_b
+//	        verify_token <{env.NAME} or {file.PATH}>       # social
+//	        object       page | photo_dm | chat_app <value> # social
+//	        partner_id   <id>                              # market_a
+//	        partner_key  <{env.NAME} or {file.PATH}>       # market_a
+//	    }
+//	    worker {
+//	        concurrency <n>
+//	        listen      <address>
+//	    }
 //	    timing {
 //	        hold_ttl       <duration>
 //	        sweep_interval <duration>
+//	        lease          <duration>
 //	    }
 //	    limits {
 //	        buffered_bytes <size>
@@ -74,7 +92,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //	    }
 //	}
 //
-// plan, provider and model may be repeated under other names; the order of the plans counts (the first is the default),
+// plan, provider, model and platform may be repeated under other names; the order of the plans counts (the first is the default),
 // no other order does. The error tells every fault of the block at once, each with file and line and what is allowed.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	r := newReader()
@@ -91,6 +109,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		{word: "plan", named: true, holds: true, read: a.readPlan(r)},
 		{word: "provider", named: true, holds: true, read: a.readProvider(r)},
 		{word: "model", named: true, holds: true, read: a.readModel(r)},
+		{word: "platform", named: true, once: true, holds: true, read: a.readPlatform(r)},
+		{word: "worker", holds: true, read: a.readWorker(r)},
 		{word: "timing", holds: true, read: a.readTiming(r)},
 		{word: "limits", holds: true, read: a.readLimits(r)},
 	})

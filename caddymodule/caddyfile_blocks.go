@@ -90,6 +90,7 @@ func (a *App) readTiming(r *reader) func(string, option) {
 		r.block(path, o, []rule{
 			{word: "hold_ttl", read: r.duration(&timing.HoldTTL)},
 			{word: "sweep_interval", read: r.duration(&timing.SweepInterval)},
+			{word: "lease", read: r.duration(&timing.Lease)},
 		})
 		set(r, path, o, &a.Timing, timing)
 	}

@@ -27,6 +27,10 @@ type rule struct {
 	word string
 	// named options have a name as their first argument, may be repeated, and get the path svc.word[name].
 	named bool
+	// once: no name may be repeated.
+	once bool
+	// valued: one value stands behind the name.
+	valued bool
 	// holds is true if the option may open a block.
 	holds bool
 	read  func(path string, o option)
@@ -111,13 +115,19 @@ func (r *reader) block(path string, o option, rules []rule) {
 func (r *reader) line(path string, line option, rule rule) {
 	linePath := path + "." + rule.word
 	if rule.named {
-		if len(line.args) != 1 {
+		if rule.valued && len(line.args) != 2 {
+			r.faultf(linePath, line, "takes exactly one name and its value")
+			return
+		}
+		if !rule.valued && len(line.args) != 1 {
 			r.faultf(linePath, line, "takes exactly one name")
 			return
 		}
-		linePath = element(rule.word, line.args[0].Text)
-		r.names[linePath]++
-		linePath = repeated(linePath, r.names[linePath])
+		linePath = element(strings.TrimPrefix(linePath, appName+"."), line.args[0].Text)
+		if !rule.once {
+			r.names[linePath]++
+			linePath = repeated(linePath, r.names[linePath])
+		}
 	}
 	if line.opens() && !rule.holds {
 		r.notef(linePath, line, "takes no block")
@@ -164,6 +174,17 @@ func (r *reader) secret(to *Secret, what string) func(string, option) {
 			return
 		}
 		set(r, path, o, to, Secret(o.args[0].Text))
+	}
+}
+
+// identifier reads an id or the reference to one. What stands there is never quoted.
+func (r *reader) identifier(to *Identifier) func(string, option) {
+	return func(path string, o option) {
+		if len(o.args) != 1 || o.args[0].Text == "" {
+			r.faultf(path, o, "takes one value: %s", identifierForm)
+			return
+		}
+		set(r, path, o, to, Identifier(o.args[0].Text))
 	}
 }
 

@@ -20,10 +20,10 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "svc",
 		Usage: "<command>",
-		Short: "Administers the model gateway: organizations, keys, wallets, models and the store",
+		Short: "Administers the model gateway: organizations, keys, wallets, models, channels and the store",
 		Long: `
-Administers the model gateway that the configuration describes: organizations, their API keys, wallets, models and
-provider keys, and the store itself.
+Administers the model gateway that the configuration describes: organizations, their API keys, wallets, models,
+provider keys, assistants and messaging channels, the queue, and the store itself.
 
 Every command reads the configuration that the server runs with (--config), takes from its svc block what it needs,
 resolves only the secrets it uses, brings the store's schema up to date, does one thing and ends. It never runs the
@@ -41,11 +41,8 @@ Secrets are read from files or standard input, never from the command line.`,
 // addCommands hangs the nouns of design §8 under `caddy svc`.
 func addCommands(root *cobra.Command) {
 	flags := new(commandFlags)
-	persistent := root.PersistentFlags()
-	persistent.StringVarP(&flags.config, "config", "c", defaultConfig, "configuration `file` of the server")
-	persistent.StringVarP(&flags.adapter, "adapter", "a", "", "config adapter `name`, if the file's name doesn't tell it")
-	persistent.StringSliceVar(&flags.envFiles, "envfile", nil, "environment `file`(s) to load; what is set already stays")
-	persistent.BoolVar(&flags.json, "json", false, "write the result as one JSON object")
+	flags.configFlags(root)
+	root.PersistentFlags().BoolVar(&flags.json, "json", false, "write the result as one JSON object")
 
 	root.Example = `  $ caddy svc org create --name "Acme"
   $ caddy svc wallet credit --org org_… --micros 10000000 --ref invoice-17
@@ -53,6 +50,7 @@ func addCommands(root *cobra.Command) {
   $ caddy svc doctor --config /etc/caddy/Caddyfile --envfile /etc/caddy/env`
 	noun(root,
 		orgCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
+		agentCommand(flags), channelCommand(flags), queueCommand(flags),
 		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
 	)
 }

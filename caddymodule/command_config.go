@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/spf13/cobra"
 )
 
 const defaultConfig = "./Caddyfile"
@@ -25,12 +26,7 @@ type commandFlags struct {
 // app reads the configuration and gives its svc app, judged as the server would judge it, but not provisioned: no
 // secret is read, nothing is opened. All other apps and the adapter's warnings are the server's business.
 func (f *commandFlags) app() (*App, error) {
-	for _, file := range f.envFiles {
-		if err := loadEnvFile(file); err != nil {
-			return nil, err
-		}
-	}
-	adapted, err := f.adapt()
+	adapted, err := f.read()
 	if err != nil {
 		return nil, err
 	}
@@ -40,18 +36,41 @@ func (f *commandFlags) app() (*App, error) {
 	if err := json.Unmarshal(caddy.RemoveMetaFields(adapted), &config); err != nil {
 		return nil, fmt.Errorf("%s is no Caddy configuration: %w", f.config, err)
 	}
-	raw, found := config.Apps[appName]
+	return appOf(config.Apps, f.config)
+}
+
+// appOf reads and judges the svc app among the apps of a configuration, which from names.
+func appOf(apps map[string]json.RawMessage, from string) (*App, error) {
+	raw, found := apps[appName]
 	if !found {
-		return nil, fmt.Errorf("%s has no %s block; name the configuration that the server runs with (--config)", f.config, appName)
+		return nil, fmt.Errorf("%s has no %s block; name the configuration that the server runs with (--config)", from, appName)
 	}
 	app := new(App)
 	if err := caddy.StrictUnmarshalJSON(raw, app); err != nil {
-		return nil, fmt.Errorf("the %s app of %s: %w", appName, f.config, err)
+		return nil, fmt.Errorf("the %s app of %s: %w", appName, from, err)
 	}
 	if err := app.faults().err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.config, err)
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	return app, nil
+}
+
+// configFlags adds the flags that name the configuration to a command and those below it.
+func (f *commandFlags) configFlags(command *cobra.Command) {
+	flags := command.PersistentFlags()
+	flags.StringVarP(&f.config, "config", "c", defaultConfig, "configuration `file` of the server")
+	flags.StringVarP(&f.adapter, "adapter", "a", "", "config adapter `name`, if the file's name doesn't tell it")
+	flags.StringSliceVar(&f.envFiles, "envfile", nil, "environment `file`(s) to load; what is set already stays")
+}
+
+// read loads the environment files and gives the whole configuration in Caddy's JSON form.
+func (f *commandFlags) read() ([]byte, error) {
+	for _, file := range f.envFiles {
+		if err := loadEnvFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return f.adapt()
 }
 
 // adapt reads the configuration file and brings it into Caddy's JSON form.

@@ -77,28 +77,34 @@ command line, and is stored encrypted under master_key.`,
 	})
 }
 
-// readSecret reads a secret from a file or, for "-", from standard input. What is too long for any key is cut one
-// byte above the bound, so that it is refused and not read to its end.
+// readSecret reads a provider key from a file or, for "-", from standard input.
 func (d *desk) readSecret(file string) (string, error) {
 	const most = identity.MaxProviderKeyBytes + 2 // the bound, a line break
+	secret, err := d.readInput(file, "key", most)
+	return string(secret), err
+}
+
+// readInput reads a file or, for "-", standard input. what names it. More than most bytes are cut one byte above, so that
+// they are refused and not read to their end.
+func (d *desk) readInput(file, what string, most int64) ([]byte, error) {
 	source := d.stdin
 	if file == "-" {
 		if terminal(source) {
-			_, _ = fmt.Fprintln(d.stderr, "Enter the key, then end with Ctrl-D:")
+			_, _ = fmt.Fprintf(d.stderr, "Enter the %s, then end with Ctrl-D:\n", what)
 		}
 	} else {
 		opened, err := os.Open(file)
 		if err != nil {
-			return "", fmt.Errorf("reading the key: %w", err)
+			return nil, fmt.Errorf("reading the %s: %w", what, err)
 		}
 		defer opened.Close() //nolint:errcheck // it was only read
 		source = opened
 	}
-	secret, err := io.ReadAll(io.LimitReader(source, most+1))
+	text, err := io.ReadAll(io.LimitReader(source, most+1))
 	if err != nil {
-		return "", fmt.Errorf("reading the key: %w", err)
+		return nil, fmt.Errorf("reading the %s: %w", what, err)
 	}
-	return string(secret), nil
+	return text, nil
 }
 
 // terminal reports whether somebody types what is read from source.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -40,7 +40,7 @@ so older processes may go on working on the store.`,
 }
 
 // errFindings makes doctor end with status 1.
-var errFindings = errors.New("the books break an invariant")
+var errFindings = errors.New("the books or the queue break an invariant")
 
 type doctorAnswer struct {
 	OK bool `json:"ok"`
@@ -57,15 +57,21 @@ func (a doctorAnswer) text(w *strings.Builder) {
 func doctorCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Checks the books: wallets, holds, ledger and calls",
-		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger. It changes nothing in them
-and may run beside a working server. The exit status is 1 when something is found; the findings say where to look.`,
+		Short: "Checks the books (wallets, holds, ledger, calls) and the queue of messages",
+		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
+every message is answered at most once. It changes nothing in them and may run beside a working server. The exit status is
+1 when something is found; the findings say where to look.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
 		report, err := billing.Checker{SweepInterval: d.app.Timing.sweepInterval()}.Check(ctx, d.db)
 		if err != nil {
 			return nil, err
 		}
+		queue, err := examineQueue(ctx, d.db)
+		if err != nil {
+			return nil, err
+		}
+		report.Invariants = append(report.Invariants, queue)
 		if !report.OK() {
 			return doctorAnswer{Report: report}, errFindings
 		}
@@ -73,34 +79,20 @@ and may run beside a working server. The exit status is 1 when something is foun
 	})
 }
 
-type rekeyAnswer identity.Rekeyed
-
-func (a rekeyAnswer) text(w *strings.Builder) {
-	fmt.Fprintf(w, "sealed anew\t%d\nalready current\t%d\ncan't be opened\t%d\nchanged meanwhile\t%d\n",
-		a.Renewed, a.Current, a.Unopened, a.Overtaken)
-}
-
-func rekeyCommand(f *commandFlags) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "rekey",
-		Short: "Encrypts what is encrypted in the store anew, under the first key of master_key",
-		Long: `Encrypts what is encrypted in the store anew, under the first key of master_key. To rotate:
-
-  1. put a new key in front of the old one in what master_key refers to, and reload every server
-  2. run caddy svc rekey
-  3. a day later, take the old key out, and reload: answers kept for an Idempotency-Key are not sealed anew
-
-It can be interrupted and repeated, and runs beside a working server. Values that no key of master_key opens are left
-alone and named; the exit status is then 1.`,
+// examineQueue checks the stored part of L17 (reliability notes §1.4) in the words of the books' report.
+func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
+	examined := billing.Examined{
+		ID: "L17", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
+		Advice: "the conversation in GET /conversations/{id}/messages, and `caddy svc audit`",
 	}
-	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
-		keys, err := d.providerKeys()
-		if err != nil {
-			return nil, err
-		}
-		done, err := keys.Rekey(ctx, d.actor)
-		return rekeyAnswer(done), err
-	})
+	findings, err := inbox.Check(ctx, db)
+	if err != nil {
+		return examined, fmt.Errorf("checking the queue: %w", err)
+	}
+	for _, f := range findings {
+		examined.Findings = append(examined.Findings, billing.Finding{Subject: f.Subject, Detail: f.Detail})
+	}
+	return examined, nil
 }
 
 type auditEntryAnswer struct {

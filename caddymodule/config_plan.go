@@ -13,8 +13,8 @@ type Plan struct {
 	// 1,000,000,000. Beyond it they get 429 `rate_limited`. Default: unlimited.
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 
-	// How many messaging channels an organization may have, from 0 to 1,000,000. One more gets 402
-	// `plan_limit_exceeded`. Default: unlimited.
+	// How many messaging channels an organization may have, from 1 to 1,000,000. One more gets 402
+	// `plan_limit_exceeded`; the operator's `caddy svc channel create` may go beyond it. Default: unlimited.
 	Channels *int64 `json:"channels,omitempty"`
 
 	// How many bytes the documents of all knowledge bases of an organization may have together, from 0 to 1 PiB. More
@@ -32,7 +32,7 @@ func (p *Plan) faults(fs *faults, path string) {
 		fs.addf(path, "the name must be %s", blockNameForm)
 	}
 	fs.optionalBetween(path+".requests_per_minute", p.RequestsPerMinute, 1, 1_000_000_000)
-	fs.optionalBetween(path+".channels", p.Channels, 0, 1_000_000)
+	fs.optionalBetween(path+".channels", p.Channels, 1, 1_000_000)
 	fs.optionalBetween(path+".knowledge_bytes", p.KnowledgeBytes, 0, 1<<50)
 }
 
@@ -42,4 +42,12 @@ func (p *Plan) requestsPerMinute() int64 {
 		return 0
 	}
 	return *p.RequestsPerMinute
+}
+
+// channelLimit is the limit as the API counts it: 0 for none.
+func (p *Plan) channelLimit() int64 {
+	if p.Channels == nil {
+		return 0
+	}
+	return *p.Channels
 }

@@ -16,12 +16,17 @@ type Timing struct {
 
 	// How often expired holds are looked for and given back. More than 0, at most 24h. Default: `15s`.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
+
+	// How long a worker has a conversation for itself without a sign of life. A worker renews its leases in time; those
+	// of a dead one go to another worker after this long. More than 0, at most 24h. Default: `60s`.
+	Lease caddy.Duration `json:"lease,omitempty"`
 }
 
 // The defaults of [Timing].
 const (
 	DefaultHoldTTL       = 2 * time.Minute
 	DefaultSweepInterval = billing.DefaultSweepInterval
+	DefaultLease         = time.Minute
 )
 
 func (t *Timing) faults(fs *faults) {
@@ -30,6 +35,7 @@ func (t *Timing) faults(fs *faults) {
 	}
 	fs.duration("svc.timing.hold_ttl", t.HoldTTL)
 	fs.duration("svc.timing.sweep_interval", t.SweepInterval)
+	fs.duration("svc.timing.lease", t.Lease)
 }
 
 // holdTTL returns the hold's grace after the longest call; t may be nil.
@@ -46,4 +52,12 @@ func (t *Timing) sweepInterval() time.Duration {
 		return DefaultSweepInterval
 	}
 	return orDefault(t.SweepInterval, DefaultSweepInterval)
+}
+
+// lease returns how long a worker has a conversation without a sign of life; t may be nil.
+func (t *Timing) lease() time.Duration {
+	if t == nil {
+		return DefaultLease
+	}
+	return orDefault(t.Lease, DefaultLease)
 }

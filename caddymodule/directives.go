@@ -19,6 +19,7 @@ func init() {
 	directive[Models]("svc_models", httpcaddyfile.Before, "reverse_proxy")
 	directive[Chat]("svc_chat", httpcaddyfile.Before, "reverse_proxy")
 	directive[API]("svc_api", httpcaddyfile.Before, "reverse_proxy")
+	directive[Webhook]("svc_webhook", httpcaddyfile.Before, "reverse_proxy")
 	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
 }
 
@@ -30,6 +31,11 @@ type handlerModule[T any] interface {
 	caddyfile.Unmarshaler
 }
 
+// referrer is a handler that refers by name to something in the svc block.
+type referrer interface {
+	refersTo(app *App) error
+}
+
 // directive registers the handler T, the directive that configures it, and the directive's place.
 func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Positional, anchor string) {
 	caddy.RegisterModule(H(new(T)))
@@ -38,12 +44,31 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 			return nil, err
 		}
-		if name != "svc_error" && h.Option(appName) == nil {
+		block := h.Option(appName)
+		if name != "svc_error" && block == nil {
 			return nil, h.Errf("%s: there is no %s block in the global options, which tells it store and models", name, appName)
+		}
+		if refers, ok := any(handler).(referrer); ok {
+			if err := references(refers, block); err != nil {
+				return nil, h.WrapErr(err)
+			}
 		}
 		return handler, nil
 	})
 	httpcaddyfile.RegisterDirectiveOrder(name, position, anchor)
+}
+
+// references checks what a handler refers to in the svc block as the adapter has read it.
+func references(handler referrer, block any) error {
+	read, ok := block.(httpcaddyfile.App)
+	if !ok {
+		return fmt.Errorf("the %s block was read as a %T", appName, block)
+	}
+	app := new(App)
+	if err := caddy.StrictUnmarshalJSON(read.Value, app); err != nil {
+		return fmt.Errorf("reading the %s block: %w", appName, err)
+	}
+	return handler.refersTo(app)
 }
 
 // moduleInfo describes the handler of a directive.

@@ -133,8 +133,17 @@ func TestCaddyfileExample(t *testing.T) {
 	requireContract(t, resp, body, http.StatusUnauthorized, "invalid_api_key")
 	resp, body = ask(t, http.MethodPost, public.URL+"/v1/chat/completions", nil)
 	requireContract(t, resp, body, http.StatusUnauthorized, "unauthenticated")
-	resp, body = ask(t, http.MethodGet, public.URL+"/wallet", nil)
-	requireContract(t, resp, body, http.StatusUnauthorized, "unauthenticated")
+	for _, group := range []string{"/wallet", "/agents", "/channels", "/conversations"} {
+		resp, body = ask(t, http.MethodGet, public.URL+group, nil)
+		requireContract(t, resp, body, http.StatusUnauthorized, "unauthenticated")
+	}
+	resp, body = ask(t, http.MethodPost, public.URL+"/webhooks/bot/chn_x", http.Header{"X-Bot-Api-Secret-Token": {planted}})
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.JSONEq(t, `{"ok":true,"queued":0}`, body, "no such channel")
+	resp, body = ask(t, http.MethodPost, private.URL+"/demo-bot-api/bot1:demo/sendMessage", nil)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+	require.JSONEq(t, `{"ok":true,"result":{"message_id":1}}`, body)
 	for _, unknown := range []string{"/", "/v1", "/v1/", "/v1/embeddings", "/health/live", "/metrics", "/wp-login.php"} {
 		resp, body = ask(t, http.MethodGet, public.URL+unknown, nil)
 		requireContract(t, resp, body, http.StatusNotFound, "not_found")
@@ -144,7 +153,7 @@ func TestCaddyfileExample(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(logged), "/v1/models")
 	require.NotContains(t, string(logged), planted)
-	require.Equal(t, 11, strings.Count(string(logged), `"logger":"http.log.access`), "one line for each public request")
+	require.Equal(t, 15, strings.Count(string(logged), `"logger":"http.log.access`), "one line for each public request")
 }
 
 // TestCaddyfileExampleHasEverything guarantees that the blocks that are commented out in the example are right when their
@@ -153,13 +162,16 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../Caddyfile.example")
 	require.NoError(t, err)
-	commented := regexp.MustCompile(`(?ms)^\t\t# (provider|model) \S+ \{\n.*?^\t\t# \}\n`)
+	commented := regexp.MustCompile(`(?ms)^(\t+)# (provider|model|platform|handle) \S+ \{\n.*?^\t+# \}\n`)
 	whole := commented.ReplaceAllStringFunc(string(text), func(block string) string {
-		return strings.ReplaceAll(block, "\t\t# ", "\t\t")
+		return regexp.MustCompile(`(?m)^(\t+)# `).ReplaceAllString(block, "$1")
 	})
 	require.NotEqual(t, string(text), whole)
 	adapted, err := adapt(whole)
 	require.NoError(t, err)
+	for _, platform := range platformNames {
+		require.Contains(t, adapted, `"platform": "`+platform+`"`, "the webhook")
+	}
 	var config struct {
 		Apps struct {
 			SVC json.RawMessage `json:"svc"`
@@ -167,10 +179,26 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(adapted), &config))
 	later := []string{ // no directive of this version asks for them
-		"channels", "knowledge_bytes",
+		"knowledge_bytes",
 	}
 	other := []string{"dsn"} // of the engine that the example doesn't use
-	for _, options := range []any{App{}, Store{}, Plan{}, Provider{}, Model{}, Limits{}, Timing{}} {
+	for _, options := range []any{
+		App{},
+		Store{},
+		Plan{},
+		Provider{},
+		Model{},
+		Limits{},
+		Timing{},
+		Worker{},
+		Platforms{},
+		Platform{},
+		SocialPlatform{},
+		SocialObjects{},
+		LocalChatPlatform{},
+		MarketAPlatform{},
+		MarketBPlatform{},
+	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(options)) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "" && !slices.Contains(slices.Concat(later, other), name) {
@@ -258,6 +286,9 @@ func TestHandlersNeedTheApp(t *testing.T) {
 		`{"handler": "svc_models"}`:                           "svc_models needs the app svc",
 		`{"handler": "svc_chat"}`:                             "svc_chat needs the app svc",
 		`{"handler": "svc_api"}`:                              "svc_api needs the app svc",
+		`{"handler": "svc_webhook", "platform": "bot"}`:       "svc_webhook needs the app svc",
+		`{"handler": "svc_webhook"}`:                          "svc_webhook needs a platform; allowed: bot, social",
+		`{"handler": "svc_webhook", "platform": "market-a"}`:  `there is no platform "market-a"`,
 		`{"handler": "svc_health"}`:                           "svc_health needs the app svc",
 		`{"handler": "svc_health", "probe": "alive"}`:         `"alive" is not a probe`,
 	} {
@@ -269,4 +300,20 @@ func TestHandlersNeedTheApp(t *testing.T) {
 		})
 		require.ErrorContains(t, err, wanted)
 	}
+}
+
+// TestWebhookNeedsItsPlatform loads the handler through the JSON entrance.
+func TestWebhookNeedsItsPlatform(t *testing.T) {
+	app, err := json.Marshal(goodApp(t))
+	require.NoError(t, err)
+	validate := func(platform string) error {
+		off := false
+		return caddy.Validate(&caddy.Config{
+			Admin: &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &off}},
+			AppsRaw: caddy.ModuleMap{appName: app, "http": json.RawMessage(
+				`{"servers": {"s": {"listen": [":0"], "routes": [{"handle": [{"handler": "svc_webhook", "platform": "` + platform + `"}]}]}}}`)},
+		})
+	}
+	require.NoError(t, validate("bot"), "its secrets belong to the channels")
+	require.ErrorContains(t, validate("market_b"), "the svc block has no `platform market_b`")
 }

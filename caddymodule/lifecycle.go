@@ -32,6 +32,8 @@ type lifecycle struct {
 	log *slog.Logger
 	// attached: a handler or a worker uses the app in this process, so that it does the background work, too.
 	attached atomic.Bool
+	// worker is the worker that this process runs, nil in a server.
+	worker *WorkerApp
 	// ready is closed when runtime is set.
 	ready   chan struct{}
 	runtime *runtime
@@ -82,6 +84,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
+	a.leave = append(a.leave, func() error { a.runtime.platforms.Close(); return nil })
 	leave := shared.use(a.wishes())
 	a.leave = append(a.leave, func() error { leave(); return nil })
 	close(a.ready)

@@ -81,6 +81,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 	collectors := []prometheus.Collector{
 		requestsTotal, failuresTotal, callsTotal, tokensTotal, chargedMicrosTotal, shortfallMicrosTotal, settleLateTotal,
 		providerSeconds, firstTextSeconds, writerOps, writerFailed, writerTurnSeconds, writerSeconds,
+		webhooksTotal, turnsTotal, sendsTotal, conversationsLeasedTotal, leasesLostTotal, newQueueGauges(a),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "calls_running",
 			Help: "Requests and calls that live on the configured store in this process.",

@@ -3,12 +3,15 @@ package caddymodule
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
@@ -17,12 +20,17 @@ type limiter = handlers.Limiter
 
 // runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
 type runtime struct {
-	shared  *sharedStore
-	auth    *identity.Authenticator
-	limiter limiter
-	models  *handlers.Models
-	chat    *handlers.Chat
-	api     *handlers.API
+	shared    *sharedStore
+	auth      *identity.Authenticator
+	limiter   limiter
+	calls     *gateway.Gateway
+	queue     *inbox.Queue
+	platforms *platforms.Client
+	models    *handlers.Models
+	chat      *handlers.Chat
+	api       *handlers.API
+	// webhooks has every platform that is configured, by its name.
+	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
 
 // newRuntime puts the parts together; it does no I/O.
@@ -36,15 +44,24 @@ func (a *App) newRuntime(shared *sharedStore, limiter limiter) (*runtime, error)
 		HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db)
+	queue := inbox.New(shared.db, a.settings.ring)
+	client := platforms.NewClient(a.platformsConfig())
 	return &runtime{
-		shared:  shared,
-		auth:    auth,
-		limiter: limiter,
-		models:  handlers.NewModels(catalog, shared.db),
+		shared:    shared,
+		auth:      auth,
+		limiter:   limiter,
+		calls:     calls,
+		queue:     queue,
+		platforms: client,
+		models:    handlers.NewModels(catalog, shared.db),
 		chat: &handlers.Chat{
 			Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
 		},
-		api: &handlers.API{Authenticator: auth, Wallets: shared.book},
+		api: handlers.NewAPI(handlers.APIDeps{
+			Authenticator: auth, Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
+			Models: catalog, Platforms: client, Plans: a, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
+		}),
+		webhooks: a.webhooks(shared, queue),
 	}, nil
 }
 
@@ -104,7 +121,13 @@ func (p *Provider) keyMode() gateway.KeyMode {
 // RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
 func (a *App) RequestsPerMinute(plan string) int64 { return a.plan(plan).requestsPerMinute() }
 
-var _ handlers.Plans = (*App)(nil)
+// ChannelLimit is how many channels a plan allows, 0 for any number. It implements [handlers.ChannelPlans].
+func (a *App) ChannelLimit(plan string) int64 { return a.plan(plan).channelLimit() }
+
+var (
+	_ handlers.Plans        = (*App)(nil)
+	_ handlers.ChannelPlans = (*App)(nil)
+)
 
 // runningCalls is the gauge of calls that live on the store.
 func (a *App) runningCalls() float64 {

@@ -68,3 +68,38 @@ func unreadable(path string) error {
 	}
 	return err
 }
+
+// Identifier is a name that isn't secret, as it stands, or the reference to it: wholly one `{env.NAME}` or `{file.PATH}`,
+// for operators who keep ids and secrets in one place.
+type Identifier string
+
+const identifierForm = "1 to 128 visible ASCII characters, or " + referenceForms
+
+// faults notes whether the identifier can stand at path. It is never quoted: it could be a secret in the wrong place.
+func (i Identifier) faults(fs *faults, path string) {
+	switch {
+	case i == "":
+		fs.addf(path, "missing; give %s", identifierForm)
+	case Secret(i).wellFormed():
+	case strings.ContainsAny(string(i), "{}"), !identifier(string(i)):
+		fs.addf(path, "must be %s", identifierForm)
+	}
+}
+
+// identifier reports whether text can be an id in an address or a header.
+func identifier(text string) bool { return text != "" && len(text) <= 128 && headerSafe(text) }
+
+// Resolve returns the identifier, read with repl if it is a reference. The error names the reference only.
+func (i Identifier) Resolve(repl *caddy.Replacer) (string, error) {
+	if !Secret(i).wellFormed() {
+		return string(i), nil
+	}
+	read, err := Secret(i).Resolve(repl)
+	if err != nil {
+		return "", err
+	}
+	if !identifier(read) {
+		return "", fmt.Errorf("what %s holds is no identifier; allowed: 1 to 128 visible ASCII characters", string(i))
+	}
+	return read, nil
+}

@@ -51,13 +51,20 @@ func routable(err error) error {
 	return caddyhttp.HandlerError{StatusCode: answer.Code.Status(), Err: answer}
 }
 
-// storePing is the store's half of readiness. It never waits for a start that is under way.
+// errNotWorking: the process is there to work, and doesn't.
+var errNotWorking = errors.New("the worker is not running")
+
+// storePing is the readiness of the store and, in a worker's process, of its loop. It never waits for a start that is
+// under way.
 type storePing struct{ app *App }
 
 // Ping implements handlers.Pinger.
 func (p storePing) Ping(ctx context.Context) error {
 	select {
 	case <-p.app.ready:
+		if p.app.worker != nil && !p.app.worker.running.Load() {
+			return errNotWorking
+		}
 		return p.app.runtime.shared.db.Ping(ctx)
 	default:
 		return errNotReady

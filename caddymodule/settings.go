@@ -20,6 +20,8 @@ type settings struct {
 	ring *vault.Ring
 	// vendors has an entry for each provider, by name.
 	vendors map[string]vendor
+	// platforms are the secrets of the platforms that are configured.
+	platforms platformSettings
 }
 
 // vendor is what a provider's references stand for.
@@ -66,6 +68,7 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	for _, p := range a.Providers {
 		read.vendors[p.Name] = p.read(ctx, repl, &fs)
 	}
+	read.platforms = a.Platforms.read(repl, &fs)
 	return read, fs.err()
 }
 

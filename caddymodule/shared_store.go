@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -35,7 +36,7 @@ var (
 )
 
 // kinds are the sorts of durable operations, in the order every process locks their rows in.
-func kinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger} }
+func kinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger, inbox.Kind} }
 
 // sharedStore is an open database with everything that must be one per process and database: its writer, the count of
 // calls that live on it, the sweeper.

@@ -7,8 +7,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// API answers the endpoint groups of spec §4.4; so far `GET /wallet`. It checks the key by itself, because every endpoint
-// has its own scope, so it needs no svc_auth before it. Unknown paths and methods end with 404 `not_found`.
+// API answers the endpoint groups of spec §4.4: `/agents`, `/channels`, `/conversations` and `/wallet`. It checks the key by
+// itself, because every endpoint has its own scope, so it needs no svc_auth before it. Unknown paths and methods end with
+// 404 `not_found`.
 //
 // Syntax:
 //

@@ -2,79 +2,256 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-func keyed(method, path, key string) *http.Request {
-	r := httptest.NewRequest(method, path, nil)
+// apiNow is what the clock of a test's API shows.
+func apiNow() time.Time { return time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC) }
+
+// office is an API over a database with two organizations. The keys are "owner" and "stranger", with all scopes, of org_1
+// and org_2; "none" without scopes, "test" of the test environment and "suspended", all three of org_1.
+type office struct {
+	*API
+
+	platform *fakePlatform
+	inbox    *fakeInbox
+	plan     int64 // how many channels the plan allows
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	db := storetest.Open(t, store.SQLite, billing.Ledger)
+	for _, id := range []string{"org_1", "org_2"} {
+		require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
+	}
+	keys := keyring{"none": someone(), "owner": someone(identity.AllScopes()...)}
+	stranger := keys["owner"]
+	stranger.OrgID, stranger.KeyID = "org_2", "key_2"
+	keys["stranger"] = stranger
+	test := keys["owner"]
+	test.Env = store.Test
+	keys["test"] = test
+	suspended := keys["owner"]
+	suspended.Suspended = true
+	keys["suspended"] = suspended
+	some := keys["owner"]
+	some.HasOrgModels = true
+	keys["some models"] = some
+
+	o := &office{platform: &fakePlatform{}, inbox: &fakeInbox{}}
+	o.API = NewAPI(APIDeps{
+		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: testRing(t),
+		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Plans: o,
+		BaseURL: "https://svc.example", Now: apiNow,
+	})
+	return o
+}
+
+func (o *office) ChannelLimit(string) int64 { return o.plan }
+
+func testRing(t *testing.T) *vault.Ring {
+	t.Helper()
+	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	require.NoError(t, err)
+	return ring
+}
+
+type modelSet map[string]*gateway.Model
+
+func (s modelSet) Model(id string) (*gateway.Model, bool) {
+	model, ok := s[id]
+	return model, ok
+}
+
+// fakePlatform says whose a token is.
+type fakePlatform struct {
+	ids   map[string][]string // by access token
+	calls int
+}
+
+func (p *fakePlatform) Identify(ctx context.Context, _ platforms.Type, _ string, c platforms.Credentials) ([]string, error) {
+	p.calls++
+	if _, bounded := ctx.Deadline(); !bounded {
+		return nil, errors.New("a question without a deadline")
+	}
+	ids, known := p.ids[c.AccessToken]
+	if !known {
+		return nil, errors.New("401")
+	}
+	return ids, nil
+}
+
+// fakeInbox keeps conversations of any organization.
+type fakeInbox struct {
+	conversations []inbox.Conversation
+	messages      []inbox.Message
+	sent          []string
+	actor         string
+	fail          error
+}
+
+func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.ConversationFilter, page store.Page) (found []inbox.Conversation, _ error) {
+	for _, c := range f.conversations {
+		if c.OrgID == orgID && c.ID > page.After && len(found) < page.Rows() &&
+			(filter.ChannelID == "" || filter.ChannelID == c.ChannelID) && (filter.State == "" || filter.State == c.State) {
+			found = append(found, c)
+		}
+	}
+	return found, f.fail
+}
+
+func (f *fakeInbox) find(orgID, id string) (*inbox.Conversation, error) {
+	for i := range f.conversations {
+		if c := &f.conversations[i]; c.ID == id && c.OrgID == orgID {
+			return c, f.fail
+		}
+	}
+	return &inbox.Conversation{}, store.ErrNotFound
+}
+
+func (f *fakeInbox) Conversation(_ context.Context, orgID, id string) (inbox.Conversation, error) {
+	c, err := f.find(orgID, id)
+	return *c, err
+}
+
+func (f *fakeInbox) Messages(_ context.Context, orgID, id string, page store.Page) (found []inbox.Message, _ error) {
+	if _, err := f.find(orgID, id); err != nil {
+		return nil, err
+	}
+	for _, m := range f.messages {
+		if m.ID > page.After && len(found) < page.Rows() {
+			found = append(found, m)
+		}
+	}
+	return found, f.fail
+}
+
+func (f *fakeInbox) SendAsHuman(_ context.Context, actor, orgID, id string, parts []string) (sent []inbox.Message, _ error) {
+	if _, err := f.find(orgID, id); err != nil {
+		return nil, err
+	}
+	f.actor = actor
+	for i, part := range parts {
+		f.sent = append(f.sent, part)
+		sent = append(sent, inbox.Message{
+			ID: "msg_" + string(rune('1'+i)), Author: inbox.AuthorHuman, Kind: inbox.KindText, Text: part,
+			State: inbox.OutboundPending, At: apiNow().UnixMilli(),
+		})
+	}
+	return sent, nil
+}
+
+func (f *fakeInbox) setState(actor, orgID, id, state string) error {
+	c, err := f.find(orgID, id)
+	if err == nil {
+		c.State, f.actor = state, actor
+	}
+	return err
+}
+
+func (f *fakeInbox) HandOver(_ context.Context, actor, orgID, id string) error {
+	return f.setState(actor, orgID, id, inbox.StateHuman)
+}
+
+func (f *fakeInbox) HandBack(_ context.Context, actor, orgID, id string) error {
+	return f.setState(actor, orgID, id, inbox.StateAssistant)
+}
+
+func (f *fakeInbox) DeleteConversation(_ context.Context, actor, orgID, id string) error {
+	return f.setState(actor, orgID, id, "deleted")
+}
+
+// request is a request with a key and, unless it is empty, a body.
+func request(method, path, key, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("X-Api-Key", key)
 	return r
 }
 
-func testAPI() *API {
-	test := someone(identity.WalletRead)
-	test.Env = store.Test
-	suspended := someone(identity.WalletRead)
-	suspended.Suspended = true
-	return &API{
-		Authenticator: keyring{"live": someone(identity.WalletRead), "test": test, "chat": someone(identity.ChatWrite, identity.WalletWrite), "suspended": suspended},
-		Wallets: walletsFunc(func(_ context.Context, id billing.WalletID) (billing.Wallet, error) {
-			if id == (billing.WalletID{OrgID: "org_1", Env: store.Live}) {
-				return billing.Wallet{BalanceMicros: 9_007_199_254_740_993, HeldMicros: 17}, nil
-			}
-			return billing.Wallet{}, nil
-		}),
+func keyed(method, path, key string) *http.Request { return request(method, path, key, "") }
+
+// ask checks the status and the headers of an answer, and gives its JSON.
+func (o *office) ask(t *testing.T, status int, method, path, key, body string) map[string]any {
+	t.Helper()
+	w := served(o.Serve, request(method, path, key, body))
+	require.Equal(t, status, w.Code, w.Body.String())
+	require.NotEmpty(t, w.Header().Get("X-Request-Id"))
+	if status == http.StatusNoContent {
+		require.Empty(t, w.Body.String())
+		return nil
 	}
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	var object map[string]any
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &object))
+	require.NotContains(t, object, "$schema")
+	return object
+}
+
+// refused checks code and field of a refusal.
+func (o *office) refused(t *testing.T, code Code, field, method, path, key, body string) answer {
+	t.Helper()
+	a := refusedWith(t, code, o.Serve, request(method, path, key, body))
+	if field == "" {
+		require.NotContains(t, a.fields, "field", a.text)
+	} else {
+		require.Equal(t, field, a.fields["field"], a.text)
+	}
+	return a
 }
 
 func TestWallet(t *testing.T) {
 	t.Parallel()
-	api := testAPI()
-	require.Equal(t, `{"environment":"live","balanceMicros":"9007199254740993","heldMicros":"17"}`,
-		okText(t, api.Serve, keyed(http.MethodGet, "/wallet", "live")))
-	require.Equal(t, `{"environment":"test","balanceMicros":"0","heldMicros":"0"}`,
-		okText(t, api.Serve, keyed(http.MethodGet, "/wallet?env=live", "test")))
-}
-
-func TestWalletRefusals(t *testing.T) {
-	t.Parallel()
-	api := testAPI()
-	refusedWith(t, CodeUnauthenticated, api.Serve, get("/wallet"))
-	refusedWith(t, CodeInvalidAPIKey, api.Serve, keyed(http.MethodGet, "/wallet", "nobody"))
-	refusedWith(t, CodeInsufficientScope, api.Serve, keyed(http.MethodGet, "/wallet", "chat"))
-	refusedWith(t, CodeOrganizationSuspended, api.Serve, keyed(http.MethodGet, "/wallet", "suspended"))
-	for _, r := range []*http.Request{
-		keyed(http.MethodPost, "/wallet", "live"), keyed(http.MethodHead, "/wallet", "live"), keyed(http.MethodGet, "/wallet/", "live"),
-		keyed(http.MethodGet, "/wallets", "live"), keyed(http.MethodGet, "/wallet/x", "live"), keyed(http.MethodGet, "/Wallet", "live"), get("/nothing"),
-	} {
-		refusedWith(t, CodeNotFound, api.Serve, r)
-	}
-	api.Wallets = walletsFunc(func(context.Context, billing.WalletID) (billing.Wallet, error) {
-		return billing.Wallet{}, errors.New("disk I/O error")
-	})
-	require.NotContains(t, refusedWith(t, CodeInternalError, api.Serve, keyed(http.MethodGet, "/wallet", "live")).text, "disk")
-}
-
-func TestWalletWithTheStore(t *testing.T) {
-	t.Parallel()
-	db := storetest.Open(t, store.SQLite, billing.Ledger)
-	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "a", Plan: "free", CreatedAt: 1}))
-	book := billing.NewBook(db)
-	api := testAPI()
-	api.Wallets = book
-	require.Equal(t, `{"environment":"live","balanceMicros":"0","heldMicros":"0"}`, okText(t, api.Serve, keyed(http.MethodGet, "/wallet", "live")))
-	_, err := book.Credit(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, 5_000_000, "ref")
+	o := newOffice(t)
+	require.Equal(t, `{"environment":"live","balanceMicros":"0","heldMicros":"0"}`, okText(t, o.Serve, keyed(http.MethodGet, "/wallet", "owner")))
+	_, err := billing.NewBook(o.DB).Credit(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, 5_000_000, "ref")
 	require.NoError(t, err)
-	require.Equal(t, `{"environment":"live","balanceMicros":"5000000","heldMicros":"0"}`, okText(t, api.Serve, keyed(http.MethodGet, "/wallet", "live")))
-	require.Equal(t, `{"environment":"test","balanceMicros":"0","heldMicros":"0"}`, okText(t, api.Serve, keyed(http.MethodGet, "/wallet", "test")))
+	require.Equal(t, `{"environment":"live","balanceMicros":"5000000","heldMicros":"0"}`, okText(t, o.Serve, keyed(http.MethodGet, "/wallet", "owner")))
+	require.Equal(t, `{"environment":"test","balanceMicros":"0","heldMicros":"0"}`, okText(t, o.Serve, keyed(http.MethodGet, "/wallet?env=live", "test")))
+
+	o.Wallets = walletsFunc(func(_ context.Context, id billing.WalletID) (billing.Wallet, error) {
+		if id.OrgID == "org_2" {
+			return billing.Wallet{}, errors.New("disk I/O error")
+		}
+		return billing.Wallet{BalanceMicros: 9_007_199_254_740_993, HeldMicros: 17}, nil
+	})
+	require.Equal(t, `{"environment":"live","balanceMicros":"9007199254740993","heldMicros":"17"}`,
+		okText(t, o.Serve, keyed(http.MethodGet, "/wallet", "owner")))
+	require.NotContains(t, refusedWith(t, CodeInternalError, o.Serve, keyed(http.MethodGet, "/wallet", "stranger")).text, "disk")
+}
+
+func TestUnknownAddressesOfTheAPI(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	for _, r := range []*http.Request{
+		keyed(http.MethodPost, "/wallet", "owner"), keyed(http.MethodHead, "/wallet", "owner"), keyed(http.MethodGet, "/wallet/", "owner"),
+		keyed(http.MethodGet, "/wallets", "owner"), keyed(http.MethodGet, "/wallet/x", "owner"), keyed(http.MethodGet, "/Wallet", "owner"),
+		keyed(http.MethodGet, "//wallet", "owner"), keyed(http.MethodGet, "/agents/../wallet", "owner"), keyed(http.MethodOptions, "/agents", "owner"),
+		keyed(http.MethodPut, "/agents/agt_1", "owner"), keyed(http.MethodPatch, "/conversations/cnv_1", "owner"),
+		keyed(http.MethodPost, "/conversations", "owner"), keyed(http.MethodGet, "/channels/chn_1/verify", "owner"),
+		keyed(http.MethodGet, "/docs", "owner"), keyed(http.MethodGet, "/openapi.json", "owner"), keyed(http.MethodGet, "/schemas/x.json", "owner"),
+		get("/nothing"),
+	} {
+		a := refusedWith(t, CodeNotFound, o.Serve, r)
+		require.Empty(t, a.header.Get("Location"))
+		require.Empty(t, a.header.Get("Allow"))
+	}
 }

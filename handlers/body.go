@@ -17,8 +17,9 @@ const MaxChatBody = 32 << 20
 const (
 	// firstBuffer is what a body without a declared length starts with.
 	firstBuffer = 16 << 10
-	// trustedLength is the declared length up to which a buffer is made at once. Beyond it memory follows the bytes that
-	// really arrive, so that a header alone can't take the budget.
+	// trustedLength is the declared length up to which a buffer is made at once for who has shown a key. Beyond it, and
+	// beyond firstBuffer for everybody else, memory follows the bytes that really arrive, so that headers alone can't take
+	// the budget: it is shared, and anybody may send to /webhooks.
 	trustedLength = 1 << 20
 	// budgetRetryAfter is told to clients who come while the budget is used up.
 	budgetRetryAfter = time.Second
@@ -64,8 +65,11 @@ func (b *buffer) fill(r *http.Request, limit int64) error {
 		return nil
 	}
 	size := int64(firstBuffer)
+	if _, known := PrincipalFrom(r.Context()); known && declared > 0 {
+		size = trustedLength
+	}
 	if declared > 0 {
-		size = min(declared, trustedLength)
+		size = min(size, declared)
 	}
 	if err := b.grow(min(size, limit)); err != nil {
 		return err

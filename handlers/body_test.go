@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // bodyRequest has a body of unknown length when length is -1.
@@ -152,21 +155,31 @@ func TestReadBodyBudget(t *testing.T) {
 	require.Zero(t, budget.Used())
 }
 
+// The budget is shared by all, so what is only promised is not charged: little to who has shown a key, nothing worth
+// mentioning to who has not.
 func TestReadBodyChargesWhatArrivesNotWhatIsPromised(t *testing.T) {
 	t.Parallel()
-	budget := NewByteBudget(1 << 30)
-	reader, writer := io.Pipe()
-	done := make(chan error)
-	go func() {
-		_, _, err := ReadBody(bodyRequest(reader, 32<<20), MaxChatBody, budget)
-		done <- err
-	}()
-	_, err := writer.Write([]byte("{"))
-	require.NoError(t, err)
-	require.LessOrEqual(t, budget.Used(), int64(trustedLength))
-	require.NoError(t, writer.CloseWithError(io.ErrUnexpectedEOF))
-	requireInvalid(t, <-done)
-	require.Zero(t, budget.Used())
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		atMost int64
+	}{
+		"with a key": {WithPrincipal(t.Context(), identity.Principal{}), trustedLength},
+		"anybody":    {t.Context(), firstBuffer},
+	} {
+		budget := NewByteBudget(1 << 30)
+		reader, writer := io.Pipe()
+		done := make(chan error)
+		go func() {
+			_, _, err := ReadBody(bodyRequest(reader, 32<<20).WithContext(c.ctx), MaxChatBody, budget)
+			done <- err
+		}()
+		_, err := writer.Write([]byte("{"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, budget.Used(), c.atMost, name)
+		require.NoError(t, writer.CloseWithError(io.ErrUnexpectedEOF))
+		requireInvalid(t, <-done)
+		require.Zero(t, budget.Used())
+	}
 }
 
 func TestByteBudgetUnderConcurrency(t *testing.T) {

@@ -65,24 +65,8 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 		return nil, tooLarge(MaxChatBody)
 	}
 	d := chatDecoder{scanner: scanner{text: body}, req: &ChatRequest{}}
-	switch d.space() {
-	case '{':
-		d.object(d.member, chatField)
-	case 0:
-		if d.pos == len(body) {
-			return nil, InvalidRequest("", "The request body is empty. It must be a JSON object.")
-		}
-		d.skip()
-	default:
-		if d.skip() && d.end() {
-			return nil, InvalidRequest("", "The request body must be a JSON object.")
-		}
-	}
-	if d.fault == nil {
-		d.end()
-	}
-	if d.fault != nil {
-		return nil, d.fault
+	if fault := d.document(d.member, chatField); fault != nil {
+		return nil, fault
 	}
 	return d.finish()
 }

@@ -44,6 +44,28 @@ func (s *scanner) fail(what string) bool {
 	return false
 }
 
+// document reads the whole text, which must be one object; member and field are as in object. The result is nil when it
+// is one.
+func (s *scanner) document(member func(name literal) bool, field func(name literal) string) *Error {
+	switch s.space() {
+	case '{':
+		s.object(member, field)
+	case 0:
+		if s.pos == len(s.text) {
+			return InvalidRequest("", "The request body is empty. It must be a JSON object.")
+		}
+		s.skip()
+	default:
+		if s.skip() && s.end() {
+			return InvalidRequest("", "The request body must be a JSON object.")
+		}
+	}
+	if s.fault == nil {
+		s.end()
+	}
+	return s.fault
+}
+
 // space skips white space and returns the byte that follows it, or 0 at the end of the text.
 func (s *scanner) space() byte {
 	for s.pos < len(s.text) {

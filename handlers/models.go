@@ -119,8 +119,12 @@ func enabled(exceptions map[string]bool, id string) bool {
 
 // writeJSON writes a whole answer.
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	writeWhole(w, status, "application/json", text)
+}
+
+func writeWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
 	h := w.Header()
-	h["Content-Type"] = []string{"application/json"}
+	h["Content-Type"] = []string{contentType}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}

@@ -3,9 +3,10 @@
 #
 #     scripts/acceptance.sh KIT [BINARY]     or     SVC_ACCEPTANCE=KIT scripts/acceptance.sh
 #
-# KIT is the folder with clients/run.sh; BINARY is dist/caddy unless given. The product gets a folder of its own with
-# everything the kit's provision.env asks for; the kit serves the model provider itself. FAST=1, ONLY=…, EXCEPT=… and
-# DEBUG=1 go to the kit. The exit status is the kit's: the number of failed checks.
+# KIT is the folder with clients/run.sh and webhooks/replay.py; BINARY is dist/caddy unless given. The product gets a
+# folder of its own with everything the kit's provision.env and channels.json ask for; the kit serves the model provider
+# itself, and nobody sends what it queues. FAST=1, ONLY=…, EXCEPT=… and DEBUG=1 go to the kit's clients. The exit status
+# is the number of the clients' failed checks; 1 if only the webhooks or the doctor find faults.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/go.sh"
@@ -13,7 +14,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 kit=${1:-${SVC_ACCEPTANCE:-}}
 [ -n "$kit" ] || { echo "usage: scripts/acceptance.sh KIT [BINARY]" >&2; exit 2; }
 [ -x "$kit/clients/run.sh" ] || { echo "there is no $kit/clients/run.sh" >&2; exit 2; }
+[ -f "$kit/webhooks/replay.py" ] || { echo "there is no $kit/webhooks/replay.py" >&2; exit 2; }
 kit=$(cd "$kit" && pwd)
+command -v python3 >/dev/null || { echo "python3 is missing" >&2; exit 2; }
 command -v node >/dev/null || { echo "node is missing (20 or newer)" >&2; exit 2; }
 caddy=${2:-}
 if [ -z "$caddy" ]; then
@@ -23,6 +26,8 @@ fi
 caddy=$(realpath "$caddy")
 
 free_port() { node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close(); })'; }
+# of KIT/webhooks/channels.json: the value at a path of names
+of_webhooks() { node -p 'process.argv.slice(2).reduce((at, name) => at[name], JSON.parse(require("fs").readFileSync(process.argv[1])))' "$kit/webhooks/channels.json" "$@"; }
 field() { node -e 'let t = ""; process.stdin.on("data", (d) => (t += d)).on("end", () => console.log(JSON.parse(t)[process.argv[1]]))' "$1"; }
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/svc-acceptance.XXXXXXXX")
@@ -36,6 +41,12 @@ trap 'exit 130' INT TERM
 
 port=$(free_port) upstream=$(free_port)
 export SVC_MASTER_KEY VENDOR_KEY=sk-house-acceptance
+export SOCIAL_APP_SECRET SOCIAL_VERIFY_TOKEN LOCALCHAT_APP_SECRET MARKET_A_PARTNER_KEY MARKET_B_APP_SECRET
+SOCIAL_APP_SECRET=$(of_webhooks secrets social_app_secret)
+SOCIAL_VERIFY_TOKEN=$(of_webhooks secrets social_verify_token)
+LOCALCHAT_APP_SECRET=$(of_webhooks secrets localchat_app_secret)
+MARKET_A_PARTNER_KEY=$(of_webhooks secrets market_a_partner_key)
+MARKET_B_APP_SECRET=$(of_webhooks secrets market_b_app_secret)
 SVC_MASTER_KEY=$(head -c 32 /dev/urandom | base64)
 export HOME=$dir XDG_DATA_HOME=$dir XDG_CONFIG_HOME=$dir
 cat >"$dir/Caddyfile" <<CADDYFILE
@@ -46,7 +57,7 @@ cat >"$dir/Caddyfile" <<CADDYFILE
 		level ERROR
 	}
 	svc {
-		base_url http://127.0.0.1:$port
+		base_url $(of_webhooks base_url)
 		store sqlite $dir/svc.db
 		master_key {env.SVC_MASTER_KEY}
 		plan full {
@@ -72,6 +83,22 @@ cat >"$dir/Caddyfile" <<CADDYFILE
 			price_input 150000
 			price_output 600000
 		}
+		platform social {
+			app_secret {env.SOCIAL_APP_SECRET}
+			verify_token {env.SOCIAL_VERIFY_TOKEN}
+		}
+		platform localchat {
+			app_id $(of_webhooks secrets localchat_app_id)
+			app_secret {env.LOCALCHAT_APP_SECRET}
+		}
+		platform market_a {
+			partner_id 1
+			partner_key {env.MARKET_A_PARTNER_KEY}
+		}
+		platform market_b {
+			app_key $(of_webhooks secrets market_b_app_key)
+			app_secret {env.MARKET_B_APP_SECRET}
+		}
 	}
 }
 http://:$port {
@@ -92,6 +119,21 @@ http://:$port {
 	handle /wallet* {
 		svc_api
 	}
+	handle /webhooks/bot/* {
+		svc_webhook bot
+	}
+	handle /webhooks/social {
+		svc_webhook social
+	}
+	handle /webhooks/localchat {
+		svc_webhook localchat
+	}
+	handle /webhooks/market-a {
+		svc_webhook market_a
+	}
+	handle /webhooks/market-b {
+		svc_webhook market_b
+	}
 	handle {
 		svc_error
 	}
@@ -99,7 +141,7 @@ http://:$port {
 CADDYFILE
 
 svc() { (cd "$dir" && "$caddy" svc "$@" --config "$dir/Caddyfile" --json); }
-org() { svc org create --name "$1" | field id; }
+org() { svc org create --name "$1" </dev/null | field id; }
 credit() { svc wallet credit --org "$1" --micros 100000000 "${@:2}" >/dev/null; }
 key() { svc key create --org "$1" --scopes "${SCOPES:-models:read,chat:write,wallet:read}" "${@:2}"; }
 
@@ -137,6 +179,22 @@ WALLET_PATH=/wallet
 WALLET_FIELD=balanceMicros
 PROVISION
 
+# The channels of channels.json. Nothing is sent, so the platforms' tokens can be any.
+declare -A owners=()
+map=()
+while IFS=$'\t' read -r id type owner external; do
+	[ -n "${owners[$owner]:-}" ] || owners[$owner]=$(org "webhooks of $owner")
+	credentials='{"accessToken":"any"}' options=(--external-id "$external")
+	case $type in
+	bot) credentials="{\"secretToken\":\"$(of_webhooks secrets bot "$id")\",\"botToken\":\"1:any\"}" options=() ;;
+	localchat | market_a | market_b) credentials='{"accessToken":"any","refreshToken":"any"}' ;;
+	esac
+	made=$(printf '%s' "$credentials" |
+		svc channel create --org "${owners[$owner]}" --type "$type" --name "$id" --credentials-file - "${options[@]}" | field id)
+	[ -n "$made" ] || { echo "channel $id could not be created" >&2; exit 1; }
+	[ "$type" != bot ] || map+=(--map "$id=$made")
+done < <(node -e 'for (const c of JSON.parse(require("fs").readFileSync(process.argv[1])).channels) console.log([c.id, c.type, c.org, c.external_id ?? "-"].join("\t"))' "$kit/webhooks/channels.json")
+
 (cd "$dir" && exec "$caddy" run --config "$dir/Caddyfile") &
 server=$!
 for _ in $(seq 300); do
@@ -147,5 +205,7 @@ done
 
 status=0
 PROVISION=$dir/provision.env "$kit/clients/run.sh" || status=$?
+echo "webhooks:"
+python3 "$kit/webhooks/replay.py" --url "http://127.0.0.1:$port" "${map[@]}" || { [ "$status" != 0 ] || status=1; }
 svc doctor >/dev/null || { echo "doctor has findings" >&2; [ "$status" != 0 ] || status=1; }
 exit "$status"

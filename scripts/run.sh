@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds what changed, prepares a demo organization on the first start, and runs Caddy on Caddyfile.example until
-# Ctrl-C. All state stays in data/ (git-ignored); remove that folder to begin anew.
+# Builds what changed, prepares a demo organization with an assistant and a bot channel on the first start, and runs Caddy
+# and the worker on Caddyfile.example until Ctrl-C. All state stays in data/ (git-ignored); remove that folder to begin
+# anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
@@ -31,59 +32,132 @@ svc() { dist/caddy svc "$@" --config "$config" --json; }
 field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" | head -n 1; } # of one JSON object
 
 # Each step leaves its mark, so that a first start that was cut short goes on where it stood.
-if [ ! -s data/demo.key ]; then
+if [ ! -s data/demo.org ]; then
 	step "run: first start, making the demo organization"
-	if [ ! -s data/demo.org ]; then
-		organization=$(svc org create --name demo | field id)
-		[ -n "$organization" ] || die "could not create the demo organization (see above); removing data/ begins anew"
-		echo "$organization" >data/demo.org
-	fi
-	organization=$(cat data/demo.org)
+	organization=$(svc org create --name demo | field id)
+	[ -n "$organization" ] || die "could not create the demo organization (see above); removing data/ begins anew"
+	echo "$organization" >data/demo.org
+fi
+organization=$(cat data/demo.org)
+if [ ! -s data/demo.bot ]; then
 	svc wallet credit --org "$organization" --micros 10000000 --ref first-start >/dev/null
-	key=$(svc key create --org "$organization" --name demo --scopes models:read,chat:write,wallet:read | field key)
+	agent=$(svc agent list --org "$organization" | field id)
+	[ -n "$agent" ] || agent=$(svc agent create --org "$organization" --name demo --model echo/echo-1 --instructions 'You are the assistant of a tea shop.' | field id)
+	[ -n "$agent" ] || die "could not create the demo assistant (see above)"
+	head -c 24 /dev/urandom | base64 | tr '+/' '-_' >data/demo.bot.secret
+	bot=$(printf '{"secretToken":"%s","botToken":"1:demo"}' "$(cat data/demo.bot.secret)" |
+		svc channel create --org "$organization" --type bot --name "demo $(date +%s)" --agent "$agent" --credentials-file - | field id)
+	[ -n "$bot" ] || die "could not create the demo channel (see above)"
+	key=$(svc key create --org "$organization" --name "demo $(date +%s)" \
+		--scopes models:read,chat:write,wallet:read,agents:read,agents:write,channels:read,channels:write,conversations:read,conversations:write | field key)
 	[ -n "$key" ] || die "could not create the demo key (see above)"
 	echo "$key" >data/demo.key
+	echo "$bot" >data/demo.bot
 fi
-key=$(cat data/demo.key)
+key=$(cat data/demo.key) bot=$(cat data/demo.bot) secret=$(cat data/demo.bot.secret)
 
-set -m # a group of its own: Ctrl-C reaches Caddy once, from us
+set -m # groups of their own: Ctrl-C reaches each once, from us
 dist/caddy run --config "$config" --adapter caddyfile <&0 &
 caddy=$!
+dist/svc-worker --config "$config" --adapter caddyfile </dev/null &
+worker=$!
 set +m
 stopping='' interrupted=''
 stop() {
 	interrupted=1
 	[ -n "$stopping" ] || printf '\nrun: stopping (running calls may finish)\n' >&2
 	stopping=1
-	kill -TERM "$caddy" 2>/dev/null || true
+	kill -TERM "$caddy" "$worker" 2>/dev/null || true
 }
 trap stop INT TERM HUP
 
-ended() { # waits for Caddy's end and ends the script as it ended
+running() { kill -0 "$caddy" 2>/dev/null && kill -0 "$worker" 2>/dev/null; }
+
+reap() { # PID: waits for its end, whatever signals come meanwhile, and gives its status
 	local status
 	while :; do
 		interrupted='' status=0
-		wait "$caddy" || status=$?
-		[ -n "$interrupted" ] || break # else the signal ended the wait, not Caddy
+		wait "$1" || status=$?
+		[ -n "$interrupted" ] || return "$status" # else a signal ended the wait
 	done
+}
+
+ended() { # waits until one has ended, ends the other one, and ends the script as they did
+	local status=0
+	while running; do sleep 0.2 || true; done
+	if [ -z "$stopping" ]; then
+		kill -0 "$caddy" 2>/dev/null || printf 'run: Caddy has ended (see above); stopping the worker\n' >&2
+		kill -0 "$worker" 2>/dev/null || printf 'run: the worker has ended (see above); stopping Caddy\n' >&2
+		stopping=1
+		stop
+	fi
+	reap "$caddy" || status=$?
+	reap "$worker" || status=$?
 	exit "$status"
 }
 
 ask() { curl --silent --fail --max-time 6 --header "Authorization: Bearer $key" "$@"; }
-for _ in $(seq 300); do
-	kill -0 "$caddy" 2>/dev/null || ended
-	[ -z "$stopping" ] || ended
-	models=$(ask "$base/v1/models" 2>/dev/null) && break
-	sleep 0.1
-done
-[ -n "${models:-}" ] || { stop; die "Caddy runs, but $base/v1/models did not answer within 30 s"; }
+
+# await WHAT COMMAND…: until it succeeds, for 30 s, as long as both run.
+await() {
+	local what=$1
+	shift
+	for _ in $(seq 300); do
+		if ! running || [ -n "$stopping" ]; then ended; fi
+		"$@" && return
+		sleep 0.1 || true
+	done
+	stop
+	reap "$caddy" || true
+	reap "$worker" || true
+	die "$what within 30 s"
+}
+
+list_models() { models=$(ask "$base/v1/models" 2>/dev/null); }
+await "Caddy runs, but $base/v1/models did not answer" list_models
 model=$(printf '%s' "$models" | tr ',' '\n' | field id)
+
+# A customer of the demo bot writes, as the platform would deliver it.
+now=$(date +%s)
+update() { # TEXT
+	printf '{"update_id":%s,"message":{"message_id":%s,"date":%s,"chat":{"id":4711,"type":"private"},"from":{"id":4711,"is_bot":false,"first_name":"Mai"},"text":"%s"}}' "$now" "$now" "$now" "$1"
+}
+question="Do you have green tea? ($(date +%T))"
+curl --silent --fail --max-time 6 "$base/webhooks/bot/$bot" --header "X-Bot-Api-Secret-Token: $secret" --data "$(update "$question")" >/dev/null ||
+	{ stop; die "the sample delivery was refused"; }
+
+replied() { # the conversation's last page has the reply to the question
+	local page cursor=''
+	[ -n "${conversation:-}" ] || conversation=$(ask "$base/conversations?channelId=$bot" | field id)
+	[ -n "$conversation" ] || return 1
+	while :; do
+		page=$(ask "$base/conversations/$conversation/messages?limit=100${cursor:+&cursor=$cursor}") || return 1
+		cursor=$(printf '%s' "$page" | field nextCursor)
+		[ -n "$cursor" ] || break
+	done
+	reply=$(printf '%s' "$page" | sed 's/},{/\n/g' | grep '"author":"assistant"' | grep '"state":"sent"' | grep -F "$question" | field text)
+	[ -n "$reply" ]
+}
+await "the sample delivery got no reply" replied
 
 cat <<END
 
-Ready. This line works as it stands (the organization "demo" has credits; stop with Ctrl-C):
+Ready. These lines work as they stand (the organization "demo" has credits; stop with Ctrl-C).
+
+Ask a model:
 
   curl $base/v1/chat/completions -H 'Authorization: Bearer $key' -H 'Content-Type: application/json' -d '{"model":"$model","messages":[{"role":"user","content":"Hello!"}]}'
+
+A customer writes to the demo bot, as its platform delivers it:
+
+  curl $base/webhooks/bot/$bot -H 'X-Bot-Api-Secret-Token: $secret' -d '{"update_id":1,"message":{"message_id":'\$(date +%s)',"date":'\$(date +%s)',"chat":{"id":4711,"type":"private"},"from":{"id":4711,"is_bot":false,"first_name":"Mai"},"text":"Do you have green tea?"}}'
+
+and the conversation with the assistant's replies:
+
+  curl $base/conversations/$conversation/messages -H 'Authorization: Bearer $key'
+
+One was delivered just now: "$question"
+The reply that came out:    "$reply"
 
 END
 ended

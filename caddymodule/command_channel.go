@@ -1,0 +1,314 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// channelAnswer is a channel as results show it: never with its credentials.
+type channelAnswer struct {
+	ID         string `json:"id"`
+	OrgID      string `json:"orgId"`
+	Type       string `json:"type"`
+	Name       string `json:"name"`
+	ExternalID string `json:"externalId"`
+	AgentID    string `json:"agentId"`
+	State      string `json:"state"`
+	WebhookURL string `json:"webhookUrl"`
+	CreatedAt  string `json:"createdAt"`
+}
+
+func (d *desk) channelAnswer(c store.Channel) channelAnswer {
+	return channelAnswer{
+		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID, AgentID: c.AgentID, State: c.State,
+		WebhookURL: handlers.WebhookURL(d.app.BaseURL, platforms.Type(c.Type), c.ID), CreatedAt: moment(c.CreatedAt),
+	}
+}
+
+func (c channelAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "channel\t%s\norganization\t%s\ntype\t%s\nname\t%s\nexternal id\t%s\nagent\t%s\nstate\t%s\nwebhook\t%s\ncreated\t%s\n",
+		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, c.WebhookURL, c.CreatedAt)
+	if c.AgentID == "" {
+		fmt.Fprintln(w, "No agent answers here yet: messages wait with the conversation's attention code.")
+	}
+}
+
+type channelListAnswer struct {
+	Data []channelAnswer `json:"data"`
+}
+
+func (l channelListAnswer) text(w *strings.Builder) {
+	fmt.Fprintln(w, "ID\tTYPE\tNAME\tEXTERNAL ID\tAGENT\tSTATE\tWEBHOOK")
+	for _, c := range l.Data {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			c.ID, c.Type, c.Name, dash(oneLine(c.ExternalID)), dash(c.AgentID), c.State, c.WebhookURL)
+	}
+}
+
+func channelCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use:   "channel",
+		Short: "Creates, lists, approves and deletes the messaging channels of an organization",
+	}, f.channelCreate(), f.channelList(), f.channelApprove(), f.channelDelete())
+}
+
+// channelTypes are those that a platform serves; the widget is the service's own.
+func channelTypes() []platforms.Type {
+	var types []platforms.Type
+	for _, t := range platforms.Types() {
+		if t != platforms.Widget {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// channelRequest is what `channel create` is asked for.
+type channelRequest struct {
+	orgID, kind, name, externalID, agentID, credentialsFile string
+}
+
+func (f *commandFlags) channelCreate() *cobra.Command {
+	var request channelRequest
+	command := &cobra.Command{
+		Use:   "create --org ORG_ID --type TYPE --name NAME [flags]",
+		Short: "Creates a channel, which is active at once, and shows its webhook address",
+		Long: `Creates a channel between an organization and a platform, and shows the address to register there as the webhook. It is
+active at once: that the organization has the page, number or shop is for you to know, while a channel that a client makes
+waits until the platform or you confirm it. The plan's number of channels doesn't bind you either.
+
+The credentials are a JSON object, read from a file or standard input and never from the command line:
+
+  bot                                      {"secretToken": "…", "botToken": "…"}
+  social_messenger, photo_dm, chat_app     {"accessToken": "…"}
+  localchat, market_a, market_b            {"accessToken": "…", "refreshToken": "…"}
+
+They are stored encrypted under master_key and never shown. The external id is what the platform calls the page, the
+account, the phone number or the shop; a bot channel has none.`,
+		Example: `  $ caddy svc channel create --org org_… --type bot --name "Tea bot" --agent agt_… --credentials-file ./bot.json
+  $ pass show page | caddy svc channel create --org org_… --type social_messenger --name Page --external-id 1234567890 --credentials-file -`,
+	}
+	org := orgFlag(command)
+	flags := command.Flags()
+	flags.StringVar(&request.kind, "type", "", "the `type`: "+listed(channelTypes()))
+	flags.StringVar(&request.name, "name", "", "the `name`: 1 to 100 characters, unique in the organization")
+	flags.StringVar(&request.externalID, "external-id", "", "the platform's `id` of the page, account, number or shop")
+	flags.StringVar(&request.agentID, "agent", "", "the `id` of the agent that answers")
+	flags.StringVar(&request.credentialsFile, "credentials-file", "", "the `file` that holds the credentials; - is standard input")
+	required(command, "type", "name")
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		request.orgID = *org
+		return d.createChannel(ctx, request)
+	})
+}
+
+func (d *desk) createChannel(ctx context.Context, r channelRequest) (answer, error) {
+	kind := platforms.Type(r.kind)
+	channel, err := r.channel()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.organization(ctx, r.orgID); err != nil {
+		return nil, err
+	}
+	credentials, err := d.readCredentials(r.credentialsFile, kind)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := d.app.Ring(d.repl)
+	if err != nil {
+		return nil, fmt.Errorf("svc.master_key: %w", err)
+	}
+	channel.Credentials = ring.Seal(credentials, vault.ChannelCredentials(channel.OrgID, channel.ID))
+	err = d.db.CreateChannel(ctx, d.actor, channel, 0)
+	switch {
+	case errors.Is(err, store.ErrAgentNotFound):
+		return nil, fmt.Errorf("organization %s has no agent %q; `caddy svc agent list --org %s` shows them", r.orgID, r.agentID, r.orgID)
+	case errors.Is(err, store.ErrConflict):
+		return nil, d.channelConflict(ctx, channel)
+	case err != nil:
+		return nil, fmt.Errorf("creating a channel: %w", err)
+	}
+	return d.channel(ctx, channel.OrgID, channel.ID)
+}
+
+// channelConflict says what a new channel collides with. Only the operator learns who has an external id.
+func (d *desk) channelConflict(ctx context.Context, c store.Channel) error {
+	key := store.RouteKey{Type: c.Type, ExternalID: c.ExternalID}
+	taken, err := d.db.Routes(ctx, []store.RouteKey{key})
+	if err != nil {
+		return fmt.Errorf("looking for who has the external id: %w", err)
+	}
+	if holder, found := taken[key]; found {
+		return fmt.Errorf("channel %s of organization %s (%s) has this external id; if it isn't theirs, `caddy svc channel delete %s` frees it",
+			holder.ChannelID, holder.OrgID, holder.State, holder.ChannelID)
+	}
+	return fmt.Errorf("organization %s already has a channel with the name %q", c.OrgID, c.Name)
+}
+
+// channel checks the request's own values.
+func (r channelRequest) channel() (store.Channel, error) {
+	channel := store.Channel{
+		ID: store.NewID("chn"), OrgID: r.orgID, Type: r.kind, ExternalID: r.externalID, AgentID: r.agentID, State: store.ChannelActive,
+	}
+	kind := platforms.Type(r.kind)
+	switch {
+	case kind == platforms.Widget || !kind.Known():
+		return channel, fmt.Errorf("there is no channel type %s; allowed: %s", quoted(r.kind), listed(channelTypes()))
+	case kind == platforms.Bot && r.externalID != "":
+		return channel, errors.New("--external-id: a bot channel has none; its webhook address has the channel's own id")
+	case kind != platforms.Bot && r.externalID == "":
+		return channel, fmt.Errorf("--external-id is missing: the platform's id of what a channel of type %s belongs to", kind)
+	case len(r.externalID) > platforms.MaxID || !headerSafe(r.externalID):
+		return channel, fmt.Errorf("--external-id: must be at most %d visible ASCII characters", platforms.MaxID)
+	}
+	var err error
+	channel.Name, err = identity.CleanName("name", r.name)
+	return channel, err
+}
+
+// mostCredentialBytes bounds a credentials file: a few tokens.
+const mostCredentialBytes = 64 << 10
+
+// readCredentials reads what a channel's platform is spoken to with, and checks that a channel of this type can use it.
+// No error quotes what was read.
+func (d *desk) readCredentials(file string, kind platforms.Type) ([]byte, error) {
+	var credentials platforms.Credentials
+	if file != "" {
+		text, err := d.readInput(file, "credentials", mostCredentialBytes)
+		if err != nil {
+			return nil, err
+		}
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if decoder.Decode(&credentials) != nil || !errors.Is(decoder.Decode(new(any)), io.EOF) {
+			return nil, errors.New("the credentials are not one JSON object with texts under secretToken and botToken, accessToken, " +
+				"or accessToken and refreshToken (expiresAt, in epoch milliseconds, may be added)")
+		}
+	}
+	if err := kind.CheckCredentials(credentials); err != nil {
+		return nil, fmt.Errorf("credentials of a channel of type %s: %w; they are read from --credentials-file", kind, err)
+	}
+	sealable, err := json.Marshal(credentials) //nolint:gosec // it is sealed before anybody sees it
+	if err != nil {
+		return nil, fmt.Errorf("writing the credentials: %w", err)
+	}
+	return sealable, nil
+}
+
+// channel shows one channel.
+func (d *desk) channel(ctx context.Context, orgID, id string) (answer, error) {
+	channel, err := d.db.ChannelByID(ctx, orgID, id)
+	if err != nil {
+		return nil, fmt.Errorf("reading the channel: %w", err)
+	}
+	return d.channelAnswer(channel), nil
+}
+
+func (f *commandFlags) channelList() *cobra.Command {
+	command := &cobra.Command{Use: "list --org ORG_ID", Short: "Lists the channels of an organization"}
+	org := orgFlag(command)
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		if _, err := d.organization(ctx, *org); err != nil {
+			return nil, err
+		}
+		channels, err := allPages(func(page store.Page) ([]store.Channel, error) { return d.db.Channels(ctx, *org, page) },
+			func(c store.Channel) string { return c.ID })
+		if err != nil {
+			return nil, fmt.Errorf("listing channels: %w", err)
+		}
+		list := channelListAnswer{Data: make([]channelAnswer, len(channels))}
+		for i, channel := range channels {
+			list.Data[i] = d.channelAnswer(channel)
+		}
+		return list, nil
+	})
+}
+
+func (f *commandFlags) channelApprove() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "approve CHANNEL_ID",
+		Short: "Confirms that a pending channel's organization has the page, account, number or shop it names",
+		Long: `Confirms that the organization of a pending channel has the page, account, number or shop that the channel names. Until
+then, or until the platform has confirmed it, the channel's messages are dropped. Approving an active channel changes
+nothing; one that needs new credentials is mended with those.`,
+		Example: "  $ caddy svc channel approve chn_…",
+		Args:    exactly("the channel's id"),
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		id := d.args[0]
+		orgID, err := d.db.OwnerOf(ctx, store.Channels, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("there is no channel with the id %q; `caddy svc channel list --org ORG_ID` shows them", id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking for the channel: %w", err)
+		}
+		channel, err := d.db.ChannelByID(ctx, orgID, id)
+		if err != nil {
+			return nil, fmt.Errorf("reading the channel: %w", err)
+		}
+		if channel.State == store.ChannelNeedsReauth {
+			return nil, fmt.Errorf("channel %s needs new credentials, which no approval replaces", id)
+		}
+		if err := d.db.SetChannelState(ctx, d.actor, orgID, id, store.ChannelActive); err != nil {
+			return nil, fmt.Errorf("approving the channel: %w", err)
+		}
+		return d.channel(ctx, orgID, id)
+	})
+}
+
+// deletedChannelAnswer is what is left of a channel.
+type deletedChannelAnswer struct {
+	ID      string `json:"id"`
+	Deleted bool   `json:"deleted"`
+}
+
+func (a deletedChannelAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "Channel %s is deleted.\n", a.ID)
+}
+
+func (f *commandFlags) channelDelete() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "delete CHANNEL_ID",
+		Short: "Deletes a channel with its conversations, and frees its external id",
+		Long: `Deletes a channel with all its conversations. Its external id is free again, for instance when an organization holds
+one that isn't theirs. A deletion that is interrupted leaves the channel pending; repeat it.`,
+		Example: "  $ caddy svc channel delete chn_…",
+		Args:    exactly("the channel's id"),
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		id := d.args[0]
+		orgID, err := d.db.OwnerOf(ctx, store.Channels, id)
+		if err == nil {
+			err = d.db.DeleteChannel(ctx, d.actor, orgID, id)
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("there is no channel with the id %q; `caddy svc channel list --org ORG_ID` shows them", id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("deleting the channel: %w", err)
+		}
+		return deletedChannelAnswer{ID: id, Deleted: true}, nil
+	})
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

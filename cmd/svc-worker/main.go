@@ -1,0 +1,13 @@
+// Command svc-worker is the companion worker as a binary of its own: `caddy svc-worker` and nothing else.
+package main
+
+import (
+	"os"
+
+	// So that the server's Caddyfile can be read: Caddy's own directives.
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule"
+)
+
+func main() { os.Exit(caddymodule.WorkerMain()) }

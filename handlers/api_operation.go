@@ -1,0 +1,124 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// MaxAPIBody is the largest body that the endpoint groups read: room for instructions of 100,000 characters that are
+// escaped to 6 bytes each.
+const MaxAPIBody = 1 << 20
+
+// routeKey is where an operation keeps its [Route].
+const routeKey = "route"
+
+// operation is what the interface description and the checks need to know about a route.
+type operation struct {
+	Route
+
+	// id names the operation in the interface description.
+	id string
+	// status of the answer; 0 means 201 for POST, 204 for DELETE, else 200 (design §6 "groups' conventions").
+	status int
+}
+
+func (o operation) answers() int {
+	switch {
+	case o.status != 0:
+		return o.status
+	case o.Method == http.MethodPost:
+		return http.StatusCreated
+	case o.Method == http.MethodDelete:
+		return http.StatusNoContent
+	default:
+		return http.StatusOK
+	}
+}
+
+// noBody is the answer of a DELETE.
+type noBody struct{}
+
+// jsonBody is an answer with a body.
+type jsonBody[T any] struct{ Body T }
+
+// register adds an operation. I holds the parameters and the body by the framework's rules; O is [jsonBody] or [noBody].
+func register[I, O any](
+	a *API, o operation, serve func(ctx context.Context, caller *identity.Principal, in *I) (*O, error),
+) {
+	a.routes = append(a.routes, o.Route)
+	registered := huma.Operation{
+		OperationID: o.id, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
+		Metadata:     map[string]any{routeKey: o.Route},
+		MaxBodyBytes: MaxAPIBody + 1, // admit has checked; the framework refuses a body of exactly this size
+		// The framework would describe its own error body.
+		Responses: map[string]*huma.Response{"default": {Description: "Error"}},
+	}
+	huma.Register(a.huma, registered, func(ctx context.Context, in *I) (*O, error) {
+		caller, ok := PrincipalFrom(ctx)
+		if !ok {
+			return nil, &refusal{Internal(errors.New("an operation runs without a principal"))}
+		}
+		out, err := serve(ctx, &caller, in)
+		if err != nil {
+			return nil, &refusal{err}
+		}
+		return out, nil
+	})
+}
+
+// admit is the one place where the rights to an operation are checked, and its body is read. It runs before the framework
+// looks at anything.
+func (a *API) admit(ctx huma.Context, next func(huma.Context)) {
+	r, w := humago.Unwrap(ctx)
+	answer, ok := w.(*apiAnswer)
+	if !ok || r.Method != ctx.Operation().Method {
+		return // The mux serves HEAD with what GET has.
+	}
+	answer.admitted = true
+	route, ok := ctx.Operation().Metadata[routeKey].(Route)
+	if !ok || route.Scope == "" {
+		answer.err = Internal(errors.New("an operation has no scope"))
+		return
+	}
+	auth := Auth{Authenticator: a.Authenticator, Scope: route.Scope}
+	r, err := auth.Serve(answer.to, r)
+	if err != nil {
+		answer.err = err
+		return
+	}
+	if id := r.PathValue("id"); id != "" && !wellFormedID(id) {
+		answer.err = NotFound("There is nothing with this id.")
+		return
+	}
+	if ctx.Operation().RequestBody != nil {
+		body, release, err := ReadBody(r, MaxAPIBody, a.Bodies)
+		defer release()
+		if err == nil {
+			body, err = a.readObject(body)
+		}
+		if err != nil {
+			answer.err = err
+			return
+		}
+		r = withJSON(r, body)
+	}
+	next(humago.NewContext(ctx.Operation(), r, answer))
+}
+
+// withJSON is the request with another body. Any Content-Type is accepted (design §6), so the framework sees the right one.
+func withJSON(r *http.Request, body []byte) *http.Request {
+	replaced := *r
+	replaced.Header = r.Header.Clone()
+	replaced.Header.Set("Content-Type", "application/json")
+	replaced.Body = io.NopCloser(bytes.NewReader(body))
+	replaced.ContentLength = int64(len(body))
+	return &replaced
+}

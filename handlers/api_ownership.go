@@ -1,0 +1,47 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// PathID is the id in a path. [API.Serve] has answered not_found for a text that can't be one. Like other types that
+// stand in operations' inputs without a name, it is exported because the framework passes over what isn't.
+type PathID struct {
+	ID string `path:"id"`
+}
+
+// missing is the one way to answer for an id that the organization doesn't have: forbidden when it is another
+// organization's, else not_found (design §6). It tells nothing but that.
+func (a *API) missing(ctx context.Context, caller *identity.Principal, kind store.OwnedKind, id string) error {
+	owner, err := a.DB.OwnerOf(ctx, kind, id)
+	switch {
+	case err == nil && owner != caller.OrgID:
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("The %s belongs to another organization.", singular(kind))}
+	case err == nil, errors.Is(err, store.ErrNotFound): // without an error it was made, or deleted, a moment ago
+		return NotFound("There is no %s with this id.", singular(kind))
+	default:
+		return Internal(fmt.Errorf("looking for the owner of %s %s: %w", singular(kind), id, err))
+	}
+}
+
+// refuse turns an error of the store, or of the queue, about one resource into an answer.
+func (a *API) refuse(ctx context.Context, caller *identity.Principal, kind store.OwnedKind, id string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return a.missing(ctx, caller, kind, id)
+	case errors.Is(err, inbox.ErrConversationClosed):
+		return customerBlocked(err)
+	default:
+		return Internal(fmt.Errorf("%s %s: %w", singular(kind), id, err))
+	}
+}
+
+// singular is what a client calls one of a kind.
+func singular(kind store.OwnedKind) string { return strings.TrimSuffix(string(kind), "s") }

@@ -1,0 +1,98 @@
+package handlers
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// channelObject is a channel as the API shows it: never with its credentials.
+type channelObject struct {
+	ID         string  `json:"id"`
+	Type       string  `json:"type"`
+	Name       string  `json:"name"`
+	ExternalID *string `json:"externalId" doc:"The platform's id of the page, account, number or shop"`
+	AgentID    *string `json:"agentId"    doc:"null: nobody answers"`
+	State      string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
+	WebhookURL *string `json:"webhookUrl" doc:"The address to enter at the platform"`
+	CreatedAt  string  `json:"createdAt"  format:"date-time"`
+	UpdatedAt  string  `json:"updatedAt"  format:"date-time"`
+}
+
+func (a *API) showChannel(channel *store.Channel) channelObject {
+	return channelObject{
+		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: textOrNull(channel.ExternalID),
+		AgentID: textOrNull(channel.AgentID), State: channel.State,
+		WebhookURL: textOrNull(WebhookURL(a.BaseURL, platforms.Type(channel.Type), channel.ID)),
+		CreatedAt:  timestamp(channel.CreatedAt), UpdatedAt: timestamp(channel.UpdatedAt),
+	}
+}
+
+// channelCreation is the body of POST /channels. The widget comes with its own endpoints later.
+type channelCreation struct {
+	Type        string           `json:"type" enum:"bot,social_messenger,photo_dm,chat_app,localchat,market_a,market_b"`
+	Name        string           `json:"name" minLength:"1" maxLength:"100" doc:"Unique within the organization"`
+	ExternalID  string           `json:"externalId,omitempty" maxLength:"128" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot has none"` //nolint:lll // a struct tag can't be broken
+	AgentID     string           `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
+	Credentials credentialsInput `json:"credentials"`
+}
+
+// credentialsInput are credentials on their way in. They are sealed at once and never shown.
+type credentialsInput struct {
+	SecretToken  string `json:"secretToken,omitempty"  writeOnly:"true" doc:"bot: what the platform sends with each delivery"`
+	BotToken     string `json:"botToken,omitempty"     writeOnly:"true" doc:"bot"`
+	AccessToken  string `json:"accessToken,omitempty"  writeOnly:"true" doc:"all other types"`
+	RefreshToken string `json:"refreshToken,omitempty" writeOnly:"true" doc:"localchat, market_a, market_b"`
+}
+
+// checked are the credentials if they are what a channel of the type needs.
+func (c credentialsInput) checked(of platforms.Type) (platforms.Credentials, error) {
+	credentials := platforms.Credentials{
+		SecretToken: c.SecretToken, BotToken: c.BotToken, AccessToken: c.AccessToken, RefreshToken: c.RefreshToken,
+	}
+	err := of.CheckCredentials(credentials)
+	if fault, ok := errors.AsType[*platforms.FieldError](err); ok {
+		field := "credentials." + fault.Field
+		return platforms.Credentials{}, InvalidRequest(field, "%s %s.", field, fault.Problem)
+	}
+	if err != nil {
+		return platforms.Credentials{}, Internal(err)
+	}
+	return credentials, nil
+}
+
+// channel is the row for the body, without the credentials. A bot is active at once: its address and its secret are its
+// own. Others wait for the proof that the external id is the organization's (design §6).
+func (c channelCreation) channel(orgID string) (store.Channel, platforms.Credentials, error) {
+	none := platforms.Credentials{}
+	name, err := identity.CleanName("name", c.Name)
+	if err != nil {
+		return store.Channel{}, none, badField(err)
+	}
+	channel := store.Channel{
+		ID: store.NewID("chn"), OrgID: orgID, Type: c.Type, Name: name, ExternalID: c.ExternalID, AgentID: c.AgentID,
+		State: store.ChannelPending,
+	}
+	switch isBot := platforms.Type(c.Type) == platforms.Bot; {
+	case isBot && c.ExternalID != "":
+		return store.Channel{}, none, InvalidRequest("externalId", "externalId is of no use to a channel of type bot.")
+	case isBot:
+		channel.State = store.ChannelActive
+	case c.ExternalID == "":
+		return store.Channel{}, none, InvalidRequest("externalId", "externalId is required.")
+	case strings.ContainsFunc(c.ExternalID, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return store.Channel{}, none, InvalidRequest("externalId", "externalId may only contain visible ASCII characters.")
+	}
+	credentials, err := c.Credentials.checked(platforms.Type(c.Type))
+	return channel, credentials, err
+}
+
+// channelChange is the body of PATCH /channels/{id}: what is absent stays as it is.
+type channelChange struct {
+	Name        *string           `json:"name,omitempty" minLength:"1" maxLength:"100"`
+	AgentID     clearable[string] `json:"agentId,omitzero" minLength:"1" maxLength:"64" doc:"Who answers; null: nobody"`
+	Credentials *credentialsInput `json:"credentials,omitempty" doc:"Replace all that there were"`
+}

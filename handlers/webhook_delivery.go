@@ -1,0 +1,149 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// receive reads one delivery, has it verified and kept, and acknowledges it with the number of texts that were handed to
+// the queue (spec §2.8). A repeated delivery counts again: the queue merges.
+func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, path string, ackEmpty bool, keep func(body []byte) (int, error)) error {
+	r, _ = EnsureRequestID(w, r)
+	if r.Method != http.MethodPost || r.URL.Path != path {
+		return notFound(r)
+	}
+	// A connection that knows no deadlines is one of a test. The next request on it has its own.
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(h.bodyTime))
+	body, release, err := ReadBody(r, MaxWebhookBody, h.bodies)
+	defer release()
+	if err != nil {
+		return RetryLater(err, webhookRetryAfter)
+	}
+	_ = connection.SetReadDeadline(time.Time{})
+	queued, err := keep(body)
+	if err != nil {
+		return RetryLater(err, webhookRetryAfter)
+	}
+	if ackEmpty {
+		w.Header()["Content-Length"] = []string{"0"}
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	text := strconv.AppendInt([]byte(`{"ok":true,"queued":`), int64(queued), 10)
+	writeJSON(w, http.StatusOK, append(text, '}'))
+	return nil
+}
+
+// wrongSignature is the answer to every delivery that isn't proven to come from the platform (spec §5.3).
+func wrongSignature() *Error {
+	return &Error{Code: CodeUnauthenticated, Message: "The webhook signature is missing or wrong."}
+}
+
+// extracted turns the error of an extraction into an answer.
+func extracted(items []platforms.Inbound, err error) ([]platforms.Inbound, error) {
+	if err != nil {
+		e := InvalidRequest("", "The request body is not a JSON object.")
+		e.Cause = err
+		return nil, e
+	}
+	return items, nil
+}
+
+// route finds the channels of a delivery by the ids in it, all at once, and hands the delivery over.
+func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound, err error) (queued int, _ error) {
+	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	seen := make(map[store.RouteKey]bool, 1)
+	keys := make([]store.RouteKey, 0, 1)
+	for i := range items {
+		if key := routeKeyOf(&items[i]); !seen[key] {
+			seen[key] = true
+			keys = append(keys, key)
+		}
+	}
+	routes, err := h.routes.Routes(ctx, keys)
+	if err != nil {
+		return 0, fmt.Errorf("finding the channels of a delivery: %w", err)
+	}
+	return h.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
+		route, found := routes[routeKeyOf(item)]
+		return route, found && route.State != store.ChannelPending
+	})
+}
+
+func routeKeyOf(item *platforms.Inbound) store.RouteKey {
+	return store.RouteKey{Type: string(item.Type), ExternalID: item.ExternalID}
+}
+
+// enqueue hands over what has a channel, in the order of the delivery, and counts the texts.
+func (h *Webhooks) enqueue(
+	ctx context.Context, items []platforms.Inbound, routeOf func(*platforms.Inbound) (store.Route, bool),
+) (queued int, err error) {
+	var arrivals []inbox.Arrival
+	at := make(map[string]int, 1)
+	for i := range items {
+		route, found := routeOf(&items[i])
+		if !found {
+			continue
+		}
+		item, wanted := h.item(&items[i], &route)
+		if !wanted {
+			continue
+		}
+		place, known := at[route.ChannelID]
+		if !known {
+			place = len(arrivals)
+			at[route.ChannelID] = place
+			arrivals = append(arrivals, inbox.Arrival{Route: route})
+		}
+		arrivals[place].Items = append(arrivals[place].Items, item)
+		if item.Kind == inbox.Text {
+			queued++
+		}
+	}
+	if len(arrivals) == 0 {
+		return 0, nil
+	}
+	if err := h.queue.Enqueue(ctx, arrivals); err != nil {
+		return 0, fmt.Errorf("enqueueing a delivery: %w", err)
+	}
+	return queued, nil
+}
+
+// item is what the queue gets to know about a thing of a delivery, if anything.
+func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
+	item = inbox.Item{
+		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
+		Text: in.Text, Code: in.Code,
+	}
+	if !in.SentAt.IsZero() {
+		item.SentAt = in.SentAt.UnixMilli()
+	}
+	switch in.Kind {
+	case platforms.Text:
+		item.Kind = inbox.Text
+	case platforms.Media:
+		item.Kind = inbox.Event
+	case platforms.HumanEcho:
+		item.Kind = inbox.HumanEcho
+	case platforms.FailedDelivery:
+		item.Kind = inbox.FailedDelivery
+	case platforms.Blocked:
+		item.Kind = inbox.Blocked
+	case platforms.TokenExpiring:
+		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
+		return item, false
+	default:
+		return item, false
+	}
+	return item, true
+}

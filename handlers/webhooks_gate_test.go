@@ -1,0 +1,259 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// gate is a Webhooks with its surroundings.
+type gate struct {
+	*Webhooks
+
+	routes   fakeRoutes
+	arrivals []inbox.Arrival
+	enqueues int
+	fail     error // of Enqueue
+	logged   bytes.Buffer
+}
+
+// fakeRoutes are the channels there are.
+type fakeRoutes struct {
+	byID  map[string]store.Route
+	reads int
+	fail  error
+}
+
+func (f *fakeRoutes) RouteByID(_ context.Context, id string) (store.Route, bool, error) {
+	f.reads++
+	route, found := f.byID[id]
+	return route, found, f.fail
+}
+
+func (f *fakeRoutes) Routes(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+	f.reads++
+	found := map[store.RouteKey]store.Route{}
+	for _, key := range keys {
+		for _, route := range f.byID {
+			if route.Type == key.Type && route.ExternalID == key.ExternalID {
+				found[key] = route
+			}
+		}
+	}
+	return found, f.fail
+}
+
+func (g *gate) Enqueue(_ context.Context, arrivals []inbox.Arrival) error {
+	g.enqueues++
+	if g.fail != nil {
+		return g.fail
+	}
+	g.arrivals = append(g.arrivals, arrivals...)
+	return nil
+}
+
+const (
+	testAppSecret  = "app-secret"
+	testPartnerKey = "partner-key"
+	testAppKey     = "123456"
+	testBaseURL    = "https://svc.example"
+)
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	g := &gate{routes: fakeRoutes{byID: map[string]store.Route{}}}
+	ring := testRing(t)
+	add := func(id, org string, kind platforms.Type, externalID, state string) {
+		g.routes.byID[id] = store.Route{ChannelID: id, OrgID: org, Type: string(kind), ExternalID: externalID, State: state, DebounceMS: 7}
+	}
+	for id, secret := range map[string]string{"chn_bot1": "secret-1", "chn_bot2": "secret-2", "chn_botpending": "secret-3", "chn_botempty": ""} {
+		state := store.ChannelActive
+		if id == "chn_botpending" {
+			state = store.ChannelPending
+		}
+		add(id, "org_1", platforms.Bot, "", state)
+		route := g.routes.byID[id]
+		api := &API{APIDeps: APIDeps{Ring: ring}}
+		route.Credentials = api.sealCredentials(&store.Channel{ID: id, OrgID: "org_1"}, platforms.Credentials{SecretToken: secret})
+		g.routes.byID[id] = route
+	}
+	add("chn_botbare", "org_1", platforms.Bot, "", store.ChannelActive)
+	add("chn_page1", "org_1", platforms.SocialMessenger, "1001", store.ChannelActive)
+	add("chn_page2", "org_2", platforms.SocialMessenger, "1002", store.ChannelNeedsReauth)
+	add("chn_page3", "org_3", platforms.SocialMessenger, "1003", store.ChannelPending)
+	add("chn_photo", "org_1", platforms.PhotoDM, "1001", store.ChannelActive)
+	add("chn_chat", "org_1", platforms.ChatApp, "1555", store.ChannelActive)
+	add("chn_local", "org_1", platforms.LocalChat, "3662", store.ChannelActive)
+	add("chn_ma", "org_1", platforms.MarketA, "94704", store.ChannelActive)
+	add("chn_mb", "org_1", platforms.MarketB, "20240305", store.ChannelActive)
+	g.Webhooks = NewWebhooks(WebhookConfig{
+		BaseURL:   testBaseURL,
+		Social:    SocialWebhook{AppSecret: testAppSecret, VerifyToken: "hook-token"},
+		LocalChat: LocalChatWebhook{AppID: testAppKey, AppSecret: testAppSecret},
+		MarketA:   MarketAWebhook{PartnerKey: testPartnerKey},
+		MarketB:   MarketBWebhook{AppKey: testAppKey, AppSecret: testAppSecret},
+	}, &g.routes, g, ring, NewByteBudget(64<<20), slog.New(slog.NewJSONHandler(&g.logged, nil)))
+	return g
+}
+
+// delivery is one delivery with its signature.
+func delivery(path, header, signature, body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set(header, signature)
+	return r
+}
+
+func hmacHex(key string, parts ...string) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	io.WriteString(mac, strings.Join(parts, ""))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// platform is one of the five with a way to sign for it.
+type platform struct {
+	name, path, header string
+	serve              func(*gate) Handler
+	sign               func(body string) string
+	text               string // a delivery with one text
+	want               inbox.Arrival
+}
+
+func (p platform) signed(body string) *http.Request {
+	return delivery(p.path, p.header, p.sign(body), body)
+}
+
+func (p platform) String() string { return p.name }
+
+func everyPlatform() []platform {
+	timestampOf := func(body string) string {
+		_, after, _ := strings.Cut(body, `"timestamp":`)
+		if end := strings.IndexAny(after, "},"); end >= 0 {
+			after = after[:end]
+		}
+		return strings.Trim(strings.TrimSpace(after), `"`)
+	}
+	return []platform{
+		{
+			name: "bot", path: "/webhooks/bot/chn_bot1", header: "X-Bot-Api-Secret-Token",
+			serve: func(g *gate) Handler { return g.Bot }, sign: func(string) string { return "secret-1" },
+			text: `{"update_id":1,"message":{"message_id":5,"from":{"id":77,"is_bot":false,"first_name":"Lan"},` +
+				`"chat":{"id":77,"type":"private"},"date":1763650000,"text":"Chào"}}`,
+			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_bot1"}, Items: []inbox.Item{{
+				CustomerRef: "77", Address: "77", CustomerName: "Lan", MessageID: "77:5", Text: "Chào", SentAt: 1763650000000,
+			}}},
+		},
+		{
+			name: "social", path: "/webhooks/social", header: "X-Hub-Signature-256",
+			serve: func(g *gate) Handler { return g.Social }, sign: func(body string) string { return "sha256=" + hmacHex(testAppSecret, body) },
+			text: pageEvent("1001", "m1", "Chào"),
+			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_page1"}, Items: []inbox.Item{{
+				CustomerRef: "55", Address: "55", MessageID: "m1", Text: "Chào", SentAt: 1763650000100,
+			}}},
+		},
+		{
+			name: "localchat", path: "/webhooks/localchat", header: "X-Localchat-Event-Signature",
+			serve: func(g *gate) Handler { return g.LocalChat },
+			sign: func(body string) string {
+				if !strings.Contains(body, `"timestamp":`) {
+					return "mac=" + strings.Repeat("0", 64)
+				}
+				sum := sha256.Sum256([]byte(testAppKey + body + timestampOf(body) + testAppSecret))
+				return "mac=" + hex.EncodeToString(sum[:])
+			},
+			text: `{"app_id":"255","sender":{"id":"6142"},"recipient":{"id":"3662"},"event_name":"user_send_text",` +
+				`"message":{"text":"Chào","msg_id":"cb31"},"timestamp":"1699003881354"}`,
+			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_local"}, Items: []inbox.Item{{
+				CustomerRef: "6142", Address: "6142", MessageID: "cb31", Text: "Chào", SentAt: 1699003881354,
+			}}},
+		},
+		{
+			name: "market_a", path: "/webhooks/market-a", header: "Authorization",
+			serve: func(g *gate) Handler { return g.MarketA },
+			sign:  func(body string) string { return hmacHex(testPartnerKey, testBaseURL, "/webhooks/market-a|", body) },
+			text: `{"msg_id":"","data":{"type":"message","content":{"message_id":"2302748948493123953","shop_id":165103149,"from_id":165105353,` +
+				`"from_user_name":"lan","to_id":9,"message_type":"text","content":{"text":"Chào"},"conversation_id":"7091",` +
+				`"created_timestamp":1726044721}},"shop_id":94704,"code":10,"timestamp":1726044722}`,
+			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_ma"}, Items: []inbox.Item{{
+				CustomerRef: "7091", Address: "165105353", CustomerName: "lan", MessageID: "2302748948493123953", Text: "Chào", SentAt: 1726044721000,
+			}}},
+		},
+		{
+			name: "market_b", path: "/webhooks/market-b", header: "Authorization",
+			serve: func(g *gate) Handler { return g.MarketB },
+			sign:  func(body string) string { return hmacHex(testAppSecret, testAppKey, body) },
+			text: `{"data":{"session_id":"100_2","message_id":"1zYO","content":"{\"txt\":\"Chào\"}","from_account_id":"1891","from_account_type":1,` +
+				`"send_time":1596550789323,"template_id":1,"type":1,"process_msg":"","auto_reply":false,"status":0},"seller_id":20240305,"message_type":2}`,
+			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_mb"}, Items: []inbox.Item{{
+				CustomerRef: "100_2", Address: "100_2", MessageID: "1zYO", Text: "Chào", SentAt: 1596550789323,
+			}}},
+		},
+	}
+}
+
+func pageEvent(page, mid, text string) string {
+	return `{"object":"page","entry":[` + pageEntry(page, mid, text) + `]}`
+}
+
+func pageEntry(page, mid, text string) string {
+	return fmt.Sprintf(`{"id":%q,"time":1763650000123,"messaging":[{"sender":{"id":"55"},"recipient":{"id":%q},"timestamp":1763650000100,`+
+		`"message":{"mid":%q,"text":%q}}]}`, page, page, mid, text)
+}
+
+func acknowledged(t *testing.T, h Handler, r *http.Request, queued int) {
+	t.Helper()
+	require.Equal(t, `{"ok":true,"queued":`+strconv.Itoa(queued)+`}`, okText(t, h, r))
+}
+
+func each(t *testing.T, test func(t *testing.T, p platform, g *gate)) {
+	t.Helper()
+	for _, p := range everyPlatform() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, p, newGate(t))
+		})
+	}
+}
+
+// countingQueue may be used by many.
+type countingQueue struct {
+	mu    sync.Mutex
+	items int
+}
+
+func (q *countingQueue) Enqueue(_ context.Context, arrivals []inbox.Arrival) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, arrival := range arrivals {
+		q.items += len(arrival.Items)
+	}
+	return nil
+}
+
+// frozenRoutes may be used by many.
+type frozenRoutes map[string]store.Route
+
+func (f frozenRoutes) RouteByID(_ context.Context, id string) (store.Route, bool, error) {
+	route, found := f[id]
+	return route, found, nil
+}
+
+func (f frozenRoutes) Routes(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+	return (&fakeRoutes{byID: f}).Routes(ctx, keys)
+}

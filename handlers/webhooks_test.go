@@ -1,0 +1,275 @@
+package handlers
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+func TestWebhookKeepsATextAndAcknowledgesIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		acknowledged(t, p.serve(g), p.signed(p.text), 1)
+		require.Len(t, g.arrivals, 1)
+		require.Equal(t, g.routes.byID[p.want.Route.ChannelID], g.arrivals[0].Route)
+		require.Equal(t, p.want.Items, g.arrivals[0].Items)
+		require.Equal(t, 1, g.routes.reads)
+		acknowledged(t, p.serve(g), p.signed(p.text), 1) // The queue merges, not the handler (rule 5).
+		require.Equal(t, 2, g.enqueues)
+		require.Zero(t, g.bodies.Used())
+	})
+}
+
+// spec §5.3: whatever is wrong with a signature is 401, and nothing is looked at (but the bot's own secret).
+func TestWebhookWrongSignatures(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		good := p.sign(p.text)
+		for name, signature := range map[string]string{
+			"empty": "", "upper case": strings.ToUpper(good), "truncated": good[:len(good)-1], "longer": good + "0", "other": p.sign(p.text+" ") + "x",
+			"bearer": "Bearer " + good, "space": " " + good + " x",
+		} {
+			a := refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(p.path, p.header, signature, p.text))
+			require.NotContains(t, a.fields, "field", name)
+		}
+		missing := p.signed(p.text)
+		missing.Header.Del(p.header)
+		refusedWith(t, CodeUnauthenticated, p.serve(g), missing)
+		doubled := p.signed(p.text)
+		doubled.Header.Add(p.header, good)
+		refusedWith(t, CodeUnauthenticated, p.serve(g), doubled)
+		malformed := delivery(p.path, p.header, "wrong", "{")
+		refusedWith(t, CodeUnauthenticated, p.serve(g), malformed)
+		if p.name != "bot" {
+			for _, body := range []string{p.text + " ", strings.Replace(p.text, "Chào", `Ch\u00e0o`, 1), p.text[:len(p.text)-1]} {
+				refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(p.path, p.header, good, body))
+			}
+			require.Zero(t, g.routes.reads)
+		}
+		require.Zero(t, g.enqueues)
+	})
+}
+
+// An operator who has not set up a platform doesn't receive from it, however it is signed.
+func TestWebhookWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		g.config = WebhookConfig{BaseURL: testBaseURL}
+		path := strings.Replace(p.path, "chn_bot1", "chn_botempty", 1)
+		for _, signature := range []string{
+			"", "sha256=" + hmacHex("", p.text), hmacHex("", p.text), hmacHex("", testBaseURL+"/webhooks/market-a|"+p.text), "mac=" + hmacHex("", p.text),
+		} {
+			refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(path, p.header, signature, p.text))
+		}
+		require.Zero(t, g.enqueues)
+	})
+	g := newGate(t)
+	refusedWith(t, CodeUnauthenticated, g.Bot, delivery("/webhooks/bot/chn_botbare", "X-Bot-Api-Secret-Token", "", "{}"))
+}
+
+func TestWebhookHeaderNamesCanBeChanged(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		const other = "X-Other-Signature"
+		c := &g.config
+		c.Bot.Header, c.Social.Header, c.LocalChat.Header, c.MarketA.Header, c.MarketB.Header = other, other, other, other, other
+		refusedWith(t, CodeUnauthenticated, p.serve(g), p.signed(p.text))
+		acknowledged(t, p.serve(g), delivery(p.path, other, p.sign(p.text), p.text), 1)
+	})
+}
+
+func TestWebhookMalformedBodies(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		code := CodeInvalidRequest
+		if p.name == "localchat" {
+			code = CodeUnauthenticated // There is no timestamp to hash.
+		}
+		for _, body := range []string{"", "{", `{"object":"page",`, "x"} {
+			refusedWith(t, code, p.serve(g), p.signed(body))
+		}
+		shape := `{"timestamp":"1","object":7,"message":[],"entry":{},"data":"x"}`
+		acknowledged(t, p.serve(g), p.signed(shape), 0)
+		acknowledged(t, p.serve(g), p.signed(`{"timestamp":"1"}`), 0)
+		require.Zero(t, g.enqueues)
+	})
+}
+
+func TestWebhookWithoutAChannel(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		delete(g.routes.byID, p.want.Route.ChannelID)
+		acknowledged(t, p.serve(g), p.signed(p.text), 0)
+		require.Zero(t, g.enqueues)
+	})
+}
+
+func TestWebhookOfAPendingChannel(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		for state, queued := range map[string]int{store.ChannelPending: 0, store.ChannelNeedsReauth: 1, store.ChannelActive: 1} {
+			route := g.routes.byID[p.want.Route.ChannelID]
+			route.State = state
+			g.routes.byID[p.want.Route.ChannelID] = route
+			g.enqueues = 0
+			acknowledged(t, p.serve(g), p.signed(p.text), queued)
+			require.Equal(t, queued, g.enqueues)
+		}
+	})
+}
+
+// Nothing is acknowledged that isn't kept.
+func TestWebhookWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		g.fail = errors.New("disk I/O error")
+		a := refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text))
+		require.Equal(t, "5", a.header.Get("Retry-After"))
+		require.NotContains(t, a.text, "disk")
+		g.fail, g.routes.fail = nil, errors.New("disk I/O error")
+		require.Equal(t, "5", refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
+		g.routes.fail = nil
+		acknowledged(t, p.serve(g), p.signed(p.text), 1)
+		g.bodies.SetLimit(10)
+		require.NotEmpty(t, refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
+	})
+}
+
+func TestWebhookEmptyAcknowledgement(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		c := &g.config
+		c.Bot.AckEmpty, c.Social.AckEmpty, c.LocalChat.AckEmpty, c.MarketA.AckEmpty, c.MarketB.AckEmpty = true, true, true, true, true
+		w := served(p.serve(g), p.signed(p.text))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Empty(t, w.Body.String())
+		require.Equal(t, "0", w.Header().Get("Content-Length"))
+		require.Equal(t, 1, g.enqueues)
+		refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(p.path, p.header, "", p.text))
+	})
+}
+
+func TestWebhookOtherAddresses(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		for _, path := range []string{p.path + "/", p.path + "/x", "/webhooks", "/webhooks/bot", "/webhooks/bot/", "/webhooks/other", strings.ToUpper(p.path)} {
+			refusedWith(t, CodeNotFound, p.serve(g), delivery(path, p.header, p.sign(p.text), p.text))
+		}
+		for _, method := range []string{http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
+			r := p.signed(p.text)
+			r.Method = method
+			refusedWith(t, CodeNotFound, p.serve(g), r)
+		}
+		if p.name != "social" {
+			r := p.signed(p.text)
+			r.Method = http.MethodGet
+			refusedWith(t, CodeNotFound, p.serve(g), r)
+		}
+		require.Zero(t, g.enqueues)
+	})
+}
+
+// design §6 "webhook bodies": 8 MiB are read whole, a byte more is refused.
+func TestWebhookBodyLimit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		body := p.text[:len(p.text)-1] + strings.Repeat(" ", MaxWebhookBody-len(p.text)) + "}"
+		require.Len(t, body, MaxWebhookBody)
+		acknowledged(t, p.serve(g), p.signed(body), 1)
+		refusedWith(t, CodeInvalidRequest, p.serve(g), p.signed(body+" "))
+		r := p.signed(p.text)
+		r.Header.Set("Content-Encoding", "gzip")
+		refusedWith(t, CodeInvalidRequest, p.serve(g), r)
+		require.Zero(t, g.bodies.Used())
+	})
+}
+
+// No secret and no text of a customer reaches the log.
+func TestWebhookLogsNothingPrivate(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		g.fail = errors.New("full")
+		served(p.serve(g), p.signed(p.text))
+		served(p.serve(g), delivery(p.path, p.header, "wrong", p.text))
+		for _, private := range []string{"Chào", testAppSecret, testPartnerKey, "secret-1"} {
+			require.NotContains(t, g.logged.String(), private)
+		}
+	})
+}
+
+func TestWebhooksAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		queue := &countingQueue{}
+		g.queue = queue
+		g.Webhooks.routes = frozenRoutes(g.routes.byID)
+		var wait sync.WaitGroup
+		for range 32 {
+			wait.Go(func() {
+				w := served(p.serve(g), p.signed(p.text))
+				if w.Code != http.StatusOK {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			})
+		}
+		wait.Wait()
+		require.Equal(t, 32, queue.items)
+	})
+}
+
+// Anybody can begin a delivery. One that doesn't end gives back what it holds of the budget that all share.
+func TestWebhookThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		g.bodyTime = 20 * time.Millisecond
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := p.serve(g)(w, r); err != nil {
+				WriteError(w, r, err, "")
+			}
+		}))
+		defer server.Close()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		_, err = io.WriteString(conn, "POST "+p.path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		require.NoError(t, err)
+		text, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"code":"invalid_request"`)
+		require.Zero(t, g.bodies.Used())
+	})
+}
+
+// deadlines notes what becomes of a connection.
+type deadlines struct {
+	http.ResponseWriter
+
+	read []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.read = append(d.read, at)
+	return nil
+}
+
+// Once a delivery is there, its connection isn't cut for the time that the queue takes.
+func TestWebhookDeadlineEndsWithTheBody(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		w := &deadlines{ResponseWriter: httptest.NewRecorder()}
+		require.NoError(t, p.serve(g)(w, p.signed(p.text)))
+		require.Len(t, w.read, 2)
+		require.False(t, w.read[0].IsZero())
+		require.True(t, w.read[1].IsZero())
+	})
+}
