@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
@@ -27,7 +28,7 @@ const (
 	stdWindow   = 128_000      // context_window of modelStd
 	houseKey    = "sk-house-of-acme-0123456789"
 	planDefault = "open"  // without limits
-	planTight   = "tight" // 5 requests a minute
+	planTight   = "tight" // 5 requests a minute, one channel
 )
 
 // deployment is what a test wants of a product: one Caddyfile and its environment.
@@ -36,16 +37,19 @@ type deployment struct {
 	Upstream string
 	// StoreLine is the store's line in the Caddyfile.
 	StoreLine string
-	// Global, App and Sites are added to the global options, the svc block and the sites.
-	Global, App, Sites string
+	// Global, App, Routes and Sites are added to the global options, the svc block, the service's sites and the sites.
+	Global, App, Routes, Sites string
 	// Grace is grace_period.
 	Grace string
 	// First, Idle and Response are the providers' timeouts, Longest is max_duration.
 	First, Idle, Response, Longest string
 	// TLS adds a site with TLS, for HTTP/2.
 	TLS bool
-	// HoldTTL and Sweep are timing's.
-	HoldTTL, Sweep string
+	// HoldTTL, Sweep and Lease are timing's; an empty lease is the default.
+	HoldTTL, Sweep, Lease string
+
+	// Platform plays the messaging platforms, if the deployment receives their webhooks.
+	Platform *platformtest.Server
 
 	// Filled in by startProduct.
 	Dir                     string
@@ -96,6 +100,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 		}
 		plan tight {
 			requests_per_minute 5
+			channels 1
 		}
 		provider acme {
 			protocol openai
@@ -166,6 +171,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 		timing {
 			hold_ttl {{.HoldTTL}}
 			sweep_interval {{.Sweep}}
+			{{if .Lease}}lease {{.Lease}}{{end}}
 		}
 		{{.App}}
 	}
@@ -187,6 +193,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 	handle /wallet* {
 		svc_api
 	}
+	{{.Routes}}
 	handle {
 		svc_error
 	}

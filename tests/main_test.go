@@ -24,6 +24,15 @@ var crashBinary = sync.OnceValues(func() (string, error) {
 	return takeBinary("SVC_CADDY_CRASH", "caddy-crash-race", "XCADDY_FAILPOINTS=1")
 })
 
+// workerBinary is the companion worker that stands beside the product where that was taken from.
+var workerBinary = sync.OnceValues(func() (string, error) {
+	folder := filepath.Join("..", "dist")
+	if product := os.Getenv("SVC_CADDY"); product != "" {
+		folder = filepath.Dir(product)
+	}
+	return copyBinary(filepath.Join(folder, "svc-worker-race"))
+})
+
 // parallelTests is how many tests may run at a time unless -parallel says otherwise: most of them wait for processes.
 const parallelTests = "4"
 
@@ -80,13 +89,18 @@ func takeBinary(variable, name string, options ...string) (string, error) {
 		}
 		source = filepath.Join("..", "dist", name)
 	}
-	own := filepath.Join(binaries, name)
+	return copyBinary(source)
+}
+
+// copyBinary puts a program into the folder binaries.
+func copyBinary(source string) (string, error) {
+	own := filepath.Join(binaries, filepath.Base(source))
 	if err := os.Link(source, own); err == nil {
 		return own, nil
 	}
 	program, err := os.ReadFile(source)
 	if err != nil {
-		return "", fmt.Errorf("reading the product of %s: %w", variable, err)
+		return "", fmt.Errorf("reading the product: %w", err)
 	}
 	if err := os.WriteFile(own, program, 0o700); err != nil { //nolint:gosec // it is a program
 		return "", fmt.Errorf("copying the product: %w", err)

@@ -37,18 +37,12 @@ const (
 // product is one running server.
 type product struct {
 	*deployment
-	t      testing.TB
+	process
 	office *office
 
 	// BaseURL is where its service listens in the clear, TLSURL over TLS, SideURL for metrics and health.
 	BaseURL, TLSURL, SideURL string
 
-	cmd    *exec.Cmd
-	log    *recorder
-	ended  chan struct{}
-	status error
-	// killed: the end of the process says nothing.
-	killed bool
 	// cut: calls may have been left to the sweeper.
 	cut bool
 
@@ -76,7 +70,7 @@ func prepareProduct(t testing.TB, d *deployment) *product {
 		d.TLSPort = freePort(t)
 	}
 	p := &product{
-		deployment: d, t: t,
+		deployment: d, process: process{t: t, what: "product"},
 		BaseURL: fmt.Sprintf("http://127.0.0.1:%d", d.Port),
 		TLSURL:  fmt.Sprintf("https://localhost:%d", d.TLSPort),
 		SideURL: fmt.Sprintf("http://127.0.0.1:%d", d.SidePort),
@@ -118,32 +112,8 @@ func (p *product) start() {
 // startBinary is start with another build of the server, and more environment.
 func (p *product) startBinary(binary string, environment ...string) {
 	p.t.Helper()
-	p.log = &recorder{}
-	p.killed, p.cut, p.status = false, false, nil
-	p.cmd = exec.Command(binary, "run", "--config", p.configFile()) //nolint:noctx // stop ends it
-	p.cmd.Dir, p.cmd.Env = p.Dir, append(p.environment(), environment...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(p.t, p.cmd.Start())
-	ended := make(chan struct{})
-	p.ended = ended
-	cmd := p.cmd
-	go func() {
-		p.status = cmd.Wait()
-		close(ended)
-	}()
-	log := p.log
-	p.t.Cleanup(func() {
-		defer func() { // also when stop ends the test
-			requireCleanLog(p.t, log)
-			if p.t.Failed() {
-				p.t.Logf("what the product's log says of faults:\n%s", log.faults(6000))
-			}
-		}()
-		if p.ended == ended {
-			p.stop()
-		}
-	})
+	p.cut = false
+	p.run(p.Dir, append(p.environment(), environment...), p.stop, binary, "run", "--config", p.configFile())
 }
 
 // awaitReady polls the readiness of the product, which includes its store.
@@ -157,47 +127,6 @@ func (p *product) awaitReady() {
 		_ = response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	})
-}
-
-// await polls until true, and fails the test when that takes too long or the product has ended.
-func (p *product) await(what string, within time.Duration, condition func() bool) {
-	p.t.Helper()
-	deadline := time.Now().Add(within)
-	for !condition() {
-		select {
-		case <-p.ended:
-			p.t.Fatalf("the product ended while the test waited for %s: %v\n%s", what, p.status, p.log.tail(4000))
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("waited %v for %s\n%s", within, what, p.log.tail(4000))
-		}
-	}
-}
-
-// terminate asks the product to end in order; wait tells how that went.
-func (p *product) terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
-
-// kill ends the product as a power failure would.
-func (p *product) kill() {
-	p.killed = true
-	_ = p.cmd.Process.Kill()
-	<-p.ended
-}
-
-// wait waits for the end of the product, which must be an orderly one.
-func (p *product) wait() {
-	p.t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(stopWait):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines help to see why
-		<-p.ended
-		p.t.Errorf("the product did not end within %v", stopWait)
-	}
-	if !p.killed {
-		require.NoError(p.t, p.status, "the product's exit")
-	}
 }
 
 // stop ends the product and checks what it leaves behind.

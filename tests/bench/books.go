@@ -31,7 +31,7 @@ func (b *books) add(v variant, f figures) {
 		b.charged += f.charged
 	case free:
 		b.freeCharged += f.charged
-	case proxied:
+	case proxied, responded, queued:
 	}
 }
 

@@ -2,13 +2,15 @@
 // prints ratios (design §10). Absolute figures depend on the machine; the ratios are what counts.
 //
 // It is honest about its work: every answer is checked, the upstream's count must equal the answers, and the wallet
-// must have lost exactly what the answers said they charged. Otherwise it exits with 1.
+// must have lost exactly what the answers said they charged; every webhook that was acknowledged must be a row of the
+// database. Otherwise it exits with 1.
 //
 // With -ledger it measures the ledger alone: what it gains that concurrent operations share transactions.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -53,5 +55,9 @@ func run(ctx context.Context, binary string, rounds int, slice time.Duration, on
 	if err != nil {
 		return err
 	}
-	return books.check(ctx, product, upstream)
+	platform := &webhooks{product: product}
+	if err := platform.measure(ctx, webhookRows(only), rounds, slice); err != nil {
+		return err
+	}
+	return errors.Join(books.check(ctx, product, upstream), platform.check(ctx))
 }

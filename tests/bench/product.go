@@ -53,6 +53,10 @@ const caddyfile = `{
 			price_input 150000
 			price_output 600000
 		}
+		platform social {
+			app_secret {env.BENCH_APP_SECRET}
+			verify_token {env.BENCH_APP_SECRET}
+		}
 	}
 }
 http://%[1]s {
@@ -61,6 +65,12 @@ http://%[1]s {
 		svc_auth chat:write
 		svc_rate_limit
 		svc_chat
+	}
+	handle /webhooks/social {
+		svc_webhook social
+	}
+	handle /respond {
+		respond "{\"ok\":true,\"queued\":1}"
 	}
 	handle /live {
 		svc_health live
@@ -84,7 +94,8 @@ func startProduct(ctx context.Context, binary, upstream string) (*product, error
 	_, _ = rand.Read(secret)
 	p := &product{
 		binary: binary, dir: dir,
-		env: append(os.Environ(), "BENCH_MASTER_KEY="+base64.StdEncoding.EncodeToString(secret), "HOME="+dir),
+		env: append(os.Environ(), "BENCH_MASTER_KEY="+base64.StdEncoding.EncodeToString(secret), "HOME="+dir,
+			"BENCH_APP_SECRET="+webhookSecret),
 	}
 	if p.address, err = freeAddress(); err != nil {
 		return nil, err
@@ -109,7 +120,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// provision makes the organization, its credits and its keys.
+// provision makes the organization, its credits, its keys and its channel.
 func (p *product) provision(ctx context.Context) error {
 	var org struct{ ID string }
 	var key struct{ Key string }
@@ -128,7 +139,15 @@ func (p *product) provision(ctx context.Context) error {
 	if err := os.WriteFile(file, []byte("sk-bench"), 0o600); err != nil {
 		return fmt.Errorf("writing a key: %w", err)
 	}
-	return p.command(ctx, nil, "provider-key", "set", "--org", org.ID, "--provider", "bench", "--key-file", file)
+	if err := p.command(ctx, nil, "provider-key", "set", "--org", org.ID, "--provider", "bench", "--key-file", file); err != nil {
+		return err
+	}
+	file = filepath.Join(p.dir, "page.json")
+	if err := os.WriteFile(file, []byte(`{"accessToken":"bench"}`), 0o600); err != nil {
+		return fmt.Errorf("writing a token: %w", err)
+	}
+	return p.command(ctx, nil, "channel", "create", "--org", org.ID, "--type", "social_messenger", "--name", "bench",
+		"--external-id", webhookPage, "--credentials-file", file)
 }
 
 // command runs `caddy svc …` and decodes its object into out.
