@@ -35,7 +35,7 @@ func (a *API) showChannel(channel *store.Channel) channelObject {
 type channelCreation struct {
 	Type        string           `json:"type" enum:"bot,social_messenger,photo_dm,chat_app,localchat,market_a,market_b"`
 	Name        string           `json:"name" minLength:"1" maxLength:"100" doc:"Unique within the organization"`
-	ExternalID  string           `json:"externalId,omitempty" maxLength:"128" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot has none"` //nolint:lll // a struct tag can't be broken
+	ExternalID  string           `json:"externalId,omitempty" maxLength:"512" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot has none"` //nolint:lll // a struct tag can't be broken
 	AgentID     string           `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
 	Credentials credentialsInput `json:"credentials"`
 }

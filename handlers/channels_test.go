@@ -83,7 +83,7 @@ func TestChannelRefusals(t *testing.T) {
 		{`{"type":"photo_dm","name":"a","credentials":{"accessToken":"x"}}`, "externalId"},
 		{`{"type":"photo_dm","name":"a","externalId":"a b","credentials":{"accessToken":"x"}}`, "externalId"},
 		{`{"type":"photo_dm","name":"a","externalId":7,"credentials":{"accessToken":"x"}}`, "externalId"},
-		{`{"type":"photo_dm","name":"a","externalId":"` + strings.Repeat("7", 129) + `","credentials":{"accessToken":"x"}}`, "externalId"},
+		{`{"type":"photo_dm","name":"a","externalId":"` + strings.Repeat("7", 513) + `","credentials":{"accessToken":"x"}}`, "externalId"},
 		{`{"type":"localchat","name":"a","externalId":"7","credentials":{"accessToken":"x"}}`, "credentials.refreshToken"},
 		{`{"type":"photo_dm","name":" ","externalId":"7","credentials":{"accessToken":"x"}}`, "name"},
 		{`{"type":"photo_dm","name":"a","externalId":"7","agentId":"agt_unknown","credentials":{"accessToken":"x"}}`, "agentId"},

@@ -14,6 +14,28 @@ func (db *DB) ReplaceCredentials(ctx context.Context, orgID, id string, oldVersi
 	return replaced && err == nil, err
 }
 
+// RefuseCredentials marks a channel as in need of reauthorization, because its platform has refused the credentials of
+// this version. It reports false when they were replaced meanwhile, or the channel is gone; then nothing is marked. As
+// with [DB.SetChannelState] a pending channel stays pending.
+func (db *DB) RefuseCredentials(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		const held = ` WHERE id = $1 AND org_id = $2 AND credentials_version = $3`
+		marked, err := changed(ctx, tx, `UPDATE channels SET state = $4, updated_at = $5`+held+` AND state NOT IN ($4, $6) RETURNING id`,
+			id, orgID, version, ChannelNeedsReauth, tx.Now(), ChannelPending)
+		if err != nil {
+			return err
+		}
+		if marked {
+			current = true
+			QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: ChannelNeedsReauth})
+			return nil
+		}
+		current, err = changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
+		return err
+	})
+	return current && err == nil, err
+}
+
 // ReplaceSealedCredentials swaps the sealed bytes of a channel's credentials for the same ones under another master
 // key, and reports false when they were replaced, or the channel deleted, meanwhile. The version stays: a refresh that
 // is under way has used up its old token, and must be able to store the new one.

@@ -128,6 +128,47 @@ func TestUpdateChannel(t *testing.T) {
 	})
 }
 
+// What a platform says about credentials counts for those that it was asked with.
+func TestRefuseCredentials(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		createOrganization(t, db, "org_1")
+		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", State: store.ChannelPending})
+		for _, step := range []struct {
+			was, org, id string
+			version      int64
+			current      bool
+			is           string
+		}{
+			{store.ChannelActive, "org_1", "chn_1", 0, false, store.ChannelActive},
+			{store.ChannelActive, "org_1", "chn_1", 2, false, store.ChannelActive},
+			{store.ChannelActive, "org_2", "chn_1", 1, false, store.ChannelActive},
+			{store.ChannelActive, "org_1", "chn_none", 1, false, store.ChannelActive},
+			{store.ChannelActive, "org_1", "chn_1", 1, true, store.ChannelNeedsReauth},
+			{store.ChannelNeedsReauth, "org_1", "chn_1", 1, true, store.ChannelNeedsReauth},
+			{store.ChannelPending, "org_1", "chn_1", 1, true, store.ChannelPending}, // still not shown to be theirs
+		} {
+			require.NoError(t, db.SetChannelState(t.Context(), "usr_1", "org_1", "chn_1", step.was))
+			current, err := db.RefuseCredentials(t.Context(), "worker", step.org, step.id, step.version)
+			require.NoError(t, err)
+			require.Equal(t, step.current, current, step)
+			channel, err := db.ChannelByID(t.Context(), "org_1", "chn_1")
+			require.NoError(t, err)
+			require.Equal(t, step.is, channel.State, step)
+		}
+		entries, err := db.AuditLog(t.Context(), 100)
+		require.NoError(t, err)
+		marks := 0
+		for _, entry := range entries {
+			if entry.Actor == "worker" {
+				require.Equal(t, store.ChannelNeedsReauth, entry.Detail)
+				marks++
+			}
+		}
+		require.Equal(t, 1, marks)
+	})
+}
+
 func TestSetChannelState(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

@@ -198,11 +198,14 @@ func (p *pass) needsReauth(ctx context.Context) (mended bool, err error) {
 	if p.newer(ctx) {
 		return true, nil
 	}
-	ctx, cancel := storing(ctx)
+	bounded, cancel := storing(ctx)
 	defer cancel()
-	err = p.DB.SetChannelState(ctx, actor, p.lease.OrgID, p.lease.ChannelID, store.ChannelNeedsReauth)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	current, err := p.DB.RefuseCredentials(bounded, actor, p.lease.OrgID, p.lease.ChannelID, p.work.Channel.CredentialsVersion)
+	if err != nil {
 		return false, fmt.Errorf("marking a channel: %w", err)
+	}
+	if !current && p.newer(ctx) {
+		return true, nil
 	}
 	p.work.Channel.State = store.ChannelNeedsReauth
 	return false, nil
