@@ -19,18 +19,26 @@ func (k conversationKey) compare(other conversationKey) int {
 // conversationRow is a locked conversation as an operation leaves it. It is written once per transaction, if anything
 // changed.
 type conversationRow struct {
+	queueState
+
 	id, orgID                 string
 	key                       conversationKey
-	address, state, attention string
+	address                   string
 	name                      []byte // sealed, nil none
-	runAt, waitingSince       sql.NullInt64
-	leaseUntil, leaseToken    int64
-	attempts, pausedUntil     int64
 	lastCustomerAt, updatedAt int64
 
+	stored  queueState // as the database has it
 	changed bool
 	deleted bool
 	wake    bool // it became due, so that a worker should look
+}
+
+// queueState is what workers and operators decide by: the part of its row that one more message of many leaves alone.
+type queueState struct {
+	state, attention       string
+	runAt, waitingSince    sql.NullInt64
+	leaseUntil, leaseToken int64
+	attempts, pausedUntil  int64
 }
 
 // silent reports that the assistant must not speak here at this moment.
@@ -65,12 +73,14 @@ const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, c
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
-	return c, row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
+	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt)
+	c.stored = c.queueState
+	return c, err
 }
 
 var (
-	findConversations = listStatement(`SELECT id, channel_id, customer_ref FROM conversations
+	findConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations
 		WHERE (channel_id, customer_ref) IN ({list})`, 2, 0)
 	insertConversations = listStatement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state,
 		attention, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at)
@@ -78,32 +88,40 @@ var (
 	lockConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
-const updateConversation = `UPDATE conversations SET address = $2, customer_name = $3, state = $4, attention = $5,
-	run_at = $6, waiting_since = $7, lease_until = $8, lease_token = $9, attempts = $10, paused_until = $11,
-	last_customer_at = $12, updated_at = $13 WHERE id = $1`
+const (
+	updateConversation = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5,
+		state = $6, attention = $7, run_at = $8, waiting_since = $9, lease_until = $10, lease_token = $11, attempts = $12,
+		paused_until = $13 WHERE id = $1`
+	// updateCustomer is the same without what stayed: SQLite writes an index anew for each of its columns that is named.
+	updateCustomer = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5 WHERE id = $1`
+)
 
-// find reads the ids of conversations, without locks.
-func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conversationKey]string) error {
+// find reads the ids of conversations, without locks. On an engine that has locked all there is, the rows are final.
+func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) error {
+	final := !locksRows(tx)
 	return eachPadded(keys, func(size int, piece []conversationKey) error {
 		args := make([]any, 0, 2*len(piece))
 		for _, key := range piece {
 			args = append(args, key.channelID, key.customerRef)
 		}
 		return tx.Query(ctx, func(row store.Row) error {
-			var id string
-			var key conversationKey
-			if err := row.Scan(&id, &key.channelID, &key.customerRef); err != nil {
+			c, err := scanConversationRow(row)
+			if err != nil {
 				return err
 			}
-			ids[key] = id
+			ids[c.key] = c.id
+			if final {
+				rows[c.id] = c
+			}
 			return nil
 		}, findConversations[size], args...)
 	})
 }
 
-// lock reads conversations, sorted by id, and keeps every other writer from them until the transaction ends. Ids, unlike
+// lock reads conversations that find has not, sorted by id, and keeps every other writer from them until the transaction ends. Ids, unlike
 // names that platforms give, are in the same order in Go and in every collation.
 func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conversationRow) error {
+	ids = slices.DeleteFunc(ids, func(id string) bool { return rows[id] != nil })
 	slices.Sort(ids)
 	return eachPadded(slices.Compact(ids), func(size int, piece []string) error {
 		return tx.Query(ctx, func(row store.Row) error {
@@ -124,12 +142,16 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 		if !c.changed || c.deleted {
 			continue
 		}
-		tx.Queue(store.AnyRows, updateConversation, c.id, c.address, c.name, c.state, c.attention, c.runAt,
-			c.waitingSince, c.leaseUntil, c.leaseToken, c.attempts, c.pausedUntil, c.lastCustomerAt, c.updatedAt)
+		if c.queueState == c.stored {
+			tx.Queue(store.AnyRows, updateCustomer, c.id, c.address, c.name, c.lastCustomerAt, c.updatedAt)
+		} else {
+			tx.Queue(store.AnyRows, updateConversation, c.id, c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+				c.attention, c.runAt, c.waitingSince, c.leaseUntil, c.leaseToken, c.attempts, c.pausedUntil)
+		}
 		wake = wake || c.wake
-		c.changed, c.wake = false, false
+		c.stored, c.changed, c.wake = c.queueState, false, false
 	}
-	if wake && notifies(tx) {
+	if wake && locksRows(tx) {
 		tx.Queue(store.AnyRows, `SELECT pg_notify('`+wakeChannel+`', '')`)
 	}
 }
@@ -137,8 +159,8 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 // wakeChannel is what PostgreSQL calls the bell that [Queue.Wait] listens for.
 const wakeChannel = "svc_inbox"
 
-// notifies reports that the engine is PostgreSQL: only there rows are locked one by one.
-func notifies(tx store.Tx) bool { return tx.LockRows() != "" }
+// locksRows reports that the engine is PostgreSQL, where rows are locked one by one; a writer on SQLite has locked them all.
+func locksRows(tx store.Tx) bool { return tx.LockRows() != "" }
 
 // anys is a list as the arguments of a statement, after those that come first.
 func anys[T any](list []T, first ...any) []any {

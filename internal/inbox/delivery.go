@@ -15,8 +15,9 @@ var errVanished = errors.New("inbox: the conversation was deleted meanwhile")
 
 // delivery is what all arrivals of a batch need of the database.
 type delivery struct {
-	ops []*enqueueOp
-	ids map[conversationKey]string
+	ops  []*enqueueOp
+	ids  map[conversationKey]string
+	rows map[string]*conversationRow // the session's
 }
 
 var (
@@ -51,7 +52,7 @@ func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
 	}
 	slices.SortFunc(keys, conversationKey.compare)
 	d.ids = make(map[conversationKey]string, len(keys))
-	if err := find(ctx, tx, keys, d.ids); err != nil {
+	if err := find(ctx, tx, keys, d.ids, d.rows); err != nil {
 		return nil, err
 	}
 	if err := d.makeMissing(ctx, tx, keys, makers); err != nil {
@@ -103,7 +104,7 @@ func (d *delivery) makeMissing(ctx context.Context, tx store.Tx, keys []conversa
 		}
 		tx.Queue(store.AnyRows, insertConversations[size], args...)
 	})
-	return find(ctx, tx, missing, d.ids)
+	return find(ctx, tx, missing, d.ids, d.rows)
 }
 
 // withChannel leaves out what arrived for a channel that was deleted since its route was read: it matches no channel any

@@ -79,7 +79,7 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 }
 
 func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []operation) error {
-	delivery := &delivery{ops: arrived}
+	delivery := &delivery{ops: arrived, rows: s.rows}
 	ids, err := delivery.find(ctx, s.tx)
 	if err != nil {
 		return fmt.Errorf("find conversations: %w", err)

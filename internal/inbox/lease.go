@@ -62,7 +62,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 	rows := make(map[string]*conversationRow, len(ids))
 	err = eachPadded(ids, func(size int, piece []string) error {
 		text := lockDueConversations[size]
-		if notifies(tx) {
+		if locksRows(tx) {
 			text += " FOR UPDATE SKIP LOCKED"
 		}
 		return tx.Query(ctx, func(row store.Row) error {

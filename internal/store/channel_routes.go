@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"slices"
 )
@@ -27,8 +28,7 @@ type Route struct {
 const maxRouteKeys = 1000
 
 // RouteByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
-// change holds for the next delivery. On SQLite it is one prepared statement; on PostgreSQL one query serves all who
-// asked before it began.
+// change holds for the next delivery. One query serves all who asked before it began.
 func (db *DB) RouteByID(ctx context.Context, channelID string) (Route, bool, error) {
 	if !isText(channelID) {
 		return Route{}, false, nil
@@ -54,11 +54,46 @@ func (db *DB) Routes(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, 
 	return found, nil
 }
 
+// routeReader shares lookups of routes: all who ask while one runs are answered by the next. On SQLite, too, where it
+// saves each delivery of a crowd a read transaction of its own.
+type routeReader struct {
+	byIDs  coalescer[string, Route]
+	byKeys coalescer[RouteKey, Route]
+}
+
+func newRouteReader(
+	byIDs func(channelIDs []string) (map[string]Route, error), byKeys func(keys []RouteKey) (map[RouteKey]Route, error),
+) *routeReader {
+	return &routeReader{byIDs: coalescer[string, Route]{fetch: byIDs}, byKeys: coalescer[RouteKey, Route]{fetch: byKeys}}
+}
+
+func (r *routeReader) route(ctx context.Context, channelID string) (Route, bool, error) {
+	route, found, err := r.byIDs.get(ctx, channelID)
+	// The answer is shared by all who asked: each gets its own copy, because it may keep and change it.
+	route.Credentials = bytes.Clone(route.Credentials)
+	return route, found, err
+}
+
+func (r *routeReader) routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error {
+	shared, err := r.byKeys.getAll(ctx, keys)
+	for key, route := range shared {
+		route.Credentials = bytes.Clone(route.Credentials)
+		found[key] = route
+	}
+	return err
+}
+
+// close waits for the lookups that run, and refuses later ones.
+func (r *routeReader) close() {
+	r.byIDs.close()
+	r.byKeys.close()
+}
+
 // The columns of a route lookup, and the tables they come from.
 const (
 	routeColumns = `c.id, c.org_id, c.type, c.external_id, c.state, c.credentials,
 	COALESCE(a.debounce_ms, 0), COALESCE(a.debounce_max_ms, 0), COALESCE(a.pause_ms, 0)`
-	routeTables = ` FROM channels c LEFT JOIN agents a ON a.id = c.agent_id AND a.org_id = c.org_id `
+	routeTables = ` channels c LEFT JOIN agents a ON a.id = c.agent_id AND a.org_id = c.org_id `
 )
 
 func scanRoute(row Row) (route Route, err error) {

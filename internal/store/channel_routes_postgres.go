@@ -1,29 +1,8 @@
 package store
 
-import (
-	"bytes"
-	"context"
-)
-
-func (r *postgresHotReader) route(ctx context.Context, channelID string) (Route, bool, error) {
-	route, found, err := r.byIDs.get(ctx, channelID)
-	// The answer is shared by all who asked, see models.
-	route.Credentials = bytes.Clone(route.Credentials)
-	return route, found, err
-}
-
-func (r *postgresHotReader) routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error {
-	shared, err := r.byKeys.getAll(ctx, keys)
-	for key, route := range shared {
-		route.Credentials = bytes.Clone(route.Credentials)
-		found[key] = route
-	}
-	return err
-}
-
 func (r *postgresHotReader) fetchRoutesByID(channelIDs []string) (map[string]Route, error) {
 	found := make(map[string]Route, len(channelIDs))
-	err := r.query("SELECT "+routeColumns+routeTables+"WHERE c.id = ANY($1)", func(row Row) error {
+	err := r.query("SELECT "+routeColumns+" FROM"+routeTables+"WHERE c.id = ANY($1)", func(row Row) error {
 		route, err := scanRoute(row)
 		found[route.ChannelID] = route
 		return err
@@ -38,7 +17,7 @@ func (r *postgresHotReader) fetchRoutes(keys []RouteKey) (map[RouteKey]Route, er
 	}
 	found := make(map[RouteKey]Route, len(keys))
 	// The last condition lets the planner use the partial index on external ids.
-	err := r.query("SELECT "+routeColumns+routeTables+`WHERE (c.type, c.external_id) IN
+	err := r.query("SELECT "+routeColumns+" FROM"+routeTables+`WHERE (c.type, c.external_id) IN
 		(SELECT type, external_id FROM unnest($1::text[], $2::text[]) AS wanted (type, external_id)) AND c.external_id <> ''`,
 		func(row Row) error {
 			route, err := scanRoute(row)

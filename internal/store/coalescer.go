@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -93,6 +94,7 @@ func (c *coalescer[K, V]) join(keys ...K) (*round[K, V], error) {
 // run fetches round after round until nobody waits.
 func (c *coalescer[K, V]) run() {
 	for {
+		runtime.Gosched() // whoever is ready to ask does so before the fetch begins, and shares it
 		c.mu.Lock()
 		current := c.next
 		c.next = nil

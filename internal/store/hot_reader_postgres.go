@@ -16,19 +16,18 @@ const lookupTimeout = 5 * time.Second
 
 // postgresHotReader shares queries: all who ask while one runs are answered by the next.
 type postgresHotReader struct {
+	*routeReader
+
 	pool   *pgxpool.Pool
 	keys   *coalescer[[32]byte, KeyRecord]
 	byOrgs *coalescer[string, map[string]bool]
-	byIDs  *coalescer[string, Route]
-	byKeys *coalescer[RouteKey, Route]
 }
 
 func newPostgresHotReader(pool *pgxpool.Pool) *postgresHotReader {
 	r := &postgresHotReader{pool: pool}
 	r.keys = &coalescer[[32]byte, KeyRecord]{fetch: r.fetchKeys}
 	r.byOrgs = &coalescer[string, map[string]bool]{fetch: r.fetchModels}
-	r.byIDs = &coalescer[string, Route]{fetch: r.fetchRoutesByID}
-	r.byKeys = &coalescer[RouteKey, Route]{fetch: r.fetchRoutes}
+	r.routeReader = newRouteReader(r.fetchRoutesByID, r.fetchRoutes)
 	return r
 }
 
@@ -50,8 +49,7 @@ func (r *postgresHotReader) models(ctx context.Context, orgID string) (map[strin
 func (r *postgresHotReader) close() error {
 	r.keys.close()
 	r.byOrgs.close()
-	r.byIDs.close()
-	r.byKeys.close()
+	r.routeReader.close()
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 // sqliteHotReader keeps a few connections open, each with its statements prepared, which costs a fraction of
 // the way through database/sql (notes/performance.md §4). Every lookup is a read of its own and sees what was committed last.
 type sqliteHotReader struct {
+	*routeReader
+
 	clock  func() time.Time
 	idle   chan *sqliteConn // cap = all of them
 	closed chan struct{}
@@ -21,6 +23,7 @@ func hotConns() int { return min(max(runtime.GOMAXPROCS(0), 2), 16) }
 
 func openSQLiteHotReader(ctx context.Context, path string, clock func() time.Time) (*sqliteHotReader, error) {
 	r := &sqliteHotReader{clock: clock, idle: make(chan *sqliteConn, hotConns()), closed: make(chan struct{})}
+	r.routeReader = newRouteReader(r.fetchRoutesByID, r.fetchRoutes)
 	for range cap(r.idle) {
 		conn, err := dialSQLite(ctx, path, sqliteReaderPragmas)
 		if err != nil {
@@ -85,6 +88,7 @@ func (r *sqliteHotReader) use(ctx context.Context, run func(*sqliteConn) error) 
 }
 
 func (r *sqliteHotReader) close() error {
+	r.routeReader.close()
 	close(r.closed)
 	return r.closeIdle(cap(r.idle))
 }

@@ -9,18 +9,20 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"modernc.org/sqlite"
 )
 
 // What every SQLite connection is told (design §7). busy_timeout (ms) is the backstop when the turnstile could not
-// order the writers; journal_size_limit (bytes) is what a checkpoint leaves of the WAL file; recursive_triggers makes
-// REPLACE fire the append-only triggers.
+// order the writers; journal_size_limit (bytes) is what a checkpoint leaves of the WAL file; wal_autocheckpoint (pages)
+// has a page written back once for many commits that changed it; temp_store keeps what a savepoint would restore in
+// memory; recursive_triggers makes REPLACE fire the append-only triggers.
 var (
 	sqlitePragmas       = []string{"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)"}
 	sqliteWriterPragmas = append(slices.Clip(sqlitePragmas),
-		"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)")
+		"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)")
 	sqliteReaderPragmas = append(slices.Clip(sqlitePragmas), "query_only(1)")
 )
 
@@ -80,7 +82,7 @@ func (c *sqliteConn) prepare(text string) (sqliteStatement, error) {
 	if statement, ok := c.statements[text]; ok {
 		return statement, nil
 	}
-	prepared, err := c.preparer.PrepareContext(context.Background(), text)
+	prepared, err := c.preparer.PrepareContext(context.Background(), positional(text))
 	if err != nil {
 		return nil, sqlError("prepare", err)
 	}
@@ -95,6 +97,27 @@ func (c *sqliteConn) prepare(text string) (sqliteStatement, error) {
 	}
 	c.statements[text] = statement
 	return statement, nil
+}
+
+// positional writes the parameters $1, $2, … as question marks, if they stand in this order and each only once. SQLite
+// looks named ones up in a list, from its beginning, which for a list of rows grows with the square of its length.
+func positional(text string) string {
+	var plain strings.Builder
+	rest := text
+	for next := 1; ; next++ {
+		before, after, found := strings.Cut(rest, "$")
+		plain.WriteString(before)
+		if !found {
+			return plain.String()
+		}
+		number := strconv.Itoa(next)
+		tail, isNext := strings.CutPrefix(after, number)
+		if !isNext || tail != "" && tail[0] >= '0' && tail[0] <= '9' || strings.Count(before, "'")%2 != 0 {
+			return text
+		}
+		plain.WriteByte('?')
+		rest = tail
+	}
 }
 
 // exec runs a statement and answers how many rows it changed. It takes a context without Done, because the driver

@@ -100,6 +100,7 @@ func (w *sqliteWriter) close() error {
 // sqliteTx is a transaction of the SQLite writer. Statements run at once: there is no round trip to save.
 type sqliteTx struct {
 	writer    *sqliteWriter
+	groups    int // savepoints so far
 	conn      *sqliteConn
 	now       int64
 	arguments []driver.NamedValue // reused by every statement
@@ -162,8 +163,13 @@ func (t *sqliteTx) Flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// savepoint of the first group is the beginning of the transaction itself: every page that is written within a savepoint
+// of SQLite is copied first.
 func (t *sqliteTx) savepoint() error {
 	t.failed = nil
+	if t.groups++; t.groups == 1 {
+		return nil
+	}
 	_, err := t.conn.exec("SAVEPOINT kind", nil)
 	return err
 }
@@ -172,17 +178,32 @@ func (t *sqliteTx) release(ctx context.Context, _ bool) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
+	if t.groups == 1 {
+		return nil
+	}
 	_, err := t.conn.exec("RELEASE kind", nil)
 	return err
 }
 
 func (t *sqliteTx) rollbackTo(context.Context) error {
 	t.failed = nil
+	if t.groups == 1 {
+		return t.restart()
+	}
 	// SQLite rolls the whole transaction back by itself on a full disk and the like; then there is no savepoint.
 	if _, err := t.conn.exec("ROLLBACK TO kind", nil); err != nil {
 		return err
 	}
 	_, err := t.conn.exec("RELEASE kind", nil)
+	return err
+}
+
+// restart begins anew, with nothing to keep. Like ROLLBACK TO it fails when SQLite has rolled back by itself.
+func (t *sqliteTx) restart() error {
+	if _, err := t.conn.exec("ROLLBACK", nil); err != nil {
+		return err
+	}
+	_, err := t.conn.exec("BEGIN IMMEDIATE", nil)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -130,6 +131,7 @@ func (w *writer) turn() {
 	start := time.Now()
 	release := w.conn.takeTurn(w.abandoned)
 	waited := time.Since(start)
+	runtime.Gosched() // whoever is ready to write does so before the batch is collected, and shares it
 	outcome := w.transact(w.collect())
 	release() // before the callers wake: the other process waits for this only
 	outcome.batch.Turn = waited
