@@ -5,7 +5,8 @@
 #
 # CMD sees SVC_TEST_POSTGRES (a superuser's DSN) and SVC_TEST_REDIS. Both servers live in a temporary folder of their own,
 # on free ports of 127.0.0.1 with random passwords, and end with CMD, whose exit status is returned. A server whose
-# variable is set already is not started. What is missing is installed from Debian's packages when we are root; otherwise
+# variable is set already is not started. SVC_TEST_PGBOUNCER is the path of PgBouncer's program, which the tests that need
+# one start themselves. What is missing is installed from Debian's packages when we are root; otherwise
 # it is named. CMD runs in a process group of its own; don't give it a program that asks questions on the terminal.
 set -euo pipefail
 (: {probe}<&0) 2>/dev/null || exec </dev/null # CI may close standard input
@@ -15,10 +16,11 @@ die() { say "$*"; exit 1; }
 
 [ $# -gt 0 ] || die "usage: scripts/services.sh CMD ARGS…"
 
-want_postgres=1 want_redis=1
+want_postgres=1 want_redis=1 want_pgbouncer=1
 [ -z "${SVC_TEST_POSTGRES:-}" ] || want_postgres=
 [ -z "${SVC_TEST_REDIS:-}" ] || want_redis=
-[ -n "$want_postgres$want_redis" ] || exec "$@"
+[ -z "${SVC_TEST_PGBOUNCER:-}" ] || want_pgbouncer=
+[ -n "$want_postgres$want_redis$want_pgbouncer" ] || exec "$@"
 
 # --- what is needed on this machine ------------------------------------------------------------------------------
 
@@ -32,9 +34,12 @@ postgres_bin() { # prints the folder of the newest PostgreSQL server's programs
 	fi
 }
 
+pgbouncer_program() { PATH=$PATH:/usr/sbin command -v pgbouncer || true; }
+
 missing() { # prints the Debian packages that are wanted and not there
 	if [ -n "$want_postgres" ] && [ -z "$(postgres_bin)" ]; then echo postgresql; fi
 	if [ -n "$want_redis" ] && ! command -v redis-server >/dev/null; then echo redis-server; fi
+	if [ -n "$want_pgbouncer" ] && [ -z "$(pgbouncer_program)" ]; then echo pgbouncer; fi
 }
 
 install_missing() {
@@ -42,7 +47,7 @@ install_missing() {
 	packages=$(missing | xargs)
 	[ -n "$packages" ] || return 0
 	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-		die "not installed on this machine: $packages. Install them (Debian: apt-get install $packages), or set SVC_TEST_POSTGRES and SVC_TEST_REDIS to servers of your own."
+		die "not installed on this machine: $packages. Install them (Debian: apt-get install $packages), or set SVC_TEST_POSTGRES and SVC_TEST_REDIS to servers of your own and SVC_TEST_PGBOUNCER to the program."
 	fi
 	exec {lock}>/var/lock/caddy-svc-install
 	flock "$lock" # another run may be installing the same
@@ -167,6 +172,7 @@ supervise() {
 # --- the run -----------------------------------------------------------------------------------------------------
 
 install_missing
+[ -z "$want_pgbouncer" ] || export SVC_TEST_PGBOUNCER="$(pgbouncer_program)"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/svc-services.XXXXXXXX")
 chmod 711 "$dir" # the servers' users pass through to folders of their own
 

@@ -97,9 +97,20 @@ func count(ctx context.Context, tx store.Tx, takes []*take) error {
 		}
 	}
 	if fresh {
-		tx.Queue(store.AnyRows, `DELETE FROM rate_windows WHERE window_start < $1`, start-keepWindows*length)
+		tx.Queue(store.AnyRows, forget(tx), start-keepWindows*length)
 	}
 	return tx.Flush(ctx)
+}
+
+// forget removes the windows before a time. Nodes that do so at once leave each other's rows alone, for they would lock
+// them in any order.
+func forget(tx store.Tx) string {
+	lock := tx.LockRows()
+	if lock == "" {
+		return `DELETE FROM rate_windows WHERE window_start < $1`
+	}
+	return `DELETE FROM rate_windows WHERE ctid = ANY(ARRAY(SELECT ctid FROM rate_windows WHERE window_start < $1` +
+		lock + ` SKIP LOCKED))`
 }
 
 // grouped sums the requests up by organization, in key order.

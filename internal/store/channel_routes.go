@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 )
 
 // RouteKey is how a platform names the channel of a delivery.
@@ -63,8 +64,12 @@ type routeReader struct {
 
 func newRouteReader(
 	byIDs func(channelIDs []string) (map[string]Route, error), byKeys func(keys []RouteKey) (map[RouteKey]Route, error),
+	patience time.Duration,
 ) *routeReader {
-	return &routeReader{byIDs: coalescer[string, Route]{fetch: byIDs}, byKeys: coalescer[RouteKey, Route]{fetch: byKeys}}
+	return &routeReader{
+		byIDs:  coalescer[string, Route]{fetch: byIDs, patience: patience},
+		byKeys: coalescer[RouteKey, Route]{fetch: byKeys, patience: patience},
+	}
 }
 
 func (r *routeReader) route(ctx context.Context, channelID string) (Route, bool, error) {

@@ -2,18 +2,26 @@ package store
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // maxRound bounds the different keys that wait for one round of a coalescer.
 const maxRound = 8192
+
+// errLookupSlow ends a round whose time is over.
+var errLookupSlow = errors.New("store: the lookup took too long")
 
 // coalescer lets one fetch serve all who asked for something before it began: natural batching for reads. The zero
 // value with fetch set is ready.
 type coalescer[K comparable, V any] struct {
 	// fetch answers the values of some keys, and leaves out those that don't exist. It bounds its own time.
 	fetch func(keys []K) (map[K]V, error)
+	// patience bounds a round from the moment its first key came, the wait for the fetch before it included; 0 is no
+	// bound. Who asks later waits less.
+	patience time.Duration
 
 	mu      sync.Mutex
 	next    *round[K, V] // gathers keys while a fetch runs
@@ -25,9 +33,37 @@ type coalescer[K comparable, V any] struct {
 // round is one fetch and those who wait for it.
 type round[K comparable, V any] struct {
 	wanted map[K]struct{}
+	ending sync.Once
 	done   chan struct{}
 	found  map[K]V
 	err    error
+	late   *time.Timer // nil without patience
+}
+
+func newRound[K comparable, V any](patience time.Duration) *round[K, V] {
+	r := &round[K, V]{wanted: map[K]struct{}{}, done: make(chan struct{})}
+	if patience > 0 {
+		r.late = time.AfterFunc(patience, func() { r.end(nil, errLookupSlow) })
+	}
+	return r
+}
+
+// end wakes those who wait. Only its first call counts.
+func (r *round[K, V]) end(found map[K]V, err error) {
+	r.ending.Do(func() {
+		r.found, r.err = found, err
+		close(r.done)
+	})
+}
+
+// over reports that nobody waits any more.
+func (r *round[K, V]) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // get answers the value of a key as it was after get began, and false when there is none. When ctx ends first, it
@@ -75,8 +111,8 @@ func (c *coalescer[K, V]) join(keys ...K) (*round[K, V], error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	if c.next == nil {
-		c.next = &round[K, V]{wanted: map[K]struct{}{}, done: make(chan struct{})}
+	if c.next == nil || c.next.over() {
+		c.next = newRound[K, V](c.patience)
 	}
 	if len(c.next.wanted)+len(keys) > maxRound {
 		return nil, ErrBusy
@@ -103,12 +139,17 @@ func (c *coalescer[K, V]) run() {
 		if current == nil {
 			return
 		}
+		if current.over() {
+			continue
+		}
 		keys := make([]K, 0, len(current.wanted))
 		for key := range current.wanted {
 			keys = append(keys, key)
 		}
-		current.found, current.err = c.fetch(keys)
-		close(current.done)
+		current.end(c.fetch(keys))
+		if current.late != nil {
+			current.late.Stop()
+		}
 	}
 }
 

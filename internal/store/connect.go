@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,17 +15,8 @@ import (
 const (
 	// maxReaders bounds the connections of [DB.Reader] on SQLite.
 	maxReaders = 8
-	// maxPostgresConns bounds the pool unless the DSN has pool_max_conns: one writes, one answers key lookups, the
-	// others read for management requests.
-	maxPostgresConns = 16
 	// walPatience bounds how long a new file is tried to be put into WAL mode while others use it.
 	walPatience = 5 * time.Second
-)
-
-// Bounds the server itself keeps, so that a stopped process can't hold a row lock for ever: milliseconds.
-const (
-	statementTimeout         = "5000"
-	idleInTransactionTimeout = "10000"
 )
 
 func (db *DB) connectSQLite(ctx context.Context) (writerConn, error) {
@@ -73,29 +63,16 @@ func setWAL(ctx context.Context, conn *sqliteConn) error {
 	}
 }
 
-func (db *DB) connectPostgres(ctx context.Context) (writerConn, error) {
-	config, err := pgxpool.ParseConfig(db.location.DSN)
-	if err != nil {
-		return nil, errPostgresDSN
+func (db *DB) connectPostgres(ctx context.Context) (conn writerConn, err error) {
+	if db.pools, err = openPostgresPools(ctx, db.location); err != nil {
+		return nil, err
 	}
-	if !strings.Contains(db.location.DSN, "pool_max_conns=") {
-		config.MaxConns = maxPostgresConns
+	if err := db.pools.ping(ctx); err != nil {
+		return nil, err
 	}
-	parameters := config.ConnConfig.RuntimeParams
-	parameters["statement_timeout"] = statementTimeout
-	parameters["idle_in_transaction_session_timeout"] = idleInTransactionTimeout
-	if parameters["application_name"] == "" {
-		parameters["application_name"] = "caddy-svc"
-	}
-	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return nil, sqlError("connect to PostgreSQL", err)
-	}
-	if err := db.pool.Ping(ctx); err != nil {
-		return nil, sqlError("connect to PostgreSQL", err)
-	}
-	db.reader = stdlib.OpenDBFromPool(db.pool)
-	db.hot = newPostgresHotReader(db.pool)
-	return &postgresWriter{pool: db.pool}, nil
+	db.reader = stdlib.OpenDBFromPool(db.pools.reads)
+	db.hot = newPostgresHotReader(db.pools.work)
+	return newPostgresWriter(db.pools, db.location.Direct != ""), nil
 }
 
 // openForMigration is a connection without the bounds of everyday statements, because a migration may take long.
@@ -107,9 +84,10 @@ func openForMigration(location Location) (*sql.DB, error) {
 		}
 		return db, err
 	}
-	config, err := pgxpool.ParseConfig(location.DSN) // takes the pool_* settings out
+	config, err := pgxpool.ParseConfig(location.session()) // takes the pool_* settings out
 	if err != nil {
 		return nil, errPostgresDSN
 	}
-	return stdlib.OpenDB(*config.ConnConfig), nil
+	boundConnect(&config.ConnConfig.Config)
+	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(setMigrationSession)), nil
 }

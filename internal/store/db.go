@@ -10,8 +10,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Options is what a DB needs from its wiring. The zero value has no kinds, keeps no logs and uses the system's clock.
@@ -36,7 +34,7 @@ type DB struct {
 	writer *writer
 	reader *sql.DB
 	hot    hotReader
-	pool   *pgxpool.Pool // PostgreSQL only
+	pools  *postgresPools // PostgreSQL only
 
 	closing sync.Once
 	closed  error
@@ -188,18 +186,8 @@ func (db *DB) disconnect(ctx context.Context) error {
 	if db.reader != nil {
 		failed = errors.Join(failed, db.reader.Close())
 	}
-	if db.pool == nil {
-		return failed
+	if db.pools != nil {
+		failed = errors.Join(failed, db.pools.close(ctx))
 	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		db.pool.Close()
-	}()
-	select {
-	case <-closed:
-		return failed
-	case <-ctx.Done():
-		return errors.Join(failed, fmt.Errorf("store: a read was still open: %w", context.Cause(ctx)))
-	}
+	return failed
 }

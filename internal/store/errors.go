@@ -60,10 +60,13 @@ func isForeignKey(err error) bool {
 	return postgresCode(err) == "23503" || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
 }
 
+// lockNotAvailable is PostgreSQL's SQLSTATE for a lock that was not won within lock_timeout.
+const lockNotAvailable = "55P03"
+
 // isLocked reports that a lock was not won in time: SQLITE_BUSY, SQLITE_LOCKED, lock_not_available.
 func isLocked(err error) bool {
 	primary := sqliteCode(err) & 0xff
-	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || postgresCode(err) == "55P03"
+	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || postgresCode(err) == lockNotAvailable
 }
 
 // sqliteCode is SQLite's extended result code, 0 for any other error.

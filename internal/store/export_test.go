@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"time"
 )
 
 // MaxQueued is the bound of the write queue, for the tests.
@@ -40,3 +43,39 @@ func (db *DB) MigrateTo(ctx context.Context, version int) error {
 	engine := db.location.Engine
 	return errors.Join(migrate(ctx, engine, conn, migrations(engine)[:version]), conn.Close())
 }
+
+// Unhurried lets operations and transactions take as long as they like. It is called before the first of them.
+func (db *DB) Unhurried() { db.writer.patience, db.writer.life = time.Hour, 0 }
+
+// Connections is the number of a process's connections to PostgreSQL, those that are being made or closed included.
+func (db *DB) Connections() int32 {
+	return db.pools.work.Stat().TotalConns() + db.pools.reads.Stat().TotalConns()
+}
+
+// Hurried leaves operations no time to wait. It is called before the first of them.
+func (db *DB) Hurried() { db.writer.patience = 0 }
+
+// MigrateWith does what Migrate of a newer binary does, which has one version more.
+func (db *DB) MigrateWith(ctx context.Context, ddl string) error {
+	conn, err := openForMigration(db.location)
+	if err != nil {
+		return err
+	}
+	engine := db.location.Engine
+	versions := append(migrations(engine), migration{version: 1000, ddl: ddl})
+	return errors.Join(migrate(ctx, engine, conn, versions), conn.Close())
+}
+
+// Statements are the texts that the writer and one lookup connection have prepared on SQLite.
+func (db *DB) Statements() (texts []string) {
+	writer, hot := db.writer.conn.(*sqliteWriter), db.hot.(*sqliteHotReader)
+	idle := <-hot.idle
+	defer func() { hot.idle <- idle }()
+	for _, conn := range []*sqliteConn{writer.conn, idle} {
+		texts = slices.AppendSeq(texts, maps.Keys(conn.statements))
+	}
+	return texts
+}
+
+// PostgresClock is the database's clock in PostgreSQL's words.
+const PostgresClock = postgresClock

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// lookupTimeout bounds one lookup on PostgreSQL, waiting for a connection included.
-const lookupTimeout = 5 * time.Second
 
 // postgresHotReader shares queries: all who ask while one runs are answered by the next.
 type postgresHotReader struct {
@@ -25,9 +21,9 @@ type postgresHotReader struct {
 
 func newPostgresHotReader(pool *pgxpool.Pool) *postgresHotReader {
 	r := &postgresHotReader{pool: pool}
-	r.keys = &coalescer[[32]byte, KeyRecord]{fetch: r.fetchKeys}
-	r.byOrgs = &coalescer[string, map[string]bool]{fetch: r.fetchModels}
-	r.routeReader = newRouteReader(r.fetchRoutesByID, r.fetchRoutes)
+	r.keys = &coalescer[[32]byte, KeyRecord]{fetch: r.fetchKeys, patience: lookupPatience}
+	r.byOrgs = &coalescer[string, map[string]bool]{fetch: r.fetchModels, patience: lookupPatience}
+	r.routeReader = newRouteReader(r.fetchRoutesByID, r.fetchRoutes, lookupPatience)
 	return r
 }
 
@@ -88,11 +84,10 @@ func (r *postgresHotReader) fetchModels(orgIDs []string) (map[string]map[string]
 // query runs a lookup, and once more on another connection when the first one turns out to be dead: a lookup changes
 // nothing, and a server that restarted leaves dead connections in the pool.
 func (r *postgresHotReader) query(text string, each func(Row) error, arguments ...any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
 	defer cancel()
 	err := r.queryOnce(ctx, text, each, arguments)
 	if err != nil && ctx.Err() == nil && isDisconnected(err) {
-		r.pool.Reset()
 		err = r.queryOnce(ctx, text, each, arguments)
 	}
 	return err

@@ -23,7 +23,7 @@ func hotConns() int { return min(max(runtime.GOMAXPROCS(0), 2), 16) }
 
 func openSQLiteHotReader(ctx context.Context, path string, clock func() time.Time) (*sqliteHotReader, error) {
 	r := &sqliteHotReader{clock: clock, idle: make(chan *sqliteConn, hotConns()), closed: make(chan struct{})}
-	r.routeReader = newRouteReader(r.fetchRoutesByID, r.fetchRoutes)
+	r.routeReader = newRouteReader(r.fetchRoutesByID, r.fetchRoutes, 0)
 	for range cap(r.idle) {
 		conn, err := dialSQLite(ctx, path, sqliteReaderPragmas)
 		if err != nil {

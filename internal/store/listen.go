@@ -32,7 +32,7 @@ func (db *DB) Listen(
 	if db.location.Engine != Postgres {
 		return fmt.Errorf("store: listen: %w", ErrUnsupported)
 	}
-	conn, err := db.pool.Acquire(ctx)
+	conn, err := db.pools.sessions.Acquire(ctx)
 	if err != nil {
 		return sqlError("store: listen", db.orClosed(err))
 	}

@@ -22,6 +22,10 @@ type Location struct {
 	// DSN is the absolute path without symbolic links (SQLite), or the keyword=value form in fixed order with every
 	// default filled in (PostgreSQL). It may contain a password: log [Location.Redacted].
 	DSN string
+	// Direct is, in the same form, another address of the same PostgreSQL database, one that gives a client a session of
+	// its own; "" says that DSN does. With it, DSN may be a pooler that gives each transaction another session (PgBouncer
+	// in transaction mode). See [Location.WithDirect].
+	Direct string
 }
 
 // ParseLocation reads what follows the engine's name in the Caddyfile: a file path, which may be relative and need not
@@ -42,6 +46,29 @@ func ParseLocation(engine Engine, dsn string) (Location, error) {
 		return Location{}, fmt.Errorf("store: %s: %w", engine, err)
 	}
 	return Location{Engine: engine, DSN: canonical}, nil
+}
+
+// WithDirect is the location with the address to use for what a pooler in transaction mode can't do: migrations, which
+// hold an advisory lock, and LISTEN. The address may be a URL or keyword=value pairs and is PostgreSQL's only. Errors
+// never repeat it.
+func (l Location) WithDirect(dsn string) (Location, error) {
+	if l.Engine != Postgres {
+		return Location{}, errors.New("store: a direct address goes with postgres only")
+	}
+	direct, err := canonicalPostgres(dsn)
+	if err != nil {
+		return Location{}, fmt.Errorf("store: the direct address of %s: %w", l.Engine, err)
+	}
+	l.Direct = direct
+	return l, nil
+}
+
+// session is the address that gives a client a session of its own.
+func (l Location) session() string {
+	if l.Direct != "" {
+		return l.Direct
+	}
+	return l.DSN
 }
 
 // Redacted is the location for logs: a path, or postgres://user@host:port/database without password and options.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -16,12 +18,24 @@ const versionTable = "schema_versions"
 // migrateLockSeconds bounds how long Migrate waits on PostgreSQL for another process that migrates; it asks once a second.
 const migrateLockSeconds = 300
 
+const (
+	// migrateLockTimeout bounds how long a statement of a migration waits for a table. Everybody who comes after it waits
+	// behind it, so that is also what a migration may add to a write of an old node; it is far below writeTime.
+	migrateLockTimeout = time.Second
+	// migrateAgain is the mean pause before a migration that got no lock on a table is tried again.
+	migrateAgain = time.Second
+)
+
+// errOtherDatabase: the two addresses of a location don't lead to the same place.
+var errOtherDatabase = errors.New("the direct address leads to another database or server than the first one")
+
 // migrations answers every version of the schema, oldest first: its number and its DDL for an engine. A version that
 // was released never changes.
 func migrations(engine Engine) []migration {
 	return []migration{
 		{version: 1, ddl: ddlV1(engine)},
 		{version: 2, ddl: dialectDDL(engine, schemaV2)},
+		{version: 3, ddl: ddlV3(engine)},
 	}
 }
 
@@ -32,7 +46,11 @@ type migration struct {
 
 // Migrate brings the tables to the newest version. It is expand-only, so that older processes go on working, and does
 // nothing when all is done. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
-// SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile.
+// SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
+// PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that nobody who
+// writes waits longer behind it, and tries again, for up to five minutes.
+//
+// When that is done it fails with [ErrUnfinishedImport] in a store that holds only a part of an archive.
 func (db *DB) Migrate(ctx context.Context) error {
 	conn, err := openForMigration(db.location)
 	if err != nil {
@@ -47,12 +65,17 @@ func (db *DB) Migrate(ctx context.Context) error {
 		defer turns.close() //nolint:errcheck // a lock file that was only read
 		defer turns.take(ctx.Done())()
 	}
-	err = migrate(ctx, db.location.Engine, conn, migrations(db.location.Engine))
+	if err = db.sameDatabase(ctx, conn); err == nil {
+		err = migrate(ctx, db.location.Engine, conn, migrations(db.location.Engine))
+	}
 	if closed := conn.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
 		return sqlError("store: migrate", err)
+	}
+	if err := db.refuseUnfinishedImport(ctx); err != nil {
+		return fmt.Errorf("store: migrate: %w", err)
 	}
 	return nil
 }
@@ -77,8 +100,36 @@ func migrate(ctx context.Context, engine Engine, conn *sql.DB, versions []migrat
 	if err != nil {
 		return fmt.Errorf("collect the versions: %w", err)
 	}
-	_, err = provider.Up(ctx)
-	return err
+	until := time.Now().Add(migrateLockSeconds * time.Second)
+	for {
+		_, err = provider.Up(ctx)
+		if postgresCode(err) != lockNotAvailable || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(migrateAgain/2 + rand.N(migrateAgain)): //nolint:gosec // jitter needs no secret
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// sameDatabase makes sure that a direct address and the first one are about the same database of the same server.
+func (db *DB) sameDatabase(ctx context.Context, direct *sql.DB) error {
+	if db.location.Direct == "" {
+		return nil
+	}
+	var places [2]struct{ name, started string }
+	for i, conn := range []*sql.DB{db.reader, direct} {
+		row := conn.QueryRowContext(ctx, "SELECT current_database(), pg_postmaster_start_time()::text")
+		if err := row.Scan(&places[i].name, &places[i].started); err != nil {
+			return fmt.Errorf("ask which database it is: %w", err)
+		}
+	}
+	if places[0] != places[1] {
+		return errOtherDatabase
+	}
+	return nil
 }
 
 func gooseMigrations(versions []migration) []*goose.Migration {
@@ -98,6 +149,9 @@ func (m migration) run(ctx context.Context, tx *sql.Tx) error {
 		return fmt.Errorf("look for version %d: %w", m.version, err)
 	}
 	if applied > 0 {
+		return nil
+	}
+	if m.ddl == "" {
 		return nil
 	}
 	if _, err := tx.ExecContext(ctx, m.ddl); err != nil {

@@ -2,15 +2,10 @@ package store_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -68,10 +63,8 @@ func TestServerDropsAllConnections(t *testing.T) {
 func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	direct := storetest.Location(t, store.Postgres)
-	wire := startWire(t, direct)
-	host, port, err := net.SplitHostPort(wire.address)
-	require.NoError(t, err)
-	location, err := store.ParseLocation(store.Postgres, direct.DSN+fmt.Sprintf(" host=%s port=%s sslmode=disable pool_max_conns=1", host, port))
+	wire := storetest.StartWire(t, direct)
+	location, err := store.ParseLocation(store.Postgres, wire.Location.DSN+" pool_max_conns=1")
 	require.NoError(t, err)
 	db := storetest.OpenAt(t, location, store.Options{})
 	createItems(t, db)
@@ -86,11 +79,11 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 		})
 	}
 	require.NoError(t, add(1, func() {})) // the statements are prepared now, so that the next COMMIT is one message
-	require.ErrorIs(t, add(2, wire.cutAnswers), store.ErrCommitUnknown)
+	require.ErrorIs(t, add(2, wire.CutAnswers), store.ErrCommitUnknown)
 
 	witness := storetest.OpenAt(t, direct, store.Options{})
 	require.Eventually(t, func() bool { return countItems(t, witness) == 2 }, time.Minute, time.Millisecond, "the server did commit")
-	wire.mend()
+	wire.Mend()
 	require.NoError(t, add(2, func() {}), "asked again with the same id")
 	require.Equal(t, 2, countItems(t, witness))
 }
@@ -153,81 +146,4 @@ func TestNoServer(t *testing.T) {
 	_, err = store.Open(t.Context(), location, store.Options{})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hunter2")
-}
-
-// wire is a TCP proxy in front of the server that can lose the server's answers.
-type wire struct {
-	address string
-
-	mu      sync.Mutex
-	cutting bool
-	conns   []net.Conn
-}
-
-func startWire(t *testing.T, server store.Location) *wire {
-	t.Helper()
-	config, err := pgconn.ParseConfig(server.DSN)
-	require.NoError(t, err)
-	network, target := pgconn.NetworkAddress(config.Host, config.Port)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	w := &wire{address: listener.Addr().String()}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			upstream, err := net.Dial(network, target)
-			if err != nil {
-				client.Close() // the client sees it
-				continue
-			}
-			w.mu.Lock()
-			w.conns = append(w.conns, client, upstream)
-			w.mu.Unlock()
-			running.Go(func() { w.copy(upstream, client, false) })
-			running.Go(func() { w.copy(client, upstream, true) })
-		}
-	})
-	t.Cleanup(func() {
-		listener.Close() // ends the loop
-		w.mu.Lock()
-		for _, conn := range w.conns {
-			conn.Close() // ends its copies
-		}
-		w.mu.Unlock()
-		running.Wait()
-	})
-	return w
-}
-
-// copy moves bytes until one side closes. An answer that comes while answers are cut closes the client's side instead.
-func (w *wire) copy(to, from net.Conn, answers bool) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		w.mu.Lock()
-		cut := answers && w.cutting
-		w.mu.Unlock()
-		if cut || err != nil && !errors.Is(err, io.EOF) {
-			break
-		}
-		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
-			break
-		}
-	}
-	to.Close()   // either side may be gone
-	from.Close() // either side may be gone
-}
-
-func (w *wire) cutAnswers() { w.set(true) }
-
-func (w *wire) mend() { w.set(false) }
-
-func (w *wire) set(cutting bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cutting = cutting
 }

@@ -11,30 +11,43 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// transactionTimeout bounds a transaction on PostgreSQL as a whole, waiting for a connection included. It lies above
-// statement_timeout, which ends one statement and keeps the connection.
-const transactionTimeout = 10 * time.Second
-
 // postgresClock is the database's clock in epoch milliseconds.
 const postgresClock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
-// postgresWriter begins transactions on connections of the shared pool. Servers order their writers by row locks, so
-// there are no turns to take.
-type postgresWriter struct{ pool *pgxpool.Pool }
+// postgresWriter begins transactions on connections of a pool. Servers order their writers by row locks, so there are no
+// turns to take.
+type postgresWriter struct {
+	pools *postgresPools
+	// opening stands at the beginning of every transaction.
+	opening []postgresStatement
+}
+
+// newPostgresWriter makes the writer. Where each transaction may have another session, the server's bounds are set for
+// each transaction, in its first round trip.
+func newPostgresWriter(pools *postgresPools, pooled bool) *postgresWriter {
+	w := &postgresWriter{pools: pools, opening: []postgresStatement{{text: "BEGIN", want: AnyRows}}}
+	if pooled {
+		w.opening = append(w.opening, postgresStatement{want: AnyRows, text: fmt.Sprintf(
+			"SELECT set_config('statement_timeout', '%d', true), set_config('idle_in_transaction_session_timeout', '%d', true)",
+			statementTimeout.Milliseconds(), idleInWriteTimeout.Milliseconds())})
+	}
+	w.opening = append(w.opening, postgresStatement{text: "SELECT " + postgresClock, clock: true})
+	return w
+}
+
+func (w *postgresWriter) patience() (patience, life time.Duration) {
+	return writeTime - writeTimeLeft, writeTime
+}
 
 func (w *postgresWriter) takeTurn(<-chan struct{}) (release func()) { return func() {} }
 
 func (w *postgresWriter) begin(ctx context.Context) (transaction, error) {
-	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
-	conn, err := w.pool.Acquire(ctx)
+	conn, err := w.pools.work.Acquire(ctx)
 	if err != nil {
-		cancel()
 		return nil, sqlError("connect to PostgreSQL", err)
 	}
-	t := &postgresTx{pool: w.pool, conn: conn, ctx: ctx, cancel: cancel, mark: notQueued}
-	t.pending = append(t.pending,
-		postgresStatement{text: "BEGIN", want: AnyRows},
-		postgresStatement{text: "SELECT " + postgresClock, clock: true})
+	t := &postgresTx{pools: w.pools, conn: conn, ctx: ctx, mark: notQueued}
+	t.pending = append(t.pending, w.opening...)
 	return t, nil
 }
 
@@ -54,10 +67,9 @@ const notQueued = -1
 // postgresTx is a transaction that sends what is queued in one round trip: BEGIN, clock and SAVEPOINT ride with the
 // first statements of a kind, RELEASE and COMMIT with the last ones.
 type postgresTx struct {
-	pool    *pgxpool.Pool
+	pools   *postgresPools
 	conn    *pgxpool.Conn
 	ctx     context.Context //nolint:containedctx // the transaction's own bound, which Now needs without a parameter
-	cancel  context.CancelFunc
 	pending []postgresStatement
 	mark    int   // where the group's SAVEPOINT stands in pending, or notQueued
 	counted bool  // a pending statement must affect a certain number of rows
@@ -289,12 +301,10 @@ func (t *postgresTx) rollback() {
 	}
 }
 
-// end gives the connection back. One lost connection usually means that all are (a restarted server), so the others
-// are made anew, too.
+// end gives the connection back.
 func (t *postgresTx) end() {
 	t.conn.Release()
-	t.cancel()
 	if t.broken != nil {
-		t.pool.Reset()
+		t.pools.lost(t.pools.work, t.broken)
 	}
 }

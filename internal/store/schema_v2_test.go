@@ -124,9 +124,9 @@ func TestIndexesOfTheQueue(t *testing.T) {
 }
 
 // queryPlan is how SQLite would run a statement.
-func queryPlan(t *testing.T, db *store.DB, text string) (plan string) {
+func queryPlan(t *testing.T, db *store.DB, text string, arguments ...any) (plan string) {
 	t.Helper()
-	rows, err := db.Reader().QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+text)
+	rows, err := db.Reader().QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+text, arguments...)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {

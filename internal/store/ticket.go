@@ -18,7 +18,7 @@ type Ticket struct {
 	next, previous *Ticket // in the queue
 	queued         bool    // guarded by the queue's mutex
 
-	taken time.Time // when the writer first took it
+	asked time.Time // when it was handed over
 	done  chan struct{}
 	err   error
 }
@@ -41,7 +41,7 @@ func (t *Ticket) finish(err error) {
 }
 
 func newTicket(kind int, op Op) *Ticket {
-	return &Ticket{kind: kind, op: op, done: make(chan struct{})}
+	return &Ticket{kind: kind, op: op, asked: time.Now(), done: make(chan struct{})}
 }
 
 // errUnknownKind: the wiring forgot to give the kind to Open.
@@ -51,9 +51,10 @@ var errUnknownKind = errors.New("store: the kind was not given to Open")
 //
 // When ctx ends before the writer took it, the operation is withdrawn, nothing happened, and Do returns the context's
 // cause (with [ErrBusy] when the queue was full all the while; without an end of ctx a full queue is waited for 5 s).
-// Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is always known; the
-// writer bounds that by its own deadlines. Other errors: [ErrClosed], [ErrCommitUnknown], or the fault of the
-// operation itself, after it ran alone, too.
+// Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is always known. The writer
+// bounds both: on PostgreSQL every operation has ended 5 s after it was handed over, one that could not begin in time
+// with [ErrBusy]; on SQLite it may wait 10 s for its turn and then 5 s for the file's lock. Other errors: [ErrClosed],
+// [ErrCommitUnknown], or the fault of the operation itself, after it ran alone, too.
 func (db *DB) Do(ctx context.Context, kind Kind, op Op) error {
 	index, ok := db.kinds[kind.Name()]
 	if !ok {

@@ -15,16 +15,22 @@ const (
 	// that time cut off run in the next transaction, before any other.
 	maxBatch  = 256
 	batchTime = 5 * time.Millisecond
-	// retryTime bounds how long after it was first taken an operation of a failed group still runs again alone. A
-	// fault that lasts must not make those at the end of the line wait for all the others' timeouts.
-	retryTime = 10 * time.Second
 )
+
+// errWriteSlow is why a transaction was cut.
+var errWriteSlow = errors.New("store: the transaction took too long")
+
+// errWaited ends an operation whose time was over before it could begin.
+var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", ErrBusy)
 
 // writerConn is the writer's connection to one of the two engines.
 type writerConn interface {
 	// takeTurn waits, with a bound, until this process may write; closing hurry ends the wait.
 	takeTurn(hurry <-chan struct{}) (release func())
 	begin(ctx context.Context) (transaction, error)
+	// patience is how old an operation may be when its transaction begins. A fault that lasts must not make those at the
+	// end of the line wait for all the others' timeouts. life is when that transaction must have ended; 0 is no bound.
+	patience() (patience, life time.Duration)
 	close() error
 }
 
@@ -65,6 +71,8 @@ type writer struct {
 	logger   *slog.Logger
 	observer WriterObserver
 
+	patience, life time.Duration // of writerConn
+
 	abandoned chan struct{} // closed when Close has no more time
 	stopped   chan struct{} // closed when the goroutine has ended
 
@@ -74,10 +82,12 @@ type writer struct {
 }
 
 func newWriter(conn writerConn, options Options) *writer {
-	return &writer{
+	w := &writer{
 		conn: conn, kinds: options.Kinds, queue: newQueue(), logger: options.Logger, observer: options.Observer,
 		abandoned: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	w.patience, w.life = conn.patience()
+	return w
 }
 
 // do queues a ticket and waits for its end, see [DB.Do].
@@ -156,12 +166,7 @@ func (w *writer) collect() []*Ticket {
 		w.back = nil
 		return batch
 	}
-	batch := w.queue.take(make([]*Ticket, 0, 16), maxBatch)
-	now := time.Now()
-	for _, ticket := range batch {
-		ticket.taken = now
-	}
-	return batch
+	return w.queue.take(make([]*Ticket, 0, 16), maxBatch)
 }
 
 // refuseAll ends everything that has not run.
@@ -197,6 +202,8 @@ func (o *outcome) end(err error, tickets ...*Ticket) {
 
 // transact runs a batch in one transaction.
 func (w *writer) transact(batch []*Ticket) (o outcome) {
+	start := time.Now()
+	batch, oldest := w.inTime(&o, batch, start)
 	groups, pings := w.group(batch)
 	for _, ping := range pings {
 		o.ended = append(o.ended, endedTicket{ticket: ping})
@@ -204,9 +211,14 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 	if len(groups) == 0 {
 		return o
 	}
-	start := time.Now()
 	defer func() { o.batch.Transaction = time.Since(start) }()
-	tx, err := w.conn.begin(context.Background())
+	ctx := context.Background()
+	if w.life > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, oldest.Add(w.life), errWriteSlow)
+		defer cancel()
+	}
+	tx, err := w.conn.begin(ctx)
 	if err != nil {
 		w.logger.Warn("a write transaction could not begin", "error", err)
 		for _, group := range groups {
@@ -244,6 +256,24 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 	}
 	o.end(err, kept...)
 	return o
+}
+
+// inTime ends the operations that have waited too long, and answers the others and when the oldest of them was handed
+// over.
+func (w *writer) inTime(o *outcome, batch []*Ticket, now time.Time) (left []*Ticket, oldest time.Time) {
+	oldest = now
+	left = batch[:0]
+	for _, ticket := range batch {
+		if now.Sub(ticket.asked) > w.patience {
+			o.end(errWaited, ticket)
+			continue
+		}
+		if ticket.asked.Before(oldest) {
+			oldest = ticket.asked
+		}
+		left = append(left, ticket)
+	}
+	return left, oldest
 }
 
 // group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind. Hand-written
@@ -348,7 +378,7 @@ func checkErrors(group ticketGroup, errs []error) []error {
 // fail ends an operation that ran alone, and lets the others run again alone.
 func (w *writer) fail(o *outcome, group ticketGroup, failed []error) {
 	for i, ticket := range group.tickets {
-		if len(group.tickets) == 1 || time.Since(ticket.taken) > retryTime {
+		if len(group.tickets) == 1 || time.Since(ticket.asked) > w.patience {
 			o.end(failed[i], ticket)
 			continue
 		}

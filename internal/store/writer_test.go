@@ -272,6 +272,7 @@ func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
 	storetest.Each(t, []store.Kind{kind}, func(t *testing.T, db *store.DB) {
+		db.Unhurried()
 		createItems(t, db)
 		atGate := closeGate(t, db)
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -308,6 +309,7 @@ func TestFullQueueIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
 	storetest.Each(t, []store.Kind{kind}, func(t *testing.T, db *store.DB) {
+		db.Unhurried()
 		createItems(t, db)
 		atGate := closeGate(t, db)
 		var last *store.Ticket

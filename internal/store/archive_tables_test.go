@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+const (
+	// catalogueOf names every column of every table in the engine's own words.
+	catalogueOfSQLite = `SELECT t.name, c.name, c.type FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+		WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite_%'`
+	catalogueOfPostgres = `SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()`
+)
+
+// Whoever adds a table or a column to the schema must add it to the archive, too, or say why not.
+func TestArchivesHoldTheWholeSchema(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		catalogue, typeOf := catalogueOfPostgres, map[string]string{"text": "text", "int": "bigint", "bool": "boolean", "bytes": "bytea"}
+		if db.Engine() == store.SQLite {
+			catalogue, typeOf = catalogueOfSQLite, map[string]string{"text": "TEXT", "int": "INTEGER", "bool": "INTEGER", "bytes": "BLOB"}
+		}
+		found := map[string]map[string]string{}
+		rows, err := db.Reader().QueryContext(t.Context(), catalogue)
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var table, column, kind string
+			require.NoError(t, rows.Scan(&table, &column, &kind))
+			if slices.Contains(store.LeftOutOfArchives(), table) {
+				continue
+			}
+			if found[table] == nil {
+				found[table] = map[string]string{}
+			}
+			found[table][column] = kind
+		}
+		require.NoError(t, rows.Err())
+		_, want := store.ArchivedTables()
+		for _, columns := range want {
+			for column, kind := range columns {
+				columns[column] = typeOf[kind]
+			}
+		}
+		require.Equal(t, want, found, "archiveTables must name every table and column, or archiveLeftOut the table")
+	})
+}
+
+// The order of an archive's tables lets every row find what it refers to, and no number of an archived table is one that
+// the database counts up by itself: after an import it would begin anew.
+func TestOrderOfArchivedTables(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.Postgres)
+	names, _ := store.ArchivedTables()
+	rows, err := db.Reader().QueryContext(t.Context(), `SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint WHERE contype = 'f'`)
+	require.NoError(t, err)
+	defer rows.Close()
+	references := 0
+	for ; rows.Next(); references++ {
+		var from, to string
+		require.NoError(t, rows.Scan(&from, &to))
+		require.Less(t, slices.Index(names, to), slices.Index(names, from), "%s refers to %s", from, to)
+	}
+	require.NoError(t, rows.Err())
+	require.NotZero(t, references)
+
+	var counting int
+	require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.columns
+		WHERE table_schema = current_schema() AND table_name = ANY ($1) AND (is_identity = 'YES' OR column_default LIKE 'nextval%')`, names).Scan(&counting))
+	require.Zero(t, counting, "an import must set the sequence behind the column")
+}

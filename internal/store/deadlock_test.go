@@ -1,0 +1,120 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// Nodes that work on the same organizations, windows and conversations at once lock them in one order: the server never
+// has to end a deadlock. (The writer would survive one; a second of everybody's time would be lost.)
+func TestNodesDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	const nodes, callers, rounds, organizations, customers = 4, 48, 12, 24, 7
+	location := storetest.Location(t, store.Postgres)
+	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	require.NoError(t, err)
+	options := store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger, inbox.Kind}}
+	var all []*node
+	for range nodes {
+		db := storetest.OpenAt(t, location, options)
+		all = append(all, &node{db: db, book: billing.NewBook(db), windows: limit.NewStore(db), queue: inbox.New(db, ring)})
+	}
+	var orgs, channels []string
+	for n := range organizations {
+		org := store.NewID("org")
+		orgs = append(orgs, org)
+		channels = append(channels, fmt.Sprint("chn_", n))
+		createOrganization(t, all[0].db, org)
+		createChannel(t, all[0].db, store.Channel{ID: channels[n], OrgID: org, Type: "photo_dm", ExternalID: fmt.Sprint("x", n)})
+		_, err := all[0].book.Credit(t.Context(), "cli", billing.WalletID{OrgID: org, Env: store.Live}, 1_000_000, "")
+		require.NoError(t, err)
+	}
+	var running sync.WaitGroup
+	for n, node := range all {
+		for caller := range callers {
+			running.Go(func() {
+				for round := range rounds {
+					at := rand.IntN(organizations)
+					customer := fmt.Sprint("c", rand.IntN(customers))
+					id := fmt.Sprintf("%d-%d-%d", n, caller, round)
+					if err := node.work(orgs, channels, at, customer, id); err != nil {
+						t.Errorf("%s: %v", id, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	for _, node := range all {
+		require.NoError(t, node.db.Close(t.Context())) // a session tells its figures when it ends
+	}
+	conn, err := pgx.Connect(t.Context(), location.DSN)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) // it only read
+	var deadlocks int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&deadlocks))
+	require.Zero(t, deadlocks)
+}
+
+// node is a process on a shared database.
+type node struct {
+	db      *store.DB
+	book    *billing.Book
+	windows *limit.Windows
+	queue   *inbox.Queue
+}
+
+// work is a call of one organization, a delivery for a few, beginning with it, and a worker's turn.
+func (n *node) work(orgs, channels []string, at int, customer, id string) error {
+	ctx := context.Background()
+	wallet := billing.WalletID{OrgID: orgs[at], Env: store.Live}
+	if _, err := n.windows.Take(ctx, orgs[at], 1_000_000); err != nil {
+		return err
+	}
+	hold := billing.Hold{CallID: "call_" + id, Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Hour}
+	if _, err := n.book.Hold(ctx, hold); err != nil {
+		return err
+	}
+	var arrivals []inbox.Arrival
+	for i := range 4 {
+		to := (at + i) % len(orgs)
+		arrivals = append(arrivals, inbox.Arrival{
+			Route: store.Route{ChannelID: channels[to], OrgID: orgs[to], Type: "photo_dm"},
+			Items: []inbox.Item{{Kind: inbox.Text, CustomerRef: customer, MessageID: "m" + id, Text: "hello"}},
+		})
+	}
+	if err := n.queue.Enqueue(ctx, arrivals); err != nil {
+		return err
+	}
+	leases, err := n.queue.Lease(ctx, 3, time.Minute, nil)
+	if err != nil {
+		return err
+	}
+	for _, lease := range leases {
+		if err := n.queue.Release(ctx, lease); err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
+			return err
+		}
+	}
+	call := billing.Call{ID: hold.CallID, Wallet: wallet, UsageSource: billing.UsageProvider, Outcome: "ok"}
+	if _, err := n.book.Settle(ctx, billing.Settlement{Call: call, Held: true, ChargeMicros: 3}); err != nil {
+		return err
+	}
+	_, err = n.book.Sweep(ctx)
+	return err
+}

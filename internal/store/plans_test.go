@@ -1,0 +1,294 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+// Whatever requests, the sweeper, the doctor and the management groups run is planned with indexes, on both engines,
+// once the tables have rows enough for an index to pay. The statements are those that were really run: nothing is
+// listed here but what may read a whole table, with the reason. (What workers run: internal/inbox.)
+func TestStatementsUseIndexes(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			options := store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger, inbox.Kind}}
+			// The readers' texts are heard on the wire to PostgreSQL. On SQLite they are the same.
+			wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
+			heard := storetest.OpenAt(t, wire.Location, options)
+			runEverything(t, heard)
+			texts := wire.Statements()
+			db := heard
+			if engine == store.SQLite {
+				db = storetest.OpenAt(t, storetest.Location(t, store.SQLite), options)
+				runEverything(t, db)
+				texts = append(ofSQLite(texts), db.Statements()...)
+			}
+			fillTables(t, db)
+			plan := planner(t, db)
+			explained := 0
+			for _, text := range texts {
+				if !strings.HasPrefix(text, "SELECT") && !strings.HasPrefix(text, "UPDATE") && !strings.HasPrefix(text, "DELETE") ||
+					slices.ContainsFunc(readWhole, func(part string) bool { return strings.Contains(text, part) }) {
+					continue
+				}
+				steps := plan(text)
+				for line := range strings.Lines(steps) {
+					if wholeTable[engine].MatchString(strings.TrimSpace(line)) {
+						t.Errorf("%s\n%s", text, steps)
+					}
+				}
+				explained++
+			}
+			require.Greater(t, explained, 60)
+		})
+	}
+}
+
+// readWhole are parts of the statements that may read a whole table.
+var readWhole = []string{
+	"schema_versions", "information_schema", // migrations, once at start
+	"FROM organizations ORDER BY",                      // the operator's list of all
+	"FROM audit_log ORDER BY id DESC LIMIT",            // SQLite calls the walk from the end a scan
+	"FROM wallets WHERE held_micros < 0",               // doctor L5: looks at each wallet
+	"SELECT w.org_id || ':' || w.env AS subject",       // doctor L4: the same
+	"sum(amount_micros) AS micros FROM holds WHERE st", // its part
+	"SELECT count(*) FROM holds WHERE status = 'open'", // a metric: reads the partial index of what is open
+	"SELECT 1 FROM organizations LIMIT 1",              // ping: one row
+}
+
+// wholeTable is how the engines' plans say that all rows of a table are looked at.
+var wholeTable = map[store.Engine]*regexp.Regexp{
+	store.SQLite:   regexp.MustCompile(`^SCAN \w+( USING PRIMARY KEY)?$`),
+	store.Postgres: regexp.MustCompile(`Seq Scan on \w+`),
+}
+
+// ofSQLite are the statements, heard on the wire to PostgreSQL, that SQLite runs, too, in its words.
+func ofSQLite(texts []string) (shared []string) {
+	locks := regexp.MustCompile(` FOR UPDATE( SKIP LOCKED)?`)
+	for _, text := range texts {
+		text = strings.ReplaceAll(locks.ReplaceAllString(text, ""), store.PostgresClock, "0")
+		if regexp.MustCompile(`ANY\(|unnest|pg_|set_config|information_schema|current_database`).MatchString(text) {
+			continue
+		}
+		shared = append(shared, text)
+	}
+	return shared
+}
+
+// planner answers how the engine would run a statement with parameters that it doesn't know yet, a step a line.
+func planner(t *testing.T, db *store.DB) func(text string) string {
+	t.Helper()
+	if db.Engine() == store.SQLite {
+		return func(text string) string { return queryPlan(t, db, text, make([]any, parameters(text))...) }
+	}
+	conn, err := pgx.Connect(t.Context(), db.Location().DSN)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), `SET plan_cache_mode = force_generic_plan`)
+	require.NoError(t, err)
+	return func(text string) string {
+		unknown := strings.TrimSuffix(strings.Repeat("NULL,", parameters(text)), ",")
+		if unknown != "" {
+			unknown = "(" + unknown + ")"
+		}
+		_, err := conn.Exec(t.Context(), "PREPARE statement AS "+text)
+		require.NoError(t, err, text)
+		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE statement"+unknown, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err, text)
+		steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err, text)
+		_, err = conn.Exec(t.Context(), "DEALLOCATE statement")
+		require.NoError(t, err)
+		return strings.Join(steps, "\n")
+	}
+}
+
+// parameters is how many parameters a statement has.
+func parameters(text string) int {
+	numbers := regexp.MustCompile(`\$\d+`).FindAllString(text, -1)
+	slices.Sort(numbers)
+	return len(slices.Compact(numbers))
+}
+
+// fillTables gives every table the rows of a business that has run for a while, and the engine its statistics.
+func fillTables(t *testing.T, db *store.DB) {
+	t.Helper()
+	hash := map[store.Engine]string{
+		store.SQLite: `CAST(printf('%032d', i) AS BLOB)`, store.Postgres: `convert_to(lpad(i::text, 32, '0'), 'UTF8')`,
+	}[db.Engine()]
+	from := func(rows int) string {
+		return fmt.Sprintf(` FROM (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) AS n`, rows)
+	}
+	organizations, calls := 20_000, 20_000
+	if db.Engine() == store.SQLite { // which plans by rules first, and is slow under the race detector
+		organizations, calls = 1_000, 1_000
+	}
+	org := fmt.Sprintf(`'org_' || (i %% %d + 1)`, organizations)
+	storetest.Fill(t, db,
+		`INSERT INTO organizations (id, name, plan, created_at) SELECT 'org_' || i, 'name ' || i, 'free', i`+from(organizations),
+		`INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
+			SELECT 'key_' || i, `+org+`, 'live', 'name ' || i, '', `+hash+`, '', i`+from(2*organizations),
+		`INSERT INTO provider_keys (org_id, provider, sealed, hint, updated_at) SELECT 'org_' || i, 'openai', `+hash+`, '', i`+from(organizations),
+		`INSERT INTO org_models (org_id, model, enabled) SELECT `+org+`, 'model ' || i, FALSE`+from(2*organizations),
+		`INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) SELECT 'aud_' || i, 1, '', '-', '', `+org+`, ''`+from(5_000),
+		`INSERT INTO rate_windows (org_id, window_start, count) SELECT 'org_' || i, 60000, 1`+from(organizations),
+		`INSERT INTO wallets (org_id, env, balance_micros) SELECT 'org_' || i, 'test', 5`+from(organizations),
+		`INSERT INTO holds (id, org_id, env, amount_micros, status, model, price_input, price_output, price_cached_input, created_at,
+			expires_at, resolved_at) SELECT 'call_' || i, `+org+`, 'test', 1, 'settled', 'm', 1, 1, 1, i, 9, i`+from(calls),
+		`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at)
+			SELECT 'txn_' || i, `+org+`, 'test', 'charge', 'call_' || i, '', 5, i`+from(calls),
+		`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros)
+			SELECT 'txn_' || (i / 2), i % 2, 'sys:cash', 1`+from(2*calls),
+		`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+			cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, tx_id, started_at, duration_ms)
+			SELECT 'call_' || i, 'r', `+org+`, 'test', 'k', 'm', 'p', FALSE, TRUE, 'ok', 1, 1, 0, 'provider', 1, 0, 0, 'txn_' || i, i + 0, 1`+from(calls),
+		`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id, lease_until, created_at, finished_at, expires_at)
+			SELECT `+org+`, 'test', `+hash+`, `+hash+`, 'done', 'call_' || i, 1, i, 9, 4000000000000`+from(calls),
+		`INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, debounce_ms, debounce_max_ms, supersede, pause_ms,
+			created_at, updated_at) SELECT 'agt_' || i, `+org+`, 'name ' || i, 'm', '', FALSE, 0, 0, 0, FALSE, 0, i, i`+from(organizations),
+		`INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
+			created_at, updated_at) SELECT 'chn_' || i, `+org+`, 'bot', 'name ' || i, 'x' || i, 'agt_' || i, 'active', `+hash+`, 1, i, i`+from(organizations),
+		`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until, lease_token, attempts,
+			paused_until, last_customer_at, created_at, updated_at) SELECT 'cnv_' || i, `+org+`, 'chn_' || (i / 2 + 1), 'c' || i, '',
+			'assistant', '', 0, 0, 0, 0, 0, i, i`+from(2*organizations-2),
+		`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id, author, kind, body, turn_id, handled, sent_at,
+			received_at) SELECT 'msg_' || i, `+org+`, 'chn_1', 'cnv_' || i, 'p' || i, 'customer', 'text', `+hash+`, 'trn_' || i, FALSE, i, i`+from(2*organizations),
+		`INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at)
+			SELECT 'trn_' || i, `+org+`, 'chn_1', 'cnv_' || i, 'a', 'answered', '', 0, i, i`+from(2*organizations),
+		`INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body, state, code,
+			platform_message_id, attempts, created_at, updated_at) SELECT 'out_' || i, `+org+`, 'chn_1', 'cnv_' || i, 'trn_' || i, 0,
+			'assistant', `+hash+`, 'sent', '', 'p' || i, 0, i, i`+from(2*organizations),
+		`ANALYZE`,
+	)
+}
+
+// runEverything runs every operation of a node once.
+func runEverything(t *testing.T, db *store.DB) {
+	t.Helper()
+	ctx := t.Context()
+	createOrganization(t, db, "org_a")
+	require.NoError(t, db.SetPlan(ctx, "cli", "org_a", "pro"))
+	require.NoError(t, db.SetSuspended(ctx, "cli", "org_a", true))
+	require.NoError(t, db.SetSuspended(ctx, "cli", "org_a", false))
+	require.NoError(t, db.CreateAPIKey(ctx, "cli", store.APIKey{ID: "key_a", OrgID: "org_a", Env: store.Live, Hash: [32]byte{1}}))
+	require.NoError(t, db.SetOrgModel(ctx, "cli", "org_a", "m", false))
+	require.NoError(t, db.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_a", Provider: "openai", Sealed: []byte{1}}))
+	_, err := db.ReplaceSealed(ctx, "org_a", "openai", []byte{1}, []byte{2})
+	require.NoError(t, err)
+	createAgent(t, db, "org_a", "agt_a")
+	createChannel(t, db, store.Channel{ID: "chn_a", OrgID: "org_a", Type: "photo_dm", ExternalID: "x", AgentID: "agt_a"})
+	require.NoError(t, db.SetChannelState(ctx, "cli", "org_a", "chn_a", store.ChannelActive))
+	_, err = db.ReplaceCredentials(ctx, "org_a", "chn_a", 1, []byte{1})
+	require.NoError(t, err)
+
+	runReads(t, db)
+	runMoney(t, db)
+	require.NoError(t, db.RevokeAPIKey(ctx, "cli", "org_a", "key_a"))
+	require.NoError(t, db.DeleteProviderKey(ctx, "cli", "org_a", "openai"))
+	fillChannel(t, db, "org_a", "chn_a", 2, 1)
+	require.NoError(t, db.DeleteChannel(ctx, "cli", "org_a", "chn_a"))
+	require.NoError(t, db.DeleteAgent(ctx, "cli", "org_a", "agt_a"))
+	_, err = inbox.Check(ctx, db)
+	require.NoError(t, err)
+}
+
+func runReads(t *testing.T, db *store.DB) {
+	t.Helper()
+	ctx := t.Context()
+	reads := map[string]func() error{
+		"key":    func() error { _, _, err := db.KeyByHash(ctx, [32]byte{1}); return err },
+		"models": func() error { _, err := db.OrgModels(ctx, "org_a"); return err },
+		"route":  func() error { _, _, err := db.RouteByID(ctx, "chn_a"); return err },
+		"routes": func() error {
+			_, err := db.Routes(ctx, []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}})
+			return err
+		},
+		"provider":    func() error { _, _, err := db.ProviderKeySealed(ctx, "org_a", "openai"); return err },
+		"providers":   func() error { _, err := db.ProviderKeys(ctx, "org_a"); return err },
+		"all sealed":  func() error { return db.EachSealed(ctx, func(store.ProviderKey) error { return nil }) },
+		"credentials": func() error { return db.EachChannelCredentials(ctx, func(store.Channel) error { return nil }) },
+		"org":         func() error { _, err := db.OrganizationByID(ctx, "org_a"); return err },
+		"keys":        func() error { _, err := db.APIKeys(ctx, "org_a"); return err },
+		"key's org":   func() error { _, err := db.APIKeyOrg(ctx, "key_a"); return err },
+		"agents":      func() error { _, err := db.Agents(ctx, "org_a", store.Page{}); return err },
+		"agent":       func() error { _, err := db.AgentByID(ctx, "org_a", "agt_a"); return err },
+		"channels":    func() error { _, err := db.Channels(ctx, "org_a", store.Page{}); return err },
+		"channel":     func() error { _, err := db.ChannelByID(ctx, "org_a", "chn_a"); return err },
+		"owner":       func() error { _, err := db.OwnerOf(ctx, store.Channels, "chn_a"); return err },
+		"audit":       func() error { _, err := db.AuditLog(ctx, 10); return err },
+		"ping":        func() error { return db.Ping(ctx) },
+	}
+	for name, read := range reads {
+		require.NoError(t, read(), name)
+	}
+}
+
+func runMoney(t *testing.T, db *store.DB) {
+	t.Helper()
+	ctx := t.Context()
+	book, windows := billing.NewBook(db), limit.NewStore(db)
+	wallet := billing.WalletID{OrgID: "org_a", Env: store.Live}
+	for range 3 { // the third is refused, and taken back
+		_, err := windows.Take(ctx, "org_a", 2)
+		require.NoError(t, err)
+	}
+	_, err := book.Credit(ctx, "cli", wallet, 100, "r")
+	require.NoError(t, err)
+	_, err = book.Adjust(ctx, "cli", wallet, -1, "because", "r")
+	require.NoError(t, err)
+	call := func(id string) billing.Call {
+		return billing.Call{ID: id, Wallet: wallet, UsageSource: billing.UsageProvider, Outcome: "ok"}
+	}
+	claim := &billing.Claim{KeyHash: [32]byte{1}, Fingerprint: [32]byte{1}}
+	for _, id := range []string{"call_a", "call_b"} { // the second one is replayed
+		replay, err := book.Hold(ctx, billing.Hold{CallID: id, Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Hour, Claim: claim})
+		require.NoError(t, err)
+		require.Equal(t, id == "call_b", replay != nil)
+		if replay == nil {
+			_, err = book.Settle(ctx, billing.Settlement{Call: call(id), Held: true, ChargeMicros: 3, Claim: claim, Keep: true})
+			require.NoError(t, err)
+		}
+	}
+	_, err = book.ClaimBusy(ctx, wallet, claim.KeyHash)
+	require.NoError(t, err)
+	lost := &billing.Claim{KeyHash: [32]byte{2}, Fingerprint: [32]byte{2}}
+	for _, hold := range []billing.Hold{
+		{CallID: "call_c", Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Hour},
+		{CallID: "call_d", Wallet: wallet, AmountMicros: 5, ExpiresIn: time.Nanosecond, Claim: lost},
+	} {
+		_, err = book.Hold(ctx, hold)
+		require.NoError(t, err)
+	}
+	_, err = book.Settle(ctx, billing.Settlement{Call: call("call_c"), Held: true, Void: true})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		expired, err := book.Sweep(ctx)
+		require.NoError(t, err)
+		return expired > 0
+	}, time.Minute, time.Millisecond)
+	_, err = book.Refund(ctx, "cli", "call_a", "because")
+	require.NoError(t, err)
+	_, err = book.Wallet(ctx, wallet)
+	require.NoError(t, err)
+	_, err = book.OpenHolds(ctx)
+	require.NoError(t, err)
+	report, err := billing.Check(ctx, db)
+	require.NoError(t, err)
+	require.True(t, report.OK(), report)
+}

@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Wire is a TCP proxy in front of a PostgreSQL server that can lose the server's answers, or go silent.
+type Wire struct {
+	// Location is the same database through the wire.
+	Location store.Location
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	cutting bool
+	commits bool // only answers to COMMIT are cut
+	silent  bool
+	ended   bool
+	conns   map[net.Conn]bool
+	dialled int
+	texts   map[string]bool
+}
+
+// StartWire starts a wire to a location. It ends with the test.
+func StartWire(t testing.TB, server store.Location) *Wire {
+	t.Helper()
+	config, err := pgconn.ParseConfig(server.DSN)
+	require.NoError(t, err)
+	network, target := pgconn.NetworkAddress(config.Host, config.Port)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	host, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	location, err := store.ParseLocation(store.Postgres, server.DSN+fmt.Sprintf(" host=%s port=%s sslmode=disable", host, port))
+	require.NoError(t, err)
+
+	w := &Wire{Location: location, conns: map[net.Conn]bool{}, texts: map[string]bool{}}
+	w.changed = sync.NewCond(&w.mu)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial(network, target)
+			if err != nil {
+				client.Close() // the client sees it
+				continue
+			}
+			w.mu.Lock()
+			w.conns[client], w.conns[upstream] = true, true
+			w.dialled++
+			w.mu.Unlock()
+			running.Go(func() { w.copy(upstream, client, false) })
+			running.Go(func() { w.copy(client, upstream, true) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close() // ends the loop
+		w.set(func() { w.ended = true })
+		w.Drop()
+		running.Wait()
+	})
+	return w
+}
+
+// copy moves bytes until one side closes, and holds them while the wire is silent. An answer that comes while answers are
+// cut closes the client's side instead.
+func (w *Wire) copy(to, from net.Conn, answers bool) {
+	buffer := make([]byte, 64<<10)
+	var said messages
+	for {
+		n, err := from.Read(buffer)
+		w.mu.Lock()
+		if !answers && said.read(buffer[:n], w.texts) && w.commits {
+			w.cutting = true
+		}
+		for w.silent && !w.ended {
+			w.changed.Wait()
+		}
+		cut := answers && w.cutting && n > 0 || w.ended
+		w.mu.Unlock()
+		if cut || err != nil && !errors.Is(err, io.EOF) {
+			break
+		}
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			break
+		}
+	}
+	to.Close()   // either side may be gone
+	from.Close() // either side may be gone
+	w.mu.Lock()
+	delete(w.conns, to)
+	delete(w.conns, from)
+	w.mu.Unlock()
+}
+
+// CutAnswers closes a connection instead of passing the server's next answer on: what was asked is done and nobody hears.
+func (w *Wire) CutAnswers() { w.set(func() { w.cutting = true }) }
+
+// CutCommits is CutAnswers from the next COMMIT on: it is done, and nobody hears.
+func (w *Wire) CutCommits() { w.set(func() { w.commits = true }) }
+
+// Mend passes answers on again.
+func (w *Wire) Mend() { w.set(func() { w.cutting, w.commits = false, false }) }
+
+// Hang keeps every connection open, lets new ones in, and moves nothing, as a stopped server does.
+func (w *Wire) Hang() { w.set(func() { w.silent = true }) }
+
+// Resume moves what was held.
+func (w *Wire) Resume() { w.set(func() { w.silent = false }) }
+
+// Drop closes every connection, as a restarting server does.
+func (w *Wire) Drop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for conn := range w.conns {
+		conn.Close() // ends its copies
+	}
+}
+
+// Dialled is the number of connections that were ever made through the wire.
+func (w *Wire) Dialled() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dialled
+}
+
+func (w *Wire) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+	w.changed.Broadcast()
+}
