@@ -27,6 +27,10 @@ type App struct {
 	// The store. Required.
 	Store *Store `json:"store,omitempty"`
 
+	// Where the rate limit is counted when several nodes share it. Default: in memory with a sqlite store, in the store
+	// with postgres.
+	Redis *Redis `json:"redis,omitempty"`
+
 	// The key that encrypts what is secret in the store: exactly one `{env.NAME}` or `{file.PATH}` with the base64 of
 	// 32 bytes, optionally followed by older ones, which stay readable until `caddy svc rekey` has run. Required.
 	MasterKey Secret `json:"master_key,omitempty"`
@@ -71,6 +75,7 @@ func (a *App) faults() *faults {
 	fs := new(faults)
 	baseURLFaults(fs, a.BaseURL)
 	a.Store.faults(fs)
+	a.Redis.faults(fs)
 	a.masterKeyFaults(fs)
 	a.planFaults(fs)
 	providers := a.providerFaults(fs)

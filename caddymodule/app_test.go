@@ -67,7 +67,7 @@ func TestJSONEntrance(t *testing.T) {
 func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 	raw := json.RawMessage(`{
 		"base_url": "https://api.example.com/v1",
-		"store": {"engine": "sqlite", "path": "{env.DB}", "dsn": "{env.DSN}"},
+		"store": {"engine": "sqlite", "path": "{env.DB}", "dsn": "{env.DSN}", "direct": "{env.DIRECT}"},
 		"master_key": "` + planted + `",
 		"plans": [null, {"name": ""}, {"name": "a", "requests_per_minute": 0}, {"name": "a", "channels": -1}],
 		"providers": [
@@ -86,6 +86,7 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 	for _, want := range []string{
 		"svc.base_url: takes no path",
 		"svc.store: sqlite takes a path, not a dsn",
+		"svc.store.direct: sqlite takes no direct address",
 		"svc.store: the path of a sqlite file takes no placeholders",
 		"svc.master_key: must be exactly one",
 		"svc.plan[#0]: the name is missing",
@@ -109,7 +110,7 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, err, "22 faults:")
+	require.ErrorContains(t, err, "23 faults:")
 }
 
 func TestJSONEntranceRefusesUnknownFields(t *testing.T) {
@@ -118,7 +119,7 @@ func TestJSONEntranceRefusesUnknownFields(t *testing.T) {
 
 func TestMissingSecretsAreToldTogether(t *testing.T) {
 	app := goodApp(t)
-	app.Store = &Store{Engine: "postgres", DSN: "{env.SVC_TEST_NO_DSN}"}
+	app.Store = &Store{Engine: "postgres", DSN: "{env.SVC_TEST_NO_DSN}", Direct: "{file.testdata/no-such-dsn}"}
 	app.MasterKey = "{file.testdata/no-such-key}"
 	app.Providers[1].APIKey = "{env.SVC_TEST_NO_KEY}"
 	app.Providers = append(app.Providers, &Provider{
@@ -128,9 +129,10 @@ func TestMissingSecretsAreToldTogether(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), planted)
 	lines := strings.Split(err.Error(), "\n")
-	require.Contains(t, lines[0], "4 faults:")
+	require.Contains(t, lines[0], "5 faults:")
 	require.Equal(t, []string{
 		"svc.store: {env.SVC_TEST_NO_DSN} is not set",
+		"svc.store.direct: {file.testdata/no-such-dsn} can't be read or is empty: no such file or directory",
 		"svc.master_key: {file.testdata/no-such-key} can't be read or is empty: no such file or directory",
 		"svc.provider[vendor].api_key: {env.SVC_TEST_NO_KEY} is not set",
 		"svc.provider[odd].api_key: what " + string(app.Providers[2].APIKey) +

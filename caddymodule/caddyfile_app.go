@@ -28,7 +28,16 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //
 //	svc {
 //	    base_url   <scheme://host[:port]>
-//	    store      sqlite <path> | postgres <{env.NAME} or {file.PATH}>
+//	    store      sqlite <path> | postgres <{env.NAME} or {file.PATH}> {
+//	        direct <{env.NAME} or {file.PATH}>             # postgres
+//	    }
+//	    redis      <{env.NAME} or {file.PATH}> | sentinel <master> <host:port...> | cluster <host:port...> {
+//	        nodes             <n>
+//	        username          <name>                       # sentinel, cluster
+//	        password          <{env.NAME} or {file.PATH}>  # sentinel, cluster
+//	        sentinel_password <{env.NAME} or {file.PATH}>  # sentinel
+//	        tls               [<PEM file of an authority>]
+//	    }
 //	    master_key <{env.NAME} or {file.PATH}>
 //
 //	    plan <name> {
@@ -104,7 +113,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	r.block(appName, block, []rule{
 		{word: "base_url", read: r.text(&a.BaseURL, "scheme://host[:port]")},
-		{word: "store", read: a.readStore(r)},
+		{word: "store", holds: true, read: a.readStore(r)},
+		{word: "redis", holds: true, read: a.readRedis(r)},
 		{word: "master_key", read: r.secret(&a.MasterKey, referenceForms)},
 		{word: "plan", named: true, holds: true, read: a.readPlan(r)},
 		{word: "provider", named: true, holds: true, read: a.readProvider(r)},
@@ -133,6 +143,7 @@ func (a *App) readStore(r *reader) func(string, option) {
 		} else {
 			read.Path = address
 		}
+		r.block(path, o, []rule{{word: "direct", read: r.secret(&read.Direct, referenceForms)}})
 		set(r, path, o, &a.Store, read)
 	}
 }

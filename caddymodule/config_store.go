@@ -21,6 +21,12 @@ type Store struct {
 	// The connection string of a `postgres` store, as a URL or in keyword form. It may hold a password, so it must be
 	// exactly one `{env.NAME}` or `{file.PATH}`. Required with `postgres`, refused with `sqlite`.
 	DSN Secret `json:"dsn,omitempty"`
+
+	// A second connection string of the same `postgres` database, for a `dsn` that leads to a pooler in transaction mode
+	// (PgBouncer's `pool_mode = transaction`): it must give a client a session of its own, as the server itself does, or
+	// a pooler in session mode. Migrations (advisory lock) and the worker's wake-up (LISTEN) use it. With it, nothing is
+	// prepared or set for a session through `dsn`. Without it, `dsn` must give sessions. Refused with `sqlite`.
+	Direct Secret `json:"direct,omitempty"`
 }
 
 // engines are the allowed values of [Store.Engine].
@@ -46,6 +52,9 @@ func (s *Store) sqliteFaults(fs *faults, path string) {
 	if s.DSN != "" {
 		fs.addf(path, "sqlite takes a path, not a dsn")
 	}
+	if s.Direct != "" {
+		fs.addf(path+".direct", "sqlite takes no direct address; there is no pooler before a file")
+	}
 	if s.Path == "" {
 		fs.addf(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
 	}
@@ -59,18 +68,44 @@ func (s *Store) postgresFaults(fs *faults, path string) {
 		fs.addf(path, "postgres takes a dsn, not a path")
 	}
 	s.DSN.faults(fs, path, "")
+	if s.Direct != "" {
+		s.Direct.faults(fs, path+".direct", "")
+	}
 }
 
-// Location reads the store's address: it resolves the connection string of a `postgres` store with repl and brings
-// either engine's address into its one canonical form. It opens nothing. Errors never hold the connection string.
+// Location reads the store's address with repl. Its error tells everything that is wrong, by path. See [Store.read].
 func (s *Store) Location(repl *caddy.Replacer) (store.Location, error) {
-	address := s.Path
+	var fs faults
+	location := s.read(repl, &fs)
+	return location, fs.err()
+}
+
+// read resolves the connection strings of a `postgres` store with repl and brings either engine's address into its one
+// canonical form. It opens nothing. Faults never hold a connection string.
+func (s *Store) read(repl *caddy.Replacer, fs *faults) store.Location {
+	const path = "svc.store"
+	before := len(*fs)
+	address, direct := s.Path, ""
+	var err error
 	if store.Engine(s.Engine) == store.Postgres {
-		dsn, err := s.DSN.Resolve(repl)
-		if err != nil {
-			return store.Location{}, err
+		if address, err = s.DSN.Resolve(repl); err != nil {
+			fs.addf(path, "%v", err)
 		}
-		address = dsn
+		if s.Direct != "" {
+			if direct, err = s.Direct.Resolve(repl); err != nil {
+				fs.addf(path+".direct", "%v", err)
+			}
+		}
+		if len(*fs) > before {
+			return store.Location{}
+		}
 	}
-	return store.ParseLocation(store.Engine(s.Engine), address)
+	location, err := store.ParseLocation(store.Engine(s.Engine), address)
+	if err == nil && direct != "" {
+		location, err = location.WithDirect(direct)
+	}
+	if err != nil {
+		fs.addf(path, "%v", err)
+	}
+	return location
 }

@@ -10,9 +10,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
-
-	"github.com/caddy-svc/caddy-svc/internal/limit"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 const (
@@ -98,23 +95,6 @@ func (a *App) wishes() wishes {
 		w.sweep = a.Timing.sweepInterval()
 	}
 	return w
-}
-
-// limiter is in memory where one process has the store for itself, else in the store (design §6 "window").
-func (a *App) limiter(shared *sharedStore) (limiter, error) {
-	location := a.settings.location
-	if location.Engine == store.Postgres {
-		return limit.NewStore(shared.db), nil
-	}
-	memory, err := openWindows(location)
-	if err != nil {
-		return nil, err
-	}
-	a.leave = append(a.leave, func() error {
-		_, err := windows.Delete(location)
-		return err //nolint:wrapcheck // memory doesn't fail to close
-	})
-	return memory, nil
 }
 
 // Stop implements caddy.App. It closes nothing: requests may still run, and on exit Caddy stops apps in random order.

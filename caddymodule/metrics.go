@@ -95,6 +95,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 			Help: "Size of the SQLite write-ahead log; 0 with PostgreSQL.",
 		}, a.walBytes),
 	}
+	collectors = append(collectors, limitCollectors(a)...)
 	var faults []error
 	for _, c := range collectors {
 		err := registry.Register(c)

@@ -11,18 +11,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
-
-// limiter is what the rate limit counts with.
-type limiter = handlers.Limiter
 
 // runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
 type runtime struct {
 	shared    *sharedStore
 	auth      *identity.Authenticator
-	limiter   limiter
+	limiter   limit.Limiter
 	calls     *gateway.Gateway
 	queue     *inbox.Queue
 	platforms *platforms.Client
@@ -34,7 +32,7 @@ type runtime struct {
 }
 
 // newRuntime puts the parts together; it does no I/O.
-func (a *App) newRuntime(shared *sharedStore, limiter limiter) (*runtime, error) {
+func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, error) {
 	catalog, err := a.catalog()
 	if err != nil {
 		return nil, fmt.Errorf("building the model catalog: %w", err)

@@ -16,6 +16,8 @@ import (
 type settings struct {
 	// location is the store's canonical address.
 	location store.Location
+	// redis is nil if there is none.
+	redis *redisSettings
 	// ring holds the keys behind master_key.
 	ring *vault.Ring
 	// vendors has an entry for each provider, by name.
@@ -53,11 +55,9 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	repl := caddy.NewReplacer()
 	read := settings{vendors: make(map[string]vendor, len(a.Providers))}
 
-	location, err := a.Store.Location(repl)
-	if err != nil {
-		fs.addf("svc.store", "%v", err)
-	}
-	read.location = location
+	read.location = a.Store.read(repl, &fs)
+
+	read.redis = a.Redis.read(repl, &fs)
 
 	ring, err := a.Ring(repl)
 	if err != nil {

@@ -26,11 +26,10 @@ const (
 	exitWait = 5 * time.Second
 )
 
-// stores holds what all configurations on one database share, by its location; windows the rate limits in memory.
-// They outlive a reload, which is why they are global.
+// stores holds what all configurations on one database share, by its location. They outlive a reload, which is why they
+// are global.
 var (
-	stores  = caddy.NewUsagePool()
-	windows = caddy.NewUsagePool()
+	stores = caddy.NewUsagePool()
 	// retired are stores whose last configuration is gone but that still have calls.
 	retired sync.WaitGroup
 )
@@ -199,21 +198,4 @@ func (s *sharedStore) close() error {
 func closeStore(location store.Location) error {
 	_, err := stores.Delete(location)
 	return err //nolint:wrapcheck // Destruct says what was being done
-}
-
-// memoryWindows is the limiter of a process that has its store for itself. It has its own place in a pool, so that
-// windows go on through a reload.
-type memoryWindows struct{ *limit.Memory }
-
-// Destruct implements caddy.Destructor; memory needs no closing.
-func (memoryWindows) Destruct() error { return nil }
-
-func openWindows(location store.Location) (*limit.Memory, error) {
-	value, _, err := windows.LoadOrNew(location, func() (caddy.Destructor, error) {
-		return memoryWindows{limit.NewMemory(time.Now)}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening the rate-limit windows: %w", err)
-	}
-	return value.(memoryWindows).Memory, nil //nolint:forcetypeassert,errcheck // the pool holds nothing else
 }

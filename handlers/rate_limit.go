@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -9,12 +8,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
-
-// Limiter counts requests in the window of an organization: [limit.Memory] or [limit.Windows]. A limit of 0 is none.
-// An error is a fault of the service.
-type Limiter interface {
-	Take(ctx context.Context, orgID string, limit int64) (limit.Decision, error)
-}
 
 // Plans knows the limits of the configured plans.
 type Plans interface {
@@ -25,7 +18,8 @@ type Plans interface {
 // RateLimit admits the requests per minute of the organization's plan (spec §8). It stands behind [Auth], so that every
 // request with a good key counts, also one whose body turns out to be bad, and a replay.
 type RateLimit struct {
-	Limiter Limiter
+	// Limiter counts in the window of the organization. Its error is a fault of the service.
+	Limiter limit.Limiter
 	Plans   Plans
 }
 

@@ -1,14 +1,16 @@
 // Package limit counts requests in fixed windows of one minute, per organization (spec §8): in memory for one process,
-// in the store for several that share a PostgreSQL.
+// in the store for several that share a PostgreSQL, in Redis for any number of them.
 //
 // Invariants:
 //   - In one window at most the limit is admitted, under any concurrency, by all processes that share the counter.
 //   - A window is a minute of the counter's clock, not of the caller's. A clock that steps back never opens a window anew.
 //   - A refused request counts nothing and changes nothing, so that repeating it only waits for the window's end.
 //   - The limit is an argument of each request and never stored: a plan that changes holds at the very next request.
+//   - A request waits 100 ms at most for Redis. Without Redis every process admits its share of the limit by itself. That
+//     a window changes from the one to the other, and a Redis that loses its memory, are the only ways to admit more.
 //
-// What it does not do: it knows no plans and no HTTP, refuses nothing when its counter fails (it says so in the error),
-// and does not smooth the burst of twice the limit that two neighbouring windows allow; the contract's window has it.
+// What it does not do: it knows no plans and no HTTP, refuses nothing when the store fails (it says so in the error), and
+// does not smooth the burst of twice the limit that two neighbouring windows allow; the contract's window has it.
 package limit
 
 import "time"

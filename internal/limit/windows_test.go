@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-func ask(t *testing.T, w *Windows, org string, limit int64) Decision {
+func asked(t *testing.T, w *Windows, org string, limit int64) Decision {
 	t.Helper()
 	d, err := w.Take(t.Context(), org, limit)
 	require.NoError(t, err)
@@ -55,10 +55,10 @@ func TestWindowsAdmitTheLimitAndTellTheRest(t *testing.T) {
 		{Allowed: false, Limit: 2, Remaining: 0, ResetIn: 41500 * time.Millisecond},
 		{Allowed: false, Limit: 2, Remaining: 0, ResetIn: 41500 * time.Millisecond},
 	} {
-		require.Equal(t, want, ask(t, w, "org", 2))
+		require.Equal(t, want, asked(t, w, "org", 2))
 	}
-	require.True(t, ask(t, w, "other", 2).Allowed)
-	require.Equal(t, Decision{Allowed: true}, ask(t, w, "org", 0))
+	require.True(t, asked(t, w, "other", 2).Allowed)
+	require.Equal(t, Decision{Allowed: true}, asked(t, w, "org", 0))
 	require.Equal(t, map[string]int64{"org 0": 2, "other 0": 1}, rows(t, db), "refused requests leave no trace")
 }
 
@@ -66,19 +66,19 @@ func TestWindowsEdges(t *testing.T) {
 	t.Parallel()
 	clock := newWall(0)
 	w, db := atClock(t, clock)
-	require.Equal(t, time.Minute, ask(t, w, "org", 1).ResetIn)
+	require.Equal(t, time.Minute, asked(t, w, "org", 1).ResetIn)
 	clock.at(59.999)
-	d := ask(t, w, "org", 1)
+	d := asked(t, w, "org", 1)
 	require.False(t, d.Allowed)
 	require.Equal(t, time.Millisecond, d.ResetIn)
 	clock.at(60)
-	require.Equal(t, Decision{Allowed: true, Limit: 1, ResetIn: time.Minute}, ask(t, w, "org", 1))
-	require.False(t, ask(t, w, "org", 1).Allowed)
+	require.Equal(t, Decision{Allowed: true, Limit: 1, ResetIn: time.Minute}, asked(t, w, "org", 1))
+	require.False(t, asked(t, w, "org", 1).Allowed)
 	clock.at(119.5)
-	require.False(t, ask(t, w, "org", 1).Allowed)
+	require.False(t, asked(t, w, "org", 1).Allowed)
 	require.Equal(t, map[string]int64{"org 0": 1, "org 60": 1}, rows(t, db))
 	clock.at(120)
-	require.True(t, ask(t, w, "org", 1).Allowed)
+	require.True(t, asked(t, w, "org", 1).Allowed)
 	require.Equal(t, map[string]int64{"org 60": 1, "org 120": 1}, rows(t, db), "windows before the last are purged")
 }
 
@@ -87,11 +87,11 @@ func TestWindowsWaitingResetInIsEnough(t *testing.T) {
 	clock := newWall(18.25)
 	w, _ := atClock(t, clock)
 	for range 5 {
-		require.True(t, ask(t, w, "org", 1).Allowed)
-		d := ask(t, w, "org", 1)
+		require.True(t, asked(t, w, "org", 1).Allowed)
+		d := asked(t, w, "org", 1)
 		require.False(t, d.Allowed)
 		clock.set(clock.read().Add(d.ResetIn - time.Millisecond))
-		require.False(t, ask(t, w, "org", 1).Allowed)
+		require.False(t, asked(t, w, "org", 1).Allowed)
 		clock.set(clock.read().Add(time.Millisecond))
 	}
 }
@@ -100,14 +100,14 @@ func TestWindowsLimitChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	w, _ := atClock(t, newWall(0))
 	for range 2 {
-		require.True(t, ask(t, w, "org", 2).Allowed)
+		require.True(t, asked(t, w, "org", 2).Allowed)
 	}
 	for range 10 {
-		require.False(t, ask(t, w, "org", 2).Allowed)
+		require.False(t, asked(t, w, "org", 2).Allowed)
 	}
-	require.True(t, ask(t, w, "org", 3).Allowed, "a raised limit overrules a remembered refusal, and refusals don't count")
-	require.False(t, ask(t, w, "org", 3).Allowed)
-	require.False(t, ask(t, w, "org", 1).Allowed)
+	require.True(t, asked(t, w, "org", 3).Allowed, "a raised limit overrules a remembered refusal, and refusals don't count")
+	require.False(t, asked(t, w, "org", 3).Allowed)
+	require.False(t, asked(t, w, "org", 1).Allowed)
 }
 
 // A refusal must not cost a transaction: clients that ignore Retry-After come again and again.
@@ -115,11 +115,11 @@ func TestWindowsRefuseWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	clock := newWall(0)
 	w, db := atClock(t, clock)
-	require.True(t, ask(t, w, "org", 1).Allowed)
-	require.False(t, ask(t, w, "org", 1).Allowed)
+	require.True(t, asked(t, w, "org", 1).Allowed)
+	require.False(t, asked(t, w, "org", 1).Allowed)
 	require.NoError(t, db.Close(context.Background()))
 	clock.at(30)
-	require.Equal(t, Decision{Limit: 1, ResetIn: 30 * time.Second}, ask(t, w, "org", 1))
+	require.Equal(t, Decision{Limit: 1, ResetIn: 30 * time.Second}, asked(t, w, "org", 1))
 	_, err := w.Take(t.Context(), "other", 1)
 	require.ErrorIs(t, err, store.ErrClosed)
 	clock.at(60)
@@ -135,10 +135,10 @@ func TestWindowsForgetRefusals(t *testing.T) {
 		clock.at(60 * float64(minute))
 		for i := range 20 {
 			org := fmt.Sprint("org_", minute, "_", i)
-			require.True(t, ask(t, w, org, 1).Allowed)
-			require.False(t, ask(t, w, org, 1).Allowed)
+			require.True(t, asked(t, w, org, 1).Allowed)
+			require.False(t, asked(t, w, org, 1).Allowed)
 		}
-		require.Len(t, w.refused, 20)
+		require.Len(t, w.refused.byOrg, 20)
 	}
 }
 

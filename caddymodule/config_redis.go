@@ -1,0 +1,262 @@
+package caddymodule
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+)
+
+// Redis says where the windows of the rate limit are counted when several nodes share it (design §6 "window"). Nothing
+// else is kept there, and nothing else depends on it: without an answer each node counts for itself.
+//
+// Exactly one of url, sentinel and cluster is given.
+type Redis struct {
+	// The address of one server: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or
+	// `unix://[user:password@]/path[?db=database]`. It may hold a password, so it must be exactly one `{env.NAME}` or
+	// `{file.PATH}`.
+	URL Secret `json:"url,omitempty"`
+
+	// The sentinels that know the server.
+	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
+
+	// The cluster.
+	Cluster *RedisCluster `json:"cluster,omitempty"`
+
+	// How many nodes share the limits while Redis doesn't answer: each admits limit ÷ nodes requests in a window, at
+	// least 1. From 1 to 10,000. Default: 1.
+	Nodes *int64 `json:"nodes,omitempty"`
+
+	// The user of the servers. Only with sentinel and cluster. Default: Redis' default user.
+	Username Identifier `json:"username,omitempty"`
+
+	// The password of the servers. Only with sentinel and cluster. Default: none.
+	Password Secret `json:"password,omitempty"`
+
+	// The password of the sentinels. Only with sentinel. Default: none.
+	SentinelPassword Secret `json:"sentinel_password,omitempty"`
+
+	// TLS for all connections. With url the scheme `rediss` says so, and this only names the authority.
+	TLS *RedisTLS `json:"tls,omitempty"`
+}
+
+// RedisSentinel names a server that sentinels watch.
+type RedisSentinel struct {
+	// The name by which the sentinels know the server. Required.
+	Master string `json:"master,omitempty"`
+
+	// The addresses of the sentinels, `host:port`. Required; those that don't answer are passed over.
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// RedisCluster names a cluster.
+type RedisCluster struct {
+	// The addresses of nodes of the cluster, `host:port`. Required; the others are found through them.
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// RedisTLS says whom to trust.
+type RedisTLS struct {
+	// The PEM file of the authority that signed the servers' certificates, absolute or relative to the working directory
+	// of the process. Default: the system's authorities. Required with url.
+	CAFile string `json:"ca_file,omitempty"`
+}
+
+// redisForms is how messages name what `redis` takes.
+const redisForms = "give `redis {env.NAME}`, `redis sentinel MASTER HOST:PORT…` or `redis cluster HOST:PORT…`"
+
+const redisPath = appName + ".redis"
+
+func (r *Redis) faults(fs *faults) {
+	if r == nil {
+		return
+	}
+	given := 0
+	for _, is := range []bool{r.URL != "", r.Sentinel != nil, r.Cluster != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		fs.addf(redisPath, "exactly one of an address, sentinel and cluster is needed; %s", redisForms)
+	}
+	if r.URL != "" {
+		r.urlFaults(fs)
+	}
+	r.Sentinel.faults(fs)
+	r.Cluster.faults(fs)
+	fs.optionalBetween(redisPath+".nodes", r.Nodes, 1, 10_000)
+	if r.Username != "" {
+		r.Username.faults(fs, redisPath+".username")
+	}
+	if r.Password != "" {
+		r.Password.faults(fs, redisPath+".password", "")
+	}
+	if r.Username != "" && r.Password == "" {
+		fs.addf(redisPath+".username", "a user needs a password")
+	}
+	if r.SentinelPassword != "" {
+		r.SentinelPassword.faults(fs, redisPath+".sentinel_password", "")
+		if r.Sentinel == nil {
+			fs.addf(redisPath+".sentinel_password", "only sentinels take it")
+		}
+	}
+	if r.TLS != nil && strings.ContainsAny(r.TLS.CAFile, "{}") {
+		fs.addf(redisPath+".tls", "the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+	}
+}
+
+// urlFaults notes what belongs into the address instead.
+func (r *Redis) urlFaults(fs *faults) {
+	r.URL.faults(fs, redisPath, ", or sentinel or cluster with their addresses")
+	if r.Username != "" {
+		fs.addf(redisPath+".username", "belongs into the address")
+	}
+	if r.Password != "" {
+		fs.addf(redisPath+".password", "belongs into the address")
+	}
+	if r.TLS != nil && r.TLS.CAFile == "" {
+		fs.addf(redisPath+".tls", "the address says rediss:// for TLS; give the file of an authority, or leave it out")
+	}
+}
+
+func (s *RedisSentinel) faults(fs *faults) {
+	if s == nil {
+		return
+	}
+	if !identifier(s.Master) || strings.ContainsAny(s.Master, "{}") {
+		fs.addf(redisPath, "sentinel needs the name of the master, 1 to 128 visible ASCII characters; %s", redisForms)
+	}
+	redisAddressFaults(fs, "sentinel", s.Addresses)
+}
+
+func (c *RedisCluster) faults(fs *faults) {
+	if c != nil {
+		redisAddressFaults(fs, "cluster", c.Addresses)
+	}
+}
+
+func redisAddressFaults(fs *faults, of string, addresses []string) {
+	if len(addresses) == 0 {
+		fs.addf(redisPath, "%s needs at least one address; %s", of, redisForms)
+	}
+	for _, address := range addresses {
+		host, port, err := net.SplitHostPort(address)
+		number, portErr := strconv.ParseUint(port, 10, 16)
+		// What is no address may be a URL with a password: it isn't quoted.
+		if err != nil || portErr != nil || number == 0 || !identifier(host) || strings.ContainsAny(host, "{}@/") {
+			fs.addf(redisPath, "the addresses of a %s are HOST:PORT, e.g. redis-1.example.com:6379; one of them is not", of)
+			return
+		}
+	}
+}
+
+// nodes is how many processes share the limits while Redis is gone.
+func (r *Redis) nodes() int64 {
+	if r.Nodes == nil {
+		return 1
+	}
+	return *r.Nodes
+}
+
+// redisSettings are what the references stand for.
+type redisSettings struct {
+	server limit.RedisServer
+	nodes  int64
+	// digest tells different settings apart.
+	digest redisDigest
+}
+
+type redisDigest [sha256.Size]byte
+
+// read resolves the references, and reads the authority. What fails is noted in fs, by path; r may be nil.
+func (r *Redis) read(repl *caddy.Replacer, fs *faults) *redisSettings {
+	if r == nil {
+		return nil
+	}
+	server := r.readServer(repl, fs)
+	authority := r.readTLS(server, fs)
+	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %t %q %q %q %d %t %d %q", server.Addresses, server.Master, server.Cluster,
+		server.Username, server.Password, server.SentinelPassword, server.Database, server.TLS != nil, r.nodes(), authority))
+	return &redisSettings{server: *server, nodes: r.nodes(), digest: digest}
+}
+
+func (r *Redis) readServer(repl *caddy.Replacer, fs *faults) *limit.RedisServer {
+	server := new(limit.RedisServer)
+	resolve := func(path string, s Secret) string {
+		if s == "" {
+			return ""
+		}
+		text, err := s.Resolve(repl)
+		if err != nil {
+			fs.addf(path, "%v", err)
+		}
+		return text
+	}
+	switch {
+	case r.URL != "":
+		server = r.readURL(resolve(redisPath, r.URL), fs)
+	case r.Sentinel != nil:
+		server.Master, server.Addresses = r.Sentinel.Master, r.Sentinel.Addresses
+	case r.Cluster != nil:
+		server.Cluster, server.Addresses = true, r.Cluster.Addresses
+	}
+	if r.Username != "" {
+		name, err := r.Username.Resolve(repl)
+		if err != nil {
+			fs.addf(redisPath+".username", "%v", err)
+		}
+		server.Username = name
+	}
+	if r.Password != "" {
+		server.Password = resolve(redisPath+".password", r.Password)
+	}
+	server.SentinelPassword = resolve(redisPath+".sentinel_password", r.SentinelPassword)
+	return server
+}
+
+// readURL reads an address; one that could not be read is empty, and noted already.
+func (r *Redis) readURL(address string, fs *faults) *limit.RedisServer {
+	if address == "" {
+		return new(limit.RedisServer)
+	}
+	server, err := limit.ParseRedisURL(address)
+	if err != nil {
+		fs.addf(redisPath, "what %s holds is %v", string(r.URL), err)
+	}
+	if err == nil && r.TLS != nil && server.TLS == nil {
+		fs.addf(redisPath+".tls", "what %s holds begins with redis:// or unix://; TLS needs rediss://", string(r.URL))
+	}
+	return &server
+}
+
+// readTLS also returns the authority's certificates as they stand in their file.
+func (r *Redis) readTLS(server *limit.RedisServer, fs *faults) (authority []byte) {
+	if r.TLS == nil {
+		return nil
+	}
+	if server.TLS == nil {
+		server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if r.TLS.CAFile == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(r.TLS.CAFile)
+	if err != nil {
+		fs.addf(redisPath+".tls", "%v", err)
+		return nil
+	}
+	server.TLS.RootCAs = x509.NewCertPool()
+	if !server.TLS.RootCAs.AppendCertsFromPEM(pem) {
+		fs.addf(redisPath+".tls", "%q holds no certificate in PEM form", r.TLS.CAFile)
+	}
+	return pem
+}

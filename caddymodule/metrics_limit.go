@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+)
+
+// The collectors of the rate limit in Redis; see metrics.go. Without `redis` they stay at 0.
+var (
+	redisSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Subsystem: "redis", Name: "seconds",
+		Help:    "Duration of the pipelines to Redis, failed ones too.",
+		Buckets: prometheus.ExponentialBuckets(.0001, 2, 12),
+	})
+	redisRequests = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Subsystem: "redis", Name: "pipeline_requests",
+		Help:    "Requests that shared one pipeline to Redis.",
+		Buckets: prometheus.ExponentialBuckets(1, 2, 9),
+	})
+	redisFailedTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Subsystem: "redis", Name: "failed_pipelines_total",
+		Help: "Pipelines to Redis that failed or came too late.",
+	})
+	redisLocalTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Subsystem: "redis", Name: "local_requests_total",
+		Help: "Requests counted in this process instead of Redis, by reason: open (Redis is given up for now), late, failed, busy, key.",
+	}, []string{"reason"})
+)
+
+// redisMetrics implements [limit.RedisObserver].
+type redisMetrics struct{}
+
+var _ limit.RedisObserver = redisMetrics{}
+
+func (redisMetrics) Pipelined(requests int, took time.Duration, failed bool) {
+	redisRequests.Observe(float64(requests))
+	redisSeconds.Observe(took.Seconds())
+	if failed {
+		redisFailedTotal.Inc()
+	}
+}
+
+func (redisMetrics) Local(reason limit.LocalReason) {
+	redisLocalTotal.WithLabelValues(string(reason)).Inc()
+}
+
+// limitCollectors are the collectors of the rate limit: those of the process, and the gauge of a's Redis if it has one.
+func limitCollectors(a *App) []prometheus.Collector {
+	collectors := []prometheus.Collector{redisSeconds, redisRequests, redisFailedTotal, redisLocalTotal}
+	if a.Redis == nil {
+		return collectors
+	}
+	return append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Subsystem: "redis", Name: "up",
+		Help: "1 if requests are counted in Redis, 0 if it was given up for now and they are counted in this process.",
+	}, a.redisUp))
+}
+
+// redisUp is the gauge of Redis.
+func (a *App) redisUp() float64 {
+	select {
+	case <-a.ready:
+		if redis, ok := a.runtime.limiter.(*limit.Redis); ok && redis.Answers() {
+			return 1
+		}
+	default:
+	}
+	return 0
+}

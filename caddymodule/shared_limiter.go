@@ -1,0 +1,77 @@
+package caddymodule
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// windows holds the limiters that keep something in this process, by the store whose organizations they count and, with
+// Redis, by everything that decides where and how it is counted. They outlive a reload, which is why they are global.
+var windows = caddy.NewUsagePool()
+
+// memoryWindows is the limiter of a process that has its store for itself.
+type memoryWindows struct{ *limit.Memory }
+
+// Destruct implements caddy.Destructor; memory needs no closing.
+func (memoryWindows) Destruct() error { return nil }
+
+// redisWindows is the limiter of several nodes, with its connections, its breaker and the local windows.
+type redisWindows struct{ *limit.Redis }
+
+// Destruct implements caddy.Destructor.
+func (w redisWindows) Destruct() error {
+	return w.Close() //nolint:wrapcheck // it says what was being done
+}
+
+// redisKey is what configurations must agree in to share a limiter in Redis.
+type redisKey struct {
+	location store.Location
+	redis    redisDigest
+}
+
+// limiter is Redis where one is configured; else it is in memory where one process has the store for itself, and in the
+// store where several share it (design §6 "window"). A worker's process limits nothing, and leaves Redis alone.
+func (a *App) limiter(shared *sharedStore) (limit.Limiter, error) {
+	location := a.settings.location
+	switch {
+	case a.settings.redis != nil && a.worker == nil:
+		return a.redisLimiter(shared)
+	case location.Engine == store.Postgres:
+		return limit.NewStore(shared.db), nil
+	default:
+		entry, err := joinWindows(a, location, func() memoryWindows { return memoryWindows{limit.NewMemory(time.Now)} })
+		return entry.Memory, err
+	}
+}
+
+// redisLimiter connects to nobody: a Redis that is away must not keep the server from starting.
+func (a *App) redisLimiter(shared *sharedStore) (*limit.Redis, error) {
+	configured := a.settings.redis
+	key := redisKey{location: a.settings.location, redis: configured.digest}
+	entry, err := joinWindows(a, key, func() redisWindows {
+		return redisWindows{limit.NewRedis(limit.RedisOptions{
+			Client: limit.NewRedisClient(configured.server), Nodes: configured.nodes,
+			Observer: redisMetrics{}, Logger: shared.log,
+		})}
+	})
+	return entry.Redis, err
+}
+
+// joinWindows takes a reference to the limiter of a key, made by the first who asks, until a is cleaned up.
+func joinWindows[W caddy.Destructor](a *App, key any, open func() W) (W, error) {
+	value, _, err := windows.LoadOrNew(key, func() (caddy.Destructor, error) { return open(), nil })
+	if err != nil {
+		var none W
+		return none, fmt.Errorf("opening the rate-limit windows: %w", err)
+	}
+	a.leave = append(a.leave, func() error {
+		_, err := windows.Delete(key)
+		return err //nolint:wrapcheck // Destruct says what was being done
+	})
+	return value.(W), nil //nolint:forcetypeassert,errcheck // a key's type decides its limiter's
+}

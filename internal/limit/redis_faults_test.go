@@ -1,0 +1,177 @@
+package limit
+
+import (
+	"context"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// stop makes a server hang: it takes connections, and nothing comes back.
+func stop(t testing.TB, p *privateRedis) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP)
+}
+
+// goesLocal waits until requests are counted in this process, asking as clients do.
+func goesLocal(t *testing.T, r *Redis) {
+	t.Helper()
+	eventually(t, "Redis is given up", func() bool {
+		redisTake(t, r, newOrg(), 1)
+		return !r.Answers()
+	})
+}
+
+// comesBack waits until requests are counted in the Redis behind client.
+func comesBack(t *testing.T, r *Redis, client redis.UniversalClient) {
+	t.Helper()
+	eventually(t, "requests are counted in Redis again", func() bool {
+		org := newOrg()
+		redisTake(t, r, org, 1)
+		n, _ := client.HGet(context.Background(), windowKey(org), "n").Int64()
+		return r.Answers() && n == 1
+	})
+}
+
+// A Redis that hangs: requests are answered by the local window, the breaker opens, and closes when Redis goes on. Each
+// of the two is logged once.
+func TestRedisHangs(t *testing.T) {
+	t.Parallel()
+	private := startRedis(t)
+	client := plainClient(t, private.server())
+	r, b := withPatience(t, private.server(), 3, patience)
+	comesBack(t, r, client)
+	freshMinute(t, redisNow(t, client))
+
+	before := b.told(givenUp)
+	stop(t, private)
+	org := newOrg()
+	for _, allowed := range []bool{true, true, false, false, false, false} {
+		d := redisTake(t, r, org, 6)
+		require.Equal(t, allowed, d.Allowed, "a share of 6 ÷ 3")
+		require.EqualValues(t, 2, d.Limit)
+	}
+	require.True(t, redisTake(t, r, newOrg(), 1).Allowed, "a share is at least 1")
+	goesLocal(t, r)
+	require.Positive(t, b.locals(LocalLate)+b.locals(LocalFailed))
+	require.Equal(t, before+1, b.told(givenUp))
+	late := b.locals(LocalLate)
+	for range 100 {
+		redisTake(t, r, newOrg(), 1)
+	}
+	require.Equal(t, late, b.locals(LocalLate), "nobody waits for Redis any more")
+	require.GreaterOrEqual(t, b.locals(LocalOpen), 100)
+	require.Equal(t, before+1, b.told(givenUp))
+
+	private.signal(t, syscall.SIGCONT)
+	comesBack(t, r, client)
+	require.Positive(t, b.told(isBack))
+}
+
+func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
+	private := startRedis(t)
+	r, b := patiently(t, private.server(), 1)
+	require.True(t, redisTake(t, r, newOrg(), 1).Allowed)
+	require.Empty(t, b.local)
+	private.kill()
+	goesLocal(t, r)
+	require.Equal(t, 1, b.told(givenUp))
+	private = private.restart(t)
+	client := plainClient(t, private.server())
+	comesBack(t, r, client)
+	require.Equal(t, 1, b.told(isBack))
+}
+
+// A start without Redis is a start: it is logged, and requests are counted in this process until Redis is there.
+func TestRedisIsAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	private := startRedis(t)
+	private.kill()
+	r, b := patiently(t, private.server(), 1)
+	eventually(t, "it is logged before a request comes", func() bool { return b.told(givenUp) == 1 })
+	require.True(t, redisTake(t, r, "org", 1).Allowed)
+	private = private.restart(t)
+	comesBack(t, r, plainClient(t, private.server()))
+	require.Equal(t, 1, b.told(givenUp))
+	require.Equal(t, 1, b.told(isBack))
+}
+
+// What somebody deletes in Redis costs at most one more limit in that window, and no request.
+func TestRedisIsEmptied(t *testing.T) {
+	t.Parallel()
+	private := startRedis(t)
+	client := plainClient(t, private.server())
+	freshMinute(t, redisNow(t, client))
+	r, b := patiently(t, private.server(), 1)
+	for range 2 {
+		require.True(t, redisTake(t, r, "org", 3).Allowed)
+	}
+	require.NoError(t, client.FlushAll(t.Context()).Err())
+	require.NoError(t, client.ScriptFlush(t.Context()).Err())
+	for range 3 {
+		require.True(t, redisTake(t, r, "org", 3).Allowed)
+	}
+	require.False(t, redisTake(t, r, "org", 3).Allowed)
+	require.Empty(t, b.local, "Redis is told the script again")
+	require.Zero(t, b.failed)
+}
+
+// A key that holds something else is left alone; its organization is counted locally, the others in Redis.
+func TestRedisKeyOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	server := testServer(t)
+	client := plainClient(t, server)
+	for name, spoil := range map[string]func(key string) error{
+		"a string":        func(key string) error { return client.Set(t.Context(), key, "mine", 0).Err() },
+		"another hash":    func(key string) error { return client.HSet(t.Context(), key, "w", "mine").Err() },
+		"no whole number": func(key string) error { return client.HSet(t.Context(), key, "w", 1e9, "n", "lots").Err() },
+	} {
+		r, b := patiently(t, server, 1)
+		org := newOrg()
+		t.Cleanup(func() { require.NoError(t, client.Del(context.Background(), windowKey(org)).Err()) })
+		require.NoError(t, spoil(windowKey(org)), name)
+		dump := client.Dump(t.Context(), windowKey(org)).Val()
+		for _, allowed := range []bool{true, false, false, false, false, false, false, false, false, false, false, false} {
+			require.Equal(t, allowed, redisTake(t, r, org, 1).Allowed, name)
+		}
+		require.Equal(t, 12, b.locals(LocalKey), name)
+		require.Equal(t, 1, b.told("holds no rate-limit window"), name)
+		require.Equal(t, 1, b.told(org), "%s: the line names the key", name)
+		require.True(t, r.Answers(), name)
+		other := newOrg()
+		require.True(t, redisTake(t, r, other, 1).Allowed)
+		require.EqualValues(t, 1, countedIn(t, client, other), name)
+		require.Equal(t, dump, client.Dump(context.Background(), windowKey(org)).Val(), name)
+	}
+}
+
+// A server that answers but takes no writes, as the old master after a failover, is as good as none: looking for its
+// return writes, too.
+func TestRedisIsReadOnly(t *testing.T) {
+	t.Parallel()
+	private, other := startRedis(t), startRedis(t)
+	client := plainClient(t, private.server())
+	r, b := patiently(t, private.server(), 1)
+	require.True(t, redisTake(t, r, newOrg(), 1).Allowed)
+	require.NoError(t, client.ReplicaOf(t.Context(), "127.0.0.1", portOf(other)).Err())
+	goesLocal(t, r)
+	require.NoError(t, client.ReplicaOf(t.Context(), "NO", "ONE").Err())
+	comesBack(t, r, client)
+	require.Equal(t, 1, b.told(givenUp))
+	require.Equal(t, 1, b.told(isBack))
+}
+
+func TestRedisRefusesThePassword(t *testing.T) {
+	t.Parallel()
+	private := startRedis(t, "--requirepass", "right")
+	server := private.server()
+	server.Password = "hunter2"
+	r, b := patiently(t, server, 1)
+	eventually(t, "it is logged", func() bool { return b.told(givenUp) == 1 })
+	require.True(t, redisTake(t, r, "org", 1).Allowed)
+	require.NotContains(t, b.text(), "hunter2")
+	require.Contains(t, b.text(), "WRONGPASS")
+}

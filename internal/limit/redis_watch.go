@@ -1,0 +1,118 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// firstPause and longestPause bound the time between two looks for Redis' return; each pause is jittered, and doubles
+	// as long as Redis stays away or comes back only to fail again.
+	firstPause   = 500 * time.Millisecond
+	longestPause = 4 * time.Second
+	// calm is how long Redis must have answered until the next pause is a first one again.
+	calm = time.Minute
+	// connecting bounds a look: it may need a new connection, its handshake and, in a cluster, the map of the slots.
+	connecting = time.Second
+	// keyTelling is how long a key that holds no window isn't logged again.
+	keyTelling = time.Minute
+)
+
+var errLate = errors.New("limit: Redis answered too late")
+
+// probeOrg counts nobody: ids of organizations look different.
+const probeOrg = "probe"
+
+// watch looks once whether Redis is there, and then for its return each time the breaker has opened.
+func (r *Redis) watch() {
+	if err := r.look(); err != nil && r.ctx.Err() == nil && r.breaker.trip() {
+		r.giveUp(err)
+	}
+	var pause time.Duration
+	var back time.Time
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.opened:
+		}
+		gone := time.Now()
+		pause = min(2*pause, longestPause)
+		if gone.Sub(back) > calm {
+			pause = firstPause
+		}
+		for r.rest(pause) {
+			if r.look() == nil {
+				back = time.Now()
+				r.breaker.close()
+				r.log.Info("Redis answers again: rate limits are counted there", "after", back.Sub(gone).Round(time.Millisecond))
+				break
+			}
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// giveUp is called by the one who opened the breaker.
+func (r *Redis) giveUp(fault error) {
+	r.log.Error("Redis doesn't answer: rate limits are counted in this process until it does", "error", fault, "nodes", r.nodes)
+	select {
+	case r.opened <- struct{}{}:
+	default:
+	}
+}
+
+// rest waits for half of pause to all of it, and reports whether the limiter is still open.
+func (r *Redis) rest(pause time.Duration) bool {
+	timer := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// look asks Redis for a window as requests do, so that one which answers but can't be written to doesn't pass: first with
+// the time that a new connection takes, then as quickly as requests need it.
+func (r *Redis) look() error {
+	ctx, cancel := context.WithTimeout(r.ctx, connecting)
+	defer cancel()
+	if cluster, ok := r.client.(*redis.ClusterClient); ok {
+		// Organizations are spread over all masters.
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() })
+		if err != nil {
+			return fmt.Errorf("asking each master of the cluster: %w", err)
+		}
+	}
+	if err := r.probe(ctx); err != nil {
+		return err
+	}
+	quick, cancel := context.WithTimeout(ctx, r.patience/2)
+	defer cancel()
+	return r.probe(quick)
+}
+
+func (r *Redis) probe(ctx context.Context) error {
+	c := &scriptCall{key: windowKey(probeOrg), limit: 1 << 50, asks: make([]*ask, 1)}
+	r.exec(ctx, []*scriptCall{c})
+	if err := c.cmd.Err(); err != nil {
+		return fmt.Errorf("counting in Redis: %w", err)
+	}
+	return nil
+}
+
+// tellKey logs a key that holds no window, at most once a minute.
+func (r *Redis) tellKey(key string, fault error) {
+	now, told := r.clock().Unix(), r.keyTold.Load()
+	if now-told < int64(keyTelling/time.Second) || !r.keyTold.CompareAndSwap(told, now) {
+		return
+	}
+	r.log.Error("a key in Redis holds no rate-limit window; delete it", "key", key, "error", fault)
+}

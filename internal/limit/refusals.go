@@ -1,0 +1,52 @@
+package limit
+
+import (
+	"sync"
+	"time"
+)
+
+// refusals remembers the organizations that have used up their window, so that clients which ignore Retry-After cost the
+// shared counter nothing. It is bounded by the organizations that are refused within two windows.
+type refusals struct {
+	mu    sync.Mutex
+	byOrg map[string]refusal
+	// forget is when the last of them ends.
+	forget time.Time
+}
+
+// refusal says that until then no request of an organization is admitted under a limit of at most limit.
+type refusal struct {
+	until time.Time
+	limit int64
+}
+
+func newRefusals() *refusals { return &refusals{byOrg: make(map[string]refusal)} }
+
+// remembered answers a request that an earlier refusal decides. A limit that was raised since asks the counter again.
+func (r *refusals) remembered(orgID string, limit int64, now time.Time) (Decision, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	earlier, ok := r.byOrg[orgID]
+	if !ok || !now.Before(earlier.until) || limit > earlier.limit {
+		return Decision{}, false
+	}
+	return decide(limit, limit, earlier.until.Sub(now)), true
+}
+
+// remember keeps d if it refuses. asked is when the counter was asked: read before, so that a refusal is forgotten a
+// little early, never late.
+func (r *refusals) remember(orgID string, d Decision, asked time.Time) {
+	if d.Allowed {
+		return
+	}
+	until := asked.Add(d.ResetIn)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !asked.Before(r.forget) {
+		clear(r.byOrg)
+	}
+	if until.After(r.forget) {
+		r.forget = until
+	}
+	r.byOrg[orgID] = refusal{until: until, limit: d.Limit}
+}
