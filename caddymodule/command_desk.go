@@ -29,6 +29,8 @@ const (
 	// into an empty store, most likely made in the wrong working directory.
 	openExisting opening = iota
 	openOrCreate
+	// openImport is openOrCreate that takes a store with an unfinished import, too, which everybody else refuses.
+	openImport
 )
 
 // closeWait bounds how long a command waits for the store to close.
@@ -57,7 +59,7 @@ func (f *commandFlags) openDesk(ctx context.Context, cmd *cobra.Command, args []
 		args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr(),
 	}
 	if d.location, err = app.Store.Location(d.repl); err != nil {
-		return nil, fmt.Errorf("svc.store: %w", err)
+		return nil, err
 	}
 	if err := d.mayOpen(opens); err != nil {
 		return nil, err
@@ -66,14 +68,18 @@ func (f *commandFlags) openDesk(ctx context.Context, cmd *cobra.Command, args []
 	if d.db, err = store.Open(ctx, d.location, store.Options{Kinds: kinds(), Logger: log}); err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", d.location.Redacted(), err)
 	}
-	if err := d.db.Migrate(ctx); err != nil {
+	err = d.db.Migrate(ctx)
+	if opens == openImport && errors.Is(err, store.ErrUnfinishedImport) {
+		err = nil
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("migrating the store %s: %w", d.location.Redacted(), err), d.close())
 	}
 	return d, nil
 }
 
 func (d *desk) mayOpen(opens opening) error {
-	if opens == openOrCreate || d.location.Engine != store.SQLite {
+	if opens != openExisting || d.location.Engine != store.SQLite {
 		return nil
 	}
 	if _, err := os.Stat(d.location.DSN); errors.Is(err, fs.ErrNotExist) {
