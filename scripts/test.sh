@@ -16,10 +16,13 @@ XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
 step "test: the binary with failpoints, for crash tests"
 XCADDY_RACE_DETECTOR=1 XCADDY_FAILPOINTS=1 ./xcaddy.sh
 
+step "test: toxiproxy, the bad network of the fault tests"
+go build -modfile=tools/go.mod -o dist/toxiproxy github.com/Shopify/toxiproxy/v2/cmd/server
+
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
-SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race scripts/services.sh \
-	go test -race -shuffle=on -count=1 -timeout=20m "$@" 2>&1 |
+SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race SVC_TOXIPROXY=$PWD/dist/toxiproxy \
+	scripts/services.sh go test -race -shuffle=on -count=1 -timeout=20m "$@" 2>&1 |
 	awk '{ print; fflush() }
 		/^ok / { passed++ }
 		/^FAIL\t/ { failed++ }

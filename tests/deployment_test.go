@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,6 +38,11 @@ type deployment struct {
 	Upstream string
 	// StoreLine is the store's line in the Caddyfile.
 	StoreLine string
+	// Redis is the URL of the Redis with the windows, empty for none; RedisNodes is its option nodes, 0 for the default.
+	Redis      string
+	RedisNodes int
+	// PublicURL is base_url; empty is the address of the product itself.
+	PublicURL string
 	// Global, App, Routes and Sites are added to the global options, the svc block, the service's sites and the sites.
 	Global, App, Routes, Sites string
 	// Grace is grace_period.
@@ -93,8 +99,11 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 	}
 	{{.Global}}
 	svc {
-		base_url http://127.0.0.1:{{.Port}}
+		base_url {{or .PublicURL (printf "http://127.0.0.1:%d" .Port)}}
 		{{.StoreLine}}
+		{{if .Redis}}redis {env.SVC_REDIS} {
+			{{if .RedisNodes}}nodes {{.RedisNodes}}{{end}}
+		}{{end}}
 		master_key {env.SVC_MASTER_KEY}
 		plan open {
 		}
@@ -239,4 +248,13 @@ func (d *deployment) relative(t testing.TB) string {
 	path, err := filepath.Rel(d.Dir, d.location.DSN)
 	require.NoError(t, err)
 	return "./" + strings.Replace(path, "../", ".././", 1)
+}
+
+// testRedis is the URL of the Redis that all tests share. What it keeps is named by an organization's id, so they don't
+// meet there.
+func testRedis(t testing.TB) string {
+	t.Helper()
+	url := os.Getenv("SVC_TEST_REDIS")
+	require.NotEmpty(t, url, "SVC_TEST_REDIS is not set: run the tests through scripts/services.sh, which starts a Redis for them")
+	return url
 }

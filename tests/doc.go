@@ -9,6 +9,7 @@
 //   - [TestMain] takes the binary from SVC_CADDY, or builds one with the race detector through ./xcaddy.sh. A race
 //     report or a panic in the log of any product that a test started fails that test.
 //   - Crash tests take one with failpoints from SVC_CADDY_CRASH in the same way (package failpoint).
+//   - Fault tests put toxiproxy, from SVC_TOXIPROXY or built from tools/go.mod, between the product and its servers.
 //   - startProduct runs it in a folder of its own on free ports with a private store. When it has stopped, the books of
 //     its store are checked, so that every test is also a test of the ledger.
 //   - The model provider is an HTTP server of the test (upstream), told by each test what to answer to which call.

@@ -110,7 +110,12 @@ func TestREADMECaddyfiles(t *testing.T) {
 // Caddyfile, the others for what doesn't matter.
 func inContext(whole, block string) string {
 	if body := regexp.MustCompile(`(?s)\n\tsvc \{\n(.*?\n)\t\}\n`).FindStringSubmatch(whole); strings.Contains(block, "…") {
-		settings := regexp.MustCompile(`(?m)^\t\tbase_url .*\n`).ReplaceAllString(body[1], "")
+		settings := body[1]
+		for _, given := range []string{"base_url", "store"} {
+			if strings.Contains(block, "\t\t"+given+" ") {
+				settings = regexp.MustCompile(`(?m)^\t\t`+given+` .*\n`).ReplaceAllString(settings, "")
+			}
+		}
 		block = strings.Replace(block, "…\n", settings, 1)
 		block = strings.ReplaceAll(block, "…", "")
 	}

@@ -33,6 +33,21 @@ var workerBinary = sync.OnceValues(func() (string, error) {
 	return copyBinary(filepath.Join(folder, "svc-worker-race"))
 })
 
+// toxiproxyBinary is the proxy that plays a bad network, built from the module of the tools unless SVC_TOXIPROXY names it.
+var toxiproxyBinary = sync.OnceValues(func() (string, error) {
+	if source := os.Getenv("SVC_TOXIPROXY"); source != "" {
+		return copyBinary(source)
+	}
+	target := filepath.Join(binaries, "toxiproxy")
+	build := exec.Command("go", "build", "-modfile=tools/go.mod", "-o", target, "github.com/Shopify/toxiproxy/v2/cmd/server")
+	build.Dir = ".."
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("building toxiproxy: %w", err)
+	}
+	return target, nil
+})
+
 // parallelTests is how many tests may run at a time unless -parallel says otherwise: most of them wait for processes.
 const parallelTests = "4"
 

@@ -100,6 +100,9 @@ func (p *product) environment() []string {
 		}
 	}
 	kept = append(kept, "HOME="+p.Dir, "XDG_DATA_HOME="+p.Dir, "XDG_CONFIG_HOME="+p.Dir, "GORACE=halt_on_error=0 exitcode=0")
+	if p.Redis != "" {
+		kept = append(kept, "SVC_REDIS="+p.Redis)
+	}
 	return append(kept, p.env...)
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 )
 
+// refunder is who gives charges back, in the audit log.
+const refunder = "gateway"
+
 // sane reports whether the vendor's usage can be believed. Zeros can; more than the window can't (design §5 "Hold",
 // reliability S39).
 func (c *call) sane() bool {
@@ -132,7 +135,7 @@ func (c *call) settleLater(s billing.Settlement) {
 		ctx, cancel := context.WithDeadline(c.cut, c.started.Add(c.holdLife()))
 		defer cancel()
 		for wait := time.Second; ; wait = min(2*wait, 15*time.Second) {
-			_, err := c.Book.Settle(ctx, s)
+			err := c.settleAgain(ctx, s)
 			if err == nil {
 				return
 			}
@@ -144,6 +147,17 @@ func (c *call) settleLater(s billing.Settlement) {
 			}
 		}
 	}()
+}
+
+// settleAgain writes a settlement that may have been committed before without our learning of it: then its figures stand.
+// So a void may find a charge, which is given back, for the client was told that the call failed.
+func (c *call) settleAgain(ctx context.Context, s billing.Settlement) error {
+	settled, err := c.Book.Settle(ctx, s)
+	if err != nil || !s.Void || settled.ChargedMicros == 0 {
+		return err
+	}
+	_, err = c.Book.Refund(ctx, refunder, c.id, "the answer was told to have failed before its charge was known")
+	return err
 }
 
 // end runs after every call, a panic included: it hands what is still held to settleLater and lets the store go.

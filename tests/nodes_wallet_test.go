@@ -1,0 +1,121 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// TestNodesShareWallets guarantees that several nodes are one bank: what one node books holds on the next, without
+// sticky sessions.
+func TestNodesShareWallets(t *testing.T) {
+	t.Parallel()
+	up := startUpstream(t)
+	c := startCluster(t, deploy(t, store.Postgres, up), clusterNodes, 0)
+	t.Run("no debt", func(t *testing.T) { requireNoDebt(t, c, up) })
+	t.Run("one key, two nodes", func(t *testing.T) { requireOneRunEach(t, c, up) })
+	c.nodes[0].svc(t, "doctor")
+}
+
+// requireNoDebt requires that of many calls through all nodes at once, in both forms, keyed or not, exactly those pass
+// that the wallet can pay: each costs all that is held for it, so the last credit is spent, and no more. The others are
+// 402 and reach no provider.
+func requireNoDebt(t *testing.T, c *cluster, up *upstream) {
+	t.Helper()
+	const n, paid, output = 210, 40, 50
+	s := up.script(func(call *upstreamCall) {
+		call.answer(usualText, usage(promptBound(call.Body.Messages[0].Content), output))
+	})
+	cost := promptBound(s.Mark) + 2*output
+	customer := c.operator().customer(t, paid*cost)
+	var served, refused atomic.Int64
+	together(n, func(i int) {
+		var headers []string
+		if i%4 == 0 {
+			headers = []string{keyHeader, fmt.Sprintf("call-%d", i)}
+		}
+		a, err := c.node(i).as(customer).tryChat(prompt(modelStd, s.Mark, i%2 == 0, fmt.Sprintf(`"max_tokens":%d`, output)), headers...)
+		switch {
+		case !failOn(t, err):
+		case a.Status == http.StatusPaymentRequired && strings.Contains(string(a.Body), `"insufficient_credits"`):
+			refused.Add(1)
+		case expectStatus(t, a, http.StatusOK) && expectWhole(t, a):
+			served.Add(1)
+		}
+	})
+	require.EqualValues(t, paid, served.Load())
+	require.EqualValues(t, n-paid, refused.Load())
+	require.Len(t, s.Calls(), paid, "requests at the provider")
+	for _, call := range customer.awaitCalls(t, paid) {
+		require.Equal(t, "completed", call.Outcome)
+		require.Equal(t, cost, call.Charged)
+		require.Zero(t, call.Extra)
+		require.Zero(t, call.Shortfall)
+	}
+	require.Zero(t, customer.wallet(t).BalanceMicros)
+	for _, node := range c.nodes {
+		requireError(t, node.as(customer).chat(t, prompt(modelStd, s.Mark, false, `"max_tokens":1`)), "insufficient_credits")
+	}
+}
+
+// promptBound is what is held for a prompt of one message, in tokens (design §5 "Hold").
+func promptBound(content string) int64 { return int64(len(content)) + 8 + 16 }
+
+// expectWhole says whether an answer in either form is whole, for goroutines.
+func expectWhole(t testing.TB, a answer) (whole bool) {
+	t.Helper()
+	text := string(a.Body)
+	whole = a.Broken == nil && strings.Contains(text, `"charged_micros":"`) &&
+		(strings.HasPrefix(text, "{") || strings.HasSuffix(text, "data: [DONE]\n\n"))
+	if !whole {
+		t.Errorf("an answer that is not whole: %v %s", a.Broken, a.Body)
+	}
+	return whole
+}
+
+// requireOneRunEach requires that a key which is sent to two nodes at the same moment runs once: one of the two answers
+// is the replay of the other, whichever node got it, and a third node replays it, too.
+func requireOneRunEach(t *testing.T, c *cluster, up *upstream) {
+	t.Helper()
+	const pairs = 30
+	s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
+	customer := c.operator().customer(t, 1_000_000)
+	answers := make([][2]answer, pairs)
+	together(2*pairs, func(i int) {
+		pair, which := i/2, i%2
+		var err error
+		answers[pair][which], err = c.node(pair+which).as(customer).tryChat(pairBody(s, pair), keyHeader, fmt.Sprintf("pair-%d", pair))
+		failOn(t, err)
+	})
+	for pair, both := range answers {
+		call := &keyedCall{key: fmt.Sprintf("pair-%d", pair), model: modelStd, body: pairBody(s, pair), stream: pair%2 == 0}
+		replays := 0
+		for i, a := range both {
+			done := requireAnswered(t, a, modelStd, call.stream)
+			if a.Header.Get(replayHeader) == "true" {
+				replays++
+			} else {
+				call.first = done
+			}
+			done.RequestID = ""
+			first := requireAnswered(t, both[0], modelStd, call.stream)
+			first.RequestID = ""
+			require.Equal(t, first, done, "answer %d of pair %d", i, pair)
+		}
+		require.Equal(t, 1, replays, "pair %d", pair)
+		call.requireReplay(t, c.node(pair+2).as(customer), "on a third node")
+	}
+	require.Len(t, s.Calls(), pairs, "requests at the provider")
+	customer.awaitCalls(t, pairs)
+	require.EqualValues(t, 1_000_000-pairs*usualCharge, customer.wallet(t).BalanceMicros)
+}
+
+func pairBody(s *script, pair int) string {
+	return prompt(modelStd, fmt.Sprintf("%s pair %d", s.Mark, pair), pair%2 == 0)
+}
