@@ -54,19 +54,19 @@ func routable(err error) error {
 // errNotWorking: the process is there to work, and doesn't.
 var errNotWorking = errors.New("the worker is not running")
 
-// storePing is the readiness of the store and, in a worker's process, of its loop. It never waits for a start that is
-// under way.
+// storePing is the readiness of the store and, in a worker's process, of its loop. It waits for a start that is under
+// way, as requests do, as long as the probe has time: Caddy starts apps in random order, so that on a reload a probe can
+// come before its configuration has the store, which must not take the node out of its balancer.
 type storePing struct{ app *App }
 
 // Ping implements handlers.Pinger.
 func (p storePing) Ping(ctx context.Context) error {
-	select {
-	case <-p.app.ready:
-		if p.app.worker != nil && !p.app.worker.running.Load() {
-			return errNotWorking
-		}
-		return p.app.runtime.shared.db.Ping(ctx)
-	default:
-		return errNotReady
+	rt, err := p.app.whenReady(ctx)
+	if err != nil {
+		return err
 	}
+	if p.app.worker != nil && !p.app.worker.running.Load() {
+		return errNotWorking
+	}
+	return rt.shared.db.Ping(ctx)
 }

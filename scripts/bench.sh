@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Measures the built binary (without the race detector) against reverse_proxy in the same binary and prints ratios, then
-# the ledger alone on both engines. With arguments only what they ask for:
+# Measures the built binary (without the race detector) against reverse_proxy in the same binary and prints ratios, on
+# SQLite, PostgreSQL, and PostgreSQL with Redis, then the ledger alone on both engines. The servers are private
+# (scripts/services.sh). With arguments only what they ask for; -only is a part of the rows' names:
 #
 #     scripts/bench.sh -only stream -rounds 3
+#     scripts/bench.sh -only postgres
+#     scripts/bench.sh -only redis
+#     scripts/bench.sh -only worker
 #     scripts/bench.sh -ledger
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +20,7 @@ case "${1:-}" in
 	;;
 *)
 	./xcaddy.sh
-	go run ./tests/bench -caddy dist/caddy "$@"
+	scripts/services.sh go run ./tests/bench -caddy dist/caddy "$@"
 	[ $# -gt 0 ] || ledger
 	;;
 esac

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Formatting, go vet and golangci-lint over the whole module. Changes nothing.
+# Formatting, go vet and golangci-lint over the whole module, and the systemd units. Changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go
+
+step "lint: systemd units"
+scripts/units.sh
 
 step "lint: building the tools (tools/go.mod; some minutes the first time)"
 gofumpt=$(go tool -modfile=tools/go.mod -n gofumpt)

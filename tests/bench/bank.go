@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,12 +12,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-const (
-	postgresVariable = "SVC_TEST_POSTGRES"
-	// aloneConnections is how many connections the comparison with one transaction per operation has on PostgreSQL, as
-	// a usual pool would. On SQLite only one can write.
-	aloneConnections = 16
-)
+// aloneConnections is how many connections the comparison with one transaction per operation has on PostgreSQL, as a
+// usual pool would. On SQLite only one can write.
+const aloneConnections = 16
 
 // bank is a fresh store with organizations that have credits, and both ways to its ledger.
 type bank struct {
@@ -29,8 +22,8 @@ type bank struct {
 	// batched is one book for all callers, as the product has it; alone are those of one operation at a time.
 	batched, alone []ledgerBook
 
-	dbs  []*store.DB
-	drop func() error
+	dbs   []*store.DB
+	place *place
 }
 
 // loneBook is a book of its own connection that lets in one operation at a time, so that none shares a transaction.
@@ -52,17 +45,17 @@ func (b *loneBook) Settle(ctx context.Context, settlement billing.Settlement) (b
 }
 
 func openBank(ctx context.Context, engine store.Engine) (*bank, error) {
-	b := &bank{drop: func() error { return nil }}
-	location, err := b.freshStore(ctx, engine)
+	at, err := newPlace(ctx, engine, "")
 	if err != nil {
-		return nil, errors.Join(err, b.close())
+		return nil, err
 	}
+	b := &bank{place: at}
 	connections := 1
 	if engine == store.Postgres {
 		connections = aloneConnections
 	}
 	for range 1 + connections {
-		db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{billing.Ledger}})
+		db, err := store.Open(ctx, at.location, store.Options{Kinds: []store.Kind{billing.Ledger}})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("opening the store: %w", err), b.close())
 		}
@@ -76,36 +69,6 @@ func openBank(ctx context.Context, engine store.Engine) (*bank, error) {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
-}
-
-// freshStore makes a file, or a database on the server of the environment, and the way to drop it.
-func (b *bank) freshStore(ctx context.Context, engine store.Engine) (store.Location, error) {
-	if engine == store.SQLite {
-		dir, err := os.MkdirTemp("", "svc-bench-")
-		if err != nil {
-			return store.Location{}, fmt.Errorf("making a folder: %w", err)
-		}
-		b.drop = func() error { return os.RemoveAll(dir) }
-		return store.ParseLocation(engine, filepath.Join(dir, "svc.db")) //nolint:wrapcheck // the text says enough
-	}
-	server, err := store.ParseLocation(engine, os.Getenv(postgresVariable))
-	if err != nil {
-		return server, err //nolint:wrapcheck // the text says enough
-	}
-	name := "svc_bench_" + strings.ToLower(rand.Text())
-	administer := func(ctx context.Context, statement string) error {
-		db, err := store.Open(ctx, server, store.Options{})
-		if err != nil {
-			return fmt.Errorf("connecting to PostgreSQL: %w", err)
-		}
-		_, err = db.Reader().ExecContext(ctx, statement)
-		return errors.Join(err, db.Close(ctx))
-	}
-	if err := administer(ctx, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'"); err != nil {
-		return server, err
-	}
-	b.drop = func() error { return administer(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)") }
-	return store.ParseLocation(engine, server.DSN+" dbname="+name) //nolint:wrapcheck // the text says enough
 }
 
 // provision makes the organizations, many at a time.
@@ -168,5 +131,5 @@ func (b *bank) close() error {
 	for _, db := range b.dbs {
 		faults = append(faults, db.Close(ctx))
 	}
-	return errors.Join(append(faults, b.drop())...)
+	return errors.Join(append(faults, b.place.drop())...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -22,31 +21,29 @@ type books struct {
 
 func (b *books) add(v variant, f figures) {
 	b.answers += int64(f.answers)
-	if v != proxied {
+	if v.isCall() {
 		b.calls += int64(f.answers)
 		b.tokens += f.tokens
 	}
-	switch v {
-	case paid:
-		b.charged += f.charged
-	case free:
+	if v == free {
 		b.freeCharged += f.charged
-	case proxied, responded, queued:
+	} else {
+		b.charged += f.charged
 	}
 }
 
-// check compares the load's account with the upstream's and the wallet's.
-func (b *books) check(ctx context.Context, p *product, u *upstream) error {
+// check compares the load's account with the upstream's and the wallets'.
+func (b *books) check(ctx context.Context, p *product) error {
 	end, err := p.balance(ctx)
 	if err != nil {
 		return err
 	}
 	var faults []error
-	if got := u.answers.Load(); got != b.answers {
+	if got := p.upstream.answers.Load(); got != b.answers {
 		faults = append(faults, fmt.Errorf("the upstream answered %d requests, the clients got %d answers", got, b.answers))
 	}
 	if lost := b.startMicros - end; lost != b.charged {
-		faults = append(faults, fmt.Errorf("the wallet lost %d micros, the answers charged %d", lost, b.charged))
+		faults = append(faults, fmt.Errorf("the wallets lost %d micros, the answers charged %d", lost, b.charged))
 	}
 	if b.freeCharged != 0 {
 		faults = append(faults, fmt.Errorf("calls with the organization's own key were charged %d micros", b.freeCharged))
@@ -57,12 +54,13 @@ func (b *books) check(ctx context.Context, p *product, u *upstream) error {
 	if err := p.doctor(ctx); err != nil {
 		faults = append(faults, err)
 	}
-	if err := errors.Join(faults...); err != nil {
-		return err
-	}
-	fmt.Printf("\nbooks: %d answers, upstream the same; %d micros charged, wallet the same; %d tokens served, calls the same; doctor clean\n",
+	return errors.Join(faults...)
+}
+
+// report says what check has found to be true.
+func (b *books) report() {
+	fmt.Printf("books: %d answers, upstream the same; %d micros charged, wallets the same; %d tokens served, calls the same; doctor clean\n",
 		b.answers, b.charged, b.tokens)
-	return nil
 }
 
 // checkUsage compares the tokens that the answers told with those of the calls in the database. Free calls are recorded
@@ -70,18 +68,14 @@ func (b *books) check(ctx context.Context, p *product, u *upstream) error {
 func (b *books) checkUsage(ctx context.Context, p *product) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	location, err := store.ParseLocation(store.SQLite, filepath.Join(p.dir, "svc.db"))
-	if err != nil {
-		return fmt.Errorf("finding the database: %w", err)
-	}
-	db, err := store.Open(ctx, location, store.Options{})
+	db, err := store.Open(ctx, p.place.location, store.Options{})
 	if err != nil {
 		return fmt.Errorf("opening the database: %w", err)
 	}
 	defer db.Close(ctx) //nolint:errcheck // it was only read
 	var calls, tokens int64
 	for {
-		err := db.Reader().QueryRowContext(ctx, `SELECT count(*), coalesce(sum(prompt_tokens + completion_tokens), 0) FROM calls`).Scan(&calls, &tokens)
+		err := db.Reader().QueryRowContext(ctx, `SELECT count(*), CAST(coalesce(sum(prompt_tokens + completion_tokens), 0) AS BIGINT) FROM calls`).Scan(&calls, &tokens)
 		if err != nil {
 			return fmt.Errorf("the database has %d calls of %d with %d tokens of %d: %w", calls, b.calls, tokens, b.tokens, err)
 		}

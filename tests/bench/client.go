@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,22 +20,26 @@ type client struct {
 	reader  *bufio.Reader
 	request []byte
 	body    bytes.Buffer
+	// response is the one of a stream that is read in pieces.
+	response *http.Response
 }
 
-func dial(address, path, key string, v variant, stream bool) (*client, error) {
+func dial(address string, request []byte) (*client, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("dialling: %w", err)
 	}
-	return &client{conn: conn, reader: bufio.NewReaderSize(conn, 32<<10), request: request(address, path, key, v, stream)}, nil
+	return &client{conn: conn, reader: bufio.NewReaderSize(conn, 32<<10), request: request}, nil
 }
 
-func request(address, path, key string, v variant, stream bool) []byte {
-	prompt := bytes.Repeat([]byte("Tell me more. "), 14) // some 200 bytes
+// prompt has some 200 bytes.
+var prompt = strings.Repeat("Tell me more. ", 14)
+
+func request(address, path, key, prompt string, ownKey, stream bool) []byte {
 	body := fmt.Appendf(nil, `{"model":"bench/m","messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, prompt, stream)
 	b := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",
 		path, address, key, len(body))
-	if v == free {
+	if ownKey {
 		b = append(b, "X-Svc-Use-Byok: true\r\n"...)
 	}
 	b = append(b, "\r\n"...)
@@ -73,7 +78,12 @@ func (c *client) ask(v variant, stream bool) (told, error) {
 	if stream && !bytes.HasSuffix(c.body.Bytes(), []byte("data: [DONE]\n\n")) {
 		return told{}, errors.New("the stream has no end")
 	}
-	if v == proxied {
+	return c.read(v)
+}
+
+// read finds what the answer in the buffer tells.
+func (c *client) read(v variant) (told, error) {
+	if !v.isCall() {
 		return told{}, nil
 	}
 	charged, err := number(c.body.Bytes(), chargedMark)

@@ -1,21 +1,24 @@
 // Command bench measures the gateway against stock reverse_proxy in the same binary, in one interleaved run, and
 // prints ratios (design §10). Absolute figures depend on the machine; the ratios are what counts.
 //
-// It is honest about its work: every answer is checked, the upstream's count must equal the answers, and the wallet
+// It is honest about its work: every answer is checked, the upstream's count must equal the answers, and the wallets
 // must have lost exactly what the answers said they charged; every webhook that was acknowledged must be a row of the
 // database. Otherwise it exits with 1.
+//
+// Rows on PostgreSQL and Redis use the servers that scripts/services.sh starts, and are left out without them. The CPU
+// of a row is the product's; that of the servers stands beside it and is in no ratio.
 //
 // With -ledger it measures the ledger alone: what it gains that concurrent operations share transactions.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 )
 
@@ -24,14 +27,18 @@ func main() {
 	binary := flag.String("caddy", "dist/caddy", "the built binary (without the race detector)")
 	rounds := flag.Int("rounds", 7, "interleaved rounds; medians are reported")
 	slice := flag.Duration("slice", 1500*time.Millisecond, "how long each variant runs in a round")
-	only := flag.String("only", "", "run only the row whose name contains this")
+	only := flag.String("only", "", "run only the rows whose name contains this")
 	ledger := flag.Bool("ledger", false, "measure the ledger alone")
+	writer := flag.Bool("writer", false, "be the second process of the row `worker`; the bench starts it by itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
-	if *ledger {
+	switch {
+	case *writer:
+		err = runWriter(ctx, os.Stdin, os.Stdout)
+	case *ledger:
 		err = runLedger(ctx, *rounds, *slice)
-	} else {
+	default:
 		err = run(ctx, *binary, *rounds, *slice, *only)
 	}
 	stop()
@@ -41,23 +48,41 @@ func main() {
 }
 
 func run(ctx context.Context, binary string, rounds int, slice time.Duration, only string) error {
-	upstream, err := startUpstream()
-	if err != nil {
-		return fmt.Errorf("starting the upstream: %w", err)
+	found := false
+	for _, all := range houses() {
+		h := all.chosen(only)
+		if len(h.rows)+len(h.webhooks) == 0 {
+			continue
+		}
+		found = true
+		if absent := h.absent(); absent != "" {
+			fmt.Printf("\nthe rows of %s are left out: %s is not set (scripts/services.sh sets it)\n", h.name, absent)
+			continue
+		}
+		if err := h.run(ctx, binary, rounds, slice); err != nil {
+			return fmt.Errorf("%s: %w", h.name, err)
+		}
 	}
-	defer upstream.stop()
-	product, err := startProduct(ctx, binary, upstream.address)
-	if err != nil {
-		return fmt.Errorf("starting the product: %w", err)
+	if strings.Contains(tripsRowName, only) {
+		found = true
+		if err := runTrips(ctx, binary, rounds, slice/tripsShare); err != nil {
+			return err
+		}
 	}
-	defer product.stop()
-	books, err := measure(ctx, product, rows(only), rounds, slice)
-	if err != nil {
-		return err
+	if strings.Contains(memoryRowName, only) {
+		found = true
+		if err := runMemory(ctx, binary); err != nil {
+			return err
+		}
 	}
-	platform := &webhooks{product: product}
-	if err := platform.measure(ctx, webhookRows(only), rounds, slice); err != nil {
-		return err
+	if strings.Contains(workerRowName, only) {
+		found = true
+		if err := runWorker(ctx, binary, rounds, slice); err != nil {
+			return err
+		}
 	}
-	return errors.Join(books.check(ctx, product, upstream), platform.check(ctx))
+	if !found {
+		return fmt.Errorf("no row's name contains %q", only)
+	}
+	return nil
 }

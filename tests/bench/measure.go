@@ -9,7 +9,7 @@ import (
 )
 
 // measure runs all rows in interleaved rounds, prints them, and returns what was served.
-func measure(ctx context.Context, p *product, all []row, rounds int, slice time.Duration) (*books, error) {
+func measure(ctx context.Context, p *product, s *servers, all []row, rounds int, slice time.Duration) (*books, error) {
 	start, err := p.balance(ctx)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func measure(ctx context.Context, p *product, all []row, rounds int, slice time.
 				if ctx.Err() != nil {
 					return nil, context.Cause(ctx)
 				}
-				f, err := load(ctx, p, r, v, slice)
+				f, err := load(ctx, p, s, r, v, slice)
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", r.name, v, err)
 				}
@@ -39,19 +39,19 @@ func measure(ctx context.Context, p *product, all []row, rounds int, slice time.
 }
 
 // load runs one variant of a row for a while.
-func load(ctx context.Context, p *product, r row, v variant, slice time.Duration) (figures, error) {
+func load(ctx context.Context, p *product, s *servers, r row, v variant, slice time.Duration) (figures, error) {
 	clients := make([]*client, r.connections)
 	for i := range clients {
-		c, err := dial(p.address, p.path(v), p.key, v, r.stream)
+		c, err := dial(p.address, p.request(v, r.stream))
 		if err != nil {
 			return figures{}, err
 		}
 		clients[i] = c
 		defer c.conn.Close() //nolint:revive // all of them are needed until the end
 	}
-	ctx, cancel := context.WithTimeout(ctx, slice)
+	over, cancel := context.WithTimeout(ctx, slice)
 	defer cancel()
-	cpuBefore, err := p.cpu()
+	used, err := startMeter(ctx, p, s)
 	if err != nil {
 		return figures{}, err
 	}
@@ -59,15 +59,13 @@ func load(ctx context.Context, p *product, r row, v variant, slice time.Duration
 	parts := make([]figures, len(clients))
 	var group sync.WaitGroup
 	for i, c := range clients {
-		group.Go(func() { parts[i] = loop(ctx, c, v, r.stream) })
+		group.Go(func() { parts[i] = loop(over, c, v, r.stream) })
 	}
 	group.Wait()
 	total := figures{elapsed: time.Since(began)}
-	cpuAfter, err := p.cpu()
-	if err != nil {
+	if total.cpu, total.servers, err = used.read(ctx); err != nil {
 		return figures{}, err
 	}
-	total.cpu = cpuAfter - cpuBefore
 	for _, part := range parts {
 		total.answers += part.answers
 		total.charged += part.charged
@@ -79,6 +77,28 @@ func load(ctx context.Context, p *product, r row, v variant, slice time.Duration
 		return figures{}, fmt.Errorf("%d requests failed, the first with: %s", len(total.failures), total.failures[0])
 	}
 	return total, nil
+}
+
+// meter reads what the product and its servers use.
+type meter struct {
+	product         *product
+	servers         *servers
+	before, outside time.Duration
+}
+
+func startMeter(ctx context.Context, p *product, s *servers) (m meter, err error) {
+	m = meter{product: p, servers: s}
+	m.before, m.outside, err = m.read(ctx)
+	return m, err
+}
+
+// read answers what was used since the start.
+func (m meter) read(ctx context.Context) (product, servers time.Duration, err error) {
+	if product, err = m.product.cpu(); err != nil {
+		return 0, 0, err
+	}
+	servers, err = m.servers.cpu(ctx)
+	return product - m.before, servers - m.outside, err
 }
 
 func loop(ctx context.Context, c *client, v variant, stream bool) (f figures) {
@@ -122,12 +142,11 @@ func each(rounds []figures, of func(figures) float64) []float64 {
 
 // report prints a row: absolute figures for orientation, ratios of the same round for the record.
 func report(r row, results map[variant][]figures) {
-	fmt.Printf("\n%s\n  %-18s %10s %10s %10s %10s   %s\n", r.name, "variant", "cpu µs", "answers/s", "p50 ms", "p99 ms", "ratio to reverse_proxy")
+	reportHead(r.name, "ratio to reverse_proxy")
 	base := results[proxied]
 	for _, v := range r.variants {
 		rounds := results[v]
-		fmt.Printf("  %-18s %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
-			median(each(rounds, figures.rate)), percentile(rounds, .5), percentile(rounds, .99))
+		reportFigures(v, rounds)
 		if v == proxied {
 			fmt.Println()
 			continue
@@ -139,6 +158,15 @@ func report(r row, results map[variant][]figures) {
 		}
 		fmt.Printf("   cpu %s  rate %s\n", judged(median(cpu), r.cpu[v], true), judged(median(rate), r.rate[v], false))
 	}
+}
+
+func reportHead(row, ratio string) {
+	fmt.Printf("\n%s\n  %-18s %10s %10s %10s %10s %10s   %s\n", row, "variant", "cpu µs", "servers µs", "answers/s", "p50 ms", "p99 ms", ratio)
+}
+
+func reportFigures(v variant, rounds []figures) {
+	fmt.Printf("  %-18s %10.0f %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
+		median(each(rounds, figures.serversPerAnswer)), median(each(rounds, figures.rate)), percentile(rounds, .5), percentile(rounds, .99))
 }
 
 // judged is a ratio beside its bar.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,16 +19,22 @@ import (
 	"time"
 )
 
-// product is the built binary with one organization that has credits and a key.
+// product is the built binary, its upstream, and two organizations that have credits and a key each: one without limits,
+// and one whose requests are counted.
 type product struct {
-	binary  string
-	dir     string
-	address string
-	key     string
-	org     string
-	env     []string
-	server  *exec.Cmd
-	log     bytes.Buffer
+	binary   string
+	dir      string
+	place    *place
+	upstream *upstream
+	address  string
+	key      string
+	org      string
+	// countedKey and countedOrg are those of the organization under a limit that no run can reach.
+	countedKey, countedOrg string
+	channel                string // of the social platform
+	env                    []string
+	server                 *exec.Cmd
+	log                    bytes.Buffer
 }
 
 const caddyfile = `{
@@ -38,9 +45,12 @@ const caddyfile = `{
 	}
 	svc {
 		base_url http://127.0.0.1
-		store sqlite ./svc.db
+		%[3]s
 		master_key {env.BENCH_MASTER_KEY}
 		plan bench {
+		}
+		plan counted {
+			requests_per_minute 1000000000
 		}
 		provider bench {
 			protocol openai
@@ -66,6 +76,15 @@ http://%[1]s {
 		svc_rate_limit
 		svc_chat
 	}
+	handle /keyed {
+		svc_auth chat:write
+		reverse_proxy %[2]s
+	}
+	handle /counted {
+		svc_auth chat:write
+		svc_rate_limit
+		reverse_proxy %[2]s
+	}
 	handle /webhooks/social {
 		svc_webhook social
 	}
@@ -81,31 +100,36 @@ http://%[1]s {
 }
 `
 
-func startProduct(ctx context.Context, binary, upstream string) (*product, error) {
-	binary, err := filepath.Abs(binary)
-	if err != nil {
-		return nil, fmt.Errorf("finding the binary: %w", err)
+// startProduct runs the binary with its state at a place, which it takes over: stop drops it.
+func startProduct(ctx context.Context, binary string, at *place) (p *product, err error) {
+	p = &product{place: at}
+	defer func() {
+		if err != nil {
+			p, err = nil, p.end(fmt.Errorf("starting the product: %w", err))
+		}
+	}()
+	if p.binary, err = filepath.Abs(binary); err != nil {
+		return p, fmt.Errorf("finding the binary: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "svc-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
+	if p.upstream, err = startUpstream(); err != nil {
+		return p, fmt.Errorf("starting the upstream: %w", err)
+	}
+	if p.dir, err = os.MkdirTemp("", "svc-bench-"); err != nil {
+		return p, fmt.Errorf("making a folder: %w", err)
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret)
-	p := &product{
-		binary: binary, dir: dir,
-		env: append(os.Environ(), "BENCH_MASTER_KEY="+base64.StdEncoding.EncodeToString(secret), "HOME="+dir,
-			"BENCH_APP_SECRET="+webhookSecret),
-	}
+	p.env = append(os.Environ(), masterKeyVariable+"="+base64.StdEncoding.EncodeToString(secret), "HOME="+p.dir,
+		"BENCH_APP_SECRET="+webhookSecret, "BENCH_DSN="+at.location.DSN, "BENCH_REDIS="+at.redis)
 	if p.address, err = freeAddress(); err != nil {
-		return nil, err
+		return p, err
 	}
-	text := fmt.Sprintf(caddyfile, p.address, upstream)
-	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(text), 0o600); err != nil {
-		return nil, fmt.Errorf("writing the Caddyfile: %w", err)
+	text := fmt.Sprintf(caddyfile, p.address, p.upstream.address, at.options())
+	if err := os.WriteFile(filepath.Join(p.dir, "Caddyfile"), []byte(text), 0o600); err != nil {
+		return p, fmt.Errorf("writing the Caddyfile: %w", err)
 	}
 	if err := p.provision(ctx); err != nil {
-		return nil, err
+		return p, err
 	}
 	return p, p.start(ctx)
 }
@@ -120,34 +144,44 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// provision makes the organization, its credits, its keys and its channel.
-func (p *product) provision(ctx context.Context) error {
-	var org struct{ ID string }
-	var key struct{ Key string }
-	if err := p.command(ctx, &org, "org", "create", "--name", "bench"); err != nil {
+// provision makes the organizations, their credits and keys, and a channel.
+func (p *product) provision(ctx context.Context) (err error) {
+	if p.org, p.key, err = p.organization(ctx, "bench"); err != nil {
 		return err
 	}
-	p.org = org.ID
-	if err := p.command(ctx, nil, "wallet", "credit", "--org", org.ID, "--micros", "1000000000000"); err != nil {
+	if p.countedOrg, p.countedKey, err = p.organization(ctx, "counted"); err != nil {
 		return err
 	}
-	if err := p.command(ctx, &key, "key", "create", "--org", org.ID); err != nil {
-		return err
-	}
-	p.key = key.Key
 	file := filepath.Join(p.dir, "vendor.key")
 	if err := os.WriteFile(file, []byte("sk-bench"), 0o600); err != nil {
 		return fmt.Errorf("writing a key: %w", err)
 	}
-	if err := p.command(ctx, nil, "provider-key", "set", "--org", org.ID, "--provider", "bench", "--key-file", file); err != nil {
+	if err := p.command(ctx, nil, "provider-key", "set", "--org", p.org, "--provider", "bench", "--key-file", file); err != nil {
 		return err
 	}
 	file = filepath.Join(p.dir, "page.json")
 	if err := os.WriteFile(file, []byte(`{"accessToken":"bench"}`), 0o600); err != nil {
 		return fmt.Errorf("writing a token: %w", err)
 	}
-	return p.command(ctx, nil, "channel", "create", "--org", org.ID, "--type", "social_messenger", "--name", "bench",
+	var channel struct{ ID string }
+	err = p.command(ctx, &channel, "channel", "create", "--org", p.org, "--type", "social_messenger", "--name", "bench",
 		"--external-id", webhookPage, "--credentials-file", file)
+	p.channel = channel.ID
+	return err
+}
+
+// organization makes one on a plan of the same name, with credits.
+func (p *product) organization(ctx context.Context, plan string) (id, key string, err error) {
+	var org struct{ ID string }
+	var made struct{ Key string }
+	if err := p.command(ctx, &org, "org", "create", "--name", plan, "--plan", plan); err != nil {
+		return "", "", err
+	}
+	if err := p.command(ctx, nil, "wallet", "credit", "--org", org.ID, "--micros", "1000000000000"); err != nil {
+		return "", "", err
+	}
+	err = p.command(ctx, &made, "key", "create", "--org", org.ID)
+	return org.ID, made.Key, err
 }
 
 // command runs `caddy svc …` and decodes its object into out.
@@ -190,56 +224,72 @@ func (p *product) start(ctx context.Context) error {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			p.stop()
-			return fmt.Errorf("caddy did not come up: %w\n%s", err, p.log.String())
+			return fmt.Errorf("caddy did not come up: %w", err)
 		}
 	}
 }
 
-func (p *product) stop() {
+// logTail is how much of the product's log is shown when something fails.
+const logTail = 2000
+
+// end stops the product; a fault of the run is returned with what the log says of it.
+func (p *product) end(fault error) error {
+	err := errors.Join(fault, p.stop())
+	if text := p.log.Bytes(); err != nil && len(text) > 0 {
+		return fmt.Errorf("%w\nthe product's log ends with:\n%s", err, text[max(0, len(text)-logTail):])
+	}
+	return err
+}
+
+// stop ends what was started, and drops the place.
+func (p *product) stop() error {
 	if p.server != nil && p.server.Process != nil {
 		_ = p.server.Process.Signal(syscall.SIGTERM)
 		_ = p.server.Wait()
-		p.server = nil
 	}
-	_ = os.RemoveAll(p.dir)
+	if p.upstream != nil {
+		p.upstream.stop()
+	}
+	return errors.Join(p.place.drop(), os.RemoveAll(p.dir))
 }
 
-func (*product) path(v variant) string {
-	if v == proxied {
-		return "/proxied"
+// request is what variant v sends again and again.
+func (p *product) request(v variant, stream bool) []byte {
+	path, key := "/v1/chat/completions", p.key
+	switch v {
+	case proxied:
+		path = "/proxied"
+	case keyed:
+		path = "/keyed"
+	case counted:
+		path, key = "/counted", p.countedKey
+	case paidCounted:
+		key = p.countedKey
+	default:
 	}
-	return "/v1/chat/completions"
+	return request(p.address, path, key, prompt, v == free, stream)
 }
 
-func (p *product) balance(ctx context.Context) (int64, error) {
-	var wallet struct{ BalanceMicros string }
-	if err := p.command(ctx, &wallet, "wallet", "show", "--org", p.org); err != nil {
-		return 0, err
+// balance is what the organizations have together, in micros.
+func (p *product) balance(ctx context.Context) (total int64, err error) {
+	for _, org := range []string{p.org, p.countedOrg} {
+		var wallet struct{ BalanceMicros string }
+		if err := p.command(ctx, &wallet, "wallet", "show", "--org", org); err != nil {
+			return 0, err
+		}
+		micros, err := strconv.ParseInt(wallet.BalanceMicros, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the balance: %w", err)
+		}
+		total += micros
 	}
-	return strconv.ParseInt(wallet.BalanceMicros, 10, 64) //nolint:wrapcheck // the text says enough
+	return total, nil
 }
 
 func (p *product) doctor(ctx context.Context) error { return p.command(ctx, nil, "doctor") }
 
-// ticksPerSecond is the unit of /proc/PID/stat, fixed by the kernel's interface on Linux.
-const ticksPerSecond = 100
-
-// cpu is the processor time that the product has taken so far, from /proc.
+// cpu is the processor time that the product has taken so far.
 func (p *product) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.server.Process.Pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading the processor time: %w", err)
-	}
-	// The second field is the command in parentheses and may hold spaces.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("reading the user time: %w", err)
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("reading the system time: %w", err)
-	}
-	return time.Duration(user+system) * time.Second / ticksPerSecond, nil
+	stat, err := readStat(p.server.Process.Pid)
+	return stat.own, err
 }

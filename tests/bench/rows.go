@@ -1,8 +1,11 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // variant is one way of serving the same work.
@@ -12,7 +15,15 @@ const (
 	proxied variant = "reverse_proxy"
 	free    variant = "no money (BYOK)"
 	paid    variant = "strict money"
+	// paidCounted is paid for an organization whose requests are counted in a window; the others have no limit.
+	paidCounted variant = "money and window"
+	// keyed and counted are reverse_proxy behind a key, and behind a key and a window.
+	keyed   variant = "key"
+	counted variant = "key and window"
 )
+
+// isCall says that the gateway answers, and not reverse_proxy.
+func (v variant) isCall() bool { return v == free || v == paid || v == paidCounted }
 
 // row is one line of the figures: the same load on each variant.
 type row struct {
@@ -29,8 +40,47 @@ type row struct {
 // bar is what a ratio must hold and what it should reach.
 type bar struct{ must, goal float64 }
 
-func rows(only string) []row {
-	all := []row{
+// house is a place and the rows that are measured there, on one product.
+type house struct {
+	name     string
+	engine   store.Engine
+	redis    bool
+	rows     []row
+	webhooks []webhookRow
+}
+
+func houses() []house {
+	return []house{
+		{name: "SQLite", engine: store.SQLite, rows: sqliteRows(), webhooks: webhookRows()},
+		{
+			name: "PostgreSQL", engine: store.Postgres,
+			rows: []row{
+				postgresRow("postgres, answer, C=32", 32, paid, bar{1.5, 1.0}, proxied, free, paid, paidCounted),
+				postgresRow("postgres, answer, C=256", 256, paid, bar{0.8, 0.6}, proxied, free, paid, paidCounted),
+			},
+			webhooks: []webhookRow{
+				{name: "postgres, webhook, C=32", connections: 32},
+				{name: "postgres, webhook, C=256", connections: 256},
+			},
+		},
+		{
+			name: "PostgreSQL and Redis", engine: store.Postgres, redis: true,
+			rows: []row{
+				postgresRow("redis windows, answer, C=32", 32, paidCounted, bar{1.5, 1.0}, proxied, paid, paidCounted),
+				postgresRow("redis windows, answer, C=256", 256, paidCounted, bar{0.8, 0.6}, proxied, paid, paidCounted),
+			},
+		},
+	}
+}
+
+// postgresRow is a row with "gateway CPU with PostgreSQL holding the money" (design §10): the server's own CPU is shown
+// beside it and isn't part of the ratio.
+func postgresRow(name string, connections int, held variant, b bar, variants ...variant) row {
+	return row{name: name, connections: connections, variants: variants, cpu: map[variant]bar{held: b}}
+}
+
+func sqliteRows() []row {
+	return []row{
 		{
 			name: "answer, C=1", connections: 1, variants: []variant{proxied, free, paid},
 			cpu: map[variant]bar{free: {1.0, 0.8}, paid: {3.5, 2.2}},
@@ -45,20 +95,21 @@ func rows(only string) []row {
 			cpu: map[variant]bar{free: {1.1, 0.9}, paid: {1.6, 1.2}},
 		},
 	}
-	var chosen []row
-	for _, r := range all {
-		if strings.Contains(r.name, only) {
-			chosen = append(chosen, r)
-		}
-	}
-	return chosen
+}
+
+// chosen leaves only the rows whose name contains only.
+func (h house) chosen(only string) house {
+	h.rows = slices.DeleteFunc(h.rows, func(r row) bool { return !strings.Contains(r.name, only) })
+	h.webhooks = slices.DeleteFunc(h.webhooks, func(r webhookRow) bool { return !strings.Contains(r.name, only) })
+	return h
 }
 
 // figures are what one slice of one variant showed.
 type figures struct {
 	answers  int
 	elapsed  time.Duration
-	cpu      time.Duration
+	cpu      time.Duration // of the product
+	servers  time.Duration // processor time of PostgreSQL and Redis
 	latency  []time.Duration
 	charged  int64
 	tokens   int64
@@ -67,6 +118,10 @@ type figures struct {
 
 func (f figures) cpuPerAnswer() float64 {
 	return float64(f.cpu.Microseconds()) / float64(max(1, f.answers))
+}
+
+func (f figures) serversPerAnswer() float64 {
+	return float64(f.servers.Microseconds()) / float64(max(1, f.answers))
 }
 
 func (f figures) rate() float64 { return float64(f.answers) / f.elapsed.Seconds() }

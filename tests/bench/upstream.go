@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +24,8 @@ type upstream struct {
 	answers atomic.Int64
 	answer  []byte
 	stream  []byte
+	// gate lets go on the streams that wait in their middle, when it is closed.
+	gate chan struct{}
 }
 
 func startUpstream() (*upstream, error) {
@@ -30,7 +33,7 @@ func startUpstream() (*upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer()}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer(), gate: make(chan struct{})}
 	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute}
 	go func() { _ = u.server.Serve(listener) }()
 	return u, nil
@@ -46,7 +49,20 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.answers.Add(1)
 	if strings.Contains(string(body), `"stream":true`) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write(u.stream)
+		rest := u.stream
+		if strings.Contains(string(body), slowPrompt) {
+			begun := bytes.Index(rest, []byte(slowMark)) + len(slowMark)
+			begun += bytes.Index(rest[begun:], []byte("\n\n")) + 2
+			_, _ = w.Write(rest[:begun])
+			_ = http.NewResponseController(w).Flush()
+			rest = rest[begun:]
+			select {
+			case <-u.gate:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		_, _ = w.Write(rest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

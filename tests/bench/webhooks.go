@@ -11,8 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,24 +42,18 @@ type webhookRow struct {
 	p99  bar
 }
 
-func webhookRows(only string) []webhookRow {
-	all := []webhookRow{
+func webhookRows() []webhookRow {
+	return []webhookRow{
 		{name: "webhook, C=32", connections: 32, rate: bar{0.25, 0.40}},
 		{name: "webhook, C=256", connections: 256, rate: bar{0.40, 0.60}},
 		{name: "webhook at 2,000/s", connections: pacedConns, pace: webhookPace, p99: bar{50, 10}},
 	}
-	var chosen []webhookRow
-	for _, r := range all {
-		if strings.Contains(r.name, only) {
-			chosen = append(chosen, r)
-		}
-	}
-	return chosen
 }
 
 // webhooks is the platform of the bench: it delivers messages that differ, and counts what was acknowledged.
 type webhooks struct {
 	product  *product
+	servers  *servers
 	made     atomic.Int64
 	accepted int
 }
@@ -104,7 +96,7 @@ func (w *webhooks) load(ctx context.Context, r webhookRow, v variant, slice time
 	if ctx.Err() != nil {
 		return total, context.Cause(ctx)
 	}
-	cpuBefore, err := w.product.cpu()
+	used, err := startMeter(ctx, w.product, w.servers)
 	if err != nil {
 		return total, err
 	}
@@ -116,11 +108,9 @@ func (w *webhooks) load(ctx context.Context, r webhookRow, v variant, slice time
 	}
 	group.Wait()
 	total.elapsed = time.Since(began)
-	cpuAfter, err := w.product.cpu()
-	if err != nil {
+	if total.cpu, total.servers, err = used.read(ctx); err != nil {
 		return total, err
 	}
-	total.cpu = cpuAfter - cpuBefore
 	for _, part := range parts {
 		total.answers += part.answers
 		total.latency = append(total.latency, part.latency...)
@@ -219,11 +209,10 @@ func (d *deliverer) request() []byte {
 }
 
 func (r webhookRow) report(variants []variant, results map[variant][]figures) {
-	fmt.Printf("\n%s\n  %-18s %10s %10s %10s %10s   %s\n", r.name, "variant", "cpu µs", "answers/s", "p50 ms", "p99 ms", "ratio to respond")
+	reportHead(r.name, "ratio to respond")
 	for _, v := range variants {
 		rounds := results[v]
-		fmt.Printf("  %-18s %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
-			median(each(rounds, figures.rate)), percentile(rounds, .5), percentile(rounds, .99))
+		reportFigures(v, rounds)
 		switch base := results[responded]; {
 		case v == responded:
 			fmt.Println()
@@ -241,11 +230,7 @@ func (r webhookRow) report(variants []variant, results map[variant][]figures) {
 
 // check requires that every acknowledged message is a row of the database, in one of the customers' conversations.
 func (w *webhooks) check(ctx context.Context) error {
-	location, err := store.ParseLocation(store.SQLite, filepath.Join(w.product.dir, "svc.db"))
-	if err != nil {
-		return fmt.Errorf("finding the database: %w", err)
-	}
-	db, err := store.Open(ctx, location, store.Options{})
+	db, err := store.Open(ctx, w.product.place.location, store.Options{})
 	if err != nil {
 		return fmt.Errorf("opening the database: %w", err)
 	}
@@ -260,6 +245,10 @@ func (w *webhooks) check(ctx context.Context) error {
 		return fmt.Errorf("%d deliveries were acknowledged; the database has %d messages in %d conversations, of which %d are due",
 			w.accepted, messages, conversations, waiting)
 	}
-	fmt.Printf("queue: %d deliveries acknowledged, as many messages in the database, all their conversations due\n", messages)
 	return nil
+}
+
+// report says what check has found to be true.
+func (w *webhooks) report() {
+	fmt.Printf("queue: %d deliveries acknowledged, as many messages in the database, all their conversations due\n", w.accepted)
 }
