@@ -60,6 +60,12 @@ func TestStatementsUseIndexes(t *testing.T) {
 	}
 }
 
+// A new installation has small tables and no statistics, and grows while connections keep their plans.
+func TestIndexesOfSmallTables(t *testing.T) {
+	t.Parallel()
+	requireIndexInSmallTable(t, storetest.Open(t, store.Postgres))
+}
+
 // readWhole are parts of the statements that may read a whole table.
 var readWhole = []string{
 	"schema_versions", "information_schema", // migrations, once at start

@@ -171,10 +171,26 @@ func requireBounds(t *testing.T, db *store.DB) {
 			return err
 		}, `SELECT current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')`)
 	}))
+	requireIndexInSmallTable(t, db)
 	require.Error(t, db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
 		return tx.Query(ctx, func(store.Row) error { return nil }, `SELECT pg_sleep(60)`)
 	}))
 	require.NoError(t, db.Ping(t.Context()))
+}
+
+// requireIndexInSmallTable shows that the writer plans with an index what PostgreSQL by itself would look for from end to
+// end, in a table that it takes for small: connections keep such plans while the table grows.
+func requireIndexInSmallTable(t *testing.T, db *store.DB) {
+	t.Helper()
+	var steps []string
+	require.NoError(t, db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+		return tx.Query(ctx, func(row store.Row) error {
+			steps = append(steps, "")
+			return row.Scan(&steps[len(steps)-1])
+		}, `EXPLAIN SELECT id FROM calls WHERE id IN ('call_0'`+strings.Repeat(`, 'call_1'`, 99)+`)`)
+	}))
+	require.Contains(t, steps[0], "calls")
+	require.NotContains(t, strings.Join(steps, "\n"), "Seq Scan")
 }
 
 // requireWakeUp shows that one node hears another's notification.

@@ -120,8 +120,13 @@ func keepNothing(config *pgx.ConnConfig) {
 
 // setSession sets the server's bounds by statement: a pooler refuses them as parameters of the connection, even in
 // session mode.
+//
+// Every statement of a request has an index for its rows, and takes it from the first row on. Else the plan that a
+// connection keeps from when a table was small, to read it from end to end, lasts until the server has counted the rows
+// anew: a minute in which a busy new installation wrote so many that each write took over four seconds. Where only the
+// whole table will do, its cost then looks so high that the server would compile the plan, hence the second setting.
 func setSession(idle time.Duration) func(context.Context, *pgx.Conn) error {
-	text := noticeVanished(idle) + fmt.Sprintf("SET statement_timeout = %d", statementTimeout.Milliseconds())
+	text := noticeVanished(idle) + fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, text)
 		return err //nolint:wrapcheck // who connects says so

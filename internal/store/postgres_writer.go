@@ -28,7 +28,8 @@ func newPostgresWriter(pools *postgresPools, pooled bool) *postgresWriter {
 	w := &postgresWriter{pools: pools, opening: []postgresStatement{{text: "BEGIN", want: AnyRows}}}
 	if pooled {
 		w.opening = append(w.opening, postgresStatement{want: AnyRows, text: fmt.Sprintf(
-			"SELECT set_config('statement_timeout', '%d', true), set_config('idle_in_transaction_session_timeout', '%d', true)",
+			"SELECT set_config('statement_timeout', '%d', true), set_config('idle_in_transaction_session_timeout', '%d', true), "+
+				"set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
 			statementTimeout.Milliseconds(), idleInWriteTimeout.Milliseconds())})
 	}
 	w.opening = append(w.opening, postgresStatement{text: "SELECT " + postgresClock, clock: true})
