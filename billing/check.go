@@ -3,7 +3,6 @@ package billing
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -179,9 +178,8 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
 }
 
-// pageRows is how many rows of a table one statement looks at; on a machine that is too busy for so many, it becomes
-// less, down to minPageRows.
-const pageRows, minPageRows = 1000, 60
+// pageRows is how many rows of a table one statement looks at, on a machine that is not too busy for so many.
+const pageRows = 1000
 
 // pages runs each over all rows of a table in the order of a text column, a page of about pageRows at a time: after
 // is the last value of the page before, through the last one of the page. A page that takes too long is halved and
@@ -192,26 +190,21 @@ func (s *search) pages(
 	query := fmt.Sprintf(`SELECT max(%[2]s) FROM (SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT $2) AS page`,
 		table, column)
 	after := ""
-	for !s.full() {
+	return store.ReadPages(ctx, s.pageRows, func(rows int) (bool, error) { //nolint:wrapcheck // it is each's
+		s.pageRows = rows
 		var through sql.NullString
 		found := len(s.findings)
-		err := s.value(ctx, &through, query, after, s.pageRows)
+		err := s.value(ctx, &through, query, after, rows)
 		if err == nil && through.Valid {
 			err = each(ctx, after, through.String)
 		}
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && s.pageRows >= 2*minPageRows:
-			s.pageRows /= 2
+		if err != nil {
 			s.findings = s.findings[:found]
-		case err != nil:
-			return err
-		case !through.Valid:
-			return nil
-		default:
-			after = through.String
+			return false, err
 		}
-	}
-	return nil
+		after = through.String
+		return through.Valid && !s.full(), nil
+	})
 }
 
 // pagedRows is rows over pages of a table by its id; the query's parameters are the page's bounds.

@@ -173,7 +173,7 @@ func (o *office) openHolds(t testing.TB) int {
 // requireBooksInOrder checks the ledger's invariants, and that no hold is left.
 func (o *office) requireBooksInOrder(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), bookWait)
 	defer cancel()
 	report, err := billing.Check(ctx, o.db)
 	require.NoError(t, err)

@@ -30,6 +30,8 @@ const (
 	startWait = 60 * time.Second
 	// stopWait bounds its end, grace period included.
 	stopWait = 60 * time.Second
+	// bookWait bounds what reads all books, a command or the test itself: the race detector makes SQLite fifty times slower.
+	bookWait = 5 * time.Minute
 	// patience bounds every wait for something that should happen at once.
 	patience = 30 * time.Second
 )
@@ -154,7 +156,7 @@ func (p *product) reload(text string) error {
 
 // caddy runs the product's binary to its end.
 func (p *product) caddy(args ...string) (stdout string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	ctx, cancel := context.WithTimeout(context.Background(), bookWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, caddyBinary, args...)
 	cmd.Dir, cmd.Env = p.Dir, p.environment()

@@ -11,7 +11,7 @@ import (
 const (
 	// findingLimit bounds the findings of one sentence of [Check].
 	findingLimit = 20
-	// checkPage is how many rows one read of a check looks at.
+	// checkPage is how many rows one read of a check looks at, on a machine that is quick enough.
 	checkPage = 5000
 	// lateSending is how long a part may be sending without a worker.
 	lateSending = 15 * 60 * 1000 // milliseconds
@@ -100,22 +100,23 @@ func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Findin
 	}
 	var findings []Finding
 	after := ""
-	for len(findings) < findingLimit {
+	err := store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
 		ids, err := list(ctx, db, "turn a page of "+s.table, func(row store.Row) (id string, err error) {
 			return id, row.Scan(&id)
-		}, `SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, checkPage)
+		}, `SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
 		if err != nil || len(ids) == 0 {
-			return findings, err
+			return false, err
 		}
 		last := ids[len(ids)-1]
 		found, err := list(ctx, db, "look at a page of "+s.table, scanFinding, s.text, after, last)
 		if err != nil {
-			return findings, err
+			return false, err
 		}
 		findings = append(findings, found...)
 		after = last
-	}
-	return findings[:findingLimit], nil
+		return len(findings) < findingLimit, nil
+	})
+	return findings[:min(len(findings), findingLimit)], err //nolint:wrapcheck // the page says what was being done
 }
 
 func scanFinding(row store.Row) (finding Finding, err error) {
