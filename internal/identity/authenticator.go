@@ -28,21 +28,44 @@ var (
 	errExpired     = fmt.Errorf("%w: expired", ErrInvalidKey)
 )
 
-// Principal is who makes a request: an organization, through one of its keys (spec §5.1 rule 4).
+// Principal is who makes a request: an organization, through one of its keys (spec §5.1 rule 4) or through one of its
+// users, who is signed in. Exactly one of KeyID and UserID is set.
 type Principal struct {
 	KeyID, OrgID string
-	Env          store.Env
-	Plan         string
+	// UserID and Role are a user's.
+	UserID string
+	Role   Role
+	// Env is the key's; users work in the live environment.
+	Env  store.Env
+	Plan string
 	// Suspended organizations are let in here and refused after (402 organization_suspended), see design §6.
 	Suspended bool
-	Scopes    Scopes
+	// Scopes are the key's, or all that a user may give to a key.
+	Scopes Scopes
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.DB.OrgModels]
 	// need not be asked.
 	HasOrgModels bool
 }
 
-// Can reports whether the key has the scope; without it a request is 403 insufficient_scope.
-func (p Principal) Can(scope Scope) bool { return p.Scopes.Has(scope) }
+// Can reports whether the caller may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
+// role (else 403 forbidden). An empty scope takes no key, an empty role no user.
+func (p Principal) Can(scope Scope, role Role) bool {
+	if p.UserID != "" {
+		return p.Role.Has(role)
+	}
+	return p.Scopes.Has(scope)
+}
+
+// Actor is who stands in the audit log for what the caller changes: the id of the key or of the user.
+func (p Principal) Actor() string {
+	if p.UserID != "" {
+		return p.UserID
+	}
+	return p.KeyID
+}
+
+// Authority is what the caller may do to users. A key has no role and so no such right.
+func (p Principal) Authority() Authority { return Authority{Actor: p.Actor(), Role: p.Role} }
 
 // keyReader is what an [Authenticator] asks: [store.DB], which reads the key anew each time.
 type keyReader interface {

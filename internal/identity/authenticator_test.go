@@ -75,9 +75,9 @@ func TestAuthenticateTellsTheStatesOfAKey(t *testing.T) {
 		require.Equal(t, store.Test, principal.Env, name)
 		require.Equal(t, "pro", principal.Plan, name)
 		require.Equal(t, c.store.record.SuspendedAt.Valid, principal.Suspended, name)
-		require.True(t, principal.Can(identity.ChatWrite), name)
-		require.True(t, principal.Can(identity.WalletRead), name)
-		require.False(t, principal.Can(identity.ModelsRead), name)
+		require.True(t, principal.Can(identity.ChatWrite, ""), name)
+		require.True(t, principal.Can(identity.WalletRead, ""), name)
+		require.False(t, principal.Can(identity.ModelsRead, ""), name)
 	}
 
 	_, err := identity.NewAuthenticator(answering{err: broken}).Authenticate(t.Context(), raw)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"slices"
 )
 
 // Agent is an assistant: what the model is told, and how it is asked. The store takes what the tables take; the limits
@@ -22,20 +23,27 @@ type Agent struct {
 	DebounceMS, DebounceMaxMS int64
 	Supersede                 bool  // a newer message discards the unsent answer and asks once more
 	PauseMS                   int64 // how long the agent is silent after a human wrote; milliseconds, 0 is the queue's default
+	// KnowledgeBaseIDs are the organization's knowledge bases that the agent knows, in order of id.
+	KnowledgeBaseIDs []string
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
 	CreatedAt, UpdatedAt int64
 }
 
-// CreateAgent adds an agent, with [ErrConflict] when the organization has one with this name, and [ErrNotFound] for an
-// unknown organization. Its UpdatedAt is its CreatedAt.
+// CreateAgent adds an agent, with [ErrConflict] when the organization has one with this name, [ErrNotFound] for an
+// unknown organization, and [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's. Its UpdatedAt
+// is its CreatedAt.
 func (db *DB) CreateAgent(ctx context.Context, actor string, agent Agent) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := lockKnowledgeBases(ctx, tx, agent.OrgID, agent.KnowledgeBaseIDs); err != nil {
+			return err
+		}
 		createdAt := orNow(tx, agent.CreatedAt)
 		tx.Queue(1, `INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
 				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)`,
 			agent.ID, agent.OrgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
 			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt)
+		queueAgentKnowledge(tx, agent.OrgID, agent.ID, agent.KnowledgeBaseIDs)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name,
 		})
@@ -46,7 +54,8 @@ func (db *DB) CreateAgent(ctx context.Context, actor string, agent Agent) error 
 // UpdateAgent changes an agent: edit gets it as it is in the transaction, so of two changes at once neither undoes what the
 // other has changed. What edit leaves is written, but for id, organization and CreatedAt, with the transaction's clock as
 // UpdatedAt. Edit may run more than once, and must not wait for anything; its error ends the change and is returned. UpdateAgent
-// answers [ErrNotFound] when the organization has no such agent, and [ErrConflict] when another one has the name.
+// answers [ErrNotFound] when the organization has no such agent, [ErrConflict] when another one has the name, and
+// [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's.
 func (db *DB) UpdateAgent(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
 	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var agent Agent
@@ -62,7 +71,14 @@ func (db *DB) UpdateAgent(ctx context.Context, actor, orgID, id string, edit fun
 		if err != nil {
 			return err
 		}
+		if agent.KnowledgeBaseIDs, err = agentKnowledge(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		known := slices.Clone(agent.KnowledgeBaseIDs)
 		if err := edit(&agent); err != nil {
+			return err
+		}
+		if err := changeAgentKnowledge(ctx, tx, orgID, id, known, agent.KnowledgeBaseIDs); err != nil {
 			return err
 		}
 		tx.Queue(1, `UPDATE agents SET name = $3, model = $4, instructions = $5, use_byok = $6, max_tokens = $7,
@@ -101,13 +117,27 @@ func scanAgent(row Row) (agent Agent, err error) {
 
 // AgentByID reads an organization's agent, or [ErrNotFound].
 func (db *DB) AgentByID(ctx context.Context, orgID, id string) (Agent, error) {
-	return one(ctx, db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	agents, err := list(ctx, db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	if err == nil && len(agents) == 0 {
+		err = sqlError("read an agent", ErrNotFound)
+	}
+	if err == nil {
+		err = db.readAgentKnowledge(ctx, orgID, agents)
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	return agents[0], nil
 }
 
 // Agents reads a page of an organization's agents, oldest first.
 func (db *DB) Agents(ctx context.Context, orgID string, page Page) ([]Agent, error) {
-	return list(ctx, db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	agents, err := list(ctx, db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
+	if err == nil {
+		err = db.readAgentKnowledge(ctx, orgID, agents)
+	}
+	return agents, err
 }
 
 // lockAgent keeps an organization's agent from being deleted until the transaction ends, or answers [ErrAgentNotFound].

@@ -33,7 +33,9 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		text   string
 		values []any
 	}{
-		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL), ('org_2', '', '', 0, 1)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
+		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30), ('org_2', '', '', 0, 1, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
+		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2), ('usr_2', 'org_2', 'b@example.com', 'member', '$argon2id$', 1, 2)`, []any{oddText}},
+		{`INSERT INTO user_links VALUES ($1, 'usr_1', 'org_1', 'invite', 1, $2)`, []any{hash, int64(math.MaxInt64)}},
 		{`INSERT INTO api_keys VALUES ($1, 'org_1', 'live', '', 'chat:write', $2, 'ck_…', 1, NULL,NULL), ('key_2', 'org_1', 'test', 'n', '', $3, '', 1, 2, 3)`, []any{"key_1", hash, make([]byte, 32)}},
 		{`INSERT INTO provider_keys VALUES ('org_1', 'openai', $1, 'h', 1), ('org_1', 'empty', $2, '', 1)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO org_models VALUES ('org_1', 'a/b', $1), ('org_1', 'c/d', $2)`, []any{true, false}},
@@ -47,7 +49,12 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $1, 'completed', 1, 2, 0, 'none', 0, 0, 0, NULL, 1, 9)`, []any{false, true}},
 		{`INSERT INTO idempotency_keys VALUES ('org_1', 'live', $1, $2, 'in_progress', 'call_1', 1, NULL, 1, NULL, 2), ('org_1', 'live', $2, $1, 'done', 'call_2', 1, $3, 1, 2, 3)`, []any{hash, make([]byte, 32), allBytes()}},
 		{`INSERT INTO agents VALUES ('agt_1', 'org_1', 'one', 'a/b', $1, $2, 0, NULL, 0, 0, $3, 0, 1, 1), ('agt_2', 'org_1', 'two', 'a/b', '', $3, 9, 2000, 1, 2, $2, 3, 1, 1)`, []any{oddText, true, false}},
+		{`INSERT INTO knowledge_bases VALUES ('kb_1', 'org_1', $1, '', 1, 2), ('kb_2', 'org_2', 'x', $1, 1, 2)`, []any{oddText}},
+		{`INSERT INTO agent_knowledge_bases VALUES ('agt_1', 'kb_1', 'org_1'), ('agt_2', 'kb_1', 'org_1')`, nil},
+		{`INSERT INTO documents VALUES ('doc_1', 'org_1', 'kb_1', $1, 'text/html', 9, 'ready', 2, 2, '', 1, 2), ('doc_2', 'org_1', 'kb_1', 'f', 'text/plain', 0, 'failed', 0, 5, 'x', 1, 2)`, []any{oddText}},
+		{`INSERT INTO chunks (document_id, position, text, words) VALUES ('doc_1', 0, $1, 'b1 one'), ('doc_1', 1, '', ''), ('doc_2', 0, 'x', 'b1 two')`, []any{oddText}},
 		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1), ('chn_2', 'org_1', 'market_a', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1)`, []any{allBytes()}},
+		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
 		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
 		{`INSERT INTO messages VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2)`, []any{allBytes(), true, []byte{}, false}},
 		{`INSERT INTO turns VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1)`, []any{allBytes()}},

@@ -21,6 +21,9 @@ func ArchivedTables() (names []string, columns map[string]map[string]string) {
 // LeftOutOfArchives are the tables that no archive has.
 func LeftOutOfArchives() []string { return archiveLeftOut[:] }
 
+// LeftOutColumns are the columns, by table, that no archive has.
+func LeftOutColumns() map[string]string { return archiveLeftOutColumns }
+
 // ReadArchive reads a whole archive without a store, and counts its rows.
 func ReadArchive(r io.Reader) (rows int, err error) {
 	archive, err := openArchive(r)

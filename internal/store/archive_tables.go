@@ -7,7 +7,9 @@ import "strings"
 // table or column can't be forgotten; a column that is added must have a default, as for older processes, because an
 // archive of an older schema comes without it.
 var archiveTables = [...]struct{ name, columns string }{
-	{"organizations", "id name plan created_at:int suspended_at:int"},
+	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int"},
+	{"users", "id org_id email role password created_at:int updated_at:int"},
+	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int"},
 	{"api_keys", "id org_id env name scopes hash:bytes hint created_at:int expires_at:int revoked_at:int"},
 	{"provider_keys", "org_id provider sealed:bytes hint updated_at:int"},
 	{"org_models", "org_id model enabled:bool"},
@@ -25,8 +27,14 @@ var archiveTables = [...]struct{ name, columns string }{
 		"created_at:int finished_at:int expires_at:int"},
 	{"agents", "id org_id name model instructions use_byok:bool max_tokens:int temperature_milli:int debounce_ms:int " +
 		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int"},
+	{"knowledge_bases", "id org_id name description created_at:int updated_at:int"},
+	{"agent_knowledge_bases", "agent_id knowledge_base_id org_id"},
+	{"documents", "id org_id knowledge_base_id name media_type bytes:int state chunks_done:int chunks_total:int reason " +
+		"created_at:int updated_at:int"},
+	{"chunks", "document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
 		"created_at:int updated_at:int"},
+	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int"},
@@ -38,12 +46,20 @@ var archiveTables = [...]struct{ name, columns string }{
 		"platform_message_id attempts:int created_at:int updated_at:int"},
 }
 
-// archiveLeftOut are the tables an archive doesn't hold. A table that is made from others (an index for full text) stands
-// here, too; [DB.Import] makes it anew in its last transaction.
+// archiveLeftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
+// make it row by row, stands here, too; [DB.Import] makes it anew in its last transaction.
 var archiveLeftOut = [...]string{
-	versionTable,  // every store has its own
-	progressTable, // exists while an import is under way
+	versionTable,    // every store has its own
+	progressTable,   // exists while an import is under way
+	"sessions",      // who is signed in signs in again: the new store has another address, or a break behind it
+	"login_windows", // what failed in this minute or the one before
+	// SQLite's full text, which triggers make with each row of chunks. On PostgreSQL it is an index.
+	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",
 }
+
+// archiveLeftOutColumns are columns, by table, that an archive doesn't hold, because the database counts them up by itself
+// and nothing else in it refers to them.
+var archiveLeftOutColumns = map[string]string{"chunks": "seq"}
 
 // columnType is how a column's values stand in an archive.
 type columnType string

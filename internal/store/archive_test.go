@@ -91,7 +91,7 @@ func TestExportHasNoTimeout(t *testing.T) {
 	fillAudit(t, db, 20*store.BlockRows)
 	var name string
 	require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT current_database()`).Scan(&name))
-	write(t, db, `ALTER DATABASE `+name+` SET statement_timeout = 1`)
+	write(t, db, `ALTER DATABASE `+name+` SET statement_timeout = 20`)
 	summary, err := db.Export(t.Context(), io.Discard, store.ExportOptions{})
 	require.NoError(t, err)
 	require.EqualValues(t, 20*store.BlockRows, summary.Total())
@@ -126,7 +126,7 @@ func TestExportThatFails(t *testing.T) {
 			for _, entry := range entries {
 				require.NotContains(t, entry.Name(), "export")
 			}
-			require.NoError(t, tryWrite(db, `INSERT INTO organizations VALUES ($1, 'n', 'free', 1, NULL)`, "org_1"))
+			require.NoError(t, tryWrite(db, `INSERT INTO organizations VALUES ($1, 'n', 'free', 1, NULL, 0)`, "org_1"))
 		}
 
 		write(t, db, `INSERT INTO schema_versions (version_id, is_applied) VALUES (99, $1)`, true)

@@ -7,8 +7,9 @@ import (
 
 // AuditEntry says who did what to what. No field carries a secret.
 type AuditEntry struct {
+	ID     string // made when it is written
 	At     int64  // epoch milliseconds; 0 when it is written: the transaction's clock
-	Actor  string // cli, key_… or usr_…
+	Actor  string // cli:<account>, key_…, usr_… or a part of the service
 	Action string // resource.verb: organization.create, api_key.revoke
 	Target string // id or name of what was acted on
 	OrgID  string // "" when no organization is concerned
@@ -34,8 +35,18 @@ func (db *DB) AuditLog(ctx context.Context, limit int) ([]AuditEntry, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("store: read the audit log: limit %d is not positive", limit)
 	}
-	return list(ctx, db, "read the audit log", func(row Row) (entry AuditEntry, err error) {
-		err = row.Scan(&entry.At, &entry.Actor, &entry.Action, &entry.Target, &entry.OrgID, &entry.Detail)
-		return entry, err
-	}, `SELECT at, actor, action, target, org_id, detail FROM audit_log ORDER BY id DESC LIMIT $1`, limit)
+	return list(ctx, db, "read the audit log", scanAuditEntry, auditColumns+` ORDER BY id DESC LIMIT $1`, limit)
+}
+
+// AuditLogOf reads a page of the entries about an organization, newest first: After is the id of the oldest that was seen.
+func (db *DB) AuditLogOf(ctx context.Context, orgID string, page Page) ([]AuditEntry, error) {
+	return list(ctx, db, "read the audit log", scanAuditEntry,
+		auditColumns+` WHERE org_id = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, orgID, page.After, page.Rows())
+}
+
+const auditColumns = `SELECT id, at, actor, action, target, org_id, detail FROM audit_log`
+
+func scanAuditEntry(row Row) (entry AuditEntry, err error) {
+	err = row.Scan(&entry.ID, &entry.At, &entry.Actor, &entry.Action, &entry.Target, &entry.OrgID, &entry.Detail)
+	return entry, err
 }

@@ -54,7 +54,7 @@ func (db *DB) EachChannelCredentials(ctx context.Context, each func(Channel) err
 	var after string
 	for {
 		page, err := list(ctx, db, "list channels", scanChannel,
-			channelColumns+` WHERE id > $1 AND credentials IS NOT NULL ORDER BY id LIMIT $2`, after, sealedPage)
+			channelColumns+` WHERE c.id > $1 AND c.credentials IS NOT NULL ORDER BY c.id LIMIT $2`, after, sealedPage)
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,8 @@ type Channel struct {
 	Credentials []byte
 	// CredentialsVersion counts the credentials, from 1: a token that was refreshed meanwhile isn't overwritten.
 	CredentialsVersion int64
+	// Widget is set for channels of type widget, and for no others.
+	Widget *WidgetSettings
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
 	CreatedAt, UpdatedAt int64
 }
@@ -53,6 +55,11 @@ func (db *DB) CreateChannel(ctx context.Context, actor string, channel Channel, 
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9)`,
 			channel.ID, channel.OrgID, channel.Type, channel.Name, channel.ExternalID, orNull(channel.AgentID),
 			channel.State, channel.Credentials, createdAt)
+		if channel.Widget != nil {
+			if err := queueWidgetSettings(tx, channel.ID, channel.Widget); err != nil {
+				return err
+			}
+		}
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "channel.create", Target: channel.ID, OrgID: channel.OrgID,
 			Detail: strings.TrimSpace(channel.Type + " " + channel.ExternalID),
@@ -86,6 +93,8 @@ type ChannelChange struct {
 	State   *string
 	// Credentials are sealed, and replace those there are, whatever their version.
 	Credentials []byte
+	// Widget replaces all settings, of a channel of type widget.
+	Widget *WidgetSettings
 }
 
 // UpdateChannel changes an organization's channel. It answers [ErrNotFound] when there is none, [ErrConflict] when
@@ -100,6 +109,11 @@ func (db *DB) UpdateChannel(ctx context.Context, actor, orgID, id string, update
 		text, arguments, detail := update.statement(tx.Now(), orgID, id)
 		if err := change(ctx, tx, text, arguments...); err != nil {
 			return err
+		}
+		if update.Widget != nil {
+			if err := queueWidgetSettings(tx, id, update.Widget); err != nil {
+				return err
+			}
 		}
 		if detail == "" {
 			return nil
@@ -127,6 +141,7 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 		flag("state", c.State != nil), state,
 		flag("credentials", c.Credentials != nil), c.Credentials,
 	}
+	flag("widget", c.Widget != nil)
 	arguments = append(arguments, len(names) > 0, now)
 	return `UPDATE channels SET
 		name = CASE WHEN $3 THEN $4 ELSE name END,
@@ -156,25 +171,33 @@ func (db *DB) SetChannelState(ctx context.Context, actor, orgID, id, state strin
 	})
 }
 
-const channelColumns = `SELECT id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
-	created_at, updated_at FROM channels`
+const channelColumns = `SELECT c.id, c.org_id, c.type, c.name, c.external_id, c.agent_id, c.state, c.credentials,
+	c.credentials_version, c.created_at, c.updated_at, ` + widgetColumns + `
+	FROM channels c LEFT JOIN widget_settings w ON w.channel_id = c.id`
 
 func scanChannel(row Row) (channel Channel, err error) {
 	var agentID sql.NullString
-	err = row.Scan(&channel.ID, &channel.OrgID, &channel.Type, &channel.Name, &channel.ExternalID, &agentID,
-		&channel.State, &channel.Credentials, &channel.CredentialsVersion, &channel.CreatedAt, &channel.UpdatedAt)
+	var widget storedWidget
+	err = row.Scan(append([]any{
+		&channel.ID, &channel.OrgID, &channel.Type, &channel.Name, &channel.ExternalID, &agentID,
+		&channel.State, &channel.Credentials, &channel.CredentialsVersion, &channel.CreatedAt, &channel.UpdatedAt,
+	}, widget.into()...)...)
+	if err != nil {
+		return channel, err
+	}
 	channel.AgentID = agentID.String
+	channel.Widget, err = widget.settings()
 	return channel, err
 }
 
 // ChannelByID reads an organization's channel, or [ErrNotFound].
 func (db *DB) ChannelByID(ctx context.Context, orgID, id string) (Channel, error) {
-	return one(ctx, db, "read a channel", scanChannel, channelColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	return one(ctx, db, "read a channel", scanChannel, channelColumns+` WHERE c.id = $1 AND c.org_id = $2`, id, orgID)
 }
 
 // Channels reads a page of an organization's channels, oldest first.
 func (db *DB) Channels(ctx context.Context, orgID string, page Page) ([]Channel, error) {
-	return list(ctx, db, "list channels", scanChannel, channelColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	return list(ctx, db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1 AND c.id > $2 ORDER BY c.id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 

@@ -15,10 +15,15 @@ var (
 	ErrNotFound = errors.New("store: not found")
 	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is an ErrNotFound, too.
 	ErrAgentNotFound = fmt.Errorf("%w: the agent", ErrNotFound)
+	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall know. It is an
+	// ErrNotFound, too.
+	ErrKnowledgeBaseNotFound = fmt.Errorf("%w: the knowledge base", ErrNotFound)
 	// ErrConflict: a uniqueness constraint refused the row (design §6 "uniqueness").
 	ErrConflict = errors.New("store: already exists")
 	// ErrLimit: the organization has as many as its plan allows. Nothing happened.
 	ErrLimit = errors.New("store: limit reached")
+	// ErrLastOwner: the organization would have no owner left who can sign in. Nothing happened.
+	ErrLastOwner = errors.New("store: the last owner")
 	// ErrClosed: the database was closed before the operation began. Nothing happened.
 	ErrClosed = errors.New("store: closed")
 	// ErrBusy: the write queue stayed full, or another process kept the database locked. Nothing happened.

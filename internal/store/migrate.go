@@ -36,19 +36,27 @@ func migrations(engine Engine) []migration {
 		{version: 1, ddl: ddlV1(engine)},
 		{version: 2, ddl: dialectDDL(engine, schemaV2)},
 		{version: 3, ddl: ddlV3(engine)},
+		{version: 4, ddl: dialectDDL(engine, schemaV4), indexes: indexesV4()},
+		{version: 5, ddl: ddlV5(engine)},
+		{version: 6, ddl: dialectDDL(engine, schemaV6), indexes: indexesV6()},
+		{version: 7, ddl: dialectDDL(engine, schemaV7)},
 	}
 }
 
+// migration is a version of the schema: in one transaction its DDL, then its indexes on tables of earlier versions, as
+// far as [indexBuilder] hasn't built them before.
 type migration struct {
 	version int64
 	ddl     string
+	indexes []lateIndex
 }
 
 // Migrate brings the tables to the newest version. It is expand-only, so that older processes go on working, and does
 // nothing when all is done. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
 // SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
 // PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that nobody who
-// writes waits longer behind it, and tries again, for up to five minutes.
+// writes waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are
+// built outside of transactions there, while others write; what an interrupted build left is dropped first.
 //
 // When that is done it fails with [ErrUnfinishedImport] in a store that holds only a part of an archive.
 func (db *DB) Migrate(ctx context.Context) error {
@@ -86,7 +94,7 @@ func migrate(ctx context.Context, engine Engine, conn *sql.DB, versions []migrat
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithTableName(versionTable),
 		goose.WithLogger(goose.NopLogger()),
-		goose.WithGoMigrations(gooseMigrations(versions)...),
+		goose.WithGoMigrations(gooseMigrations(engine, versions)...),
 	}
 	if engine == Postgres {
 		dialect = goose.DialectPostgres
@@ -94,7 +102,7 @@ func migrate(ctx context.Context, engine Engine, conn *sql.DB, versions []migrat
 		if err != nil {
 			return fmt.Errorf("make the lock: %w", err)
 		}
-		options = append(options, goose.WithSessionLocker(locker))
+		options = append(options, goose.WithSessionLocker(indexBuilder{SessionLocker: locker, versions: versions}))
 	}
 	provider, err := goose.NewProvider(dialect, conn, nil, options...)
 	if err != nil {
@@ -132,30 +140,44 @@ func (db *DB) sameDatabase(ctx context.Context, direct *sql.DB) error {
 	return nil
 }
 
-func gooseMigrations(versions []migration) []*goose.Migration {
+func gooseMigrations(engine Engine, versions []migration) []*goose.Migration {
 	list := make([]*goose.Migration, len(versions))
 	for i, m := range versions {
-		list[i] = goose.NewGoMigration(m.version, &goose.GoFunc{RunTx: m.run}, nil)
+		run := func(ctx context.Context, tx *sql.Tx) error { return m.run(ctx, tx, engine) }
+		list[i] = goose.NewGoMigration(m.version, &goose.GoFunc{RunTx: run}, nil)
 	}
 	return list
 }
 
 // run applies the migration in goose's transaction, which on SQLite holds the write lock from its beginning. Who had
 // to wait for that lock finds the version applied and leaves it at that.
-func (m migration) run(ctx context.Context, tx *sql.Tx) error {
-	var applied int
-	row := tx.QueryRowContext(ctx, "SELECT count(*) FROM "+versionTable+" WHERE version_id = $1", m.version)
-	if err := row.Scan(&applied); err != nil {
-		return fmt.Errorf("look for version %d: %w", m.version, err)
+func (m migration) run(ctx context.Context, tx *sql.Tx, engine Engine) error {
+	applied, err := m.applied(ctx, tx)
+	if err != nil || applied {
+		return err
 	}
-	if applied > 0 {
-		return nil
+	if m.ddl != "" {
+		if _, err := tx.ExecContext(ctx, m.ddl); err != nil {
+			return fmt.Errorf("version %d: %w", m.version, err)
+		}
 	}
-	if m.ddl == "" {
-		return nil
-	}
-	if _, err := tx.ExecContext(ctx, m.ddl); err != nil {
-		return fmt.Errorf("version %d: %w", m.version, err)
+	for _, index := range m.indexes {
+		if err := index.createMissing(ctx, tx, engine); err != nil {
+			return fmt.Errorf("version %d: %w", m.version, err)
+		}
 	}
 	return nil
+}
+
+// applied asks, in a transaction or without one, whether the version has been applied.
+func (m migration) applied(ctx context.Context, conn interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (bool, error) {
+	var rows int
+	row := conn.QueryRowContext(ctx, "SELECT count(*) FROM "+versionTable+" WHERE version_id = $1", m.version)
+	if err := row.Scan(&rows); err != nil {
+		return false, fmt.Errorf("look for version %d: %w", m.version, err)
+	}
+	return rows > 0, nil
 }

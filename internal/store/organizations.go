@@ -12,6 +12,8 @@ type Organization struct {
 	Plan        string // the name of a plan in the Caddyfile
 	CreatedAt   int64  // epoch milliseconds; 0 when it is written: the transaction's clock
 	SuspendedAt sql.NullInt64
+	// RetentionDays is for how many days conversations are kept, 0 for ever. It is 0 when an organization is created.
+	RetentionDays int64
 }
 
 // CreateOrganization adds an organization, with [ErrConflict] when the name or the id is taken.
@@ -27,10 +29,11 @@ func (db *DB) CreateOrganization(ctx context.Context, actor string, organization
 	})
 }
 
-const organizationColumns = `SELECT id, name, plan, created_at, suspended_at FROM organizations`
+const organizationColumns = `SELECT id, name, plan, created_at, suspended_at, retention_days FROM organizations`
 
 func scanOrganization(row Row) (organization Organization, err error) {
-	err = row.Scan(&organization.ID, &organization.Name, &organization.Plan, &organization.CreatedAt, &organization.SuspendedAt)
+	err = row.Scan(&organization.ID, &organization.Name, &organization.Plan, &organization.CreatedAt, &organization.SuspendedAt,
+		&organization.RetentionDays)
 	return organization, err
 }
 

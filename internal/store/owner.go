@@ -13,13 +13,18 @@ const (
 	Agents        OwnedKind = "agents"
 	Channels      OwnedKind = "channels"
 	Conversations OwnedKind = "conversations"
+	APIKeys       OwnedKind = "api_keys"
+	Users         OwnedKind = "users"
+
+	KnowledgeBases OwnedKind = "knowledge_bases"
+	Documents      OwnedKind = "documents"
 )
 
 // OwnerOf is the organization that a resource belongs to, or [ErrNotFound]. It is for the miss path only: an id that an
 // organization doesn't have is forbidden when it is another's, and unknown otherwise (design §6).
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
-	case Agents, Channels, Conversations:
+	case Agents, Channels, Conversations, APIKeys, Users, KnowledgeBases, Documents:
 	default:
 		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
 	}

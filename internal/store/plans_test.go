@@ -89,7 +89,7 @@ func ofSQLite(texts []string) (shared []string) {
 	locks := regexp.MustCompile(` FOR UPDATE( SKIP LOCKED)?`)
 	for _, text := range texts {
 		text = strings.ReplaceAll(locks.ReplaceAllString(text, ""), store.PostgresClock, "0")
-		if regexp.MustCompile(`ANY\(|unnest|pg_|set_config|information_schema|current_database`).MatchString(text) {
+		if regexp.MustCompile(`ANY\(|unnest|pg_|to_reg|set_config|information_schema|current_database`).MatchString(text) {
 			continue
 		}
 		shared = append(shared, text)
@@ -170,6 +170,10 @@ func fillTables(t *testing.T, db *store.DB) {
 			created_at, updated_at) SELECT 'agt_' || i, `+org+`, 'name ' || i, 'm', '', FALSE, 0, 0, 0, FALSE, 0, i, i`+from(organizations),
 		`INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
 			created_at, updated_at) SELECT 'chn_' || i, `+org+`, 'bot', 'name ' || i, 'x' || i, 'agt_' || i, 'active', `+hash+`, 1, i, i`+from(organizations),
+		`INSERT INTO widget_settings (channel_id, origins, requests_per_minute) SELECT 'chn_' || i, '[]', 1`+from(organizations),
+		`INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
+			SELECT 'kb_' || i, `+org+`, 'name ' || i, '', i, i`+from(organizations),
+		`INSERT INTO agent_knowledge_bases (agent_id, knowledge_base_id, org_id) SELECT 'agt_' || i, 'kb_' || i, `+org+from(organizations),
 		`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until, lease_token, attempts,
 			paused_until, last_customer_at, created_at, updated_at) SELECT 'cnv_' || i, `+org+`, 'chn_' || (i / 2 + 1), 'c' || i, '',
 			'assistant', '', 0, 0, 0, 0, 0, i, i`+from(2*organizations-2),
@@ -192,6 +196,7 @@ func runEverything(t *testing.T, db *store.DB) {
 	require.NoError(t, db.SetPlan(ctx, "cli", "org_a", "pro"))
 	require.NoError(t, db.SetSuspended(ctx, "cli", "org_a", true))
 	require.NoError(t, db.SetSuspended(ctx, "cli", "org_a", false))
+	require.NoError(t, db.SetRetention(ctx, "cli", "org_a", store.MinRetentionDays))
 	require.NoError(t, db.CreateAPIKey(ctx, "cli", store.APIKey{ID: "key_a", OrgID: "org_a", Env: store.Live, Hash: [32]byte{1}}))
 	require.NoError(t, db.SetOrgModel(ctx, "cli", "org_a", "m", false))
 	require.NoError(t, db.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_a", Provider: "openai", Sealed: []byte{1}}))
@@ -229,6 +234,7 @@ func runReads(t *testing.T, db *store.DB) {
 		"providers":   func() error { _, err := db.ProviderKeys(ctx, "org_a"); return err },
 		"all sealed":  func() error { return db.EachSealed(ctx, func(store.ProviderKey) error { return nil }) },
 		"credentials": func() error { return db.EachChannelCredentials(ctx, func(store.Channel) error { return nil }) },
+		"retentions":  func() error { _, err := db.Retentions(ctx, store.Page{}); return err },
 		"org":         func() error { _, err := db.OrganizationByID(ctx, "org_a"); return err },
 		"keys":        func() error { _, err := db.APIKeys(ctx, "org_a"); return err },
 		"key's org":   func() error { _, err := db.APIKeyOrg(ctx, "key_a"); return err },
@@ -291,6 +297,12 @@ func runMoney(t *testing.T, db *store.DB) {
 	_, err = book.Refund(ctx, "cli", "call_a", "because")
 	require.NoError(t, err)
 	_, err = book.Wallet(ctx, wallet)
+	require.NoError(t, err)
+	_, err = book.Entries(ctx, wallet, billing.Stretch{})
+	require.NoError(t, err)
+	_, err = book.Calls(ctx, wallet, billing.Stretch{})
+	require.NoError(t, err)
+	_, err = book.Spend(ctx, wallet, 0, 1)
 	require.NoError(t, err)
 	_, err = book.OpenHolds(ctx)
 	require.NoError(t, err)

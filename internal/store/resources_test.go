@@ -209,9 +209,17 @@ func TestAuditLog(t *testing.T) {
 		entries, err := db.AuditLog(ctx, 2)
 		require.NoError(t, err)
 		require.Equal(t, []store.AuditEntry{
-			{At: 5, Actor: "usr_1", Action: "a.b", Target: "2", OrgID: "org_1", Detail: "d"},
-			{At: 5, Actor: "usr_1", Action: "a.b", Target: "1", OrgID: "org_1", Detail: "d"},
+			{ID: entries[0].ID, At: 5, Actor: "usr_1", Action: "a.b", Target: "2", OrgID: "org_1", Detail: "d"},
+			{ID: entries[1].ID, At: 5, Actor: "usr_1", Action: "a.b", Target: "1", OrgID: "org_1", Detail: "d"},
 		}, entries)
+		require.NoError(t, db.Audit(ctx, store.AuditEntry{Actor: "usr_2", Action: "a.b", Target: "x", OrgID: "org_2"}))
+		ours, err := db.AuditLogOf(ctx, "org_1", store.Page{Limit: 2})
+		require.NoError(t, err)
+		require.Equal(t, entries, ours)
+		rest, err := db.AuditLogOf(ctx, "org_1", store.Page{After: ours[1].ID})
+		require.NoError(t, err)
+		require.Len(t, rest, 1)
+		require.Equal(t, "0", rest[0].Target)
 		_, err = db.AuditLog(ctx, 0)
 		require.Error(t, err)
 	})

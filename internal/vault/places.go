@@ -35,3 +35,9 @@ func TurnRequest(orgID, turnID string) Where {
 func OutboundBody(orgID, messageID string) Where {
 	return Where{Table: "outbound_messages", Column: "body", OrgID: orgID, RowID: messageID}
 }
+
+// WidgetVisit is the place of what a visitor of a web widget carries as his token. It is stored nowhere; sealing it for
+// its channel keeps it from opening another.
+func WidgetVisit(orgID, channelID string) Where {
+	return Where{Table: "channels", Column: "visit", OrgID: orgID, RowID: channelID}
+}

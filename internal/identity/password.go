@@ -1,0 +1,164 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// Bounds of a password, in Unicode code points.
+const (
+	MinPasswordLength = 12
+	MaxPasswordLength = 256
+)
+
+// hashCost is what a hash takes to make: memory in KiB, passes over it, threads.
+type hashCost struct {
+	memory, time uint32
+	threads      uint8
+}
+
+// passwordCost is the least that OWASP's password storage cheat sheet recommends for argon2id (notes/reliability.md S30). A
+// stored hash of another cost is made anew when its password comes by.
+var passwordCost = hashCost{memory: 19 << 10, time: 2, threads: 1}
+
+const (
+	hashBytes = 32
+	saltBytes = 16
+)
+
+// maxHashes is how many hashes are made at a time, for each takes 19 MiB and a processor. hashWait bounds the wait for a
+// turn.
+const (
+	maxHashes = 4
+	hashWait  = 5 * time.Second
+)
+
+// ErrBusy tells that too many passwords are being checked; try again shortly. It is no fault of the caller.
+var ErrBusy = errors.New("too many passwords are being checked")
+
+// CheckPassword refuses a new password that is too short or too long, in a [FieldError].
+func CheckPassword(password string) error {
+	switch length := utf8.RuneCountInString(password); {
+	case !utf8.ValidString(password):
+		return &FieldError{"password", "is not valid UTF-8"}
+	case length < MinPasswordLength:
+		return &FieldError{"password", fmt.Sprintf("has %d characters, at least %d are needed", length, MinPasswordLength)}
+	case length > MaxPasswordLength:
+		return &FieldError{"password", fmt.Sprintf("has %d characters, at most %d are allowed", length, MaxPasswordLength)}
+	default:
+		return nil
+	}
+}
+
+// passwords makes and checks hashes of passwords with argon2id (RFC 9106), a few at a time.
+type passwords struct {
+	turns    chan struct{}
+	patience time.Duration
+	cost     hashCost
+}
+
+func newPasswords() *passwords {
+	return &passwords{turns: make(chan struct{}, maxHashes), patience: hashWait, cost: passwordCost}
+}
+
+// turn waits until another hash may be made, or answers [ErrBusy], or the context's cause.
+func (p *passwords) turn(ctx context.Context) (done func(), err error) {
+	patience := time.NewTimer(p.patience)
+	defer patience.Stop()
+	select {
+	case p.turns <- struct{}{}:
+		return func() { <-p.turns }, nil
+	case <-patience.C:
+		return nil, ErrBusy
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// hash is the form in which a password is stored: the PHC string of argon2id with a random salt.
+func (p *passwords) hash(ctx context.Context, password string) (string, error) {
+	done, err := p.turn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	salt := make([]byte, saltBytes)
+	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
+	return encodedHash{
+		hashCost: p.cost, salt: salt,
+		sum: argon2.IDKey([]byte(password), salt, p.cost.time, p.cost.memory, p.cost.threads, hashBytes),
+	}.String(), nil
+}
+
+// check compares a password with a stored hash. For the hash of nobody, "", the same work is done, so that the time an
+// answer takes tells nothing about who exists; the answer is false. stale: the hash has another cost than new ones have.
+func (p *passwords) check(ctx context.Context, stored, password string) (matches, stale bool, err error) {
+	known := encodedHash{hashCost: p.cost, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
+	if stored != "" {
+		if known, err = parseHash(stored); err != nil {
+			return false, false, err
+		}
+	}
+	done, err := p.turn(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	defer done()
+	sum := argon2.IDKey([]byte(password), known.salt, known.time, known.memory, known.threads, uint32(len(known.sum)))
+	matches = subtle.ConstantTimeCompare(sum, known.sum) == 1 && stored != ""
+	return matches, known.hashCost != p.cost || len(known.sum) != hashBytes, nil
+}
+
+// encodedHash is a hash with what it was made with.
+type encodedHash struct {
+	hashCost
+
+	salt, sum []byte
+}
+
+func (h encodedHash) String() string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.time, h.threads,
+		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.sum))
+}
+
+// errHash tells nothing of the hash.
+var errHash = errors.New("a stored password hash can't be read")
+
+// parseHash reads what [encodedHash.String] writes. The cost is bounded: a row that somebody has written by hand must not
+// take the machine's memory.
+func parseHash(text string) (encodedHash, error) {
+	const mostMemory, mostTime, mostThreads = 1 << 20, 100, 64
+	parts := strings.Split(text, "$")
+	var h encodedHash
+	var version int
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" {
+		return h, errHash
+	}
+	if _, err := fmt.Sscanf(parts[2], "v=%d", &version); err != nil || version != argon2.Version {
+		return h, errHash
+	}
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &h.memory, &h.time, &h.threads); err != nil {
+		return h, errHash
+	}
+	var err error
+	if h.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
+		return h, errHash
+	}
+	if h.sum, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil {
+		return h, errHash
+	}
+	if h.memory == 0 || h.memory > mostMemory || h.time == 0 || h.time > mostTime || h.threads == 0 || h.threads > mostThreads ||
+		len(h.sum) < 16 || len(h.sum) > 64 || len(h.salt) < 8 || len(h.salt) > 64 {
+		return h, errHash
+	}
+	return h, nil
+}

@@ -1,0 +1,150 @@
+package identity
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/argon2"
+)
+
+const goodPassword = "correct horse battery"
+
+func TestPasswordHash(t *testing.T) {
+	t.Parallel()
+	p := newPasswords()
+	first, err := p.hash(t.Context(), goodPassword)
+	require.NoError(t, err)
+	second, err := p.hash(t.Context(), goodPassword)
+	require.NoError(t, err)
+	require.NotEqual(t, first, second, "each has its own salt")
+	// S30: at least 19 MiB, two passes, one thread.
+	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, first)
+
+	for password, want := range map[string]bool{goodPassword: true, goodPassword + " ": false, "Correct horse battery": false, "": false} {
+		matches, stale, err := p.check(t.Context(), first, password)
+		require.NoError(t, err)
+		require.Equal(t, want, matches, password)
+		require.False(t, stale)
+	}
+	matches, _, err := p.check(t.Context(), "", goodPassword)
+	require.NoError(t, err)
+	require.False(t, matches, "nobody has no password")
+}
+
+// Nobody's password can't be hit: what it is compared with is not what the work gives.
+func TestNobodyHasNoPassword(t *testing.T) {
+	t.Parallel()
+	matches, stale, err := newPasswords().check(t.Context(), "", "")
+	require.NoError(t, err)
+	require.False(t, matches)
+	require.False(t, stale)
+}
+
+// S30: a hash of another cost still opens, and is told to be made anew.
+func TestStaleHash(t *testing.T) {
+	t.Parallel()
+	salt := []byte("0123456789abcdef")
+	old := encodedHash{hashCost: hashCost{8, 1, 1}, salt: salt, sum: argon2.IDKey([]byte(goodPassword), salt, 1, 8, 1, 32)}
+	matches, stale, err := newPasswords().check(t.Context(), old.String(), goodPassword)
+	require.NoError(t, err)
+	require.True(t, matches)
+	require.True(t, stale)
+}
+
+func TestHashThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	salt, sum := base64.RawStdEncoding.EncodeToString(make([]byte, 16)), base64.RawStdEncoding.EncodeToString(make([]byte, 32))
+	for _, bad := range []string{
+		"x", "$argon2id$v=19$m=19456,t=2,p=1$" + salt, "$argon2i$v=19$m=19456,t=2,p=1$" + salt + "$" + sum,
+		"$argon2id$v=18$m=19456,t=2,p=1$" + salt + "$" + sum, "$argon2id$v=19$m=0,t=2,p=1$" + salt + "$" + sum,
+		"$argon2id$v=19$m=19456,t=0,p=1$" + salt + "$" + sum, "$argon2id$v=19$m=19456,t=2,p=0$" + salt + "$" + sum,
+		"$argon2id$v=19$m=9999999999,t=2,p=1$" + salt + "$" + sum, "$argon2id$v=19$m=2000000,t=2,p=1$" + salt + "$" + sum,
+		"$argon2id$v=19$m=19456,t=2,p=1$!$" + sum, "$argon2id$v=19$m=19456,t=2,p=1$" + salt + "$", "$argon2id$v=19$m=19456,t=2,p=1$$" + sum,
+	} {
+		_, _, err := newPasswords().check(t.Context(), bad, goodPassword)
+		require.ErrorIs(t, err, errHash, bad)
+		require.NotContains(t, err.Error(), sum)
+	}
+}
+
+func TestPasswordLengths(t *testing.T) {
+	t.Parallel()
+	for password, want := range map[string]string{
+		strings.Repeat("ä", 11): "password: has 11 characters, at least 12 are needed", strings.Repeat("ä", 12): "",
+		strings.Repeat("\U0001F600", 256): "", strings.Repeat("a", 257): "password: has 257 characters, at most 256 are allowed",
+		strings.Repeat("\xff", 20): "password: is not valid UTF-8", "": "password: has 0 characters, at least 12 are needed",
+	} {
+		err := CheckPassword(password)
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.EqualError(t, err, want)
+		var field *FieldError
+		require.ErrorAs(t, err, &field)
+	}
+}
+
+// No more than maxHashes are made at a time; who waits too long, or goes away, is told so.
+func TestPasswordTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasswords()
+		var release []func()
+		for range maxHashes {
+			done, err := p.turn(t.Context())
+			require.NoError(t, err)
+			release = append(release, done)
+		}
+		began := time.Now()
+		_, err := p.turn(t.Context())
+		require.ErrorIs(t, err, ErrBusy)
+		require.Equal(t, hashWait, time.Since(began))
+
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		_, err = p.turn(ctx)
+		require.ErrorIs(t, err, gone)
+		_, err = p.hash(ctx, goodPassword)
+		require.ErrorIs(t, err, gone)
+		_, _, err = p.check(ctx, "", goodPassword)
+		require.ErrorIs(t, err, gone)
+
+		got := make(chan error)
+		go func() {
+			done, err := p.turn(t.Context())
+			if err == nil {
+				done()
+			}
+			got <- err
+		}()
+		synctest.Wait()
+		release[0]()
+		require.NoError(t, <-got)
+	})
+}
+
+// A stored hash never makes the service take more than its bounds, and what is read is what was written.
+func FuzzParseHash(f *testing.F) {
+	f.Add("$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("$argon2id$v=19$m=8,t=1,p=1 x$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := parseHash(text)
+		if err != nil {
+			require.ErrorIs(t, err, errHash)
+			return
+		}
+		require.True(t, h.memory > 0 && h.memory <= 1<<20 && h.time > 0 && h.time <= 100 && h.threads > 0 && h.threads <= 64)
+		again, err := parseHash(h.String())
+		require.NoError(t, err)
+		require.Equal(t, h, again)
+	})
+}

@@ -1,0 +1,205 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// A session ends when it wasn't used for SessionIdle, and after SessionLifetime in any case (notes/reliability.md S29).
+const (
+	SessionIdle     = 12 * time.Hour
+	SessionLifetime = 7 * 24 * time.Hour
+)
+
+// seenEvery is how exactly the store knows when a session was used last: a write for each request would be too many.
+const seenEvery = time.Minute
+
+// How often a login may fail within a minute: from one address for one user, for one user from everywhere, and from one
+// address for everybody. From a dozen addresses nobody can lock another user out, and 60 guesses a minute find no password
+// of twelve characters.
+const (
+	maxFailuresOfAddress = 30
+	maxFailuresOfPair    = 5
+	maxFailuresOfUser    = 60
+)
+
+// The ways a person is not let in. Everything else that [Sessions] returns is a fault of ours.
+var (
+	// ErrNoSession: the session isn't there, or not any more; 401 unauthenticated.
+	ErrNoSession = errors.New("no login session")
+	// ErrWrongPassword: there is no such user, or the password is another one: which of the two is not told; 401
+	// unauthenticated.
+	ErrWrongPassword = errors.New("the e-mail address or the password is wrong")
+	// ErrLinkUsed: the one-time link was used, has expired, or never was; 400 invalid_request.
+	ErrLinkUsed = errors.New("the link was used or has expired")
+)
+
+// ThrottledError tells that too many logins have failed; 429 rate_limited.
+type ThrottledError struct{ RetryAfter time.Duration }
+
+// Error says when to come back.
+func (e *ThrottledError) Error() string {
+	return fmt.Sprintf("too many logins have failed, try again in %s", e.RetryAfter)
+}
+
+// Sessions are the login sessions of users. They live in the store, so every node knows them, and each use reads them anew:
+// a session that was ended, a role that was changed and a user who was removed hold at the next request. It is safe for
+// concurrent use. One for a process is enough: it bounds how many passwords are hashed at a time.
+type Sessions struct {
+	db        *store.DB
+	passwords *passwords
+}
+
+// NewSessions works on db.
+func NewSessions(db *store.DB) *Sessions { return &Sessions{db: db, passwords: newPasswords()} }
+
+// Begin signs a user in. The token is the session's secret, 43 characters, and is stored nowhere. address is the client's,
+// against which failures are counted, "" for none. It returns [ErrWrongPassword], a [ThrottledError], [ErrBusy], or the
+// store's error. Two e-mail addresses take the same time, whether or not there is such a user.
+func (s *Sessions) Begin(ctx context.Context, email, password, address string) (token string, _ Principal, err error) {
+	email, err = CleanEmail(email)
+	if err != nil || CheckPassword(password) != nil {
+		return "", Principal{}, ErrWrongPassword // nobody has these
+	}
+	login, err := s.db.TakeLogin(ctx, loginBounds(email, address))
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("counting a login: %w", err)
+	}
+	if login.RetryAfter > 0 {
+		return "", Principal{}, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
+	}
+	record, _, err := s.db.LoginByEmail(ctx, email)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
+	}
+	matches, stale, err := s.passwords.check(ctx, record.Password, password)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
+	}
+	if !matches {
+		return "", Principal{}, ErrWrongPassword
+	}
+	renewed := ""
+	if stale {
+		if renewed, err = s.passwords.hash(ctx, password); err != nil {
+			return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
+		}
+	}
+	token, session := newSession()
+	err = s.db.BeginSession(ctx, record, renewed, session, login)
+	if errors.Is(err, store.ErrNotFound) { // changed, or removed, since it was read
+		return "", Principal{}, ErrWrongPassword
+	}
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("beginning a session: %w", err)
+	}
+	return s.begun(ctx, token)
+}
+
+// BeginWithLink takes a one-time link of [Users.Invite] or [Users.NewLink], once: it sets the user's password, ends all
+// sessions the user had, and signs the user in. It returns [ErrLinkUsed], a [FieldError] for the password (the link is
+// still good then), [ErrBusy], or the store's error.
+func (s *Sessions) BeginWithLink(ctx context.Context, link, password string) (token string, _ Principal, err error) {
+	linkHash, ok := tokenHash(link)
+	if !ok {
+		return "", Principal{}, ErrLinkUsed
+	}
+	// Looked at first, so that nobody without a link makes us hash.
+	record, found, err := s.db.LinkByHash(ctx, linkHash)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("reading a link: %w", err)
+	}
+	if !found || record.ExpiresAt <= record.NowMS {
+		return "", Principal{}, ErrLinkUsed
+	}
+	if err := CheckPassword(password); err != nil {
+		return "", Principal{}, err
+	}
+	hash, err := s.passwords.hash(ctx, password)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
+	}
+	token, session := newSession()
+	err = s.db.UseLink(ctx, linkHash, hash, session)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", Principal{}, ErrLinkUsed
+	}
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("using a link: %w", err)
+	}
+	return s.begun(ctx, token)
+}
+
+// begun is who a new session belongs to.
+func (s *Sessions) begun(ctx context.Context, token string) (string, Principal, error) {
+	principal, err := s.Authenticate(ctx, token)
+	return token, principal, err
+}
+
+func newSession() (token string, session store.NewSession) {
+	token, hash := newToken()
+	return token, store.NewSession{Hash: hash, Lifetime: SessionLifetime.Milliseconds()}
+}
+
+// Authenticate reads a session and tells who it belongs to, with [ErrNoSession] for one that isn't there or has ended, by
+// the database's clock. A suspended organization's user is let in here and refused after, as with [Authenticator].
+func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, error) {
+	hash, ok := tokenHash(token)
+	if !ok {
+		return Principal{}, ErrNoSession
+	}
+	record, found, err := s.db.SessionByHash(ctx, hash)
+	if err != nil {
+		return Principal{}, fmt.Errorf("reading a session: %w", err)
+	}
+	unused := time.Duration(record.NowMS-record.SeenAt) * time.Millisecond
+	if !found || record.ExpiresAt <= record.NowMS || unused >= SessionIdle {
+		return Principal{}, ErrNoSession
+	}
+	if unused >= seenEvery {
+		// A use that isn't noted ends the session earlier, never later; no reason to refuse a request.
+		_ = s.db.TouchSession(ctx, hash)
+	}
+	role := Role(record.Role)
+	return Principal{
+		OrgID:        record.OrgID,
+		UserID:       record.UserID,
+		Role:         role,
+		Env:          store.Live,
+		Plan:         record.Plan,
+		Suspended:    record.SuspendedAt.Valid,
+		Scopes:       role.scopes(),
+		HasOrgModels: record.HasOrgModels,
+	}, nil
+}
+
+// End signs the session's user out, at once and on every node. A session that isn't there is no fault.
+func (s *Sessions) End(ctx context.Context, token string) error {
+	hash, ok := tokenHash(token)
+	if !ok {
+		return nil
+	}
+	if err := s.db.EndSession(ctx, hash); err != nil {
+		return fmt.Errorf("ending a session: %w", err)
+	}
+	return nil
+}
+
+// loginBounds are what a login is counted against, in an order by which one address can't use up a user's failures.
+func loginBounds(email, address string) []store.LoginBound {
+	subject := func(parts string) [sha256.Size]byte { return sha256.Sum256([]byte(parts)) }
+	user := store.LoginBound{Subject: subject("user\n" + email), Most: maxFailuresOfUser}
+	if address == "" {
+		return []store.LoginBound{user}
+	}
+	return []store.LoginBound{
+		{Subject: subject("address\n" + address), Most: maxFailuresOfAddress},
+		{Subject: subject("pair\n" + address + "\n" + email), Most: maxFailuresOfPair},
+		user,
+	}
+}

@@ -1,0 +1,298 @@
+package identity_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+// clock is a database's clock that the test moves.
+type clock struct{ now atomic.Int64 }
+
+func (c *clock) pass(d time.Duration) { c.now.Add(int64(d)) }
+
+// clocked is an office on a SQLite database whose clock stands still at the beginning of a minute.
+func clocked(t *testing.T) (*office, *clock) {
+	t.Helper()
+	c := new(clock)
+	c.now.Store(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).UnixNano())
+	db := storetest.OpenAt(t, storetest.Location(t, store.SQLite), store.Options{
+		Clock: func() time.Time { return time.Unix(0, c.now.Load()) },
+	})
+	return newOffice(t, db, "Acme"), c
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		id, _ := o.join("lan@example.com", identity.Owner)
+		first, principal, err := o.sessions.Begin(ctx, " LAN@example.com", password, "192.0.2.1")
+		require.NoError(t, err)
+		require.Equal(t, id, principal.UserID)
+		require.Empty(t, principal.KeyID)
+		second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, "192.0.2.1")
+		require.NoError(t, err)
+		require.NotEqual(t, first, second)
+		require.Len(t, first, 43)
+
+		another := identity.NewCheapSessions(db) // of another node
+		seen, err := another.Authenticate(ctx, first)
+		require.NoError(t, err)
+		require.Equal(t, principal, seen)
+		require.NoError(t, db.SetSuspended(ctx, "test", o.orgID, true))
+		seen, err = another.Authenticate(ctx, first)
+		require.NoError(t, err)
+		require.True(t, seen.Suspended)
+
+		require.NoError(t, o.sessions.End(ctx, first))
+		require.NoError(t, o.sessions.End(ctx, first), "twice is no fault")
+		_, err = another.Authenticate(ctx, first)
+		require.ErrorIs(t, err, identity.ErrNoSession)
+		_, err = another.Authenticate(ctx, second)
+		require.NoError(t, err)
+		for _, token := range []string{"", "x", strings.Repeat("a", 43), second + "=", strings.ToUpper(second), second[:42]} {
+			o.signedOut(token)
+			require.NoError(t, o.sessions.End(ctx, token))
+		}
+	})
+}
+
+// Only hashes of tokens and passwords are stored.
+func TestNoSecretOfASessionIsStored(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		o := newOffice(t, db, "Acme")
+		id, session := o.join("lan@example.com", identity.Owner)
+		link, err := o.users.NewLink(t.Context(), as(identity.Owner), o.orgID, id)
+		require.NoError(t, err)
+		for _, table := range []string{"users", "sessions", "user_links", "login_windows", "audit_log"} {
+			rows, err := db.Reader().QueryContext(t.Context(), "SELECT * FROM "+table) //nolint:unqueryvet // every column, also a new one
+			require.NoError(t, err)
+			defer rows.Close()
+			columns, err := rows.Columns()
+			require.NoError(t, err)
+			for rows.Next() {
+				values := make([]any, len(columns))
+				for i := range values {
+					values[i] = new(any)
+				}
+				require.NoError(t, rows.Scan(values...))
+				text := ""
+				for _, value := range values {
+					text += fmt.Sprintf("%s|", *value.(*any))
+				}
+				for _, secret := range []string{session, link.Token, password} {
+					require.NotContains(t, text, secret, table)
+				}
+			}
+			require.NoError(t, rows.Err())
+		}
+	})
+}
+
+// S29: idle 12 hours, absolute 7 days; by the database's clock.
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+	o, c := clocked(t)
+	_, idle := o.join("lan@example.com", identity.Owner)
+	c.pass(12*time.Hour - time.Second)
+	_, err := o.sessions.Authenticate(t.Context(), idle)
+	require.NoError(t, err)
+	c.pass(12*time.Hour - time.Second) // it was used in between
+	_, err = o.sessions.Authenticate(t.Context(), idle)
+	require.NoError(t, err)
+	c.pass(12 * time.Hour)
+	o.signedOut(idle)
+
+	token, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "")
+	require.NoError(t, err)
+	for range 14 {
+		_, err = o.sessions.Authenticate(t.Context(), token)
+		require.NoError(t, err)
+		c.pass(12*time.Hour - time.Millisecond)
+	}
+	_, err = o.sessions.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	c.pass(14 * time.Millisecond)
+	o.signedOut(token)
+}
+
+func TestLinksExpire(t *testing.T) {
+	t.Parallel()
+	o, c := clocked(t)
+	id, invite := o.invite("lan@example.com", identity.Owner)
+	c.pass(identity.InviteLifetime)
+	_, _, err := o.sessions.BeginWithLink(t.Context(), invite.Token, password)
+	require.ErrorIs(t, err, identity.ErrLinkUsed)
+	link, err := o.users.NewLink(t.Context(), as(identity.Owner), o.orgID, id)
+	require.NoError(t, err)
+	c.pass(identity.InviteLifetime - time.Millisecond)
+	_, _, err = o.sessions.BeginWithLink(t.Context(), link.Token, password)
+	require.NoError(t, err)
+}
+
+// A role that changes ends the sessions and the link, a user who is removed has none.
+func TestSessionsOfChangedUsers(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		_, owners := o.join("first@example.com", identity.Owner)
+		id, session := o.join("lan@example.com", identity.Member)
+		earlier, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
+		require.NoError(t, err)
+		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, id, identity.Administrator))
+		o.signedOut(session)
+		_, _, err = o.sessions.BeginWithLink(ctx, earlier.Token, password)
+		require.ErrorIs(t, err, identity.ErrLinkUsed, "who made a link for a member doesn't sign in as more")
+		session, principal, err := o.sessions.Begin(ctx, "lan@example.com", password, "")
+		require.NoError(t, err)
+		require.Equal(t, identity.Administrator, principal.Role)
+		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
+		o.signedOut(session)
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		require.ErrorIs(t, err, identity.ErrWrongPassword)
+		_, err = o.sessions.Authenticate(ctx, owners)
+		require.NoError(t, err, "others stay signed in")
+	})
+}
+
+// S30: a hash of a cost of before is made anew when its password comes by, and the password stays good.
+func TestPasswordsAreHashedAnew(t *testing.T) {
+	t.Parallel()
+	o, _ := clocked(t)
+	o.join("lan@example.com", identity.Owner)
+	stored := func() string {
+		record, _, err := o.db.LoginByEmail(t.Context(), "lan@example.com")
+		require.NoError(t, err)
+		return record.Password
+	}
+	cheap := stored()
+	require.Contains(t, cheap, "$m=8,t=1,p=1$")
+	today := identity.NewSessions(o.db)
+	for range 2 {
+		_, _, err := today.Begin(t.Context(), "lan@example.com", password, "")
+		require.NoError(t, err)
+		require.Contains(t, stored(), "$m=19456,t=2,p=1$")
+	}
+}
+
+// Who doesn't exist, who has no password yet and who has another one are told the same.
+func TestWrongPasswordsAreAllAlike(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		o := newOffice(t, db, "Acme")
+		o.join("lan@example.com", identity.Owner)
+		o.invite("invited@example.com", identity.Member)
+		for _, c := range [][2]string{
+			{"lan@example.com", "another password"},
+			{"nobody@example.com", password},
+			{"invited@example.com", password},
+			{"invited@example.com", ""},
+			{"lan@example.com", ""},
+			{"lan@example.com", strings.Repeat("x", 300)},
+			{"", password},
+			{"lan", password},
+			{"lan\x00@example.com", password},
+		} {
+			_, _, err := o.sessions.Begin(t.Context(), c[0], c[1], "")
+			require.Equal(t, identity.ErrWrongPassword, err)
+		}
+	})
+}
+
+func (o *office) fail(email, address string) error {
+	_, _, err := o.sessions.Begin(o.t.Context(), email, "a wrong password", address)
+	return err
+}
+
+// S6, S29: failures are counted per minute, for each user at each address, for each user, and for each address.
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	o, c := clocked(t)
+	o.join("lan@example.com", identity.Owner)
+	c.pass(time.Second)
+	refused := func(err error) {
+		t.Helper()
+		var throttled *identity.ThrottledError
+		require.ErrorAs(t, err, &throttled)
+		require.Equal(t, 59*time.Second, throttled.RetryAfter)
+	}
+	for range 5 {
+		require.ErrorIs(t, o.fail("lan@example.com", "192.0.2.1"), identity.ErrWrongPassword)
+	}
+	for range 20 { // and however often it is tried, nobody else is kept out by this address
+		refused(o.fail("LAN@example.com", "192.0.2.1"))
+	}
+	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.1")
+	refused(err)
+	for range 6 { // from elsewhere she gets in, and good logins don't count
+		_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.2")
+		require.NoError(t, err)
+	}
+	// 26 of the 30 of the address are used up by attempts on one user, those that were refused too; the rest by four others.
+	for i := range 4 {
+		require.ErrorIs(t, o.fail(fmt.Sprintf("user%d@example.com", i), "192.0.2.1"), identity.ErrWrongPassword)
+	}
+	refused(o.fail("yet-another@example.com", "192.0.2.1"))
+	// Sixty failures of one user from everywhere.
+	for i := range 55 {
+		require.ErrorIs(t, o.fail("lan@example.com", fmt.Sprintf("198.51.100.%d", i/5)), identity.ErrWrongPassword)
+	}
+	refused(o.fail("lan@example.com", "192.0.2.99"))
+	refused(o.fail("lan@example.com", ""))
+	c.pass(59 * time.Second)
+	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.1")
+	require.NoError(t, err, "the next window")
+}
+
+// Attempts at the same moment, over two nodes, don't pass the bound together.
+func TestThrottleOnSeveralNodes(t *testing.T) {
+	t.Parallel()
+	location := storetest.Location(t, store.Postgres)
+	one, two := storetest.OpenAt(t, location, store.Options{}), storetest.OpenAt(t, location, store.Options{})
+	nodes := []*identity.Sessions{identity.NewCheapSessions(one), identity.NewCheapSessions(two)}
+	const attempts = 130
+	errs := make(chan error, attempts)
+	for i := range attempts {
+		go func() {
+			_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", "")
+			errs <- err
+		}()
+	}
+	tried := 0
+	for range attempts {
+		if err := <-errs; errors.Is(err, identity.ErrWrongPassword) {
+			tried++
+		} else {
+			var throttled *identity.ThrottledError
+			require.ErrorAs(t, err, &throttled)
+		}
+	}
+	require.LessOrEqual(t, tried, 120, "sixty, or twice sixty when a minute begins meanwhile")
+	require.GreaterOrEqual(t, tried, 60)
+}
+
+func TestSessionsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	o, _ := clocked(t)
+	_, session := o.join("lan@example.com", identity.Owner)
+	require.NoError(t, o.db.Close(t.Context()))
+	_, err := o.sessions.Authenticate(t.Context(), session)
+	require.ErrorIs(t, err, store.ErrClosed)
+	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "")
+	require.ErrorIs(t, err, store.ErrClosed)
+	_, _, err = o.sessions.BeginWithLink(t.Context(), session, password)
+	require.ErrorIs(t, err, store.ErrClosed)
+	require.ErrorIs(t, o.sessions.End(t.Context(), session), store.ErrClosed)
+}

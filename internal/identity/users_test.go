@@ -1,0 +1,273 @@
+package identity_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+const password = "correct horse battery"
+
+// office is an organization with its people.
+type office struct {
+	t        *testing.T
+	db       *store.DB
+	users    *identity.Users
+	sessions *identity.Sessions
+	orgID    string
+}
+
+func newOffice(t *testing.T, db *store.DB, name string) *office {
+	t.Helper()
+	return &office{
+		t: t, db: db, users: identity.NewUsers(db), sessions: identity.NewCheapSessions(db), orgID: newOrganization(t, db, name).ID,
+	}
+}
+
+func as(role identity.Role) identity.Authority { return identity.Authority{Actor: "test", Role: role} }
+
+func (o *office) invite(email string, role identity.Role) (id string, link identity.Link) {
+	o.t.Helper()
+	user, link, err := o.users.Invite(o.t.Context(), as(identity.Owner), o.orgID, email, role)
+	require.NoError(o.t, err)
+	return user.ID, link
+}
+
+// join is a user who has used the link.
+func (o *office) join(email string, role identity.Role) (id, session string) {
+	o.t.Helper()
+	id, link := o.invite(email, role)
+	session, principal, err := o.sessions.BeginWithLink(o.t.Context(), link.Token, password)
+	require.NoError(o.t, err)
+	require.Equal(o.t, id, principal.UserID)
+	return id, session
+}
+
+func (o *office) signedOut(session string) {
+	o.t.Helper()
+	_, err := o.sessions.Authenticate(o.t.Context(), session)
+	require.ErrorIs(o.t, err, identity.ErrNoSession)
+}
+
+func (o *office) role(id string) identity.Role {
+	o.t.Helper()
+	user, err := o.db.UserByID(o.t.Context(), o.orgID, id)
+	require.NoError(o.t, err)
+	return identity.Role(user.Role)
+}
+
+func TestInvite(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o, other := t.Context(), newOffice(t, db, "Acme"), newOffice(t, db, "Other")
+		user, link, err := o.users.Invite(ctx, as(identity.Administrator), o.orgID, " Lan@Example.com ", identity.Member)
+		require.NoError(t, err)
+		require.Regexp(t, `^usr_`, user.ID)
+		require.Equal(t, "lan@example.com", user.Email)
+		require.False(t, user.Active)
+		require.NotZero(t, user.CreatedAt)
+		require.Len(t, link.Token, 43)
+		require.Equal(t, identity.InviteLifetime, link.Lifetime)
+
+		for _, orgID := range []string{o.orgID, other.orgID} {
+			_, _, err = o.users.Invite(ctx, as(identity.Owner), orgID, "LAN@example.com", identity.Member)
+			require.ErrorIs(t, err, store.ErrConflict, "case doesn't make another address")
+		}
+		_, _, err = o.users.Invite(ctx, as(identity.Owner), "org_nobody", "new@example.com", identity.Member)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		var field *identity.FieldError
+		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "lan", identity.Member)
+		require.ErrorAs(t, err, &field)
+		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "new@example.com", "boss")
+		require.ErrorAs(t, err, &field)
+
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		require.ErrorIs(t, err, identity.ErrWrongPassword, "without a password nobody signs in")
+		_, principal, err := o.sessions.BeginWithLink(ctx, link.Token, password)
+		require.NoError(t, err)
+		require.Equal(t, user.ID, principal.UserID)
+		require.Equal(t, identity.Member, principal.Role)
+		require.Equal(t, o.orgID, principal.OrgID)
+		require.Equal(t, store.Live, principal.Env)
+		require.True(t, principal.Scopes.Has(identity.AgentsWrite))
+		require.False(t, principal.Scopes.Has(identity.ChannelsWrite))
+
+		listed, err := db.Users(ctx, o.orgID, store.Page{})
+		require.NoError(t, err)
+		require.Len(t, listed, 1)
+		require.True(t, listed[0].Active)
+	})
+}
+
+// A link works once, and only the newest one of a user.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		id, first := o.invite("lan@example.com", identity.Member)
+		second, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
+		require.NoError(t, err)
+		require.Equal(t, identity.InviteLifetime, second.Lifetime, "she has no password to reset yet")
+		_, _, err = o.sessions.BeginWithLink(ctx, first.Token, password)
+		require.ErrorIs(t, err, identity.ErrLinkUsed)
+		var field *identity.FieldError
+		_, _, err = o.sessions.BeginWithLink(ctx, second.Token, "short")
+		require.ErrorAs(t, err, &field, "and the link is still good")
+		session, _, err := o.sessions.BeginWithLink(ctx, second.Token, password)
+		require.NoError(t, err)
+		for _, token := range []string{second.Token, "", "x", session} {
+			_, _, err = o.sessions.BeginWithLink(ctx, token, password)
+			require.ErrorIs(t, err, identity.ErrLinkUsed)
+		}
+
+		reset, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
+		require.NoError(t, err)
+		require.Equal(t, identity.ResetLifetime, reset.Lifetime)
+		_, err = o.sessions.Authenticate(ctx, session)
+		require.NoError(t, err, "until the link is used all stays as it is")
+		third, _, err := o.sessions.BeginWithLink(ctx, reset.Token, "another password")
+		require.NoError(t, err)
+		o.signedOut(session)
+		_, err = o.sessions.Authenticate(ctx, third)
+		require.NoError(t, err)
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		require.ErrorIs(t, err, identity.ErrWrongPassword)
+		_, err = o.users.NewLink(ctx, as(identity.Owner), o.orgID, "usr_nobody")
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = o.users.NewLink(ctx, as(identity.Owner), newOffice(t, db, "Other").orgID, id)
+		require.ErrorIs(t, err, store.ErrNotFound)
+	})
+}
+
+// Two who use one link at the same moment: one of them gets in.
+func TestOneLinkUsedTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		o := newOffice(t, db, "Acme")
+		_, link := o.invite("lan@example.com", identity.Member)
+		errs := make(chan error)
+		for range 4 {
+			go func() {
+				_, _, err := o.sessions.BeginWithLink(context.WithoutCancel(t.Context()), link.Token, password)
+				errs <- err
+			}()
+		}
+		in := 0
+		for range 4 {
+			if err := <-errs; err == nil {
+				in++
+			} else {
+				require.ErrorIs(t, err, identity.ErrLinkUsed)
+			}
+		}
+		require.Equal(t, 1, in)
+	})
+}
+
+// design §6 "roles": an administrator has members, an owner also owners.
+func TestWhoMayChangeWhom(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		o.invite("first@example.com", identity.Owner)
+		for _, c := range []struct {
+			by, target identity.Role
+			want       error
+		}{
+			{identity.Member, identity.Member, identity.ErrAdministratorsOnly},
+			{"", identity.Member, identity.ErrAdministratorsOnly},
+			{identity.Administrator, identity.Member, nil},
+			{identity.Administrator, identity.Administrator, nil},
+			{identity.Administrator, identity.Owner, identity.ErrOwnersOnly},
+			{identity.Owner, identity.Owner, nil},
+		} {
+			id, _ := o.invite("x@example.com", c.target)
+			_, _, err := o.users.Invite(ctx, as(c.by), o.orgID, "y@example.com", c.target)
+			require.ErrorIs(t, err, c.want)
+			_, err = o.users.NewLink(ctx, as(c.by), o.orgID, id)
+			require.ErrorIs(t, err, c.want)
+			require.ErrorIs(t, o.users.SetRole(ctx, as(c.by), o.orgID, id, identity.Member), c.want)
+			if c.want != nil {
+				require.Equal(t, c.target, o.role(id))
+			}
+			require.ErrorIs(t, o.users.Remove(ctx, as(c.by), o.orgID, id), c.want)
+			if c.want != nil {
+				require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
+				continue
+			}
+			invited, err := db.UserByEmail(ctx, o.orgID, "y@example.com")
+			require.NoError(t, err)
+			require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, invited.ID))
+		}
+		id, _ := o.invite("x@example.com", identity.Member)
+		require.ErrorIs(t, o.users.SetRole(ctx, as(identity.Administrator), o.orgID, id, identity.Owner), identity.ErrOwnersOnly, "nobody makes themselves an owner")
+		require.ErrorIs(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, "usr_nobody", identity.Owner), store.ErrNotFound)
+		require.ErrorIs(t, o.users.Remove(ctx, as(identity.Owner), newOffice(t, db, "Other").orgID, id), store.ErrNotFound)
+		require.Equal(t, identity.Member, o.role(id))
+	})
+}
+
+func TestLastOwner(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		first, _ := o.join("first@example.com", identity.Owner)
+		pending, _ := o.invite("pending@example.com", identity.Owner)
+		o.join("admin@example.com", identity.Administrator)
+		require.ErrorIs(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, first), store.ErrLastOwner, "who was only invited can't sign in")
+		require.ErrorIs(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, first, identity.Administrator), store.ErrLastOwner)
+		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, first, identity.Owner))
+		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, pending))
+
+		second, _ := o.join("second@example.com", identity.Owner)
+		errs := make(chan error)
+		for _, id := range []string{first, second} { // both go at once: one stays
+			go func() { errs <- o.users.Remove(context.WithoutCancel(ctx), as(identity.Owner), o.orgID, id) }()
+		}
+		err := errors.Join(<-errs, <-errs)
+		require.ErrorIs(t, err, store.ErrLastOwner)
+		users, err := db.Users(ctx, o.orgID, store.Page{})
+		require.NoError(t, err)
+		require.Len(t, users, 2)
+	})
+}
+
+// Every change of users is in the audit log, with who made it, and no secret is.
+func TestUsersAreAudited(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		o.join("first@example.com", identity.Owner)
+		id, session := o.join("lan@example.com", identity.Member)
+		require.NoError(t, o.sessions.End(ctx, session))
+		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, id, identity.Administrator))
+		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, id, identity.Administrator), "no change, no entry")
+		link, err := o.users.NewLink(ctx, as(identity.Owner), o.orgID, id)
+		require.NoError(t, err)
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		require.NoError(t, err)
+		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
+
+		log, err := db.AuditLogOf(ctx, o.orgID, store.Page{})
+		require.NoError(t, err)
+		var entries []string
+		for _, entry := range log {
+			require.Equal(t, o.orgID, entry.OrgID)
+			require.NotContains(t, entry.Detail, link.Token)
+			if entry.Target == id {
+				entries = append(entries, entry.Actor+" "+entry.Action+" "+entry.Detail)
+			}
+		}
+		require.Equal(t, []string{
+			"test user.remove administrator: lan@example.com", id + " session.begin ", "test user.link reset: lan@example.com",
+			"test user.set_role member to administrator: lan@example.com", id + " session.end ",
+			id + " user.set_password invite", "test user.invite member: lan@example.com",
+		}, entries)
+	})
+}

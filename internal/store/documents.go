@@ -1,0 +1,196 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// MaxDocuments is how many documents an organization may have, whatever their size: what the plan allows is summed over
+// them whenever one is added.
+const MaxDocuments = 10_000
+
+// The states of a document.
+const (
+	// DocumentIngesting: its chunks are being written.
+	DocumentIngesting = "ingesting"
+	// DocumentReady: it is complete, and found.
+	DocumentReady = "ready"
+	// DocumentFailed: it is not found; Reason says why.
+	DocumentFailed = "failed"
+)
+
+// Document is an upload in a knowledge base.
+type Document struct {
+	ID, OrgID       string
+	KnowledgeBaseID string
+	Name            string // unique within the knowledge base
+	MediaType       string // text/plain, text/markdown or text/html
+	Bytes           int64  // of the upload
+	State           string // DocumentIngesting, DocumentReady or DocumentFailed
+	// ChunksDone of ChunksTotal are written.
+	ChunksDone, ChunksTotal int64
+	Reason                  string // why it failed, "" in any other state
+	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written. A
+	// document that is ingesting is updated with every few chunks.
+	CreatedAt, UpdatedAt int64
+}
+
+// Chunk is a part of a document, as it is found.
+type Chunk struct {
+	Text  string
+	Words []string // distinct, [a-z0-9]+, as they are looked up
+}
+
+// CreateDocument adds a document with its first chunks, and the ones to come in [DB.AppendChunks]; with all of its
+// ChunksTotal it is ready at once. State, ChunksDone and Reason follow from that; its UpdatedAt is its CreatedAt.
+//
+// limit is how many bytes the organization's plan allows, less than 0 is no limit: [ErrLimit] when the document is too
+// much, or the organization has [MaxDocuments], and that holds however many are added at once. [ErrConflict] when the
+// knowledge base has the name, [ErrNotFound] when the organization has no such knowledge base.
+func (db *DB) CreateDocument(ctx context.Context, actor string, document Document, chunks []Chunk, limit int64) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := checkKnowledgeLimit(ctx, tx, document.OrgID, document.Bytes, limit); err != nil {
+			return err
+		}
+		state, done := DocumentIngesting, int64(len(chunks))
+		if done == document.ChunksTotal {
+			state = DocumentReady
+		}
+		tx.Queue(1, `INSERT INTO documents (id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done,
+				chunks_total, reason, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, $10)`,
+			document.ID, document.OrgID, document.KnowledgeBaseID, document.Name, document.MediaType, document.Bytes,
+			state, done, document.ChunksTotal, orNow(tx, document.CreatedAt))
+		queueChunks(tx, document.ID, 0, chunks)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "document.create", Target: document.ID, OrgID: document.OrgID, Detail: document.Name,
+		})
+		return nil
+	})
+}
+
+// checkKnowledgeLimit locks the organization, so that whoever adds another document waits, and sums up what it has.
+func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit int64) error {
+	if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID); err != nil {
+		return err
+	}
+	// A statement of its own: on PostgreSQL it sees what was committed while the lock was waited for.
+	var documents, used int64
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&documents, &used) },
+		`SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM documents WHERE org_id = $1`, orgID)
+	if err == nil && (documents >= MaxDocuments || limit >= 0 && bytes > limit-used) {
+		err = ErrLimit
+	}
+	return err
+}
+
+// AppendChunks writes the chunks that follow the first ones of a document that is ingesting; the last of them make it
+// ready. from is how many there are: chunks that are written already are not written again. [ErrNotFound] when the
+// document isn't ingesting there any more.
+func (db *DB) AppendChunks(ctx context.Context, orgID, id string, from int64, chunks []Chunk) error {
+	done := from + int64(len(chunks))
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		advanced, err := changed(ctx, tx, `UPDATE documents SET chunks_done = $4, updated_at = $5,
+				state = CASE WHEN $4 = chunks_total THEN $6 ELSE state END
+			WHERE id = $1 AND org_id = $2 AND state = $7 AND chunks_done = $3 RETURNING id`,
+			id, orgID, from, done, tx.Now(), DocumentReady, DocumentIngesting)
+		if err != nil {
+			return err
+		}
+		if !advanced { // perhaps by a commit that was lost sight of
+			return change(ctx, tx, `SELECT id FROM documents WHERE id = $1 AND org_id = $2 AND chunks_done = $3 AND state <> $4`,
+				id, orgID, done, DocumentFailed)
+		}
+		queueChunks(tx, id, from, chunks)
+		return nil
+	})
+}
+
+// queueChunks writes chunks from a position on.
+func queueChunks(tx Tx, documentID string, from int64, chunks []Chunk) {
+	for i := range chunks {
+		tx.Queue(AnyRows, `INSERT INTO chunks (document_id, position, text, words) VALUES ($1, $2, $3, $4)`,
+			documentID, from+int64(i), chunks[i].Text, storedWords(chunks[i].Words))
+	}
+}
+
+// FailDocument ends the ingestion of a document for a reason that its owner is told. Who fails a document that isn't
+// ingesting changes nothing.
+func (db *DB) FailDocument(ctx context.Context, orgID, id, reason string) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(AnyRows, `UPDATE documents SET state = $3, reason = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND state = $6`,
+			id, orgID, DocumentFailed, reason, tx.Now(), DocumentIngesting)
+		return nil
+	})
+}
+
+// deletedChunks is how many chunks one transaction of [DB.DeleteSomeChunks] takes away at most. Others wait for the
+// writer no longer than that takes (design §7).
+const deletedChunks = 50
+
+// reasonDeleting is what a document says whose deletion has begun.
+const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
+
+// DeleteSomeChunks takes away a part of a document, and reports true when that was the last and the document is gone, too.
+// The document is not found any more from the first part on. It is called again until then; a document of which a part
+// is left stays, failed. [ErrNotFound] when the knowledge base has no such document.
+func (db *DB) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		gone = false
+		err := change(ctx, tx, `UPDATE documents SET state = $4, reason = $5, updated_at = $6
+			WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3 RETURNING id`,
+			id, orgID, baseID, DocumentFailed, reasonDeleting, tx.Now())
+		if err != nil {
+			return err
+		}
+		var taken int64
+		err = tx.Query(ctx, func(Row) error { taken++; return nil }, `DELETE FROM chunks WHERE seq IN (
+				SELECT seq FROM chunks WHERE document_id = $1 ORDER BY position LIMIT $2) RETURNING seq`, id, deletedChunks)
+		if err != nil || taken == deletedChunks {
+			return err
+		}
+		tx.Queue(1, `DELETE FROM documents WHERE id = $1 AND org_id = $2`, id, orgID)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "document.delete", Target: id, OrgID: orgID})
+		gone = true
+		return nil
+	})
+	return gone && err == nil, err
+}
+
+const documentColumns = `SELECT id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done, chunks_total,
+	reason, created_at, updated_at FROM documents`
+
+func scanDocument(row Row) (document Document, err error) {
+	err = row.Scan(&document.ID, &document.OrgID, &document.KnowledgeBaseID, &document.Name, &document.MediaType,
+		&document.Bytes, &document.State, &document.ChunksDone, &document.ChunksTotal, &document.Reason,
+		&document.CreatedAt, &document.UpdatedAt)
+	return document, err
+}
+
+// DocumentByID reads a document of an organization's knowledge base, or [ErrNotFound].
+func (db *DB) DocumentByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
+	return one(ctx, db, "read a document", scanDocument,
+		documentColumns+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
+}
+
+// Documents reads a page of the documents of an organization's knowledge base, oldest first.
+func (db *DB) Documents(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
+	return list(ctx, db, "list documents", scanDocument,
+		documentColumns+` WHERE org_id = $1 AND knowledge_base_id = $2 AND id > $3 ORDER BY id LIMIT $4`,
+		orgID, baseID, page.After, page.Rows())
+}
+
+// ReadyChunks is how many chunks the documents that are ready have in some of an organization's knowledge bases.
+func (db *DB) ReadyChunks(ctx context.Context, orgID string, baseIDs []string) (n int64, err error) {
+	if len(baseIDs) == 0 {
+		return 0, nil
+	}
+	arguments := []any{orgID, DocumentReady}
+	return one(ctx, db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN (%s)`, placeholders(&arguments, baseIDs)), arguments...)
+}
+
+func scanInt(row Row) (n int64, err error) {
+	err = row.Scan(&n)
+	return n, err
+}

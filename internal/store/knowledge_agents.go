@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// lockKnowledgeBases keeps an organization's knowledge bases from being deleted until the transaction ends, or answers
+// [ErrKnowledgeBaseNotFound] when one isn't there.
+func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var found []string
+	arguments := []any{orgID}
+	err := tx.Query(ctx, func(row Row) error {
+		var id string
+		err := row.Scan(&id)
+		found = append(found, id)
+		return err
+	}, fmt.Sprintf(`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN (%s) ORDER BY id`, placeholders(&arguments, ids))+
+		tx.LockRows(), arguments...)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if !slices.Contains(found, id) {
+			return ErrKnowledgeBaseNotFound
+		}
+	}
+	return nil
+}
+
+// agentKnowledge reads, in a transaction, which knowledge bases an agent knows.
+func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) (ids []string, err error) {
+	err = tx.Query(ctx, func(row Row) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT knowledge_base_id FROM agent_knowledge_bases WHERE org_id = $1 AND agent_id = $2 ORDER BY knowledge_base_id`,
+		orgID, agentID)
+	return ids, err
+}
+
+// changeAgentKnowledge makes an agent know the knowledge bases in place of those it knew.
+func changeAgentKnowledge(ctx context.Context, tx Tx, orgID, agentID string, known, baseIDs []string) error {
+	if slices.Equal(sortedSet(baseIDs), known) {
+		return nil
+	}
+	if err := lockKnowledgeBases(ctx, tx, orgID, baseIDs); err != nil {
+		return err
+	}
+	tx.Queue(AnyRows, `DELETE FROM agent_knowledge_bases WHERE org_id = $1 AND agent_id = $2`, orgID, agentID)
+	queueAgentKnowledge(tx, orgID, agentID, baseIDs)
+	return nil
+}
+
+// queueAgentKnowledge writes what an agent knows that knew nothing.
+func queueAgentKnowledge(tx Tx, orgID, agentID string, baseIDs []string) {
+	for _, id := range sortedSet(baseIDs) {
+		tx.Queue(1, `INSERT INTO agent_knowledge_bases (agent_id, knowledge_base_id, org_id) VALUES ($1, $2, $3)`,
+			agentID, id, orgID)
+	}
+}
+
+// readAgentKnowledge fills in what the agents of a page know.
+func (db *DB) readAgentKnowledge(ctx context.Context, orgID string, agents []Agent) error {
+	if len(agents) == 0 {
+		return nil
+	}
+	type known struct{ agentID, baseID string }
+	rows, err := list(ctx, db, "read what agents know", func(row Row) (k known, err error) {
+		err = row.Scan(&k.agentID, &k.baseID)
+		return k, err
+	}, `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
+		WHERE org_id = $1 AND agent_id >= $2 AND agent_id <= $3 ORDER BY agent_id, knowledge_base_id`,
+		orgID, agents[0].ID, agents[len(agents)-1].ID)
+	if err != nil {
+		return err
+	}
+	place := make(map[string]int, len(agents))
+	for i := range agents {
+		place[agents[i].ID] = i
+	}
+	for _, row := range rows {
+		if i, ok := place[row.agentID]; ok {
+			agents[i].KnowledgeBaseIDs = append(agents[i].KnowledgeBaseIDs, row.baseID)
+		}
+	}
+	return nil
+}
+
+// sortedSet is the ids in order, each once.
+func sortedSet(ids []string) []string {
+	set := slices.Clone(ids)
+	slices.Sort(set)
+	return slices.Compact(set)
+}

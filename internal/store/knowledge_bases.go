@@ -1,0 +1,103 @@
+package store
+
+import "context"
+
+// KnowledgeBase is a set of documents that assistants may know.
+type KnowledgeBase struct {
+	ID, OrgID   string
+	Name        string // unique within the organization
+	Description string
+	// Documents and Bytes are what it holds, uploads that failed included. They are read, never written.
+	Documents, Bytes int64
+	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
+	CreatedAt, UpdatedAt int64
+}
+
+// CreateKnowledgeBase adds a knowledge base, with [ErrConflict] when the organization has one with this name, and
+// [ErrNotFound] for an unknown organization. Its UpdatedAt is its CreatedAt.
+func (db *DB) CreateKnowledgeBase(ctx context.Context, actor string, base KnowledgeBase) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(1, `INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $5)`,
+			base.ID, base.OrgID, base.Name, base.Description, orNow(tx, base.CreatedAt))
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "knowledge_base.create", Target: base.ID, OrgID: base.OrgID, Detail: base.Name,
+		})
+		return nil
+	})
+}
+
+// KnowledgeBaseChange says what becomes different: nil is unchanged.
+type KnowledgeBaseChange struct {
+	Name, Description *string
+}
+
+// UpdateKnowledgeBase changes an organization's knowledge base. It answers [ErrNotFound] when there is none, and
+// [ErrConflict] when another one has the name.
+func (db *DB) UpdateKnowledgeBase(ctx context.Context, actor, orgID, id string, update KnowledgeBaseChange) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := change(ctx, tx, `UPDATE knowledge_bases SET
+				name = CASE WHEN $3 THEN $4 ELSE name END,
+				description = CASE WHEN $5 THEN $6 ELSE description END,
+				updated_at = CASE WHEN $3 OR $5 THEN $7 ELSE updated_at END
+			WHERE id = $1 AND org_id = $2 RETURNING id`,
+			id, orgID, update.Name != nil, orEmpty(update.Name), update.Description != nil, orEmpty(update.Description), tx.Now())
+		if err != nil || update == (KnowledgeBaseChange{}) {
+			return err
+		}
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "knowledge_base.update", Target: id, OrgID: orgID, Detail: orEmpty(update.Name),
+		})
+		return nil
+	})
+}
+
+// DeleteEmptyKnowledgeBase removes an organization's knowledge base that has no documents, and takes it from its agents.
+// It reports false when there are documents, whoever added them, and answers [ErrNotFound] when there is no such base.
+func (db *DB) DeleteEmptyKnowledgeBase(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		deleted = false
+		// Who adds a document locks the base by its foreign key, so it is either seen in the next statement or fails.
+		err := change(ctx, tx, `SELECT id FROM knowledge_bases WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err != nil {
+			return err
+		}
+		filled, err := changed(ctx, tx, `SELECT id FROM documents WHERE org_id = $1 AND knowledge_base_id = $2 LIMIT 1`, orgID, id)
+		if err != nil || filled {
+			return err
+		}
+		tx.Queue(AnyRows, `DELETE FROM knowledge_bases WHERE id = $1 AND org_id = $2`, id, orgID)
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.delete", Target: id, OrgID: orgID})
+		deleted = true
+		return nil
+	})
+	return deleted && err == nil, err
+}
+
+const knowledgeBaseColumns = `SELECT b.id, b.org_id, b.name, b.description, b.created_at, b.updated_at, count(d.id),
+	CAST(COALESCE(sum(d.bytes), 0) AS BIGINT)
+	FROM knowledge_bases b LEFT JOIN documents d ON d.org_id = b.org_id AND d.knowledge_base_id = b.id`
+
+// knowledgeBaseGroup ends a query with knowledgeBaseColumns.
+const knowledgeBaseGroup = ` GROUP BY b.id, b.org_id, b.name, b.description, b.created_at, b.updated_at ORDER BY b.id`
+
+func scanKnowledgeBase(row Row) (base KnowledgeBase, err error) {
+	err = row.Scan(&base.ID, &base.OrgID, &base.Name, &base.Description, &base.CreatedAt, &base.UpdatedAt,
+		&base.Documents, &base.Bytes)
+	return base, err
+}
+
+// KnowledgeBaseByID reads an organization's knowledge base, or [ErrNotFound].
+func (db *DB) KnowledgeBaseByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
+	return one(ctx, db, "read a knowledge base", scanKnowledgeBase,
+		knowledgeBaseColumns+` WHERE b.id = $1 AND b.org_id = $2`+knowledgeBaseGroup, id, orgID)
+}
+
+// KnowledgeBases reads a page of an organization's knowledge bases, oldest first.
+func (db *DB) KnowledgeBases(ctx context.Context, orgID string, page Page) ([]KnowledgeBase, error) {
+	// The page is cut first, so that only its own documents are counted.
+	return list(ctx, db, "list knowledge bases", scanKnowledgeBase,
+		knowledgeBaseColumns+` WHERE b.org_id = $1 AND b.id IN (
+			SELECT id FROM knowledge_bases WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3)`+knowledgeBaseGroup,
+		orgID, page.After, page.Rows())
+}

@@ -1,0 +1,55 @@
+package store
+
+import "context"
+
+// loginWindow is how long a window of logins is, in milliseconds; windows are aligned to the database's clock.
+const loginWindow = 60_000
+
+// LoginBound is how often a subject may fail to log in within a minute.
+type LoginBound struct {
+	Subject [32]byte // SHA-256 of an e-mail address, of a client's address, or of both
+	Most    int64
+}
+
+// Login is what an attempt has taken of its windows.
+type Login struct {
+	window   int64
+	subjects [][32]byte
+	// RetryAfter is 0, or the milliseconds until the next window when a bound was reached.
+	RetryAfter int64
+}
+
+// TakeLogin counts an attempt to log in before it is made, so that attempts at the same moment, on any node, can't pass
+// a bound together. Bounds are taken in their order up to the first that is reached: what is refused there counts in none
+// of those after it. An attempt that succeeds is given back by [DB.BeginSession].
+func (db *DB) TakeLogin(ctx context.Context, bounds []LoginBound) (login Login, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		login = Login{window: tx.Now() / loginWindow * loginWindow}
+		for _, bound := range bounds {
+			var count int64
+			err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
+				`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
+				ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`,
+				bound.Subject[:], login.window)
+			if err != nil {
+				return err
+			}
+			if count > bound.Most {
+				login.RetryAfter = login.window + loginWindow - tx.Now()
+				return nil
+			}
+			login.subjects = append(login.subjects, bound.Subject)
+		}
+		// The window before may still be given back to by another node.
+		tx.Queue(AnyRows, `DELETE FROM login_windows WHERE window_start < $1`, login.window-loginWindow)
+		return nil
+	})
+	return login, err
+}
+
+func (l Login) queueGiveBack(tx Tx) {
+	for _, subject := range l.subjects {
+		tx.Queue(AnyRows, `UPDATE login_windows SET count = count - 1 WHERE subject = $1 AND window_start = $2 AND count > 0`,
+			subject[:], l.window)
+	}
+}

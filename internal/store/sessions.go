@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// LoginRecord is what a login checks a password against.
+type LoginRecord struct {
+	UserID, OrgID string
+	Password      string // the encoded hash; "" for a user who has none yet
+}
+
+// LoginByEmail reads the user with an e-mail address, and false when there is none.
+func (db *DB) LoginByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
+	record, err = one(ctx, db, "read a login", func(row Row) (record LoginRecord, err error) {
+		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
+		return record, err
+	}, `SELECT id, org_id, password FROM users WHERE email = $1`, email)
+	if errors.Is(err, ErrNotFound) {
+		return LoginRecord{}, false, nil
+	}
+	return record, err == nil, err
+}
+
+// NewSession is a login session that begins.
+type NewSession struct {
+	Hash [32]byte // SHA-256 of its token, which is stored nowhere
+	// Lifetime in milliseconds, from the transaction's clock on.
+	Lifetime int64
+}
+
+// BeginSession begins a session of the user whose password was checked: when it isn't record's any more it answers
+// [ErrNotFound]. renewed, unless it is "", takes the password's place. What the login has taken of its windows is given back,
+// and sessions that have expired are deleted.
+func (db *DB) BeginSession(ctx context.Context, record LoginRecord, renewed string, session NewSession, login Login) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		password := record.Password
+		if renewed != "" {
+			password = renewed
+		}
+		// Setting the password, if only to what it is, holds off a change until this session is there to be ended by it.
+		err := change(ctx, tx, `UPDATE users SET password = $4 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
+			record.UserID, record.OrgID, record.Password, password)
+		if err != nil {
+			return err
+		}
+		tx.Queue(AnyRows, `DELETE FROM sessions WHERE expires_at <= $1`, tx.Now())
+		queueSession(tx, record.OrgID, record.UserID, session)
+		login.queueGiveBack(tx)
+		QueueAudit(tx, AuditEntry{Actor: record.UserID, Action: "session.begin", Target: record.UserID, OrgID: record.OrgID})
+		return nil
+	})
+}
+
+func queueSession(tx Tx, orgID, userID string, session NewSession) {
+	tx.Queue(1, `INSERT INTO sessions (hash, user_id, org_id, created_at, seen_at, expires_at) VALUES ($1, $2, $3, $4, $4, $5)`,
+		session.Hash[:], userID, orgID, tx.Now(), tx.Now()+session.Lifetime)
+}
+
+func queueEndSessions(tx Tx, orgID, userID string) {
+	tx.Queue(AnyRows, `DELETE FROM sessions WHERE user_id = $1 AND org_id = $2`, userID, orgID)
+}
+
+// SessionRecord is a session with what its user and organization decide about a request.
+type SessionRecord struct {
+	UserID, OrgID string
+	Role          string
+	SeenAt        int64 // epoch milliseconds, as ExpiresAt and NowMS
+	ExpiresAt     int64
+	NowMS         int64 // the database's clock when the session was read
+	Plan          string
+	SuspendedAt   sql.NullInt64
+	HasOrgModels  bool // as in [KeyRecord]
+}
+
+// SessionByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
+func (db *DB) SessionByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
+	record, err = one(ctx, db, "read a session", func(row Row) (record SessionRecord, err error) {
+		err = row.Scan(&record.UserID, &record.OrgID, &record.Role, &record.SeenAt, &record.ExpiresAt,
+			&record.Plan, &record.SuspendedAt, &record.HasOrgModels)
+		return record, err
+	}, `SELECT u.id, u.org_id, u.role, s.seen_at, s.expires_at, o.plan, o.suspended_at,
+			EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = u.org_id)
+		FROM sessions s JOIN users u ON u.id = s.user_id JOIN organizations o ON o.id = u.org_id WHERE s.hash = $1`, hash[:])
+	if err == nil {
+		record.NowMS, err = db.Now(ctx)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return SessionRecord{}, false, nil
+	}
+	return record, err == nil, err
+}
+
+// TouchSession notes that a session is in use. One that has ended stays so.
+func (db *DB) TouchSession(ctx context.Context, hash [32]byte) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(AnyRows, `UPDATE sessions SET seen_at = $2 WHERE hash = $1 AND seen_at < $2`, hash[:], tx.Now())
+		return nil
+	})
+}
+
+// EndSession deletes a session; one that isn't there is no fault.
+func (db *DB) EndSession(ctx context.Context, hash [32]byte) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var userID, orgID string
+		err := tx.Query(ctx, func(row Row) error { return row.Scan(&userID, &orgID) },
+			`DELETE FROM sessions WHERE hash = $1 RETURNING user_id, org_id`, hash[:])
+		if err != nil || userID == "" {
+			return err
+		}
+		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end", Target: userID, OrgID: orgID})
+		return nil
+	})
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"errors"
+)
+
+// User is a person of an organization.
+type User struct {
+	ID, OrgID string
+	Email     string // in lower case, unique over all organizations
+	Role      string // member, administrator or owner
+	// Active users have a password; the others have never used their link.
+	Active bool
+	// CreatedAt and UpdatedAt are epoch milliseconds, the transaction's clock when they are written.
+	CreatedAt, UpdatedAt int64
+}
+
+const roleOwner = "owner"
+
+// CreateUser adds a user who has no password yet, with the link to set one. It answers [ErrConflict] when the e-mail
+// address is taken, and [ErrNotFound] for an unknown organization.
+func (db *DB) CreateUser(ctx context.Context, actor string, user User, link UserLink) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(1, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, '', $5, $5)`, user.ID, user.OrgID, user.Email, user.Role, tx.Now())
+		queueLink(tx, user.OrgID, user.ID, link)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "user.invite", Target: user.ID, OrgID: user.OrgID, Detail: user.Role + ": " + user.Email,
+		})
+		return nil
+	})
+}
+
+const userColumns = `SELECT id, org_id, email, role, password <> '', created_at, updated_at FROM users`
+
+func scanUser(row Row) (user User, err error) {
+	err = row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.Active, &user.CreatedAt, &user.UpdatedAt)
+	return user, err
+}
+
+// UserByID reads an organization's user, or [ErrNotFound].
+func (db *DB) UserByID(ctx context.Context, orgID, id string) (User, error) {
+	return one(ctx, db, "read a user", scanUser, userColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// UserByEmail reads an organization's user by the e-mail address, or [ErrNotFound].
+func (db *DB) UserByEmail(ctx context.Context, orgID, email string) (User, error) {
+	return one(ctx, db, "read a user", scanUser, userColumns+` WHERE email = $1 AND org_id = $2`, email, orgID)
+}
+
+// Users reads a page of an organization's users, oldest first.
+func (db *DB) Users(ctx context.Context, orgID string, page Page) ([]User, error) {
+	return list(ctx, db, "list users", scanUser, userColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		orgID, page.After, page.Rows())
+}
+
+// SetUserRole changes a user's role, ends the user's sessions and takes back an unused one-time link, which somebody with
+// fewer rights than the new role's may have made, when allow lets it: it gets the user as it is in the
+// transaction, may run more than once, and its error is returned. A user who has the role already stays as it is. It
+// answers [ErrNotFound] when the organization has no such user, and [ErrLastOwner].
+func (db *DB) SetUserRole(ctx context.Context, actor, orgID, id, role string, allow func(User) error) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		user, err := lockUser(ctx, tx, orgID, id, role, allow)
+		if err != nil || user.Role == role {
+			return err
+		}
+		tx.Queue(1, `UPDATE users SET role = $3, updated_at = $4 WHERE id = $1 AND org_id = $2`, id, orgID, role, tx.Now())
+		queueEndSessions(tx, orgID, id)
+		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "user.set_role", Target: id, OrgID: orgID, Detail: user.Role + " to " + role + ": " + user.Email,
+		})
+		return nil
+	})
+}
+
+// DeleteUser removes a user with the sessions and the link, by the rules of [DB.SetUserRole].
+func (db *DB) DeleteUser(ctx context.Context, actor, orgID, id string, allow func(User) error) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		user, err := lockUser(ctx, tx, orgID, id, "", allow)
+		if err != nil {
+			return err
+		}
+		queueEndSessions(tx, orgID, id)
+		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+		tx.Queue(1, `DELETE FROM users WHERE id = $1 AND org_id = $2`, id, orgID)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "user.remove", Target: id, OrgID: orgID, Detail: user.Role + ": " + user.Email,
+		})
+		return nil
+	})
+}
+
+// lockUser reads and locks a user together with the organization's owners, and refuses what allow refuses, and a role,
+// "" for none, that would leave the organization without an owner who can sign in.
+func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(User) error) (User, error) {
+	var user User
+	owners, found := 0, false
+	err := tx.Query(ctx, func(row Row) error {
+		locked, err := scanUser(row)
+		if err != nil {
+			return err
+		}
+		if locked.ID == id {
+			user, found = locked, true
+		} else if locked.Active {
+			owners++
+		}
+		return nil
+	}, userColumns+` WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
+	switch {
+	case err != nil:
+		return User{}, err
+	case !found:
+		return User{}, ErrNotFound
+	}
+	if err := allow(user); err != nil {
+		return User{}, err
+	}
+	if user.Role == roleOwner && user.Active && role != roleOwner && owners == 0 {
+		return User{}, ErrLastOwner
+	}
+	return user, nil
+}
+
+// UserLink is a one-time link that lets a user set a password.
+type UserLink struct {
+	Hash    [32]byte // SHA-256 of its token, which is stored nowhere
+	Purpose string   // invite or reset
+	// Lifetime in milliseconds, from the transaction's clock on.
+	Lifetime int64
+}
+
+// PutUserLink gives a user a new link, which takes the place of the one before, when allow lets it: see
+// [DB.SetUserRole]. link gets the user and makes the link. It answers [ErrNotFound] when the organization has no such user.
+func (db *DB) PutUserLink(ctx context.Context, actor, orgID, id string, allow func(User) error, link func(User) UserLink) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		user, err := lockUser(ctx, tx, orgID, id, roleOwner, allow)
+		if err != nil {
+			return err
+		}
+		made := link(user)
+		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+		queueLink(tx, orgID, id, made)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email,
+		})
+		return nil
+	})
+}
+
+func queueLink(tx Tx, orgID, userID string, link UserLink) {
+	tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, purpose, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		link.Hash[:], userID, orgID, link.Purpose, tx.Now(), tx.Now()+link.Lifetime)
+}
+
+// LinkRecord is a one-time link with its user.
+type LinkRecord struct {
+	UserID, OrgID, Purpose string
+	Email                  string
+	ExpiresAt              int64 // epoch milliseconds, as NowMS
+	NowMS                  int64 // the database's clock when the link was read
+}
+
+// LinkByHash reads the one-time link with this SHA-256 hash, and false when there is none.
+func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
+	record, err = one(ctx, db, "read a link", func(row Row) (record LinkRecord, err error) {
+		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
+		return record, err
+	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, u.email
+		FROM user_links l JOIN users u ON u.id = l.user_id WHERE l.hash = $1`, hash[:])
+	if err == nil {
+		record.NowMS, err = db.Now(ctx)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return LinkRecord{}, false, nil
+	}
+	return record, err == nil, err
+}
+
+// UseLink takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
+// answers [ErrNotFound] for a link that isn't there any more, or has expired.
+func (db *DB) UseLink(ctx context.Context, hash [32]byte, password string, session NewSession) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var userID, orgID, purpose string
+		link := func(row Row) error { return row.Scan(&userID, &orgID, &purpose) }
+		err := tx.Query(ctx, link, `SELECT user_id, org_id, purpose FROM user_links WHERE hash = $1`, hash[:])
+		if err != nil {
+			return err
+		}
+		// The user first, as everywhere, so that two who change the same user can't wait for each other.
+		if err := change(ctx, tx, `SELECT id FROM users WHERE id = $1 AND org_id = $2`+tx.LockRows(), userID, orgID); err != nil {
+			return err
+		}
+		err = change(ctx, tx, `DELETE FROM user_links WHERE hash = $1 AND org_id = $2 AND expires_at > $3 RETURNING user_id`,
+			hash[:], orgID, tx.Now())
+		if err != nil {
+			return err
+		}
+		tx.Queue(1, `UPDATE users SET password = $3, updated_at = $4 WHERE id = $1 AND org_id = $2`, userID, orgID, password, tx.Now())
+		queueEndSessions(tx, orgID, userID)
+		queueSession(tx, orgID, userID, session)
+		QueueAudit(tx, AuditEntry{Actor: userID, Action: "user.set_password", Target: userID, OrgID: orgID, Detail: purpose})
+		return nil
+	})
+}

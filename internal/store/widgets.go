@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// DefaultWidgetRequests is how many messages a minute a widget takes unless its organization says otherwise.
+const DefaultWidgetRequests = 30
+
+// spendTime bounds adding up what a channel's day has cost: a visitor waits for it.
+const spendTime = 2 * time.Second
+
+var errSpendSlow = errors.New("store: adding up a channel's calls took longer than 2 s")
+
+// WidgetSettings are what a channel of type widget may do (design §6 "widget origins").
+type WidgetSettings struct {
+	// Origins are the sites that may show it: scheme://host[:port], or https://*.example.com.
+	Origins []string
+	// DailySpendMicros bounds what its answers of one UTC day cost; not valid is no bound.
+	DailySpendMicros sql.NullInt64
+	// RequestsPerMinute is how many messages a minute it takes from all visitors together, more than 0.
+	RequestsPerMinute int64
+}
+
+// storedWidget are settings as a LEFT JOIN reads them.
+type storedWidget struct {
+	origins          sql.NullString
+	spend, perMinute sql.NullInt64
+}
+
+const widgetColumns = `w.origins, w.daily_spend_micros, w.requests_per_minute`
+
+func (s *storedWidget) into() []any { return []any{&s.origins, &s.spend, &s.perMinute} }
+
+// settings are nil for a channel without.
+func (s *storedWidget) settings() (*WidgetSettings, error) {
+	if !s.origins.Valid {
+		return nil, nil //nolint:nilnil // most channels have none
+	}
+	settings := &WidgetSettings{DailySpendMicros: s.spend, RequestsPerMinute: s.perMinute.Int64}
+	if err := json.Unmarshal([]byte(s.origins.String), &settings.Origins); err != nil {
+		return nil, fmt.Errorf("read the origins of a widget: %w", err)
+	}
+	return settings, nil
+}
+
+// queueWidgetSettings writes the settings of a channel that the transaction has made or found.
+func queueWidgetSettings(tx Tx, channelID string, settings *WidgetSettings) error {
+	origins, err := json.Marshal(append([]string{}, settings.Origins...))
+	if err != nil {
+		return fmt.Errorf("write the origins of a widget: %w", err)
+	}
+	tx.Queue(1, `INSERT INTO widget_settings (channel_id, origins, daily_spend_micros, requests_per_minute)
+		VALUES ($1, $2, $3, $4) ON CONFLICT (channel_id) DO UPDATE SET origins = excluded.origins,
+		daily_spend_micros = excluded.daily_spend_micros, requests_per_minute = excluded.requests_per_minute`,
+		channelID, string(origins), settings.DailySpendMicros, settings.RequestsPerMinute)
+	return nil
+}
+
+// Widget is what a visitor's request needs to know about a channel of type widget.
+type Widget struct {
+	ChannelID, OrgID string
+	Settings         WidgetSettings
+}
+
+// WidgetByID reads a channel of type widget, of any state, or answers [ErrNotFound]. A widget without settings, which an
+// older process made, has the defaults and no origins.
+func (db *DB) WidgetByID(ctx context.Context, channelID string) (Widget, error) {
+	if !isText(channelID) {
+		return Widget{}, ErrNotFound
+	}
+	return one(ctx, db, "read a widget", func(row Row) (widget Widget, err error) {
+		var stored storedWidget
+		if err := row.Scan(append([]any{&widget.ChannelID, &widget.OrgID}, stored.into()...)...); err != nil {
+			return widget, err
+		}
+		settings, err := stored.settings()
+		if settings == nil {
+			settings = &WidgetSettings{RequestsPerMinute: DefaultWidgetRequests}
+		}
+		widget.Settings = *settings
+		return widget, err
+	}, `SELECT c.id, c.org_id, `+widgetColumns+` FROM channels c LEFT JOIN widget_settings w ON w.channel_id = c.id
+		WHERE c.id = $1 AND c.type = 'widget'`, channelID)
+}
+
+// ChannelSpend is what the answers in an organization's channel have cost whose turn began at since or later, in micros.
+// What is being answered at this moment isn't in it yet. It takes 2 s at most; what takes longer is an error.
+func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since time.Time) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
+	defer cancel()
+	micros, err := one(ctx, db, "add up a channel's calls", func(row Row) (micros int64, err error) {
+		return micros, row.Scan(&micros)
+	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT) FROM turns t JOIN calls c ON c.request_id = t.id AND c.key_id = ''
+		WHERE t.channel_id = $1 AND t.created_at >= $2 AND t.org_id = $3 AND c.org_id = $3`, channelID, since.UnixMilli(), orgID)
+	if err != nil && errors.Is(context.Cause(ctx), errSpendSlow) {
+		err = fmt.Errorf("%w: %w", errSpendSlow, err)
+	}
+	return micros, err
+}

@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+func TestWidgetSettings(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx := t.Context()
+		createOrganization(t, db, "org_1")
+		createOrganization(t, db, "org_2")
+		settings := store.WidgetSettings{
+			Origins: []string{"https://shop.vn", "https://*.example.com"}, DailySpendMicros: sql.NullInt64{Int64: 0, Valid: true}, RequestsPerMinute: 7,
+		}
+		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Type: "widget", Widget: &settings})
+		createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_1", Type: "bot"})
+		createChannel(t, db, store.Channel{ID: "chn_3", OrgID: "org_1", Type: "widget"})
+		widget, err := db.WidgetByID(ctx, "chn_1")
+		require.NoError(t, err)
+		require.Equal(t, store.Widget{ChannelID: "chn_1", OrgID: "org_1", Settings: settings}, widget)
+		for _, id := range []string{"chn_2", "chn_none", "", "\x00", "\xff"} {
+			_, err := db.WidgetByID(ctx, id)
+			require.ErrorIs(t, err, store.ErrNotFound, "%q", id)
+		}
+		plain, err := db.WidgetByID(ctx, "chn_3")
+		require.NoError(t, err)
+		require.Equal(t, store.WidgetSettings{RequestsPerMinute: store.DefaultWidgetRequests}, plain.Settings)
+
+		changed := store.WidgetSettings{Origins: []string{}, RequestsPerMinute: 8}
+		require.ErrorIs(t, db.UpdateChannel(ctx, "cli", "org_2", "chn_1", store.ChannelChange{Widget: &changed}), store.ErrNotFound)
+		require.NoError(t, db.UpdateChannel(ctx, "cli", "org_1", "chn_1", store.ChannelChange{Widget: &changed}))
+		require.NoError(t, db.UpdateChannel(ctx, "cli", "org_1", "chn_3", store.ChannelChange{Widget: &changed}))
+		channels, err := db.Channels(ctx, "org_1", store.Page{})
+		require.NoError(t, err)
+		require.Equal(t, []*store.WidgetSettings{&changed, nil, &changed},
+			[]*store.WidgetSettings{channels[0].Widget, channels[1].Widget, channels[2].Widget})
+		log, err := db.AuditLogOf(ctx, "org_1", store.Page{})
+		require.NoError(t, err)
+		require.Contains(t, []string{log[0].Detail, log[len(log)-1].Detail}, "widget")
+
+		require.NoError(t, db.DeleteChannel(ctx, "cli", "org_1", "chn_1"))
+		_, err = db.WidgetByID(ctx, "chn_1")
+		require.ErrorIs(t, err, store.ErrNotFound)
+	})
+}
+
+// TestChannelSpendIsBounded: the sum is given up before the server's own bound; the lock is anybody's who holds one long.
+func TestChannelSpendIsBounded(t *testing.T) {
+	t.Parallel()
+	location := storetest.Location(t, store.Postgres)
+	db := storetest.OpenAt(t, location, store.Options{})
+	other, err := pgx.Connect(t.Context(), location.DSN)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close(context.WithoutCancel(t.Context()))) }()
+	_, err = other.Exec(t.Context(), `BEGIN; LOCK TABLE turns IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	_, err = db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
+	require.ErrorContains(t, err, "longer than 2 s")
+	_, err = other.Exec(t.Context(), `ROLLBACK`)
+	require.NoError(t, err)
+	_, err = db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
+	require.NoError(t, err)
+}
+
+// TestChannelSpend: only what the turns of this channel, begun in time, were charged.
+func TestChannelSpend(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx := t.Context()
+		createOrganization(t, db, "org_1")
+		turn := func(id, channel string, at int64) {
+			write(t, db, `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, code, attempts, created_at, updated_at)
+				VALUES ($1, 'org_1', $2, $1, 'agt_1', 'answered', '', 0, $3, $3)`, id, channel, at)
+		}
+		call := func(id, request, key string, micros int64) {
+			write(t, db, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
+				completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms)
+				VALUES ($1, $2, 'org_1', 'live', $3, 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', $4, 0, 0, 1, 1)`, id, request, key, micros)
+		}
+		spend := func(channel string, since int64) int64 {
+			micros, err := db.ChannelSpend(ctx, "org_1", channel, time.UnixMilli(since))
+			require.NoError(t, err)
+			return micros
+		}
+		require.Zero(t, spend("chn_1", 0))
+		turn("trn_1", "chn_1", 1000)
+		turn("trn_2", "chn_1", 2000)
+		turn("trn_3", "chn_2", 2000)
+		call("call_1", "trn_1", "", 1)
+		call("call_2", "trn_2", "", 10)
+		call("call_3", "trn_2", "", 100) // the same turn, asked again
+		call("call_4", "trn_3", "", 1000)
+		call("call_5", "trn_2", "key_1", 10_000) // a client's request id, by its own word
+		require.EqualValues(t, 111, spend("chn_1", 1000))
+		require.EqualValues(t, 110, spend("chn_1", 1001))
+		require.EqualValues(t, 1000, spend("chn_2", 0))
+		theirs, err := db.ChannelSpend(context.WithoutCancel(ctx), "org_2", "chn_1", time.UnixMilli(0))
+		require.NoError(t, err)
+		require.Zero(t, theirs)
+	})
+}
