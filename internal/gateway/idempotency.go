@@ -55,7 +55,8 @@ func (r *Request) fingerprint() [32]byte {
 	d := digest{Hash: sha256.New()}
 	d.text("v1 POST /v1/chat/completions")
 	d.flag(r.BYOK)
-	d.flag(r.Stream)
+	// A turn that was asked while its customer watched is asked again without, and the other way round.
+	d.flag(r.Stream && r.TurnID == "")
 	d.text(r.Model)
 	d.number(uint64(len(r.Messages)))
 	for i := range r.Messages {

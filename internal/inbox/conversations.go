@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -30,16 +32,33 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	return c, nil
 }
 
-// ConversationFilter says which conversations are listed; "" is all.
+// ConversationFilter says which conversations are listed, and in which order; the zero value is all, oldest first.
 type ConversationFilter struct {
 	ChannelID string
 	State     string // assistant, human or closed
+	Attention bool   // only those at which somebody should look
+	// Recent puts first whose customer wrote last. No index has that order, for it would cost each message something
+	// (PostgreSQL's HOT updates): all of the organization's conversations are read and sorted.
+	Recent bool
 }
 
-// Conversations reads a page of an organization's conversations, oldest first.
+// Conversations reads a page of an organization's conversations. In the order Recent, a page after a conversation that
+// isn't there begins at the start.
 func (q *Queue) Conversations(ctx context.Context, orgID string, filter ConversationFilter, page store.Page) ([]Conversation, error) {
-	text := conversationColumns + ` FROM conversations WHERE org_id = $1 AND id > $2`
+	text, order := conversationColumns+` FROM conversations WHERE org_id = $1 AND id > $2`, "id"
 	args := []any{orgID, page.After, page.Rows()}
+	if filter.Recent {
+		wrote, err := q.wroteLast(ctx, orgID, page.After)
+		if err != nil {
+			return nil, err
+		}
+		text, order = conversationColumns+` FROM conversations WHERE org_id = $1 AND (last_customer_at, id) < ($4, $2)`,
+			"last_customer_at DESC, id DESC"
+		args = append(args, wrote)
+	}
+	if filter.Attention {
+		text += " AND attention <> ''"
+	}
 	if filter.ChannelID != "" {
 		args = append(args, filter.ChannelID)
 		text += fmt.Sprintf(" AND channel_id = $%d", len(args))
@@ -50,7 +69,21 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 	}
 	return list(ctx, q.db, "list conversations", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
-	}, text+` ORDER BY id LIMIT $3`, args...)
+	}, text+` ORDER BY `+order+` LIMIT $3`, args...)
+}
+
+// wroteLast is when the customer of a conversation wrote last: the end of time for one that isn't there.
+func (q *Queue) wroteLast(ctx context.Context, orgID, id string) (int64, error) {
+	if id == "" {
+		return math.MaxInt64, nil
+	}
+	at, err := one(ctx, q.db, "read a conversation", func(row store.Row) (at int64, err error) {
+		return at, row.Scan(&at)
+	}, `SELECT last_customer_at FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
+	if errors.Is(err, store.ErrNotFound) {
+		return math.MaxInt64, nil
+	}
+	return at, err
 }
 
 // Conversation reads an organization's conversation, or [store.ErrNotFound].
@@ -71,21 +104,51 @@ func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page
 	if err != nil {
 		return nil, err
 	}
+	all, err := q.messages(ctx, conversationID, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, after, page.Rows())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, placedMessage.before)
+	return messages(all[:min(len(all), page.Rows())]), nil
+}
+
+// LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the
+// page begins; one that isn't there is the end.
+func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
+	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
+		return nil, err
+	}
+	from, err := q.place(ctx, conversationID, page.After)
+	if err != nil {
+		return nil, err
+	}
+	if from.ID == "" {
+		from.placedAt = math.MaxInt64
+	}
+	all, err := q.messages(ctx, conversationID, `(%[1]s, id) < ($2, $3) ORDER BY %[1]s DESC, id DESC LIMIT $4`, from, page.Rows())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b placedMessage) int { return b.before(a) })
+	return messages(all[:min(len(all), page.Rows())]), nil
+}
+
+// messages reads up to rows messages of each direction. part says which and in which order; %[1]s in it is the column
+// with a message's place.
+func (q *Queue) messages(ctx context.Context, conversationID, part string, from placedMessage, rows int) ([]placedMessage, error) {
 	came, err := list(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
-		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND (received_at, id) > ($2, $3)
-			ORDER BY received_at, id LIMIT $4`, conversationID, after.placedAt, after.ID, page.Rows())
+		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
+		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
 	went, err := list(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
-		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND (created_at, id) > ($2, $3)
-			ORDER BY created_at, id LIMIT $4`, conversationID, after.placedAt, after.ID, page.Rows())
+		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "created_at"),
+		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
-	all := append(came, went...)
-	slices.SortFunc(all, placedMessage.before)
-	return messages(all[:min(len(all), page.Rows())]), nil
+	return append(came, went...), nil
 }
 
 // place finds where a message stands in its conversation.

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,18 @@ func TestConversationLists(t *testing.T) {
 		require.Empty(t, refs(ConversationFilter{ChannelID: "chn_3"}, pageAll))
 		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", all[3].ID))
 		require.Equal(t, []string{"c3"}, refs(ConversationFilter{State: StateHuman, ChannelID: "chn_1"}, pageAll))
+
+		recent := ConversationFilter{Recent: true}
+		for at, n := range []int{5, 0, 2, 1, 4, 3} { // c3 wrote last; c1 and c2 at once
+			q.exec(t, `UPDATE conversations SET last_customer_at = $2 WHERE id = $1`, all[n].ID, int64(max(at, 3)))
+		}
+		require.Equal(t, []string{"c3", "c4", "d", "c2", "c1", "c0"}, refs(recent, pageAll))
+		require.Equal(t, []string{"d", "c2"}, refs(recent, store.Page{Limit: 2, After: all[4].ID}))
+		require.Len(t, refs(recent, store.Page{After: "cnv_unknown"}), len(all))
+		require.Equal(t, []string{"c3"}, refs(ConversationFilter{Recent: true, State: StateHuman, ChannelID: "chn_1"}, pageAll))
+		q.exec(t, `UPDATE conversations SET attention = 'no_agent' WHERE id = $1 OR id = $2`, all[0].ID, all[5].ID)
+		require.Equal(t, []string{"c0", "d"}, refs(ConversationFilter{Attention: true}, pageAll))
+		require.Equal(t, []string{"d", "c0"}, refs(ConversationFilter{Attention: true, Recent: true}, pageAll))
 
 		_, err = q.Conversation(ctx, "org_2", all[0].ID)
 		require.ErrorIs(t, err, store.ErrNotFound)
@@ -76,12 +89,31 @@ func TestMessagePages(t *testing.T) {
 				page.After = messages[len(messages)-1].ID
 			}
 			require.Equal(t, want, got, "pages of %d", size)
+			require.Equal(t, want, q.fromTheEnd(t, list[0].ID, size), "pages of %d", size)
 		}
+		_, err = q.LatestMessages(t.Context(), "org_2", list[0].ID, pageAll)
+		require.ErrorIs(t, err, store.ErrNotFound)
 		q.arrive(t, textOf("ann", "last", "last"))
 		work, err := q.Open(t.Context(), q.take(t), 4)
 		require.NoError(t, err)
 		require.Equal(t, want[len(want)-4:], textsOf(work.History))
 	})
+}
+
+// fromTheEnd reads all messages newest first, and returns their texts oldest first.
+func (q *inboxTest) fromTheEnd(t *testing.T, conversationID string, size int) (texts []string) {
+	t.Helper()
+	for page := (store.Page{Limit: size}); ; {
+		messages, err := q.LatestMessages(t.Context(), "org_1", conversationID, page)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(messages), size)
+		if len(messages) == 0 {
+			slices.Reverse(texts)
+			return texts
+		}
+		texts = append(texts, textsOf(messages)...)
+		page.After = messages[len(messages)-1].ID
+	}
 }
 
 // A deleted conversation leaves nothing but the audit log.

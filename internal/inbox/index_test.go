@@ -78,6 +78,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectSaid: {"cnv_7", "", 50},
 				selectDelivered: {"cnv_7", 50}, countReplies: {"cnv_7", int64(900)}, selectNextDue: {now}, selectDepth: {now},
 				selectAttentions: {now, 10, 10}, selectDead: {10},
+				selectForgettable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: anys(make([]string, 64), any("org_1")),
 			})
 			for text, args := range texts {
 				plan := q.plan(t, text, args)
@@ -145,6 +146,10 @@ func (q *inboxTest) everything(t *testing.T) {
 	require.NoError(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundFailed, "x", SendFailure{RestOfTurn: true}))
 	require.NoError(t, q.Release(ctx, lease))
 	require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+	require.NoError(t, q.db.SetRetention(ctx, "usr_1", "org_1", store.MinRetentionDays))
+	forgotten, err := forgetConversation(ctx, q.db, store.Retention{OrgID: "org_1", Days: 7}, "cnv_1")
+	require.NoError(t, err)
+	require.NotZero(t, forgotten.Turns)
 	require.NoError(t, q.DeleteConversation(ctx, "usr_1", "org_1", lease.ConversationID))
 }
 

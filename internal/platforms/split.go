@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
+	"github.com/caddy-svc/caddy-svc/internal/segment"
 )
 
 // limit is how long one message may be, in the platform's own unit.
@@ -105,7 +105,7 @@ func takeApart(text string, l limit) []piece {
 		sentence bool // a sentence ended after the last piece that is no white space
 	)
 	for state := -1; text != ""; {
-		cluster, rest, boundaries, next := uniseg.StepString(text, state)
+		cluster, rest, ends, next := segment.Step(text, state)
 		text, state = rest, next
 		p := piece{text: cluster, size: l.size(cluster), space: isSpace(cluster)}
 		switch {
@@ -121,7 +121,7 @@ func takeApart(text string, l limit) []piece {
 		case sentence:
 			p.before, sentence = cutSentence, false
 		}
-		sentence = sentence || boundaries&uniseg.MaskSentence != 0
+		sentence = sentence || ends
 		if p.size > l.most {
 			pieces = appendCharacters(pieces, p, l)
 			continue

@@ -25,15 +25,23 @@ type pass struct {
 	stop <-chan struct{}
 	// superseded: an answer was thrown away in this pass for newer messages; the next one is sent whatever comes.
 	superseded bool
+	// live is set when somebody waits for the answer to see it while it is made.
+	live *live
 	// credentials are the channel's, opened when the first message is sent.
 	credentials *platforms.Credentials
 }
 
-// converse does what is due in a leased conversation and gives the lease back. A broken conversation must not take the
-// others with it, so a panic ends only this one.
+// converse does what is due in a leased conversation and gives the lease back.
 func (w *Worker) converse(ctx context.Context, lease inbox.Lease, stop <-chan struct{}) {
-	ctx, release := w.keep(ctx, lease)
 	p := &pass{Worker: w, lease: lease, stop: stop}
+	p.converse(ctx)
+}
+
+// converse does what is due and gives the lease back. A broken conversation must not take the others with it, so a panic
+// ends only this one.
+func (p *pass) converse(ctx context.Context) {
+	w, lease := p.Worker, p.lease
+	ctx, release := w.keep(ctx, lease)
 	wait, err := p.guarded(ctx)
 	lost := errors.Is(err, inbox.ErrLeaseLost) || errors.Is(context.Cause(ctx), errLeaseLost)
 	cut := ctx.Err() != nil

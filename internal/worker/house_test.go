@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
@@ -257,7 +258,8 @@ func (h *house) deliver(t *testing.T, channel string, items ...inbox.Item) {
 func (h *house) worker(change ...func(*Config)) *Worker {
 	cfg := Config{
 		Queue: h.queue, DB: h.db, Ring: h.ring, Gateway: h.gateway, Platforms: h.client, Lease: time.Minute,
-		Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+		Knowledge: knowledge.New(h.db, nil),
+		Logger:    slog.New(slog.NewTextHandler(h.log, nil)),
 	}
 	for _, f := range change {
 		f(&cfg)

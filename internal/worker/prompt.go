@@ -6,6 +6,7 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 )
 
 const (
@@ -16,10 +17,12 @@ const (
 	// messageTokens and promptTokens are what a message and a prompt cost besides the text, as in the gateway's bound.
 	messageTokens = 8
 	promptTokens  = 16
-	// outputPart and waitingPart are shares of the window: at most a quarter is kept free for the answer, and long
-	// instructions leave at least an eighth to what the customer asks now.
-	outputPart  = 4
-	waitingPart = 8
+	// outputPart, waitingPart and knowledgePart are shares of the window: at most a quarter is kept free for the answer,
+	// long instructions leave at least an eighth to what the customer asks now, and what documents say about it takes a
+	// quarter at most.
+	outputPart    = 4
+	waitingPart   = 8
+	knowledgePart = 4
 )
 
 // prompt is what a prompt is built from.
@@ -28,13 +31,16 @@ type prompt struct {
 	Instructions string
 	// History is the conversation so far, oldest first; Waiting are the texts to answer, in order.
 	History, Waiting []inbox.Message
+	// Knowledge is what documents say about it, the best first.
+	Knowledge []knowledge.Snippet
 	// Window is the size of the model's context and MaxOutput the bound of its answer, in tokens.
 	Window, MaxOutput int64
 }
 
-// build makes the messages: instructions, history, what waits. It fits them into the window by estimate, with room for
-// the answer: the oldest history goes first. What waits is never dropped, unless it alone exceeds the room; then its
-// newest part stays. history says where the past stands among the messages.
+// build makes the messages: instructions, history, what documents say, what waits. It fits them into the window by
+// estimate, with room for the answer: the oldest history goes first, then what documents say. What waits is never dropped,
+// unless it alone exceeds the room; then its newest part stays. history says where the past and the documents stand among
+// the messages: who shortens the prompt drops them from the front.
 func (p prompt) build() (messages []message, history span) {
 	room := p.Window - min(p.MaxOutput, p.Window/outputPart) - promptTokens
 	if p.Instructions != "" {
@@ -42,9 +48,24 @@ func (p prompt) build() (messages []message, history span) {
 		room -= tokens(p.Instructions)
 	}
 	waiting, used := newestPart(p.Waiting, max(room, p.Window/waitingPart))
-	past := newest(p.History, room-used)
+	room -= used
+	reference := p.reference(min(room, p.Window/knowledgePart))
+	for _, m := range reference {
+		room -= tokens(m.Content)
+	}
+	past := append(newest(p.History, room), reference...)
 	history = span{From: len(messages), To: len(messages) + len(past)}
 	return append(append(messages, past...), waiting...), history
+}
+
+// reference shows what documents say, if it fits into room. It speaks as the user, so that it has no more say than the
+// customer has.
+func (p prompt) reference(room int64) []message {
+	text := knowledge.Reference(p.Knowledge, (room-messageTokens)*bytesPerToken)
+	if text == "" {
+		return nil
+	}
+	return []message{{Role: "user", Content: text}}
 }
 
 // newestPart keeps all of the waiting messages, or as much of their end as room holds, but something in any case.

@@ -18,7 +18,7 @@ type storedRequest struct {
 	MaxTokens        int64     `json:"maxTokens,omitempty"`
 	TemperatureMilli *int64    `json:"temperatureMilli,omitempty"`
 	BYOK             bool      `json:"byok,omitempty"`
-	// History is where the messages of the past stand, which may be dropped: [From, To).
+	// History is where the messages of the past, and of documents behind them, stand, which may be dropped: [From, To).
 	History span `json:"history"`
 }
 

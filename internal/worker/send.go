@@ -135,8 +135,12 @@ func (p *pass) windowOver(kind platforms.Type) bool {
 	return window > 0 && last > 0 && p.Now().Sub(time.UnixMilli(last)) > window
 }
 
-// callPlatform sends once. What is no word of the platform's leaves everything open.
+// callPlatform sends once. What is no word of the platform's leaves everything open. The widget has no platform: its
+// visitor fetches what is stored.
 func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.SendError) {
+	if p.channelType() == platforms.Widget {
+		return row.ID, nil
+	}
 	id, err := p.Platforms.Send(ctx, platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
 		Address: p.work.Conversation.Address, Text: row.Text, Credentials: *p.credentials,

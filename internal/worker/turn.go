@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -100,7 +101,13 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	if !known {
 		return nil, fmt.Errorf("the model %q left the catalog", agent.Model)
 	}
-	request, err := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.work.Waiting}).encode()
+	snippets, err := p.know(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	request, err := newRequest(agent, model, prompt{
+		History: p.work.History, Waiting: p.work.Waiting, Knowledge: snippets,
+	}).encode()
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +117,28 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("beginning a turn: %w", err)
 	}
+	p.live.begun(id, p.work.Waiting)
 	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
+}
+
+// know finds what the agent's documents say about the waiting texts. A search that fails ends the try: an answer without
+// what the agent should know could be a wrong one.
+func (p *pass) know(ctx context.Context, agent *store.Agent) ([]knowledge.Snippet, error) {
+	if len(agent.KnowledgeBaseIDs) == 0 {
+		return nil, nil
+	}
+	var asked strings.Builder
+	for i := range p.work.Waiting {
+		asked.WriteString(p.work.Waiting[i].Text)
+		asked.WriteByte('\n')
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	snippets, err := p.Knowledge.Search(ctx, p.lease.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
+	if err != nil {
+		return nil, fmt.Errorf("asking the agent's documents: %w", err)
+	}
+	return snippets, nil
 }
 
 func (p *pass) waitingIDs() []string {
@@ -148,7 +176,17 @@ func tooLong(outcome gateway.Outcome) bool {
 
 // call asks the gateway once; every error of its is a Failure.
 func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {
-	result, err := p.Gateway.Call(ctx, request.call(p.lease.OrgID, turn.ID), nil)
+	var result *gateway.Result
+	var err error
+	call := request.call(p.lease.OrgID, turn.ID)
+	if p.live.waitsFor(turn.ID) {
+		call.Stream = true
+		if result, err = p.Gateway.Call(ctx, call, p.live.sink); err == nil {
+			result.Text = p.live.sink.whole.String()
+		}
+	} else {
+		result, err = p.Gateway.Call(ctx, call, nil)
+	}
 	if err == nil {
 		return result, nil
 	}

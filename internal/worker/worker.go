@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -36,6 +37,7 @@ var (
 // dies between two steps.
 type Queue interface { //nolint:interfacebloat // it is one queue, and its fencing makes sense only as a whole
 	Lease(ctx context.Context, n int, life time.Duration, full []string) ([]inbox.Lease, error)
+	Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (inbox.Lease, error)
 	Renew(ctx context.Context, lease inbox.Lease, life time.Duration) (inbox.Lease, error)
 	Release(ctx context.Context, lease inbox.Lease) error
 	Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error
@@ -52,6 +54,7 @@ type Queue interface { //nolint:interfacebloat // it is one queue, and its fenci
 	) error
 	Dead(ctx context.Context, lease inbox.Lease, turnID, code string) error
 	Attentions(ctx context.Context, newerThan time.Time, limit int) ([]inbox.AttentionTurn, error)
+	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
 	Retake(ctx context.Context, turnID string) error
 	Wait(ctx context.Context, idle time.Duration) error
 }
@@ -69,17 +72,26 @@ type Platforms interface {
 	Refresh(ctx context.Context, t platforms.Type, externalID string, c platforms.Credentials) (platforms.Credentials, error)
 }
 
-// Config is what a [Worker] needs; Queue, DB, Ring, Gateway and Platforms are required.
+// Knowledge is what the worker needs of [knowledge.Library].
+type Knowledge interface {
+	Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]knowledge.Snippet, error)
+}
+
+// Config is what a [Worker] needs; Queue, DB, Ring, Gateway, Platforms and Knowledge are required.
 type Config struct {
 	Queue     Queue
 	DB        *store.DB
 	Ring      *vault.Ring
 	Gateway   Gateway
 	Platforms Platforms
+	Knowledge Knowledge
 	// Concurrency is how many conversations are worked on at a time, 0 for [DefaultConcurrency].
 	Concurrency int
 	// Lease is the life of a lease between two renewals, 0 for [DefaultLease].
-	Lease    time.Duration
+	Lease time.Duration
+	// Exit is closed when [Worker.AnswerNow] shall begin nothing more, because the process ends; nil never is.
+	// [Worker.Run] ends by its context.
+	Exit     <-chan struct{}
 	Observer Observer
 	Logger   *slog.Logger
 	Now      func() time.Time

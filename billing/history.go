@@ -1,0 +1,149 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"time"
+)
+
+// historyReadTime bounds each read of this file: one that stays open keeps SQLite's log from being cut (design §7).
+const historyReadTime = 2 * time.Second
+
+// MaxHistoryRows is how many rows a [Stretch] has at most, however many are asked for.
+const MaxHistoryRows = 1000
+
+// Place is a row's place in a wallet's history. The zero value is before the newest row.
+type Place struct {
+	At int64 // epoch milliseconds
+	ID string
+}
+
+// Stretch is a part of a wallet's history, newest first. The zero value is the newest [MaxHistoryRows] rows.
+type Stretch struct {
+	// After is the place of the last row that was seen: what follows is older.
+	After Place
+	// From and Until bound the rows' times, From <= time < Until, in epoch milliseconds. Until 0 is no bound.
+	From, Until int64
+	// Rows is how many rows there are at most: 1 to [MaxHistoryRows], 0 for MaxHistoryRows.
+	Rows int
+}
+
+// start is the place that all rows of the stretch come after.
+func (s Stretch) start() Place {
+	start := s.After
+	if start == (Place{}) {
+		start.At = math.MaxInt64
+	}
+	if s.Until != 0 && s.Until <= start.At {
+		start = Place{At: s.Until}
+	}
+	return start
+}
+
+func (s Stretch) rows() int {
+	if s.Rows <= 0 {
+		return MaxHistoryRows
+	}
+	return min(s.Rows, MaxHistoryRows)
+}
+
+func (s Stretch) arguments(id WalletID) []any {
+	start := s.start()
+	return []any{id.OrgID, string(id.Env), start.At, start.ID, s.From, s.rows()}
+}
+
+// Place is where the entry stands in its wallet's history.
+func (e Entry) Place() Place { return Place{At: e.At, ID: e.ID} }
+
+const selectEntries = `SELECT t.id, t.kind, t.ref, t.reason, t.balance_micros, t.created_at, e.amount_micros
+	FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
+	WHERE t.org_id = $1 AND t.env = $2 AND (t.created_at, t.id) < ($3, $4) AND t.created_at >= $5
+	ORDER BY t.created_at DESC, t.id DESC LIMIT $6`
+
+// Entries reads a stretch of a wallet's transactions, in at most 2 s.
+func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Entry, error) {
+	if err := id.validate(); err != nil {
+		return nil, err
+	}
+	return readHistory(ctx, b, "list transactions", func(rows *sql.Rows) (entry Entry, err error) {
+		entry.Wallet = id
+		return entry, rows.Scan(&entry.ID, &entry.Kind, &entry.Ref, &entry.Note, &entry.BalanceMicros, &entry.At, &entry.AmountMicros)
+	}, selectEntries, stretch.arguments(id)...)
+}
+
+// EndedCall is the record of a model call with what it was charged.
+type EndedCall struct {
+	Call
+	Settled
+}
+
+// Place is where the call stands in its wallet's history: when it began.
+func (c *EndedCall) Place() Place { return Place{At: c.StartedAt, ID: c.ID} }
+
+const selectEndedCalls = `SELECT id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
+		cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms
+	FROM calls WHERE org_id = $1 AND env = $2 AND (started_at, id) < ($3, $4) AND started_at >= $5
+	ORDER BY started_at DESC, id DESC LIMIT $6`
+
+// Calls reads a stretch of the calls that a wallet paid for, or that were made beside it without a charge, in at most 2 s.
+// A call stands where it began, and is there once it has ended.
+func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]EndedCall, error) {
+	if err := id.validate(); err != nil {
+		return nil, err
+	}
+	return readHistory(ctx, b, "list calls", func(rows *sql.Rows) (c EndedCall, err error) {
+		c.Wallet = id
+		return c, rows.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
+			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource,
+			&c.ChargedMicros, &c.ExtraMicros, &c.ShortfallMicros, &c.StartedAt, &c.DurationMS)
+	}, selectEndedCalls, stretch.arguments(id)...)
+}
+
+// Spend is what the calls of one model cost in a time.
+type Spend struct {
+	Model                          string
+	Calls                          int64
+	PromptTokens, CompletionTokens int64
+	ChargedMicros                  int64
+}
+
+const selectSpend = `SELECT model, count(*), CAST(sum(prompt_tokens) AS BIGINT), CAST(sum(completion_tokens) AS BIGINT),
+		CAST(sum(charged_micros) AS BIGINT)
+	FROM calls WHERE org_id = $1 AND env = $2 AND started_at >= $3 AND started_at < $4 GROUP BY model ORDER BY model`
+
+// Spend sums up, by model, the calls that began in a time, from <= start < until in epoch milliseconds. It must read each of
+// them, and has 2 s for it: ask for a day at a time. Refunds are not subtracted: they are transactions of their own.
+func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spend, error) {
+	if err := id.validate(); err != nil {
+		return nil, err
+	}
+	return readHistory(ctx, b, "sum up calls", func(rows *sql.Rows) (s Spend, err error) {
+		return s, rows.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
+	}, selectSpend, id.OrgID, string(id.Env), from, until)
+}
+
+// readHistory reads all rows of a query, none of which is seen before the read has ended.
+func readHistory[T any](
+	ctx context.Context, b *Book, doing string, scan func(*sql.Rows) (T, error), text string, arguments ...any,
+) (items []T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, historyReadTime)
+	defer cancel()
+	rows, err := b.db.Reader().QueryContext(ctx, text, arguments...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	defer rows.Close() //nolint:errcheck // Err tells
+	for rows.Next() {
+		item, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+		items = append(items, item)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return items, nil
+}

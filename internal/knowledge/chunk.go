@@ -1,0 +1,220 @@
+package knowledge
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/internal/segment"
+)
+
+// Sizes of chunks, in characters (Unicode code points).
+const (
+	// chunkRunes is how much of a document a chunk has at most: enough to answer a question, and little enough that
+	// several of them fit into a prompt.
+	chunkRunes = 1000
+	// leastRunes is what a chunk has at least when a heading ends it, so that many small headings don't make many chunks.
+	leastRunes = 200
+	// headingRunes is how much of a section's heading stands before each chunk of it, but the first, which begins with it.
+	headingRunes = 120
+)
+
+// piece is a part of a document.
+type piece struct {
+	// heading is that of the section the text is from, "" when it has none or the text begins with it.
+	heading string
+	text    string
+}
+
+// String is the piece as a chunk.
+func (p piece) String() string {
+	if p.heading == "" {
+		return p.text
+	}
+	return p.heading + "\n" + p.text
+}
+
+// split cuts a clean text into pieces, at headings, between paragraphs, else between sentences, else between words, and
+// never inside a grapheme, unless one alone is longer than a chunk. Headings are Markdown's, if the text has them.
+// Nothing but white space at the cuts is lost.
+func split(text string, headings bool) []piece {
+	p := packer{}
+	eachParagraph(text, headings, func(paragraph string, heading bool) {
+		switch {
+		case heading:
+			p.section(paragraph)
+		case utf8.RuneCountInString(paragraph) <= chunkRunes:
+			p.add(paragraph)
+		default:
+			cut(paragraph, p.add)
+		}
+	})
+	p.flush()
+	return p.pieces
+}
+
+// eachParagraph hands the parts of a text over that have empty lines between them; a heading is one by itself.
+func eachParagraph(text string, headings bool, each func(paragraph string, heading bool)) {
+	start, end := -1, 0 // of the paragraph that is open
+	flush := func() {
+		if start >= 0 {
+			each(strings.TrimRightFunc(text[start:end], unicode.IsSpace), false)
+		}
+		start = -1
+	}
+	fenced := false
+	for pos := 0; pos < len(text); {
+		next := len(text)
+		if i := strings.IndexByte(text[pos:], '\n'); i >= 0 {
+			next = pos + i + 1
+		}
+		line := strings.TrimSpace(text[pos:next])
+		if headings && (strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
+			fenced = !fenced
+		}
+		switch {
+		case line == "":
+			flush()
+		case headings && !fenced && isHeading(line):
+			flush()
+			each(line, true)
+		default:
+			if start < 0 {
+				start = pos
+			}
+			end = next
+		}
+		pos = next
+	}
+	flush()
+}
+
+// isHeading reports whether a line is a heading of Markdown: one to six # and then a space.
+func isHeading(line string) bool {
+	rest := strings.TrimLeft(line, "#")
+	marks := len(line) - len(rest)
+	return marks >= 1 && marks <= 6 && strings.HasPrefix(rest, " ")
+}
+
+// cut hands a long paragraph over in parts of at most chunkRunes: whole sentences as long as they fit.
+func cut(paragraph string, each func(part string)) {
+	var start, runes int
+	var sentence, space place // the last good places to cut
+	state := -1
+	for pos, rest := 0, paragraph; rest != ""; {
+		var cluster string
+		var ends bool
+		cluster, rest, ends, state = segment.Step(rest, state)
+		size := utf8.RuneCountInString(cluster)
+		for runes > 0 && runes+size > chunkRunes {
+			at := place{pos, runes}
+			switch {
+			case sentence.pos > start:
+				at = sentence
+			case space.pos > start:
+				at = space
+			}
+			each(paragraph[start:at.pos])
+			start, runes = at.pos, runes-at.runes
+			sentence.runes -= at.runes
+			space.runes -= at.runes
+		}
+		if size > chunkRunes { // no text has such a grapheme
+			eachRunes(cluster, each)
+			pos += len(cluster)
+			start = pos
+			continue
+		}
+		pos += len(cluster)
+		runes += size
+		if ends {
+			sentence = place{pos, runes}
+		}
+		if first, _ := utf8.DecodeRuneInString(cluster); unicode.IsSpace(first) {
+			space = place{pos, runes}
+		}
+	}
+	each(paragraph[start:])
+}
+
+// place is a position in a paragraph, in bytes, and in runes from the start of the part.
+type place struct{ pos, runes int }
+
+// eachRunes hands a text over in parts of chunkRunes code points.
+func eachRunes(text string, each func(part string)) {
+	start, runes := 0, 0
+	for i := range text {
+		if runes == chunkRunes {
+			each(text[start:i])
+			start, runes = i, 0
+		}
+		runes++
+	}
+	each(text[start:])
+}
+
+// packer puts paragraphs together into pieces.
+type packer struct {
+	pieces  []piece
+	current strings.Builder
+	runes   int    // of current
+	begins  string // heading of the piece that is being filled, see [piece]
+	heading string // of the section
+}
+
+// add puts a paragraph, or a part of one, into the piece that is being filled, or into the next one.
+func (p *packer) add(text string) {
+	if text = strings.TrimSpace(text); text == "" {
+		return
+	}
+	const gap = "\n\n"
+	size := utf8.RuneCountInString(text)
+	if p.runes > 0 && p.runes+len(gap)+size > chunkRunes {
+		p.flush()
+	}
+	if p.runes > 0 {
+		p.current.WriteString(gap)
+		p.runes += len(gap)
+	}
+	p.current.WriteString(text)
+	p.runes += size
+}
+
+// section begins a section.
+func (p *packer) section(heading string) {
+	if p.runes >= leastRunes {
+		p.flush()
+	}
+	p.heading = firstRunes(heading, headingRunes)
+	if p.runes == 0 {
+		p.begins = ""
+	}
+	if utf8.RuneCountInString(heading) > chunkRunes {
+		cut(heading, p.add)
+		return
+	}
+	p.add(heading)
+}
+
+// flush ends the piece that is being filled.
+func (p *packer) flush() {
+	if p.runes > 0 {
+		p.pieces = append(p.pieces, piece{heading: p.begins, text: p.current.String()})
+	}
+	p.current.Reset()
+	p.runes, p.begins = 0, p.heading
+}
+
+// firstRunes is the longest beginning of a text that ends with a grapheme and has at most n code points.
+func firstRunes(text string, n int) string {
+	state, length := -1, 0
+	for rest := text; rest != ""; {
+		var cluster string
+		cluster, rest, _, state = segment.Step(rest, state)
+		if n -= utf8.RuneCountInString(cluster); n < 0 {
+			return text[:length]
+		}
+		length += len(cluster)
+	}
+	return text
+}

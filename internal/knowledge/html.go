@@ -1,0 +1,180 @@
+package knowledge
+
+import (
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// htmlText is what a reader sees of an HTML text, roughly: headings begin with # as in Markdown, paragraphs have an empty
+// line between them, items of a list a hyphen, cells of a table a bar. Scripts, styles, templates, pictures and whatever a
+// tag says are left out. Any input is taken as browsers do, and nothing is ever loaded.
+func htmlText(source string) string {
+	t := &htmlReader{tokens: html.NewTokenizer(strings.NewReader(source))}
+	for t.next() { //nolint:revive // next does the work
+	}
+	return t.out.String()
+}
+
+// htmlReader writes the text of an HTML source.
+type htmlReader struct {
+	tokens *html.Tokenizer
+	out    strings.Builder
+	// hidden counts the open elements whose content isn't shown, pre those that keep their spaces.
+	hidden, pre int
+	// lines is how many line ends are due before the next text, space whether a space is, prefix what else.
+	lines  int
+	space  bool
+	prefix string
+}
+
+// next takes the next token. It reports false at the end.
+func (t *htmlReader) next() bool {
+	switch t.tokens.Next() {
+	case html.ErrorToken: // the end of the text: there is no other error without a bound
+		return false
+	case html.TextToken:
+		if t.hidden == 0 {
+			t.text(string(t.tokens.Text()))
+		}
+	case html.StartTagToken:
+		name, _ := t.tokens.TagName()
+		t.open(atom.Lookup(name))
+	case html.SelfClosingTagToken:
+		name, _ := t.tokens.TagName()
+		if tag := atom.Lookup(name); !isHidden(tag) && tag != atom.Pre {
+			t.open(tag)
+		}
+	case html.EndTagToken:
+		name, _ := t.tokens.TagName()
+		t.close(atom.Lookup(name))
+	default: // comments, and the type of the document
+	}
+	return true
+}
+
+func (t *htmlReader) open(tag atom.Atom) {
+	switch {
+	case isHidden(tag):
+		t.hidden++
+	case t.hidden > 0:
+	case headingMark(tag) != "":
+		t.lines, t.prefix = 2, headingMark(tag)+" "
+	case tag == atom.Li || tag == atom.Dt:
+		t.breakLines(1)
+		t.prefix = "- "
+	case tag == atom.Td || tag == atom.Th:
+		t.prefix = "| "
+		t.space = true
+	case tag == atom.Br || tag == atom.Tr || tag == atom.Dd || tag == atom.Option:
+		t.breakLines(1)
+	case isBlock(tag):
+		t.breakLines(2)
+		if tag == atom.Pre {
+			t.pre++
+		}
+	}
+}
+
+func (t *htmlReader) close(tag atom.Atom) {
+	switch {
+	case isHidden(tag):
+		t.hidden = max(0, t.hidden-1)
+	case t.hidden > 0:
+	case headingMark(tag) != "":
+		t.lines, t.prefix = 2, ""
+	case tag == atom.Pre:
+		t.pre = max(0, t.pre-1)
+		t.breakLines(2)
+	case tag == atom.Li || tag == atom.Tr || tag == atom.Dt || tag == atom.Dd || tag == atom.Option:
+		t.breakLines(1)
+	case isBlock(tag):
+		t.breakLines(2)
+	}
+}
+
+// breakLines makes at least n line ends due.
+func (t *htmlReader) breakLines(n int) {
+	t.lines = max(t.lines, n)
+	if n > 1 {
+		t.prefix = ""
+	}
+}
+
+// text writes what is due, and the text with its white space made one space, unless it is preformatted.
+func (t *htmlReader) text(text string) {
+	if t.pre > 0 {
+		if strings.TrimSpace(text) != "" {
+			t.due()
+			t.out.WriteString(text)
+			t.space = false
+		}
+		return
+	}
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		t.space = t.space || text != ""
+		return
+	}
+	t.space = t.space || strings.TrimLeft(text, " \t\r\n\f") != text
+	t.due()
+	for i, word := range words {
+		if i > 0 {
+			t.out.WriteByte(' ')
+		}
+		t.out.WriteString(word)
+	}
+	t.space = strings.TrimRight(text, " \t\r\n\f") != text
+}
+
+// due writes the line ends, the space and the prefix that are due.
+func (t *htmlReader) due() {
+	switch {
+	case t.out.Len() == 0:
+	case t.lines > 0:
+		t.out.WriteString("\n\n"[:min(t.lines, 2)])
+	case t.space:
+		t.out.WriteByte(' ')
+	}
+	t.out.WriteString(t.prefix)
+	t.lines, t.space, t.prefix = 0, false, ""
+}
+
+// isHidden reports whether an element's content is never read.
+func isHidden(tag atom.Atom) bool {
+	switch tag {
+	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Iframe, atom.Noembed, atom.Noframes, atom.Svg, atom.Object:
+		return true
+	default:
+		return false
+	}
+}
+
+// headingMark is how Markdown begins the heading, "" for another element. A page's title is its first heading.
+func headingMark(tag atom.Atom) string {
+	switch tag {
+	case atom.Title, atom.H1:
+		return "#"
+	case atom.H2:
+		return "##"
+	case atom.H3:
+		return "###"
+	case atom.H4, atom.H5, atom.H6:
+		return "####"
+	default:
+		return ""
+	}
+}
+
+// isBlock reports whether an element stands by itself.
+func isBlock(tag atom.Atom) bool {
+	switch tag {
+	case atom.P, atom.Div, atom.Section, atom.Article, atom.Aside, atom.Header, atom.Footer, atom.Main, atom.Nav,
+		atom.Ul, atom.Ol, atom.Dl, atom.Table, atom.Caption, atom.Blockquote, atom.Pre, atom.Form, atom.Fieldset, atom.Hr,
+		atom.Figure, atom.Figcaption, atom.Details, atom.Summary, atom.Address, atom.Body, atom.Html, atom.Head, atom.Select:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,146 @@
+package knowledge
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// batchChunks is how many chunks one transaction writes: about 5 ms (design §7).
+	batchChunks = 12
+	// batchTries is how often a batch is written before its document fails; between two tries is firstRetry, then twice
+	// as long each time, with jitter.
+	batchTries = 5
+	firstRetry = time.Second
+	// failWait bounds the last write of an ingestion that fails.
+	failWait = 5 * time.Second
+	// interruptedAfter is when a document that is ingesting, and of which nothing was written since, counts as
+	// interrupted: its process has ended. It is longer than all tries of a batch.
+	interruptedAfter = 2 * time.Minute
+)
+
+// Reasons of documents that failed.
+const (
+	reasonInterrupted = "The service stopped while the document was being ingested. Delete it and upload it again."
+	reasonStore       = "The service could not store the whole document. Delete it and upload it again."
+)
+
+// Ingest takes an upload in and answers its document. A small one is ready then; of a large one the rest is written in the
+// background, and [Library.Document] shows how far it is. limit is how many bytes the organization's plan allows, less
+// than 0 is no limit.
+//
+// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.DB.CreateDocument]. After
+// an error nothing is there.
+func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit int64) (store.Document, error) {
+	if limit >= 0 && int64(len(upload.Content)) > limit {
+		return store.Document{}, store.ErrLimit
+	}
+	chunks, err := l.read(ctx, &upload)
+	if err != nil {
+		return store.Document{}, err
+	}
+	document := store.Document{
+		ID: store.NewID("doc"), OrgID: upload.OrgID, KnowledgeBaseID: upload.KnowledgeBaseID, Name: upload.Name,
+		MediaType: string(upload.MediaType), Bytes: int64(len(upload.Content)), ChunksTotal: int64(len(chunks)),
+	}
+	first, rest := chunks[:min(batchChunks, len(chunks))], chunks[min(batchChunks, len(chunks)):]
+	leave := func() {}
+	if len(rest) > 0 {
+		if leave, err = l.enter(upload.OrgID); err != nil {
+			return store.Document{}, err
+		}
+	}
+	if err := l.db.CreateDocument(ctx, actor, document, first, limit); err != nil {
+		leave()
+		return store.Document{}, err
+	}
+	if len(rest) > 0 {
+		go func() {
+			defer leave()
+			l.ingest(document.OrgID, document.ID, int64(len(first)), rest)
+		}()
+	}
+	return l.Document(ctx, document.OrgID, document.KnowledgeBaseID, document.ID)
+}
+
+// read takes an upload apart, when there is a processor for it.
+func (l *Library) read(ctx context.Context, upload *Upload) ([]store.Chunk, error) {
+	select {
+	case l.readers <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-l.readers }()
+	return upload.chunks()
+}
+
+// ingest writes the chunks from a position on.
+func (l *Library) ingest(orgID, id string, from int64, chunks []store.Chunk) {
+	for len(chunks) > 0 {
+		batch := chunks[:min(batchChunks, len(chunks))]
+		err := l.write(orgID, id, from, batch)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // somebody deletes it
+			return
+		case err != nil:
+			l.fail(orgID, id, err)
+			return
+		}
+		from += int64(len(batch))
+		chunks = chunks[len(batch):]
+	}
+}
+
+// write writes one batch, and tries again when the store can't.
+func (l *Library) write(orgID, id string, from int64, batch []store.Chunk) (err error) {
+	wait := firstRetry
+	for range batchTries {
+		err = l.paced(l.life, func() error { return l.db.AppendChunks(l.life, orgID, id, from, batch) })
+		if err == nil || errors.Is(err, store.ErrNotFound) || l.life.Err() != nil {
+			return err
+		}
+		l.pause(l.life, wait/2+rand.N(wait/2)) //nolint:gosec // jitter is no secret
+		wait *= 2
+	}
+	return err
+}
+
+// fail marks a document as failed. When that can't be written either, it is read as interrupted soon.
+func (l *Library) fail(orgID, id string, cause error) {
+	reason := reasonStore
+	if l.life.Err() != nil {
+		reason = reasonInterrupted
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.life), failWait)
+	defer cancel()
+	err := l.db.FailDocument(ctx, orgID, id, reason)
+	l.logger.WarnContext(ctx, "a document was not ingested", "document", id, "cause", cause, "error", err)
+}
+
+// Document reads a document of an organization's knowledge base, or [store.ErrNotFound].
+func (l *Library) Document(ctx context.Context, orgID, baseID, id string) (store.Document, error) {
+	document, err := l.db.DocumentByID(ctx, orgID, baseID, id)
+	l.noteInterruption(&document)
+	return document, err
+}
+
+// Documents reads a page of the documents of an organization's knowledge base, oldest first.
+func (l *Library) Documents(ctx context.Context, orgID, baseID string, page store.Page) ([]store.Document, error) {
+	documents, err := l.db.Documents(ctx, orgID, baseID, page)
+	for i := range documents {
+		l.noteInterruption(&documents[i])
+	}
+	return documents, err
+}
+
+// noteInterruption says of a document that nobody works on any more that it failed. Its row needs no change for that: it
+// isn't found as it is.
+func (l *Library) noteInterruption(document *store.Document) {
+	if document.State == store.DocumentIngesting && l.now().UnixMilli()-document.UpdatedAt > interruptedAfter.Milliseconds() {
+		document.State, document.Reason = store.DocumentFailed, reasonInterrupted
+	}
+}

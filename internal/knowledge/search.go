@@ -1,0 +1,193 @@
+package knowledge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Bounds of a search.
+const (
+	// MaxBases is how many knowledge bases are searched at once.
+	MaxBases = 20
+	// MaxSnippets is how many snippets a search answers at most.
+	MaxSnippets = 50
+	// searchWait bounds a search: on SQLite a read keeps the write-ahead log (design §7).
+	searchWait = 2 * time.Second
+	// maxQueryWords is how many distinct words of a query count, from its end: there is the newest of what was said.
+	maxQueryWords = 32
+	// A word is common that is in more than commonChunks chunks, or in more than half of them where there are fewChunks.
+	commonChunks = 1000
+	fewChunks    = 20
+	// rareWords is how many words chunks are looked for by, the rarest.
+	rareWords = 12
+	// maxCandidates is how many chunks are read and compared.
+	maxCandidates = 64
+)
+
+var errSearchSlow = errors.New("the search took longer than 2 s")
+
+// Snippet is a chunk that fits a query.
+type Snippet struct {
+	DocumentID      string
+	Document        string // its name
+	KnowledgeBaseID string
+	Position        int64 // of the chunk within the document, from 0
+	Text            string
+	// Score is how well it fits, more than 0; scores of different queries don't compare.
+	Score float64
+}
+
+// Search finds the n chunks, at most [MaxSnippets], of an organization's knowledge bases that fit a query best, the best
+// first. A query is any text: every word of it counts, and no sign does. Bases that aren't the organization's are passed
+// over; of more than [MaxBases] the first count. Nothing found is no error.
+func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]Snippet, error) {
+	n = min(n, MaxSnippets)
+	baseIDs = baseIDs[:min(len(baseIDs), MaxBases)]
+	asked := newQuestion(query)
+	if n <= 0 || len(baseIDs) == 0 || len(asked.words) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, searchWait, errSearchSlow)
+	defer cancel()
+	snippets, err := l.search(ctx, orgID, baseIDs, asked, n)
+	if err != nil {
+		return nil, fmt.Errorf("searching knowledge bases: %w", err)
+	}
+	return snippets, nil
+}
+
+func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, asked *question, n int) ([]Snippet, error) {
+	chunks, err := l.db.ReadyChunks(ctx, orgID, baseIDs)
+	if err != nil || chunks == 0 {
+		return nil, err
+	}
+	if err := l.weigh(ctx, baseIDs, asked, chunks); err != nil {
+		return nil, err
+	}
+	candidates, err := l.candidates(ctx, baseIDs, asked)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.db.FoundChunks(ctx, orgID, baseIDs, candidates)
+	if err != nil {
+		return nil, err
+	}
+	var snippets []Snippet
+	for i := range found {
+		chunk := &found[i]
+		score := asked.score(chunk.Text)
+		if score <= 0 {
+			continue
+		}
+		snippets = append(snippets, Snippet{
+			DocumentID: chunk.DocumentID, Document: chunk.Document, KnowledgeBaseID: chunk.KnowledgeBaseID,
+			Position: chunk.Position, Text: chunk.Text, Score: score,
+		})
+	}
+	slices.SortStableFunc(snippets, func(a, b Snippet) int { return cmp.Compare(b.Score, a.Score) })
+	return snippets[:min(n, len(snippets))], nil
+}
+
+// weigh counts in how many of all the bases' chunks the words of a question are, up to where they are common.
+func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, chunks int64) error {
+	queries := make([]store.WordQuery, len(asked.words))
+	for i := range asked.words {
+		queries[i] = inAnyBase(baseIDs, asked.words[i].folded)
+	}
+	counts, err := l.db.CountChunks(ctx, queries, commonChunks+1)
+	if err != nil {
+		return err
+	}
+	for i := range asked.words {
+		w := &asked.words[i]
+		w.chunks = counts[i]
+		w.common = w.chunks > commonChunks || chunks >= fewChunks && 2*w.chunks > chunks
+		w.weight = rarity(w.chunks, chunks)
+	}
+	return nil
+}
+
+// rarity is the weight of a word that is in some of all chunks, as in BM25: more than 0, and the more the rarer it is.
+func rarity(in, of int64) float64 {
+	some, all := float64(in), float64(max(in, of))
+	return math.Log(1 + (all-some+0.5)/(some+0.5))
+}
+
+// candidates are the chunks that are worth reading: those with the most weight of rare words. When all words are common,
+// they are those that have all of them, or, if there is none, some that have the rarest.
+func (l *Library) candidates(ctx context.Context, baseIDs []string, asked *question) ([]int64, error) {
+	known := asked.known()
+	if len(known) == 0 {
+		return nil, nil
+	}
+	rare := known // which are in order of chunks, so that the common ones are at the end
+	if i := slices.IndexFunc(known, func(w *askedWord) bool { return w.common }); i >= 0 {
+		rare = known[:i]
+	}
+	if len(rare) == 0 {
+		return l.withAll(ctx, baseIDs, known)
+	}
+	rare = rare[:min(len(rare), rareWords)]
+	queries := make([]store.WordQuery, len(rare))
+	for i, w := range rare {
+		queries[i] = inAnyBase(baseIDs, w.folded)
+	}
+	found, err := l.db.FindChunks(ctx, queries, commonChunks)
+	if err != nil {
+		return nil, err
+	}
+	weights := make(map[int64]float64)
+	for i, seqs := range found {
+		for _, seq := range seqs {
+			weights[seq] += rare[i].weight
+		}
+	}
+	return heaviest(weights, maxCandidates), nil
+}
+
+// withAll finds chunks by words that are all common, the rarest first.
+func (l *Library) withAll(ctx context.Context, baseIDs []string, words []*askedWord) ([]int64, error) {
+	folded := make([]string, 0, rareWords)
+	for _, w := range words[:min(len(words), rareWords)] {
+		folded = append(folded, w.folded)
+	}
+	queries := []store.WordQuery{inAnyBase(baseIDs, folded...), inAnyBase(baseIDs, folded[0])}
+	for _, query := range queries {
+		found, err := l.db.FindChunks(ctx, []store.WordQuery{query}, maxCandidates)
+		if err != nil || len(found[0]) > 0 {
+			return found[0], err
+		}
+	}
+	return nil, nil
+}
+
+// inAnyBase finds the chunks that have all the words, in any of the bases.
+func inAnyBase(baseIDs []string, folded ...string) store.WordQuery {
+	query := make(store.WordQuery, len(baseIDs))
+	for i, id := range baseIDs {
+		mark := markOf(id)
+		for _, word := range folded {
+			query[i] = append(query[i], indexed(mark, word))
+		}
+	}
+	return query
+}
+
+// heaviest are the n keys with the largest weights; of equal ones the first written.
+func heaviest(weights map[int64]float64, n int) []int64 {
+	seqs := make([]int64, 0, len(weights))
+	for seq := range weights {
+		seqs = append(seqs, seq)
+	}
+	slices.SortFunc(seqs, func(a, b int64) int {
+		return cmp.Or(cmp.Compare(weights[b], weights[a]), cmp.Compare(a, b))
+	})
+	return seqs[:min(n, len(seqs))]
+}
