@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
@@ -26,6 +27,7 @@ type agentObject struct {
 	DebounceMaxSeconds float64  `json:"debounceMaxSeconds"`
 	Supersede          bool     `json:"supersede"`
 	PauseMinutes       float64  `json:"pauseMinutes"`
+	KnowledgeBaseIDs   []string `json:"knowledgeBaseIds"   nullable:"false"`
 	CreatedAt          string   `json:"createdAt"          format:"date-time"`
 	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
 }
@@ -35,7 +37,8 @@ func showAgent(agent *store.Agent) agentObject {
 		ID: agent.ID, Name: agent.Name, Model: agent.Model, Instructions: agent.Instructions, UseBYOK: agent.UseBYOK,
 		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
 		Supersede: agent.Supersede, PauseMinutes: float64(agent.PauseMS) / minuteMS,
-		CreatedAt: timestamp(agent.CreatedAt), UpdatedAt: timestamp(agent.UpdatedAt),
+		KnowledgeBaseIDs: append([]string{}, agent.KnowledgeBaseIDs...),
+		CreatedAt:        timestamp(agent.CreatedAt), UpdatedAt: timestamp(agent.UpdatedAt),
 	}
 	if agent.MaxTokens > 0 {
 		object.MaxTokens = &agent.MaxTokens
@@ -80,6 +83,8 @@ type AgentChange struct {
 	DebounceMaxSeconds *float64 `json:"debounceMaxSeconds,omitempty" minimum:"0" maximum:"300" doc:"How long the first message waits for that at most; 0: the service's default"` //nolint:lll // as above
 	Supersede          *bool    `json:"supersede,omitempty" doc:"A newer message discards the unsent answer and asks again; both calls are charged"`
 	PauseMinutes       *float64 `json:"pauseMinutes,omitempty" minimum:"0" maximum:"1440" doc:"How long the agent is silent after a human wrote from the platform's own app; 0: the service's default"` //nolint:lll // as above
+
+	KnowledgeBaseIDs []string `json:"knowledgeBaseIds,omitempty" maxItems:"20" doc:"What the agent knows: parts that fit a customer's message are shown to the model; [] for nothing"` //nolint:lll // as above
 }
 
 // apply writes the change into the agent. The framework has checked each value by itself.
@@ -107,6 +112,9 @@ func (c AgentChange) apply(agent *store.Agent) error {
 		if c.Temperature.value != nil {
 			agent.TemperatureMilli = sql.NullInt64{Int64: int64(math.Round(*c.Temperature.value * 1000)), Valid: true}
 		}
+	}
+	if c.KnowledgeBaseIDs != nil {
+		agent.KnowledgeBaseIDs = slices.Compact(slices.Sorted(slices.Values(c.KnowledgeBaseIDs)))
 	}
 	if agent.DebounceMaxMS > 0 && agent.DebounceMaxMS < agent.DebounceMS {
 		return InvalidRequest("debounceMaxSeconds", "debounceMaxSeconds must not be less than debounceSeconds.")

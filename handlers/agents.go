@@ -17,6 +17,7 @@ func (a *API) registerAgents() {
 	const all, one = "/agents", "/agents/{id}"
 	register(a, operation{id: "createAgent", Route: route(http.MethodPost, all, identity.AgentsWrite, "Create an agent")}, a.createAgent)
 	register(a, operation{id: "listAgents", Route: route(http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first")}, a.listAgents)
+	a.registerAgentModels()
 	register(a, operation{id: "getAgent", Route: route(http.MethodGet, one, identity.AgentsRead, "Get an agent")}, a.getAgent)
 	register(a, operation{id: "updateAgent", Route: route(http.MethodPatch, one, identity.AgentsWrite, "Change an agent")}, a.updateAgent)
 	register(a, operation{id: "deleteAgent", Route: route(http.MethodDelete, one, identity.AgentsWrite,
@@ -34,7 +35,10 @@ func (a *API) createAgent(
 	if err := a.checkModel(ctx, caller, agent.Model); err != nil {
 		return nil, err
 	}
-	if err := a.DB.CreateAgent(ctx, caller.KeyID, agent); err != nil {
+	if err := a.checkKnowledgeBases(ctx, caller, agent.KnowledgeBaseIDs); err != nil {
+		return nil, err
+	}
+	if err := a.DB.CreateAgent(ctx, caller.Actor(), agent); err != nil {
 		return nil, agentConflict(err, Internal(fmt.Errorf("creating an agent: %w", err)))
 	}
 	return &jsonBody[agentObject]{showAgent(&agent)}, nil
@@ -83,7 +87,10 @@ func (a *API) updateAgent(ctx context.Context, caller *identity.Principal, in *a
 			return nil, err
 		}
 	}
-	err = a.DB.UpdateAgent(ctx, caller.KeyID, caller.OrgID, in.ID, in.Body.apply)
+	if err := a.checkKnowledgeBases(ctx, caller, in.Body.KnowledgeBaseIDs); err != nil {
+		return nil, err
+	}
+	err = a.DB.UpdateAgent(ctx, caller.Actor(), caller.OrgID, in.ID, in.Body.apply)
 	if refused, ok := errors.AsType[*Error](err); ok { // together with what was changed since
 		return nil, refused
 	}
@@ -94,7 +101,7 @@ func (a *API) updateAgent(ctx context.Context, caller *identity.Principal, in *a
 }
 
 func (a *API) deleteAgent(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
-	if err := a.DB.DeleteAgent(ctx, caller.KeyID, caller.OrgID, in.ID); err != nil {
+	if err := a.DB.DeleteAgent(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
 		return nil, a.refuse(ctx, caller, store.Agents, in.ID, err)
 	}
 	return &noBody{}, nil
@@ -122,8 +129,12 @@ func (a *API) checkModel(ctx context.Context, caller *identity.Principal, model 
 	return nil
 }
 
-// agentConflict is the answer to a name that is taken, or otherwise.
+// agentConflict is the answer to a name that is taken, or to a knowledge base that is gone since checkKnowledgeBases, or
+// otherwise.
 func agentConflict(err, otherwise error) error {
+	if errors.Is(err, store.ErrKnowledgeBaseNotFound) {
+		return unknownKnowledgeBase()
+	}
 	if errors.Is(err, store.ErrConflict) {
 		return &Error{Code: CodeConflict, Message: "The organization has an agent with this name already.", Cause: err}
 	}

@@ -21,7 +21,7 @@ func TestAgentWithDefaults(t *testing.T) {
 	require.Regexp(t, `^agt_[0-9a-v]{26}$`, id)
 	require.Equal(t, map[string]any{
 		"id": id, "name": "Lan", "model": "echo/a", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
-		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": 0.0,
+		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": 0.0, "knowledgeBaseIds": []any{},
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
 	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", ""))

@@ -10,6 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -18,6 +20,8 @@ import (
 // APIDeps is what the endpoint groups work with. All of it is needed, unless a field says otherwise.
 type APIDeps struct {
 	Authenticator Authenticator
+	// Sessions are those of people; nil makes them anew, over DB.
+	Sessions      *Sessions
 	Wallets       Wallets
 	DB            *store.DB
 	Conversations Conversations
@@ -27,7 +31,14 @@ type APIDeps struct {
 	Models ModelCatalog
 	// Platforms tells whose account a token belongs to: [platforms.Client].
 	Platforms Identifier
-	Plans     ChannelPlans
+	Plans     PlanLimits
+	// Knowledge are the documents of the database; nil makes it anew, over DB.
+	Knowledge *knowledge.Library
+	// Chat streams what agents answer in the playground, and PlaygroundCall makes the call for it.
+	Chat           *Chat
+	PlaygroundCall PlaygroundCall
+	// Providers are the names of those in the configuration: an organization may have a key of its own for each.
+	Providers []string
 	// BaseURL is the service's own address, without a trailing slash (design §4 `base_url`).
 	BaseURL string
 	// Bodies is the budget that all buffered request bodies share; nil is unlimited.
@@ -38,8 +49,9 @@ type APIDeps struct {
 	Logger *slog.Logger
 }
 
-// ModelCatalog finds a model of the configuration by its id.
+// ModelCatalog knows the models of the configuration.
 type ModelCatalog interface {
+	ModelList
 	Model(id string) (*gateway.Model, bool)
 }
 
@@ -49,13 +61,15 @@ type Identifier interface {
 	Identify(ctx context.Context, channel platforms.Type, externalID string, credentials platforms.Credentials) ([]string, error)
 }
 
-// ChannelPlans knows how many channels the configured plans allow.
-type ChannelPlans interface {
-	// ChannelLimit of a plan; 0 is no limit.
+// PlanLimits knows what the configured plans allow an organization to have.
+type PlanLimits interface {
+	// ChannelLimit is how many channels a plan allows; 0 is no limit.
 	ChannelLimit(plan string) int64
+	// KnowledgeLimit is how many bytes of documents a plan allows; less than 0 is no limit.
+	KnowledgeLimit(plan string) int64
 }
 
-// API serves the endpoint groups of spec §4.4: /agents, /channels, /conversations and /wallet. Every route has its own
+// API serves the endpoint groups of spec §4.4, but for the widget and the webhooks. Every route has its own
 // scope, so API checks the key itself: it needs no [Auth] before it. It keeps no state and is safe for concurrent use.
 type API struct {
 	APIDeps
@@ -76,12 +90,27 @@ func NewAPI(deps APIDeps) *API {
 	if a.Logger == nil {
 		a.Logger = slog.New(slog.DiscardHandler)
 	}
+	if a.Sessions == nil {
+		a.Sessions = NewSessions(identity.NewSessions(a.DB), a.BaseURL)
+	}
+	if a.Knowledge == nil {
+		a.Knowledge = knowledge.New(a.DB, a.Logger)
+	}
 	a.huma = humago.New(a.mux, apiConfig())
 	a.huma.UseMiddleware(a.admit)
+	a.registerSession()
+	a.registerMembers()
+	a.registerAPIKeys()
+	a.registerProviderKeys()
+	a.registerAuditLog()
 	a.registerAgents()
+	a.registerPlayground()
+	a.registerKnowledgeBases()
 	a.registerChannels()
 	a.registerConversations()
 	a.registerWallet()
+	a.registerWidget()
+	a.registerOrganization()
 	a.members = memberNames(a.huma.OpenAPI().Components.Schemas)
 	return a
 }
@@ -100,7 +129,8 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request) error {
 		// What the mux wrote by itself, a 404, a 405 or a redirect to a cleaner path, is dropped.
 		return notFound(r)
 	case answer.err != nil:
-		return answer.err
+		return challenge(w, answer.err)
+	case answer.streamed:
 	case answer.status == http.StatusNoContent:
 		w.WriteHeader(http.StatusNoContent)
 	default:
@@ -118,6 +148,8 @@ type apiAnswer struct {
 	body   []byte
 	// admitted: an operation has the path and the method.
 	admitted bool
+	// streamed: the operation wrote its answer to where it goes.
+	streamed bool
 	err      error
 }
 

@@ -21,6 +21,7 @@ func apiConfig() huma.Config {
 	// The default hook adds $schema members and Link headers to every answer.
 	config.CreateHooks = nil
 	config.AllowAdditionalPropertiesByDefault = true
+	config.Components.Schemas = huma.NewMapRegistry(schemaPrefix, schemaName)
 	format := huma.Format{
 		Marshal: func(w io.Writer, v any) error {
 			_, err := w.Write(marshal(v))

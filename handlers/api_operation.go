@@ -28,6 +28,12 @@ type operation struct {
 	id string
 	// status of the answer; 0 means 201 for POST, 204 for DELETE, else 200 (design §6 "groups' conventions").
 	status int
+	// maxBody is the largest body in bytes, 0 for [MaxAPIBody].
+	maxBody int64
+	// stream: the answer is the stream of spec §2.6.
+	stream bool
+	// content describes the answer, by media type, where the framework can't see it; nil lets it look.
+	content map[string]*huma.MediaType
 }
 
 func (o operation) answers() int {
@@ -41,6 +47,28 @@ func (o operation) answers() int {
 	default:
 		return http.StatusOK
 	}
+}
+
+func (o operation) bodyBytes() int64 {
+	if o.maxBody == 0 {
+		return MaxAPIBody
+	}
+	return o.maxBody
+}
+
+// responses describe what the framework would describe wrongly, its own error body, or not at all.
+func (o operation) responses() map[string]*huma.Response {
+	responses := map[string]*huma.Response{"default": {Description: "Error"}}
+	if o.content != nil {
+		responses["200"] = &huma.Response{Description: "OK", Content: o.content}
+	}
+	if o.stream {
+		responses["200"] = &huma.Response{
+			Description: "OK",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}
+	}
+	return responses
 }
 
 // noBody is the answer of a DELETE.
@@ -57,13 +85,12 @@ func register[I, O any](
 	registered := huma.Operation{
 		OperationID: o.id, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
 		Metadata:     map[string]any{routeKey: o.Route},
-		MaxBodyBytes: MaxAPIBody + 1, // admit has checked; the framework refuses a body of exactly this size
-		// The framework would describe its own error body.
-		Responses: map[string]*huma.Response{"default": {Description: "Error"}},
+		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
+		Responses:    o.responses(),
 	}
 	huma.Register(a.huma, registered, func(ctx context.Context, in *I) (*O, error) {
 		caller, ok := PrincipalFrom(ctx)
-		if !ok {
+		if !ok && !o.Public {
 			return nil, &refusal{Internal(errors.New("an operation runs without a principal"))}
 		}
 		out, err := serve(ctx, &caller, in)
@@ -84,12 +111,11 @@ func (a *API) admit(ctx huma.Context, next func(huma.Context)) {
 	}
 	answer.admitted = true
 	route, ok := ctx.Operation().Metadata[routeKey].(Route)
-	if !ok || route.Scope == "" {
-		answer.err = Internal(errors.New("an operation has no scope"))
+	if !ok || route.Scope == "" && route.Role == "" && !route.Public {
+		answer.err = Internal(errors.New("an operation has no scope and no role"))
 		return
 	}
-	auth := Auth{Authenticator: a.Authenticator, Scope: route.Scope}
-	r, err := auth.Serve(answer.to, r)
+	r, err := a.letIn(answer.to, r, route)
 	if err != nil {
 		answer.err = err
 		return
@@ -99,7 +125,7 @@ func (a *API) admit(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if ctx.Operation().RequestBody != nil {
-		body, release, err := ReadBody(r, MaxAPIBody, a.Bodies)
+		body, release, err := ReadBody(r, ctx.Operation().MaxBodyBytes-1, a.Bodies)
 		defer release()
 		if err == nil {
 			body, err = a.readObject(body)

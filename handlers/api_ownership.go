@@ -44,4 +44,13 @@ func (a *API) refuse(ctx context.Context, caller *identity.Principal, kind store
 }
 
 // singular is what a client calls one of a kind.
-func singular(kind store.OwnedKind) string { return strings.TrimSuffix(string(kind), "s") }
+func singular(kind store.OwnedKind) string {
+	switch kind {
+	case store.APIKeys:
+		return "API key"
+	case store.Users:
+		return "member"
+	default:
+		return strings.ReplaceAll(strings.TrimSuffix(string(kind), "s"), "_", " ")
+	}
+}

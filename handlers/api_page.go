@@ -40,7 +40,7 @@ func (q PageQuery) limit() int {
 
 // listObject is a page of a list.
 type listObject[T any] struct {
-	Data       []T     `json:"data"`
+	Data       []T     `json:"data" nullable:"false"`
 	NextCursor *string `json:"nextCursor" doc:"Send it as cursor to get the next page; null on the last one"`
 }
 

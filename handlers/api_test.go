@@ -2,10 +2,15 @@ package handlers
 
 import (
 	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +31,9 @@ import (
 func apiNow() time.Time { return time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC) }
 
 // office is an API over a database with two organizations. The keys are "owner" and "stranger", with all scopes, of org_1
-// and org_2; "none" without scopes, "test" of the test environment and "suspended", all three of org_1.
+// and org_2; "none" without scopes, "test" of the test environment and "suspended", all three of org_1. Who is signed in, see
+// [request]: "user:member", "user:administrator" and "user:owner" of org_1, "user:stranger", an owner, of org_2, and
+// "user:suspended", an owner of an organization that is suspended.
 type office struct {
 	*API
 
@@ -41,6 +48,14 @@ func newOffice(t *testing.T) *office {
 	for _, id := range []string{"org_1", "org_2"} {
 		require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
 	}
+	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{
+		ID: "org_3", Name: "org_3", Plan: "free", CreatedAt: 1, SuspendedAt: sql.NullInt64{Int64: 1, Valid: true},
+	}))
+	signIn(t, db, "org_1", "member", identity.Member)
+	signIn(t, db, "org_1", "administrator", identity.Administrator)
+	signIn(t, db, "org_1", "owner", identity.Owner)
+	signIn(t, db, "org_2", "stranger", identity.Owner)
+	signIn(t, db, "org_3", "suspended", identity.Owner)
 	keys := keyring{"none": someone(), "owner": someone(identity.AllScopes()...)}
 	stranger := keys["owner"]
 	stranger.OrgID, stranger.KeyID = "org_2", "key_2"
@@ -59,9 +74,24 @@ func newOffice(t *testing.T) *office {
 	o.API = NewAPI(APIDeps{
 		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: testRing(t),
 		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Plans: o,
-		BaseURL: "https://svc.example", Now: apiNow,
+		Providers: []string{"echo"}, BaseURL: "https://svc.example", Now: apiNow,
 	})
 	return o
+}
+
+// signIn makes the user usr_<name> with a session whose token is sessionToken(name).
+func signIn(t *testing.T, db *store.DB, orgID, name string, role identity.Role) {
+	t.Helper()
+	user := store.User{ID: "usr_" + name, OrgID: orgID, Email: name + "@example.com", Role: string(role)}
+	link := store.UserLink{Hash: sha256.Sum256([]byte(name)), Purpose: "invite", Lifetime: 60_000}
+	require.NoError(t, db.CreateUser(t.Context(), "test", user, link))
+	session := store.NewSession{Hash: sha256.Sum256([]byte(sessionToken(name))), Lifetime: 60_000}
+	require.NoError(t, db.UseLink(t.Context(), link.Hash, "no password fits", session))
+}
+
+func sessionToken(name string) string {
+	hash := sha256.Sum256([]byte("session of " + name))
+	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
 func (o *office) ChannelLimit(string) int64 { return o.plan }
@@ -74,6 +104,13 @@ func testRing(t *testing.T) *vault.Ring {
 }
 
 type modelSet map[string]*gateway.Model
+
+func (s modelSet) Models() (models []gateway.Model) {
+	for _, id := range slices.Sorted(maps.Keys(s)) {
+		models = append(models, *s[id])
+	}
+	return models
+}
 
 func (s modelSet) Model(id string) (*gateway.Model, bool) {
 	model, ok := s[id]
@@ -110,9 +147,13 @@ type fakeInbox struct {
 func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.ConversationFilter, page store.Page) (found []inbox.Conversation, _ error) {
 	for _, c := range f.conversations {
 		if c.OrgID == orgID && c.ID > page.After && len(found) < page.Rows() &&
-			(filter.ChannelID == "" || filter.ChannelID == c.ChannelID) && (filter.State == "" || filter.State == c.State) {
+			(filter.ChannelID == "" || filter.ChannelID == c.ChannelID) && (filter.State == "" || filter.State == c.State) &&
+			(!filter.Attention || c.Attention != "") {
 			found = append(found, c)
 		}
+	}
+	if filter.Recent {
+		slices.Reverse(found)
 	}
 	return found, f.fail
 }
@@ -141,6 +182,12 @@ func (f *fakeInbox) Messages(_ context.Context, orgID, id string, page store.Pag
 		}
 	}
 	return found, f.fail
+}
+
+func (f *fakeInbox) LatestMessages(ctx context.Context, orgID, id string, page store.Page) ([]inbox.Message, error) {
+	found, err := f.Messages(ctx, orgID, id, page)
+	slices.Reverse(found)
+	return found, err
 }
 
 func (f *fakeInbox) SendAsHuman(_ context.Context, actor, orgID, id string, parts []string) (sent []inbox.Message, _ error) {
@@ -174,14 +221,29 @@ func (f *fakeInbox) HandBack(_ context.Context, actor, orgID, id string) error {
 	return f.setState(actor, orgID, id, inbox.StateAssistant)
 }
 
+func (f *fakeInbox) TurnPlaces(_ context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error) {
+	places := map[string]inbox.TurnPlace{}
+	for _, id := range turnIDs {
+		if orgID == "org_1" && id == "trn_1" {
+			places[id] = inbox.TurnPlace{AgentID: "agt_1", ConversationID: "cnv_1"}
+		}
+	}
+	return places, f.fail
+}
+
 func (f *fakeInbox) DeleteConversation(_ context.Context, actor, orgID, id string) error {
 	return f.setState(actor, orgID, id, "deleted")
 }
 
-// request is a request with a key and, unless it is empty, a body.
+// request is a request with a key and, unless it is empty, a body. The key "user:<name>" is the session of that user instead,
+// and "" is neither.
 func request(method, path, key, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Header.Set("X-Api-Key", key)
+	if name, ok := strings.CutPrefix(key, "user:"); ok {
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: sessionToken(name)})
+	} else if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
 	return r
 }
 

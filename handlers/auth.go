@@ -15,7 +15,8 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, raw string) (identity.Principal, error)
 }
 
-// Auth lets requests in that carry a good API key (spec §5.1).
+// Auth lets requests in that carry a good API key (spec §5.1), and nobody else: login sessions count only in the endpoint
+// groups, which [API] checks.
 type Auth struct {
 	Authenticator Authenticator
 	// Scope is what the key must be allowed to do.
@@ -24,7 +25,7 @@ type Auth struct {
 
 type principalKey struct{}
 
-// PrincipalFrom returns who makes the request, once [Auth] has let it in.
+// PrincipalFrom returns who makes the request, once [Auth] or [API] has let it in.
 func PrincipalFrom(ctx context.Context) (identity.Principal, bool) {
 	p, ok := ctx.Value(principalKey{}).(*identity.Principal)
 	if !ok {
@@ -49,23 +50,37 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 		p, err = a.Authenticator.Authenticate(r.Context(), raw)
 	}
 	if err != nil {
-		return nil, refuseKey(w, err)
+		return nil, challenge(w, keyRefusal(err))
 	}
 	if p.Suspended {
-		return nil, &Error{
-			Code: CodeOrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
-		}
+		return nil, suspended()
 	}
-	if !p.Can(a.Scope) {
-		return nil, &Error{
-			Code: CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", a.Scope),
-		}
+	if !p.Can(a.Scope, "") {
+		return nil, lacksScope(a.Scope)
 	}
 	return r.WithContext(WithPrincipal(r.Context(), p)), nil
 }
 
-// refuseKey turns the error of a check into an answer. What exactly is wrong with an invalid key is not told (S2).
-func refuseKey(w http.ResponseWriter, err error) error {
+func suspended() error {
+	return &Error{
+		Code: CodeOrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
+	}
+}
+
+func lacksScope(scope identity.Scope) error {
+	return &Error{Code: CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
+}
+
+// challenge is err, with the header that RFC 9110 §11.6.1 wants with every 401.
+func challenge(w http.ResponseWriter, err error) error {
+	if asError(err).Code.Status() == http.StatusUnauthorized {
+		w.Header().Set("Www-Authenticate", `Bearer realm="svc"`)
+	}
+	return err
+}
+
+// keyRefusal turns the error of a check into an answer. What exactly is wrong with an invalid key is not told (S2).
+func keyRefusal(err error) error {
 	answer := &Error{Cause: err}
 	switch {
 	case errors.Is(err, identity.ErrNoKey):
@@ -80,8 +95,6 @@ func refuseKey(w http.ResponseWriter, err error) error {
 	default:
 		return Internal(fmt.Errorf("authenticating: %w", err))
 	}
-	// RFC 9110 §11.6.1 wants a challenge with every 401.
-	w.Header().Set("Www-Authenticate", `Bearer realm="svc"`)
 	return answer
 }
 

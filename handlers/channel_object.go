@@ -18,26 +18,36 @@ type channelObject struct {
 	AgentID    *string `json:"agentId"    doc:"null: nobody answers"`
 	State      string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
 	WebhookURL *string `json:"webhookUrl" doc:"The address to enter at the platform"`
-	CreatedAt  string  `json:"createdAt"  format:"date-time"`
-	UpdatedAt  string  `json:"updatedAt"  format:"date-time"`
+	// Of channels of type widget only; null for others.
+	Origins           *[]string `json:"origins"           doc:"widget: the sites that may show it"`
+	DailySpendMicros  *string   `json:"dailySpendMicros"  doc:"widget: what the answers of one day (UTC) may cost; null: no bound of its own"`
+	RequestsPerMinute *int64    `json:"requestsPerMinute" doc:"widget: how many messages a minute it takes from all visitors together"`
+	CreatedAt         string    `json:"createdAt"         format:"date-time"`
+	UpdatedAt         string    `json:"updatedAt"         format:"date-time"`
 }
 
 func (a *API) showChannel(channel *store.Channel) channelObject {
-	return channelObject{
+	object := channelObject{
 		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: textOrNull(channel.ExternalID),
 		AgentID: textOrNull(channel.AgentID), State: channel.State,
 		WebhookURL: textOrNull(WebhookURL(a.BaseURL, platforms.Type(channel.Type), channel.ID)),
 		CreatedAt:  timestamp(channel.CreatedAt), UpdatedAt: timestamp(channel.UpdatedAt),
 	}
+	if channel.Widget != nil {
+		object.showWidget(channel.Widget)
+	}
+	return object
 }
 
-// channelCreation is the body of POST /channels. The widget comes with its own endpoints later.
+// channelCreation is the body of POST /channels.
 type channelCreation struct {
-	Type        string           `json:"type" enum:"bot,social_messenger,photo_dm,chat_app,localchat,market_a,market_b"`
-	Name        string           `json:"name" minLength:"1" maxLength:"100" doc:"Unique within the organization"`
-	ExternalID  string           `json:"externalId,omitempty" maxLength:"512" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot has none"` //nolint:lll // a struct tag can't be broken
-	AgentID     string           `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
-	Credentials credentialsInput `json:"credentials"`
+	Type        string            `json:"type" enum:"bot,social_messenger,photo_dm,chat_app,localchat,market_a,market_b,widget"`
+	Name        string            `json:"name" minLength:"1" maxLength:"100" doc:"Unique within the organization"`
+	ExternalID  string            `json:"externalId,omitempty" maxLength:"512" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot and a widget have none"` //nolint:lll // a struct tag can't be broken
+	AgentID     string            `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
+	Credentials *credentialsInput `json:"credentials,omitempty" doc:"Required, but for a widget, which has none"`
+
+	WidgetChange
 }
 
 // credentialsInput are credentials on their way in. They are sealed at once and never shown.
@@ -64,8 +74,8 @@ func (c credentialsInput) checked(of platforms.Type) (platforms.Credentials, err
 	return credentials, nil
 }
 
-// channel is the row for the body, without the credentials. A bot is active at once: its address and its secret are its
-// own. Others wait for the proof that the external id is the organization's (design §6).
+// channel is the row for the body, without the credentials. A bot is active at once, for its address and its secret are its
+// own, and a widget, which claims nothing. Others wait for the proof that the external id is the organization's (design §6).
 func (c channelCreation) channel(orgID string) (store.Channel, platforms.Credentials, error) {
 	none := platforms.Credentials{}
 	name, err := identity.CleanName("name", c.Name)
@@ -76,9 +86,19 @@ func (c channelCreation) channel(orgID string) (store.Channel, platforms.Credent
 		ID: store.NewID("chn"), OrgID: orgID, Type: c.Type, Name: name, ExternalID: c.ExternalID, AgentID: c.AgentID,
 		State: store.ChannelPending,
 	}
+	if channel.Widget, err = c.of(platforms.Type(c.Type), nil); err != nil {
+		return store.Channel{}, none, err
+	}
 	switch isBot := platforms.Type(c.Type) == platforms.Bot; {
-	case isBot && c.ExternalID != "":
-		return store.Channel{}, none, InvalidRequest("externalId", "externalId is of no use to a channel of type bot.")
+	case (isBot || channel.Widget != nil) && c.ExternalID != "":
+		return store.Channel{}, none, InvalidRequest("externalId", "externalId is of no use to a channel of type %s.", c.Type)
+	case channel.Widget != nil && c.Credentials != nil:
+		return store.Channel{}, none, noCredentials()
+	case channel.Widget != nil:
+		channel.State = store.ChannelActive
+		return channel, none, nil
+	case c.Credentials == nil:
+		return store.Channel{}, none, InvalidRequest("credentials", "credentials is required.")
 	case isBot:
 		channel.State = store.ChannelActive
 	case c.ExternalID == "":
@@ -95,4 +115,6 @@ type channelChange struct {
 	Name        *string           `json:"name,omitempty" minLength:"1" maxLength:"100"`
 	AgentID     clearable[string] `json:"agentId,omitzero" minLength:"1" maxLength:"64" doc:"Who answers; null: nobody"`
 	Credentials *credentialsInput `json:"credentials,omitempty" doc:"Replace all that there were"`
+
+	WidgetChange
 }

@@ -42,12 +42,14 @@ func (a *API) createChannel(
 	}
 	channel.CreatedAt = a.Now().UnixMilli()
 	channel.UpdatedAt = channel.CreatedAt
-	channel.Credentials = a.sealCredentials(&channel, credentials)
-	if err := a.DB.CreateChannel(ctx, caller.KeyID, channel, a.Plans.ChannelLimit(caller.Plan)); err != nil {
+	if in.Body.Credentials != nil {
+		channel.Credentials = a.sealCredentials(&channel, credentials)
+	}
+	if err := a.DB.CreateChannel(ctx, caller.Actor(), channel, a.Plans.ChannelLimit(caller.Plan)); err != nil {
 		return nil, channelRefusal(err, Internal(fmt.Errorf("creating a channel: %w", err)))
 	}
 	if channel.State == store.ChannelPending && a.proven(ctx, &channel, credentials) {
-		err := a.DB.SetChannelState(ctx, caller.KeyID, caller.OrgID, channel.ID, store.ChannelActive)
+		err := a.DB.SetChannelState(ctx, caller.Actor(), caller.OrgID, channel.ID, store.ChannelActive)
 		if err == nil {
 			return a.getChannel(ctx, caller, &PathID{channel.ID})
 		}
@@ -106,7 +108,13 @@ func (a *API) updateChannel(ctx context.Context, caller *identity.Principal, in 
 		}
 		change.AgentID = &agentID
 	}
+	if change.Widget, err = in.Body.of(platforms.Type(channel.Type), channel.Widget); err != nil {
+		return nil, err
+	}
 	if in.Body.Credentials != nil {
+		if platforms.Type(channel.Type) == platforms.Widget {
+			return nil, noCredentials()
+		}
 		credentials, err := in.Body.Credentials.checked(platforms.Type(channel.Type))
 		if err != nil {
 			return nil, err
@@ -114,14 +122,14 @@ func (a *API) updateChannel(ctx context.Context, caller *identity.Principal, in 
 		change.Credentials = a.sealCredentials(&channel, credentials)
 		change.State = a.stateAfter(ctx, &channel, credentials)
 	}
-	if err := a.DB.UpdateChannel(ctx, caller.KeyID, caller.OrgID, in.ID, change); err != nil {
+	if err := a.DB.UpdateChannel(ctx, caller.Actor(), caller.OrgID, in.ID, change); err != nil {
 		return nil, channelRefusal(err, a.refuse(ctx, caller, store.Channels, in.ID, err))
 	}
 	return a.getChannel(ctx, caller, &in.PathID)
 }
 
 func (a *API) deleteChannel(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
-	if err := a.DB.DeleteChannel(ctx, caller.KeyID, caller.OrgID, in.ID); err != nil {
+	if err := a.DB.DeleteChannel(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
 		return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
 	}
 	return &noBody{}, nil
@@ -141,7 +149,7 @@ func (a *API) verifyChannel(ctx context.Context, caller *identity.Principal, in 
 		return nil, Internal(err)
 	}
 	if a.proven(ctx, &channel, credentials) {
-		if err := a.DB.SetChannelState(ctx, caller.KeyID, caller.OrgID, in.ID, store.ChannelActive); err != nil {
+		if err := a.DB.SetChannelState(ctx, caller.Actor(), caller.OrgID, in.ID, store.ChannelActive); err != nil {
 			return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
 		}
 	}

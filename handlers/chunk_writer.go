@@ -5,9 +5,18 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
+)
+
+const (
+	// writeTime is how long a client may leave what was written to it unread. One that never reads would else keep a
+	// vendor's connection, a hold and a stream of its organization for as long as the server runs.
+	writeTime = 30 * time.Second
+	// armEvery is how old the write deadline may be: setting it anew for each token would cost more than the token.
+	armEvery = 5 * time.Second
 )
 
 // maxPooledBuffer keeps one huge answer from pinning its memory in the pool.
@@ -42,6 +51,8 @@ type chunkWriter struct {
 	// begun: there is text for the client, if only in pending. The answer is a stream from here on, however fast its
 	// end came, so that what a client sees of a failure doesn't depend on how the network cut the vendor's events.
 	begun bool
+	// armed is when the write deadline was set; zero before.
+	armed time.Time
 }
 
 var _ gateway.Sink = (*chunkWriter)(nil)
@@ -50,8 +61,11 @@ func newChunkWriter(w http.ResponseWriter) *chunkWriter {
 	return &chunkWriter{w: w, rc: http.NewResponseController(w), pending: takeBuffer()}
 }
 
-// free gives the buffer back; the writer must not be used after it.
+// free gives the buffer back; the writer must not be used after it. What comes next on the connection has its own time.
 func (c *chunkWriter) free() {
+	if !c.armed.IsZero() {
+		_ = c.rc.SetWriteDeadline(time.Time{}) // a writer that knew deadlines before knows them now
+	}
 	giveBuffer(c.pending)
 	c.pending = nil
 }
@@ -100,6 +114,7 @@ func (c *chunkWriter) Flush() error {
 	if !c.sent {
 		c.start()
 	}
+	c.arm()
 	_, err := c.w.Write(*c.pending)
 	*c.pending = (*c.pending)[:0]
 	if err != nil {
@@ -109,6 +124,17 @@ func (c *chunkWriter) Flush() error {
 		return fmt.Errorf("flushing to the client: %w", err)
 	}
 	return nil
+}
+
+// arm gives the client writeTime, less armEvery at most, to read what is written now. On HTTP/2 that ends this stream alone.
+func (c *chunkWriter) arm() {
+	now := time.Now()
+	if now.Sub(c.armed) < armEvery {
+		return
+	}
+	if c.rc.SetWriteDeadline(now.Add(writeTime)) == nil { // else a writer without a connection, in tests
+		c.armed = now
+	}
 }
 
 // start commits the response's status and headers.

@@ -34,6 +34,8 @@ func showMessage(m *inbox.Message) MessageObject {
 type messagesInput struct {
 	PathID
 	PageQuery
+
+	Order string `query:"order" enum:"oldest,newest" default:"oldest" doc:"newest: the newest message comes first"`
 }
 
 func (a *API) listMessages(
@@ -43,7 +45,11 @@ func (a *API) listMessages(
 	if err != nil {
 		return nil, err
 	}
-	messages, err := a.Conversations.Messages(ctx, caller.OrgID, in.ID, page)
+	read := a.Conversations.Messages
+	if in.Order == "newest" {
+		read = a.Conversations.LatestMessages
+	}
+	messages, err := read(ctx, caller.OrgID, in.ID, page)
 	if err != nil {
 		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
 	}
@@ -88,7 +94,7 @@ func (a *API) sendMessage(ctx context.Context, caller *identity.Principal, in *m
 	if len(parts) == 0 {
 		return nil, InvalidRequest("text", "text is blank.")
 	}
-	messages, err := a.Conversations.SendAsHuman(ctx, caller.KeyID, caller.OrgID, in.ID, parts)
+	messages, err := a.Conversations.SendAsHuman(ctx, caller.Actor(), caller.OrgID, in.ID, parts)
 	if err != nil {
 		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
 	}

@@ -18,11 +18,15 @@ type Conversations interface {
 	Conversation(ctx context.Context, orgID, id string) (inbox.Conversation, error)
 	// Messages of both directions, oldest first.
 	Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
+	// LatestMessages are the same, newest first; page.After is the message before which the page begins.
+	LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
 	// SendAsHuman queues the parts in order, and returns a message for each.
 	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
 	HandOver(ctx context.Context, actor, orgID, id string) error
 	HandBack(ctx context.Context, actor, orgID, id string) error
 	DeleteConversation(ctx context.Context, actor, orgID, id string) error
+	// TurnPlaces tells where turns belong; ids that are no turn's of the organization are left out.
+	TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error)
 }
 
 // conversationObject is a conversation as the API shows it.
@@ -61,13 +65,13 @@ func (a *API) registerConversations() {
 		read, write = identity.ConversationsRead, identity.ConversationsWrite
 	)
 	register(a, operation{id: "listConversations", Route: route(http.MethodGet, all, read,
-		"List the conversations, oldest first")}, a.listConversations)
+		"List the conversations, oldest first unless order says otherwise")}, a.listConversations)
 	register(a, operation{id: "getConversation", Route: route(http.MethodGet, one, read,
 		"Get a conversation")}, a.getConversation)
 	register(a, operation{id: "deleteConversation", Route: route(http.MethodDelete, one, write,
 		"Delete a conversation and all its messages")}, a.deleteConversation)
 	register(a, operation{id: "listMessages", Route: route(http.MethodGet, one+"/messages", read,
-		"List a conversation's messages of both directions, oldest first")}, a.listMessages)
+		"List a conversation's messages of both directions, oldest first unless order says otherwise")}, a.listMessages)
 	register(a, operation{id: "sendMessage", Route: route(http.MethodPost, one+"/messages", write,
 		"Write to the customer as a human")}, a.sendMessage)
 	register(a, operation{id: "handOver", status: http.StatusOK, Route: route(http.MethodPost, one+"/handover", write,
@@ -81,6 +85,8 @@ type conversationQuery struct {
 
 	ChannelID string `query:"channelId" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only of this channel"`
 	State     string `query:"state" enum:"assistant,human,closed" doc:"Only in this state"`
+	Attention bool   `query:"attention" doc:"true: only those at which somebody should look"`
+	Order     string `query:"order" enum:"oldest,recent" default:"oldest" doc:"recent: whose customer wrote last comes first"`
 }
 
 func (a *API) listConversations(
@@ -90,7 +96,9 @@ func (a *API) listConversations(
 	if err != nil {
 		return nil, err
 	}
-	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, State: in.State}
+	filter := inbox.ConversationFilter{
+		ChannelID: in.ChannelID, State: in.State, Attention: in.Attention, Recent: in.Order == "recent",
+	}
 	conversations, err := a.Conversations.Conversations(ctx, caller.OrgID, filter, page)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("listing conversations: %w", err))
@@ -109,21 +117,21 @@ func (a *API) getConversation(
 }
 
 func (a *API) deleteConversation(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
-	if err := a.Conversations.DeleteConversation(ctx, caller.KeyID, caller.OrgID, in.ID); err != nil {
+	if err := a.Conversations.DeleteConversation(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
 		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
 	}
 	return &noBody{}, nil
 }
 
 func (a *API) handOver(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[conversationObject], error) {
-	if err := a.Conversations.HandOver(ctx, caller.KeyID, caller.OrgID, in.ID); err != nil {
+	if err := a.Conversations.HandOver(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
 		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
 	}
 	return a.getConversation(ctx, caller, in)
 }
 
 func (a *API) handBack(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[conversationObject], error) {
-	if err := a.Conversations.HandBack(ctx, caller.KeyID, caller.OrgID, in.ID); err != nil {
+	if err := a.Conversations.HandBack(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
 		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
 	}
 	return a.getConversation(ctx, caller, in)

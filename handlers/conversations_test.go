@@ -66,6 +66,12 @@ func TestListConversations(t *testing.T) {
 	require.Equal(t, []string{first}, ids("?limit=1"))
 	next := o.ask(t, http.StatusOK, http.MethodGet, "/conversations?limit=1", "owner", "")["nextCursor"].(string)
 	require.Equal(t, []string{second}, ids("?limit=1&cursor="+next))
+	require.Equal(t, []string{second, first}, ids("?order=recent"))
+	require.Empty(t, ids("?attention=true"))
+	o.inbox.conversations[0].Attention = "no_agent"
+	require.Equal(t, []string{first}, ids("?attention=true&order=recent"))
+	require.Equal(t, []string{first, second}, ids("?attention=false&order=oldest"))
+	o.refused(t, CodeInvalidRequest, "order", http.MethodGet, "/conversations?order=newest", "owner", "")
 }
 
 func TestHandOverAndBack(t *testing.T) {
@@ -98,6 +104,8 @@ func TestListMessages(t *testing.T) {
 			"turnId": "trn_1", "handled": false, "at": "1970-01-01T00:00:02.000Z",
 		},
 	}, page["data"])
+	newest := o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id+"/messages?order=newest", "owner", "")["data"].([]any)
+	require.Equal(t, "msg_2", newest[0].(map[string]any)["id"])
 	next := o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id+"/messages?limit=1", "owner", "")["nextCursor"].(string)
 	require.Len(t, o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id+"/messages?limit=1&cursor="+next, "owner", "")["data"], 1)
 }

@@ -6,10 +6,11 @@
 // The order of the checks on /v1 is that of design §6: key 401 → suspended 402 → scope 403 → rate 429 → body 400.
 //
 // The endpoint groups (spec §4.4) are operations of [API], built on the huma framework: each declares its scope and role,
-// one middleware checks them before anything of the request is read, and the answers are camelCase JSON with moments in
-// RFC 3339 (UTC, milliseconds). An id of another organization is forbidden and an unknown one not_found, told by one
-// shared helper. In a request null is the same as absent; in a PATCH it takes away what may be absent (an agent's
-// maxTokens and temperature, a channel's agentId). The webhooks (spec §4.3) are [Webhooks]: verify, extract, enqueue.
+// one middleware checks them before anything of the request is read, for an API key or for a person who is signed in
+// ([Sessions]), and the answers are camelCase JSON with moments in RFC 3339 (UTC, milliseconds). An id of another
+// organization is forbidden and an unknown one not_found, told by one shared helper. In a request null is the same as
+// absent; in a PATCH it takes away what may be absent (an agent's maxTokens and temperature, a channel's agentId). The
+// webhooks (spec §4.3) are [Webhooks]: verify, extract, enqueue.
 //
 // Invariants:
 //   - Every error that leaves has the body of spec §7.1 with one of the 22 codes of §7.2 and its status, and the same

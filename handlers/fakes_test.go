@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -60,6 +61,18 @@ func (f walletsFunc) Wallet(ctx context.Context, id billing.WalletID) (billing.W
 	return f(ctx, id)
 }
 
+func (walletsFunc) Entries(context.Context, billing.WalletID, billing.Stretch) ([]billing.Entry, error) {
+	return nil, errors.New("no history")
+}
+
+func (walletsFunc) Calls(context.Context, billing.WalletID, billing.Stretch) ([]billing.EndedCall, error) {
+	return nil, errors.New("no history")
+}
+
+func (walletsFunc) Spend(context.Context, billing.WalletID, int64, int64) ([]billing.Spend, error) {
+	return nil, errors.New("no history")
+}
+
 type pingFunc func(ctx context.Context) error
 
 func (f pingFunc) Ping(ctx context.Context) error { return f(ctx) }
@@ -85,11 +98,13 @@ func served(h Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// refusedWith checks that the handler answers with the code in the contract's shape.
+// refusedWith checks that the handler answers with the code in the contract's shape, and that the interface description
+// names the code.
 func refusedWith(t *testing.T, code Code, h Handler, r *http.Request) answer {
 	t.Helper()
 	a := checked(t, served(h, r))
 	require.Equal(t, string(code), a.code(), a.text)
+	requireDescribed(t, r, a.code())
 	return a
 }
 

@@ -1,0 +1,74 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// letIn checks the rights to a route and answers the request with the principal in its context. An API key that is given
+// decides, whatever cookies come with it; without one the login session does.
+func (a *API) letIn(w http.ResponseWriter, r *http.Request, route Route) (*http.Request, error) {
+	r, _ = EnsureRequestID(w, r)
+	if route.Public {
+		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{w, r})), nil
+	}
+	caller, err := a.caller(r)
+	if err != nil {
+		return nil, err
+	}
+	if caller.Suspended {
+		return nil, suspended()
+	}
+	if !caller.Can(route.Scope, route.Role) {
+		return nil, refuseRights(&caller, route)
+	}
+	return r.WithContext(WithPrincipal(r.Context(), caller)), nil
+}
+
+func (a *API) caller(r *http.Request) (identity.Principal, error) {
+	raw, err := identity.Credential(r.Header)
+	if errors.Is(err, identity.ErrNoKey) {
+		return a.Sessions.Principal(r)
+	}
+	var caller identity.Principal
+	if err == nil {
+		caller, err = a.Authenticator.Authenticate(r.Context(), raw)
+	}
+	if err != nil {
+		return identity.Principal{}, keyRefusal(err)
+	}
+	return caller, nil
+}
+
+// refuseRights says what the caller lacks.
+func refuseRights(caller *identity.Principal, route Route) error {
+	switch {
+	case caller.UserID != "":
+		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("This needs the role %s.", route.Role)}
+	case route.Scope == "":
+		return &Error{Code: CodeForbidden, Message: "This needs a login session: no API key has this right."}
+	default:
+		return lacksScope(route.Scope)
+	}
+}
+
+type exchangeKey struct{}
+
+// exchange is the request of a route that works with cookies, and where its answer goes.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+// exchangeFrom is the exchange of a public route.
+func exchangeFrom(ctx context.Context) (*exchange, error) {
+	e, ok := ctx.Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, Internal(errors.New("the route is not public"))
+	}
+	return e, nil
+}

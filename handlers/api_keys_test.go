@@ -1,0 +1,111 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// spec §5.1 rules 3, 5 and 6, through the API.
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:administrator",
+		`{"name":" shop ","scopes":["wallet:read"],"expiresInDays":30,"environment":"test","key":"ck_live_mine","revokedAt":"x"}`)
+	raw := made["key"].(string)
+	require.True(t, strings.HasPrefix(raw, "ck_test_"))
+	one := "/api-keys/" + made["id"].(string)
+	shown := o.ask(t, http.StatusOK, http.MethodGet, one, "user:administrator", "")
+	require.Equal(t, map[string]any{
+		"id": made["id"], "name": "shop", "environment": "test", "scopes": []any{"wallet:read"}, "hint": made["hint"],
+		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
+	}, shown)
+	principal, err := identity.NewAuthenticator(o.DB).Authenticate(t.Context(), raw)
+	require.NoError(t, err)
+	require.Equal(t, "org_1", principal.OrgID)
+	o.refused(t, CodeConflict, "", http.MethodPost, "/api-keys", "owner", `{"name":"shop"}`)
+
+	plain := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:owner", `{}`)
+	require.True(t, strings.HasPrefix(plain["key"].(string), "ck_live_"))
+	require.Equal(t, []any{"models:read", "chat:write"}, plain["scopes"])
+	require.Nil(t, plain["name"])
+	require.Nil(t, plain["expiresAt"])
+	for body, field := range map[string]string{
+		`{"name":"a\u0007b"}`: "name", `{"name":"` + strings.Repeat("a", 101) + `"}`: "name", `{"scopes":["all"]}`: "scopes", `{"scopes":"wallet:read"}`: "scopes",
+		`{"expiresInDays":0}`: "expiresInDays", `{"expiresInDays":3651}`: "expiresInDays", `{"environment":"prod"}`: "environment",
+	} {
+		o.refused(t, CodeInvalidRequest, field, http.MethodPost, "/api-keys", "owner", body)
+	}
+	o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "owner", `{"name":null,"scopes":null,"expiresInDays":null,"environment":null}`)
+
+	list := okText(t, o.Serve, request(http.MethodGet, "/api-keys", "owner", ""))
+	require.NotContains(t, list, raw)
+	require.Equal(t, 3, strings.Count(list, `"id"`))
+	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "owner", "")
+	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "owner", "")
+	_, err = identity.NewAuthenticator(o.DB).Authenticate(t.Context(), raw)
+	require.ErrorIs(t, err, identity.ErrRevokedKey)
+	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, one, "owner", "")["revokedAt"])
+}
+
+// design §6 "scopes": keys and members create only keys within their own scopes.
+func TestKeysMakeKeysWithinTheirScopes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	keys := o.Authenticator.(keyring)
+	keys["some"] = someone(identity.APIKeysWrite, identity.AgentsRead)
+	before := o.snapshot(t)
+	for _, scope := range identity.AllScopes() {
+		body := fmt.Sprintf(`{"scopes":["agents:read",%q]}`, scope)
+		if keys["some"].Scopes.Has(scope) {
+			continue
+		}
+		o.refused(t, CodeInsufficientScope, "", http.MethodPost, "/api-keys", "some", body)
+	}
+	o.refused(t, CodeInsufficientScope, "", http.MethodPost, "/api-keys", "some", `{}`) // the defaults are more than it has
+	o.refused(t, CodeForbidden, "", http.MethodPost, "/api-keys", "test", `{"environment":"live"}`)
+	require.Equal(t, before, o.snapshot(t))
+
+	o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "some", `{"scopes":["agents:read","api_keys:write"]}`)
+	require.Equal(t, "test", o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "test", `{}`)["environment"])
+	for _, role := range []string{"administrator", "owner"} {
+		o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:"+role,
+			`{"scopes":["`+identity.JoinScopes(identity.AllScopes(), `","`)+`"]}`)
+	}
+}
+
+func TestProviderKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	const secret = "sk-proj-0123456789abcdefWXYZ"
+	put := o.ask(t, http.StatusOK, http.MethodPut, "/provider-keys/echo", "user:administrator", `{"key":" `+secret+`\n"}`)
+	require.Equal(t, "…WXYZ", put["hint"])
+	require.Len(t, put, 3)
+	key, found, err := identity.NewProviderKeys(o.DB, o.Ring).ProviderKey(t.Context(), "org_1", "echo")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, secret, key)
+	list := okText(t, o.Serve, request(http.MethodGet, "/provider-keys", "owner", ""))
+	require.Equal(t, `{"data":[{"provider":"echo","hint":"…WXYZ","updatedAt":"`+put["updatedAt"].(string)+`"}],"nextCursor":null}`, list)
+	require.Equal(t, `{"data":[],"nextCursor":null}`, okText(t, o.Serve, request(http.MethodGet, "/provider-keys", "stranger", "")))
+
+	a := o.refused(t, CodeInvalidRequest, "key", http.MethodPut, "/provider-keys/echo", "owner", `{"key":"sk-a sk-b"}`)
+	require.NotContains(t, a.text, "sk-")
+	for _, unknown := range []string{"openai", "Echo", "%00", "%2F", "%ff", "ÄÖ", strings.Repeat("a", 1000)} {
+		o.refused(t, CodeNotFound, "", http.MethodPut, "/provider-keys/"+unknown, "owner", `{"key":"sk-a"}`)
+		o.refused(t, CodeNotFound, "", http.MethodDelete, "/provider-keys/"+unknown, "owner", "")
+	}
+	o.refused(t, CodeNotFound, "", http.MethodDelete, "/provider-keys/echo", "stranger", "") // nothing of another organization is touched
+	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/echo", "owner", "")
+	o.refused(t, CodeNotFound, "", http.MethodDelete, "/provider-keys/echo", "owner", "")
+
+	// A provider that was taken out of the configuration: its key can still be deleted.
+	require.NoError(t, o.DB.PutProviderKey(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
+	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/gone", "owner", "")
+}

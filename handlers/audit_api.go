@@ -1,0 +1,50 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// auditObject is an entry of the audit log as the API shows it.
+type auditObject struct {
+	ID     string `json:"id"`
+	At     string `json:"at"     format:"date-time"`
+	Actor  string `json:"actor"  doc:"The id of a member or of an API key, operator, or a part of the service"`
+	Action string `json:"action" doc:"What was done, as in api_key.revoke"`
+	Target string `json:"target" doc:"The id, or name, of what it was done to"`
+	Detail string `json:"detail"`
+}
+
+func showAudit(entry *store.AuditEntry) auditObject {
+	actor := entry.Actor
+	if strings.HasPrefix(actor, "cli") { // whose account on the operator's machine it was is not the organization's to know
+		actor = "operator"
+	}
+	return auditObject{
+		ID: entry.ID, At: timestamp(entry.At), Actor: actor, Action: entry.Action, Target: entry.Target, Detail: entry.Detail,
+	}
+}
+
+func (a *API) registerAuditLog() {
+	register(a, operation{id: "listAuditLog", Route: Route{
+		Method: http.MethodGet, Path: "/audit-log", Role: RoleAdministrator, Summary: "List who changed what, newest first",
+	}}, a.listAuditLog)
+}
+
+func (a *API) listAuditLog(
+	ctx context.Context, caller *identity.Principal, in *struct{ PageQuery },
+) (*jsonBody[listObject[auditObject]], error) {
+	page, err := in.page()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := a.DB.AuditLogOf(ctx, caller.OrgID, page)
+	if err != nil {
+		return nil, Internal(err)
+	}
+	return listed(in.PageQuery, entries, func(row *store.AuditEntry) string { return row.ID }, showAudit), nil
+}

@@ -1,0 +1,97 @@
+package handlers
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:administrator", `{"email":"Lan@example.com","role":"member","state":"active"}`)
+	require.Regexp(t, `^https://svc\.example/dashboard/welcome#[A-Za-z0-9_-]{43}$`, made["link"])
+	require.Equal(t, "2026-11-28T10:00:00.000Z", made["linkExpiresAt"])
+	one := "/members/" + made["id"].(string)
+	member := o.ask(t, http.StatusOK, http.MethodGet, one, "user:administrator", "")
+	require.Equal(t, map[string]any{
+		"id": made["id"], "email": "lan@example.com", "role": "member", "state": "invited",
+		"createdAt": made["createdAt"], "updatedAt": made["createdAt"],
+	}, member)
+	o.refused(t, CodeConflict, "", http.MethodPost, "/members", "user:owner", `{"email":"lan@EXAMPLE.com","role":"member"}`)
+	o.refused(t, CodeConflict, "", http.MethodPost, "/members", "user:owner", `{"email":"stranger@example.com","role":"member"}`)
+	o.refused(t, CodeInvalidRequest, "email", http.MethodPost, "/members", "user:owner", `{"email":"lan","role":"member"}`)
+	o.refused(t, CodeInvalidRequest, "role", http.MethodPost, "/members", "user:owner", `{"email":"x@example.com","role":"boss"}`)
+	o.refused(t, CodeInvalidRequest, "role", http.MethodPatch, one, "user:owner", `{"role":"Owner"}`)
+
+	require.Equal(t, "administrator", o.ask(t, http.StatusOK, http.MethodPatch, one, "user:administrator", `{"role":"administrator"}`)["role"])
+	require.Equal(t, "administrator", o.ask(t, http.StatusOK, http.MethodPatch, one, "user:owner", `{"role":null}`)["role"])
+	again := o.ask(t, http.StatusCreated, http.MethodPost, one+"/link", "user:administrator", "")
+	require.NotEqual(t, made["link"], again["link"])
+	require.Equal(t, made["email"], again["email"])
+	listed := o.ask(t, http.StatusOK, http.MethodGet, "/members?limit=2", "user:administrator", "")
+	require.Len(t, listed["data"], 2)
+	require.NotNil(t, listed["nextCursor"])
+	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "user:administrator", "")
+	o.refused(t, CodeNotFound, "", http.MethodGet, one, "user:administrator", "")
+}
+
+// An administrator doesn't touch owners; the last owner stays.
+func TestMembersAndOwners(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	before := o.snapshot(t)
+	const owner = "/members/usr_owner"
+	for _, c := range [][3]string{
+		{http.MethodPost, "/members", `{"email":"x@example.com","role":"owner"}`},
+		{http.MethodPatch, owner, `{"role":"member"}`},
+		{http.MethodDelete, owner, ""},
+		{http.MethodPost, owner + "/link", ""},
+		{http.MethodPatch, "/members/usr_administrator", `{"role":"owner"}`},
+	} {
+		o.refused(t, CodeForbidden, "", c[0], c[1], "user:administrator", c[2])
+	}
+	o.refused(t, CodeConflict, "", http.MethodDelete, owner, "user:owner", "")
+	o.refused(t, CodeConflict, "", http.MethodPatch, owner, "user:owner", `{"role":"administrator"}`)
+	require.Equal(t, before, o.snapshot(t))
+
+	o.ask(t, http.StatusOK, http.MethodPatch, "/members/usr_administrator", "user:owner", `{"role":"owner"}`)
+	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "user:administrator", "") // who has other rights signs in anew
+	o.ask(t, http.StatusNoContent, http.MethodDelete, owner, "user:owner", "")
+	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "user:owner", "")
+}
+
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	require.NoError(t, o.DB.SetPlan(t.Context(), "cli:root", "org_1", "pro"))
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a"}`)
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"theirs","model":"echo/a"}`)
+	page := o.ask(t, http.StatusOK, http.MethodGet, "/audit-log?limit=2", "user:administrator", "")
+	data := page["data"].([]any)
+	first, second := data[0].(map[string]any), data[1].(map[string]any)
+	require.Equal(t, []any{"key_1", "agent.create", "Mai"}, []any{first["actor"], first["action"], first["detail"]})
+	require.Equal(t, []any{"operator", "organization.set_plan", "pro"}, []any{second["actor"], second["action"], second["detail"]})
+	require.Len(t, first, 6)
+
+	seen := map[string]bool{}
+	cursor := ""
+	for {
+		page := o.ask(t, http.StatusOK, http.MethodGet, "/audit-log?limit=3&cursor="+cursor, "user:owner", "")
+		for _, entry := range page["data"].([]any) {
+			id := entry.(map[string]any)["id"].(string)
+			require.False(t, seen[id])
+			seen[id] = true
+		}
+		if page["nextCursor"] == nil {
+			break
+		}
+		cursor = page["nextCursor"].(string)
+	}
+	all, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})
+	require.NoError(t, err)
+	require.Len(t, seen, len(all))
+}

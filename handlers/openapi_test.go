@@ -1,0 +1,235 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+)
+
+// description is the interface as NewDocs describes it.
+var description = sync.OnceValues(func() (*huma.OpenAPI, error) {
+	codes := make([]codeDoc, 0, len(Codes()))
+	for _, code := range Codes() {
+		codes = append(codes, codeDoc{Code: code, Cause: "cause", Client: "client"})
+	}
+	return describe(NewAPI(APIDeps{}), DocsConfig{BaseURL: "https://svc.example"}, codes)
+})
+
+func described(t testing.TB) *huma.OpenAPI {
+	t.Helper()
+	document, err := description()
+	require.NoError(t, err)
+	return document
+}
+
+// requireDescribed requires the description to name the code for the request's operation, if it is one's.
+func requireDescribed(t testing.TB, r *http.Request, code string) {
+	t.Helper()
+	var found *huma.Operation
+	for _, operation := range operationsOf(described(t)) {
+		pattern := "^" + regexp.MustCompile(`\{[^}]+\}`).ReplaceAllString(operation.Path, "[^/]+") + "$"
+		if operation.Method == r.Method && regexp.MustCompile(pattern).MatchString(r.URL.Path) && (found == nil || operation.Path == r.URL.Path) {
+			found = operation
+		}
+	}
+	if found == nil || code == string(CodeNotFound) && !strings.Contains(found.Path, "{") {
+		return // every address is not_found where it isn't mounted
+	}
+	for _, response := range found.Responses {
+		if codes, isError := response.Extensions[codesKey].([]string); isError && slices.Contains(codes, code) {
+			return
+		}
+	}
+	t.Fatalf("%s answers %s, which is not described", found.OperationID, code)
+}
+
+// Every route is described, with what it needs, and nothing else is.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	t.Parallel()
+	missing := map[string]Route{}
+	for _, route := range slices.Concat(Routes(), docsRoutes(), widgetRoutes(), NewAPI(APIDeps{}).Routes()) {
+		missing[route.Method+" "+route.Path] = route
+	}
+	ids := map[string]bool{}
+	document := described(t)
+	for _, operation := range operationsOf(document) {
+		name := operation.Method + " " + operation.Path
+		route, ok := missing[name]
+		require.True(t, ok, "%s is described and doesn't exist", name)
+		delete(missing, name)
+		require.False(t, ids[operation.OperationID], "%s is there twice", operation.OperationID)
+		ids[operation.OperationID] = true
+		require.Equal(t, route.Summary, operation.Summary)
+		require.NotEmpty(t, operation.Summary)
+		require.True(t, slices.ContainsFunc(document.Tags, func(tag *huma.Tag) bool { return tag.Name == operation.Tags[0] }),
+			"%s has the tag %v, which isn't described", name, operation.Tags)
+		requireSecurity(t, document, operation, route)
+		for _, segment := range regexp.MustCompile(`\{([^}]+)\}`).FindAllStringSubmatch(operation.Path, -1) {
+			require.True(t, slices.ContainsFunc(operation.Parameters, func(p *huma.Param) bool {
+				return p.In == "path" && p.Name == segment[1] && p.Required
+			}), "%s does not describe %s", name, segment[1])
+		}
+		require.True(t, slices.ContainsFunc([]string{"200", "201", "204"}, func(status string) bool {
+			return operation.Responses[status] != nil
+		}), "%s has no success", name)
+	}
+	require.Empty(t, missing, "not described")
+	for operation := range specificCodes {
+		require.True(t, ids[operation], "there is no operation %s", operation)
+	}
+}
+
+func requireSecurity(t *testing.T, document *huma.OpenAPI, operation *huma.Operation, route Route) {
+	t.Helper()
+	ways := fmt.Sprint(operation.Security)
+	for _, way := range operation.Security {
+		for scheme := range way {
+			require.Contains(t, document.Components.SecuritySchemes, scheme)
+		}
+	}
+	if route.Scope != "" {
+		require.Contains(t, ways, "bearer:["+string(route.Scope)+"]")
+	}
+	if route.Role != "" {
+		require.Contains(t, ways, "session:["+string(route.Role)+"]")
+	}
+	open := route.Public && visitorOperations[operation.OperationID] == nil || operation.OperationID == "verifySocial"
+	require.Equal(t, open, len(operation.Security) == 0, "%s: %v", operation.OperationID, ways)
+}
+
+// valid reports what huma says about a value by a schema of the description.
+func valid(document *huma.OpenAPI, schema *huma.Schema, value any) []error {
+	var result huma.ValidateResult
+	huma.Validate(document.Components.Schemas, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, value, &result)
+	return result.Errors
+}
+
+// The schema of a chat request and its decoder, which knows nothing of it, agree: on every bound and beyond it.
+func TestChatSchemaIsTheDecoders(t *testing.T) {
+	t.Parallel()
+	document := described(t)
+	schema := &huma.Schema{Ref: schemaPrefix + "ChatBody"}
+	const messages = `[{"role":"user","content":"hi"}]`
+	member := func(name, value string) string {
+		body := map[string]string{"model": `"a/b"`, "messages": messages, name: value}
+		var members []string
+		for name, value := range body {
+			if value != "" {
+				members = append(members, `"`+name+`":`+value)
+			}
+		}
+		return "{" + strings.Join(members, ",") + "}"
+	}
+	content := func(runes int) string { return `[{"role":"user","content":"` + strings.Repeat("é", runes) + `"}]` }
+	many := func(n int, element string) string { return "[" + strings.Repeat(element+",", n-1) + element + "]" }
+	for _, tt := range []struct {
+		name, value string
+		good        bool
+	}{
+		{"model", `"a/b"`, true},
+		{"model", "", false},
+		{"model", `""`, true},
+		{"model", "1", false},
+		{"messages", messages, true},
+		{"messages", "", false},
+		{"messages", "[]", false},
+		{"messages", "{}", false},
+		{"messages", "[{}]", false},
+		{"messages", `[{"role":"robot","content":"hi"}]`, false},
+		{"messages", `[{"role":"tool","content":"hi"}]`, true},
+		{"messages", `[{"role":"system","content":"hi"}]`, true},
+		{"messages", `[{"role":"assistant","content":""}]`, true},
+		{"messages", `[{"role":"user"}]`, false},
+		{"messages", `[{"content":"hi"}]`, false},
+		{"messages", `[{"role":"user","content":["hi"]}]`, false},
+		{"messages", content(MaxContentRunes), true},
+		{"messages", content(MaxContentRunes + 1), false},
+		{"messages", many(MaxMessages, messages[1:len(messages)-1]), true},
+		{"messages", many(MaxMessages+1, messages[1:len(messages)-1]), false},
+		{"temperature", "0", true},
+		{"temperature", "2", true},
+		{"temperature", "2.01", false},
+		{"temperature", "-0.01", false},
+		{"temperature", `"1"`, false},
+		{"top_p", "0", true},
+		{"top_p", "1", true},
+		{"top_p", "1.01", false},
+		{"top_p", "-0.01", false},
+		{"max_tokens", "1", true},
+		{"max_tokens", "200000", true},
+		{"max_tokens", "0", false},
+		{"max_tokens", "200001", false},
+		{"max_tokens", "1.5", false},
+		{"stop", "[]", true},
+		{"stop", `["a","b"]`, true},
+		{"stop", "[1]", false},
+		{"stop", many(MaxMessages+1, `"a"`), false},
+		{"stream", "true", true},
+		{"stream", "false", true},
+		{"stream", `"true"`, false},
+		{"anything", `{"else":1}`, true},
+	} {
+		body := member(tt.name, tt.value)
+		var value any
+		require.NoError(t, json.Unmarshal([]byte(body), &value))
+		faults := valid(document, schema, value)
+		_, err := DecodeChat([]byte(body))
+		require.Equal(t, tt.good, err == nil, "the decoder says %v about %.200s", err, body)
+		require.Equal(t, tt.good, len(faults) == 0, "the schema says %v about %.200s", faults, body)
+	}
+}
+
+// What is written without structs has the members that the structs of the description have, and no others.
+func TestChatSchemasAreTheWriters(t *testing.T) {
+	t.Parallel()
+	result := &gateway.Result{ID: "chatcmpl-1", Model: "a/b", Created: 1, Text: "hi", FinishReason: "stop", ChargedMicros: 7}
+	strict := json.RejectUnknownMembers(true)
+	w := served(func(w http.ResponseWriter, _ *http.Request) error { return writeCompletion(w, result) }, get("/"))
+	var whole chatCompletion
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &whole, strict))
+	require.JSONEq(t, w.Body.String(), string(marshal(whole)))
+
+	w = served(func(w http.ResponseWriter, _ *http.Request) error {
+		stream := newChunkWriter(w)
+		defer stream.free()
+		return errors.Join(
+			stream.Begin(gateway.Head{ID: result.ID, Model: result.Model, Created: result.Created}), stream.Text("hi"), stream.finish(result),
+		)
+	}, get("/"))
+	events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\ndata: [DONE]\n\n"), "\n\n")
+	require.Len(t, events, 4)
+	document := described(t)
+	for _, event := range events {
+		text := strings.TrimPrefix(event, "data: ")
+		var chunk chatChunk
+		require.NoError(t, json.Unmarshal([]byte(text), &chunk, strict), text)
+		require.JSONEq(t, text, string(marshal(chunk)))
+		var value any
+		require.NoError(t, json.Unmarshal([]byte(text), &value))
+		require.Empty(t, valid(document, &huma.Schema{Ref: schemaPrefix + "ChatChunk"}, value), text)
+	}
+}
+
+// A description that misses a route, or has one too many, is an error when the service starts, not a gap.
+func TestUndescribedRoutesAreFaults(t *testing.T) {
+	t.Parallel()
+	known := handWrittenOperations()
+	routes := slices.Concat(Routes(), docsRoutes(), widgetRoutes())
+	require.Len(t, known, len(routes))
+	for _, route := range routes {
+		require.Contains(t, known, route.Method+" "+route.Path)
+	}
+	_, err := NewDocs(NewAPI(APIDeps{}), DocsConfig{})
+	require.ErrorContains(t, err, "invalid_request has no entry")
+}

@@ -1,0 +1,203 @@
+package handlers
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// The cookie of a login session. A browser takes a name with __Host- over https only, for this host only and for no part
+// of it, and lets no other site set it (S29). Over plain http, which is let in on this machine only, it has the other name.
+const (
+	sessionCookie      = "__Host-svc_session"
+	localSessionCookie = "svc_session"
+)
+
+// busyRetryAfter is told to who came while too many passwords were checked.
+const busyRetryAfter = time.Second
+
+// Sessions signs people in and out over HTTP: the cookie, and when it counts. The endpoint groups and the dashboard share
+// it. All its errors are answers of the contract. It is safe for concurrent use.
+//
+// A person can sign in over https, or over plain http when the request names this machine itself (localhost, a loopback
+// address): everywhere else the cookie could be read on the way, and sign-in is refused with that reason. Https is what the
+// connection says, or a base_url with https, behind a proxy that ends TLS.
+type Sessions struct {
+	sessions *identity.Sessions
+	https    bool
+}
+
+// NewSessions works with sessions. baseURL is the service's own address (design §4 `base_url`).
+func NewSessions(sessions *identity.Sessions, baseURL string) *Sessions {
+	return &Sessions{sessions: sessions, https: strings.HasPrefix(baseURL, "https://")}
+}
+
+// Allowed refuses requests that can't have a session: those over plain http that isn't local (forbidden, with the reason).
+func (s *Sessions) Allowed(r *http.Request) error {
+	_, err := s.cookieName(r)
+	return err
+}
+
+// SignIn checks the password and sets the cookie of a new session. A session that the request came with ends. It answers
+// unauthenticated, rate_limited, or forbidden for plain http and for a request that another site made.
+func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password string) (identity.Principal, error) {
+	return s.begin(w, r, func() (string, identity.Principal, error) {
+		return s.sessions.Begin(r.Context(), email, password, ClientAddress(r))
+	})
+}
+
+// SetPassword takes the one-time link of an invitation or a reset, sets the password and signs the user in, as SignIn does.
+// It answers invalid_request with the field token or password.
+func (s *Sessions) SetPassword(w http.ResponseWriter, r *http.Request, link, password string) (identity.Principal, error) {
+	return s.begin(w, r, func() (string, identity.Principal, error) {
+		return s.sessions.BeginWithLink(r.Context(), link, password)
+	})
+}
+
+func (s *Sessions) begin(
+	w http.ResponseWriter, r *http.Request, begin func() (string, identity.Principal, error),
+) (identity.Principal, error) {
+	name, err := s.cookieName(r)
+	if err != nil {
+		return identity.Principal{}, err
+	}
+	if err := sameOrigin(r); err != nil {
+		return identity.Principal{}, err
+	}
+	token, principal, err := begin()
+	if err != nil {
+		return identity.Principal{}, loginRefusal(err)
+	}
+	if old := s.token(r); old != "" {
+		if err := s.sessions.End(r.Context(), old); err != nil {
+			return identity.Principal{}, Internal(err)
+		}
+	}
+	http.SetCookie(w, sessionCookieOf(name, token, int(identity.SessionLifetime/time.Second)))
+	return principal, nil
+}
+
+// Principal is who is signed in. It answers unauthenticated without a session, and forbidden for an unsafe method that another
+// site made the browser send (S31). Whether the organization is suspended, and what the role allows, is the caller's to check.
+func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
+	token := s.token(r)
+	if token == "" {
+		return identity.Principal{}, &Error{
+			Code: CodeUnauthenticated, Cause: identity.ErrNoSession,
+			Message: "There is no API key and no login session. Send a key as Authorization: Bearer <API_KEY> or as X-Api-Key, or sign in.",
+		}
+	}
+	if err := sameOrigin(r); err != nil {
+		return identity.Principal{}, err
+	}
+	principal, err := s.sessions.Authenticate(r.Context(), token)
+	if errors.Is(err, identity.ErrNoSession) {
+		return identity.Principal{}, &Error{
+			Code: CodeUnauthenticated, Message: "The login session has ended. Sign in again.", Cause: err,
+		}
+	}
+	if err != nil {
+		return identity.Principal{}, Internal(err)
+	}
+	return principal, nil
+}
+
+// SignOut ends the session, on every node and at once, and takes the cookie away. Without a session there is nothing to do.
+func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
+	name, err := s.cookieName(r)
+	if err != nil {
+		return err
+	}
+	if err := sameOrigin(r); err != nil {
+		return err
+	}
+	if err := s.sessions.End(r.Context(), s.token(r)); err != nil {
+		return Internal(err)
+	}
+	http.SetCookie(w, sessionCookieOf(name, "", -1))
+	return nil
+}
+
+// token is the value of the session's cookie, "" without one. Two of one name are nobody's: one of them was planted.
+func (s *Sessions) token(r *http.Request) string {
+	name, err := s.cookieName(r)
+	if err != nil {
+		return ""
+	}
+	cookies := r.CookiesNamed(name)
+	if len(cookies) != 1 {
+		return ""
+	}
+	return cookies[0].Value
+}
+
+func (s *Sessions) cookieName(r *http.Request) (string, error) {
+	switch {
+	case s.https || r.TLS != nil:
+		return sessionCookie, nil
+	case local(r.Host):
+		return localSessionCookie, nil
+	default:
+		return "", &Error{
+			Code: CodeForbidden,
+			Message: "Signing in needs https: over plain http the session could be read on the way. " +
+				"Use an https address, or http://localhost on the machine itself.",
+		}
+	}
+}
+
+func sessionCookieOf(name, token string, maxAge int) *http.Cookie {
+	return &http.Cookie{ //nolint:gosec // G124: without Secure on this machine's own plain http only, see Sessions
+		Name: name, Value: token, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: name == sessionCookie,
+	}
+}
+
+// local reports whether the host of a request is this machine by its name: a browser resolves it to itself.
+func local(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && address.IsLoopback()
+}
+
+// sameOrigin refuses what another site makes a browser send with an unsafe method (S31).
+func sameOrigin(r *http.Request) error {
+	var protection http.CrossOriginProtection
+	if err := protection.Check(r); err != nil {
+		return &Error{Code: CodeForbidden, Message: "The request comes from another site.", Cause: err}
+	}
+	return nil
+}
+
+// loginRefusal is the answer to an error of [identity.Sessions].
+func loginRefusal(err error) error {
+	if throttled, ok := errors.AsType[*identity.ThrottledError](err); ok {
+		return &Error{
+			Code: CodeRateLimited, RetryAfter: throttled.RetryAfter, Cause: err,
+			Message: "Too many logins have failed. Try again later.",
+		}
+	}
+	switch {
+	case errors.Is(err, identity.ErrWrongPassword):
+		return &Error{Code: CodeUnauthenticated, Message: "The e-mail address or the password is wrong.", Cause: err}
+	case errors.Is(err, identity.ErrLinkUsed):
+		return InvalidRequest("token", "The link was used or has expired. Ask for a new one.")
+	case errors.Is(err, identity.ErrBusy):
+		return Busy(busyRetryAfter, err)
+	default:
+		return badField(err)
+	}
+}
+
+// WelcomeURL is the address of a one-time link. The token stands behind the #, which no browser sends and no log keeps.
+func WelcomeURL(baseURL, token string) string { return baseURL + "/dashboard/welcome#" + token }

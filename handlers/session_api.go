@@ -1,0 +1,111 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// sessionObject is who is signed in.
+type sessionObject struct {
+	User         sessionUser         `json:"user"`
+	Organization sessionOrganization `json:"organization"`
+	Role         Role                `json:"role" enum:"member,administrator,owner"`
+}
+
+type sessionUser struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+}
+
+type sessionOrganization struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Suspended bool   `json:"suspended"`
+}
+
+// sessionCreation is the body of POST /session.
+type sessionCreation struct {
+	Email    string `json:"email"    minLength:"1" maxLength:"254"`
+	Password string `json:"password" minLength:"1" maxLength:"256"`
+}
+
+// passwordChange is the body of POST /session/password.
+type passwordChange struct {
+	Token    string `json:"token"    minLength:"1" maxLength:"100" doc:"What stands behind the # of the one-time link"`
+	Password string `json:"password" minLength:"12" maxLength:"256" doc:"The new password"`
+}
+
+func (a *API) registerSession() {
+	const path = "/session"
+	register(a, operation{id: "signIn", Route: Route{
+		Method: http.MethodPost, Path: path, Public: true, Summary: "Sign in; sets the session's cookie",
+	}}, a.signIn)
+	register(a, operation{id: "setPassword", Route: Route{
+		Method: http.MethodPost, Path: path + "/password", Public: true,
+		Summary: "Set the password with a one-time link, and sign in",
+	}}, a.setPassword)
+	register(a, operation{id: "getSession", Route: Route{
+		Method: http.MethodGet, Path: path, Role: RoleMember, Summary: "Tell who is signed in",
+	}}, a.getSession)
+	register(a, operation{id: "signOut", Route: Route{
+		Method: http.MethodDelete, Path: path, Public: true, Summary: "Sign out; without a session nothing happens",
+	}}, a.signOut)
+}
+
+func (a *API) signIn(
+	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
+) (*jsonBody[sessionObject], error) {
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	user, err := a.Sessions.SignIn(e.w, e.r, in.Body.Email, in.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	return a.getSession(ctx, &user, nil)
+}
+
+func (a *API) setPassword(
+	ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange },
+) (*jsonBody[sessionObject], error) {
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	user, err := a.Sessions.SetPassword(e.w, e.r, in.Body.Token, in.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	return a.getSession(ctx, &user, nil)
+}
+
+func (a *API) getSession(ctx context.Context, caller *identity.Principal, _ *struct{}) (*jsonBody[sessionObject], error) {
+	user, err := a.DB.UserByID(ctx, caller.OrgID, caller.UserID)
+	if err != nil {
+		return nil, Internal(fmt.Errorf("reading the user of a session: %w", err))
+	}
+	organization, err := a.DB.OrganizationByID(ctx, caller.OrgID)
+	if err != nil {
+		return nil, Internal(fmt.Errorf("reading the organization of a session: %w", err))
+	}
+	return &jsonBody[sessionObject]{sessionObject{
+		User:         sessionUser{ID: user.ID, Email: user.Email},
+		Organization: sessionOrganization{ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid},
+		Role:         Role(user.Role),
+	}}, nil
+}
+
+func (a *API) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (*noBody, error) {
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Sessions.SignOut(e.w, e.r); err != nil {
+		return nil, err
+	}
+	return &noBody{}, nil
+}

@@ -1,0 +1,221 @@
+package handlers
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const goodPassword = "correct horse battery"
+
+// invite makes a user of org_1 and gives the token of the link.
+func (o *office) invite(t *testing.T, email string, role Role) (token string) {
+	t.Helper()
+	answer := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"`+email+`","role":"`+string(role)+`"}`)
+	address, err := url.Parse(answer["link"].(string))
+	require.NoError(t, err)
+	require.Equal(t, "https://svc.example/dashboard/welcome", strings.Split(address.String(), "#")[0])
+	return address.Fragment
+}
+
+// setCookie is the one cookie of an answer.
+func setCookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
+	t.Helper()
+	cookies := w.Result().Cookies()
+	require.Len(t, cookies, 1)
+	return cookies[0]
+}
+
+func withCookie(r *http.Request, cookie *http.Cookie) *http.Request {
+	r.AddCookie(cookie)
+	return r
+}
+
+// A person's way: the link, the cookie, who am I, out, in again with the password, out on the other machine.
+func TestSignInAndOut(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	token := o.invite(t, "lan@example.com", RoleMember)
+	link := `{"token":"` + token + `","password":"` + goodPassword + `"}`
+	o.refused(t, CodeInvalidRequest, "password", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"short"}`)
+	o.refused(t, CodeInvalidRequest, "token", http.MethodPost, "/session/password", "", strings.Replace(link, token, token[1:], 1))
+
+	w := served(o.Serve, request(http.MethodPost, "/session/password", "", link))
+	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
+	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com"\},"organization":\{"id":"org_1","name":"org_1","suspended":false\},"role":"member"\}$`,
+		w.Body.String())
+	cookie := setCookie(t, w)
+	require.Regexp(t, `^__Host-svc_session=[A-Za-z0-9_-]{43}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))
+	require.NotContains(t, w.Body.String(), cookie.Value)
+	require.Equal(t, w.Body.String(), okText(t, o.Serve, withCookie(get("/session"), cookie)))
+	o.refused(t, CodeInvalidRequest, "token", http.MethodPost, "/session/password", "", link)
+
+	// A second sign-in of the same browser takes the first one's place; another browser has its own.
+	login := `{"email":" Lan@Example.com","password":"` + goodPassword + `"}`
+	again := setCookie(t, served(o.Serve, withCookie(request(http.MethodPost, "/session", "", login), cookie)))
+	refusedWith(t, CodeUnauthenticated, o.Serve, withCookie(get("/session"), cookie))
+	elsewhere := setCookie(t, served(o.Serve, request(http.MethodPost, "/session", "", login)))
+	okText(t, o.Serve, withCookie(get("/session"), again))
+
+	out := served(o.Serve, withCookie(httptest.NewRequest(http.MethodDelete, "/session", nil), again))
+	require.Equal(t, http.StatusNoContent, out.Code)
+	require.Regexp(t, `^__Host-svc_session=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Lax$`, out.Header().Get("Set-Cookie"))
+	refusedWith(t, CodeUnauthenticated, o.Serve, withCookie(get("/session"), again))
+	okText(t, o.Serve, withCookie(get("/session"), elsewhere))
+	require.Equal(t, http.StatusNoContent, served(o.Serve, httptest.NewRequest(http.MethodDelete, "/session", nil)).Code)
+
+	a := refusedWith(t, CodeUnauthenticated, o.Serve, request(http.MethodPost, "/session", "", strings.Replace(login, "horse", "cow", 1)))
+	require.NotEmpty(t, a.header.Get("Www-Authenticate"))
+	require.Empty(t, a.header.Get("Set-Cookie"))
+}
+
+// Public routes take no key and no session, but no other site makes a browser use them either.
+func TestPublicRoutes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	before := o.snapshot(t)
+	for _, route := range o.Routes() {
+		if !route.Public {
+			continue
+		}
+		require.Empty(t, route.Role)
+		require.Empty(t, route.Scope)
+		if groupOf(route.Path) == "/widget" { // TestWidgetOperationsAreServedByTheWidget
+			continue
+		}
+		require.Equal(t, "/session", groupOf(route.Path), "who may use it without a name?")
+		for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+			r := request(route.Method, route.Path, "user:owner", bodyFor(route))
+			r.Header.Set(name, value)
+			refusedWith(t, CodeForbidden, o.Serve, r)
+		}
+	}
+	require.Equal(t, before, o.snapshot(t))
+	refusedWith(t, CodeUnauthenticated, o.Serve, request(http.MethodPost, "/session", "owner", `{"email":"nobody@example.com","password":"a key is no password"}`))
+}
+
+// Over plain http only this machine has sessions, with a cookie that says so; elsewhere the answer tells why not.
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	sessions := NewSessions(identity.NewSessions(o.DB), "http://localhost:8080")
+	for host, name := range map[string]string{
+		"localhost": localSessionCookie, "localhost:8080": localSessionCookie, "LOCALHOST": localSessionCookie, "127.0.0.1:80": localSessionCookie,
+		"127.9.9.9": localSessionCookie, "[::1]:8080": localSessionCookie, "[::1]": localSessionCookie,
+		"svc.example": "", "192.168.1.5:8080": "", "localhost.evil.example": "", "localhost.": "", "127.0.0.1.evil.example": "", "": "", "0.0.0.0": "",
+	} {
+		r := get("/session")
+		r.Host = host
+		r.AddCookie(&http.Cookie{Name: localSessionCookie, Value: sessionToken("owner")})
+		principal, err := sessions.Principal(r)
+		if name == "" {
+			require.Equal(t, CodeUnauthenticated, asError(err).Code, host)
+			w := httptest.NewRecorder()
+			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword)
+			require.Equal(t, CodeForbidden, asError(err).Code, host)
+			require.Contains(t, asError(err).Message, "needs https", host)
+			require.Equal(t, CodeForbidden, asError(sessions.Allowed(r)).Code)
+			require.Equal(t, CodeForbidden, asError(sessions.SignOut(w, r)).Code)
+			require.Empty(t, w.Header().Get("Set-Cookie"))
+			continue
+		}
+		require.NoError(t, err, host)
+		require.NoError(t, sessions.Allowed(r))
+		require.Equal(t, "usr_owner", principal.UserID)
+	}
+	r := get("/session")
+	r.Host, r.TLS = "svc.example", new(tls.ConnectionState)
+	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: sessionToken("owner")})
+	_, err := sessions.Principal(r)
+	require.NoError(t, err, "over TLS every name will do")
+
+	r = get("/session")
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	require.NoError(t, sessions.SignOut(w, r))
+	require.Equal(t, "svc_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax", w.Header().Get("Set-Cookie"))
+}
+
+func TestThrottledSignIn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var last answer
+	for range 14 { // in at most two windows
+		body := `{"email":"nobody@example.com","password":"a wrong password"}`
+		w := served(o.Serve, WithClientAddress(request(http.MethodPost, "/session", "", body), "192.0.2.7"))
+		last = checked(t, w)
+		if last.code() == string(CodeRateLimited) {
+			break
+		}
+		require.Equal(t, string(CodeUnauthenticated), last.code())
+	}
+	require.Equal(t, string(CodeRateLimited), last.code())
+	require.Equal(t, http.StatusTooManyRequests, last.status)
+	require.NotEmpty(t, last.header.Get("Retry-After"))
+}
+
+func TestClientAddress(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"192.0.2.1:4711": "192.0.2.1", "192.0.2.1": "192.0.2.1", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "2001:db8:1:2::9": "2001:db8:1:2::/64",
+		"::ffff:192.0.2.1": "192.0.2.1", "fe80::1%eth0": "fe80::/64", "@": "", "": "", "unix": "",
+	} {
+		r := get("/session")
+		r.RemoteAddr = given
+		require.Equal(t, want, ClientAddress(r), given)
+		r.RemoteAddr = "198.51.100.1:1"
+		known := ClientAddress(WithClientAddress(r, given))
+		if given == "" {
+			want = "198.51.100.1"
+		}
+		require.Equal(t, want, known, given)
+	}
+}
+
+// A suspended organization's people can sign in, and out, and learn why nothing else works.
+func TestSuspendedPeople(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	link := store.UserLink{Hash: sha256.Sum256([]byte(sessionToken("link"))), Purpose: "reset", Lifetime: 60_000}
+	require.NoError(t, o.DB.PutUserLink(t.Context(), "test", "org_3", "usr_suspended",
+		func(store.User) error { return nil }, func(store.User) store.UserLink { return link }))
+	w := served(o.Serve, request(http.MethodPost, "/session/password", "", `{"token":"`+sessionToken("link")+`","password":"`+goodPassword+`"}`))
+	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
+	require.Contains(t, w.Body.String(), `"suspended":true`)
+	cookie := setCookie(t, w)
+	refusedWith(t, CodeOrganizationSuspended, o.Serve, withCookie(get("/agents"), cookie))
+	out := served(o.Serve, withCookie(httptest.NewRequest(http.MethodDelete, "/session", nil), cookie))
+	require.Equal(t, http.StatusNoContent, out.Code)
+}
+
+// design §6 "login session": /v1 takes API keys only.
+func TestSessionsNeverWorkOnV1(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	auth := &Auth{Authenticator: o.Authenticator, Scope: identity.ModelsRead}
+	var seen identity.Principal
+	refusedWith(t, CodeUnauthenticated, protect(auth, &seen), request(http.MethodGet, "/v1/models", "user:owner", ""))
+	for _, route := range Routes() {
+		require.Empty(t, route.Role, route.Path)
+	}
+}
+
+// What a person changes stands under their name.
+func TestActorOfASession(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "user:member", `{"name":"Mai","model":"echo/a"}`)
+	log, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, "usr_member", log[0].Actor)
+	require.Equal(t, "agent.create", log[0].Action)
+}

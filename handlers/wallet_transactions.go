@@ -1,0 +1,81 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// transactionObject is a transaction of a wallet as the API shows it.
+type transactionObject struct {
+	ID            string  `json:"id"`
+	At            string  `json:"at"            format:"date-time"`
+	Kind          string  `json:"kind"          enum:"credit,charge,adjustment,refund"`
+	AmountMicros  string  `json:"amountMicros"  doc:"What the wallet got, or with a minus gave, in millionths of the currency unit"`
+	BalanceMicros string  `json:"balanceMicros" doc:"What the wallet had right after it"`
+	CallID        *string `json:"callId"        doc:"The model call that was charged or refunded"`
+	Reference     *string `json:"reference"     doc:"The operator's reference, such as that of a payment"`
+	Reason        *string `json:"reason"        doc:"Why the operator adjusted the wallet"`
+}
+
+func showTransaction(e *billing.Entry) transactionObject {
+	shown := transactionObject{
+		ID: e.ID, At: timestamp(e.At), Kind: transactionKind(e.Kind),
+		AmountMicros: billing.FormatMicros(e.AmountMicros), BalanceMicros: billing.FormatMicros(e.BalanceMicros),
+	}
+	switch e.Kind {
+	case billing.EntryCharge:
+		shown.CallID = textOrNull(e.Ref)
+	case billing.EntryRefund:
+		shown.CallID, shown.Reference = textOrNull(e.Ref), textOrNull(e.Note)
+	default:
+		if e.Ref != e.ID { // it was given none
+			shown.Reference = textOrNull(e.Ref)
+		}
+		shown.Reason = textOrNull(e.Note)
+	}
+	return shown
+}
+
+// transactionKind is what the command line calls it, too.
+func transactionKind(kind billing.EntryKind) string {
+	switch kind {
+	case billing.EntryTopUp:
+		return "credit"
+	case billing.EntryAdjust:
+		return "adjustment"
+	default:
+		return string(kind)
+	}
+}
+
+func (a *API) listTransactions(_ context.Context, caller *identity.Principal, in *struct{ HistoryQuery }) (*streamBody, error) {
+	wallet, err := in.wallet(caller)
+	if err != nil {
+		return nil, err
+	}
+	stretch, err := in.stretch()
+	if err != nil {
+		return nil, err
+	}
+	return tableBody(in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
+		name: "transactions-" + string(wallet.Env),
+		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, error) {
+			entries, err := a.Wallets.Entries(ctx, wallet, stretch)
+			if err != nil {
+				return nil, Internal(fmt.Errorf("reading transactions: %w", err))
+			}
+			return entries, nil
+		},
+		place:   func(row *billing.Entry) billing.Place { return row.Place() },
+		show:    showTransaction,
+		columns: []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"},
+		cells: func(t *transactionObject) []string {
+			return []string{
+				t.ID, t.At, t.Kind, t.AmountMicros, t.BalanceMicros, csvText(t.CallID), csvText(t.Reference), csvText(t.Reason),
+			}
+		},
+	}), nil
+}

@@ -1,0 +1,203 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// takeOver is how long a message waits in the queue for the request that brought it before any worker takes it.
+	takeOver = 5 * time.Second
+	// shownMessages bounds what a visitor sees of the conversation.
+	shownMessages = 100
+	// streamsPerChannel bounds the answers of a channel that are written, or waited for, at once in this process.
+	streamsPerChannel = 50
+)
+
+// waitingNotice is what a visitor is told when nobody answers at once, whatever the reason is: that is the business's own.
+const waitingNotice = "Your message has arrived. The answer will appear here."
+
+// visitMessageCreation is the body of POST /widget/{channelId}/messages.
+type visitMessageCreation struct {
+	ID   string `json:"id"   minLength:"1" maxLength:"64" pattern:"^[0-9A-Za-z_-]+$" patternDescription:"letters, digits, _ and -" doc:"Made by the client; a message that is sent again under its id is the same message"` //nolint:lll // a struct tag can't be broken
+	Text string `json:"text" minLength:"1" maxLength:"4000"`
+}
+
+// visitReceipt is the answer when nobody answers at once.
+type visitReceipt struct {
+	ID     string `json:"id"`
+	State  string `json:"state"  enum:"waiting" doc:"The message is stored; its answer comes with GET …/messages"`
+	Notice string `json:"notice" doc:"A sentence for the visitor"`
+}
+
+// VisitMessageObject is one line of the conversation as its visitor sees it.
+type VisitMessageObject struct {
+	ID     string `json:"id"     doc:"Of the visitor's own messages the id that the client made"`
+	Author string `json:"author" enum:"visitor,assistant,human"`
+	Text   string `json:"text"`
+	At     string `json:"at"     format:"date-time"`
+}
+
+type visitMessageList struct {
+	Data []VisitMessageObject `json:"data" nullable:"false"`
+}
+
+type visitMessageInput struct {
+	ChannelPath
+
+	Body visitMessageCreation
+}
+
+// writeAsVisitor stores the message and answers it while the visitor waits. The same message again finds what became of
+// the first: it is stored, asked and charged once.
+func (*API) writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visitMessageInput) (*streamBody, error) {
+	v, err := visitFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(in.Body.Text) == "" {
+		return nil, InvalidRequest("text", "text is blank.")
+	}
+	if err := v.admit(ctx, "messages "+ClientAddress(e.r), messagesPerMinute); err != nil {
+		return nil, err
+	}
+	if err := v.admit(ctx, "messages", v.channel.Settings.RequestsPerMinute); err != nil {
+		return nil, err
+	}
+	taskID := v.taskID(in.Body.ID)
+	_, err = v.Inbox.Reply(ctx, v.channel.OrgID, v.channel.ChannelID, taskID)
+	switch isNew := errors.Is(err, store.ErrNotFound); {
+	case err != nil && !isNew:
+		return nil, Internal(fmt.Errorf("looking for a visitor's message: %w", err))
+	case isNew:
+		err = v.checkSpend(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return streamed(func(w http.ResponseWriter, r *http.Request) error { return v.answer(w, r, taskID, &in.Body) }), nil
+}
+
+// taskID is the message's id in the queue, where ids are unique for a channel: no visitor reaches another's message.
+func (v *visitRequest) taskID(clientID string) string { return v.visit.Visitor + ":" + clientID }
+
+// checkSpend refuses a new message when the answers of the day (UTC) have cost what they may. What is being answered at
+// this moment isn't counted yet, and may go beyond it.
+func (v *visitRequest) checkSpend(ctx context.Context) error {
+	most := v.channel.Settings.DailySpendMicros
+	if !most.Valid {
+		return nil
+	}
+	today := v.Now().UTC().Truncate(24 * time.Hour)
+	spent, err := v.DB.ChannelSpend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
+	if err != nil {
+		return Internal(fmt.Errorf("adding up what widget %s has cost: %w", v.channel.ChannelID, err))
+	}
+	if spent < most.Int64 {
+		return nil
+	}
+	return &Error{
+		Code: CodePlanLimitExceeded, NoRetry: true,
+		Message: "This chat has answered as much as it may today. Please come back tomorrow.",
+	}
+}
+
+// answer stores the message and writes what comes of it.
+func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, taskID string, message *visitMessageCreation) error {
+	leave, err := v.Streams.Open(v.channel.ChannelID, streamsPerChannel)
+	if err != nil {
+		return &Error{
+			Code: CodeRateLimited, RetryAfter: time.Second,
+			Message: "Too many answers of this chat are being written at once. Retry when one has ended.", Cause: err,
+		}
+	}
+	defer leave()
+	route := store.Route{
+		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(platforms.Widget),
+		// Not the agent's quiet window: this request is the one that ends it, and a worker only if it can't.
+		DebounceMS: takeOver.Milliseconds(), DebounceMaxMS: takeOver.Milliseconds(),
+	}
+	err = v.Inbox.Enqueue(r.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
+		Kind: inbox.Text, CustomerRef: v.visit.Visitor, Address: v.visit.Visitor, MessageID: taskID, Text: message.Text,
+	}}}})
+	if err != nil {
+		return Internal(fmt.Errorf("storing a visitor's message: %w", err))
+	}
+	reply, err := v.Inbox.Reply(r.Context(), v.channel.OrgID, v.channel.ChannelID, taskID)
+	if err != nil {
+		return Internal(fmt.Errorf("reading a visitor's message: %w", err))
+	}
+	stream := newVisitStream(w, &reply)
+	defer stream.free()
+	if reply, err = v.Live.AnswerNow(r.Context(), v.channel.OrgID, v.channel.ChannelID, taskID, stream); err != nil {
+		v.Logger.Error("answering a visitor failed", "channel", v.channel.ChannelID, "request_id", RequestIDFrom(r.Context()), "error", err)
+	}
+	switch {
+	case reply.Text == "" && !stream.begun:
+		writeJSON(w, http.StatusAccepted, marshal(visitReceipt{ID: message.ID, State: "waiting", Notice: waitingNotice}))
+	case !stream.end(reply.Text):
+		stream.fail(&Error{Code: CodeConflict, Message: "The answer broke off. What is said instead will appear here."}, RequestIDFrom(r.Context()))
+	}
+	return nil
+}
+
+// listVisit shows a visitor the conversation: what was said and what was sent, and nothing of what the business decides
+// about it.
+func (*API) listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*jsonBody[visitMessageList], error) {
+	v, err := visitFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.admit(ctx, "reads "+ClientAddress(e.r), readsPerMinute); err != nil {
+		return nil, err
+	}
+	said := visitMessageList{Data: []VisitMessageObject{}}
+	conversation, err := v.Inbox.ConversationOf(ctx, v.channel.OrgID, v.channel.ChannelID, v.visit.Visitor)
+	if errors.Is(err, store.ErrNotFound) {
+		return &jsonBody[visitMessageList]{said}, nil
+	}
+	if err != nil {
+		return nil, Internal(fmt.Errorf("reading a visitor's conversation: %w", err))
+	}
+	latest, err := v.Inbox.LatestMessages(ctx, v.channel.OrgID, conversation.ID, store.Page{Limit: shownMessages})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, Internal(fmt.Errorf("reading a visitor's messages: %w", err))
+	}
+	for i := range latest {
+		if object, visible := v.show(&latest[len(latest)-1-i]); visible {
+			said.Data = append(said.Data, object)
+		}
+	}
+	return &jsonBody[visitMessageList]{said}, nil
+}
+
+// show is a message as the visitor sees it. What was sent by no more than a part of ours is visible; what failed, waits or
+// was discarded is not.
+func (v *visitRequest) show(m *inbox.Message) (object VisitMessageObject, visible bool) {
+	object = VisitMessageObject{ID: m.ID, Author: m.Author, Text: m.Text, At: timestamp(m.At)}
+	switch {
+	case m.Author == inbox.AuthorCustomer:
+		object.Author = "visitor"
+		object.ID = strings.TrimPrefix(m.PlatformMessageID, v.taskID(""))
+	case m.State != inbox.OutboundSent && m.State != inbox.OutboundDeliveryUnknown:
+		return object, false
+	}
+	return object, true
+}

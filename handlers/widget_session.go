@@ -1,0 +1,108 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+const (
+	// sessionsPerMinute is how many sessions of a channel one address may begin; a page needs one.
+	sessionsPerMinute = 30
+	// messagesPerMinute is how many messages one address may write to a channel: more than anybody types and reads.
+	messagesPerMinute = 20
+	// readsPerMinute is how often one address may read conversations of a channel: an open page reads 20 times, and an office
+	// may have one address.
+	readsPerMinute = 600
+)
+
+// maxWidgetBody bounds the bodies of visitors: a text of 4,000 characters, escaped to 12 bytes each.
+const maxWidgetBody = 64 << 10
+
+// ChannelPath is the channel in a widget's address. It is exported because the framework passes over what isn't.
+type ChannelPath struct {
+	ChannelID string `path:"channelId"`
+}
+
+// visitCreation is the body of POST /widget/{channelId}/session.
+type visitCreation struct {
+	Token string `json:"token,omitempty" maxLength:"2048" doc:"An earlier token, also an expired one: the visitor finds the conversation again"` //nolint:lll // a struct tag can't be broken
+}
+
+// visitObject is a visitor's session.
+type visitObject struct {
+	Token     string `json:"token"     doc:"For the header Authorization: Bearer"`
+	ExpiresAt string `json:"expiresAt" format:"date-time"`
+}
+
+type visitInput struct {
+	ChannelPath
+
+	Body visitCreation
+}
+
+func (a *API) registerWidget() {
+	const session, messages = "/widget/{channelId}/session", "/widget/{channelId}/messages"
+	register(a, operation{id: "beginVisit", maxBody: maxWidgetBody, status: http.StatusOK, Route: Route{
+		Method: http.MethodPost, Path: session, Public: true,
+		Summary: "Begin, or go on with, a visitor's session; only for pages of the channel's origins",
+	}}, a.beginVisit)
+	register(a, operation{id: "writeAsVisitor", maxBody: maxWidgetBody, status: http.StatusOK, stream: true, Route: Route{
+		Method: http.MethodPost, Path: messages, Public: true,
+		Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
+	}}, a.writeAsVisitor)
+	register(a, operation{id: "listVisit", Route: Route{
+		Method: http.MethodGet, Path: messages, Public: true, Summary: "List the last 100 messages of a visitor's conversation, oldest first",
+	}}, a.listVisit)
+	description := a.huma.OpenAPI()
+	description.Paths[messages].Post.Responses["202"] = &huma.Response{
+		Description: "Nobody answers at once: a human has the conversation, or something has to be mended first",
+		Content: map[string]*huma.MediaType{"application/json": {
+			Schema: description.Components.Schemas.Schema(reflect.TypeFor[visitReceipt](), true, ""),
+		}},
+	}
+}
+
+func (*API) beginVisit(ctx context.Context, _ *identity.Principal, in *visitInput) (*jsonBody[visitObject], error) {
+	v, err := visitFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.admit(ctx, "sessions "+ClientAddress(e.r), sessionsPerMinute); err != nil {
+		return nil, err
+	}
+	now := v.Now()
+	var earlier *visit
+	if opened, err := openVisit(v.Ring, v.channel, in.Body.Token); err == nil && opened.returnable(now) {
+		earlier = &opened
+	}
+	begun := newVisit(v.origin, earlier, now)
+	return &jsonBody[visitObject]{visitObject{
+		Token: begun.token(v.Ring, v.channel), ExpiresAt: timestamp(time.Unix(begun.Ends, 0).UnixMilli()),
+	}}, nil
+}
+
+// admit counts one request against a bound of this channel.
+func (v *visitRequest) admit(ctx context.Context, what string, perMinute int64) error {
+	d, err := v.Limiter.Take(ctx, "widget "+v.channel.ChannelID+" "+what, perMinute)
+	if err != nil {
+		return Internal(fmt.Errorf("counting a visitor's request: %w", err))
+	}
+	if d.Allowed {
+		return nil
+	}
+	return &Error{
+		Code: CodeRateLimited, RetryAfter: max(d.ResetIn, time.Millisecond),
+		Message: fmt.Sprintf("Too many requests. Retry after %d seconds.", wholeSeconds(d.ResetIn)),
+	}
+}

@@ -1,0 +1,103 @@
+package handlers
+
+import (
+	"database/sql"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// WidgetChange is the part of a channel's body that only widgets have: what is absent stays as it is, or has its default
+// in a new channel. It is exported because the framework passes over what isn't.
+type WidgetChange struct {
+	Origins           *[]string         `json:"origins,omitempty" maxItems:"20" doc:"widget: the sites that may show it, each scheme://host[:port] or https://*.example.com; none: nobody yet"`                                      //nolint:lll // a struct tag can't be broken
+	DailySpendMicros  clearable[string] `json:"dailySpendMicros,omitzero" pattern:"^[0-9]{1,18}$" patternDescription:"a whole number of micros" doc:"widget: what the answers of one day (UTC) may cost; null: no bound of its own"` //nolint:lll // as above
+	RequestsPerMinute *int64            `json:"requestsPerMinute,omitempty" minimum:"1" maximum:"6000" doc:"widget: how many messages a minute it takes from all visitors together; 30 unless it is said"`                           //nolint:lll // as above
+}
+
+// of is what a channel of the type has after the change; was is what it had, nil for a new one or one without. It is nil
+// when nothing changes, and for other types, which must not be given any of it.
+func (c *WidgetChange) of(kind platforms.Type, was *store.WidgetSettings) (*store.WidgetSettings, error) {
+	field := c.given()
+	if kind != platforms.Widget {
+		if field != "" {
+			return nil, InvalidRequest(field, "%s is of no use to a channel of type %s.", field, kind)
+		}
+		return nil, nil //nolint:nilnil // it has none
+	}
+	if was != nil && field == "" {
+		return nil, nil //nolint:nilnil // nothing changes
+	}
+	settings := store.WidgetSettings{RequestsPerMinute: store.DefaultWidgetRequests}
+	if was != nil {
+		settings = *was
+	}
+	set(&settings.RequestsPerMinute, c.RequestsPerMinute)
+	if c.DailySpendMicros.given {
+		settings.DailySpendMicros = sql.NullInt64{}
+		if text := c.DailySpendMicros.value; text != nil {
+			micros, err := strconv.ParseInt(*text, 10, 64)
+			if err != nil {
+				return nil, InvalidRequest("dailySpendMicros", "dailySpendMicros must be a whole number of micros.")
+			}
+			settings.DailySpendMicros = sql.NullInt64{Int64: micros, Valid: true}
+		}
+	}
+	if c.Origins != nil {
+		origins, err := CleanOrigins(*c.Origins)
+		if err != nil {
+			return nil, err
+		}
+		settings.Origins = origins
+	}
+	return &settings, nil
+}
+
+// given is the first member that the body has, "" for none.
+func (c *WidgetChange) given() string {
+	switch {
+	case c.Origins != nil:
+		return "origins"
+	case c.DailySpendMicros.given:
+		return "dailySpendMicros"
+	case c.RequestsPerMinute != nil:
+		return "requestsPerMinute"
+	default:
+		return ""
+	}
+}
+
+// CleanOrigins are the origins as browsers spell them, each once, in their order; the error is an *[Error] that names the
+// first that isn't one, or says that there are more than 20.
+func CleanOrigins(origins []string) ([]string, error) {
+	if len(origins) > maxOrigins {
+		return nil, InvalidRequest("origins", "origins must have at most %d elements.", maxOrigins)
+	}
+	clean := make([]string, 0, len(origins))
+	for i, text := range origins {
+		origin, err := cleanOrigin(text)
+		if err != nil {
+			field := "origins[" + strconv.Itoa(i) + "]"
+			return nil, InvalidRequest(field, "%s %s.", field, err)
+		}
+		if !slices.Contains(clean, origin) {
+			clean = append(clean, origin)
+		}
+	}
+	return clean, nil
+}
+
+func (o *channelObject) showWidget(settings *store.WidgetSettings) {
+	origins := append([]string{}, settings.Origins...)
+	o.Origins, o.RequestsPerMinute = &origins, &settings.RequestsPerMinute
+	if settings.DailySpendMicros.Valid {
+		micros := strconv.FormatInt(settings.DailySpendMicros.Int64, 10)
+		o.DailySpendMicros = &micros
+	}
+}
+
+func noCredentials() *Error {
+	return InvalidRequest("credentials", "credentials are of no use to a channel of type widget.")
+}
