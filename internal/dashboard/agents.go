@@ -1,0 +1,301 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const agentsPath = root + "/agents"
+
+// agent is an assistant as the API shows it.
+type agent struct {
+	ID                 string      `json:"id"`
+	Name               string      `json:"name"`
+	Model              string      `json:"model"`
+	Instructions       string      `json:"instructions"`
+	UseBYOK            bool        `json:"useByok"`
+	MaxTokens          json.Number `json:"maxTokens"`   // "" is the model's own bound
+	Temperature        json.Number `json:"temperature"` // "" is the model's default
+	DebounceSeconds    json.Number `json:"debounceSeconds"`
+	DebounceMaxSeconds json.Number `json:"debounceMaxSeconds"`
+	Supersede          bool        `json:"supersede"`
+	PauseMinutes       json.Number `json:"pauseMinutes"`
+	KnowledgeBaseIDs   []string    `json:"knowledgeBaseIds"`
+	UpdatedAt          string      `json:"updatedAt"`
+}
+
+// agentModel is a model that an agent can have.
+type agentModel struct {
+	ID            string `json:"id"`
+	DisplayName   string `json:"displayName"`
+	FriendlyName  string `json:"friendlyName"`
+	Tier          string `json:"tier"`
+	ContextWindow int64  `json:"contextWindow"`
+	VNHosted      bool   `json:"vnHosted"`
+}
+
+// agentsData is what the list of assistants shows.
+type agentsData struct {
+	Agents list[agent]
+	Pager  pager
+	Create form
+}
+
+// agentData is what the page of one assistant shows.
+type agentData struct {
+	Agent        agent
+	Bases        int // how many knowledge bases there are
+	Edit, Delete form
+}
+
+// KnowsBases reports whether there is a knowledge base to choose.
+func (d *agentData) KnowsBases() bool { return d.Bases > 0 }
+
+// PageTitle is the assistant's name.
+func (d *agentData) PageTitle() string { return d.Agent.Name }
+
+func agentPages() []page {
+	return []page{
+		{
+			path: agentsPath, template: "agents", title: "Assistants",
+			show: showAgents,
+			actions: []action{{
+				form: "agent-create", done: "The assistant is there. Connect a channel to it, or try it in its playground.",
+				do: createAgent,
+			}},
+		},
+		{
+			path: agentsPath + "/{id}", template: "agent", title: "Assistant", section: agentsPath,
+			show: showAgent,
+			actions: []action{
+				{form: "agent-edit", done: "The assistant was changed.", do: changeAgent},
+				{verb: "delete", form: "agent-delete", done: "The assistant was deleted.", do: func(v *visit) (outcome, error) {
+					return goTo(agentsPath), v.send(http.MethodDelete, "/agents/"+v.id(), nil, nil)
+				}},
+			},
+		},
+	}
+}
+
+func showAgents(v *visit) (any, error) {
+	data := agentsData{}
+	if err := v.get("/agents", v.cursor(), &data.Agents); err != nil {
+		return nil, err
+	}
+	data.Pager = v.pager(data.Agents.NextCursor)
+	options, err := v.modelOptions("")
+	if err != nil {
+		return nil, err
+	}
+	data.Create = v.form(form{
+		ID: "agent-create", Action: agentsPath, Submit: "Create the assistant",
+		Fields: []field{agentNameField(""), modelField(options), instructionsField("")},
+	})
+	return &data, nil
+}
+
+func createAgent(v *visit) (outcome, error) {
+	var created agent
+	err := v.send(http.MethodPost, "/agents", object{
+		"name": v.text("name"), "model": v.text("model"), "instructions": v.text("instructions"),
+	}, &created)
+	return goTo(agentsPath + "/" + created.ID), err
+}
+
+func showAgent(v *visit) (any, error) {
+	data := agentData{}
+	if err := v.get("/agents/"+v.id(), nil, &data.Agent); err != nil {
+		return nil, err
+	}
+	a := &data.Agent
+	models, err := v.modelOptions(a.Model)
+	if err != nil {
+		return nil, err
+	}
+	bases, err := v.knowledgeOptions(a.KnowledgeBaseIDs)
+	if err != nil {
+		return nil, err
+	}
+	fields := []field{versionField(a.UpdatedAt), agentNameField(a.Name), modelField(models), instructionsField(a.Instructions)}
+	if data.Bases = len(bases); len(bases) > 0 {
+		// A group without a checked box sends nothing; the empty value says that there was one.
+		fields = append(fields, field{Name: "knowledgeBaseIds", Kind: hiddenField}, field{
+			Name: "knowledgeBaseIds", Kind: checksField, Label: "Knowledge bases", Options: bases,
+			Hint: "Parts of their documents that fit a customer's message are shown to the model.",
+		})
+	}
+	data.Edit = v.form(form{ID: "agent-edit", Action: agentsPath + "/" + a.ID, Submit: "Save", Fields: append(fields, agentSettings(a)...)})
+	data.Delete = v.form(button("agent-delete", agentsPath+"/"+a.ID+"/delete", "Delete the assistant",
+		"Delete the assistant "+a.Name+"? Its channels have no assistant then, and nobody answers there."))
+	return &data, nil
+}
+
+// changeAgent sends what the form holds. A model that the organization can't choose any more stays when it wasn't touched.
+func changeAgent(v *visit) (outcome, error) {
+	var before agent
+	if err := v.get("/agents/"+v.id(), nil, &before); err != nil {
+		return outcome{}, err
+	}
+	if err := v.refuseStale(before.UpdatedAt); err != nil {
+		return outcome{}, err
+	}
+	change := object{
+		"name": v.text("name"), "instructions": v.text("instructions"),
+		"useByok": v.flag("useByok"), "maxTokens": v.number("maxTokens"), "temperature": v.number("temperature"),
+		"debounceSeconds": v.numberOrZero("debounceSeconds"), "debounceMaxSeconds": v.numberOrZero("debounceMaxSeconds"),
+		"supersede": v.flag("supersede"), "pauseMinutes": v.numberOrZero("pauseMinutes"),
+	}
+	if v.sent.Has("knowledgeBaseIds") { // a form that was made before the first one was has no such field
+		change["knowledgeBaseIds"] = v.texts("knowledgeBaseIds")
+	}
+	if model := v.text("model"); model != before.Model {
+		change["model"] = model
+	}
+	return goTo(agentsPath + "/" + v.id()), v.send(http.MethodPatch, "/agents/"+v.id(), change, nil)
+}
+
+func agentNameField(value string) field {
+	return field{
+		Name: "name", Kind: textField, Label: "Name", Value: value, Required: true, MaxLength: 100,
+		Hint: "For you and your colleagues. Customers don't see it.",
+	}
+}
+
+func modelField(options []option) field {
+	return field{
+		Name: "model", Kind: selectField, Label: "Model", Required: true, Options: options,
+		Hint: "Who thinks the answers up. The wallet pays what the model costs.",
+	}
+}
+
+func instructionsField(value string) field {
+	return field{
+		Name: "instructions", Kind: areaField, Label: "Instructions", Value: value, MaxLength: 100_000, Rows: 12,
+		Hint: "Who the assistant is, how it speaks, what it may promise, and what it leaves to people.",
+	}
+}
+
+// agentSettings are the fields for the model's bounds and for when the assistant speaks.
+func agentSettings(a *agent) []field {
+	return []field{
+		{
+			Name: "useByok", Kind: checkField, Label: "Use our own provider key", Value: checked(a.UseBYOK),
+			Hint: "The provider bills you itself and the wallet pays nothing. It needs a provider key for the model's provider.",
+		},
+		{
+			Name: "maxTokens", Kind: numberField, Label: "Longest answer, in tokens", Value: a.MaxTokens.String(),
+			Hint: "1 to 200,000. Empty: as long as the model can.",
+		},
+		{
+			Name: "temperature", Kind: numberField, Label: "Temperature", Value: a.Temperature.String(),
+			Hint: "0 (always much the same) to 2 (very free). Empty: the model's default.",
+		},
+		{
+			Name: "debounceSeconds", Kind: numberField, Label: "Quiet window, in seconds", Value: a.DebounceSeconds.String(),
+			Hint: "0 to 60. The answer begins when the customer has been quiet for so long; 2 to 5 suits people who write in pieces. 0: at once.",
+		},
+		{
+			Name: "debounceMaxSeconds", Kind: numberField, Label: "Longest wait, in seconds", Value: a.DebounceMaxSeconds.String(),
+			Hint: "0 to 300. How long the first message waits for that at most. 0: 30 seconds.",
+		},
+		{
+			Name: "supersede", Kind: checkField, Label: "Start again when something new arrives", Value: checked(a.Supersede),
+			Hint: "A newer message discards the answer that is not sent yet, and the model is asked once more. Both calls are paid.",
+		},
+		{
+			Name: "pauseMinutes", Kind: numberField, Label: "Silence after a person wrote, in minutes", Value: a.PauseMinutes.String(),
+			Hint: "0 to 1,440. When somebody of you writes from the platform's own app, the assistant is silent for so long. 0: 30 minutes.",
+		},
+	}
+}
+
+// checked is the value of a box.
+func checked(on bool) string {
+	if on {
+		return "true"
+	}
+	return ""
+}
+
+// numberOrZero is [visit.number] with 0 for nothing: the API takes 0 for its default where null would change nothing.
+func (v *visit) numberOrZero(name string) any {
+	if number := v.number(name); number != nil {
+		return number
+	}
+	return 0
+}
+
+// modelOptions are the models that an agent can have, and the one it has, if that isn't among them.
+func (v *visit) modelOptions(current string) ([]option, error) {
+	var models struct{ Data []agentModel }
+	if err := v.get("/agents/models", nil, &models); err != nil {
+		return nil, err
+	}
+	options := make([]option, 0, len(models.Data)+1)
+	found := false
+	for _, model := range models.Data {
+		found = found || model.ID == current
+		options = append(options, option{Value: model.ID, Label: model.label(), Selected: model.ID == current})
+	}
+	if current != "" && !found {
+		options = append(options, option{Value: current, Label: current + " (no longer available)", Selected: true})
+	}
+	return options, nil
+}
+
+// label is the model in the picker: its names, and what one chooses by.
+func (m *agentModel) label() string {
+	parts := []string{m.FriendlyName}
+	if m.FriendlyName == "" {
+		parts[0] = m.ID
+	}
+	if m.DisplayName != "" && m.DisplayName != parts[0] {
+		parts[0] += " – " + m.DisplayName
+	}
+	if m.Tier != "" {
+		parts = append(parts, m.Tier)
+	}
+	if m.ContextWindow > 0 {
+		parts = append(parts, strconv.FormatInt(m.ContextWindow, 10)+" tokens of context")
+	}
+	if m.VNHosted {
+		parts = append(parts, "runs in the home country")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// agentOptions are the assistants in a select whose first choice, "", is told by none.
+func (v *visit) agentOptions(none, current string) ([]option, error) {
+	agents, err := everything[agent](v, "/agents")
+	if err != nil {
+		return nil, err
+	}
+	options := []option{{Label: none}}
+	for i := range agents {
+		options = append(options, option{Value: agents[i].ID, Label: agents[i].Name})
+	}
+	return choices(options, current), nil
+}
+
+// maxPages bounds how many pages of a list are read for a select: 1,000 choices.
+const maxPages = 10
+
+// everything reads the pages of a list of the API, up to [maxPages].
+func everything[T any](v *visit, path string) (all []T, err error) {
+	query := url.Values{"limit": {"100"}}
+	for range maxPages {
+		var part list[T]
+		if err := v.get(path, query, &part); err != nil {
+			return nil, err
+		}
+		all = append(all, part.Data...)
+		if part.NextCursor == "" {
+			return all, nil
+		}
+		query.Set("cursor", part.NextCursor)
+	}
+	return all, nil
+}

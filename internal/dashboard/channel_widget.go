@@ -1,0 +1,78 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"strconv"
+	"strings"
+)
+
+// widgetTypeName is the API's name of the type that has no platform.
+const widgetTypeName = "widget"
+
+// widgetSettings are what a channel of the type widget has besides.
+type widgetSettings struct {
+	Origins           []string    `json:"origins"`
+	DailySpendMicros  string      `json:"dailySpendMicros"` // "" is no bound
+	RequestsPerMinute json.Number `json:"requestsPerMinute"`
+}
+
+// fields are the inputs of the settings.
+func (s *widgetSettings) fields() []field {
+	spend := ""
+	if s.DailySpendMicros != "" {
+		spend = credits(s.DailySpendMicros)
+	}
+	return []field{
+		{
+			Name: "origins", Kind: areaField, Label: "Allowed sites", Value: strings.Join(s.Origins, "\n"), Required: true, Rows: 4,
+			Hint: "One address for each line, without a path: https://shop.example.com, or https://*.example.com for all names below one.",
+		},
+		{
+			Name: "dailySpendMicros", Kind: numberField, Label: "Most that its answers may cost each day, in credits", Value: spend,
+			Hint: "Visitors are strangers: this bounds what they can cost you. Empty: no bound but the wallet.",
+		},
+		{
+			Name: "requestsPerMinute", Kind: numberField, Label: "Messages each minute", Value: s.RequestsPerMinute.String(),
+			Hint: "Of all visitors together, 1 to 6,000. A new widget has 30 unless you say otherwise.",
+		},
+	}
+}
+
+// addWidgetSettings puts what was typed into a body for the API.
+func (v *visit) addWidgetSettings(body object) error {
+	body["origins"] = append([]string{}, strings.Fields(v.text("origins"))...)
+	body["dailySpendMicros"] = nil
+	if typed := strings.TrimSpace(v.text("dailySpendMicros")); typed != "" {
+		micros, ok := microsOf(typed)
+		if !ok {
+			return refuseField("dailySpendMicros", "Type an amount of credits, such as 2.50, or nothing.")
+		}
+		body["dailySpendMicros"] = micros
+	}
+	if number := v.number("requestsPerMinute"); number != nil {
+		body["requestsPerMinute"] = number
+	}
+	return nil
+}
+
+// microsOf is what [credits] makes, and other ways to write it, in micros; ok is false for what is no amount.
+func microsOf(amount string) (micros string, ok bool) {
+	const most, places = 12, 6 // digits before and behind the point
+	whole, fraction, _ := strings.Cut(amount, ".")
+	if whole == "" || len(whole) > most || len(fraction) > places {
+		return "", false
+	}
+	digits := whole + fraction + strings.Repeat("0", places-len(fraction))
+	if strings.Trim(digits, "0123456789") != "" {
+		return "", false
+	}
+	number, err := strconv.ParseInt(digits, 10, 64)
+	return strconv.FormatInt(number, 10), err == nil
+}
+
+// widgetSnippet is the line that a page needs.
+func widgetSnippet(baseURL, channelID string) string {
+	return fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(baseURL), channelID)
+}

@@ -1,0 +1,214 @@
+package dashboard
+
+import (
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const channelsPath = root + "/channels"
+
+// channel is one as the API shows it.
+type channel struct {
+	ID         string `json:"id"`
+	Type       string `json:"type"`
+	Name       string `json:"name"`
+	ExternalID string `json:"externalId"`
+	AgentID    string `json:"agentId"`
+	State      string `json:"state"`
+	WebhookURL string `json:"webhookUrl"`
+	UpdatedAt  string `json:"updatedAt"`
+
+	widgetSettings
+}
+
+// The states of a channel.
+const (
+	channelActive      = "active"
+	channelPending     = "pending"
+	channelNeedsReauth = "needs_reauth"
+)
+
+// TypeLabel is the channel's type in words.
+func (c *channel) TypeLabel() string {
+	of, _ := channelTypeOf(c.Type)
+	return of.Label
+}
+
+// StateLabel is the channel's state in words.
+func (c *channel) StateLabel() string {
+	switch c.State {
+	case channelActive:
+		return "Works"
+	case channelPending:
+		return "Waits for approval"
+	case channelNeedsReauth:
+		return "Must be reconnected"
+	default:
+		return c.State
+	}
+}
+
+// channelRow is a channel in the list.
+type channelRow struct {
+	channel
+
+	AgentName string
+}
+
+// channelsData is what the list of channels shows.
+type channelsData struct {
+	Channels []channelRow
+	Pager    pager
+	// Types are what can be connected; Chosen is the one whose form is shown, if Choosing is over.
+	Types  []channelType
+	Chosen *channelType
+	Create form
+}
+
+func channelPages() []page {
+	return []page{
+		{
+			path: channelsPath, template: "channels", title: "Channels",
+			show: showChannels,
+			actions: []action{{
+				form: "channel-create", done: "The channel was made. Follow the steps below to finish at the platform.",
+				secrets: secretNames(), do: createChannel,
+			}},
+		},
+		channelPage(),
+	}
+}
+
+// secretNames are the fields of credentials that no page shows again.
+func secretNames() []string { return []string{"credentials.botToken", accessToken, refreshToken} }
+
+func showChannels(v *visit) (any, error) {
+	data := channelsData{Types: channelTypes()}
+	var channels list[channel]
+	if err := v.get("/channels", v.cursor(), &channels); err != nil {
+		return nil, err
+	}
+	agents, err := v.agentOptions("Nobody yet", "")
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range channels.Data {
+		data.Channels = append(data.Channels, channelRow{channel: one, AgentName: labelOf(agents, one.AgentID)})
+	}
+	data.Pager = v.pager(channels.NextCursor)
+	chosen, known := channelTypeOf(v.chosenType())
+	if known && v.session.Administers() {
+		data.Chosen = &chosen
+		data.Create = v.form(chosen.createForm(agents))
+	}
+	return &data, nil
+}
+
+// chosenType is the type whose form is shown: that of the form that was sent, else what the address says.
+func (v *visit) chosenType() string {
+	if v.action != nil {
+		return v.text("type")
+	}
+	return v.query("type")
+}
+
+// labelOf is the text of the choice with a value, "" for the first one, which is none.
+func labelOf(options []option, value string) string {
+	at := slices.IndexFunc(options, func(o option) bool { return o.Value == value })
+	if value == "" || at < 0 {
+		return ""
+	}
+	return options[at].Label
+}
+
+func (t *channelType) createForm(agents []option) form {
+	fields := []field{
+		{Name: "type", Kind: hiddenField, Value: t.Value},
+		channelNameField(""),
+		agentField(agents),
+	}
+	if t.External != "" {
+		fields = append(fields, field{
+			Name: "externalId", Kind: textField, Label: t.External, Required: true, MaxLength: 512, Hint: t.ExternalHint,
+		})
+	}
+	fields = append(fields, t.firstCredentials()...)
+	if t.Value == widgetTypeName {
+		fields = append(fields, (&widgetSettings{}).fields()...)
+	}
+	return form{ID: "channel-create", Action: channelsPath, Submit: "Connect the channel", Fields: fields}
+}
+
+// firstCredentials are the fields of a new channel's credentials, with a proposal for the secret that a person chooses.
+func (t *channelType) firstCredentials() []field {
+	fields := slices.Clone(t.Credentials)
+	for i := range fields {
+		if fields[i].Name == secretToken {
+			fields[i].Value = rand.Text()
+		}
+	}
+	return fields
+}
+
+// newCredentials are the fields of credentials that replace others. Another secret than the one that is registered at the
+// platform would have all deliveries refused, so none is proposed.
+func (t *channelType) newCredentials() []field {
+	fields := slices.Clone(t.Credentials)
+	for i := range fields {
+		if fields[i].Name == secretToken {
+			fields[i].Hint = "The one that is registered at the platform. Another one must be registered there again, with setWebhook."
+		}
+	}
+	return fields
+}
+
+func channelNameField(value string) field {
+	return field{
+		Name: "name", Kind: textField, Label: "Name", Value: value, Required: true, MaxLength: 100,
+		Hint: "For you and your colleagues.",
+	}
+}
+
+func agentField(agents []option) field {
+	return field{
+		Name: "agentId", Kind: selectField, Label: "Assistant", Options: agents,
+		Hint: "Who answers. Without one, messages are kept and wait.",
+	}
+}
+
+func createChannel(v *visit) (outcome, error) {
+	of, known := channelTypeOf(v.text("type"))
+	if !known {
+		return outcome{}, refuseField("type", "Choose what to connect.")
+	}
+	body := object{"type": of.Value, "name": v.text("name")}
+	if len(of.Credentials) > 0 {
+		body["credentials"] = v.typedCredentials(&of)
+	}
+	if agentID := v.text("agentId"); agentID != "" {
+		body["agentId"] = agentID
+	}
+	if of.External != "" {
+		body["externalId"] = strings.TrimSpace(v.text("externalId"))
+	}
+	if of.Value == widgetTypeName {
+		if err := v.addWidgetSettings(body); err != nil {
+			return outcome{}, err
+		}
+	}
+	var created channel
+	err := v.send(http.MethodPost, "/channels", body, &created)
+	return goTo(channelsPath + "/" + created.ID), err
+}
+
+// typedCredentials are those that a type has, without the white space that comes with copying.
+func (v *visit) typedCredentials(of *channelType) object {
+	credentials := object{}
+	for i := range of.Credentials {
+		full := of.Credentials[i].Name
+		credentials[strings.TrimPrefix(full, "credentials.")] = strings.TrimSpace(v.text(full))
+	}
+	return credentials
+}

@@ -1,0 +1,146 @@
+package dashboard
+
+import (
+	"net/url"
+)
+
+const conversationsPath = root + "/conversations"
+
+// conversation is one as the API shows it.
+type conversation struct {
+	ID             string `json:"id"`
+	ChannelID      string `json:"channelId"`
+	CustomerID     string `json:"customerId"`
+	CustomerName   string `json:"customerName"`
+	State          string `json:"state"`
+	Attention      string `json:"attention"`
+	PausedUntil    string `json:"pausedUntil"`
+	LastCustomerAt string `json:"lastCustomerAt"`
+}
+
+// The states of a conversation.
+const (
+	answeredByAssistant = "assistant"
+	answeredByHuman     = "human"
+	conversationClosed  = "closed"
+)
+
+// Customer is how the customer is called: by name, where there is one.
+func (c *conversation) Customer() string {
+	if c.CustomerName != "" {
+		return c.CustomerName
+	}
+	return c.CustomerID
+}
+
+// StateLabel is the conversation's state in words.
+func (c *conversation) StateLabel() string {
+	switch c.State {
+	case answeredByAssistant:
+		return "The assistant answers"
+	case answeredByHuman:
+		return "A person answers"
+	case conversationClosed:
+		return "Closed"
+	default:
+		return c.State
+	}
+}
+
+// AttentionLabel says in words why somebody should look, "" when nobody need.
+func (c *conversation) AttentionLabel() string { return attentionWords(c.Attention) }
+
+// conversationRow is a conversation in the list.
+type conversationRow struct {
+	conversation
+
+	ChannelName string
+}
+
+// conversationsData is what the list of conversations shows.
+type conversationsData struct {
+	Filter        form
+	Filtered      bool
+	Conversations []conversationRow
+	Pager         pager
+	// Live is the address of the list's live part.
+	Live string
+}
+
+func conversationPages() []page {
+	return []page{
+		{
+			path: conversationsPath, template: "conversations", title: "Conversations", fragments: []string{"conversation-list"},
+			show: showConversations,
+		},
+		conversationPage(),
+	}
+}
+
+// filterNames are the parameters of the list's address, which are the API's.
+func filterNames() []string { return []string{"channelId", "state", "attention"} }
+
+func showConversations(v *visit) (any, error) {
+	query := v.cursor()
+	query.Set("order", "recent")
+	data := conversationsData{Live: v.live("conversation-list", append(filterNames(), "cursor")...)}
+	for _, name := range filterNames() {
+		if value := v.query(name); value != "" {
+			query.Set(name, value)
+			data.Filtered = true
+		}
+	}
+	var conversations list[conversation]
+	if err := v.get("/conversations", query, &conversations); err != nil {
+		return nil, err
+	}
+	channels, err := v.channelOptions()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range conversations.Data {
+		row := conversationRow{conversation: one, ChannelName: labelOf(channels, one.ChannelID)}
+		data.Conversations = append(data.Conversations, row)
+	}
+	data.Pager = v.pager(conversations.NextCursor)
+	data.Filter = v.form(filterForm(channels, v.query))
+	return &data, nil
+}
+
+func filterForm(channels []option, asked func(string) string) form {
+	return form{ID: "conversation-filter", Action: conversationsPath, Get: true, Submit: "Show", Fields: []field{
+		{Name: "channelId", Kind: selectField, Label: "Channel", Options: choices(channels, asked("channelId"))},
+		{Name: "state", Kind: selectField, Label: "Who answers", Options: choices([]option{
+			{Label: "Anybody"},
+			{Value: answeredByAssistant, Label: "The assistant"},
+			{Value: answeredByHuman, Label: "A person"},
+			{Value: conversationClosed, Label: "Nobody: the customer has blocked the channel"},
+		}, asked("state"))},
+		{Name: "attention", Kind: checkField, Label: "Only those that need somebody", Value: asked("attention")},
+	}}
+}
+
+// channelOptions are the channels in a select whose first choice is all of them.
+func (v *visit) channelOptions() ([]option, error) {
+	channels, err := everything[channel](v, "/channels")
+	if err != nil {
+		return nil, err
+	}
+	options := []option{{Label: "All channels"}}
+	for i := range channels {
+		options = append(options, option{Value: channels[i].ID, Label: channels[i].Name})
+	}
+	return options, nil
+}
+
+// live is the address of a fragment of this page, with those parameters of the address that it depends on. It is in full,
+// for a refused form is shown at the address it was sent to.
+func (v *visit) live(fragment string, names ...string) string {
+	query := url.Values{"fragment": {fragment}}
+	for _, name := range names {
+		if value := v.query(name); value != "" {
+			query.Set(name, value)
+		}
+	}
+	return v.path() + "?" + query.Encode()
+}

@@ -1,0 +1,154 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The filters are the API's, and the list is asked for in the order of what happened last.
+func TestConversationFilters(t *testing.T) {
+	t.Parallel()
+	r := newRooms(t)
+	page := r.see(t, "/dashboard/conversations?channelId=chn_1&state=human&attention=true&cursor=abc")
+	holds(t, page, "conversation-filter-state", "human")
+	holds(t, page, "conversation-filter-channelId", "chn_1")
+	holds(t, page, "conversation-filter-attention", "true")
+	var listed url.Values
+	for _, one := range r.asked {
+		if one.path == "/conversations" {
+			listed = one.query
+		}
+	}
+	require.Equal(t, url.Values{
+		"channelId": {"chn_1"}, "state": {"human"}, "attention": {"true"}, "cursor": {"abc"}, "order": {"recent"},
+	}, listed)
+	r.answer("GET /conversations", http.StatusOK, listOf())
+	require.Contains(t, r.see(t, "/dashboard/conversations"), "They appear when customers write")
+	require.Contains(t, r.see(t, "/dashboard/conversations?state=human"), "There is none like that.")
+}
+
+// Why somebody should look is told in words, on both pages.
+func TestAttentionInWords(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{
+		"insufficient_credits", "organization_suspended", "no_agent", "channel_needs_reauth", "unsupported_model", "context_too_long",
+		"empty_answer", "loop_guard",
+	} {
+		r := newRooms(t)
+		body := strings.Replace(conversationJSON, `"attention":null`, `"attention":"`+code+`"`, 1)
+		r.answer("GET /conversations", http.StatusOK, listOf(body))
+		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
+		require.NotEqual(t, code, attentionWords(code))
+		for _, path := range []string{"/dashboard/conversations", "/dashboard/conversations/cnv_1"} {
+			page := r.see(t, path)
+			require.Contains(t, page, strings.SplitN(attentionWords(code), "'", 2)[0])
+		}
+	}
+	require.Equal(t, "something_new", attentionWords("something_new"))
+}
+
+func TestMessagesAreShown(t *testing.T) {
+	t.Parallel()
+	r := newRooms(t)
+	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, `{"data":[
+		{"id":"msg_6","author":"human","kind":"text","text":"from the app","state":null},
+		{"id":"msg_5","author":"assistant","kind":"text","text":"late","state":"failed","code":"service_window_expired"},
+		{"id":"msg_4","author":"assistant","kind":"text","text":"maybe","state":"delivery_unknown","code":"delivery_unknown"},
+		{"id":"msg_3","author":"human","kind":"text","text":"mine","state":"pending"},
+		{"id":"msg_2","author":"customer","kind":"event","text":"image","state":null},
+		{"id":"msg_1","author":"customer","kind":"text","text":"hi","state":null}
+	],"nextCursor":"before"}`)
+	page := r.see(t, "/dashboard/conversations/cnv_1")
+	item := func(id string) string {
+		_, after, _ := strings.Cut(page, element(t, page, id))
+		inside, _, _ := strings.Cut(after, "</li>")
+		return element(t, page, id) + inside
+	}
+	require.Less(t, strings.Index(page, `id="msg_1"`), strings.Index(page, `id="msg_6"`), "oldest first")
+	require.Contains(t, item("msg_1"), `data-direction="in" data-state="received" data-kind="text"`)
+	require.Contains(t, item("msg_2"), `Sent something without text: <em>image</em>`)
+	require.Contains(t, item("msg_3"), `data-direction="out" data-state="pending"`)
+	require.Contains(t, item("msg_3"), "Waits to be sent")
+	require.Contains(t, item("msg_4"), "Nobody knows whether the customer has this")
+	require.Contains(t, item("msg_5"), "The customer wrote too long ago")
+	require.Contains(t, item("msg_5"), "Not delivered")
+	require.Contains(t, item("msg_6"), "in the platform&#39;s app")
+	require.Contains(t, page, `href="/dashboard/conversations/cnv_1?cursor=before"`)
+
+	older := r.see(t, "/dashboard/conversations/cnv_1?cursor=before")
+	require.NotContains(t, older, "fragment=message-list", "what is old stays")
+	require.Contains(t, older, `href="/dashboard/conversations/cnv_1">Newest messages`)
+	for _, one := range r.asked {
+		if strings.HasSuffix(one.path, "/messages") {
+			require.Equal(t, "newest", one.query.Get("order"))
+		}
+	}
+	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, listOf())
+	require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), "Nothing was said yet.")
+}
+
+// Whose a conversation is decides what is offered.
+func TestTakeOverAndHandBack(t *testing.T) {
+	t.Parallel()
+	r := newRooms(t)
+	page := r.see(t, "/dashboard/conversations/cnv_1")
+	element(t, page, "conversation-handover")
+	require.NotContains(t, page, `id="conversation-handback"`)
+	r.answer("POST /conversations/cnv_1/handover", http.StatusOK, conversationJSON)
+	requireTo(t, r.submit(t, "/dashboard/conversations/cnv_1/handover", nil), "/dashboard/conversations/cnv_1", "conversation-handover")
+
+	r.answer("GET /conversations/cnv_1", http.StatusOK, strings.Replace(conversationJSON, `"assistant"`, `"human"`, 1))
+	page = r.see(t, "/dashboard/conversations/cnv_1")
+	element(t, page, "conversation-handback")
+	require.NotContains(t, page, `id="conversation-handover"`)
+	r.answer("POST /conversations/cnv_1/handback", http.StatusOK, conversationJSON)
+	requireTo(t, r.submit(t, "/dashboard/conversations/cnv_1/handback", nil), "/dashboard/conversations/cnv_1", "conversation-handback")
+
+	r.answer("GET /conversations/cnv_1", http.StatusOK, strings.Replace(conversationJSON, `"assistant"`, `"closed"`, 1))
+	page = r.see(t, "/dashboard/conversations/cnv_1")
+	require.NotContains(t, page, `<form id="message-create"`)
+	require.Contains(t, page, "the customer has blocked the channel")
+	const blocked = "The customer has blocked the channel; the conversation is closed."
+	for _, verb := range []string{"handover", "handback", "messages"} {
+		r.refuse("POST /conversations/cnv_1/"+verb, http.StatusConflict, "conflict", "", blocked)
+		w := r.submit(t, "/dashboard/conversations/cnv_1/"+verb, url.Values{"text": {"half an hour of typing"}})
+		require.Contains(t, w.Body.String(), blocked, verb)
+		if verb == "messages" {
+			holds(t, w.Body.String(), "message-create-text", "half an hour of typing")
+		}
+	}
+}
+
+// The answer goes out; what the platform wouldn't take is explained for people, and the text stays.
+func TestAnswersInWords(t *testing.T) {
+	t.Parallel()
+	r := newRooms(t)
+	r.answer("POST /conversations/cnv_1/messages", http.StatusCreated, `{"id":"msg_9","parts":["msg_9"]}`)
+	w := r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"text": {"Hello\r\nthere"}})
+	requireTo(t, w, "/dashboard/conversations/cnv_1", "message-create")
+	require.Equal(t, map[string]any{"text": "Hello\nthere"}, r.last(t, http.MethodPost).body)
+	for code, words := range map[string]string{
+		"channel_needs_reauth":   "Reconnect the channel, then send it again.",
+		"service_window_expired": "the platform takes no free text any more",
+		"template_required":      "the platform takes only approved templates now",
+	} {
+		r.refuse("POST /conversations/cnv_1/messages", http.StatusUnprocessableEntity, code, "", "Give new ones with PATCH /channels/chn_1.")
+		w = r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"text": {"Hello"}})
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+		require.Contains(t, w.Body.String(), words)
+		require.NotContains(t, w.Body.String(), "PATCH")
+		holds(t, w.Body.String(), "message-create-text", "Hello")
+	}
+}
+
+// A conversation whose channel was deleted can still be read and deleted.
+func TestConversationWithoutItsChannel(t *testing.T) {
+	t.Parallel()
+	r := newRooms(t)
+	r.refuse("GET /channels/chn_1", http.StatusNotFound, "not_found", "", "There is nothing with this id.")
+	element(t, r.see(t, "/dashboard/conversations/cnv_1"), "conversation-delete")
+}

@@ -1,0 +1,334 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const knowledgePath = root + "/knowledge"
+
+const (
+	// maxDocument is the largest document that the API takes, in bytes; maxUpload the form that brings it.
+	maxDocument = 4 << 20
+	maxUpload   = 3*maxDocument + 64<<10 // pasted text is escaped
+	// maxKeptDocument is the largest text of a refused file that is put into the page, so that it needn't be chosen again.
+	maxKeptDocument = 256 << 10
+)
+
+// knowledgeBase is one as the API shows it.
+type knowledgeBase struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Documents   int64  `json:"documents"`
+	Bytes       int64  `json:"bytes"`
+	UpdatedAt   string `json:"updatedAt"`
+}
+
+// document is one as the API shows it.
+type document struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	MediaType   string `json:"mediaType"`
+	Bytes       int64  `json:"bytes"`
+	State       string `json:"state"`
+	ChunksDone  int    `json:"chunksDone"`
+	ChunksTotal int    `json:"chunksTotal"`
+	Reason      string `json:"reason"`
+	CreatedAt   string `json:"createdAt"`
+	Delete      form   `json:"-"`
+}
+
+// Size is the document's content in bytes, for people.
+func (d *document) Size() string { return size(d.Bytes) }
+
+// Size is what the documents count, for people.
+func (b *knowledgeBase) Size() string { return size(b.Bytes) }
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	const kib, mib = 1 << 10, 1 << 20
+	switch {
+	case bytes < kib:
+		return fmt.Sprintf("%d bytes", bytes)
+	case bytes < mib:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/kib)
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
+	}
+}
+
+// MediaTypeName is the media type in words.
+func (d *document) MediaTypeName() string {
+	for _, one := range mediaTypes() {
+		if one.Value == d.MediaType {
+			return one.Label
+		}
+	}
+	return d.MediaType
+}
+
+// snippet is a part of a document that a search has found.
+type snippet struct {
+	Document string `json:"document"`
+	Position int64  `json:"position"`
+	Text     string `json:"text"`
+}
+
+// Part is the number of the part as people count.
+func (s *snippet) Part() int64 { return s.Position + 1 }
+
+// knowledgeListData is what the list of knowledge bases shows.
+type knowledgeListData struct {
+	Bases  list[knowledgeBase]
+	Pager  pager
+	Create form
+}
+
+// knowledgeData is what the page of one knowledge base shows.
+type knowledgeData struct {
+	Base      knowledgeBase
+	Documents list[document]
+	Pager     pager
+	// Live is the address of the documents while they are being ingested, "" otherwise.
+	Live   string
+	Upload form
+	Search form
+	Edit   form
+	Delete form
+	// Asked is what was searched for, "" for nothing.
+	Asked    string
+	Snippets []snippet
+}
+
+// PageTitle is the knowledge base's name.
+func (d *knowledgeData) PageTitle() string { return d.Base.Name }
+
+func knowledgePages() []page {
+	return []page{
+		{
+			path: knowledgePath, template: "knowledge", title: "Knowledge",
+			show:    showKnowledgeBases,
+			actions: []action{{form: "knowledge-create", done: "The knowledge base is there. Add documents to it.", do: createKnowledgeBase}},
+		},
+		{
+			path: knowledgePath + "/{id}", template: "knowledge-base", title: "Knowledge base", section: knowledgePath,
+			fragments: []string{"documents"},
+			show:      showKnowledgeBase,
+			actions: []action{
+				{form: "knowledge-edit", done: "The knowledge base was changed.", do: func(v *visit) (outcome, error) {
+					return goTo(knowledgePath + "/" + v.id()), v.send(http.MethodPatch, "/knowledge-bases/"+v.id(),
+						object{"name": v.text("name"), "description": v.text("description")}, nil)
+				}},
+				{
+					verb: "documents", form: "document-create", maxBody: maxUpload, do: createDocument,
+					done: "The document has arrived. It can be found as soon as it is ready.",
+				},
+				{verb: "delete-document", form: "document-delete", done: "The document was deleted.", do: func(v *visit) (outcome, error) {
+					return goTo(knowledgePath + "/" + v.id()), v.send(http.MethodDelete,
+						"/knowledge-bases/"+v.id()+"/documents/"+segment(v.text("document")), nil, nil)
+				}},
+				{verb: "delete", form: "knowledge-delete", done: "The knowledge base was deleted.", do: func(v *visit) (outcome, error) {
+					return goTo(knowledgePath), v.send(http.MethodDelete, "/knowledge-bases/"+v.id(), nil, nil)
+				}},
+			},
+		},
+	}
+}
+
+func showKnowledgeBases(v *visit) (any, error) {
+	data := knowledgeListData{}
+	if err := v.get("/knowledge-bases", v.cursor(), &data.Bases); err != nil {
+		return nil, err
+	}
+	data.Pager = v.pager(data.Bases.NextCursor)
+	data.Create = v.form(form{
+		ID: "knowledge-create", Action: knowledgePath, Submit: "Create the knowledge base", Fields: knowledgeFields(&knowledgeBase{}),
+	})
+	return &data, nil
+}
+
+func createKnowledgeBase(v *visit) (outcome, error) {
+	var created knowledgeBase
+	err := v.send(http.MethodPost, "/knowledge-bases", object{"name": v.text("name"), "description": v.text("description")}, &created)
+	return goTo(knowledgePath + "/" + created.ID), err
+}
+
+func knowledgeFields(base *knowledgeBase) []field {
+	return []field{
+		{Name: "name", Kind: textField, Label: "Name", Value: base.Name, Required: true, MaxLength: 100},
+		{
+			Name: "description", Kind: areaField, Label: "Description", Value: base.Description, MaxLength: 1000, Rows: 3,
+			Hint: "For you and your colleagues: what belongs in it.",
+		},
+	}
+}
+
+func showKnowledgeBase(v *visit) (any, error) {
+	data := knowledgeData{}
+	if err := v.get("/knowledge-bases/"+v.id(), nil, &data.Base); err != nil {
+		return nil, err
+	}
+	if err := v.get("/knowledge-bases/"+v.id()+"/documents", v.cursor(), &data.Documents); err != nil {
+		return nil, err
+	}
+	here := knowledgePath + "/" + data.Base.ID
+	for i := range data.Documents.Data {
+		one := &data.Documents.Data[i]
+		if one.State == "ingesting" {
+			data.Live = v.live("documents", "cursor")
+		}
+		erase := button("document-delete-"+one.ID, here+"/delete-document", "Delete",
+			"Delete the document "+one.Name+"? The assistants don't know it any more.")
+		erase.Fields = []field{{Name: "document", Kind: hiddenField, Value: one.ID}}
+		one.Delete = v.form(erase)
+	}
+	data.Upload = v.form(uploadForm(here))
+	data.Pager = v.pager(data.Documents.NextCursor)
+	data.Edit = v.form(form{ID: "knowledge-edit", Action: here, Submit: "Save", Fields: knowledgeFields(&data.Base)})
+	data.Delete = v.form(button("knowledge-delete", here+"/delete", "Delete the knowledge base",
+		"Delete the knowledge base "+data.Base.Name+" with all its documents?"))
+	return &data, v.search(&data)
+}
+
+// search fills in what was looked for, and the answer.
+func (v *visit) search(data *knowledgeData) error {
+	data.Asked = v.query("q")
+	asked := field{
+		Name: "q", Kind: textField, Label: "What might a customer say?", Value: data.Asked, Required: true, MaxLength: 2000,
+		Hint: "You see the parts that an assistant would be shown for it.",
+	}
+	if strings.TrimSpace(data.Asked) != "" {
+		var found struct{ Data []snippet }
+		err := v.get("/knowledge-bases/"+v.id()+"/search", url.Values{"q": {data.Asked}}, &found)
+		if err != nil {
+			f := v.d.faultOf(err)
+			if f.Status != http.StatusBadRequest {
+				return f
+			}
+			asked.Error = f.Message
+		}
+		data.Snippets = found.Data
+	}
+	data.Search = v.form(form{ID: "knowledge-search", Action: v.path(), Get: true, Submit: "Search", Fields: []field{asked}})
+	return nil
+}
+
+func uploadForm(here string) form {
+	return form{ID: "document-create", Action: here + "/documents", Submit: "Add the document", Fields: []field{
+		{
+			Name: "file", Kind: fileField, Label: "File", Accept: ".txt,.text,.md,.markdown,.html,.htm,text/plain,text/markdown,text/html",
+			Hint: "Text, Markdown or HTML in UTF-8, at most 4 MiB.",
+		},
+		{
+			Name: "content", Kind: areaField, Label: "Or paste the text here", Rows: 6,
+			Hint: "It counts only when no file is chosen.",
+		},
+		{
+			Name: "name", Kind: textField, Label: "Name", MaxLength: 100,
+			Hint: "Answers may name it as their source. Empty: the file's name.",
+		},
+		{
+			Name: "mediaType", Kind: selectField, Label: "Kind",
+			Options: append([]option{{Label: "By the file's name, else text"}}, mediaTypes()...),
+		},
+	}}
+}
+
+func mediaTypes() []option {
+	return []option{
+		{Value: "text/plain", Label: "Text"}, {Value: "text/markdown", Label: "Markdown"}, {Value: "text/html", Label: "HTML"},
+	}
+}
+
+// createDocument turns the form into the API's JSON. When the API refuses a file's text, the page keeps it in the form.
+func createDocument(v *visit) (outcome, error) {
+	fileName, _, content, chosen := v.file("file")
+	body := object{"name": v.text("name"), "content": v.text("content"), "mediaType": v.text("mediaType")}
+	if chosen {
+		text, err := documentText(content)
+		if err != nil {
+			return outcome{}, err
+		}
+		body["content"] = text
+		if strings.TrimSpace(v.text("name")) == "" {
+			body["name"] = fileName
+		}
+	}
+	switch {
+	case body["content"] == "":
+		return outcome{}, refuseField("file", "Choose a file, or paste the text below.")
+	case strings.TrimSpace(body["name"].(string)) == "": //nolint:forcetypeassert,errcheck // as it was set above
+		return outcome{}, refuseField("name", "A text that was pasted needs a name.")
+	}
+	if body["mediaType"] == "" {
+		body["mediaType"] = mediaTypeOf(fileName)
+	}
+	err := v.send(http.MethodPost, "/knowledge-bases/"+v.id()+"/documents", body, nil)
+	if err != nil && chosen {
+		return outcome{}, v.keepFile(err, body)
+	}
+	return goTo(knowledgePath + "/" + v.id()), err
+}
+
+// keepFile puts a file that was refused into the form as text, for no page can choose a file again. A fault of the content is
+// told at the file, unless the text stands in the form now.
+func (v *visit) keepFile(err error, body object) error {
+	text := body["content"].(string) //nolint:forcetypeassert,errcheck // as createDocument made it
+	f := *v.d.faultOf(err)
+	if len(text) > maxKeptDocument {
+		if f.Field == "content" {
+			f.Field = "file"
+		}
+		return &f
+	}
+	for _, name := range []string{"content", "name", "mediaType"} {
+		v.sent.Set(name, body[name].(string)) //nolint:forcetypeassert,errcheck // as above
+	}
+	return &f
+}
+
+// documentText is a file as text, without the mark that some editors put before it.
+func documentText(content []byte) (string, error) {
+	text := strings.TrimPrefix(string(content), "\ufeff")
+	switch {
+	case len(content) > maxDocument:
+		return "", refuseField("file", "The file has more than 4 MiB. Cut it into several documents.")
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return "", refuseField("file", "The file is no text in UTF-8. Save it as text, Markdown or HTML in UTF-8 and try again.")
+	case strings.TrimSpace(text) == "":
+		return "", refuseField("file", "The file is empty.")
+	}
+	return text, nil
+}
+
+// mediaTypeOf is the media type by a file's name. What browsers say about Markdown differs from system to system.
+func mediaTypeOf(fileName string) string {
+	switch strings.ToLower(path.Ext(fileName)) {
+	case ".md", ".markdown":
+		return "text/markdown"
+	case ".html", ".htm":
+		return "text/html"
+	}
+	return "text/plain"
+}
+
+// knowledgeOptions are the knowledge bases as boxes.
+func (v *visit) knowledgeOptions(chosen []string) ([]option, error) {
+	bases, err := everything[knowledgeBase](v, "/knowledge-bases")
+	if err != nil {
+		return nil, err
+	}
+	options := make([]option, len(bases))
+	for i := range bases {
+		options[i] = option{
+			Value: bases[i].ID, Label: bases[i].Name, Hint: bases[i].Description, Selected: slices.Contains(chosen, bases[i].ID),
+		}
+	}
+	return options, nil
+}

@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// oneModel is a configuration with one model and no limits, where no platform answers.
+type oneModel struct{}
+
+func (oneModel) Models() []gateway.Model { return []gateway.Model{{ID: "echo/a", DisplayName: "Echo"}} }
+
+func (m oneModel) Model(id string) (*gateway.Model, bool) {
+	model := m.Models()[0]
+	return &model, id == model.ID
+}
+
+func (oneModel) ChannelLimit(string) int64 { return 0 }
+
+func (oneModel) KnowledgeLimit(string) int64 { return -1 }
+
+func (oneModel) Identify(context.Context, platforms.Type, string, platforms.Credentials) ([]string, error) {
+	return nil, errors.New("no platform answers")
+}
+
+// realHouse is the dashboard over the real API and an empty database.
+func realHouse(t *testing.T) (*Dashboard, *store.DB) {
+	t.Helper()
+	db := storetest.Open(t, store.SQLite, billing.Ledger, inbox.Kind)
+	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "Shop", Plan: "free", CreatedAt: 1}))
+	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	require.NoError(t, err)
+	api := handlers.NewAPI(handlers.APIDeps{
+		Authenticator: identity.NewAuthenticator(db), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
+		Models: oneModel{}, Platforms: oneModel{}, Plans: oneModel{}, Providers: []string{"acme"}, BaseURL: "http://localhost:8080",
+	})
+	return New(Config{
+		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := api.Serve(w, r); err != nil {
+				handlers.WriteError(w, r, err, "")
+			}
+		}),
+		BaseURL: "http://localhost:8080", Providers: []string{"acme"},
+	}), db
+}
+
+// browser keeps the cookies of a person, as it must for http://localhost:8080.
+type browser struct {
+	*Dashboard
+
+	cookies map[string]string
+}
+
+func (b *browser) ask(t *testing.T, method, path string, typed url.Values) (status int, location, page string) {
+	t.Helper()
+	r := httptest.NewRequest(method, "http://localhost:8080"+path, strings.NewReader(typed.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	for name, value := range b.cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	for _, cookie := range w.Result().Cookies() {
+		b.cookies[cookie.Name] = cookie.Value
+		if cookie.MaxAge < 0 {
+			delete(b.cookies, cookie.Name)
+		}
+	}
+	return w.Code, w.Header().Get("Location"), w.Body.String()
+}
+
+func (b *browser) opens(t *testing.T, path string) string {
+	t.Helper()
+	status, _, page := b.ask(t, http.MethodGet, path, nil)
+	require.Equal(t, http.StatusOK, status, "%s: %s", path, page)
+	return page
+}
+
+// A person's way through the real API: the link, a key, a colleague, the way out.
+func TestOverTheRealAPI(t *testing.T) {
+	t.Parallel()
+	house, db := realHouse(t)
+	b := &browser{house, make(map[string]string)}
+	_, link, err := identity.NewUsers(db).Invite(t.Context(), identity.Authority{Actor: "test", Role: identity.Owner}, "org_1", "lan@shop.example", identity.Owner)
+	require.NoError(t, err)
+
+	_, location, _ := b.ask(t, http.MethodGet, "/dashboard/keys", nil)
+	require.Equal(t, "/dashboard/login?next=%2Fdashboard%2Fkeys", location)
+	status, _, page := b.ask(t, http.MethodPost, "/dashboard/welcome", url.Values{"token": {link.Token}, "password": {"short"}})
+	require.Equal(t, http.StatusBadRequest, status)
+	element(t, page, "welcome-password-error")
+	holds(t, page, "welcome-token", link.Token)
+	status, location, _ = b.ask(t, http.MethodPost, "/dashboard/welcome", url.Values{"token": {link.Token}, "password": {"correct horse battery"}})
+	require.Equal(t, http.StatusSeeOther, status)
+	require.Equal(t, "/dashboard", location)
+	require.Len(t, b.cookies, 1)
+
+	for _, p := range house.pages() {
+		if p.template != "" && !strings.Contains(p.path, "{id}") {
+			b.opens(t, p.path)
+		}
+	}
+	require.Contains(t, b.opens(t, "/dashboard"), "First steps")
+
+	wrong := url.Values{"name": {"Shop"}, "environment": {"live"}, "scopes": {"models:read", "wallet:read"}, "expiresInDays": {"soon"}}
+	status, _, page = b.ask(t, http.MethodPost, "/dashboard/keys", wrong)
+	require.Equal(t, http.StatusBadRequest, status)
+	element(t, page, "key-create-expiresInDays-error")
+	holds(t, page, "key-create-expiresInDays", "soon")
+	holds(t, page, "key-create-name", "Shop")
+	require.Equal(t, 2, strings.Count(page, " checked"), "what was chosen is kept")
+	wrong.Set("expiresInDays", "30")
+	status, _, page = b.ask(t, http.MethodPost, "/dashboard/keys", wrong)
+	require.Equal(t, http.StatusOK, status, page)
+	require.Regexp(t, `<code id="new-key">ck_live_[A-Za-z0-9]+</code>`, page)
+	status, _, page = b.ask(t, http.MethodPost, "/dashboard/keys", wrong)
+	require.Equal(t, http.StatusConflict, status)
+	element(t, page, "key-create-error")
+	id := regexp.MustCompile(`key-revoke-(key_[a-z0-9]+)"`).FindStringSubmatch(page)[1]
+	_, location, _ = b.ask(t, http.MethodPost, "/dashboard/keys/revoke", url.Values{"id": {id}})
+	require.Contains(t, b.opens(t, location), "Revoked")
+
+	for path, form := range map[string]url.Values{
+		"/dashboard/members":       {"email": {"nobody at all"}, "role": {"member"}},
+		"/dashboard/organization":  {"retentionDays": {"3"}},
+		"/dashboard/provider-keys": {"provider": {"acme"}, "key": {""}},
+	} {
+		status, _, page = b.ask(t, http.MethodPost, path, form)
+		require.Equal(t, http.StatusBadRequest, status, path)
+		require.Contains(t, page, `class="error"`, path)
+	}
+	_, location, _ = b.ask(t, http.MethodPost, "/dashboard/provider-keys", url.Values{"provider": {"acme"}, "key": {"sk-0123456789abcdef"}})
+	require.NotContains(t, b.opens(t, location), "sk-0123456789")
+	_, _, page = b.ask(t, http.MethodPost, "/dashboard/members", url.Values{"email": {"mai@shop.example"}, "role": {"member"}})
+	colleague := regexp.MustCompile(`welcome#([^<]+)</code>`).FindStringSubmatch(page)[1]
+	mai := &browser{house, make(map[string]string)}
+	status, _, page = mai.ask(t, http.MethodPost, "/dashboard/welcome", url.Values{"token": {colleague}, "password": {"another long password"}})
+	require.Equal(t, http.StatusSeeOther, status, page)
+	status, _, page = mai.ask(t, http.MethodGet, "/dashboard/keys", nil)
+	require.Equal(t, http.StatusForbidden, status)
+	require.Contains(t, page, "This needs the role administrator.")
+	require.Contains(t, b.opens(t, "/dashboard/audit"), "lan@shop.example")
+
+	_, location, _ = b.ask(t, http.MethodPost, "/dashboard/logout", nil)
+	require.Equal(t, "/dashboard/login?done=logout", location)
+	require.Empty(t, b.cookies)
+	status, _, page = b.ask(t, http.MethodPost, "/dashboard/login", url.Values{"email": {"lan@shop.example"}, "password": {"wrong horse battery"}})
+	require.Equal(t, http.StatusUnauthorized, status)
+	holds(t, page, "login-email", "lan@shop.example")
+	_, location, _ = b.ask(t, http.MethodPost, "/dashboard/login?next=/dashboard/wallet", url.Values{"email": {"lan@shop.example"}, "password": {"correct horse battery"}})
+	require.Equal(t, "/dashboard/wallet", location)
+	b.opens(t, location)
+}

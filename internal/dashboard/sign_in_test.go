@@ -1,0 +1,115 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Signing in hands the cookie on and leads to what was asked for, if that is one of our pages.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	r.mu.Lock()
+	r.answers["POST /session"] = scriptedAnswer{status: http.StatusCreated, body: `{}`, header: http.Header{"Set-Cookie": {"__Host-svc_session=new; Path=/"}}}
+	r.mu.Unlock()
+	for next, to := range map[string]string{
+		"": "/dashboard", "/dashboard/wallet?environment=test": "/dashboard/wallet?environment=test", "/dashboard": "/dashboard",
+		"https://evil.example/dashboard": "/dashboard", "//evil.example/dashboard": "/dashboard", "/dashboardx": "/dashboard",
+		"/v1/models": "/dashboard", "javascript:alert(1)": "/dashboard", "/dashboard\\..//evil.example": "/dashboard",
+		"/\\evil.example": "/dashboard", "%zz": "/dashboard", "/dashboard/../v1": "/dashboard",
+	} {
+		w := r.submit(t, "/dashboard/login?next="+url.QueryEscape(next), url.Values{"email": {"lan@shop.example"}, "password": {"correct horse"}})
+		require.Equal(t, http.StatusSeeOther, w.Code, next)
+		require.Equal(t, to, w.Header().Get("Location"), next)
+		require.Equal(t, "__Host-svc_session=new; Path=/", w.Header().Get("Set-Cookie"))
+	}
+	for _, one := range r.asked {
+		require.Equal(t, http.MethodPost, one.method, "nobody is signed in yet")
+		require.Equal(t, map[string]any{"email": "lan@shop.example", "password": "correct horse"}, one.body)
+	}
+}
+
+// A wrong password is told at the form; the address is kept, the password never is. Who tries too often is told when to come back.
+func TestSignInRefused(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	typed := url.Values{"email": {"lan@shop.example"}, "password": {"wrong horse"}}
+	r.refuse("POST /session", http.StatusUnauthorized, "unauthenticated", "", "The e-mail address or the password is wrong.")
+	w := r.submit(t, "/dashboard/login?next=/dashboard/keys", typed)
+	require.Equal(t, http.StatusUnauthorized, w.Code)
+	require.Contains(t, w.Body.String(), "The e-mail address or the password is wrong.")
+	holds(t, w.Body.String(), "login-email", "lan@shop.example")
+	require.NotContains(t, w.Body.String(), "wrong horse")
+	require.NotContains(t, element(t, w.Body.String(), "login"), "action", "it is sent to the same address, with next in it")
+
+	r.mu.Lock()
+	r.answers["POST /session"] = scriptedAnswer{
+		status: http.StatusTooManyRequests,
+		body:   `{"error":{"code":"rate_limited","message":"Too many logins have failed. Try again later.","retryAfter":30,"requestId":"req_1"}}`,
+	}
+	r.mu.Unlock()
+	w = r.submit(t, "/dashboard/login", typed)
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.Equal(t, "30", w.Header().Get("Retry-After"))
+	require.Contains(t, w.Body.String(), "Too many logins have failed.")
+}
+
+// Where nobody can sign in the pages say why, and have no form for a password.
+func TestSignInImpossible(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	const why = "Signing in needs https."
+	r.dashboard.config.SignInRefusal = func(r *http.Request) string {
+		if r.Host == "svc.example" {
+			return why
+		}
+		return ""
+	}
+	for _, path := range []string{"/dashboard/login", "/dashboard/welcome"} {
+		for _, host := range []string{"svc.example", "localhost:8080"} {
+			asked := httptest.NewRequest(http.MethodGet, path, nil)
+			asked.Host = host
+			page := r.serve(t, asked).Body.String()
+			if host == "svc.example" {
+				require.Contains(t, page, why)
+				require.NotContains(t, page, `type="password"`)
+			} else {
+				require.NotContains(t, page, why)
+				require.Contains(t, page, `type="password"`)
+			}
+		}
+	}
+}
+
+func TestWelcome(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	r.answer("POST /session/password", http.StatusCreated, `{}`)
+	typed := url.Values{"token": {" tok_1 "}, "password": {" a long password "}}
+	w := r.submit(t, "/dashboard/welcome", typed)
+	require.Equal(t, "/dashboard", w.Header().Get("Location"))
+	require.Equal(t, map[string]any{"token": "tok_1", "password": " a long password "}, r.last(t, http.MethodPost).body)
+	for _, c := range []struct{ field, message string }{{"token", "The link was used or has expired."}, {"password", "password is too short."}} {
+		r.refuse("POST /session/password", http.StatusBadRequest, "invalid_request", c.field, c.message)
+		w = r.submit(t, "/dashboard/welcome", typed)
+		requireErrorAt(t, w.Body.String(), "welcome-"+c.field, c.message)
+		require.NotContains(t, w.Body.String(), "a long password")
+	}
+}
+
+func TestSignOut(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	r.mu.Lock()
+	r.answers["DELETE /session"] = scriptedAnswer{status: http.StatusNoContent, header: http.Header{"Set-Cookie": {"__Host-svc_session=; Max-Age=0"}}}
+	r.mu.Unlock()
+	w := r.submit(t, "/dashboard/logout", nil)
+	requireTo(t, w, "/dashboard/login", "logout")
+	require.Equal(t, "__Host-svc_session=; Max-Age=0", w.Header().Get("Set-Cookie"))
+	require.Contains(t, r.see(t, "/dashboard/login?done=logout"), "You are signed out.")
+	require.Equal(t, "/dashboard/login", r.open(t, "/dashboard/logout").Header().Get("Location"))
+}

@@ -1,0 +1,161 @@
+package dashboard
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// spend is GET /wallet/spend.
+type spend struct {
+	From string     `json:"from"`
+	To   string     `json:"to"`
+	Data []modelDay `json:"data"`
+}
+
+// modelDay is what the calls to one model on one UTC day cost.
+type modelDay struct {
+	Day              string `json:"day"`
+	Model            string `json:"model"`
+	Calls            int    `json:"calls"`
+	PromptTokens     int64  `json:"promptTokens"`
+	CompletionTokens int64  `json:"completionTokens"`
+	ChargedMicros    string `json:"chargedMicros"`
+}
+
+// The plot's size, in the units of its own.
+const (
+	plotWidth  = 720
+	plotHeight = 220
+	plotLeft   = 70
+	plotTop    = 14
+	plotBottom = 26
+	// plotColours is how many models have a colour of their own; the others share the last one.
+	plotColours = 6
+)
+
+// plot is spend as bars: one for each model on each day, those of a day on top of each other.
+type plot struct {
+	Width, Height int
+	Left, Base    int
+	Bars          []bar
+	// Most is the top of the scale, in micros.
+	Most        string
+	First, Last string
+	// Models are what was spent on each, the most first.
+	Models []modelSum
+	// Total is of all of them, in micros.
+	Total string
+}
+
+// bar is a rectangle of a plot.
+type bar struct {
+	modelDay
+
+	Colour              int
+	X, Y, Width, Height int64
+}
+
+// modelSum is what all calls to a model cost.
+type modelSum struct {
+	Model  string
+	Calls  int
+	Micros string
+	Colour int
+
+	micros int64
+}
+
+// newPlot draws. Amounts that are no numbers are taken for 0: the API has none.
+func newPlot(s *spend) plot {
+	p := plot{
+		Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotHeight - plotBottom, First: s.From, Last: s.To,
+		Models: sumModels(s.Data),
+	}
+	colours := make(map[string]int)
+	total := int64(0)
+	for i := range p.Models {
+		p.Models[i].Colour = min(i, plotColours-1)
+		colours[p.Models[i].Model] = p.Models[i].Colour
+		total += p.Models[i].micros
+	}
+	p.Total = strconv.FormatInt(total, 10)
+	most := mostOfADay(s.Data)
+	p.Most = strconv.FormatInt(most, 10)
+	first, err := time.Parse(time.DateOnly, s.From)
+	if err != nil {
+		return p
+	}
+	slot := max((plotWidth-plotLeft)/max(daysBetween(first, s.To)+1, 1), 1)
+	stacked := make(map[string]int64)
+	for _, one := range s.Data {
+		cost := micros(one.ChargedMicros)
+		if cost == 0 {
+			continue
+		}
+		below := stacked[one.Day]
+		stacked[one.Day] = below + cost
+		bottom, top := scaled(below, most), scaled(below+cost, most)
+		p.Bars = append(p.Bars, bar{
+			modelDay: one, Colour: colours[one.Model], X: plotLeft + slot*daysBetween(first, one.Day), Width: max(slot-1, 1),
+			Y: plotHeight - plotBottom - max(top, bottom+1), Height: max(top-bottom, 1),
+		})
+	}
+	return p
+}
+
+// scaled is how high an amount is. It divides first where the product could overflow.
+func scaled(amount, most int64) int64 {
+	const room = plotHeight - plotTop - plotBottom
+	if most > 1<<53 {
+		return amount / (most / room)
+	}
+	return amount * room / most
+}
+
+// daysBetween is how many days a day comes after another one.
+func daysBetween(first time.Time, day string) int64 {
+	at, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		return 0
+	}
+	return int64(at.Sub(first) / (24 * time.Hour))
+}
+
+// mostOfADay is what was spent on the day with the most, at least 1.
+func mostOfADay(all []modelDay) int64 {
+	sums := make(map[string]int64)
+	most := int64(1)
+	for _, one := range all {
+		sums[one.Day] += micros(one.ChargedMicros)
+		most = max(most, sums[one.Day])
+	}
+	return most
+}
+
+func sumModels(all []modelDay) []modelSum {
+	var sums []modelSum
+	for _, one := range all {
+		at := slices.IndexFunc(sums, func(known modelSum) bool { return known.Model == one.Model })
+		if at < 0 {
+			at = len(sums)
+			sums = append(sums, modelSum{Model: one.Model})
+		}
+		sums[at].Calls += one.Calls
+		sums[at].micros += micros(one.ChargedMicros)
+		sums[at].Micros = strconv.FormatInt(sums[at].micros, 10)
+	}
+	slices.SortStableFunc(sums, func(a, b modelSum) int {
+		return cmp.Or(cmp.Compare(b.micros, a.micros), cmp.Compare(a.Model, b.Model))
+	})
+	return sums
+}
+
+func micros(text string) int64 {
+	amount, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return amount
+}

@@ -1,0 +1,204 @@
+package dashboard
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+)
+
+const walletPath = root + "/wallet"
+
+// wallet is GET /wallet.
+type wallet struct {
+	Environment   string `json:"environment"`
+	BalanceMicros string `json:"balanceMicros"`
+	HeldMicros    string `json:"heldMicros"`
+}
+
+// transaction is what went into a wallet or out of it.
+type transaction struct {
+	ID            string `json:"id"`
+	At            string `json:"at"`
+	Kind          string `json:"kind"`
+	AmountMicros  string `json:"amountMicros"`
+	BalanceMicros string `json:"balanceMicros"`
+	CallID        string `json:"callId"`
+	Reference     string `json:"reference"`
+	Reason        string `json:"reason"`
+}
+
+// call is a model call that has ended.
+type call struct {
+	ID               string `json:"id"`
+	At               string `json:"at"`
+	DurationMS       int64  `json:"durationMs"`
+	Model            string `json:"model"`
+	Outcome          string `json:"outcome"`
+	PromptTokens     int64  `json:"promptTokens"`
+	CompletionTokens int64  `json:"completionTokens"`
+	Estimated        bool   `json:"estimated"`
+	ChargedMicros    string `json:"chargedMicros"`
+	BYOK             bool   `json:"byok"`
+	KeyID            string `json:"keyId"`
+	AgentID          string `json:"agentId"`
+	ConversationID   string `json:"conversationId"`
+}
+
+// walletData is what the page of the wallet shows.
+type walletData struct {
+	// Environment is the wallet that is looked at, Other the address of the other one.
+	Environment, Other string
+	Wallet             wallet
+	Spend              spend
+	// Plot is nil when it can't be drawn now.
+	Plot *plot
+	// Days chooses what the plot is about.
+	Days         form
+	Transactions []transaction
+	Pager        pager
+	// Calls and the files are addresses.
+	Calls, TransactionsFile, CallsFile string
+}
+
+// callsData is what the page of the calls shows.
+type callsData struct {
+	Environment, Other string
+	Calls              []call
+	Pager              pager
+	// File and Wallet are addresses.
+	File, Wallet string
+}
+
+func walletPage() page {
+	return page{
+		path: walletPath, template: "wallet", title: "Wallet",
+		show: showWallet,
+		relays: []relay{
+			{method: http.MethodGet, name: "transactions.csv", ask: tableFile("/wallet/transactions")},
+			{method: http.MethodGet, name: "calls.csv", ask: tableFile("/wallet/calls")},
+		},
+	}
+}
+
+// environment is the wallet that the address asks for, as the API takes it.
+func (v *visit) environment() string { return cmp.Or(v.query("environment"), "live") }
+
+// walletAddress is an address of the dashboard for a wallet.
+func walletAddress(path, environment string) string {
+	if environment == "live" {
+		return path
+	}
+	return path + "?environment=" + url.QueryEscape(environment)
+}
+
+// otherWallet is the address of the page for the wallet that isn't looked at.
+func (v *visit) otherWallet() string {
+	if v.environment() == "live" {
+		return walletAddress(v.r.URL.Path, "test")
+	}
+	return v.r.URL.Path
+}
+
+// tableFile asks for a list as CSV.
+func tableFile(path string) func(v *visit) (apiRequest, error) {
+	return func(v *visit) (apiRequest, error) {
+		query := url.Values{"environment": {v.environment()}, "format": {"csv"}}
+		return apiRequest{method: http.MethodGet, path: path, query: query, accept: "text/csv"}, nil
+	}
+}
+
+func showWallet(v *visit) (any, error) {
+	environment := v.environment()
+	shown := walletData{
+		Environment: environment, Other: v.otherWallet(), Calls: walletAddress(walletPath+"/calls", environment),
+		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
+	}
+	if err := v.get("/wallet", url.Values{"environment": {environment}}, &shown.Wallet); err != nil {
+		return nil, err
+	}
+	if err := v.askSpend(&shown); err != nil {
+		return nil, err
+	}
+	query := v.cursor()
+	query.Set("environment", environment)
+	const rows = "20"
+	query.Set("limit", rows)
+	var transactions list[transaction]
+	if err := v.get("/wallet/transactions", query, &transactions); err != nil {
+		return nil, err
+	}
+	shown.Transactions, shown.Pager = transactions.Data, v.pager(transactions.NextCursor)
+	return shown, nil
+}
+
+// askSpend reads what the plot shows. Days that the API refuses are told in the form, with the plot of the usual days.
+func (v *visit) askSpend(shown *walletData) error {
+	query := url.Values{"environment": {shown.Environment}}
+	for _, name := range []string{"from", "to"} {
+		if day := v.query(name); day != "" {
+			query.Set(name, day)
+		}
+	}
+	err := v.get("/wallet/spend", query, &shown.Spend)
+	refused, isFault := err.(*fault) //nolint:errorlint // get returns it as it is
+	if isFault && refused.Status == http.StatusBadRequest && (refused.Field == "from" || refused.Field == "to") {
+		query.Del("from")
+		query.Del("to")
+		err = v.get("/wallet/spend", query, &shown.Spend)
+	}
+	if shown.Plot, err = v.plotOf(&shown.Spend, err); err != nil {
+		return err
+	}
+	shown.Days = v.form(daysForm(shown, v.query("from"), v.query("to")))
+	if isFault {
+		refuseForm(&shown.Days, refused)
+	}
+	return nil
+}
+
+// plotOf draws what was read with err. The plot is no reason to show nothing of a page: without one, it is nil. Its error is
+// that the session has ended.
+func (v *visit) plotOf(spent *spend, err error) (*plot, error) {
+	if refused, ok := errors.AsType[*fault](err); ok && refused.Status == http.StatusUnauthorized {
+		return nil, err
+	}
+	if err != nil {
+		v.d.config.Logger.Error("the dashboard shows a page without its plot", "page", v.page.path, "error", err)
+		return nil, nil //nolint:nilnil // no plot is what the page shows
+	}
+	drawn := newPlot(spent)
+	return &drawn, nil
+}
+
+func daysForm(shown *walletData, from, to string) form {
+	return form{
+		ID: "wallet-days", Action: walletPath, Submit: "Show", Get: true, Fields: []field{
+			{Name: "environment", Kind: hiddenField, Value: shown.Environment},
+			{
+				Name: "from", Kind: dateField, Label: "First day", Value: cmp.Or(from, shown.Spend.From), Required: true,
+				Hint: "Days are those of UTC, at most 92.",
+			},
+			{Name: "to", Kind: dateField, Label: "Last day", Value: cmp.Or(to, shown.Spend.To), Required: true},
+		},
+	}
+}
+
+func callsPage() page {
+	return page{
+		path: walletPath + "/calls", template: "calls", title: "Model calls", section: walletPath,
+		show: func(v *visit) (any, error) {
+			environment := v.environment()
+			query := v.cursor()
+			query.Set("environment", environment)
+			var calls list[call]
+			if err := v.get("/wallet/calls", query, &calls); err != nil {
+				return nil, err
+			}
+			return callsData{
+				Environment: environment, Other: v.otherWallet(), Calls: calls.Data, Pager: v.pager(calls.NextCursor),
+				File: walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
+			}, nil
+		},
+	}
+}
