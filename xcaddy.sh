@@ -34,10 +34,10 @@ stamp=dist/.built$variant
 
 # Everything a build can read: Go files without tests, what is embedded beside them, the module files, this script.
 inputs() {
-	find . \( -name .git -o -name node_modules -o -name testdata -o -path ./dist -o -path ./data -o -path ./docs \
+	find . \( -name .git -o -name node_modules -o -name testdata -o -path ./dist -o -path ./data \
 		-o -path ./tests -o -path ./tools -o -path ./.ci \) -prune -o \
 		-type f \( -path './*/*' -o -name '*.go' -o -name go.mod -o -name go.sum -o -name xcaddy.sh \) \
-		! -name '*_test.go' ! -name '*.md' ! -name '.*' -print0 |
+		! -name '*_test.go' ! -name '*.png' ! -name '.*' -print0 |
 		LC_ALL=C sort -z | xargs -0 sha256sum
 	go version
 }

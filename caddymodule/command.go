@@ -20,10 +20,10 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "svc",
 		Usage: "<command>",
-		Short: "Administers the model gateway: organizations, keys, wallets, models, channels and the store",
+		Short: "Administers the model gateway: organizations, users, keys, wallets, models, channels and the store",
 		Long: `
-Administers the model gateway that the configuration describes: organizations, their API keys, wallets, models,
-provider keys, assistants and messaging channels, the queue, and the store itself.
+Administers the model gateway that the configuration describes: organizations, their users, API keys, wallets,
+models, provider keys, assistants and messaging channels, the queue, and the store itself.
 
 Every command reads the configuration that the server runs with (--config), takes from its svc block what it needs,
 resolves only the secrets it uses, brings the store's schema up to date, does one thing and ends. It never runs the
@@ -45,11 +45,12 @@ func addCommands(root *cobra.Command) {
 	root.PersistentFlags().BoolVar(&flags.json, "json", false, "write the result as one JSON object")
 
 	root.Example = `  $ caddy svc org create --name "Acme"
+  $ caddy svc user invite --org org_… --email lan@example.com --role owner
   $ caddy svc wallet credit --org org_… --micros 10000000 --ref invoice-17
   $ caddy svc key create --org org_… --scopes models:read,chat:write --json
   $ caddy svc doctor --config /etc/caddy/Caddyfile --envfile /etc/caddy/env`
 	noun(root,
-		orgCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
+		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
 		agentCommand(flags), channelCommand(flags), queueCommand(flags),
 		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
 		exportCommand(flags), importCommand(flags),

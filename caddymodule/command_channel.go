@@ -40,7 +40,7 @@ func (d *desk) channelAnswer(c store.Channel) channelAnswer {
 
 func (c channelAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "channel\t%s\norganization\t%s\ntype\t%s\nname\t%s\nexternal id\t%s\nagent\t%s\nstate\t%s\nwebhook\t%s\ncreated\t%s\n",
-		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, c.WebhookURL, c.CreatedAt)
+		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, dash(c.WebhookURL), c.CreatedAt)
 	if c.AgentID == "" {
 		fmt.Fprintln(w, "No agent answers here yet: messages wait with the conversation's attention code.")
 	}
@@ -54,7 +54,7 @@ func (l channelListAnswer) text(w *strings.Builder) {
 	fmt.Fprintln(w, "ID\tTYPE\tNAME\tEXTERNAL ID\tAGENT\tSTATE\tWEBHOOK")
 	for _, c := range l.Data {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			c.ID, c.Type, c.Name, dash(oneLine(c.ExternalID)), dash(c.AgentID), c.State, c.WebhookURL)
+			c.ID, c.Type, c.Name, dash(oneLine(c.ExternalID)), dash(c.AgentID), c.State, dash(c.WebhookURL))
 	}
 }
 
@@ -65,20 +65,11 @@ func channelCommand(f *commandFlags) *cobra.Command {
 	}, f.channelCreate(), f.channelList(), f.channelApprove(), f.channelDelete())
 }
 
-// channelTypes are those that a platform serves; the widget is the service's own.
-func channelTypes() []platforms.Type {
-	var types []platforms.Type
-	for _, t := range platforms.Types() {
-		if t != platforms.Widget {
-			types = append(types, t)
-		}
-	}
-	return types
-}
-
 // channelRequest is what `channel create` is asked for.
 type channelRequest struct {
 	orgID, kind, name, externalID, agentID, credentialsFile string
+
+	origins []string
 }
 
 func (f *commandFlags) channelCreate() *cobra.Command {
@@ -97,17 +88,23 @@ The credentials are a JSON object, read from a file or standard input and never 
   localchat, market_a, market_b            {"accessToken": "…", "refreshToken": "…"}
 
 They are stored encrypted under master_key and never shown. The external id is what the platform calls the page, the
-account, the phone number or the shop; a bot channel has none.`,
+account, the phone number or the shop; a bot channel has none.
+
+A widget has neither: it is a chat for the organization's own site. --origin names a site that may show it, as
+https://shop.example.com or https://*.example.com, and may be given up to 20 times; PATCH /channels/{id} sets what it may
+cost a day and how many messages it takes a minute.`,
 		Example: `  $ caddy svc channel create --org org_… --type bot --name "Tea bot" --agent agt_… --credentials-file ./bot.json
-  $ pass show page | caddy svc channel create --org org_… --type social_messenger --name Page --external-id 1234567890 --credentials-file -`,
+  $ pass show page | caddy svc channel create --org org_… --type social_messenger --name Page --external-id 1234567890 --credentials-file -
+  $ caddy svc channel create --org org_… --type widget --name Site --agent agt_… --origin https://shop.example.com`,
 	}
 	org := orgFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&request.kind, "type", "", "the `type`: "+listed(channelTypes()))
+	flags.StringVar(&request.kind, "type", "", "the `type`: "+listed(platforms.Types()))
 	flags.StringVar(&request.name, "name", "", "the `name`: 1 to 100 characters, unique in the organization")
 	flags.StringVar(&request.externalID, "external-id", "", "the platform's `id` of the page, account, number or shop")
 	flags.StringVar(&request.agentID, "agent", "", "the `id` of the agent that answers")
 	flags.StringVar(&request.credentialsFile, "credentials-file", "", "the `file` that holds the credentials; - is standard input")
+	flags.StringArrayVar(&request.origins, "origin", nil, "a `site` that may show the widget; may be repeated")
 	required(command, "type", "name")
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
 		request.orgID = *org
@@ -124,15 +121,11 @@ func (d *desk) createChannel(ctx context.Context, r channelRequest) (answer, err
 	if _, err := d.organization(ctx, r.orgID); err != nil {
 		return nil, err
 	}
-	credentials, err := d.readCredentials(r.credentialsFile, kind)
-	if err != nil {
-		return nil, err
+	if kind != platforms.Widget {
+		if channel.Credentials, err = d.sealedCredentials(&channel, r.credentialsFile); err != nil {
+			return nil, err
+		}
 	}
-	ring, err := d.app.Ring(d.repl)
-	if err != nil {
-		return nil, fmt.Errorf("svc.master_key: %w", err)
-	}
-	channel.Credentials = ring.Seal(credentials, vault.ChannelCredentials(channel.OrgID, channel.ID))
 	err = d.db.CreateChannel(ctx, d.actor, channel, 0)
 	switch {
 	case errors.Is(err, store.ErrAgentNotFound):
@@ -143,6 +136,19 @@ func (d *desk) createChannel(ctx context.Context, r channelRequest) (answer, err
 		return nil, fmt.Errorf("creating a channel: %w", err)
 	}
 	return d.channel(ctx, channel.OrgID, channel.ID)
+}
+
+// sealedCredentials reads the credentials of a channel in their stored form.
+func (d *desk) sealedCredentials(channel *store.Channel, file string) ([]byte, error) {
+	credentials, err := d.readCredentials(file, platforms.Type(channel.Type))
+	if err != nil {
+		return nil, err
+	}
+	ring, err := d.app.Ring(d.repl)
+	if err != nil {
+		return nil, fmt.Errorf("svc.master_key: %w", err)
+	}
+	return ring.Seal(credentials, vault.ChannelCredentials(channel.OrgID, channel.ID)), nil
 }
 
 // channelConflict says what a new channel collides with. Only the operator learns who has an external id.
@@ -166,8 +172,12 @@ func (r channelRequest) channel() (store.Channel, error) {
 	}
 	kind := platforms.Type(r.kind)
 	switch {
-	case kind == platforms.Widget || !kind.Known():
-		return channel, fmt.Errorf("there is no channel type %s; allowed: %s", quoted(r.kind), listed(channelTypes()))
+	case !kind.Known():
+		return channel, fmt.Errorf("there is no channel type %s; allowed: %s", quoted(r.kind), listed(platforms.Types()))
+	case kind != platforms.Widget && len(r.origins) > 0:
+		return channel, fmt.Errorf("--origin: only a widget has origins, not a channel of type %s", kind)
+	case kind == platforms.Widget:
+		return r.widget(channel)
 	case kind == platforms.Bot && r.externalID != "":
 		return channel, errors.New("--external-id: a bot channel has none; its webhook address has the channel's own id")
 	case kind != platforms.Bot && r.externalID == "":
@@ -178,6 +188,20 @@ func (r channelRequest) channel() (store.Channel, error) {
 	var err error
 	channel.Name, err = identity.CleanName("name", r.name)
 	return channel, err
+}
+
+// widget checks what a channel of type widget is asked for.
+func (r channelRequest) widget(channel store.Channel) (store.Channel, error) {
+	if r.externalID != "" || r.credentialsFile != "" {
+		return channel, errors.New("--external-id and --credentials-file: a widget has neither")
+	}
+	origins, err := handlers.CleanOrigins(r.origins)
+	if fault, ok := errors.AsType[*handlers.Error](err); ok {
+		return channel, fmt.Errorf("--origin: %s", fault.Message)
+	}
+	channel.Widget = &store.WidgetSettings{Origins: origins, RequestsPerMinute: store.DefaultWidgetRequests}
+	channel.Name, err = identity.CleanName("name", r.name)
+	return channel, err //nolint:wrapcheck // as in channel
 }
 
 // mostCredentialBytes bounds a credentials file: a few tokens.

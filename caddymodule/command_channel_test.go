@@ -129,6 +129,19 @@ func TestChannelCommands(t *testing.T) {
 	}
 }
 
+func TestChannelCreateWidget(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	created := c.json("channel", "create", "--org", org, "--type", "widget", "--name", "Site", "--origin", "https://Shop.vn/", "--origin", "https://*.shop.vn")
+	require.Equal(t, []any{"widget", "active", ""}, []any{created["type"], created["state"], created["webhookUrl"]})
+	widget, err := c.db().WidgetByID(t.Context(), created["id"].(string))
+	require.NoError(t, err)
+	require.Equal(t, store.WidgetSettings{
+		Origins: []string{"https://shop.vn", "https://*.shop.vn"}, RequestsPerMinute: store.DefaultWidgetRequests,
+	}, widget.Settings)
+}
+
 func TestChannelCreateRefuses(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)
@@ -142,7 +155,8 @@ func TestChannelCreateRefuses(t *testing.T) {
 		{"already has a channel with the name", botCredentials, "--type bot --name Tea"},
 		{"(active) has this external id; if it isn't theirs, `caddy svc channel delete chn_", `{"accessToken":"planted"}`, "--type chat_app --name B --external-id 17"},
 		{"there is no channel type \"fax\"; allowed: bot, social_messenger", botCredentials, "--type fax --name A"},
-		{"there is no channel type \"widget\"", "{}", "--type widget --name A"},
+		{"a widget has neither", "{}", "--type widget --name A --external-id 7"},
+		{"--origin: only a widget has origins", botCredentials, "--type bot --name A --origin https://shop.vn"},
 		{"--external-id: a bot channel has none", botCredentials, "--type bot --name A --external-id 1"},
 		{"--external-id is missing", `{"accessToken":"planted"}`, "--type photo_dm --name A"},
 		{"visible ASCII characters", `{"accessToken":"planted"}`, "--type photo_dm --name A --external-id é"},
@@ -163,6 +177,8 @@ func TestChannelCreateRefuses(t *testing.T) {
 		require.Empty(t, done.stdout)
 		require.NotContains(t, done.stderr, "lanted", "%d", i)
 	}
+	c.refused("--origin: origins[1] must begin with https:// or http://", "channel", "create", "--org", org, "--type", "widget", "--name", "A",
+		"--origin", "https://shop.vn", "--origin", "shop.vn")
 	c.refused("secretToken: is missing; they are read from --credentials-file", "channel", "create", "--org", org, "--type", "bot", "--name", "A")
 	c.refused("reading the credentials: open", "channel", "create", "--org", org, "--type", "bot", "--name", "A", "--credentials-file", c.path("none"))
 	c.refused(`there is no organization "org_x"`, "channel", "create", "--org", "org_x", "--type", "bot", "--name", "A")

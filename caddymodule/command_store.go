@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -93,68 +92,6 @@ func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 		examined.Findings = append(examined.Findings, billing.Finding{Subject: f.Subject, Detail: f.Detail})
 	}
 	return examined, nil
-}
-
-type auditEntryAnswer struct {
-	At     string `json:"at"`
-	Actor  string `json:"actor"`
-	Action string `json:"action"`
-	Target string `json:"target"`
-	OrgID  string `json:"orgId"`
-	Detail string `json:"detail"`
-}
-
-type auditAnswer struct {
-	Data []auditEntryAnswer `json:"data"`
-}
-
-func newAuditAnswer(entries []store.AuditEntry) auditAnswer {
-	list := auditAnswer{Data: make([]auditEntryAnswer, len(entries))}
-	for i, e := range entries {
-		list.Data[i] = auditEntryAnswer{
-			At: moment(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, OrgID: e.OrgID, Detail: e.Detail,
-		}
-	}
-	return list
-}
-
-func (l auditAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "AT\tACTOR\tACTION\tTARGET\tORGANIZATION\tDETAIL")
-	for _, e := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.At, e.Actor, e.Action, e.Target, e.OrgID, oneLine(e.Detail))
-	}
-}
-
-// oneLine keeps free text, such as the reason of an adjustment, from breaking the table or steering the terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
-// mostAuditRows bounds what audit reads at once.
-const mostAuditRows = 10_000
-
-func auditCommand(f *commandFlags) *cobra.Command {
-	var limit int
-	command := &cobra.Command{
-		Use:   "audit [--limit N]",
-		Short: "Shows the audit log: who changed what, the latest first",
-	}
-	command.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("how many `rows`, 1 to %d", mostAuditRows))
-	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
-		if limit < 1 || limit > mostAuditRows {
-			return nil, fmt.Errorf("--limit is %d, want 1 to %d", limit, mostAuditRows)
-		}
-		entries, err := d.db.AuditLog(ctx, limit)
-		if err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
-		}
-		return newAuditAnswer(entries), nil
-	})
 }
 
 type backupAnswer struct {

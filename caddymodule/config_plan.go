@@ -44,6 +44,14 @@ func (p *Plan) requestsPerMinute() int64 {
 	return *p.RequestsPerMinute
 }
 
+// knowledgeLimit is the limit as documents are counted: less than 0 for none.
+func (p *Plan) knowledgeLimit() int64 {
+	if p.KnowledgeBytes == nil {
+		return -1
+	}
+	return *p.KnowledgeBytes
+}
+
 // channelLimit is the limit as the API counts it: 0 for none.
 func (p *Plan) channelLimit() int64 {
 	if p.Channels == nil {

@@ -19,6 +19,9 @@ func init() {
 	directive[Models]("svc_models", httpcaddyfile.Before, "reverse_proxy")
 	directive[Chat]("svc_chat", httpcaddyfile.Before, "reverse_proxy")
 	directive[API]("svc_api", httpcaddyfile.Before, "reverse_proxy")
+	directive[Docs]("svc_docs", httpcaddyfile.Before, "reverse_proxy")
+	directive[Dashboard]("svc_dashboard", httpcaddyfile.Before, "reverse_proxy")
+	directive[Widget]("svc_widget", httpcaddyfile.Before, "reverse_proxy")
 	directive[Webhook]("svc_webhook", httpcaddyfile.Before, "reverse_proxy")
 	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
 }

@@ -29,6 +29,8 @@ type lifecycle struct {
 	log *slog.Logger
 	// attached: a handler or a worker uses the app in this process, so that it does the background work, too.
 	attached atomic.Bool
+	// docsMounted: a handler serves the interface description, so errors can point at it.
+	docsMounted atomic.Bool
 	// worker is the worker that this process runs, nil in a server.
 	worker *WorkerApp
 	// ready is closed when runtime is set.

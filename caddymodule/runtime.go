@@ -8,18 +8,21 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
 // runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
 type runtime struct {
 	shared    *sharedStore
 	auth      *identity.Authenticator
+	sessions  *handlers.Sessions
 	limiter   limit.Limiter
 	calls     *gateway.Gateway
 	queue     *inbox.Queue
@@ -27,6 +30,10 @@ type runtime struct {
 	models    *handlers.Models
 	chat      *handlers.Chat
 	api       *handlers.API
+	dashboard *dashboard.Dashboard
+	// docs is nil when svc_docs isn't mounted.
+	docs   *handlers.Docs
+	widget *handlers.Widget
 	// webhooks has every platform that is configured, by its name.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
@@ -42,25 +49,39 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db)
+	sessions := handlers.NewSessions(identity.NewSessions(shared.db), a.BaseURL)
 	queue := inbox.New(shared.db, a.settings.ring)
 	client := platforms.NewClient(a.platformsConfig())
-	return &runtime{
+	chat := &handlers.Chat{
+		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
+	}
+	api := handlers.NewAPI(handlers.APIDeps{
+		Authenticator: auth, Sessions: sessions, Providers: a.providerNames(),
+		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
+		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
+		Models: catalog, Platforms: client, Plans: a, Knowledge: shared.knowledge, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
+	})
+	described, err := a.newDocs(api)
+	if err != nil {
+		return nil, err
+	}
+	rt := &runtime{
 		shared:    shared,
 		auth:      auth,
+		sessions:  sessions,
 		limiter:   limiter,
 		calls:     calls,
 		queue:     queue,
 		platforms: client,
 		models:    handlers.NewModels(catalog, shared.db),
-		chat: &handlers.Chat{
-			Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
-		},
-		api: handlers.NewAPI(handlers.APIDeps{
-			Authenticator: auth, Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
-			Models: catalog, Platforms: client, Plans: a, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
-		}),
-		webhooks: a.webhooks(shared, queue),
-	}, nil
+		chat:      chat,
+		api:       api,
+		dashboard: a.newDashboard(api, sessions),
+		docs:      described,
+		webhooks:  a.webhooks(shared, queue),
+	}
+	rt.widget = a.newWidget(rt)
+	return rt, nil
 }
 
 // catalog is the configured models and providers in the gateway's terms.
@@ -119,12 +140,16 @@ func (p *Provider) keyMode() gateway.KeyMode {
 // RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
 func (a *App) RequestsPerMinute(plan string) int64 { return a.plan(plan).requestsPerMinute() }
 
-// ChannelLimit is how many channels a plan allows, 0 for any number. It implements [handlers.ChannelPlans].
+// ChannelLimit is how many channels a plan allows, 0 for any number. It implements [handlers.PlanLimits].
 func (a *App) ChannelLimit(plan string) int64 { return a.plan(plan).channelLimit() }
 
+// KnowledgeLimit is how many bytes of documents a plan allows, less than 0 for any number. It implements
+// [handlers.PlanLimits].
+func (a *App) KnowledgeLimit(plan string) int64 { return a.plan(plan).knowledgeLimit() }
+
 var (
-	_ handlers.Plans        = (*App)(nil)
-	_ handlers.ChannelPlans = (*App)(nil)
+	_ handlers.Plans      = (*App)(nil)
+	_ handlers.PlanLimits = (*App)(nil)
 )
 
 // runningCalls is the gauge of calls that live on the store.

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -38,11 +39,13 @@ var (
 func kinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger, inbox.Kind} }
 
 // sharedStore is an open database with everything that must be one per process and database: its writer, the count of
-// calls that live on it, the sweeper.
+// calls that live on it, the documents that are being ingested, the sweepers.
 type sharedStore struct {
 	db    *store.DB
 	book  *billing.Book
 	calls *gateway.InFlight
+	// knowledge interrupts what it ingests when the store is closed.
+	knowledge *knowledge.Library
 	// streams and bodies bound what all requests take together, whichever configuration they began under.
 	streams handlers.Streams
 	bodies  *handlers.ByteBudget
@@ -52,9 +55,10 @@ type sharedStore struct {
 	mu       sync.Mutex
 	migrated bool
 	// users are what the configurations in use want, the newest last.
-	users    []*wishes
-	sweeper  *billing.Sweeper
-	sweeping time.Duration
+	users     []*wishes
+	sweeper   *billing.Sweeper
+	sweeping  time.Duration
+	forgetter *inbox.Forgetter
 }
 
 // wishes are what a configuration wants of the store that it shares with others.
@@ -78,7 +82,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 			return nil, err //nolint:wrapcheck // Start says what was being done
 		}
 		return &sharedStore{
-			db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(),
+			db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
 			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log,
 		}, nil
 	})
@@ -120,7 +124,7 @@ func (s *sharedStore) use(w wishes) (leave func()) {
 	}
 }
 
-// grant applies w. A sweeper that runs goes on as long as the store is open: its calls may outlive their configuration.
+// grant applies w. Sweepers that run go on as long as the store is open: its calls may outlive their configuration.
 func (s *sharedStore) grant(w wishes) {
 	s.newest.Store(w.log)
 	s.bodies.SetLimit(w.bufferedBytes)
@@ -129,6 +133,10 @@ func (s *sharedStore) grant(w wishes) {
 	}
 	if s.sweeper != nil {
 		s.sweeper.Stop()
+	}
+	if s.forgetter == nil {
+		s.forgetter = inbox.NewForgetter(s.db, s.log)
+		s.forgetter.Start()
 	}
 	s.sweeper, s.sweeping = billing.NewSweeper(s.book, w.sweep, s.log), w.sweep
 	s.sweeper.Start()
@@ -181,13 +189,17 @@ func (s *sharedStore) exit() error {
 
 func (s *sharedStore) close() error {
 	s.mu.Lock()
-	sweeper := s.sweeper
+	sweeper, forgetter := s.sweeper, s.forgetter
 	s.mu.Unlock()
 	if sweeper != nil {
 		sweeper.Stop()
+		forgetter.Stop()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 	defer cancel()
+	if err := s.knowledge.Close(ctx); err != nil {
+		s.log.Error("documents were still being ingested at exit; they count as interrupted", "error", err)
+	}
 	if err := s.db.Close(ctx); err != nil {
 		return fmt.Errorf("closing the store: %w", err)
 	}

@@ -7,9 +7,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// API answers the endpoint groups of spec §4.4: `/agents`, `/channels`, `/conversations` and `/wallet`. It checks the key by
-// itself, because every endpoint has its own scope, so it needs no svc_auth before it. Unknown paths and methods end with
-// 404 `not_found`.
+// API answers the endpoint groups of spec §4.4: `/api-keys`, `/provider-keys`, `/agents`, `/knowledge-bases`, `/channels`,
+// `/conversations` and `/wallet`, and what people need: `/session`, `/members`, `/organization` and `/audit-log`. It checks
+// the key, or the login session, by itself, because every endpoint has its own scope and role, so it needs no svc_auth
+// before it. Unknown paths and methods end with 404 `not_found`.
+//
+// Failed logins are counted against Caddy's `{client_ip}`: behind a proxy name it in the server's `trusted_proxies`.
 //
 // Syntax:
 //
@@ -28,7 +31,7 @@ func (h *API) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP answers the request; no handler after it runs.
 func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_api", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
-		return rt.api.Serve(w, r)
+		return rt.api.Serve(w, withClientAddress(r))
 	})
 }
 

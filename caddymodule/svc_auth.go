@@ -91,7 +91,7 @@ func (h *Auth) admit(r *http.Request) error {
 		return errors.New("the checked request has no principal")
 	}
 	for _, scope := range h.Scopes[1:] {
-		if !principal.Can(scope) {
+		if !principal.Can(scope, "") {
 			return &handlers.Error{
 				Code: handlers.CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope),
 			}

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -17,7 +18,8 @@ import (
 // it answers 404 `not_found`, and so belongs into the last `handle` of a site.
 //
 // It also logs the cause with the request id, because Caddy logs handled errors at debug level only: faults of the
-// service at error level, refused requests at debug level. The cause never reaches the client.
+// service at error level, refused requests at debug level. The cause never reaches the client. Where the configuration has
+// svc_docs, the body says where the error's code is explained.
 //
 // Syntax:
 //
@@ -31,9 +33,18 @@ type Error struct {
 // CaddyModule returns the Caddy module information.
 func (*Error) CaddyModule() caddy.ModuleInfo { return moduleInfo[Error]("svc_error") }
 
-// Provision sets the handler up. It needs no app: the error body is due also where nothing else of ours is configured.
+// Provision sets the handler up. It takes the app if there is one, which knows whether the description is mounted: the
+// error body is due also where nothing else of ours is configured.
 func (h *Error) Provision(ctx caddy.Context) error {
 	h.logger = ctx.Logger()
+	configured, err := ctx.AppIfConfigured(appName)
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("svc_error: %w", err)
+	}
+	h.app, _ = configured.(*App)
 	return nil
 }
 
@@ -47,7 +58,7 @@ func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Ha
 	r, id := handlers.EnsureRequestID(w, r)
 	h.log(r, id, answer)
 	countFailure(answer)
-	handlers.WriteError(w, r, answer, "")
+	handlers.WriteError(w, r, answer, h.app.docsURL())
 	return nil
 }
 

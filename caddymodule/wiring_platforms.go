@@ -58,10 +58,10 @@ func orEmpty[T any](block **T) {
 	}
 }
 
-// webhooks are the receivers of all platforms, by the platform's name.
-func (a *App) webhooks(shared *sharedStore, queue *inbox.Queue) map[string]func(http.ResponseWriter, *http.Request) error {
+// webhookConfig is what the receivers need to know of the platforms.
+func (a *App) webhookConfig() handlers.WebhookConfig {
 	blocks, secrets := a.Platforms.orNone(), a.settings.platforms
-	received := handlers.NewWebhooks(handlers.WebhookConfig{
+	return handlers.WebhookConfig{
 		BaseURL: a.BaseURL,
 		Bot:     handlers.BotWebhook{Header: blocks.Bot.Header, AckEmpty: blocks.Bot.ackEmpty()},
 		Social: handlers.SocialWebhook{
@@ -79,7 +79,12 @@ func (a *App) webhooks(shared *sharedStore, queue *inbox.Queue) map[string]func(
 			AppKey: secrets.marketBAppKey, AppSecret: secrets.marketBAppSecret,
 			Header: blocks.MarketB.Header, AckEmpty: blocks.MarketB.ackEmpty(),
 		},
-	}, shared.db, queue, a.settings.ring, shared.bodies, a.log)
+	}
+}
+
+// webhooks are the receivers of all platforms, by the platform's name.
+func (a *App) webhooks(shared *sharedStore, queue *inbox.Queue) map[string]func(http.ResponseWriter, *http.Request) error {
+	received := handlers.NewWebhooks(a.webhookConfig(), shared.db, queue, a.settings.ring, shared.bodies, a.log)
 	return map[string]func(http.ResponseWriter, *http.Request) error{
 		platformBot:       received.Bot,
 		platformSocial:    received.Social,

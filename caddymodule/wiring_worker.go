@@ -6,6 +6,7 @@ import "github.com/caddy-svc/caddy-svc/internal/worker"
 func (a *App) newWorker(rt *runtime) *worker.Worker {
 	return worker.New(worker.Config{
 		Queue: rt.queue, DB: rt.shared.db, Ring: a.settings.ring, Gateway: rt.calls, Platforms: rt.platforms,
+		Knowledge:   rt.shared.knowledge,
 		Concurrency: a.Worker.concurrency(), Lease: a.Timing.lease(), Observer: workerMetrics{}, Logger: a.log,
 	})
 }

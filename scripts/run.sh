@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what changed, prepares a demo organization with an assistant and a bot channel on the first start, and runs Caddy
-# and the worker on Caddyfile.example until Ctrl-C. All state stays in data/ (git-ignored); remove that folder to begin
-# anew.
+# Builds what changed, prepares a demo organization on the first start (an owner, an assistant, a bot channel, a site with
+# the web widget), and runs Caddy and the worker on Caddyfile.example until Ctrl-C. All state stays in data/ (git-ignored);
+# remove that folder to begin anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
@@ -54,7 +54,15 @@ if [ ! -s data/demo.bot ]; then
 	echo "$key" >data/demo.key
 	echo "$bot" >data/demo.bot
 fi
-key=$(cat data/demo.key) bot=$(cat data/demo.bot) secret=$(cat data/demo.bot.secret)
+owner=owner@example.com
+if [ ! -s data/demo.login ]; then
+	# The reset is for a start that was cut short between the two lines.
+	login=$({ svc user invite --org "$organization" --email $owner --role owner 2>/dev/null ||
+		svc user reset --org "$organization" --email $owner; } | field link)
+	[ -n "$login" ] || die "could not invite the demo organization's owner (see above)"
+	echo "$login" >data/demo.login
+fi
+key=$(cat data/demo.key) bot=$(cat data/demo.bot) secret=$(cat data/demo.bot.secret) login=$(cat data/demo.login)
 
 set -m # groups of their own: Ctrl-C reaches each once, from us
 dist/caddy run --config "$config" --adapter caddyfile <&0 &
@@ -117,6 +125,27 @@ list_models() { models=$(ask "$base/v1/models" 2>/dev/null); }
 await "Caddy runs, but $base/v1/models did not answer" list_models
 model=$(printf '%s' "$models" | tr ',' '\n' | field id)
 
+# A site with the web widget, at the private listener.
+site=http://localhost:8081
+if [ ! -s data/demo.widget ]; then
+	agent=$(ask "$base/agents?limit=1" | field id) || true
+	widget=$(ask "$base/channels" --data "{\"type\":\"widget\",\"name\":\"demo site $(date +%s)\",\"agentId\":\"$agent\",\"origins\":[\"$site\"]}" | field id) || true
+	[ -n "$widget" ] || { stop; die "could not create the demo widget"; }
+	mkdir -p data/demo-site
+	cat >data/demo-site/index.html <<END
+<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Tea shop</title><link rel="icon" href="data:,"></head>
+<body>
+<h1>Tea shop</h1>
+<p>Nothing of this page is special but its last line, which puts the chat into the corner.</p>
+<script src="$base/widget/$widget/widget.js" async></script>
+</body>
+</html>
+END
+	echo "$widget" >data/demo.widget
+fi
+
 # A customer of the demo bot writes, as the platform would deliver it.
 now=$(date +%s)
 update() { # TEXT
@@ -142,7 +171,19 @@ await "the sample delivery got no reply" replied
 
 cat <<END
 
-Ready. These lines work as they stand (the organization "demo" has credits; stop with Ctrl-C).
+Ready. What follows works as it stands (the organization "demo" has credits; stop with Ctrl-C).
+
+Look around in the dashboard: $base/dashboard
+
+  $login
+
+The link sets the password of $owner, once. Another one:
+
+  dist/caddy svc user reset --org $organization --email $owner --config $config
+
+A site whose visitors can chat with the assistant: $site/demo-site/
+
+The interface description: $base/docs
 
 Ask a model:
 

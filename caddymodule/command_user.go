@@ -1,0 +1,134 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// userAnswer is a user with a new one-time link, which is shown this once.
+type userAnswer struct {
+	ID            string `json:"id"`
+	OrgID         string `json:"orgId"`
+	Email         string `json:"email"`
+	Role          string `json:"role"`
+	Link          string `json:"link"`
+	LinkExpiresAt string `json:"linkExpiresAt"`
+}
+
+func (d *desk) userAnswer(u store.User, link identity.Link) userAnswer {
+	return userAnswer{
+		ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role,
+		Link: handlers.WelcomeURL(d.app.BaseURL, link.Token), LinkExpiresAt: moment(time.Now().Add(link.Lifetime).UnixMilli()),
+	}
+}
+
+func (u userAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "user\t%s\norganization\t%s\ne-mail\t%s\nrole\t%s\nlink\t%s\nlink expires\t%s\n",
+		u.ID, u.OrgID, u.Email, u.Role, u.Link, u.LinkExpiresAt)
+	fmt.Fprintln(w, "No e-mail is sent: hand the link to the person yourself. Whoever opens it first sets the password; it works once.")
+}
+
+func userCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use:   "user",
+		Short: "Invites people to an organization and resets their passwords, by a one-time link",
+	}, f.userInvite(), f.userReset())
+}
+
+func (d *desk) users() *identity.Users { return identity.NewUsers(d.db) }
+
+// authority is the operator's: everything.
+func (d *desk) authority() identity.Authority {
+	return identity.Authority{Actor: d.actor, Role: identity.Owner}
+}
+
+func (f *commandFlags) userInvite() *cobra.Command {
+	var email, role string
+	command := &cobra.Command{
+		Use:   "invite --org ORG_ID --email ADDRESS --role ROLE",
+		Short: "Makes a user and shows the one-time link to set a password, this once",
+		Long: `Makes a user of an organization and shows a one-time link to set a password, this once. No e-mail is sent: hand the link to
+the person yourself. It holds for 7 days; ` + "`caddy svc user reset`" + ` makes another.
+
+Roles: member (assistants, knowledge bases, conversations; reads channels and the wallet), administrator (also channels, API
+keys, provider keys and members), owner (also owners). An organization's first user is best an owner.`,
+		Example: "  $ caddy svc user invite --org org_… --email lan@example.com --role owner",
+	}
+	org := orgFlag(command)
+	command.Flags().StringVar(&email, "email", "", "the e-mail `address`, which no other user has")
+	command.Flags().StringVar(&role, "role", "", "the `role`: member, administrator or owner")
+	required(command, "email", "role")
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		if _, err := d.organization(ctx, *org); err != nil {
+			return nil, err
+		}
+		user, link, err := d.users().Invite(ctx, d.authority(), *org, email, identity.Role(role))
+		if errors.Is(err, store.ErrConflict) {
+			return nil, fmt.Errorf("there is already a user with the e-mail address %q; `caddy svc user reset` makes a new link", email)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return d.userAnswer(user, link), nil
+	})
+}
+
+func (f *commandFlags) userReset() *cobra.Command {
+	var email, role string
+	command := &cobra.Command{
+		Use:   "reset --org ORG_ID --email ADDRESS [--role ROLE]",
+		Short: "Shows a new one-time link for a user who lost the password or the link",
+		Long: `Shows a new one-time link for a user who lost the password, or the link before, which ends. No e-mail is sent: hand the link
+to the person yourself. The password and the sessions stay as they are until the link is used, for which there is a day (7 days
+when the user has no password yet). With --role the user also gets another role, and is signed out if it is a new one.`,
+		Example: "  $ caddy svc user reset --org org_… --email lan@example.com",
+	}
+	org := orgFlag(command)
+	command.Flags().StringVar(&email, "email", "", "the user's e-mail `address`")
+	command.Flags().StringVar(&role, "role", "", "another `role`: member, administrator or owner")
+	required(command, "email")
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		if _, err := d.organization(ctx, *org); err != nil {
+			return nil, err
+		}
+		address, err := identity.CleanEmail(email)
+		if err != nil {
+			return nil, err
+		}
+		user, err := d.db.UserByEmail(ctx, *org, address)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("organization %s has no user with the e-mail address %q", *org, address)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return d.resetUser(ctx, user, role)
+	})
+}
+
+func (d *desk) resetUser(ctx context.Context, user store.User, role string) (answer, error) {
+	if role != "" {
+		err := d.users().SetRole(ctx, d.authority(), user.OrgID, user.ID, identity.Role(role))
+		if errors.Is(err, store.ErrLastOwner) {
+			return nil, fmt.Errorf("%s is the last owner of organization %s; make another user an owner first", user.Email, user.OrgID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		user.Role = role
+	}
+	link, err := d.users().NewLink(ctx, d.authority(), user.OrgID, user.ID)
+	if err != nil {
+		return nil, err
+	}
+	return d.userAnswer(user, link), nil
+}

@@ -1,0 +1,77 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/dashboard"
+)
+
+// Dashboard serves the pages for people at `/dashboard`: keys, assistants, channels, conversations, the wallet and members. It
+// does what it does through the endpoint groups, in this process, so it needs no svc_api beside it; and it brings its own
+// headers, a strict Content-Security-Policy among them.
+//
+// People sign in over https, or over plain http on this machine itself (http://localhost). Their first one-time link comes
+// from `caddy svc user invite`. Failed logins are counted against Caddy's `{client_ip}`: behind a proxy name it in the server's
+// `trusted_proxies`. The path must be `/dashboard`: one-time links lead there.
+//
+// Syntax:
+//
+//	svc_dashboard [<matcher>]
+type Dashboard struct{ bare }
+
+// CaddyModule returns the Caddy module information.
+func (*Dashboard) CaddyModule() caddy.ModuleInfo { return moduleInfo[Dashboard]("svc_dashboard") }
+
+// Provision finds the app.
+func (h *Dashboard) Provision(ctx caddy.Context) (err error) {
+	h.app, err = configuredApp(ctx, "svc_dashboard")
+	return err
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.app.serve("svc_dashboard", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		r, _ = handlers.EnsureRequestID(w, withClientAddress(r))
+		rt.dashboard.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// newDashboard is the dashboard over the endpoint groups. What goes wrong in them is logged there as svc_error would.
+func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions) *dashboard.Dashboard {
+	return dashboard.New(dashboard.Config{
+		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := api.Serve(w, r); err != nil {
+				answer := publicError(err)
+				a.logFailure(r, answer)
+				countFailure(answer)
+				handlers.WriteError(w, r, answer, "")
+			}
+		}),
+		BaseURL:   a.BaseURL,
+		Providers: a.providerNames(),
+		SignInRefusal: func(r *http.Request) string {
+			if refusal, ok := errors.AsType[*handlers.Error](sessions.Allowed(r)); ok {
+				return refusal.Message
+			}
+			return ""
+		},
+		Logger: a.log,
+	})
+}
+
+// logFailure tells the cause of what a person sees as a fault of the service, with the request id that the page shows.
+func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
+	if answer.Code.Status() < http.StatusInternalServerError || r.Context().Err() != nil {
+		return
+	}
+	a.log.Error("request failed", "request_id", handlers.RequestIDFrom(r.Context()), "code", string(answer.Code),
+		"method", r.Method, "path", r.URL.Path, "error", answer)
+}
+
+var _ caddy.Provisioner = (*Dashboard)(nil)

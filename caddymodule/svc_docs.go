@@ -1,0 +1,67 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/docs"
+	"github.com/caddy-svc/caddy-svc/handlers"
+)
+
+// Docs serves the interface description at `/docs`: OpenAPI 3.1 as JSON, and a page for browsers. It is generated from the
+// routes of the service (spec §9). `/docs/openapi.json` and `/docs/openapi.yaml` have it whatever the client prefers.
+//
+// Where it is mounted, every error carries `docsUrl`, the address of its code's entry on the page under the app's
+// base_url.
+//
+// Syntax:
+//
+//	svc_docs [<matcher>]
+type Docs struct{ bare }
+
+// CaddyModule returns the Caddy module information.
+func (*Docs) CaddyModule() caddy.ModuleInfo { return moduleInfo[Docs]("svc_docs") }
+
+// Provision finds the app and makes its errors point at the page.
+func (h *Docs) Provision(ctx caddy.Context) (err error) {
+	if h.app, err = configuredApp(ctx, "svc_docs"); err != nil {
+		return err
+	}
+	h.app.docsMounted.Store(true)
+	return nil
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.app.serve("svc_docs", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.docs.Serve(w, r)
+	})
+}
+
+// docsURL is where errors are explained, empty when svc_docs isn't mounted.
+func (a *App) docsURL() string {
+	if a == nil || !a.docsMounted.Load() {
+		return ""
+	}
+	return handlers.DocsURL(a.BaseURL)
+}
+
+// newDocs describes the interface that api is a part of, if anybody can ask for it. Provision has run before, so that is
+// known.
+func (a *App) newDocs(api *handlers.API) (*handlers.Docs, error) {
+	if !a.docsMounted.Load() {
+		return nil, nil //nolint:nilnil // who doesn't serve it needs none
+	}
+	described, err := handlers.NewDocs(api, handlers.DocsConfig{
+		BaseURL: a.BaseURL, Webhooks: a.webhookConfig(), FailureModes: docs.FailureModes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describing the interface: %w", err)
+	}
+	return described, nil
+}
+
+var _ caddy.Provisioner = (*Docs)(nil)

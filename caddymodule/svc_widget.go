@@ -1,0 +1,50 @@
+package caddymodule
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+)
+
+// Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
+// chat in its frame, and what both ask. It is for everybody, from the origins that the channel names; answers are streamed
+// as they are made, and charged to the channel's organization. It must be served at that path.
+//
+// Requests are counted against Caddy's `{client_ip}`, too: behind a proxy name it in the server's `trusted_proxies`.
+//
+// Syntax:
+//
+//	svc_widget [<matcher>]
+type Widget struct{ bare }
+
+// CaddyModule returns the Caddy module information.
+func (*Widget) CaddyModule() caddy.ModuleInfo { return moduleInfo[Widget]("svc_widget") }
+
+// Provision finds the app.
+func (h *Widget) Provision(ctx caddy.Context) (err error) {
+	h.app, err = configuredApp(ctx, "svc_widget")
+	return err
+}
+
+// ServeHTTP answers the request; no handler after it runs.
+func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return h.app.serve("svc_widget", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+		return rt.widget.Serve(w, withClientAddress(r))
+	})
+}
+
+// newWidget puts the widget of a runtime together; it does no I/O. A visitor who waits is answered in this process, by a
+// worker that takes nothing else.
+func (a *App) newWidget(rt *runtime) *handlers.Widget {
+	live := a.newWorker(rt)
+	live.Exit = drained.Done()
+	return handlers.NewWidget(rt.api, handlers.WidgetDeps{
+		DB: rt.shared.db, Inbox: rt.queue, Live: live, Ring: a.settings.ring, Limiter: rt.limiter,
+		Streams: new(handlers.Streams), Logger: a.log,
+	})
+}
+
+var _ caddy.Provisioner = (*Widget)(nil)
