@@ -8,8 +8,12 @@ need go git node npm
 
 scripts/lint.sh
 
-step "test: npm packages of the official clients"
+step "test: npm packages of the official clients, and the accessibility rules"
 npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error
+npm ci --prefix tests/browser --no-audit --no-fund --loglevel=error
+step "test: Chromium, for the pages"
+chromium=$(scripts/chromium.sh)
+rm -rf dist/screenshots
 
 step "test: the binary, with the race detector"
 XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
@@ -22,6 +26,7 @@ go build -modfile=tools/go.mod -o dist/toxiproxy github.com/Shopify/toxiproxy/v2
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
 SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race SVC_TOXIPROXY=$PWD/dist/toxiproxy \
+	SVC_CHROMIUM=$chromium \
 	scripts/services.sh go test -race -shuffle=on -count=1 -timeout=20m "$@" 2>&1 |
 	awk '{ print; fflush() }
 		/^ok / { passed++ }

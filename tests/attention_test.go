@@ -137,7 +137,7 @@ func (s sender) echo(id, text string) delivery {
 func TestEchoes(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)
-	b := c.business(t, 1_000_000, c.up.script(replying), assistantSettings{"pauseMinutes": 0.05})
+	b := c.business(t, 1_000_000, c.up.script(replying), assistantSettings{"pauseMinutes": 0.2})
 	l := b.line(t, platforms.SocialMessenger)
 	customer := l.from(1)
 	requireQueued(t, c.deliver(t, customer.says("one?")), 1)

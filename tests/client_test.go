@@ -59,7 +59,8 @@ func (c *client) request(ctx context.Context, method, path string, body io.Reade
 	return r, nil
 }
 
-// try sends a request and reads the whole answer; it may be called from any goroutine.
+// try sends a request and reads the whole answer; it may be called from any goroutine. An answer that isn't what the
+// interface description says is an error.
 func (c *client) try(ctx context.Context, method, path string, body io.Reader, headers ...string) (answer, error) {
 	r, err := c.request(ctx, method, path, body, headers...)
 	if err != nil {
@@ -71,7 +72,7 @@ func (c *client) try(ctx context.Context, method, path string, body io.Reader, h
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return answer{Status: response.StatusCode, Header: response.Header, Body: text, Broken: err}, nil
+	return asDescribed(r, answer{Status: response.StatusCode, Header: response.Header, Body: text, Broken: err})
 }
 
 // send is try for the test's own goroutine.

@@ -76,7 +76,7 @@ func (p *product) tryDeliverTo(base string, d delivery) (answer, error) {
 	}
 	defer response.Body.Close()
 	text, err := readAll(response)
-	return answer{Status: response.StatusCode, Header: response.Header, Body: text, Broken: err}, nil
+	return asDescribed(r, answer{Status: response.StatusCode, Header: response.Header, Body: text, Broken: err})
 }
 
 // requireQueued requires the acknowledgement of spec §2.8, with exactly its members.

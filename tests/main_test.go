@@ -76,12 +76,14 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// closingConnections ends what idle connections of official clients keep running, before leaks are looked for.
+// closingConnections ends what idle connections of official clients keep running, and the browser, before leaks are looked
+// for.
 type closingConnections struct{ *testing.M }
 
 func (m closingConnections) Run() int {
 	code := m.M.Run()
 	http.DefaultClient.CloseIdleConnections()
+	chromium.end()
 	return code
 }
 

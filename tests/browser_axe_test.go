@@ -1,0 +1,122 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// scheme is the colours a person prefers.
+type scheme string
+
+const (
+	light scheme = "light"
+	dark  scheme = "dark"
+)
+
+// The widths of screens in CSS pixels. Narrow is what WCAG 1.4.10 asks pages to fit in; axe looks at phone and desk.
+const (
+	narrow = 320
+	phone  = 360
+	desk   = 1280
+)
+
+// axe is the source of axe-core, installed from tests/browser where it is missing.
+var axe = sync.OnceValues(func() (string, error) {
+	const file = "browser/node_modules/axe-core/axe.min.js"
+	if _, err := os.Stat(file); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), npmWait)
+		defer cancel()
+		install := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
+		install.Dir = "browser"
+		if out, err := install.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("installing axe-core: %w\n%s", err, out)
+		}
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading axe-core: %w", err)
+	}
+	return string(source), nil
+})
+
+// as shows the page to a person who prefers these colours, on a screen this wide.
+func (p *tab) as(colours scheme, width int64) {
+	p.t.Helper()
+	p.do("setting the screen", chromedp.EmulateViewport(width, 800), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: string(colours)}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		return err
+	}))
+}
+
+// requireAccessible requires that axe-core finds no serious or critical fault in the page as it is now, in either scheme, on
+// a phone and on a desk, and that nothing makes the page wider than a narrow screen.
+func (p *tab) requireAccessible() {
+	p.t.Helper()
+	if faults := p.faults(); len(faults) > 0 {
+		p.picture("inaccessible")
+		p.t.Errorf("%s is not accessible:\n%s", p.address(), strings.Join(faults, "\n"))
+	}
+}
+
+// faults are what requireAccessible would tell, each once.
+func (p *tab) faults() (all []string) {
+	p.t.Helper()
+	found := func(where, fault string) {
+		if !slices.ContainsFunc(all, func(told string) bool { return strings.HasSuffix(told, fault) }) {
+			all = append(all, where+": "+fault)
+		}
+	}
+	for _, width := range []int64{phone, desk} {
+		for _, colours := range []scheme{light, dark} {
+			p.as(colours, width)
+			for _, fault := range p.axe() {
+				found(fmt.Sprintf("%s, %d px", colours, width), fault)
+			}
+		}
+	}
+	p.as(light, narrow)
+	for _, element := range js[[]string](p, tooWide) {
+		found(fmt.Sprintf("%d px", narrow), "wider than the screen: "+element)
+	}
+	p.as(light, desk)
+	return all
+}
+
+// tooWide lists what sticks out of the page, if the page as a whole can be moved sideways.
+const tooWide = `(() => {
+	const page = document.documentElement
+	if (page.scrollWidth <= page.clientWidth) return []
+	const all = [...document.body.querySelectorAll("*")].filter(element => element.getBoundingClientRect().right > page.clientWidth + 1)
+	const outermost = all.filter(element => !all.includes(element.parentElement))
+	return ["page"].concat(outermost.slice(0, 5).map(element => element.outerHTML.slice(0, 120)))
+})()`
+
+// axe runs axe-core in the page.
+func (p *tab) axe() []string {
+	p.t.Helper()
+	source, err := axe()
+	require.NoError(p.t, err)
+	if !js[bool](p, "!!window.axe") {
+		p.do("loading axe-core", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := chromedp.Evaluate[chromedp.Void](source)(ctx, t)
+			return err
+		}))
+	}
+	return js[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(result => result.violations
+		.filter(violation => ["serious", "critical"].includes(violation.impact))
+		.flatMap(violation => violation.nodes.slice(0, 5).map(node =>
+			violation.impact + ": " + violation.id + ": " + node.html.slice(0, 200) + ": " +
+			[...node.any, ...node.all, ...node.none].map(check => check.message).join("; "))))`)
+}
