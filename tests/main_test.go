@@ -82,6 +82,7 @@ type closingConnections struct{ *testing.M }
 
 func (m closingConnections) Run() int {
 	code := m.M.Run()
+	closeOffices()
 	http.DefaultClient.CloseIdleConnections()
 	chromium.end()
 	return code

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,20 @@ type office struct {
 	ring *vault.Ring
 }
 
+// openOffices are those that nobody has closed yet, with the tests that opened them.
+var openOffices sync.Map
+
+// closeOffices closes and names what tests left open, so that the search for leaks speaks of the product.
+func closeOffices() {
+	openOffices.Range(func(left, test any) bool {
+		fmt.Fprintf(os.Stderr, "%v left an office open\n", test)
+		if err := left.(*office).db.Close(context.Background()); err != nil { //nolint:forcetypeassert,errcheck // nothing else is in it
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return true
+	})
+}
+
 func openOffice(t testing.TB, location store.Location, masterKey string) *office {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -34,6 +49,7 @@ func openOffice(t testing.TB, location store.Location, masterKey string) *office
 	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger}})
 	require.NoError(t, err)
 	o := &office{db: db, book: billing.NewBook(db)}
+	openOffices.Store(o, t.Name())
 	require.NoError(t, db.Migrate(ctx))
 	o.ring, err = vault.ParseRing(masterKey)
 	require.NoError(t, err)
@@ -44,6 +60,7 @@ func (o *office) close(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	openOffices.Delete(o)
 	require.NoError(t, o.db.Close(ctx))
 }
 
