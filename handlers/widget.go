@@ -123,6 +123,7 @@ type visitRequest struct {
 
 	channel *store.Widget
 	origin  string
+	address string // the client's
 	// visit is the token's; of a session that begins it is the earlier one, nil without.
 	visit *visit
 }
@@ -140,7 +141,7 @@ func visitFrom(ctx context.Context) (*visitRequest, error) {
 
 // operation checks who asks and lets the API answer.
 func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
-	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r)}
+	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: ClientAddress(r)}
 	begins := strings.HasSuffix(r.URL.Path, "/session")
 	if err := v.checkOrigin(w, r, begins); err != nil {
 		return err

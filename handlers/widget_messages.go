@@ -64,14 +64,10 @@ func (*API) writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visit
 	if err != nil {
 		return nil, err
 	}
-	e, err := exchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if strings.TrimSpace(in.Body.Text) == "" {
 		return nil, InvalidRequest("text", "text is blank.")
 	}
-	if err := v.admit(ctx, "messages "+ClientAddress(e.r), messagesPerMinute); err != nil {
+	if err := v.admit(ctx, "messages "+v.address, messagesPerMinute); err != nil {
 		return nil, err
 	}
 	if err := v.admit(ctx, "messages", v.channel.Settings.RequestsPerMinute); err != nil {
@@ -161,11 +157,7 @@ func (*API) listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath
 	if err != nil {
 		return nil, err
 	}
-	e, err := exchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.admit(ctx, "reads "+ClientAddress(e.r), readsPerMinute); err != nil {
+	if err := v.admit(ctx, "reads "+v.address, readsPerMinute); err != nil {
 		return nil, err
 	}
 	said := visitMessageList{Data: []VisitMessageObject{}}

@@ -74,11 +74,7 @@ func (*API) beginVisit(ctx context.Context, _ *identity.Principal, in *visitInpu
 	if err != nil {
 		return nil, err
 	}
-	e, err := exchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.admit(ctx, "sessions "+ClientAddress(e.r), sessionsPerMinute); err != nil {
+	if err := v.admit(ctx, "sessions "+v.address, sessionsPerMinute); err != nil {
 		return nil, err
 	}
 	now := v.Now()
