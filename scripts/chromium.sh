@@ -20,25 +20,9 @@ missing() { # prints the Debian packages that are wanted and not there
 
 [ -z "${SVC_CHROMIUM:-}" ] || [ -n "$(program)" ] || die "SVC_CHROMIUM is $SVC_CHROMIUM, which is no program."
 
-packages=$(missing | xargs)
-if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	exec {lock}>/var/lock/caddy-svc-install
-	flock "$lock" # another run may be installing the same
-	packages=$(missing | xargs)
-	if [ -n "$packages" ]; then
-		say "installing $packages (Debian packages; a minute or so)"
-		log=$(mktemp)
-		apt() { DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" </dev/null >>"$log" 2>&1; }
-		# shellcheck disable=SC2086 # a list of names
-		if ! { apt update && apt install -y --no-install-recommends $packages; }; then
-			tail -n 20 "$log" >&2
-			rm -f "$log"
-			die "could not install $packages"
-		fi
-		rm -f "$log"
-	fi
-	exec {lock}>&-
-fi
+# shellcheck source=scripts/packages.sh
+. "$(dirname "$0")/packages.sh"
+install_missing
 [ -n "$(program)" ] ||
 	die "no Chromium on this machine. Install one (Debian: apt-get install chromium), or set SVC_CHROMIUM to the program."
 program

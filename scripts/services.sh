@@ -42,31 +42,8 @@ missing() { # prints the Debian packages that are wanted and not there
 	if [ -n "$want_pgbouncer" ] && [ -z "$(pgbouncer_program)" ]; then echo pgbouncer; fi
 }
 
-install_missing() {
-	local packages log
-	packages=$(missing | xargs)
-	[ -n "$packages" ] || return 0
-	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-		die "not installed on this machine: $packages. Install them (Debian: apt-get install $packages), or set SVC_TEST_POSTGRES and SVC_TEST_REDIS to servers of your own and SVC_TEST_PGBOUNCER to the program."
-	fi
-	exec {lock}>/var/lock/caddy-svc-install
-	flock "$lock" # another run may be installing the same
-	packages=$(missing | xargs)
-	if [ -n "$packages" ]; then
-		say "installing $packages (Debian packages; a minute or so)"
-		log=$(mktemp)
-		apt() { DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" </dev/null >>"$log" 2>&1; }
-		# shellcheck disable=SC2086 # a list of names
-		if ! { apt update && apt install -y --no-install-recommends $packages; }; then
-			tail -n 20 "$log" >&2
-			rm -f "$log"
-			die "could not install $packages"
-		fi
-		rm -f "$log"
-	fi
-	exec {lock}>&-
-	[ -z "$(missing)" ] || die "installed, but still not found: $(missing | xargs)"
-}
+# shellcheck source=scripts/packages.sh
+. "$(dirname "$0")/packages.sh"
 
 # --- the supervisor: parent of both servers, ends them when our end of its pipe closes, however we ended ---------
 
@@ -172,6 +149,9 @@ supervise() {
 # --- the run -----------------------------------------------------------------------------------------------------
 
 install_missing
+packages=$(missing | xargs)
+[ -z "$packages" ] ||
+	die "not installed on this machine: $packages. Install them (Debian: apt-get install $packages), or set SVC_TEST_POSTGRES and SVC_TEST_REDIS to servers of your own and SVC_TEST_PGBOUNCER to the program."
 [ -z "$want_pgbouncer" ] || export SVC_TEST_PGBOUNCER="$(pgbouncer_program)"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/svc-services.XXXXXXXX")
 chmod 711 "$dir" # the servers' users pass through to folders of their own
