@@ -2,14 +2,10 @@ package billing
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"math"
-	"time"
-)
 
-// historyReadTime bounds each read of this file: one that stays open keeps SQLite's log from being cut (design §7).
-const historyReadTime = 2 * time.Second
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
 
 // MaxHistoryRows is how many rows a [Stretch] has at most, however many are asked for.
 const MaxHistoryRows = 1000
@@ -67,9 +63,9 @@ func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Ent
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
-	return readHistory(ctx, b, "list transactions", func(rows *sql.Rows) (entry Entry, err error) {
+	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (entry Entry, err error) {
 		entry.Wallet = id
-		return entry, rows.Scan(&entry.ID, &entry.Kind, &entry.Ref, &entry.Note, &entry.BalanceMicros, &entry.At, &entry.AmountMicros)
+		return entry, row.Scan(&entry.ID, &entry.Kind, &entry.Ref, &entry.Note, &entry.BalanceMicros, &entry.At, &entry.AmountMicros)
 	}, selectEntries, stretch.arguments(id)...)
 }
 
@@ -93,9 +89,9 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
-	return readHistory(ctx, b, "list calls", func(rows *sql.Rows) (c EndedCall, err error) {
+	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (c EndedCall, err error) {
 		c.Wallet = id
-		return c, rows.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
+		return c, row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
 			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource,
 			&c.ChargedMicros, &c.ExtraMicros, &c.ShortfallMicros, &c.StartedAt, &c.DurationMS)
 	}, selectEndedCalls, stretch.arguments(id)...)
@@ -119,31 +115,7 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 	if err := id.validate(); err != nil {
 		return nil, err
 	}
-	return readHistory(ctx, b, "sum up calls", func(rows *sql.Rows) (s Spend, err error) {
-		return s, rows.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
+	return store.ReadRows(ctx, b.db, "sum up calls", func(row store.Row) (s Spend, err error) {
+		return s, row.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
 	}, selectSpend, id.OrgID, string(id.Env), from, until)
-}
-
-// readHistory reads all rows of a query, none of which is seen before the read has ended.
-func readHistory[T any](
-	ctx context.Context, b *Book, doing string, scan func(*sql.Rows) (T, error), text string, arguments ...any,
-) (items []T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, historyReadTime)
-	defer cancel()
-	rows, err := b.db.Reader().QueryContext(ctx, text, arguments...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	defer rows.Close() //nolint:errcheck // Err tells
-	for rows.Next() {
-		item, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", doing, err)
-		}
-		items = append(items, item)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	return items, nil
 }

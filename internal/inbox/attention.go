@@ -40,7 +40,7 @@ const attentionShare = 200
 // Attentions reads turns that need attention and do so since newerThan or later, at most limit: the longest waiting one of
 // each organization first, then the second of each. The time is by the database's clock.
 func (q *Queue) Attentions(ctx context.Context, newerThan time.Time, limit int) ([]AttentionTurn, error) {
-	return list(ctx, q.db, "list turns that need attention", func(row store.Row) (turn AttentionTurn, err error) {
+	return store.ReadRows(ctx, q.db, "list turns that need attention", func(row store.Row) (turn AttentionTurn, err error) {
 		var balance sql.NullInt64
 		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance,
 			&turn.Suspended, &turn.HasAgent, &turn.ChannelState)
@@ -73,7 +73,7 @@ type DeadTurn struct {
 
 // DeadTurns reads dead turns of all organizations, the longest dead first, at most limit.
 func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
-	return list(ctx, q.db, "list dead turns", func(row store.Row) (turn DeadTurn, err error) {
+	return store.ReadRows(ctx, q.db, "list dead turns", func(row store.Row) (turn DeadTurn, err error) {
 		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
 			&turn.CreatedAt, &turn.UpdatedAt)
 		return turn, err

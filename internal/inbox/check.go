@@ -96,19 +96,19 @@ func Check(ctx context.Context, db *store.DB) ([]Finding, error) {
 
 func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Finding, error) {
 	if s.table == "" {
-		return list(ctx, db, "look at unfinished rows", scanFinding, s.text+fmt.Sprintf(" LIMIT %d", findingLimit), now)
+		return store.ReadRows(ctx, db, "look at unfinished rows", scanFinding, s.text+fmt.Sprintf(" LIMIT %d", findingLimit), now)
 	}
 	var findings []Finding
 	after := ""
 	err := store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
-		ids, err := list(ctx, db, "turn a page of "+s.table, func(row store.Row) (id string, err error) {
+		ids, err := store.ReadRows(ctx, db, "turn a page of "+s.table, func(row store.Row) (id string, err error) {
 			return id, row.Scan(&id)
 		}, `SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
 		if err != nil || len(ids) == 0 {
 			return false, err
 		}
 		last := ids[len(ids)-1]
-		found, err := list(ctx, db, "look at a page of "+s.table, scanFinding, s.text, after, last)
+		found, err := store.ReadRows(ctx, db, "look at a page of "+s.table, scanFinding, s.text, after, last)
 		if err != nil {
 			return false, err
 		}

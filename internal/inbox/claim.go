@@ -110,7 +110,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 	if err != nil {
 		return Reply{}, fmt.Errorf("read a reply: %w", err)
 	}
-	reply, err := one(ctx, q.db, "read a reply", func(row store.Row) (r Reply, err error) {
+	reply, err := store.ReadRow(ctx, q.db, "read a reply", func(row store.Row) (r Reply, err error) {
 		var runAt sql.NullInt64
 		var leaseUntil, attempts int64
 		err = row.Scan(&r.MessageID, &r.ConversationID, &r.ReceivedAt, &r.handled, &r.TurnID, &r.TurnState, &runAt, &leaseUntil, &attempts)
@@ -120,7 +120,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 	if err != nil || reply.TurnState != TurnAnswered {
 		return reply, err
 	}
-	parts, err := list(ctx, q.db, "read a reply", q.scanMessage(vault.OutboundBody), selectParts, reply.TurnID, orgID)
+	parts, err := store.ReadRows(ctx, q.db, "read a reply", q.scanMessage(vault.OutboundBody), selectParts, reply.TurnID, orgID)
 	for i := range parts {
 		if i > 0 {
 			reply.Text += "\n\n"
@@ -132,7 +132,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 
 // ConversationOf reads the conversation of a customer on a channel of an organization, or [store.ErrNotFound].
 func (q *Queue) ConversationOf(ctx context.Context, orgID, channelID, customerRef string) (Conversation, error) {
-	return one(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
+	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, conversationColumns+` FROM conversations WHERE channel_id = $1 AND customer_ref = $2 AND org_id = $3`,
 		channelID, customerRef, orgID)

@@ -67,7 +67,7 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 		args = append(args, filter.State)
 		text += fmt.Sprintf(" AND state = $%d", len(args))
 	}
-	return list(ctx, q.db, "list conversations", func(row store.Row) (Conversation, error) {
+	return store.ReadRows(ctx, q.db, "list conversations", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, text+` ORDER BY `+order+` LIMIT $3`, args...)
 }
@@ -77,7 +77,7 @@ func (q *Queue) wroteLast(ctx context.Context, orgID, id string) (int64, error) 
 	if id == "" {
 		return math.MaxInt64, nil
 	}
-	at, err := one(ctx, q.db, "read a conversation", func(row store.Row) (at int64, err error) {
+	at, err := store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (at int64, err error) {
 		return at, row.Scan(&at)
 	}, `SELECT last_customer_at FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -88,7 +88,7 @@ func (q *Queue) wroteLast(ctx context.Context, orgID, id string) (int64, error) 
 
 // Conversation reads an organization's conversation, or [store.ErrNotFound].
 func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversation, error) {
-	return one(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
+	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, conversationColumns+` FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
 }
@@ -136,13 +136,13 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 // messages reads up to rows messages of each direction. part says which and in which order; %[1]s in it is the column
 // with a message's place.
 func (q *Queue) messages(ctx context.Context, conversationID, part string, from placedMessage, rows int) ([]placedMessage, error) {
-	came, err := list(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
+	came, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
 		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
-	went, err := list(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
+	went, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
 		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "created_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
@@ -156,7 +156,7 @@ func (q *Queue) place(ctx context.Context, conversationID, messageID string) (pl
 	if messageID == "" {
 		return placedMessage{}, nil
 	}
-	found, err := list(ctx, q.db, "find a message", func(row store.Row) (m placedMessage, err error) {
+	found, err := store.ReadRows(ctx, q.db, "find a message", func(row store.Row) (m placedMessage, err error) {
 		m.ID = messageID
 		return m, row.Scan(&m.placedAt)
 	}, `SELECT received_at FROM messages WHERE id = $1 AND conversation_id = $2

@@ -34,7 +34,7 @@ func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 	if err != nil {
 		return Depth{}, err
 	}
-	return one(ctx, q.db, "read the queue's depth", func(row store.Row) (depth Depth, err error) {
+	return store.ReadRow(ctx, q.db, "read the queue's depth", func(row store.Row) (depth Depth, err error) {
 		var oldest sql.NullInt64
 		err = row.Scan(&depth.Due, &depth.Leased, &depth.Dead, &depth.Attention, &oldest)
 		if oldest.Valid {

@@ -165,7 +165,7 @@ func (q *inboxTest) plan(t *testing.T, text string, args []any) string {
 			args[i] = int64(n)
 		}
 	}
-	lines, err := list(t.Context(), q.db, text, func(row store.Row) (line string, err error) {
+	lines, err := store.ReadRows(t.Context(), q.db, text, func(row store.Row) (line string, err error) {
 		if q.db.Engine() == store.SQLite {
 			var id, parent, unused int
 			return line, row.Scan(&id, &parent, &unused, &line)

@@ -167,7 +167,7 @@ func (q *inboxTest) contents(t testing.TB) string {
 		`SELECT id || ' ' || state || ' ' || code || ' ' || updated_at FROM turns ORDER BY id`,
 		`SELECT id || ' ' || state || ' ' || code || ' ' || platform_message_id || ' ' || attempts FROM outbound_messages ORDER BY id`,
 	} {
-		rows, err := list(context.Background(), q.db, "", func(row store.Row) (line string, err error) { return line, row.Scan(&line) }, text)
+		rows, err := store.ReadRows(context.Background(), q.db, "", func(row store.Row) (line string, err error) { return line, row.Scan(&line) }, text)
 		require.NoError(t, err)
 		for _, line := range rows {
 			all += line + "\n"

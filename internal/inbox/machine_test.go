@@ -389,7 +389,7 @@ func (m *machine) check(t *rapid.T) {
 		platformID, state string
 		handled           bool
 	}
-	rows, err := list(context.Background(), m.q.db, "", func(r store.Row) (line row, err error) {
+	rows, err := store.ReadRows(context.Background(), m.q.db, "", func(r store.Row) (line row, err error) {
 		return line, r.Scan(&line.platformID, &line.handled, &line.state)
 	}, `SELECT m.platform_message_id, m.handled, coalesce(t.state, '') FROM messages m LEFT JOIN turns t ON t.id = m.turn_id
 		WHERE m.author = 'customer' ORDER BY m.id`)

@@ -74,7 +74,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 	if work.History, err = q.openHistory(ctx, lease, history, &work); err != nil {
 		return work, err
 	}
-	work.RecentReplies, err = one(ctx, q.db, "count replies", func(row store.Row) (n int, err error) {
+	work.RecentReplies, err = store.ReadRow(ctx, q.db, "count replies", func(row store.Row) (n int, err error) {
 		return n, row.Scan(&n)
 	}, countReplies,
 		lease.ConversationID, now-loopWindow.Milliseconds())
@@ -83,7 +83,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 
 func (q *Queue) openConversation(ctx context.Context, lease Lease, now int64, work *Work) (quiet bool, err error) {
 	var held leaseState
-	work.Conversation, err = one(ctx, q.db, "read", func(row store.Row) (Conversation, error) {
+	work.Conversation, err = store.ReadRow(ctx, q.db, "read", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row, &held.token, &held.until, &held.runAt)
 	}, conversationColumns+`, lease_token, lease_until, run_at FROM conversations WHERE id = $1 AND org_id = $2`,
 		lease.ConversationID, lease.OrgID)
@@ -99,7 +99,7 @@ type leaseState struct {
 }
 
 func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err error) {
-	work.Suspended, err = one(ctx, q.db, "read its organization", func(row store.Row) (suspended bool, err error) {
+	work.Suspended, err = store.ReadRow(ctx, q.db, "read its organization", func(row store.Row) (suspended bool, err error) {
 		return suspended, row.Scan(&suspended)
 	}, `SELECT suspended_at IS NOT NULL FROM organizations WHERE id = $1`, lease.OrgID)
 	if err != nil {
@@ -118,7 +118,7 @@ func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err e
 }
 
 func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
-	turns, err := list(ctx, q.db, "read its turn", func(row store.Row) (*Turn, error) {
+	turns, err := store.ReadRows(ctx, q.db, "read its turn", func(row store.Row) (*Turn, error) {
 		turn := &Turn{}
 		err := row.Scan(&turn.ID, &turn.AgentID, &turn.Request, &turn.State, &turn.Code, &turn.Attempts, &turn.CreatedAt)
 		return turn, err
@@ -134,7 +134,7 @@ func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
 }
 
 func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, error) {
-	return list(ctx, q.db, "read what is to be sent", func(row store.Row) (part Outbound, err error) {
+	return store.ReadRows(ctx, q.db, "read what is to be sent", func(row store.Row) (part Outbound, err error) {
 		var turnID sql.NullString
 		var body []byte
 		if err := row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts); err != nil {
@@ -150,7 +150,7 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 }
 
 func (q *Queue) openWaiting(ctx context.Context, lease Lease) ([]Message, error) {
-	waiting, err := list(ctx, q.db, "read what waits", q.scanMessage(vault.InboundBody),
+	waiting, err := store.ReadRows(ctx, q.db, "read what waits", q.scanMessage(vault.InboundBody),
 		selectWaiting, lease.ConversationID, maxWaiting)
 	if err != nil {
 		return nil, err
@@ -168,12 +168,12 @@ func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Wo
 	if work.Turn != nil {
 		running = work.Turn.ID
 	}
-	said, err := list(ctx, q.db, "read what was said", q.scanMessage(vault.InboundBody),
+	said, err := store.ReadRows(ctx, q.db, "read what was said", q.scanMessage(vault.InboundBody),
 		selectSaid, lease.ConversationID, running, most)
 	if err != nil {
 		return nil, err
 	}
-	sent, err := list(ctx, q.db, "read what was sent", q.scanMessage(vault.OutboundBody),
+	sent, err := store.ReadRows(ctx, q.db, "read what was sent", q.scanMessage(vault.OutboundBody),
 		selectDelivered, lease.ConversationID, most)
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ const selectForgettable = `SELECT page.id,
 
 // forgettable reads which conversations of a page are worth a transaction, the page's last one, and whether there are more.
 func forgettable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {
-	page, err := list(ctx, db, "look for old conversations", func(row store.Row) (struct{}, error) {
+	page, err := store.ReadRows(ctx, db, "look for old conversations", func(row store.Row) (struct{}, error) {
 		var old bool
 		err := row.Scan(&last, &old)
 		if old {

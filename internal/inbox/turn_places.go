@@ -19,7 +19,7 @@ var selectTurnPlaces = listStatement(`SELECT id, agent_id, conversation_id FROM 
 func (q *Queue) TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]TurnPlace, error) {
 	places := make(map[string]TurnPlace, len(turnIDs))
 	err := eachPadded(turnIDs, func(size int, piece []string) error {
-		_, err := list(ctx, q.db, "find turns", func(row store.Row) (struct{}, error) {
+		_, err := store.ReadRows(ctx, q.db, "find turns", func(row store.Row) (struct{}, error) {
 			var id string
 			var place TurnPlace
 			err := row.Scan(&id, &place.AgentID, &place.ConversationID)

@@ -101,7 +101,7 @@ func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	due, err := one(ctx, q.db, "look for work", func(row store.Row) (due sql.NullInt64, err error) {
+	due, err := store.ReadRow(ctx, q.db, "look for work", func(row store.Row) (due sql.NullInt64, err error) {
 		return due, row.Scan(&due)
 	}, selectNextDue, now)
 	if err != nil {

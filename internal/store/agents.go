@@ -117,7 +117,7 @@ func scanAgent(row Row) (agent Agent, err error) {
 
 // AgentByID reads an organization's agent, or [ErrNotFound].
 func (db *DB) AgentByID(ctx context.Context, orgID, id string) (Agent, error) {
-	agents, err := list(ctx, db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	agents, err := ReadRows(ctx, db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 	if err == nil && len(agents) == 0 {
 		err = sqlError("read an agent", ErrNotFound)
 	}
@@ -132,7 +132,7 @@ func (db *DB) AgentByID(ctx context.Context, orgID, id string) (Agent, error) {
 
 // Agents reads a page of an organization's agents, oldest first.
 func (db *DB) Agents(ctx context.Context, orgID string, page Page) ([]Agent, error) {
-	agents, err := list(ctx, db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	agents, err := ReadRows(ctx, db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 	if err == nil {
 		err = db.readAgentKnowledge(ctx, orgID, agents)

@@ -36,18 +36,18 @@ func (db *DB) CreateAPIKey(ctx context.Context, actor string, key APIKey) error 
 
 // APIKeys reads an organization's keys, revoked ones too, oldest first.
 func (db *DB) APIKeys(ctx context.Context, orgID string) ([]APIKey, error) {
-	return list(ctx, db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 ORDER BY created_at, id`, orgID)
+	return ReadRows(ctx, db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 ORDER BY created_at, id`, orgID)
 }
 
 // APIKeyPage reads a page of an organization's keys, revoked ones too, oldest first.
 func (db *DB) APIKeyPage(ctx context.Context, orgID string, page Page) ([]APIKey, error) {
-	return list(ctx, db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	return ReadRows(ctx, db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 
 // APIKeyByID reads an organization's key, also a revoked one, or [ErrNotFound].
 func (db *DB) APIKeyByID(ctx context.Context, orgID, id string) (APIKey, error) {
-	return one(ctx, db, "read an API key", scanAPIKey, apiKeyColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	return ReadRow(ctx, db, "read an API key", scanAPIKey, apiKeyColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
 const apiKeyColumns = `SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at FROM api_keys`
@@ -63,7 +63,7 @@ func scanAPIKey(row Row) (key APIKey, err error) {
 
 // APIKeyOrg is the organization a key belongs to, or [ErrNotFound].
 func (db *DB) APIKeyOrg(ctx context.Context, keyID string) (orgID string, err error) {
-	return one(ctx, db, "find an API key", func(row Row) (orgID string, err error) {
+	return ReadRow(ctx, db, "find an API key", func(row Row) (orgID string, err error) {
 		err = row.Scan(&orgID)
 		return orgID, err
 	}, `SELECT org_id FROM api_keys WHERE id = $1`, keyID)

@@ -121,7 +121,7 @@ func (db *DB) beginImport(ctx context.Context, archive string) (importPlace, err
 
 // resumedImport is where the earlier import of the archive ended. The store has the table of its progress.
 func (db *DB) resumedImport(ctx context.Context, archive string) (importPlace, error) {
-	reached, err := one(ctx, db, "read how far the import is", func(row Row) (p importPlace, err error) {
+	reached, err := ReadRow(ctx, db, "read how far the import is", func(row Row) (p importPlace, err error) {
 		err = row.Scan(&p.archive, &p.block, &p.digest)
 		return p, err
 	}, "SELECT archive, block, digest FROM "+progressTable)

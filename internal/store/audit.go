@@ -35,12 +35,12 @@ func (db *DB) AuditLog(ctx context.Context, limit int) ([]AuditEntry, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("store: read the audit log: limit %d is not positive", limit)
 	}
-	return list(ctx, db, "read the audit log", scanAuditEntry, auditColumns+` ORDER BY id DESC LIMIT $1`, limit)
+	return ReadRows(ctx, db, "read the audit log", scanAuditEntry, auditColumns+` ORDER BY id DESC LIMIT $1`, limit)
 }
 
 // AuditLogOf reads a page of the entries about an organization, newest first: After is the id of the oldest that was seen.
 func (db *DB) AuditLogOf(ctx context.Context, orgID string, page Page) ([]AuditEntry, error) {
-	return list(ctx, db, "read the audit log", scanAuditEntry,
+	return ReadRows(ctx, db, "read the audit log", scanAuditEntry,
 		auditColumns+` WHERE org_id = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, orgID, page.After, page.Rows())
 }
 

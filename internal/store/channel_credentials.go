@@ -53,7 +53,7 @@ func (db *DB) ReplaceSealedCredentials(ctx context.Context, orgID, id string, wa
 func (db *DB) EachChannelCredentials(ctx context.Context, each func(Channel) error) error {
 	var after string
 	for {
-		page, err := list(ctx, db, "list channels", scanChannel,
+		page, err := ReadRows(ctx, db, "list channels", scanChannel,
 			channelColumns+` WHERE c.id > $1 AND c.credentials IS NOT NULL ORDER BY c.id LIMIT $2`, after, sealedPage)
 		if err != nil {
 			return err

@@ -192,12 +192,12 @@ func scanChannel(row Row) (channel Channel, err error) {
 
 // ChannelByID reads an organization's channel, or [ErrNotFound].
 func (db *DB) ChannelByID(ctx context.Context, orgID, id string) (Channel, error) {
-	return one(ctx, db, "read a channel", scanChannel, channelColumns+` WHERE c.id = $1 AND c.org_id = $2`, id, orgID)
+	return ReadRow(ctx, db, "read a channel", scanChannel, channelColumns+` WHERE c.id = $1 AND c.org_id = $2`, id, orgID)
 }
 
 // Channels reads a page of an organization's channels, oldest first.
 func (db *DB) Channels(ctx context.Context, orgID string, page Page) ([]Channel, error) {
-	return list(ctx, db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1 AND c.id > $2 ORDER BY c.id LIMIT $3`,
+	return ReadRows(ctx, db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1 AND c.id > $2 ORDER BY c.id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 

@@ -101,7 +101,7 @@ func (db *DB) CountChunks(ctx context.Context, queries []WordQuery, most int) ([
 		err := row.Scan(into...)
 		return counts, err
 	}
-	return one(ctx, db, "count chunks", scan, `SELECT `+strings.Join(columns, ", "), arguments...)
+	return ReadRow(ctx, db, "count chunks", scan, `SELECT `+strings.Join(columns, ", "), arguments...)
 }
 
 // FindChunks finds chunks by each of the queries, over all organizations: their seqs, for [DB.FoundChunks]. most bounds
@@ -119,7 +119,7 @@ func (db *DB) FindChunks(ctx context.Context, queries []WordQuery, most int) ([]
 	for i := range queries {
 		parts[i] = fmt.Sprintf(`SELECT %d AS query, seq FROM (%s LIMIT %d) AS found%d`, i, chunkMatch(db.location.Engine, i+1), most, i)
 	}
-	_, err = list(ctx, db, "find chunks", func(row Row) (struct{}, error) {
+	_, err = ReadRows(ctx, db, "find chunks", func(row Row) (struct{}, error) {
 		var query int
 		var seq int64
 		err := row.Scan(&query, &seq)
@@ -152,7 +152,7 @@ func (db *DB) FoundChunks(ctx context.Context, orgID string, baseIDs []string, s
 		FROM chunks c JOIN documents d ON d.id = c.document_id
 		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN (%s) AND c.seq IN (%s) ORDER BY c.seq`,
 		placeholders(&arguments, baseIDs), placeholders(&arguments, seqs))
-	return list(ctx, db, "read chunks", func(row Row) (chunk FoundChunk, err error) {
+	return ReadRows(ctx, db, "read chunks", func(row Row) (chunk FoundChunk, err error) {
 		err = row.Scan(&chunk.Seq, &chunk.DocumentID, &chunk.Document, &chunk.KnowledgeBaseID, &chunk.Position, &chunk.Text)
 		return chunk, err
 	}, text, arguments...)

@@ -169,13 +169,13 @@ func scanDocument(row Row) (document Document, err error) {
 
 // DocumentByID reads a document of an organization's knowledge base, or [ErrNotFound].
 func (db *DB) DocumentByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
-	return one(ctx, db, "read a document", scanDocument,
+	return ReadRow(ctx, db, "read a document", scanDocument,
 		documentColumns+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
 }
 
 // Documents reads a page of the documents of an organization's knowledge base, oldest first.
 func (db *DB) Documents(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
-	return list(ctx, db, "list documents", scanDocument,
+	return ReadRows(ctx, db, "list documents", scanDocument,
 		documentColumns+` WHERE org_id = $1 AND knowledge_base_id = $2 AND id > $3 ORDER BY id LIMIT $4`,
 		orgID, baseID, page.After, page.Rows())
 }
@@ -186,7 +186,7 @@ func (db *DB) ReadyChunks(ctx context.Context, orgID string, baseIDs []string) (
 		return 0, nil
 	}
 	arguments := []any{orgID, DocumentReady}
-	return one(ctx, db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+	return ReadRow(ctx, db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
 		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN (%s)`, placeholders(&arguments, baseIDs)), arguments...)
 }
 

@@ -71,7 +71,7 @@ func (db *DB) readAgentKnowledge(ctx context.Context, orgID string, agents []Age
 		return nil
 	}
 	type known struct{ agentID, baseID string }
-	rows, err := list(ctx, db, "read what agents know", func(row Row) (k known, err error) {
+	rows, err := ReadRows(ctx, db, "read what agents know", func(row Row) (k known, err error) {
 		err = row.Scan(&k.agentID, &k.baseID)
 		return k, err
 	}, `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases

@@ -89,14 +89,14 @@ func scanKnowledgeBase(row Row) (base KnowledgeBase, err error) {
 
 // KnowledgeBaseByID reads an organization's knowledge base, or [ErrNotFound].
 func (db *DB) KnowledgeBaseByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
-	return one(ctx, db, "read a knowledge base", scanKnowledgeBase,
+	return ReadRow(ctx, db, "read a knowledge base", scanKnowledgeBase,
 		knowledgeBaseColumns+` WHERE b.id = $1 AND b.org_id = $2`+knowledgeBaseGroup, id, orgID)
 }
 
 // KnowledgeBases reads a page of an organization's knowledge bases, oldest first.
 func (db *DB) KnowledgeBases(ctx context.Context, orgID string, page Page) ([]KnowledgeBase, error) {
 	// The page is cut first, so that only its own documents are counted.
-	return list(ctx, db, "list knowledge bases", scanKnowledgeBase,
+	return ReadRows(ctx, db, "list knowledge bases", scanKnowledgeBase,
 		knowledgeBaseColumns+` WHERE b.org_id = $1 AND b.id IN (
 			SELECT id FROM knowledge_bases WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3)`+knowledgeBaseGroup,
 		orgID, page.After, page.Rows())

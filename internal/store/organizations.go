@@ -39,12 +39,12 @@ func scanOrganization(row Row) (organization Organization, err error) {
 
 // Organizations reads all organizations, oldest first.
 func (db *DB) Organizations(ctx context.Context) ([]Organization, error) {
-	return list(ctx, db, "list organizations", scanOrganization, organizationColumns+` ORDER BY created_at, id`)
+	return ReadRows(ctx, db, "list organizations", scanOrganization, organizationColumns+` ORDER BY created_at, id`)
 }
 
 // OrganizationByID reads one organization, or [ErrNotFound].
 func (db *DB) OrganizationByID(ctx context.Context, id string) (Organization, error) {
-	return one(ctx, db, "read an organization", scanOrganization, organizationColumns+` WHERE id = $1`, id)
+	return ReadRow(ctx, db, "read an organization", scanOrganization, organizationColumns+` WHERE id = $1`, id)
 }
 
 // SetSuspended suspends or resumes an organization, or [ErrNotFound]. The time of a suspension that stands is kept.

@@ -26,7 +26,7 @@ func (db *DB) PutProviderKey(ctx context.Context, actor string, key ProviderKey)
 
 // ProviderKeySealed reads the sealed key of an organization at a provider, and false when it has none.
 func (db *DB) ProviderKeySealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
-	sealed, err = one(ctx, db, "read a provider key", func(row Row) (sealed []byte, err error) {
+	sealed, err = ReadRow(ctx, db, "read a provider key", func(row Row) (sealed []byte, err error) {
 		err = row.Scan(&sealed)
 		return sealed, err
 	}, `SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider)
@@ -56,7 +56,7 @@ func scanProviderKey(row Row) (key ProviderKey, err error) {
 
 // ProviderKeys reads an organization's keys, still sealed, by provider.
 func (db *DB) ProviderKeys(ctx context.Context, orgID string) ([]ProviderKey, error) {
-	return list(ctx, db, "list provider keys", scanProviderKey, providerKeyColumns+` WHERE org_id = $1 ORDER BY provider`, orgID)
+	return ReadRows(ctx, db, "list provider keys", scanProviderKey, providerKeyColumns+` WHERE org_id = $1 ORDER BY provider`, orgID)
 }
 
 // sealedPage is how many keys EachSealed reads at a time, so that no read stays open while the callback works.
@@ -67,7 +67,7 @@ const sealedPage = 100
 func (db *DB) EachSealed(ctx context.Context, each func(ProviderKey) error) error {
 	var orgID, provider string
 	for {
-		page, err := list(ctx, db, "list provider keys", scanProviderKey,
+		page, err := ReadRows(ctx, db, "list provider keys", scanProviderKey,
 			providerKeyColumns+` WHERE (org_id, provider) > ($1, $2) ORDER BY org_id, provider LIMIT $3`, orgID, provider, sealedPage)
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ type Retention struct {
 
 // Retentions reads a page of the organizations that don't keep their conversations for ever, in order of id.
 func (db *DB) Retentions(ctx context.Context, page Page) ([]Retention, error) {
-	return list(ctx, db, "list retentions", func(row Row) (r Retention, err error) {
+	return ReadRows(ctx, db, "list retentions", func(row Row) (r Retention, err error) {
 		err = row.Scan(&r.OrgID, &r.Days)
 		return r, err
 	}, `SELECT id, retention_days FROM organizations WHERE retention_days > 0 AND id > $1 ORDER BY id LIMIT $2`,

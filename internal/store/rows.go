@@ -3,10 +3,20 @@ package store
 import (
 	"context"
 	"database/sql"
+	"time"
 )
 
-// list reads all rows of a query through the reader.
-func list[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (items []T, err error) {
+// readPatience bounds [ReadRows] and [ReadRow]: a read that stays open keeps SQLite's log from being cut (design §7).
+const readPatience = 2 * time.Second
+
+// ReadRows reads all rows of a query through the reader, in at most 2 s; scan makes an item of the current row. The
+// arguments are of the types that [Tx] takes. The error says what was being done, and may be [context.DeadlineExceeded],
+// [ErrText] or [ErrClosed].
+func ReadRows[T any](
+	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
+) (items []T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
 	bound, err := postgresArgs(arguments) // database/sql takes the same values on both engines
 	if err != nil {
 		return nil, sqlError(doing, err)
@@ -26,9 +36,11 @@ func list[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, e
 	return items, sqlError(doing, rows.Err())
 }
 
-// one reads the only row of a query, and ErrNotFound when there is none.
-func one[T any](ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any) (item T, err error) {
-	items, err := list(ctx, db, doing, scan, text, arguments...)
+// ReadRow is [ReadRows] for a query of at most one row, and fails with [ErrNotFound] when there is none.
+func ReadRow[T any](
+	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
+) (item T, err error) {
+	items, err := ReadRows(ctx, db, doing, scan, text, arguments...)
 	if err != nil {
 		return item, err
 	}

@@ -14,7 +14,7 @@ type LoginRecord struct {
 
 // LoginByEmail reads the user with an e-mail address, and false when there is none.
 func (db *DB) LoginByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
-	record, err = one(ctx, db, "read a login", func(row Row) (record LoginRecord, err error) {
+	record, err = ReadRow(ctx, db, "read a login", func(row Row) (record LoginRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
 		return record, err
 	}, `SELECT id, org_id, password FROM users WHERE email = $1`, email)
@@ -77,7 +77,7 @@ type SessionRecord struct {
 
 // SessionByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
 func (db *DB) SessionByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
-	record, err = one(ctx, db, "read a session", func(row Row) (record SessionRecord, err error) {
+	record, err = ReadRow(ctx, db, "read a session", func(row Row) (record SessionRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Role, &record.SeenAt, &record.ExpiresAt,
 			&record.Plan, &record.SuspendedAt, &record.HasOrgModels)
 		return record, err

@@ -41,17 +41,17 @@ func scanUser(row Row) (user User, err error) {
 
 // UserByID reads an organization's user, or [ErrNotFound].
 func (db *DB) UserByID(ctx context.Context, orgID, id string) (User, error) {
-	return one(ctx, db, "read a user", scanUser, userColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	return ReadRow(ctx, db, "read a user", scanUser, userColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
 // UserByEmail reads an organization's user by the e-mail address, or [ErrNotFound].
 func (db *DB) UserByEmail(ctx context.Context, orgID, email string) (User, error) {
-	return one(ctx, db, "read a user", scanUser, userColumns+` WHERE email = $1 AND org_id = $2`, email, orgID)
+	return ReadRow(ctx, db, "read a user", scanUser, userColumns+` WHERE email = $1 AND org_id = $2`, email, orgID)
 }
 
 // Users reads a page of an organization's users, oldest first.
 func (db *DB) Users(ctx context.Context, orgID string, page Page) ([]User, error) {
-	return list(ctx, db, "list users", scanUser, userColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	return ReadRows(ctx, db, "list users", scanUser, userColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 
@@ -165,7 +165,7 @@ type LinkRecord struct {
 
 // LinkByHash reads the one-time link with this SHA-256 hash, and false when there is none.
 func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
-	record, err = one(ctx, db, "read a link", func(row Row) (record LinkRecord, err error) {
+	record, err = ReadRow(ctx, db, "read a link", func(row Row) (record LinkRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
 		return record, err
 	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, u.email

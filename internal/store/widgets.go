@@ -74,7 +74,7 @@ func (db *DB) WidgetByID(ctx context.Context, channelID string) (Widget, error) 
 	if !isText(channelID) {
 		return Widget{}, ErrNotFound
 	}
-	return one(ctx, db, "read a widget", func(row Row) (widget Widget, err error) {
+	return ReadRow(ctx, db, "read a widget", func(row Row) (widget Widget, err error) {
 		var stored storedWidget
 		if err := row.Scan(append([]any{&widget.ChannelID, &widget.OrgID}, stored.into()...)...); err != nil {
 			return widget, err
@@ -94,7 +94,7 @@ func (db *DB) WidgetByID(ctx context.Context, channelID string) (Widget, error) 
 func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
-	micros, err := one(ctx, db, "add up a channel's calls", func(row Row) (micros int64, err error) {
+	micros, err := ReadRow(ctx, db, "add up a channel's calls", func(row Row) (micros int64, err error) {
 		return micros, row.Scan(&micros)
 	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT) FROM turns t JOIN calls c ON c.request_id = t.id AND c.key_id = ''
 		WHERE t.channel_id = $1 AND t.created_at >= $2 AND t.org_id = $3 AND c.org_id = $3`, channelID, since.UnixMilli(), orgID)
