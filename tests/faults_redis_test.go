@@ -138,39 +138,22 @@ func (w *windowed) live(t *testing.T, l *link, fault func(*link)) {
 	w.requireFewGoroutines(t, goodDay)
 }
 
-// TestRedisGone guarantees [windowed.live] while Redis refuses connections.
-func TestRedisGone(t *testing.T) {
+// TestRedisFaults guarantees [windowed.live] for each fault of the network before Redis.
+func TestRedisFaults(t *testing.T) {
 	t.Parallel()
-	address, l := redisThrough(t, startToxiproxy(t))
-	startWindowed(t, address).live(t, l, (*link).gone)
-}
-
-// TestRedisHangs guarantees [windowed.live] while Redis takes commands and answers nothing.
-func TestRedisHangs(t *testing.T) {
-	t.Parallel()
-	address, l := redisThrough(t, startToxiproxy(t))
-	startWindowed(t, address).live(t, l, (*link).hang)
-}
-
-// TestRedisResets guarantees [windowed.live] while every connection is cut when Redis answers.
-func TestRedisResets(t *testing.T) {
-	t.Parallel()
-	address, l := redisThrough(t, startToxiproxy(t))
-	startWindowed(t, address).live(t, l, (*link).reset)
-}
-
-// TestRedisPartition guarantees [windowed.live] while packets vanish in both directions and connections stay open.
-func TestRedisPartition(t *testing.T) {
-	t.Parallel()
-	address, l := redisThrough(t, startToxiproxy(t))
-	startWindowed(t, address).live(t, l, (*link).partition)
-}
-
-// TestRedisSlow guarantees [windowed.live] while Redis' answers come later than a request waits for them.
-func TestRedisSlow(t *testing.T) {
-	t.Parallel()
-	address, l := redisThrough(t, startToxiproxy(t))
-	startWindowed(t, address).live(t, l, func(l *link) { l.slow(2 * time.Second) })
+	for name, fault := range map[string]func(*link){
+		"refuses connections":                         (*link).gone,
+		"takes commands and answers nothing":          (*link).hang,
+		"cuts each connection when it answers":        (*link).reset,
+		"loses packets both ways on open connections": (*link).partition,
+		"answers later than a request waits for it":   func(l *link) { l.slow(2 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address, l := redisThrough(t, startToxiproxy(t))
+			startWindowed(t, address).live(t, l, fault)
+		})
+	}
 }
 
 // TestRedisGoneAtStart guarantees that a product starts and serves without its Redis, and counts there once it is there.

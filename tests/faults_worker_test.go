@@ -41,7 +41,7 @@ func (c *connectedProduct) leased() (n int) {
 	return n
 }
 
-// queue is what several customers have written, whose answers the model holds back.
+// heldQueue is what several customers have written, whose answers the model holds back.
 type heldQueue struct {
 	*connectedProduct
 	model     heldModel
@@ -90,10 +90,10 @@ func (q *heldQueue) requireAnsweredOnce(t *testing.T) {
 	q.svc(t, "doctor")
 }
 
-// TestWorkerLosesPostgres guarantees that a worker whose PostgreSQL hangs while the model answers loses its leases and
-// nothing else: when the database is back every conversation is answered, exactly once and for one charge.
-func TestWorkerLosesPostgres(t *testing.T) {
-	t.Parallel()
+// eachSilence runs a test for each way in which a worker's PostgreSQL can fall silent. The worker has asked the model for
+// every answer, and the model holds them back; during lasts as long as the silence.
+func eachSilence(t *testing.T, test func(t *testing.T, q *heldQueue, during func(func()))) {
+	t.Helper()
 	for name, fault := range map[string]func(*link){"hang": (*link).hang, "partition": (*link).partition} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,44 +103,43 @@ func TestWorkerLosesPostgres(t *testing.T) {
 			w := c.startWorkerWith(c.storeBehind(t, l.Address))
 			q := c.holdQueue(t)
 			c.awaitAsked(q.model.script, heldCustomers)
-			l.during(fault, func() {
-				q.model.gate.open()
-				c.await("the leases to lapse", patience, func() bool { return c.leased() == 0 })
-				for _, customer := range q.customers {
-					require.Empty(t, c.sentTo(customer), "sent without a record of it")
-				}
-			})
+			test(t, q, func(silence func()) { l.during(fault, silence) })
 			q.requireAnsweredOnce(t)
 			w.stop()
 		})
 	}
 }
 
-// TestWorkerIsOvertaken guarantees that another worker takes over what one whose PostgreSQL hangs can't finish, and that
-// the first one, when its database is back and it goes on with what it had, sends and charges nothing again (design §2.4).
+// TestWorkerLosesPostgres guarantees that a worker whose PostgreSQL falls silent while the model answers loses its leases
+// and nothing else: when the database is back every conversation is answered, exactly once and for one charge.
+func TestWorkerLosesPostgres(t *testing.T) {
+	t.Parallel()
+	eachSilence(t, func(t *testing.T, q *heldQueue, during func(func())) {
+		during(func() {
+			q.model.gate.open()
+			q.await("the leases to lapse", patience, func() bool { return q.leased() == 0 })
+			for _, customer := range q.customers {
+				require.Empty(t, q.sentTo(customer), "sent without a record of it")
+			}
+		})
+	})
+}
+
+// TestWorkerIsOvertaken guarantees that another worker takes over what one whose PostgreSQL falls silent can't finish, and
+// that the first one, when its database is back and it goes on with what it had, sends and charges nothing again (design
+// §2.4).
 func TestWorkerIsOvertaken(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(*link){"hang": (*link).hang, "partition": (*link).partition} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := startToxiproxy(t)
-			c := startLeased(t)
-			l := x.before(c.storeAddress(t))
-			hindered := c.startWorkerWith(c.storeBehind(t, l.Address))
-			q := c.holdQueue(t)
-			c.awaitAsked(q.model.script, heldCustomers)
-			l.during(fault, func() {
-				other := c.startWorker()
-				q.model.gate.open()
-				for _, customer := range q.customers {
-					require.Equal(t, []string{"Re: hello"}, c.awaitSent(customer, 1))
-				}
-				other.stop() // what is written from now on is the first one's
-			})
-			q.requireAnsweredOnce(t)
-			hindered.stop()
+	eachSilence(t, func(t *testing.T, q *heldQueue, during func(func())) {
+		during(func() {
+			other := q.startWorker()
+			q.model.gate.open()
+			for _, customer := range q.customers {
+				require.Equal(t, []string{"Re: hello"}, q.awaitSent(customer, 1))
+			}
+			other.stop() // what is written from now on is the first one's
 		})
-	}
+	})
 }
 
 // TestWorkerIsSuspended guarantees the same of a worker that stood still (a suspended machine, a paused container) while the
