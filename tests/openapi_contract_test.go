@@ -345,6 +345,6 @@ func (d *deployment) describing() *deployment {
 	} {
 		d.Routes += fmt.Sprintf("handle /%s* {\nsvc_api\n}\n", group)
 	}
-	d.Routes += "handle /docs* {\nsvc_docs\n}\n"
+	d.Routes += "handle /docs* {\nsvc_docs\n}\nhandle /widget/* {\nsvc_widget\n}\n"
 	return d
 }

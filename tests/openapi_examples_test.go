@@ -26,19 +26,28 @@ var updateExamples = flag.Bool("update-examples", false, "rewrite the answers in
 
 const examplesFile = "../handlers/openapi_examples.json"
 
+// pages are the operations without an example: this description itself, and what a browser loads.
+var pages = map[string]bool{
+	"getDocs": true, "getDescription": true, "getDescriptionAsYAML": true, "getWidgetPage": true, "getWidgetScript": true,
+}
+
+// visitedOrigin is whose page the examples' visitor looks at.
+const visitedOrigin = "https://shop.example"
+
 // shopper sends the examples of the description in their order.
 type shopper struct {
 	*product
 	contract *contract
 	key      string
 	cookie   string
+	visitor  string // the token of the widget's visitor
 	// known has the last id of each kind that an answer had: an id in an example stands for it.
 	known map[string]string
 	// real is what other words of the examples stand for.
 	real *strings.Replacer
 }
 
-// TestDocumentedExamples guarantees that every operation of the description has an example, and that a server answers each
+// TestDocumentedExamples guarantees that every operation of the description but pages has an example, and that a server answers each
 // as the description says: the same but for ids, moments and secrets.
 func TestDocumentedExamples(t *testing.T) {
 	t.Parallel()
@@ -77,8 +86,7 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 	for _, o := range description.operations {
 		id := o.operation["operationId"].(string)
-		without := strings.HasPrefix(o.Path, "/docs") || strings.HasPrefix(o.Path, "/widget/") // this, and what a browser does
-		require.True(t, shown[id] || without, "%s has no example", id)
+		require.True(t, shown[id] || pages[id], "%s has no example", id)
 	}
 	if *updateExamples {
 		require.NoError(t, os.WriteFile(examplesFile, append([]byte(asJSON(t, examples)), '\n'), 0o600))
@@ -116,6 +124,9 @@ func (s *shopper) try(t *testing.T, example *handlers.Example) any {
 	require.NoError(t, s.contract.judge(r, a), "%s: %s", example.Operation, text)
 	if cookie := response.Header.Get("Set-Cookie"); cookie != "" {
 		s.cookie, _, _ = strings.Cut(cookie, ";")
+	}
+	if token := visitorToken.FindSubmatch(text); token != nil {
+		s.visitor = string(token[1])
 	}
 	for _, id := range anyID.FindAllString(string(text), -1) {
 		kind, _, _ := strings.Cut(id, "_")
@@ -160,6 +171,9 @@ func (s *shopper) build(t *testing.T, o *documented, example *handlers.Example) 
 	r, err := http.NewRequestWithContext(t.Context(), o.Method, s.BaseURL+path+"?"+query.Encode(), bytes.NewReader(body))
 	require.NoError(t, err)
 	r.Header = header
+	if strings.HasPrefix(o.Path, "/widget/") {
+		r.Header.Set("Origin", visitedOrigin)
+	}
 	ways, _ := o.operation["security"].([]any)
 	s.sign(r, ways, body)
 	return r
@@ -174,6 +188,8 @@ func (s *shopper) sign(r *http.Request, ways []any, body []byte) {
 		switch scheme {
 		case "bearer":
 			r.Header.Set("Authorization", "Bearer "+s.key)
+		case "visitor":
+			r.Header.Set("Authorization", "Bearer "+s.visitor)
 		case "session":
 			r.Header.Set("Cookie", s.cookie)
 		case "botSecret":
@@ -195,6 +211,8 @@ func (s *shopper) sign(r *http.Request, ways []any, body []byte) {
 var (
 	// anyID is an id of ours anywhere.
 	anyID = regexp.MustCompile(`\b(org|key|usr|agt|kb|doc|chn|cnv|msg|txn|call|req|trn|aud)_[0-9a-z]{20,}\b`)
+	// visitorToken is the token of a widget's session.
+	visitorToken = regexp.MustCompile(`"token":"([0-9A-Za-z_-]{30,})"`)
 	// What differs from one run to the next, and what stands for it in the description.
 	settling = []struct {
 		found *regexp.Regexp
@@ -209,6 +227,7 @@ var (
 		{regexp.MustCompile(`"Customer \d+"`), `"Example Shop"`},
 		{regexp.MustCompile(`"(ck_(?:live|test)_)[^"]{30,}"`), `"${1}the-key-is-shown-this-once"`},
 		{regexp.MustCompile(`"(ck_(?:live|test)_)[0-9A-Za-z]{1,12}[^"]{0,3}"`), `"${1}0123"`},
+		{visitorToken, `"token":"token-of-the-visitor"`},
 		{regexp.MustCompile(`#[0-9A-Za-z_-]{30,}"`), `#token-of-the-link"`},
 		{regexp.MustCompile(`"(nextCursor)":"[^"]*"`), `"$1":"cursor-of-the-next-page"`},
 		{regexp.MustCompile(`"score":-?[0-9.e-]+`), `"score":1`},
