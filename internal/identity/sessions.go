@@ -78,6 +78,9 @@ func (s *Sessions) Begin(ctx context.Context, email, password, address string) (
 		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
 	}
 	matches, stale, err := s.passwords.check(ctx, record.Password, password)
+	if errors.Is(err, ErrBusy) {
+		_ = s.db.GiveBackLogin(ctx, login) // else the person waits for a minute at most
+	}
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
 	}

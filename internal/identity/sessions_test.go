@@ -256,6 +256,20 @@ func TestThrottle(t *testing.T) {
 	require.NoError(t, err, "the next window")
 }
 
+// Who is turned away because too many passwords are being checked has not failed: no attempt is used up.
+func TestBusyIsNoFailure(t *testing.T) {
+	t.Parallel()
+	o, _ := clocked(t)
+	o.join("lan@example.com", identity.Owner)
+	release := o.sessions.Occupy()
+	for range 70 { // more than any bound
+		require.ErrorIs(t, o.fail("lan@example.com", "192.0.2.1"), identity.ErrBusy)
+	}
+	release()
+	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.1")
+	require.NoError(t, err)
+}
+
 // Attempts at the same moment, over two nodes, don't pass the bound together.
 func TestThrottleOnSeveralNodes(t *testing.T) {
 	t.Parallel()

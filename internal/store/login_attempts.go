@@ -21,7 +21,7 @@ type Login struct {
 
 // TakeLogin counts an attempt to log in before it is made, so that attempts at the same moment, on any node, can't pass
 // a bound together. Bounds are taken in their order up to the first that is reached: what is refused there counts in none
-// of those after it. An attempt that succeeds is given back by [DB.BeginSession].
+// of those after it. An attempt that succeeds is given back by [DB.BeginSession], one that was not made by [DB.GiveBackLogin].
 func (db *DB) TakeLogin(ctx context.Context, bounds []LoginBound) (login Login, err error) {
 	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		login = Login{window: tx.Now() / loginWindow * loginWindow}
@@ -45,6 +45,14 @@ func (db *DB) TakeLogin(ctx context.Context, bounds []LoginBound) (login Login, 
 		return nil
 	})
 	return login, err
+}
+
+// GiveBackLogin counts an attempt no more: nobody looked at its password.
+func (db *DB) GiveBackLogin(ctx context.Context, login Login) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		login.queueGiveBack(tx)
+		return nil
+	})
 }
 
 func (l Login) queueGiveBack(tx Tx) {
