@@ -76,7 +76,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		models:    handlers.NewModels(catalog, shared.db),
 		chat:      chat,
 		api:       api,
-		dashboard: a.newDashboard(api, sessions),
+		dashboard: a.newDashboard(api, sessions, shared.bodies),
 		docs:      described,
 		webhooks:  a.webhooks(shared, queue),
 	}

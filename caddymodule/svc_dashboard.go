@@ -43,7 +43,7 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 }
 
 // newDashboard is the dashboard over the endpoint groups. What goes wrong in them is logged there as svc_error would.
-func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions) *dashboard.Dashboard {
+func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := api.Serve(w, r); err != nil {
@@ -61,6 +61,7 @@ func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions) *dash
 			}
 			return ""
 		},
+		Bodies: bodies,
 		Logger: a.log,
 	})
 }

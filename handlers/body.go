@@ -57,7 +57,7 @@ type buffer struct {
 	charged int64
 }
 
-func (b *buffer) release() { b.budget.give(b.charged) }
+func (b *buffer) release() { b.budget.Give(b.charged) }
 
 func (b *buffer) fill(r *http.Request, limit int64) error {
 	declared := r.ContentLength
@@ -114,13 +114,13 @@ func (b *buffer) full(r *http.Request, limit int64) (more bool, err error) {
 
 // grow moves the bytes to a buffer of the given size. For a moment both are held and charged.
 func (b *buffer) grow(size int64) error {
-	if !b.budget.take(size) {
+	if !b.budget.Take(size) {
 		return Busy(budgetRetryAfter, errBudget)
 	}
 	old := b.charged
 	b.bytes = append(make([]byte, 0, size), b.bytes...)
 	b.charged = size
-	b.budget.give(old)
+	b.budget.Give(old)
 	return nil
 }
 

@@ -26,8 +26,8 @@ func (b *ByteBudget) Used() int64 {
 	return b.used.Load()
 }
 
-// take charges n bytes, or nothing when they don't fit.
-func (b *ByteBudget) take(n int64) bool {
+// Take charges n bytes and reports true, or charges nothing when they don't fit.
+func (b *ByteBudget) Take(n int64) bool {
 	if b == nil {
 		return true
 	}
@@ -38,7 +38,8 @@ func (b *ByteBudget) take(n int64) bool {
 	return true
 }
 
-func (b *ByteBudget) give(n int64) {
+// Give returns n bytes that were taken.
+func (b *ByteBudget) Give(n int64) {
 	if b != nil {
 		b.used.Add(-n)
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	Providers []string
 	// SignInRefusal says why nobody can sign in with a request like this, "" when one can; nil is always "".
 	SignInRefusal func(r *http.Request) string
+	// Bodies bounds what forms take of the memory, together with all other requests; nil is no bound.
+	Bodies Bodies
 	// Logger gets what failed; nil discards it.
 	Logger *slog.Logger
 }

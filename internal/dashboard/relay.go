@@ -14,11 +14,12 @@ const requestIDHeader = "X-Request-Id"
 
 // relay asks the API and hands its answer to the browser as it comes.
 func (v *visit) relay(l *relay) {
+	defer v.release()
 	if err := v.enter(); err != nil {
 		v.refuseRelay(l, err)
 		return
 	}
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, cmp.Or(l.maxBody, maxForm))
+	v.bound(cmp.Or(l.maxBody, maxForm))
 	ask, err := l.ask(v)
 	if err != nil {
 		v.refuseRelay(l, err)

@@ -23,7 +23,7 @@ const maxFiles = 64 << 20
 
 // readForm reads what a form sent.
 func (v *visit) readForm(maxBody int64) error {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, cmp.Or(maxBody, maxForm))
+	v.bound(cmp.Or(maxBody, maxForm))
 	err := v.r.ParseForm() // by itself, for the next one hides its error
 	if err == nil {
 		err = v.r.ParseMultipartForm(maxFiles) //nolint:gosec // G120: MaxBytesReader bounds it
@@ -34,6 +34,9 @@ func (v *visit) readForm(maxBody int64) error {
 	v.sent = v.r.PostForm
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "What you sent is too large."}
+	}
+	if full, ok := errors.AsType[*fault](err); ok {
+		return full
 	}
 	if err != nil {
 		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "The form did not arrive whole. Send it again."}
@@ -49,6 +52,9 @@ func (v *visit) readJSON(into any) error {
 	}
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "What you sent is too large."}
+	}
+	if full, ok := errors.AsType[*fault](err); ok {
+		return full
 	}
 	if err != nil {
 		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "What was sent can't be read."}

@@ -18,6 +18,8 @@ type visit struct {
 	r    *http.Request
 	// session is nil on public pages.
 	session *session
+	// held is the body as it is read, nil when nobody counts its bytes.
+	held *heldBody
 	// sent is what a form sent; nil before it was read.
 	sent url.Values
 	// action is what the form asked for, refused why it was not done.
@@ -81,6 +83,7 @@ func (v *visit) open() {
 
 // act does what a form asks for.
 func (v *visit) act(a *action) {
+	defer v.release()
 	v.action = a
 	if err := v.enter(); err != nil {
 		v.turnAway(err)
