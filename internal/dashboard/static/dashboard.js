@@ -1,8 +1,11 @@
 // What pages can do beyond plain HTML: copying, asking before something is taken away, parts that follow what happens, and the
 // code of a one-time link. Nothing depends on it but the playground, which has its own file.
 
-const every = 2000; // ms between two looks at a part that follows
-const afterFailure = 10000;
+// ms between two looks at a part that follows: rest times as long as the look took, so that an open page costs little of a
+// server to which it costs much.
+const every = 2000;
+const atMost = 10000;
+const rest = 10;
 
 // Copy buttons are hidden where there is no script.
 function prepare(part) {
@@ -80,6 +83,7 @@ function follow(part) {
 		clearTimeout(waiting);
 		if (document.hidden) return; // visibilitychange looks again
 		let next = every;
+		const asked = performance.now();
 		try {
 			const answer = await fetch(part.dataset.live, { headers: { Accept: "text/html" }, redirect: "error" });
 			if (answer.status === 401) {
@@ -92,8 +96,9 @@ function follow(part) {
 			prepare(template.content);
 			become(part, template.content);
 			prepare(part);
+			next = Math.min(atMost, Math.max(every, rest * (performance.now() - asked)));
 		} catch {
-			next = afterFailure;
+			next = atMost;
 		}
 		waiting = setTimeout(look, next);
 	};
