@@ -40,8 +40,8 @@ func (u userAnswer) text(w *strings.Builder) {
 func userCommand(f *commandFlags) *cobra.Command {
 	return noun(&cobra.Command{
 		Use:   "user",
-		Short: "Invites people to an organization and resets their passwords, by a one-time link",
-	}, f.userInvite(), f.userReset())
+		Short: "Invites people to an organization, resets their passwords by a one-time link, lists and removes them",
+	}, f.userInvite(), f.userReset(), f.userList(), f.userRemove())
 }
 
 func (d *desk) users() *identity.Users { return identity.NewUsers(d.db) }
@@ -73,7 +73,7 @@ keys, provider keys and members), owner (also owners). An organization's first u
 		}
 		user, link, err := d.users().Invite(ctx, d.authority(), *org, email, identity.Role(role))
 		if errors.Is(err, store.ErrConflict) {
-			return nil, fmt.Errorf("there is already a user with the e-mail address %q; `caddy svc user reset` makes a new link", email)
+			return nil, d.addressTaken(ctx, email)
 		}
 		if err != nil {
 			return nil, err
@@ -97,17 +97,7 @@ when the user has no password yet). With --role the user also gets another role,
 	command.Flags().StringVar(&role, "role", "", "another `role`: member, administrator or owner")
 	required(command, "email")
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
-		if _, err := d.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		address, err := identity.CleanEmail(email)
-		if err != nil {
-			return nil, err
-		}
-		user, err := d.db.UserByEmail(ctx, *org, address)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, fmt.Errorf("organization %s has no user with the e-mail address %q", *org, address)
-		}
+		user, err := d.user(ctx, *org, email)
 		if err != nil {
 			return nil, err
 		}
@@ -118,11 +108,8 @@ when the user has no password yet). With --role the user also gets another role,
 func (d *desk) resetUser(ctx context.Context, user store.User, role string) (answer, error) {
 	if role != "" {
 		err := d.users().SetRole(ctx, d.authority(), user.OrgID, user.ID, identity.Role(role))
-		if errors.Is(err, store.ErrLastOwner) {
-			return nil, fmt.Errorf("%s is the last owner of organization %s; make another user an owner first", user.Email, user.OrgID)
-		}
 		if err != nil {
-			return nil, err
+			return nil, lastOwner(err, user)
 		}
 		user.Role = role
 	}
@@ -131,4 +118,130 @@ func (d *desk) resetUser(ctx context.Context, user store.User, role string) (ans
 		return nil, err
 	}
 	return d.userAnswer(user, link), nil
+}
+
+// user is an organization's user with an e-mail address.
+func (d *desk) user(ctx context.Context, orgID, email string) (store.User, error) {
+	if _, err := d.organization(ctx, orgID); err != nil {
+		return store.User{}, err
+	}
+	address, err := identity.CleanEmail(email)
+	if err != nil {
+		return store.User{}, err
+	}
+	user, err := d.db.UserByEmail(ctx, orgID, address)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.User{}, fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, address)
+	}
+	return user, err
+}
+
+// addressTaken says whose an e-mail address is: the operator may know.
+func (d *desk) addressTaken(ctx context.Context, email string) error {
+	address, err := identity.CleanEmail(email)
+	if err != nil {
+		return err
+	}
+	holder, found, err := d.db.LoginByEmail(ctx, address)
+	if err != nil {
+		return err
+	}
+	if !found { // removed in the meantime
+		return fmt.Errorf("the e-mail address %q was taken a moment ago; try again", address)
+	}
+	return fmt.Errorf("there is already a user with the e-mail address %q, in organization %s; "+
+		"`caddy svc user reset` makes a new link, `caddy svc user remove` frees the address", address, holder.OrgID)
+}
+
+// lastOwner puts it into words that somebody is the last owner; other errors stay as they are.
+func lastOwner(err error, user store.User) error {
+	if errors.Is(err, store.ErrLastOwner) {
+		return fmt.Errorf("%s is the last owner of organization %s; make another user an owner first", user.Email, user.OrgID)
+	}
+	return err
+}
+
+// listedUser is a user in a list.
+type listedUser struct {
+	ID        string `json:"id"`
+	OrgID     string `json:"orgId"`
+	Email     string `json:"email"`
+	Role      string `json:"role"`
+	State     string `json:"state"` // active or invited
+	CreatedAt string `json:"createdAt"`
+}
+
+type userListAnswer struct {
+	Data []listedUser `json:"data"`
+}
+
+func (l userListAnswer) text(w *strings.Builder) {
+	fmt.Fprintln(w, "ID\tE-MAIL\tROLE\tSTATE\tCREATED")
+	for _, u := range l.Data {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", u.ID, u.Email, u.Role, u.State, u.CreatedAt)
+	}
+}
+
+func (f *commandFlags) userList() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "list --org ORG_ID",
+		Short: "Lists the users of an organization",
+		Long:  "Lists the users of an organization. Who is invited has set no password yet.",
+	}
+	org := orgFlag(command)
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		if _, err := d.organization(ctx, *org); err != nil {
+			return nil, err
+		}
+		users, err := allPages(func(page store.Page) ([]store.User, error) { return d.db.Users(ctx, *org, page) },
+			func(u store.User) string { return u.ID })
+		if err != nil {
+			return nil, fmt.Errorf("listing users: %w", err)
+		}
+		list := userListAnswer{Data: make([]listedUser, len(users))}
+		for i, u := range users {
+			list.Data[i] = listedUser{ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role, State: "active", CreatedAt: moment(u.CreatedAt)}
+			if !u.Active {
+				list.Data[i].State = "invited"
+			}
+		}
+		return list, nil
+	})
+}
+
+// removedUserAnswer is a user who is gone.
+type removedUserAnswer struct {
+	ID      string `json:"id"`
+	OrgID   string `json:"orgId"`
+	Email   string `json:"email"`
+	Removed bool   `json:"removed"`
+}
+
+func (a removedUserAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "User %s (%s) is removed.\n", a.ID, a.Email)
+}
+
+func (f *commandFlags) userRemove() *cobra.Command {
+	var email string
+	command := &cobra.Command{
+		Use:   "remove --org ORG_ID --email ADDRESS",
+		Short: "Removes a user, and frees the e-mail address",
+		Long: `Removes a user with the sessions and an unused link, at once. The e-mail address is free again, for instance when an
+organization has invited somebody who isn't theirs. What the user did stays in the audit log. The last owner who can sign in
+can't be removed.`,
+		Example: "  $ caddy svc user remove --org org_… --email lan@example.com",
+	}
+	org := orgFlag(command)
+	command.Flags().StringVar(&email, "email", "", "the user's e-mail `address`")
+	required(command, "email")
+	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
+		user, err := d.user(ctx, *org, email)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.users().Remove(ctx, d.authority(), user.OrgID, user.ID); err != nil {
+			return nil, lastOwner(err, user)
+		}
+		return removedUserAnswer{ID: user.ID, OrgID: user.OrgID, Email: user.Email, Removed: true}, nil
+	})
 }

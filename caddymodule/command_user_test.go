@@ -30,7 +30,7 @@ func TestUserCommands(t *testing.T) {
 	require.Contains(t, text.stdout, "http://localhost:8080/dashboard/welcome#")
 	require.Contains(t, text.stdout, "No e-mail is sent")
 
-	c.refused(`there is already a user with the e-mail address "lan@example.com"; `, "user", "invite", "--org", other, "--email", "lan@example.com", "--role", "member")
+	c.refused(`there is already a user with the e-mail address "lan@example.com", in organization `+org+`; `, "user", "invite", "--org", other, "--email", "lan@example.com", "--role", "member")
 	c.refused("organization "+other+` has no user with the e-mail address "lan@example.com"`, "user", "reset", "--org", other, "--email", "lan@example.com")
 	c.refused("email: is not an e-mail address", "user", "invite", "--org", org, "--email", "lan", "--role", "member")
 	c.refused("email: is not an e-mail address", "user", "reset", "--org", org, "--email", "lan")
@@ -53,4 +53,37 @@ func TestUserCommands(t *testing.T) {
 	require.Len(t, c.json("audit", "--org", org)["data"], 6)
 	require.Len(t, c.json("audit", "--org", other)["data"], 1)
 	c.refused(`there is no organization "org_x"`, "audit", "--org", "org_x")
+}
+
+// TestUserRemove: the operator sees who is there, and frees an address that an organization holds without being its owner.
+func TestUserRemove(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org, other := c.newOrg("Acme"), c.newOrg("Other")
+	lan := c.json("user", "invite", "--org", org, "--email", "lan@example.com", "--role", "owner")
+	users := func(org string) []any { return c.json("user", "list", "--org", org)["data"].([]any) }
+	require.Len(t, users(org), 1)
+	require.Empty(t, users(other))
+	listed := users(org)[0].(map[string]any)
+	require.Regexp(t, `^\d{4}-\d\d-\d\dT`, listed["createdAt"])
+	delete(listed, "createdAt")
+	require.Equal(t, map[string]any{
+		"id": lan["id"], "orgId": org, "email": "lan@example.com", "role": "owner", "state": "invited",
+	}, listed)
+	text := c.run("", "user", "list", "--org", org)
+	require.NoError(t, text.err)
+	require.Regexp(t, `(?m)^usr_\w+ +lan@example.com +owner +invited `, text.stdout)
+
+	c.refused("organization "+other+` has no user with the e-mail address "lan@example.com"`, "user", "remove", "--org", other, "--email", "lan@example.com")
+	c.refused(`there is no organization "org_x"`, "user", "list", "--org", "org_x")
+	c.refused("email: is not an e-mail address", "user", "remove", "--org", org, "--email", "lan")
+	c.refused(`required flag(s) "email" not set`, "user", "remove", "--org", org)
+	removed := c.json("user", "remove", "--org", org, "--email", "LAN@example.com")
+	require.Equal(t, map[string]any{"id": lan["id"], "orgId": org, "email": "lan@example.com", "removed": true}, removed)
+	require.Empty(t, users(org))
+	c.json("user", "invite", "--org", other, "--email", "lan@example.com", "--role", "owner")
+	require.Len(t, users(other), 1)
+
+	log := c.json("audit", "--org", org, "--limit", "1")["data"].([]any)
+	require.Equal(t, "user.remove", log[0].(map[string]any)["action"])
 }
