@@ -20,10 +20,7 @@ import (
 // moveTo gives the product, which has stopped, another store: two lines of its Caddyfile.
 func (p *product) moveTo(t testing.TB, location store.Location) {
 	t.Helper()
-	if p.office != nil {
-		p.office.close(t)
-		p.office = nil
-	}
+	p.closeOffice(t)
 	p.location, p.StoreLine = location, "store sqlite "+location.DSN
 	if location.Engine == store.Postgres {
 		p.StoreLine = "store postgres {env.SVC_POSTGRES}"

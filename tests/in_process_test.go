@@ -59,10 +59,8 @@ func TestInProcess(t *testing.T) {
 			c.awaitCalls(t, before+3)
 		})
 	}
-	office := p.operator()
-	office.requireBooksInOrder(t)
-	office.close(t)
-	p.office = nil
+	p.operator().requireBooksInOrder(t)
+	p.closeOffice(t)
 	deadline := time.Now().Add(patience)
 	for openFiles(t, os.Getpid(), p.location.DSN) > 0 {
 		require.True(t, time.Now().Before(deadline), "the store is still open")

@@ -35,8 +35,7 @@ func TestBackupAndRestore(t *testing.T) {
 	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false)), modelStd) // after the backup
 	p.terminate()
 	p.wait()
-	p.office.close(t)
-	p.office = nil
+	p.closeOffice(t)
 
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(p.location.DSN + suffix); !os.IsNotExist(err) {

@@ -40,7 +40,7 @@ const (
 type product struct {
 	*deployment
 	process
-	office *office
+	office *sharedOffice
 
 	// BaseURL is where its service listens in the clear, TLSURL over TLS, SideURL for metrics and health.
 	BaseURL, TLSURL, SideURL string
@@ -72,18 +72,14 @@ func prepareProduct(t testing.TB, d *deployment) *product {
 		d.TLSPort = freePort(t)
 	}
 	p := &product{
-		deployment: d, process: process{t: t, what: "product"},
+		deployment: d, process: process{t: t, what: "product"}, office: new(sharedOffice),
 		BaseURL: fmt.Sprintf("http://127.0.0.1:%d", d.Port),
 		TLSURL:  fmt.Sprintf("https://localhost:%d", d.TLSPort),
 		SideURL: fmt.Sprintf("http://127.0.0.1:%d", d.SidePort),
 	}
 	p.clear = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}}
 	t.Cleanup(p.clear.CloseIdleConnections)
-	t.Cleanup(func() {
-		if p.office != nil {
-			p.office.close(t)
-		}
-	})
+	t.Cleanup(func() { p.closeOffice(t) })
 	p.writeCaddyfile(d.caddyfile(t))
 	return p
 }
@@ -184,13 +180,32 @@ func (p *product) svc(t testing.TB, args ...string) map[string]any {
 	return object
 }
 
+// sharedOffice is the office of a product and of its copies for subtests, which run side by side.
+type sharedOffice struct {
+	mu   sync.Mutex
+	open *office // nil before somebody wants it, and after it was closed
+}
+
 // operator is the office of the product's store. It is open until the product has ended.
 func (p *product) operator() *office {
 	p.t.Helper()
-	if p.office == nil {
-		p.office = openOffice(p.t, p.location, p.masterKey)
+	p.office.mu.Lock()
+	defer p.office.mu.Unlock()
+	if p.office.open == nil {
+		p.office.open = openOffice(p.t, p.location, p.masterKey)
 	}
-	return p.office
+	return p.office.open
+}
+
+// closeOffice closes the office, if it is open; the next who wants it opens another.
+func (p *product) closeOffice(t testing.TB) {
+	t.Helper()
+	p.office.mu.Lock()
+	defer p.office.mu.Unlock()
+	if p.office.open != nil {
+		p.office.open.close(t)
+		p.office.open = nil
+	}
 }
 
 // overTLS is a client that trusts the product's own authority and speaks HTTP/2.

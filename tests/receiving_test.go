@@ -227,7 +227,6 @@ type connectedProduct struct {
 // in is the same for a subtest, which may end by itself.
 func (c *connectedProduct) in(t *testing.T) *connectedProduct {
 	t.Helper()
-	c.operator() // shared, and closed with the product
 	p, other := *c.product, *c
 	p.t, other.product = t, &p
 	return &other
