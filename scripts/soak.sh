@@ -5,14 +5,10 @@ cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go git node npm
 
-XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
-XCADDY_RACE_DETECTOR=1 XCADDY_FAILPOINTS=1 ./xcaddy.sh
-go build -modfile=tools/go.mod -o dist/toxiproxy github.com/Shopify/toxiproxy/v2/cmd/server
-npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error
+. scripts/parts.sh
 
 step "soak: tests"
-SVC_SOAK=1 SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race \
-	SVC_TOXIPROXY=$PWD/dist/toxiproxy scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
+SVC_SOAK=1 scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
 
 grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u | while read -r package; do
 	for target in $(grep -h --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2); do

@@ -1,0 +1,20 @@
+# Sourced by the scripts that run the tests, after go.sh, in the project's folder: makes and installs what the end-to-end
+# tests drive, and says where it is (SVC_CADDY, SVC_CADDY_CRASH, SVC_TOXIPROXY, SVC_CHROMIUM).
+# shellcheck shell=bash
+
+step "parts: npm packages of the official clients, and the accessibility rules"
+npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error
+npm ci --prefix tests/browser --no-audit --no-fund --loglevel=error
+step "parts: Chromium, for the pages"
+SVC_CHROMIUM=$(scripts/chromium.sh)
+
+step "parts: the binary, with the race detector"
+XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
+step "parts: the binary with failpoints, for crash tests"
+XCADDY_RACE_DETECTOR=1 XCADDY_FAILPOINTS=1 ./xcaddy.sh
+SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race
+
+step "parts: toxiproxy, the bad network of the fault tests"
+SVC_TOXIPROXY=$PWD/dist/toxiproxy
+go build -modfile=tools/go.mod -o "$SVC_TOXIPROXY" github.com/Shopify/toxiproxy/v2/cmd/server
+export SVC_CADDY SVC_CADDY_CRASH SVC_TOXIPROXY SVC_CHROMIUM
