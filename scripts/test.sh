@@ -11,20 +11,18 @@ scripts/lint.sh
 rm -rf dist/screenshots
 . scripts/parts.sh
 
-# What the tests write is thrown away: where memory has room for it, nobody waits for the disk.
-room=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1 || true)
-if [ "${room:-0}" -ge 8 ]; then
-	scratch=$(mktemp -d /dev/shm/svc-test.XXXXXXXX)
-	trap 'rm -rf "$scratch" || true' EXIT
-	chmod 711 "$scratch" # the servers' users pass through to folders of their own
-	export GOTMPDIR=${TMPDIR:-/tmp} TMPDIR=$scratch
-fi
-
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
 scripts/services.sh go test -race -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |
-	awk '{ print; fflush() }
-		/^ok / { passed++ }
-		/^FAIL\t/ { failed++ }
-		END { printf "packages: %d passed, %d failed\n", passed, failed }'
+	{
+		passed=0 failed=0
+		while IFS= read -r line; do # awk would wait for a full buffer
+			printf '%s\n' "$line"
+			case $line in
+			'ok '*) passed=$((passed + 1)) ;;
+			FAIL$'\t'*) failed=$((failed + 1)) ;;
+			esac
+		done
+		printf 'packages: %d passed, %d failed\n' "$passed" "$failed"
+	}
 step "test: done"
