@@ -166,10 +166,11 @@ func TestMaxDocuments(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		knowledgeRows(t, db)
 		require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
-			for i := range store.MaxDocuments - 1 {
-				tx.Queue(1, `INSERT INTO documents (id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done, chunks_total, reason,
-					created_at, updated_at) VALUES ($1, 'org_1', 'kb_of_org_1', $1, 'text/plain', 0, 'ready', 0, 0, '', 1, 1)`, fmt.Sprint(i))
-			}
+			tx.Queue(store.MaxDocuments-1, `INSERT INTO documents (id, org_id, knowledge_base_id, name, media_type, bytes, state, chunks_done,
+				chunks_total, reason, created_at, updated_at)
+				WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+				SELECT CAST(i AS TEXT), 'org_1', 'kb_of_org_1', CAST(i AS TEXT), 'text/plain', 0, 'ready', 0, 0, '', 1, 1 FROM n`,
+				store.MaxDocuments-1)
 			return nil
 		}))
 		require.ErrorIs(t, db.CreateDocument(t.Context(), "cli", document("doc_2", 0), nil, -1), store.ErrLimit)

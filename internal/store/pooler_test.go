@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,10 @@ max_client_conn = 200
 		}
 	})
 	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(dir, ".s.PGSQL.6432"))
+		connection, err := net.Dial("unix", filepath.Join(dir, ".s.PGSQL.6432")) // the file is there before anybody listens
+		if err == nil {
+			connection.Close()
+		}
 		return err == nil
 	}, time.Minute, time.Millisecond)
 	location, err := store.ParseLocation(store.Postgres, server.DSN+" host="+dir+" port=6432 sslmode=disable")
