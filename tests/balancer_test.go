@@ -36,7 +36,10 @@ type balancer struct {
 	backends []*backend
 	turn     atomic.Int64
 	probes   *http.Client
-	onward   *http.Transport
+	// reloads: configurations change, for which no node says before that it isn't ready. What a node closed unanswered is
+	// sent to the next one then, as a refused one is; that it wasn't done twice the books tell.
+	reloads atomic.Bool
+	onward  *http.Transport
 }
 
 // backend is a node as the balancer sees it.
@@ -123,11 +126,22 @@ func (b *balancer) pass(r *http.Request, body []byte) (*http.Response, error) {
 			next.answered.Add(1)
 			return response, nil
 		}
-		if failed = err; !errors.Is(err, syscall.ECONNREFUSED) {
+		if failed = err; !b.triesAnother(err) {
 			break
 		}
 	}
 	return nil, failed
+}
+
+// triesAnother reports whether a request is sent to another node: when the connection was refused, and while configurations
+// change when it was closed without a word. Go's server does so with a request that it has just read when it is asked to
+// end, and the kernel with a connection that nobody has accepted yet.
+func (b *balancer) triesAnother(err error) bool {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return true
+	}
+	unanswered := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return unanswered && b.reloads.Load()
 }
 
 // send tries one node.
