@@ -56,18 +56,18 @@ func TestRedisHangs(t *testing.T) {
 	require.True(t, redisTake(t, r, newOrg(), 1).Allowed, "a share is at least 1")
 	goesLocal(t, r)
 	require.Positive(t, b.locals(LocalLate)+b.locals(LocalFailed))
-	require.Equal(t, before+1, b.told(givenUp))
+	b.awaitTold(t, before+1, givenUp)
 	late := b.locals(LocalLate)
 	for range 100 {
 		redisTake(t, r, newOrg(), 1)
 	}
 	require.Equal(t, late, b.locals(LocalLate), "nobody waits for Redis any more")
 	require.GreaterOrEqual(t, b.locals(LocalOpen), 100)
-	require.Equal(t, before+1, b.told(givenUp))
+	b.awaitTold(t, before+1, givenUp)
 
 	private.signal(t, syscall.SIGCONT)
 	comesBack(t, r, client)
-	require.Positive(t, b.told(isBack))
+	eventually(t, "it is logged", func() bool { return b.told(isBack) > 0 })
 }
 
 func TestRedisRestarts(t *testing.T) {
@@ -78,11 +78,11 @@ func TestRedisRestarts(t *testing.T) {
 	require.Empty(t, b.local)
 	private.kill()
 	goesLocal(t, r)
-	require.Equal(t, 1, b.told(givenUp))
+	b.awaitTold(t, 1, givenUp)
 	private = private.restart(t)
 	client := plainClient(t, private.server())
 	comesBack(t, r, client)
-	require.Equal(t, 1, b.told(isBack))
+	b.awaitTold(t, 1, isBack)
 }
 
 // A start without Redis is a start: it is logged, and requests are counted in this process until Redis is there.
@@ -95,8 +95,8 @@ func TestRedisIsAwayAtTheStart(t *testing.T) {
 	require.True(t, redisTake(t, r, "org", 1).Allowed)
 	private = private.restart(t)
 	comesBack(t, r, plainClient(t, private.server()))
-	require.Equal(t, 1, b.told(givenUp))
-	require.Equal(t, 1, b.told(isBack))
+	b.awaitTold(t, 1, givenUp)
+	b.awaitTold(t, 1, isBack)
 }
 
 // What somebody deletes in Redis costs at most one more limit in that window, and no request.
@@ -160,8 +160,8 @@ func TestRedisIsReadOnly(t *testing.T) {
 	goesLocal(t, r)
 	require.NoError(t, client.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	comesBack(t, r, client)
-	require.Equal(t, 1, b.told(givenUp))
-	require.Equal(t, 1, b.told(isBack))
+	b.awaitTold(t, 1, givenUp)
+	b.awaitTold(t, 1, isBack)
 }
 
 func TestRedisRefusesThePassword(t *testing.T) {
@@ -170,7 +170,7 @@ func TestRedisRefusesThePassword(t *testing.T) {
 	server := private.server()
 	server.Password = "hunter2"
 	r, b := patiently(t, server, 1)
-	eventually(t, "it is logged", func() bool { return b.told(givenUp) == 1 })
+	b.awaitTold(t, 1, givenUp)
 	require.True(t, redisTake(t, r, "org", 1).Allowed)
 	require.NotContains(t, b.text(), "hunter2")
 	require.Contains(t, b.text(), "WRONGPASS")

@@ -42,6 +42,12 @@ func (b *book) told(words string) int {
 	return strings.Count(b.log.String(), words)
 }
 
+// awaitTold waits until the log has the words so many times: it is written a moment after what it tells of.
+func (b *book) awaitTold(t *testing.T, times int, words string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%q is logged %d times", words, times), func() bool { return b.told(words) == times })
+}
+
 func (b *book) text() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
