@@ -101,15 +101,7 @@ func TestBrowserPlayground(t *testing.T) {
 			call.drop()
 			return
 		}
-		call.begin()
-		call.text("We have ")
-		if !more.pass(call) {
-			return
-		}
-		call.text("sencha.")
-		call.finish("stop")
-		call.usage(usualUsage)
-		call.done()
+		call.answerInTwo("We have ", more, "sencha.")
 	}), nil)
 	p := b.person(t, "member")
 	p.open(fmt.Sprintf("/dashboard/agents/%s/playground", b.AgentID))

@@ -86,15 +86,7 @@ func TestBrowserWidget(t *testing.T) {
 			call.answer(replyTo(call), usualUsage)
 			return
 		}
-		call.begin()
-		call.text("We have ")
-		if !more.pass(call) {
-			return
-		}
-		call.text("sencha.")
-		call.finish("stop")
-		call.usage(usualUsage)
-		call.done()
+		call.answerInTwo("We have ", more, "sencha.")
 	}), nil)
 	p := b.person(t, "administrator")
 	p.open("/dashboard/channels?type=widget")

@@ -145,6 +145,19 @@ func (c *upstreamCall) answer(text, usage string) {
 	c.done()
 }
 
+// answerInTwo streams the first half at once and the second when the gate is open; whoever leaves before that gets no more.
+func (c *upstreamCall) answerInTwo(first string, more *gate, second string) {
+	c.begin()
+	c.text(first)
+	if !more.pass(c) {
+		return
+	}
+	c.text(second)
+	c.finish("stop")
+	c.usage(usualUsage)
+	c.done()
+}
+
 // completion is the body of a whole answer.
 func completion(text, usage string) string {
 	body := `{"id":"gen-1","object":"chat.completion","created":1700000000,"model":"acme-standard-1","choices":[{"index":0,"message":{"role":"assistant","content":` +
