@@ -90,6 +90,10 @@ func (p *product) writeCaddyfile(text string) {
 	require.NoError(p.t, os.WriteFile(p.configFile(), []byte(text), 0o600))
 }
 
+// raceOptions are the race detector's in the product, whose log the tests read for its reports. A process that ends would sleep
+// a second for what its last threads may report; ours have ended theirs by then.
+const raceOptions = "halt_on_error=0 exitcode=0 atexit_sleep_ms=50"
+
 func (p *product) environment() []string {
 	kept := make([]string, 0, 16)
 	for _, name := range []string{"PATH", "TMPDIR", "LANG"} {
@@ -97,7 +101,7 @@ func (p *product) environment() []string {
 			kept = append(kept, name+"="+value)
 		}
 	}
-	kept = append(kept, "HOME="+p.Dir, "XDG_DATA_HOME="+p.Dir, "XDG_CONFIG_HOME="+p.Dir, "GORACE=halt_on_error=0 exitcode=0")
+	kept = append(kept, "HOME="+p.Dir, "XDG_DATA_HOME="+p.Dir, "XDG_CONFIG_HOME="+p.Dir, "GORACE="+raceOptions)
 	if p.Redis != "" {
 		kept = append(kept, "SVC_REDIS="+p.Redis)
 	}
