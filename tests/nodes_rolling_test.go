@@ -24,7 +24,8 @@ const (
 
 // TestRollingRestart guarantees that a release costs nobody an answer: while one node after the other is asked to end and
 // started again, and then one after the other gets a new configuration, no call through the balancer fails, plain or
-// streamed (a connection that a reload closed unanswered is another try's); streams that were open on a node that ends end whole; and each call is charged once.
+// streamed (what a reload closed unanswered, the balancer tries again); streams that were open on a node that ends end
+// whole; and each call is charged once.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
