@@ -273,3 +273,34 @@ func TestLateMeansTwoSweeps(t *testing.T) {
 		require.Equal(t, late, !report.OK())
 	}
 }
+
+// TestCheckReadsPages: on SQLite each statement over a page reads that page and no more, else the time of a check would
+// grow with the square of the books.
+func TestCheckReadsPages(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.SQLite, Ledger)
+	for _, query := range []string{
+		brokenTransactions, orphanedLegs, sumOfLegs, brokenResolutions, chargesWithoutCall, overchargedCalls, misstatedCalls,
+		unownedCalls, brokenClaims, unownedTransactions,
+	} {
+		plan := sqlitePlan(t, db, query)
+		require.NotContains(t, strings.Join(plan, "\n"), "SCAN", query)
+		require.Regexp(t, `SEARCH \w+ USING .*\((id|tx_id|call_id)>\? AND (id|tx_id|call_id)<\?\)`, plan[0], query)
+	}
+}
+
+// sqlitePlan is how SQLite runs a statement over a page, step by step.
+func sqlitePlan(t *testing.T, db *store.DB, query string) (steps []string) {
+	t.Helper()
+	rows, err := db.Reader().QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "a", "b")
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		require.NoError(t, rows.Scan(&id, &parent, &unused, &step))
+		steps = append(steps, step)
+	}
+	require.NoError(t, rows.Err())
+	return steps
+}
