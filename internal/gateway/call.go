@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +138,7 @@ func (c *call) drain() bool {
 // relay hands the answer out as it is made. It returns nil after the vendor's complete answer.
 func (c *call) relay(events providers.Events) error {
 	if c.sink == nil {
-		c.delivered.keepAll = true
+		c.delivered.keep = math.MaxInt
 	} else if err := c.toClient(func() error {
 		return c.sink.Begin(Head{ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID})
 	}); err != nil {
@@ -247,7 +248,7 @@ func (c *call) fail(err error) error {
 	switch {
 	case c.sane():
 		usage, source = c.reportedUsage(), billing.UsageProvider
-	case f.Outcome == OutcomeClientGone && !c.delivered.empty():
+	case f.Outcome == OutcomeClientGone && c.delivered.bytes > 0:
 		usage, source = c.estimate(), billing.UsageEstimated
 	}
 	if _, settleErr := c.settle(f.Outcome, usage, source, f); settleErr != nil {

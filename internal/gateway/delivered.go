@@ -2,28 +2,26 @@ package gateway
 
 import "strings"
 
-// maxDeliveredText bounds what one call keeps of its answer for an estimate. Vendors report usage nearly always;
-// an answer longer than this without usage is estimated from its length.
-const maxDeliveredText = 1 << 20
-
-// bytesPerToken is the rough rule for text that was not kept; most languages are above it.
+// bytesPerToken is the rough rule for what nobody has counted; most languages are above it.
 const bytesPerToken = 3
+
+// tokensOfBytes estimates the tokens of a text by its length.
+func tokensOfBytes(n int64) int64 { return (n + bytesPerToken - 1) / bytesPerToken }
 
 // delivered is the text of an answer so far.
 type delivered struct {
-	text strings.Builder
-	// beyond counts bytes that were handed out but not kept.
-	beyond int64
-	// keepAll is set for answers that are returned whole.
-	keepAll bool
+	// keep is how many bytes of the text are kept; a piece that would exceed them is only counted.
+	keep  int
+	text  strings.Builder
+	bytes int64
 }
 
 func (d *delivered) add(piece string) {
-	if !d.keepAll && d.text.Len()+len(piece) > maxDeliveredText {
-		d.beyond += int64(len(piece))
-		return
+	d.bytes += int64(len(piece))
+	if d.text.Len()+len(piece) <= d.keep {
+		d.text.WriteString(piece)
 	}
-	d.text.WriteString(piece)
 }
 
-func (d *delivered) empty() bool { return d.text.Len() == 0 && d.beyond == 0 }
+// whole reports whether text is all that was delivered.
+func (d *delivered) whole() bool { return int64(d.text.Len()) == d.bytes }

@@ -104,6 +104,9 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 		Gateway: g, req: req, sink: sink, cut: cut, leave: leave,
 		started: g.Now(), id: store.NewID("call"), claim: req.claim(),
 	}
+	if c.claim != nil {
+		c.delivered.keep = maxTranscript
+	}
 	defer c.end()
 	return c.run(ctx)
 }

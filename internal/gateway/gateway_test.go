@@ -161,16 +161,16 @@ func TestEndings(t *testing.T) {
 		},
 		"no usage is estimated": {
 			steps: answer, leaveAfter: -1, outcome: gateway.OutcomeCompleted,
-			// "hello there" is 2 tokens beside 24 of overhead; "one two" is 2.
-			charged: 26 + 2*2, source: billing.UsageEstimated,
+			// a third of the bytes: "hello there" with 24 of overhead, and "one two"
+			charged: 12 + 2*3, source: billing.UsageEstimated,
 		},
 		"negative usage is estimated": {
 			steps: append(answer[:3:3], usage(-5, 20, 0)), leaveAfter: -1,
-			outcome: gateway.OutcomeCompleted, charged: 30, source: billing.UsageEstimated,
+			outcome: gateway.OutcomeCompleted, charged: 18, source: billing.UsageEstimated,
 		},
 		"usage above the window is estimated": {
 			steps: append(answer[:3:3], usage(10, window+1, 0)), leaveAfter: -1,
-			outcome: gateway.OutcomeCompleted, charged: 30, source: billing.UsageEstimated,
+			outcome: gateway.OutcomeCompleted, charged: 18, source: billing.UsageEstimated,
 		},
 		"cost above the hold comes from the free balance": {
 			steps: append(answer[:3:3], usage(500, 900, 0)), leaveAfter: -1,
@@ -207,7 +207,7 @@ func TestEndings(t *testing.T) {
 		"client leaves in the middle": {
 			steps: answer, streamOnly: true, leaveAfter: 1, outcome: gateway.OutcomeClientGone,
 			// both pieces were made, whoever read them
-			charged: 26 + 2*2, source: billing.UsageEstimated,
+			charged: 12 + 2*3, source: billing.UsageEstimated,
 		},
 		"client leaves in the middle after usage was reported": {
 			steps:      []step{usage(10, 1, 0), text("one "), text("two")},
@@ -271,7 +271,7 @@ func TestClientLeavesWhileTheVendorIsSilent(t *testing.T) {
 		sink.onText = func(int) { leave() }
 		_, err := f.Call(ctx, request(streamed), sink)
 		requireFailure(t, err, gateway.OutcomeClientGone)
-		require.EqualValues(t, 26+2*2, f.spent(t))
+		require.EqualValues(t, 12+2*3, f.spent(t))
 		require.Equal(t, 1, f.script.closings(), "the vendor's answer must be closed")
 	})
 }

@@ -160,7 +160,7 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	}
 	s.Claim = c.claim
 	s.Keep = f == nil || s.ChargeMicros > 0
-	if !s.Keep || c.delivered.beyond > 0 {
+	if !s.Keep || !c.delivered.whole() {
 		return
 	}
 	t := transcript{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
@@ -22,7 +23,9 @@ func (c *call) prepare(ctx context.Context) *Failure {
 	if f := c.pickModel(ctx); f != nil {
 		return f
 	}
-	c.prompt = promptSize{counter: c.tokens, messages: c.req.Messages, bytes: promptBytes(c.req.Messages)}
+	c.prompt = promptSize{
+		counter: c.tokens, orgID: c.req.OrgID, messages: c.req.Messages, bytes: promptBytes(c.req.Messages),
+	}
 	if f := c.checkContext(ctx); f != nil {
 		return f
 	}
@@ -62,17 +65,22 @@ func (c *call) pickModel(ctx context.Context) *Failure {
 	return nil
 }
 
-// checkContext refuses only what is surely too long: our vocabulary is not the vendor's, so a count has to exceed
-// the window by a quarter (design §5 "Context").
+// longestPrompt is the number of tokens by our count up to which a vendor may find that a prompt fits: our vocabulary is
+// not the vendor's, so only what exceeds the window by a quarter is surely too long.
+func (c *call) longestPrompt() int64 { return c.model.ContextWindow + c.model.ContextWindow/4 }
+
+// checkContext refuses only what is surely too long. A prompt that can't be counted in time is the vendor's to judge.
 func (c *call) checkContext(ctx context.Context) *Failure {
 	if c.prompt.bytes <= c.model.ContextWindow {
 		return nil
 	}
-	tokens, err := c.prompt.count(ctx)
-	if err != nil {
+	tokens, err := c.prompt.count(ctx, c.longestPrompt())
+	switch {
+	case errors.Is(err, errUncounted):
+		return nil
+	case err != nil:
 		return clientGone(err)
-	}
-	if tokens*4/5 > c.model.ContextWindow {
+	case tokens > c.longestPrompt():
 		return c.contextTooLong()
 	}
 	return nil
@@ -95,8 +103,11 @@ func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 	if c.model.ContextWindow-c.prompt.bytes >= bound {
 		return bound, nil
 	}
-	tokens, err := c.prompt.count(ctx)
-	if err != nil {
+	tokens, err := c.prompt.count(ctx, c.longestPrompt())
+	switch {
+	case errors.Is(err, errUncounted):
+		return bound, nil
+	case err != nil:
 		return 0, clientGone(err)
 	}
 	return max(1, min(bound, c.model.ContextWindow-tokens)), nil
@@ -157,10 +168,7 @@ func (c *call) hold(ctx context.Context) (*billing.Replay, *Failure) {
 	for {
 		replay, err := c.reserve(ctx)
 		if errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0 {
-			if _, countErr := c.prompt.count(ctx); countErr != nil {
-				return nil, clientGone(countErr)
-			}
-			replay, err = c.reserve(ctx)
+			replay, err = c.reserveCounted(ctx)
 		}
 		if !errors.Is(err, billing.ErrKeyInFlight) {
 			return replay, holdFailure(ctx, err)
@@ -195,9 +203,50 @@ func holdFailure(ctx context.Context, err error) *Failure {
 			Outcome: OutcomeInFlight,
 			Message: "The first request with this Idempotency-Key is still running; its answer is there when it has ended.",
 		}
+	case errors.Is(err, errUncounted):
+		return &Failure{
+			Outcome: OutcomeInternalError, RetryAfter: time.Second, Cause: err,
+			Message: "The service is too busy to count the tokens that the wallet could pay for; the model was not called.",
+		}
 	default:
 		return internal(ctx, "holding the price", err)
 	}
+}
+
+// reserveCounted tries once more for a wallet that can't carry the prompt's bytes. The count ends where the wallet does,
+// so that an empty one costs no work.
+func (c *call) reserveCounted(ctx context.Context) (*billing.Replay, error) {
+	affordable, err := c.affordablePrompt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if affordable < overheadPerPrompt {
+		return nil, billing.ErrInsufficientCredits
+	}
+	tokens, err := c.prompt.count(ctx, affordable)
+	if err != nil {
+		return nil, err
+	}
+	if tokens > affordable {
+		return nil, billing.ErrInsufficientCredits
+	}
+	return c.reserve(ctx)
+}
+
+// affordablePrompt is the longest prompt, in tokens, that the free balance can pay for beside the answer; less than 0 when
+// it can't even pay for that.
+func (c *call) affordablePrompt(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+	defer cancel()
+	free, err := c.FreeBalance(ctx, c.req.OrgID, c.req.Env)
+	if err != nil {
+		return 0, err
+	}
+	tooLong := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
+		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.upstream.MaxTokens})
+		return err != nil || cost > free
+	})
+	return int64(tooLong) - 1, nil
 }
 
 // reserve holds the price of the bounds known now.

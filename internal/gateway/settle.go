@@ -42,22 +42,13 @@ func (c *call) finalUsage() (billing.Usage, billing.UsageSource) {
 	return c.estimate(), billing.UsageEstimated
 }
 
-// estimate counts the prompt and the delivered text ourselves. The count is not the caller's to cancel: the answer
-// was made and has to be paid.
+// estimate is the usage of a call whose vendor reported none that can be believed. Settlements don't wait in line for a
+// count, so what wasn't counted before is guessed by its bytes; of the answer never more than the vendor was allowed.
 func (c *call) estimate() billing.Usage {
-	ctx := context.Background()
-	prompt, err := c.prompt.count(ctx)
-	if err != nil {
-		c.Logger.Error("estimating a prompt by its bytes", "call", c.id, "error", err)
-		prompt = c.prompt.bytes / bytesPerToken
+	return billing.Usage{
+		PromptTokens:     c.prompt.estimate(),
+		CompletionTokens: min(tokensOfBytes(c.delivered.bytes), c.upstream.MaxTokens),
 	}
-	text := c.delivered.text.String()
-	completion, err := c.tokens.text(ctx, text)
-	if err != nil {
-		c.Logger.Error("estimating an answer by its bytes", "call", c.id, "error", err)
-		completion = int64(len(text)) / bytesPerToken
-	}
-	return billing.Usage{PromptTokens: prompt, CompletionTokens: completion + c.delivered.beyond/bytesPerToken}
 }
 
 // settle is the one place where a call that holds something becomes money; f is what its client is told, nil for a

@@ -2,20 +2,41 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
+	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer"
 
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
-// Every message costs a vendor some tokens besides its text, and a prompt some more; these are upper bounds
-// (design §5 "Hold").
+// Every message costs a vendor some tokens besides its text, and a prompt some more; these are upper bounds.
 const (
 	overheadPerMessage = 8
 	overheadPerPrompt  = 16
+)
+
+const (
+	// countWait bounds a count together with the wait for its turn. A call whose prompt couldn't be counted by then goes
+	// on without the count.
+	countWait = 2 * time.Second
+	// countShare is how many bytes a count goes through before it lets a waiting one go on: some 10 to 30 ms.
+	countShare = 32 << 10
+	// maxPiece bounds in bytes what the tokenizer gets at once. Its regular expression takes quadratic time for white
+	// space mixed with newlines, which no longer matters within so few bytes.
+	maxPiece = 256
+	// pieceOverhead is what a piece costs besides its bytes, in bytes: messages of one character aren't free.
+	pieceOverhead = 32
+)
+
+var (
+	errCountSlow = errors.New("counting the tokens took longer than 2 s")
+	// errUncounted: the call has to do without a count.
+	errUncounted = errors.New("the tokens were not counted")
 )
 
 // promptBytes bounds a prompt's tokens from above without looking at the text: byte-level vocabularies never need
@@ -28,72 +49,117 @@ func promptBytes(messages []providers.Message) int64 {
 	return n
 }
 
-// tokenCounter counts tokens with the o200k vocabulary. A count can take hundreds of milliseconds for long text,
-// so only some run at a time and the others wait.
+// tokenCounter counts tokens with the o200k vocabulary. The work grows linearly with the text, whatever is in it. Some
+// counts run at a time; the others wait in line, where organizations take turns.
 type tokenCounter struct {
-	slots chan struct{}
+	line  *countLine
 	codec func() (tokenizer.Codec, error)
 }
 
 func newTokenCounter() *tokenCounter {
 	return &tokenCounter{
-		slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		line: newCountLine(max(1, runtime.GOMAXPROCS(0)/2)),
 		// Loading takes some 70 ms and 8 MB, which only those pay who need a count.
 		codec: sync.OnceValues(func() (tokenizer.Codec, error) { return tokenizer.Get(tokenizer.O200kBase) }),
 	}
 }
 
-// text counts the tokens of s, or gives up when ctx ends.
-func (c *tokenCounter) text(ctx context.Context, s string) (int64, error) {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	defer func() { <-c.slots }()
+// prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and
+// returns that. The error is the cause of ctx's end, errCountSlow after countWait, or errCountBusy.
+func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
 	codec, err := c.codec()
 	if err != nil {
 		return 0, fmt.Errorf("loading the token vocabulary: %w", err)
 	}
-	n, err := codec.Count(s)
-	if err != nil {
-		return 0, fmt.Errorf("counting tokens: %w", err)
+	ctx, cancel := context.WithTimeoutCause(ctx, countWait, errCountSlow)
+	defer cancel()
+	if err := c.line.enter(ctx, orgID); err != nil {
+		return 0, err
 	}
-	return int64(n), nil
-}
-
-// prompt counts the tokens of messages with the same overhead as promptBytes.
-func (c *tokenCounter) prompt(ctx context.Context, messages []providers.Message) (int64, error) {
-	total := int64(overheadPerPrompt)
-	for i := range messages {
-		n, err := c.text(ctx, messages[i].Content.Text())
-		if err != nil {
-			return 0, err
+	running := true
+	defer func() {
+		if running {
+			c.line.leave()
 		}
-		total += n + overheadPerMessage
+	}()
+	total, work := int64(overheadPerPrompt), 0
+	for i := range messages {
+		total += overheadPerMessage
+		for rest := messages[i].Content.Text(); rest != "" && total <= limit; {
+			piece := rest[:pieceLen(rest)]
+			rest = rest[len(piece):]
+			n, err := codec.Count(piece)
+			if err != nil {
+				return 0, fmt.Errorf("counting tokens: %w", err)
+			}
+			total += int64(n)
+			if work += len(piece) + pieceOverhead; work < countShare {
+				continue
+			}
+			work = 0
+			if err := c.line.pass(ctx, orgID); err != nil {
+				running = false
+				return 0, err
+			}
+		}
+		if total > limit {
+			break
+		}
 	}
 	return total, nil
 }
 
-// promptSize is what is known of a prompt's tokens. The count is made at most once, and only when the byte bound
-// does not decide.
-type promptSize struct {
-	counter  *tokenCounter
-	messages []providers.Message
-	bytes    int64
-	counted  int64
+// pieceLen is how many bytes of s are counted at once. A cut before the space between two words changes no count,
+// because tokens begin with their space; any other cut adds a token or two.
+func pieceLen(s string) int {
+	if len(s) <= maxPiece {
+		return len(s)
+	}
+	for i := maxPiece; i > maxPiece/2; i-- {
+		if s[i] == ' ' && s[i-1] > ' ' {
+			return i
+		}
+	}
+	end := maxPiece
+	for end > maxPiece-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return end
 }
 
-func (p *promptSize) count(ctx context.Context) (int64, error) {
-	if p.counted > 0 {
-		return p.counted, nil
+// promptSize is what is known of a prompt's tokens. The count is tried once, and only when the byte bound does not
+// decide.
+type promptSize struct {
+	counter  *tokenCounter
+	orgID    string
+	messages []providers.Message
+	bytes    int64
+	// counted is 0 before a count.
+	counted int64
+	// failed is why there will be no count.
+	failed error
+}
+
+// count returns the prompt's tokens, or any number above limit when they are more. The error wraps errUncounted when the
+// call has to do without; else ctx has ended.
+func (p *promptSize) count(ctx context.Context, limit int64) (int64, error) {
+	if p.counted > 0 || p.failed != nil {
+		return p.counted, p.failed
 	}
-	n, err := p.counter.prompt(ctx, p.messages)
-	if err != nil {
+	n, err := p.counter.prompt(ctx, p.orgID, p.messages, limit)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
 		return 0, err
+	default:
+		p.failed = fmt.Errorf("%w: %w", errUncounted, err)
+		return 0, p.failed
 	}
-	p.counted = min(n, p.bytes)
-	return p.counted, nil
+	n = min(n, p.bytes)
+	if n <= limit {
+		p.counted = n
+	}
+	return n, nil
 }
 
 // bound is the best upper bound known so far.
@@ -102,4 +168,12 @@ func (p *promptSize) bound() int64 {
 		return p.counted
 	}
 	return p.bytes
+}
+
+// estimate is the count, or a guess by the bytes. It takes no time.
+func (p *promptSize) estimate() int64 {
+	if p.counted > 0 {
+		return p.counted
+	}
+	return tokensOfBytes(p.bytes)
 }

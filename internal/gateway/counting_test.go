@@ -1,0 +1,86 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+)
+
+// saying is a request with words times 12 bytes of two tokens.
+func saying(words int) func(*gateway.Request) {
+	return func(r *gateway.Request) {
+		r.Messages[0].Content = providers.Quote(strings.Repeat("hello there ", words))
+	}
+}
+
+// TestUncountedPrompt: a call whose tokens can't be counted in time leaves the context to its vendor and its max_tokens as
+// they were asked.
+func TestUncountedPrompt(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: answered()})
+	f.RefuseCounts()
+	// 12,000 bytes and 2,000 tokens, in a window of 1,000
+	_, err := f.Call(t.Context(), request(saying(1000)), nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 100, f.script.seen()[0].MaxTokens)
+	require.EqualValues(t, 50, f.spent(t))
+}
+
+// TestUncountedWallet: a wallet that only a count could save is no fault of its owner's, who is asked to come again; one
+// that no count could save is refused without counting.
+func TestUncountedWallet(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		balance int64
+		outcome gateway.Outcome
+	}{
+		// the answer costs up to 200, the prompt 24 or more; by bytes 35
+		"a count could save it":  {balance: 226, outcome: gateway.OutcomeInternalError},
+		"no count could save it": {balance: 215, outcome: gateway.OutcomeInsufficientCredits},
+		"not even an answer":     {balance: 199, outcome: gateway.OutcomeInsufficientCredits},
+		"nothing":                {balance: 0, outcome: gateway.OutcomeInsufficientCredits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: answered()})
+			_, err := f.book.Adjust(t.Context(), "test", wallet(), test.balance-credits, "test", "less")
+			require.NoError(t, err)
+			f.RefuseCounts()
+			_, err = f.Call(t.Context(), request(), nil)
+			failed := requireFailure(t, err, test.outcome)
+			if test.outcome == gateway.OutcomeInternalError {
+				require.Equal(t, time.Second, failed.RetryAfter)
+			}
+			require.Empty(t, f.script.seen())
+			require.EqualValues(t, credits-test.balance, f.spent(t))
+		})
+	}
+}
+
+// TestEstimate: what the vendor didn't report is guessed by the bytes without a wait, but for a prompt that was counted
+// before; the answer is never guessed longer than the vendor was allowed to make it.
+func TestEstimate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		words   int
+		answer  string
+		charged int64
+	}{
+		"nothing was counted":         {words: 10, answer: "one two", charged: (120+24)/3 + 2*3},
+		"the prompt was counted":      {words: 80, answer: "one two", charged: 161 + 24 + 2*3},
+		"longer than it was asked to": {words: 10, answer: strings.Repeat("one two ", 1000), charged: (120+24)/3 + 2*100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, &script{steps: []step{text(test.answer), finish("stop")}})
+			_, err := f.Call(t.Context(), request(saying(test.words)), nil)
+			require.NoError(t, err)
+			require.Equal(t, test.charged, f.spent(t))
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+)
+
+// maxContent is the longest content that the contract allows, in characters.
+const maxContent = 200_000
+
+// shapes are texts that have cost tokenizers more than a linear time, each repeated to the longest legal message, and
+// some that people write.
+var shapes = []struct{ name, part string }{
+	{"english", "hello there "},
+	{"vietnamese", "Xin chào các bạn, "},
+	{"thai", "สวัสดี"},
+	{"chinese", "汉"},
+	{"spaces", " "},
+	{"newlines", "\n"},
+	{"newlines and spaces", "\n "},
+	{"indented lines", "   \nx"},
+	{"one word", "a"},
+	{"one capital word", "A"},
+	{"mixed case", "aB"},
+	{"digits", "1"},
+	{"hexadecimal", "0f3a9b"},
+	{"punctuation", "!"},
+	{"apostrophes", "'s"},
+	{"emoji", "👩‍👩‍👧"},
+	{"combining marks", "e\u0301\u0301"},
+}
+
+func long(part string, characters int) []providers.Message {
+	text := string([]rune(strings.Repeat(part, characters))[:characters])
+	return []providers.Message{{Role: "user", Content: providers.Quote(text)}}
+}
+
+// BenchmarkCount has a row for each shape: MB/s must be of one magnitude for all of them, and for both sizes.
+func BenchmarkCount(b *testing.B) {
+	counter := newTokenCounter()
+	for _, shape := range shapes {
+		for _, size := range []int{maxContent / 20, maxContent} {
+			messages := long(shape.part, size)
+			b.Run(shape.name+map[bool]string{true: "/200k", false: "/10k"}[size == maxContent], func(b *testing.B) {
+				b.SetBytes(int64(messages[0].Content.ByteLen()))
+				for b.Loop() {
+					_, err := counter.prompt(b.Context(), "org", messages, math.MaxInt64)
+					require.NoError(b, err)
+				}
+			})
+		}
+	}
+}
+
+// TestCount: cutting a text into pieces may only add tokens, and few of them.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	counter := newTokenCounter()
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	require.NoError(t, err)
+	for _, shape := range shapes {
+		messages := long(shape.part, 5000)
+		whole, err := codec.Count(messages[0].Content.Text())
+		require.NoError(t, err)
+		n, err := counter.prompt(t.Context(), "org", messages, math.MaxInt64)
+		require.NoError(t, err)
+		n -= overheadPerMessage + overheadPerPrompt
+		require.GreaterOrEqual(t, n, int64(whole), shape.name)
+		pieces := int64(messages[0].Content.ByteLen()/(maxPiece/2) + 1)
+		require.LessOrEqual(t, n, int64(whole)+2*pieces, shape.name)
+		if strings.Contains(shape.name, "english") {
+			require.EqualValues(t, whole, n, "cuts between words change nothing")
+		}
+	}
+}
+
+// TestPieces: no piece is longer than the bound or cuts a character, and together they are the text.
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	for _, shape := range shapes {
+		text := long(shape.part, 2000)[0].Content.Text()
+		var whole strings.Builder
+		for rest := text; rest != ""; {
+			n := pieceLen(rest)
+			require.Positive(t, n)
+			require.LessOrEqual(t, n, maxPiece)
+			require.True(t, n == len(rest) || rest[n]&0xC0 != 0x80, "%s: a character is cut", shape.name)
+			whole.WriteString(rest[:n])
+			rest = rest[n:]
+		}
+		require.Equal(t, text, whole.String())
+	}
+}
+
+// TestCountStopsAtItsLimit: what is above the limit isn't looked at.
+func TestCountStopsAtItsLimit(t *testing.T) {
+	t.Parallel()
+	counter := newTokenCounter()
+	n, err := counter.prompt(t.Context(), "org", long("hello there ", maxContent), 1000)
+	require.NoError(t, err)
+	require.Greater(t, n, int64(1000))
+	require.LessOrEqual(t, n, int64(1000+maxPiece))
+	many := make([]providers.Message, 100_000)
+	for i := range many {
+		many[i] = providers.Message{Role: "user", Content: providers.Quote("x")}
+	}
+	n, err = counter.prompt(t.Context(), "org", many, 1000)
+	require.NoError(t, err)
+	require.LessOrEqual(t, n, int64(1000+overheadPerMessage+1))
+}
+
+// TestCountEndsWithItsRequest: a count whose client has left gives its place to the next.
+func TestCountEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	counter := newTokenCounter()
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := counter.prompt(ctx, "org", long("汉", maxContent), math.MaxInt64)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, newTokenCounter().line.free, counter.line.free, "every place is free again")
+}
+
+// TestCountWaitsOnlySoLong: a prompt whose turn doesn't come goes without a count.
+func TestCountWaitsOnlySoLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		counter := newTokenCounter()
+		for counter.line.free > 0 {
+			require.NoError(t, counter.line.enter(t.Context(), "greedy"))
+		}
+		_, err := counter.prompt(t.Context(), "org", long("x", 1000), math.MaxInt64)
+		require.ErrorIs(t, err, errCountSlow)
+		require.Zero(t, counter.line.waiting)
+	})
+}
