@@ -42,10 +42,12 @@ type call struct {
 	// resolved: the hold, if any, is settled or handed to voidLater.
 	resolved bool
 
-	// draining: the client is gone and the call goes on for its key, in one of the gateway's places. Decided once, by the
+	// draining: the client is gone and the call goes on, in one of the gateway's places: see drain. Decided once, by the
 	// end of the request's context or by a failed write.
-	draining  atomic.Bool
-	decided   sync.Once
+	draining atomic.Bool
+	decided  sync.Once
+	// answered: the vendor has begun to answer well, so the prompt costs something.
+	answered  atomic.Bool
 	delivered delivered
 	finish    string
 	reported  *providers.Usage
@@ -72,6 +74,9 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 		return nil, c.give(f)
 	}
 	c.upstream.APIKey = key
+	if c.claim == nil && ctx.Err() != nil {
+		return nil, c.give(clientGone(context.Cause(ctx)))
+	}
 	up, release := c.detach(ctx)
 	defer release()
 
@@ -81,6 +86,10 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 		return nil, c.fail(err)
 	}
 	defer events.Close()
+	c.answered.Store(true)
+	if c.abandoned() {
+		return nil, c.fail(c.abandon(events))
+	}
 	failpoint.Hit(failpoint.AfterUpstreamHeaders)
 
 	if err := c.relay(events); err != nil {
@@ -94,8 +103,7 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 // its end is ours, so that settling goes on afterwards. It carries no values of the request's: Caddy's dialer would
 // take addresses from them.
 //
-// With an Idempotency-Key the vendor's call goes on for a client that left, because it may come back for the answer it
-// has paid for; without one it would pay for nothing. A turn whose worker gives up is asked again by the next one: it is
+// What the end of the client means is drain's to say. A turn whose worker gives up is asked again by the next one: it is
 // cut as by our own exit, and charged only what the vendor reported.
 func (c *call) detach(ctx context.Context) (up context.Context, release func()) {
 	up, cancel := context.WithCancelCause(context.Background())
@@ -103,7 +111,7 @@ func (c *call) detach(ctx context.Context) (up context.Context, release func()) 
 		switch {
 		case c.req.TurnID != "":
 			cancel(ErrExiting)
-		case !c.drain():
+		case !c.drain(), c.claim == nil && c.answered.Load(): // the latter if the vendor began at the same moment
 			cancel(errClientGone)
 		}
 	})
@@ -114,25 +122,45 @@ func (c *call) detach(ctx context.Context) (up context.Context, release func()) 
 		cancel(nil)
 		c.decided.Do(func() {}) // waits for a decision that is being made
 		if c.draining.Load() {
-			<-c.drains
+			c.drains.give(c.req.OrgID, c.provider.Name)
 		}
 	}
 }
 
-// drain takes one of the places for calls that go on without their client. It reports false without a key, or when all
-// places are taken.
+// drain lets the call go on without its client, in one of the places for that. With an Idempotency-Key it goes on to its
+// end, because the client may come back for the answer that it pays for. Without one it goes on until the vendor begins to
+// answer: only then is it known whether there is something to pay for, and asking and hanging up is no way to spend
+// the operator's money. drain reports false when the call ends with its client: all places are taken, it costs nothing, or
+// the vendor has begun.
 func (c *call) drain() bool {
-	if c.claim == nil {
+	if c.claim == nil && (c.held == 0 || c.answered.Load()) {
 		return false
 	}
 	c.decided.Do(func() {
-		select {
-		case c.drains <- struct{}{}:
-			c.draining.Store(true)
-		default:
-		}
+		c.draining.Store(c.drains.take(c.req.OrgID, c.provider.Name, c.Catalog.share(maxDrains)))
 	})
 	return c.draining.Load()
+}
+
+// abandoned reports whether a stream began for a client that had left and can't come back. An answer in one piece is there
+// by then, with its usage.
+func (c *call) abandoned() bool { return c.claim == nil && c.sink != nil && c.draining.Load() }
+
+// abandon takes what has come of the answer, which is what the call costs, and returns the error that ends it.
+func (c *call) abandon(events providers.Events) error {
+	for events.Buffered() {
+		event, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // failure wants the provider's own
+		}
+		if err := c.take(event, events); err != nil {
+			return err
+		}
+	}
+	return &providers.Error{Failure: providers.FailureCanceled, Cause: errClientGone}
 }
 
 // relay hands the answer out as it is made. It returns nil after the vendor's complete answer.
@@ -188,7 +216,7 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 }
 
 // toClient writes to a client that is still there. One that is gone ends the call, in the form of a cancelled one,
-// unless the call goes on for its key.
+// unless the call goes on without it.
 func (c *call) toClient(write func() error) error {
 	if c.draining.Load() {
 		return nil
@@ -208,9 +236,14 @@ func (c *call) complete() (*Result, error) {
 	usage, source := c.finalUsage()
 	settled, err := c.settle(OutcomeCompleted, usage, source, nil)
 	if err != nil {
-		return nil, &Failure{
+		f := &Failure{
 			Outcome: OutcomeInternalError, Message: "The answer could not be recorded and was not charged.", Cause: err,
 		}
+		if c.claim != nil { // settleLater goes on with the charge
+			f.Message = "The answer could not be recorded yet. Send the same request with the same Idempotency-Key again: " +
+				"it gets the answer and is charged once."
+		}
+		return nil, f
 	}
 	return &Result{
 		ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID,
@@ -248,7 +281,7 @@ func (c *call) fail(err error) error {
 	switch {
 	case c.sane():
 		usage, source = c.reportedUsage(), billing.UsageProvider
-	case f.Outcome == OutcomeClientGone && c.delivered.bytes > 0:
+	case f.Outcome == OutcomeClientGone && c.answered.Load():
 		usage, source = c.estimate(), billing.UsageEstimated
 	}
 	if _, settleErr := c.settle(f.Outcome, usage, source, f); settleErr != nil {

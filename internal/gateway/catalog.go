@@ -98,6 +98,15 @@ func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 // Models returns all models sorted by id. The slice is the catalog's own and must not be changed.
 func (c *Catalog) Models() []Model { return c.models }
 
+// share is how many of n places that all providers share one of them may have: a quarter stays for the others, if there
+// are others.
+func (c *Catalog) share(n int) int {
+	if len(c.providers) < 2 {
+		return n
+	}
+	return n - n/4
+}
+
 // Model finds a model by its public id.
 func (c *Catalog) Model(id string) (*Model, bool) {
 	m, ok := c.byID[id]

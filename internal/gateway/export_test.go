@@ -6,3 +6,20 @@ func (g *Gateway) RefuseCounts() {
 	defer g.tokens.line.mu.Unlock()
 	g.tokens.line.free, g.tokens.line.waiting = 0, maxCounts
 }
+
+// MaxDrains is how many calls may go on without their client.
+const MaxDrains = maxDrains
+
+// Drains is how many do.
+func (g *Gateway) Drains() int {
+	g.drains.mu.Lock()
+	defer g.drains.mu.Unlock()
+	return maxDrains - g.drains.free
+}
+
+// FillDrains takes all places.
+func (g *Gateway) FillDrains() {
+	g.drains.mu.Lock()
+	defer g.drains.mu.Unlock()
+	g.drains.free = 0
+}

@@ -54,8 +54,7 @@ type Config struct {
 type Gateway struct {
 	Config
 	tokens *tokenCounter
-	// drains are the places for calls that go on without their client.
-	drains chan struct{}
+	drains *places
 }
 
 // New returns a gateway for one configuration.
@@ -69,7 +68,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}
-	return &Gateway{Config: cfg, tokens: newTokenCounter(), drains: make(chan struct{}, maxDrains)}
+	return &Gateway{Config: cfg, tokens: newTokenCounter(), drains: newPlaces(maxDrains)}
 }
 
 type unobserved struct{}
@@ -93,8 +92,8 @@ func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
 // Call runs one call. For a stream the text goes to sink as it is made; otherwise sink is nil and the text is in the
 // Result. Errors are always *[Failure]; after sink.Begin they can only be told inside the stream.
 //
-// When ctx ends, the client counts as gone: the vendor's call is cancelled and what was made so far is settled
-// (design §5 "Client gone").
+// When ctx ends, the client counts as gone. Without an Idempotency-Key the vendor's call is cancelled and what was made so
+// far is settled; if the vendor hasn't begun to answer, not before it does. With one it goes on to its end.
 func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, error) {
 	cut, leave, err := g.Calls.Enter()
 	if err != nil {

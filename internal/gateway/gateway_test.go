@@ -251,29 +251,18 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// TestClientLeavesWhileTheVendorIsSilent: the end of the request's context cancels the vendor's call; before the first
-// event nothing is charged, after some text the estimate is.
+// TestClientLeavesWhileTheVendorIsSilent: after some text the end of the request's context cancels the vendor's call, and
+// the estimate is charged. Before the vendor begins: see TestHangingUpBeforeTheVendorBegins.
 func TestClientLeavesWhileTheVendorIsSilent(t *testing.T) {
 	t.Parallel()
-	t.Run("before the first event", func(t *testing.T) {
-		t.Parallel()
-		ctx, leave := context.WithCancel(t.Context())
-		f := setup(t, &script{hangOpen: leave})
-		_, err := f.Call(ctx, request(), nil)
-		requireFailure(t, err, gateway.OutcomeClientGone)
-		require.Zero(t, f.spent(t))
-	})
-	t.Run("after some text", func(t *testing.T) {
-		t.Parallel()
-		f := setup(t, &script{steps: []step{text("one two"), {hang: true}}})
-		ctx, leave := context.WithCancel(t.Context())
-		sink := newClient()
-		sink.onText = func(int) { leave() }
-		_, err := f.Call(ctx, request(streamed), sink)
-		requireFailure(t, err, gateway.OutcomeClientGone)
-		require.EqualValues(t, 12+2*3, f.spent(t))
-		require.Equal(t, 1, f.script.closings(), "the vendor's answer must be closed")
-	})
+	f := setup(t, &script{steps: []step{text("one two"), {hang: true}}})
+	ctx, leave := context.WithCancel(t.Context())
+	sink := newClient()
+	sink.onText = func(int) { leave() }
+	_, err := f.Call(ctx, request(streamed), sink)
+	requireFailure(t, err, gateway.OutcomeClientGone)
+	require.EqualValues(t, 12+2*3, f.spent(t))
+	require.Equal(t, 1, f.script.closings(), "the vendor's answer must be closed")
 }
 
 // TestClientLeavesBeforeTheHold: no fault of ours, and nothing stays held.

@@ -24,9 +24,6 @@ const (
 	// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be
 	// replayed: its key answers conflict, and never runs again.
 	maxTranscript = 1 << 20
-	// maxDrains bounds the calls that go on for a client that left and may come back with its key. One more is
-	// cancelled like a call without a key.
-	maxDrains = 256
 )
 
 // TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may

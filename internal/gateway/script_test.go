@@ -17,8 +17,9 @@ import (
 type script struct {
 	// open is what Open fails with, nil to answer.
 	open error
-	// hangOpen is called by Open, which then waits for the end of its context.
+	// hangOpen is called by Open, which then waits for begin, if there is one, or the end of its context.
 	hangOpen func()
+	begin    <-chan struct{}
 	steps    []step
 
 	mu       sync.Mutex
@@ -33,6 +34,8 @@ type step struct {
 	hang  bool
 	// until is waited for before the next step.
 	until <-chan struct{}
+	// do is called before the next step.
+	do func()
 	// panics: the adapter is broken.
 	panics bool
 }
@@ -55,8 +58,11 @@ func (s *script) Open(ctx context.Context, req *providers.Request) (providers.Ev
 	s.mu.Unlock()
 	if s.hangOpen != nil {
 		s.hangOpen()
-		<-ctx.Done()
-		return nil, &providers.Error{Failure: providers.FailureCanceled, Cause: context.Cause(ctx)}
+		select {
+		case <-s.begin:
+		case <-ctx.Done():
+			return nil, &providers.Error{Failure: providers.FailureCanceled, Cause: context.Cause(ctx)}
+		}
 	}
 	if s.open != nil {
 		return nil, s.open
@@ -93,6 +99,11 @@ func (p *playing) Next() (providers.Event, error) {
 	}
 	if next.until != nil {
 		<-next.until
+		p.left = p.left[1:]
+		return p.Next()
+	}
+	if next.do != nil {
+		next.do()
 		p.left = p.left[1:]
 		return p.Next()
 	}

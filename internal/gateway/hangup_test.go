@@ -1,0 +1,209 @@
+package gateway_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// hangUp runs a call whose client leaves as soon as the vendor was asked. The vendor begins when the call goes on without
+// its client.
+func hangUp(t *testing.T, s script, change ...func(*gateway.Request)) (f *fixture, result *gateway.Result, err error) {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	begin := make(chan struct{})
+	s.hangOpen, s.begin = leave, begin
+	f = setup(t, &s)
+	_, err = f.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Test}, credits, "start")
+	require.NoError(t, err)
+	go func() {
+		for f.Drains() == 0 && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond) // a poll; the test ends when the call does
+		}
+		close(begin)
+	}()
+	req := request(change...)
+	var sink gateway.Sink
+	if req.Stream {
+		sink = newClient()
+	}
+	result, err = f.Call(ctx, req, sink)
+	require.Zero(t, f.Drains(), "the place is given back")
+	return f, result, err
+}
+
+// TestHangingUpBeforeTheVendorBegins: a call without a key goes on until its vendor begins. A stream is then charged its
+// prompt at least, and cancelled; an answer in one piece is charged what its vendor reports; what never begins is free.
+func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
+	t.Parallel()
+	const prompt = 12 // a third of 35 bytes
+	for name, test := range map[string]struct {
+		script  script
+		stream  bool
+		outcome gateway.Outcome
+		charged int64
+		source  billing.UsageSource
+	}{
+		"stream, some text": {
+			script: script{steps: []step{text("one two"), {hang: true}}}, stream: true,
+			outcome: gateway.OutcomeClientGone, charged: prompt + 2*3, source: billing.UsageEstimated,
+		},
+		"stream, no text yet": {
+			script: script{steps: []step{{}, {hang: true}}}, stream: true,
+			outcome: gateway.OutcomeClientGone, charged: prompt, source: billing.UsageEstimated,
+		},
+		"stream, nothing at hand": {
+			script: script{steps: []step{{hang: true}}}, stream: true,
+			outcome: gateway.OutcomeClientGone, charged: prompt, source: billing.UsageEstimated,
+		},
+		"stream, whole at once": {
+			script: script{steps: answered()}, stream: true,
+			outcome: gateway.OutcomeClientGone, charged: 50, source: billing.UsageProvider,
+		},
+		"stream, breaks off at once": {
+			script: script{steps: []step{broken(providers.FailureUnreachable)}}, stream: true,
+			outcome: gateway.OutcomeProviderError, source: billing.UsageNone,
+		},
+		"stream, refused": {
+			script: script{open: &providers.Error{Failure: providers.FailureOverloaded}}, stream: true,
+			outcome: gateway.OutcomeProviderOverloaded, source: billing.UsageNone,
+		},
+		"stream, silence": {
+			script: script{open: &providers.Error{Failure: providers.FailureTimeout}}, stream: true,
+			outcome: gateway.OutcomeProviderTimeout, source: billing.UsageNone,
+		},
+		"answer": {
+			script:  script{steps: answered()},
+			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
+		},
+		"answer without usage": {
+			script:  script{steps: answered()[:3]},
+			outcome: gateway.OutcomeCompleted, charged: prompt + 2*3, source: billing.UsageEstimated,
+		},
+		"answer, silence": {
+			script:  script{open: &providers.Error{Failure: providers.FailureTimeout}},
+			outcome: gateway.OutcomeProviderTimeout, source: billing.UsageNone,
+		},
+	} {
+		for _, env := range []store.Env{store.Live, store.Test} {
+			t.Run(name+", "+string(env), func(t *testing.T) {
+				t.Parallel()
+				f, _, err := hangUp(t, test.script, func(r *gateway.Request) { r.Stream, r.Env = test.stream, env })
+				if test.outcome != gateway.OutcomeCompleted {
+					requireFailure(t, err, test.outcome)
+				} else {
+					require.NoError(t, err)
+				}
+				ended := f.ended(t)
+				require.Equal(t, test.outcome, ended.Outcome)
+				require.Equal(t, test.source, ended.UsageSource)
+				spent := f.spent(t)
+				if env == store.Test {
+					require.Zero(t, spent, "the live wallet")
+					w, err := f.book.Wallet(t.Context(), billing.WalletID{OrgID: org, Env: store.Test})
+					require.NoError(t, err)
+					require.Zero(t, w.HeldMicros)
+					spent = credits - w.BalanceMicros
+				}
+				require.Equal(t, test.charged, spent)
+			})
+		}
+	}
+}
+
+// TestHangingUpWithoutAPlace: when all places are taken the vendor's call ends with its client, and costs nothing.
+func TestHangingUpWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*gateway.Request){"no key": streamed, "key": keyed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, leave := context.WithCancel(t.Context())
+			f := setup(t, &script{hangOpen: leave})
+			f.FillDrains()
+			_, err := f.Call(ctx, request(change), newClient())
+			requireFailure(t, err, gateway.OutcomeClientGone)
+			require.Zero(t, f.spent(t))
+		})
+	}
+}
+
+// TestHangingUpOnAFreeCall: what costs nothing anyway ends with its client.
+func TestHangingUpOnAFreeCall(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	f := setup(t, &script{hangOpen: leave}, func(m *gateway.Model, _ *gateway.ProviderEntry) { m.Price = billing.Price{} })
+	_, err := f.Call(ctx, request(), nil)
+	requireFailure(t, err, gateway.OutcomeClientGone)
+	require.Zero(t, f.Drains())
+}
+
+// TestExitEndsWhatGoesOnWithoutItsClient: and charges only what the vendor reported, which is nothing.
+func TestExitEndsWhatGoesOnWithoutItsClient(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	f := setup(t, &script{hangOpen: leave})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.Call(ctx, request(), nil)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return f.Drains() == 1 }, time.Minute, time.Millisecond)
+	f.calls.Cut()
+	requireFailure(t, <-ended, gateway.OutcomeExiting)
+	require.Zero(t, f.spent(t))
+}
+
+// TestHangUpsAreBounded: one organization's hang-ups take half of the places at most; the others are cancelled at once and
+// another organization still gets its place.
+func TestHangUpsAreBounded(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	begin, steps := make(chan struct{}), []step{text("one two"), {hang: true}}
+	f := setup(t, &script{hangOpen: func() {}, begin: begin, steps: steps})
+	const calls = 200
+	var group sync.WaitGroup
+	for range calls {
+		group.Go(func() { _, _ = f.Call(ctx, request(streamed), newClient()) })
+	}
+	require.Eventually(t, func() bool { return len(f.script.seen()) == calls }, time.Minute, time.Millisecond)
+	leave()
+	require.Eventually(t, func() bool { return f.calls.Running() == gateway.MaxDrains/2 }, time.Minute, time.Millisecond)
+	require.Equal(t, gateway.MaxDrains/2, f.Drains())
+	close(begin)
+	group.Wait()
+	require.Zero(t, f.Drains())
+	require.EqualValues(t, gateway.MaxDrains/2*(12+2*3), f.spent(t))
+}
+
+// TestUnknownSettlementOfAKey: with a key the charge may still be made, so its client isn't told that there was none.
+func TestUnknownSettlementOfAKey(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*gateway.Request)
+		says   string
+	}{
+		"no key": {change: func(*gateway.Request) {}, says: "was not charged"},
+		"key":    {change: keyed, says: "same Idempotency-Key again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{steps: answered()}
+			f := setup(t, s)
+			s.steps = append([]step{{do: func() { _ = f.db.Close(context.Background()) }}}, s.steps...)
+			_, err := f.Call(t.Context(), request(test.change), nil)
+			failed := requireFailure(t, err, gateway.OutcomeInternalError)
+			require.Contains(t, failed.Message, test.says)
+			f.calls.Cut() // ends the late settlement
+			require.NoError(t, f.calls.Wait(t.Context()))
+		})
+	}
+}

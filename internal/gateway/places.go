@@ -1,0 +1,48 @@
+package gateway
+
+import "sync"
+
+// maxDrains bounds the calls of a configuration that go on without their client: with an Idempotency-Key to their end,
+// because the client may come back for the answer; without one until the vendor begins to answer, because the prompt costs
+// from then on. One more is cancelled as soon as its client leaves.
+const maxDrains = 256
+
+// places are shared by the calls that go on without their client.
+type places struct {
+	mu   sync.Mutex
+	free int
+	// taken counts by organization and by provider.
+	taken map[placeOwner]int
+}
+
+// placeOwner is an organization or a provider; the other field is empty.
+type placeOwner struct{ orgID, provider string }
+
+func newPlaces(n int) *places { return &places{free: n, taken: map[placeOwner]int{}} }
+
+// take reports whether there is a place. An organization gets at most as many as are left for all others, and a provider
+// at most perProvider, so that neither clients that hang up nor a vendor that hangs cost others theirs.
+func (p *places) take(orgID, provider string, perProvider int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	org, vendor := placeOwner{orgID: orgID}, placeOwner{provider: provider}
+	if p.taken[org] >= p.free || p.taken[vendor] >= perProvider {
+		return false
+	}
+	p.free--
+	p.taken[org]++
+	p.taken[vendor]++
+	return true
+}
+
+// give returns a place.
+func (p *places) give(orgID, provider string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free++
+	for _, owner := range [...]placeOwner{{orgID: orgID}, {provider: provider}} {
+		if p.taken[owner]--; p.taken[owner] == 0 {
+			delete(p.taken, owner)
+		}
+	}
+}
