@@ -54,6 +54,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //	        idle_timeout       <duration>
 //	        response_timeout   <duration>
 //	        max_duration       <duration>
+//	        max_calls          <n>
 //	        transport http {
 //	            <options of reverse_proxy's http transport>
 //	        }
@@ -98,6 +99,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //	    limits {
 //	        buffered_bytes <size>
 //	        streams        <n>
+//	        calls          <n>
 //	    }
 //	}
 //

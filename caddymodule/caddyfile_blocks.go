@@ -32,6 +32,7 @@ func (a *App) readProvider(r *reader) func(string, option) {
 			{word: "idle_timeout", read: r.duration(&p.IdleTimeout)},
 			{word: "response_timeout", read: r.duration(&p.ResponseTimeout)},
 			{word: "max_duration", read: r.duration(&p.MaxDuration)},
+			{word: "max_calls", read: r.integer(&p.MaxCalls)},
 			{word: "transport", holds: true, read: readTransport(r, &p.TransportRaw)},
 		})
 		set(r, path, o, &a.Providers, append(a.Providers, p))
@@ -103,6 +104,7 @@ func (a *App) readLimits(r *reader) func(string, option) {
 		r.block(path, o, []rule{
 			{word: "buffered_bytes", read: r.size(&limits.BufferedBytes)},
 			{word: "streams", read: r.integer(&limits.Streams)},
+			{word: "calls", read: r.integer(&limits.Calls)},
 		})
 		set(r, path, o, &a.Limits, limits)
 	}

@@ -28,6 +28,9 @@ const (
 	DefaultMaxDuration      = 10 * time.Minute
 )
 
+// DefaultMaxCalls is how many calls to a provider may run in one process.
+const DefaultMaxCalls int64 = 2000
+
 // Provider is a vendor of models, or a server of one's own (Ollama, vLLM, llama.cpp), with how to reach it
 // (design §4, §5 "Transport").
 type Provider struct {
@@ -65,6 +68,12 @@ type Provider struct {
 	// 0, at most 24h. Default: `10m`.
 	MaxDuration caddy.Duration `json:"max_duration,omitempty"`
 
+	// How many calls to this provider may run at a time in this process, over all organizations, from 1 to 1,000,000. One
+	// more gets 503 `provider_overloaded`; a worker lets its customer wait. Each takes some 70 KiB while it waits for a
+	// provider that hangs. In a worker's process the calls to one of several providers also take three quarters of its
+	// `concurrency` at most. Default: 2000.
+	MaxCalls *int64 `json:"max_calls,omitempty"`
+
 	// Caddy's HTTP transport (module `http.reverse_proxy.transport.http`) with all its options, but for those that
 	// break calls and are refused with the reason: `versions` with 3, `proxy_protocol`, `read_timeout`,
 	// `write_timeout`, placeholders in the TLS server name, and TLS options that need another app. Unless given,
@@ -91,6 +100,7 @@ func (p *Provider) faults(fs *faults, path string) {
 	fs.duration(path+".idle_timeout", p.IdleTimeout)
 	fs.duration(path+".response_timeout", p.ResponseTimeout)
 	fs.duration(path+".max_duration", p.MaxDuration)
+	fs.optionalBetween(path+".max_calls", p.MaxCalls, 1, 1_000_000)
 }
 
 func (p *Provider) protocolFaults(fs *faults, path string) {
@@ -143,6 +153,14 @@ func (p *Provider) timeouts() (connect, firstByte, idle, response, maxDuration t
 		orDefault(p.IdleTimeout, DefaultIdleTimeout),
 		orDefault(p.ResponseTimeout, DefaultResponseTimeout),
 		orDefault(p.MaxDuration, DefaultMaxDuration)
+}
+
+// maxCalls returns the bound of the calls that run in this process.
+func (p *Provider) maxCalls() int {
+	if p.MaxCalls == nil {
+		return int(DefaultMaxCalls)
+	}
+	return int(*p.MaxCalls)
 }
 
 func orDefault(d caddy.Duration, otherwise time.Duration) time.Duration {

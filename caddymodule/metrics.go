@@ -96,6 +96,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 		}, a.walBytes),
 	}
 	collectors = append(collectors, limitCollectors(a)...)
+	collectors = append(collectors, placeCollectors(a)...)
 	var faults []error
 	for _, c := range collectors {
 		err := registry.Register(c)

@@ -44,9 +44,13 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	if err != nil {
 		return nil, fmt.Errorf("building the model catalog: %w", err)
 	}
+	places := 0
+	if a.worker != nil {
+		places = a.Worker.concurrency()
+	}
 	calls := gateway.New(gateway.Config{
 		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
-		HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
+		CallLimit: int(a.Limits.calls()), Places: places, HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db)
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db), a.BaseURL)
@@ -111,7 +115,7 @@ func (m *Model) entry() gateway.Model {
 // entry is p with what its references stand for, as the gateway sees it.
 func (p *Provider) entry(read vendor, a *App) gateway.ProviderEntry {
 	connect, firstByte, idle, response, longest := p.timeouts()
-	entry := gateway.ProviderEntry{Name: p.Name, APIKey: read.apiKey, KeyMode: p.keyMode(), MaxDuration: longest}
+	entry := gateway.ProviderEntry{Name: p.Name, APIKey: read.apiKey, KeyMode: p.keyMode(), MaxDuration: longest, MaxCalls: p.maxCalls()}
 	switch p.Protocol {
 	case ProtocolEcho:
 		entry.Provider = providers.NewEcho()

@@ -13,6 +13,8 @@ var outcomeCodes = map[gateway.Outcome]Code{
 	gateway.OutcomeUnsupportedModel:    CodeUnsupportedModel,
 	gateway.OutcomeContextTooLong:      CodeContextTooLong,
 	gateway.OutcomeInsufficientCredits: CodeInsufficientCredits,
+	gateway.OutcomeTooManyCalls:        CodeRateLimited,
+	gateway.OutcomeProviderBusy:        CodeProviderOverloaded,
 	gateway.OutcomeKeyReused:           CodeIdempotencyKeyReused,
 	gateway.OutcomeInFlight:            CodeConflict,
 	gateway.OutcomeNotKept:             CodeConflict,

@@ -34,6 +34,9 @@ type call struct {
 	prompt   promptSize
 	upstream providers.Request
 
+	// entered is where the call is counted as running.
+	entered []placeOwner
+
 	// claim is the request's Idempotency-Key, nil without one; claimed says that it is ours in the store.
 	claim   *billing.Claim
 	claimed bool
@@ -58,6 +61,9 @@ type call struct {
 
 // run goes the path of a call; every return has settled what was held.
 func (c *call) run(ctx context.Context) (*Result, error) {
+	if f := c.enterOrg(); f != nil {
+		return nil, c.refuse(f)
+	}
 	if f := c.prepare(ctx); f != nil {
 		return nil, c.refuse(f)
 	}
@@ -69,6 +75,11 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 		return c.replay(ctx, replay)
 	}
 	failpoint.Hit(failpoint.AfterHold)
+	if c.claim != nil { // a replay, which doesn't ask the provider, is over by now
+		if f := c.enterProvider(); f != nil {
+			return nil, c.give(f)
+		}
+	}
 	key, f := c.upstreamKey(ctx)
 	if f != nil {
 		return nil, c.give(f)

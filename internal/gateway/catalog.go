@@ -56,6 +56,8 @@ type ProviderEntry struct {
 	APIKey string
 	// MaxDuration bounds a whole call; a hold lives that long and HoldTTL more.
 	MaxDuration time.Duration
+	// MaxCalls bounds the calls that run in this process, 0 for any number.
+	MaxCalls int
 }
 
 // Catalog is the set of models and providers of one configuration. It is immutable: a call keeps the catalog it

@@ -10,13 +10,6 @@ func (g *Gateway) RefuseCounts() {
 // MaxDrains is how many calls may go on without their client.
 const MaxDrains = maxDrains
 
-// Drains is how many do.
-func (g *Gateway) Drains() int {
-	g.drains.mu.Lock()
-	defer g.drains.mu.Unlock()
-	return maxDrains - g.drains.free
-}
-
 // FillDrains takes all places.
 func (g *Gateway) FillDrains() {
 	g.drains.mu.Lock()

@@ -36,13 +36,19 @@ type Observer interface {
 	SettleLate()
 }
 
-// Config is what a [Gateway] needs; every field but Observer, Logger and Now is required.
+// Config is what a [Gateway] needs; every field but CallLimit, Places, Observer, Logger and Now is required.
 type Config struct {
 	Catalog *Catalog
 	Book    *billing.Book
 	DB      *store.DB
 	Ring    *vault.Ring
 	Calls   *InFlight
+	// CallLimit bounds the calls of each organization that run in this process, 0 for any number. Among several providers
+	// one gets at most three quarters of them.
+	CallLimit int
+	// Places is how many calls can run in this process at all, as in a worker's; 0 for any number. They are shared by the
+	// providers like CallLimit.
+	Places int
 	// HoldTTL is what a hold outlives the longest possible call by.
 	HoldTTL  time.Duration
 	Observer Observer
@@ -86,6 +92,9 @@ func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) 
 	return wallet.BalanceMicros - wallet.HeldMicros, nil
 }
 
+// Detached is how many calls go on without their client.
+func (g *Gateway) Detached() int { return g.drains.used(maxDrains) }
+
 // Model is the model of a public id; false when the catalog doesn't have it.
 func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
 
@@ -106,6 +115,7 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 	if c.claim != nil {
 		c.delivered.keep = maxTranscript
 	}
+	defer c.leaveAll()
 	defer c.end()
 	return c.run(ctx)
 }

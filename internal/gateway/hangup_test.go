@@ -16,17 +16,17 @@ import (
 
 // hangUp runs a call whose client leaves as soon as the vendor was asked. The vendor begins when the call goes on without
 // its client.
-func hangUp(t *testing.T, s script, change ...func(*gateway.Request)) (f *fixture, result *gateway.Result, err error) {
+func hangUp(t *testing.T, s *script, change ...func(*gateway.Request)) (f *fixture, result *gateway.Result, err error) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	begin := make(chan struct{})
 	s.hangOpen, s.begin = leave, begin
-	f = setup(t, &s)
+	f = setup(t, s)
 	_, err = f.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Test}, credits, "start")
 	require.NoError(t, err)
 	go func() {
-		for f.Drains() == 0 && t.Context().Err() == nil {
+		for f.Detached() == 0 && t.Context().Err() == nil {
 			time.Sleep(time.Millisecond) // a poll; the test ends when the call does
 		}
 		close(begin)
@@ -37,7 +37,7 @@ func hangUp(t *testing.T, s script, change ...func(*gateway.Request)) (f *fixtur
 		sink = newClient()
 	}
 	result, err = f.Call(ctx, req, sink)
-	require.Zero(t, f.Drains(), "the place is given back")
+	require.Zero(t, f.Detached(), "the place is given back")
 	return f, result, err
 }
 
@@ -47,57 +47,58 @@ func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
 	t.Parallel()
 	const prompt = 12 // a third of 35 bytes
 	for name, test := range map[string]struct {
-		script  script
+		open    error
+		steps   []step
 		stream  bool
 		outcome gateway.Outcome
 		charged int64
 		source  billing.UsageSource
 	}{
 		"stream, some text": {
-			script: script{steps: []step{text("one two"), {hang: true}}}, stream: true,
+			steps: []step{text("one two"), {hang: true}}, stream: true,
 			outcome: gateway.OutcomeClientGone, charged: prompt + 2*3, source: billing.UsageEstimated,
 		},
 		"stream, no text yet": {
-			script: script{steps: []step{{}, {hang: true}}}, stream: true,
+			steps: []step{{}, {hang: true}}, stream: true,
 			outcome: gateway.OutcomeClientGone, charged: prompt, source: billing.UsageEstimated,
 		},
 		"stream, nothing at hand": {
-			script: script{steps: []step{{hang: true}}}, stream: true,
+			steps: []step{{hang: true}}, stream: true,
 			outcome: gateway.OutcomeClientGone, charged: prompt, source: billing.UsageEstimated,
 		},
 		"stream, whole at once": {
-			script: script{steps: answered()}, stream: true,
+			steps: answered(), stream: true,
 			outcome: gateway.OutcomeClientGone, charged: 50, source: billing.UsageProvider,
 		},
 		"stream, breaks off at once": {
-			script: script{steps: []step{broken(providers.FailureUnreachable)}}, stream: true,
+			steps: []step{broken(providers.FailureUnreachable)}, stream: true,
 			outcome: gateway.OutcomeProviderError, source: billing.UsageNone,
 		},
 		"stream, refused": {
-			script: script{open: &providers.Error{Failure: providers.FailureOverloaded}}, stream: true,
+			open: &providers.Error{Failure: providers.FailureOverloaded}, stream: true,
 			outcome: gateway.OutcomeProviderOverloaded, source: billing.UsageNone,
 		},
 		"stream, silence": {
-			script: script{open: &providers.Error{Failure: providers.FailureTimeout}}, stream: true,
+			open: &providers.Error{Failure: providers.FailureTimeout}, stream: true,
 			outcome: gateway.OutcomeProviderTimeout, source: billing.UsageNone,
 		},
 		"answer": {
-			script:  script{steps: answered()},
+			steps:   answered(),
 			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
 		},
 		"answer without usage": {
-			script:  script{steps: answered()[:3]},
+			steps:   answered()[:3],
 			outcome: gateway.OutcomeCompleted, charged: prompt + 2*3, source: billing.UsageEstimated,
 		},
 		"answer, silence": {
-			script:  script{open: &providers.Error{Failure: providers.FailureTimeout}},
+			open:    &providers.Error{Failure: providers.FailureTimeout},
 			outcome: gateway.OutcomeProviderTimeout, source: billing.UsageNone,
 		},
 	} {
 		for _, env := range []store.Env{store.Live, store.Test} {
 			t.Run(name+", "+string(env), func(t *testing.T) {
 				t.Parallel()
-				f, _, err := hangUp(t, test.script, func(r *gateway.Request) { r.Stream, r.Env = test.stream, env })
+				f, _, err := hangUp(t, &script{open: test.open, steps: test.steps}, func(r *gateway.Request) { r.Stream, r.Env = test.stream, env })
 				if test.outcome != gateway.OutcomeCompleted {
 					requireFailure(t, err, test.outcome)
 				} else {
@@ -143,7 +144,7 @@ func TestHangingUpOnAFreeCall(t *testing.T) {
 	f := setup(t, &script{hangOpen: leave}, func(m *gateway.Model, _ *gateway.ProviderEntry) { m.Price = billing.Price{} })
 	_, err := f.Call(ctx, request(), nil)
 	requireFailure(t, err, gateway.OutcomeClientGone)
-	require.Zero(t, f.Drains())
+	require.Zero(t, f.Detached())
 }
 
 // TestExitEndsWhatGoesOnWithoutItsClient: and charges only what the vendor reported, which is nothing.
@@ -156,7 +157,7 @@ func TestExitEndsWhatGoesOnWithoutItsClient(t *testing.T) {
 		_, err := f.Call(ctx, request(), nil)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return f.Drains() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return f.Detached() == 1 }, time.Minute, time.Millisecond)
 	f.calls.Cut()
 	requireFailure(t, <-ended, gateway.OutcomeExiting)
 	require.Zero(t, f.spent(t))
@@ -177,10 +178,10 @@ func TestHangUpsAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return len(f.script.seen()) == calls }, time.Minute, time.Millisecond)
 	leave()
 	require.Eventually(t, func() bool { return f.calls.Running() == gateway.MaxDrains/2 }, time.Minute, time.Millisecond)
-	require.Equal(t, gateway.MaxDrains/2, f.Drains())
+	require.Equal(t, gateway.MaxDrains/2, f.Detached())
 	close(begin)
 	group.Wait()
-	require.Zero(t, f.Drains())
+	require.Zero(t, f.Detached())
 	require.EqualValues(t, gateway.MaxDrains/2*(12+2*3), f.spent(t))
 }
 

@@ -16,6 +16,8 @@ type InFlight struct {
 	cut    context.Context //nolint:containedctx // it is the lifetime that the calls are joined to
 	cancel context.CancelCauseFunc
 
+	load load
+
 	mu      sync.Mutex
 	running int
 	entered int64

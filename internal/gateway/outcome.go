@@ -15,6 +15,10 @@ const (
 	OutcomeContextTooLong Outcome = "context_too_long"
 	// OutcomeInsufficientCredits: the wallet can't carry the hold.
 	OutcomeInsufficientCredits Outcome = "insufficient_credits"
+	// OutcomeTooManyCalls: as many calls of the organization run in this process as are allowed.
+	OutcomeTooManyCalls Outcome = "too_many_calls"
+	// OutcomeProviderBusy: as many calls to the provider run in this process as are allowed.
+	OutcomeProviderBusy Outcome = "provider_busy"
 	// OutcomeKeyReused: the Idempotency-Key was used for another content.
 	OutcomeKeyReused Outcome = "key_reused"
 	// OutcomeInFlight: the first request with this Idempotency-Key is still running.

@@ -35,6 +35,12 @@ func (p *places) take(orgID, provider string, perProvider int) bool {
 	return true
 }
 
+func (p *places) used(of int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return of - p.free
+}
+
 // give returns a place.
 func (p *places) give(orgID, provider string) {
 	p.mu.Lock()

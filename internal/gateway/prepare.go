@@ -23,6 +23,11 @@ func (c *call) prepare(ctx context.Context) *Failure {
 	if f := c.pickModel(ctx); f != nil {
 		return f
 	}
+	if c.claim == nil { // else it is not yet known whether the provider will be asked
+		if f := c.enterProvider(); f != nil {
+			return f
+		}
+	}
 	c.prompt = promptSize{
 		counter: c.tokens, orgID: c.req.OrgID, messages: c.req.Messages, bytes: promptBytes(c.req.Messages),
 	}

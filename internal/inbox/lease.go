@@ -200,11 +200,17 @@ func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) er
 	return q.do(ctx, "back off from a conversation", &releaseOp{leased: leased{lease: lease}, failed: true, wait: wait})
 }
 
+// Postpone gives a conversation back whose turn must wait though nothing failed: it is due after wait, or when something
+// arrives. It returns [ErrLeaseLost] or a wrapped error of the store.
+func (q *Queue) Postpone(ctx context.Context, lease Lease, wait time.Duration) error {
+	return q.do(ctx, "postpone a conversation", &releaseOp{leased: leased{lease: lease}, wait: wait})
+}
+
 type releaseOp struct {
 	leased
 
 	failed bool
-	wait   time.Duration
+	wait   time.Duration // 0: due as its rows say
 }
 
 func (op *releaseOp) run(ctx context.Context, s *session) error {
@@ -213,12 +219,17 @@ func (op *releaseOp) run(ctx context.Context, s *session) error {
 		return nil
 	}
 	c.leaseUntil, c.changed = 0, true
-	if op.failed {
-		c.attempts++
+	if op.failed || op.wait > 0 {
 		c.runAt = sql.NullInt64{Int64: s.now + max(0, op.wait.Milliseconds()), Valid: true}
 		c.wake = true
+	}
+	switch {
+	case op.failed:
+		c.attempts++
 		s.tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
 			WHERE conversation_id = $1 AND state = 'asking'`, c.id, s.now)
+		return nil
+	case op.wait > 0:
 		return nil
 	}
 	c.attempts = 0

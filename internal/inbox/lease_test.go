@@ -119,6 +119,7 @@ func TestLateWorkerIsFenced(t *testing.T) {
 			"Renew":        func() error { _, err := q.Renew(ctx, late, life); return err },
 			"Release":      func() error { return q.Release(ctx, late) },
 			"Backoff":      func() error { return q.Backoff(ctx, late, time.Second) },
+			"Postpone":     func() error { return q.Postpone(ctx, late, time.Second) },
 			"Open":         func() error { _, err := q.Open(ctx, late, 10); return err },
 			"BeginTurn":    func() error { _, err := q.BeginTurn(ctx, late, "a", waiting, nil); return err },
 			"StoreRequest": func() error { return q.StoreRequest(ctx, late, turnID, []byte("x")) },
@@ -226,6 +227,27 @@ func TestBackoff(t *testing.T) {
 	require.NoError(t, c.Release(t.Context(), lease))
 	lease = c.take(t)
 	require.Zero(t, c.open(t, lease).Conversation.Attempts)
+}
+
+// A turn that has to wait is due after its wait and counts no attempt, however often; it keeps the attempts from before.
+func TestPostpone(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t)
+	c.arrive(t, textOf("ann", "1", "hello"))
+	lease := c.take(t)
+	turnID := c.begin(t, lease)
+	require.NoError(t, c.Backoff(t.Context(), lease, time.Second))
+	for range 20 {
+		c.pass(10 * time.Second)
+		lease = c.take(t)
+		work := c.open(t, lease)
+		require.Equal(t, turnID, work.Turn.ID)
+		require.Equal(t, int64(1), work.Turn.Attempts)
+		require.Equal(t, int64(1), work.Conversation.Attempts)
+		require.NoError(t, c.Postpone(t.Context(), lease, 10*time.Second))
+		c.pass(5 * time.Second)
+		c.idle(t)
+	}
 }
 
 // What a dead worker left is found again: a part that is sending comes back as sending, for delivery_unknown; a turn with

@@ -25,6 +25,8 @@ type pass struct {
 	stop <-chan struct{}
 	// superseded: an answer was thrown away in this pass for newer messages; the next one is sent whatever comes.
 	superseded bool
+	// postponed: the pass ends for want of a place for its call. Nothing failed.
+	postponed bool
 	// live is set when somebody waits for the answer to see it while it is made.
 	live *live
 	// credentials are the channel's, opened when the first message is sent.
@@ -54,6 +56,7 @@ func (p *pass) converse(ctx context.Context) {
 	case cut && err != nil:
 		wait = 0
 	case err != nil:
+		p.postponed = false
 		w.Logger.ErrorContext(ctx, "working on a conversation failed", "conversation", lease.ConversationID, "error", err)
 		wait = backoff(lease.Attempts, 0)
 	}
@@ -65,10 +68,13 @@ func (p *pass) giveBack(ctx context.Context, wait time.Duration) {
 	ctx, cancel := storing(ctx)
 	defer cancel()
 	var err error
-	if wait > 0 {
-		err = p.Queue.Backoff(ctx, p.lease, wait)
-	} else {
+	switch {
+	case wait <= 0:
 		err = p.Queue.Release(ctx, p.lease)
+	case p.postponed:
+		err = p.Queue.Postpone(ctx, p.lease, wait)
+	default:
+		err = p.Queue.Backoff(ctx, p.lease, wait)
 	}
 	if err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
 		p.Logger.ErrorContext(ctx, "giving a lease back failed; it will run out", "conversation", p.lease.ConversationID, "error", err)

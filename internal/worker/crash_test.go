@@ -100,6 +100,10 @@ func (m *mortal) Release(ctx context.Context, lease inbox.Lease) error {
 	return m.step(func() error { return m.Queue.Release(ctx, lease) })
 }
 
+func (m *mortal) Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error {
+	return m.step(func() error { return m.Queue.Postpone(ctx, lease, wait) })
+}
+
 func (m *mortal) Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error {
 	return m.step(func() error { return m.Queue.Backoff(ctx, lease, wait) })
 }

@@ -56,6 +56,9 @@ func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID stri
 			// What a reader has seen can't be thrown away for newer messages.
 			p.superseded = true
 			p.converse(context.WithoutCancel(ctx))
+			if p.postponed { // asking again at once would find no place either
+				return w.reply(ctx, orgID, channelID, messageID)
+			}
 		case errors.Is(err, inbox.ErrLeased):
 			if !w.livePause(ctx) {
 				return reply, nil

@@ -7,7 +7,7 @@ type Observer interface {
 	// LeaseLost counts conversations whose lease ran out while the worker had them.
 	LeaseLost()
 	// TurnEnded counts passes over a turn by how they ended: "answered", "superseded", "discarded", "retried",
-	// "released", or "attention_" or "dead_" with the code.
+	// "postponed", "released", or "attention_" or "dead_" with the code.
 	TurnEnded(outcome string)
 	// Sent counts tries to send by type of channel and outcome: "sent", or what the platform's error came to
 	// (platforms.SendOutcome).
@@ -27,6 +27,7 @@ const (
 	endedSuperseded = "superseded"
 	endedDiscarded  = "discarded"
 	endedRetried    = "retried"
+	endedPostponed  = "postponed"
 	endedReleased   = "released"
 	endedAttention  = "attention_"
 	endedDead       = "dead_"

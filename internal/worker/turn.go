@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -217,6 +218,11 @@ func (p *pass) failed(
 	if ctx.Err() != nil {
 		p.Observer.TurnEnded(endedReleased)
 		return 0, context.Cause(ctx)
+	}
+	if failure.Outcome == gateway.OutcomeTooManyCalls || failure.Outcome == gateway.OutcomeProviderBusy {
+		p.postponed = true
+		p.Observer.TurnEnded(endedPostponed)
+		return failure.RetryAfter + rand.N(failure.RetryAfter), nil //nolint:gosec // jitter is no secret
 	}
 	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
 	code := string(failure.Outcome)

@@ -41,6 +41,7 @@ type Queue interface { //nolint:interfacebloat // it is one queue, and its fenci
 	Renew(ctx context.Context, lease inbox.Lease, life time.Duration) (inbox.Lease, error)
 	Release(ctx context.Context, lease inbox.Lease) error
 	Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error
+	Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	Open(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
 	StoreRequest(ctx context.Context, lease inbox.Lease, turnID string, request []byte) error

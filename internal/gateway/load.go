@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+)
+
+// busyRetryAfter is when a client should try again that was refused a place for its call.
+const busyRetryAfter = time.Second
+
+// load counts the calls that run in a process, for each organization, for each provider, and for an organization at a
+// provider. The zero value counts none.
+type load struct {
+	mu      sync.Mutex
+	running map[placeOwner]int
+}
+
+// enter counts one call more, unless there are limit already (0: any number).
+func (l *load) enter(owner placeOwner, limit int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if limit > 0 && l.running[owner] >= limit {
+		return false
+	}
+	if l.running == nil {
+		l.running = map[placeOwner]int{}
+	}
+	l.running[owner]++
+	return true
+}
+
+func (l *load) leave(owner placeOwner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running[owner]--; l.running[owner] == 0 {
+		delete(l.running, owner)
+	}
+}
+
+func (l *load) count(owner placeOwner) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running[owner]
+}
+
+// enterOrg counts the call for its organization until leaveAll.
+func (c *call) enterOrg() *Failure {
+	if !c.Calls.load.enter(placeOwner{orgID: c.req.OrgID}, c.CallLimit) {
+		return &Failure{
+			Outcome: OutcomeTooManyCalls, RetryAfter: busyRetryAfter,
+			Message: "Too many calls of the organization are running at once. Retry when one has ended.",
+		}
+	}
+	c.entered = append(c.entered, placeOwner{orgID: c.req.OrgID})
+	return nil
+}
+
+// enterProvider counts the call for its provider until leaveAll. A vendor that hangs keeps its calls for as long as the
+// timers allow: they may take neither all calls of an organization nor the memory of the process.
+func (c *call) enterProvider() *Failure {
+	for _, place := range [...]struct {
+		owner placeOwner
+		limit int
+	}{
+		{placeOwner{c.req.OrgID, c.provider.Name}, c.Catalog.share(c.CallLimit)},
+		{placeOwner{provider: c.provider.Name}, c.providerLimit()},
+	} {
+		if !c.Calls.load.enter(place.owner, place.limit) {
+			return &Failure{
+				Outcome: OutcomeProviderBusy, RetryAfter: overloadedRetryAfter(0),
+				Message: "Too many calls to the model's provider are running at once. Retry when some have ended.",
+			}
+		}
+		c.entered = append(c.entered, place.owner)
+	}
+	return nil
+}
+
+// providerLimit is how many calls to the provider may run in this process, 0 for any number.
+func (c *call) providerLimit() int {
+	limit, share := c.provider.MaxCalls, c.Catalog.share(c.Places)
+	if limit == 0 || share > 0 && share < limit {
+		return share
+	}
+	return limit
+}
+
+func (c *call) leaveAll() {
+	for _, owner := range c.entered {
+		c.Calls.load.leave(owner)
+	}
+}
+
+// CallsAt is how many calls to a provider run in this process.
+func (f *InFlight) CallsAt(provider string) int { return f.load.count(placeOwner{provider: provider}) }
