@@ -72,8 +72,58 @@ func (s JSONString) Text() string {
 }
 
 // AppendText appends the decoded text, as [JSONString.Text] returns it, to dst.
-func (s JSONString) AppendText(dst []byte) []byte {
+func (s JSONString) AppendText(dst []byte) []byte { return appendDecoded(dst, s.inner()) }
+
+// textAfter decodes a piece of a text that comes in several literals. before is the high surrogate with which the pieces so
+// far ended, 0 for none: it makes one character with a low surrogate at the start of this piece, else U+FFFD. A high
+// surrogate at the end of this piece is not decoded but returned, for the next one.
+func (s JSONString) textAfter(before rune) (text string, half rune) {
 	in := s.inner()
+	switch {
+	case len(in) == 0:
+		return "", before
+	case before == 0 && bytes.IndexByte(in, '\\') < 0:
+		return s.Text(), 0
+	}
+	dst := make([]byte, 0, len(in)+utf8.UTFMax)
+	if before != 0 {
+		r, n := utf8.RuneError, 0
+		if low, ok := hexUnit(in); ok {
+			if pair := utf16.DecodeRune(before, low); pair != utf8.RuneError {
+				r, n = pair, unitLen
+			}
+		}
+		dst = utf8.AppendRune(dst, r)
+		in = in[n:]
+	}
+	if half = highAtEnd(in); half != 0 {
+		in = in[:len(in)-unitLen]
+	}
+	return string(appendDecoded(dst, in)), half
+}
+
+// highAtEnd returns the high surrogate whose escape ends in, 0 if it ends otherwise.
+func highAtEnd(in []byte) rune {
+	start := len(in) - unitLen
+	if start < 0 {
+		return 0
+	}
+	r, ok := hexUnit(in[start:])
+	if !ok || r < 0xD800 || r > 0xDBFF {
+		return 0
+	}
+	backslashes := 0
+	for start > backslashes && in[start-backslashes-1] == '\\' {
+		backslashes++
+	}
+	if backslashes%2 == 1 { // the last of them escapes the backslash of this one
+		return 0
+	}
+	return r
+}
+
+// appendDecoded appends what in, the inner part of a literal, stands for.
+func appendDecoded(dst, in []byte) []byte {
 	for len(in) > 0 {
 		if in[0] == '\\' {
 			r, n := unescape(in)
@@ -178,9 +228,12 @@ func unescapeUnit(in []byte) (rune, int) {
 	return utf8.RuneError, 6
 }
 
+// unitLen is the length of \uXXXX.
+const unitLen = 6
+
 // hexUnit reads \uXXXX at the start of in.
 func hexUnit(in []byte) (rune, bool) {
-	if len(in) < 6 || in[0] != '\\' || in[1] != 'u' {
+	if len(in) < unitLen || in[0] != '\\' || in[1] != 'u' {
 		return 0, false
 	}
 	var r rune

@@ -35,6 +35,42 @@ func TestJSONStringText(t *testing.T) {
 	}
 }
 
+// A text in pieces is the text of the pieces as one literal, wherever it was cut between two characters or escapes.
+func TestJSONStringTextAfter(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		pieces []string
+		want   string
+	}{
+		{[]string{`"\ud83d"`, `"\ude00"`}, "😀"},
+		{[]string{`"a\ud83d"`, `"\ude00b"`}, "a😀b"},
+		{[]string{`"\ud83d"`, `""`, `"\ude00"`}, "😀"},
+		{[]string{`"\uD83D"`, `"\uDE00\ud83d"`, `"\udc4b"`}, "😀👋"},
+		{[]string{`"\ud83d"`, `"x"`}, "\uFFFDx"},
+		{[]string{`"\ud83d"`, `"\n\ude00"`}, "\uFFFD\n\uFFFD"},
+		{[]string{`"\ud83d"`, `"\ud83d"`, `"\ude00"`}, "\uFFFD😀"},
+		{[]string{`"\ud83d\ude00"`, `"\ude00"`}, "😀\uFFFD"},
+		{[]string{`"\\ud83d"`, `"\ude00"`}, `\ud83d` + "\uFFFD"},
+		{[]string{`"\\\ud83d"`, `"\ude00"`}, `\` + "😀"},
+		{[]string{`"ud83d"`, `"\ude00"`}, "ud83d\uFFFD"},
+		{[]string{`"plain"`, `" é"`, `"\u00e9"`}, "plain éé"},
+	} {
+		var got string
+		var half rune
+		for _, piece := range test.pieces {
+			var text string
+			text, half = JSONString(piece).textAfter(half)
+			require.True(t, utf8.ValidString(text))
+			got += text
+		}
+		require.Equal(t, test.want, got, "%q", test.pieces)
+		require.Zero(t, half)
+	}
+	text, half := JSONString(`"x\ud83d"`).textAfter(0)
+	require.Equal(t, "x", text)
+	require.EqualValues(t, 0xD83D, half)
+}
+
 func TestJSONStringOfNoLiteral(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{``, `"`, `x`, `"x`, `"\"`, `"\u12"`, `"\uZZZZ"`, `"\q"`, `"\ud800\u"`} {
@@ -82,6 +118,10 @@ func FuzzJSONStringText(f *testing.F) {
 		text := s.Text()
 		require.True(t, utf8.ValidString(text))
 		require.Equal(t, len(text), s.ByteLen())
+		begun, half := s.textAfter(0)
+		rest, left := JSONString(`"."`).textAfter(half)
+		require.Equal(t, text+".", begun+rest)
+		require.Zero(t, left)
 		var want string
 		if len(literal) > 0 && literal[0] == '"' && literal[len(literal)-1] == '"' && json.Unmarshal(literal, &want) == nil {
 			require.Equal(t, want, text)
