@@ -40,12 +40,12 @@ func TestEcho(t *testing.T) {
 	}{
 		{func(*Request) {}, whatCame{"You said: hi\nthere", "stop", usage, nil}},
 		{func(r *Request) { r.MaxTokens = 6 }, whatCame{"You said: hi\nthere", "stop", usage, nil}},
-		{func(r *Request) { r.MaxTokens = 4 }, whatCame{"You said: hi", "length", &Usage{26, 4, 0}, nil}},
-		{func(r *Request) { r.MaxTokens = 1 }, whatCame{"You", "length", &Usage{26, 1, 0}, nil}},
-		{func(r *Request) { r.Stop = []string{"there", "\n", ""} }, whatCame{"You said: hi", "stop", &Usage{26, 4, 0}, nil}},
-		{func(r *Request) { r.Stop = []string{"Y"} }, whatCame{"", "stop", &Usage{26, 0, 0}, nil}},
-		{func(r *Request) { r.Stop, r.MaxTokens = []string{"hi"}, 2 }, whatCame{"You said", "length", &Usage{26, 2, 0}, nil}},
-		{func(r *Request) { r.Messages = r.Messages[3:] }, whatCame{"You said: ", "stop", &Usage{6, 3, 0}, nil}},
+		{func(r *Request) { r.MaxTokens = 4 }, whatCame{"You said: hi", "length", &Usage{26, 4, 0, 0}, nil}},
+		{func(r *Request) { r.MaxTokens = 1 }, whatCame{"You", "length", &Usage{26, 1, 0, 0}, nil}},
+		{func(r *Request) { r.Stop = []string{"there", "\n", ""} }, whatCame{"You said: hi", "stop", &Usage{26, 4, 0, 0}, nil}},
+		{func(r *Request) { r.Stop = []string{"Y"} }, whatCame{"", "stop", &Usage{26, 0, 0, 0}, nil}},
+		{func(r *Request) { r.Stop, r.MaxTokens = []string{"hi"}, 2 }, whatCame{"You said", "length", &Usage{26, 2, 0, 0}, nil}},
+		{func(r *Request) { r.Messages = r.Messages[3:] }, whatCame{"You said: ", "stop", &Usage{6, 3, 0, 0}, nil}},
 	} {
 		for _, stream := range []bool{false, true} {
 			req := ask("hi\nthere", stream)

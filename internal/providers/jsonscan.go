@@ -125,6 +125,15 @@ func (s *jsonScan) text() JSONString {
 	return nil
 }
 
+// textOrSkip reads a string and returns nil for any other value.
+func (s *jsonScan) textOrSkip() JSONString {
+	if s.peek() == '"' {
+		return s.text()
+	}
+	s.skip()
+	return nil
+}
+
 // escapeLen returns the length of the valid escape at the start of in, 0 if it isn't one.
 func escapeLen(in []byte) int {
 	if len(in) < 2 {

@@ -102,6 +102,14 @@ func (c *call) lend(body *requestBody) {
 	before.takeBack()
 }
 
+// takeBack ends the reading of the request body.
+func (c *call) takeBack() {
+	c.mu.Lock()
+	lent := c.lent
+	c.mu.Unlock()
+	lent.takeBack()
+}
+
 // attach notes the response body that end closes.
 func (c *call) attach(body io.Closer) {
 	c.mu.Lock()

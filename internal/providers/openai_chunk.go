@@ -1,12 +1,14 @@
 package providers
 
+import "slices"
+
 // chunk is what counts in one JSON document of an OpenAI-compatible answer: an event of a stream, or the whole body
 // of a non-stream answer. Everything else in it (reasoning, tool calls, refusals, ids, other choices) is dropped.
 type chunk struct {
 	choice
 	// chosen: there is a choice with index 0.
 	chosen bool
-	// usage is what the vendor counted, if counted.
+	// usage is what the vendor counted, if counted, wherever it stands.
 	usage   Usage
 	counted bool
 	// fault is the JSON value of a non-null error.
@@ -19,6 +21,8 @@ type chunk struct {
 type choice struct {
 	content   JSONString
 	finish    JSONString
+	usage     Usage // Moonshot counts in the choice
+	counted   bool
 	filled    bool // the delta or message is there
 	malformed bool
 }
@@ -58,6 +62,9 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	}
 	if !c.counted {
 		c.usage, c.counted = groq, groqCounted
+	}
+	if !c.counted {
+		c.usage, c.counted = c.choice.usage, c.choice.counted
 	}
 	if c.fault == nil {
 		c.fault = groqFault
@@ -111,12 +118,9 @@ func (s *jsonScan) choice(part string) (c choice, index int64) {
 		case is(key, part):
 			c.content, c.filled, c.malformed = s.content()
 		case is(key, "finish_reason"):
-			c.finish = nil
-			if s.peek() == '"' {
-				c.finish = s.text()
-			} else {
-				s.skip()
-			}
+			c.finish = s.textOrSkip()
+		case is(key, "usage"):
+			c.usage, c.counted = s.usage()
 		default:
 			s.skip()
 		}
@@ -142,6 +146,8 @@ func (s *jsonScan) content() (text JSONString, filled, malformed bool) {
 		switch {
 		case s.peek() == '"':
 			text = s.text()
+		case s.peek() == '[':
+			text, malformed = s.parts()
 		case s.null():
 		default:
 			s.skip()
@@ -149,6 +155,52 @@ func (s *jsonScan) content() (text JSONString, filled, malformed bool) {
 		}
 	}
 	return text, true, malformed
+}
+
+// parts reads content that is an array and returns the literal of its text parts together. Parts of other types, such as the
+// thinking of Mistral's models, are no text of the answer.
+func (s *jsonScan) parts() (text JSONString, malformed bool) {
+	copied := false
+	for more := s.enter('['); more; more = s.more('[') {
+		if s.peek() != '{' {
+			s.skip()
+			malformed = true
+			continue
+		}
+		piece, ok := s.part()
+		malformed = malformed || !ok
+		switch {
+		case piece == nil:
+		case text == nil:
+			text = piece
+		default:
+			if !copied { // the first piece is a part of the document
+				text, copied = slices.Clone(text), true
+			}
+			text = append(text[:len(text)-1], piece[1:]...)
+		}
+	}
+	return text, malformed
+}
+
+// part reads one part of content and returns the literal of its text, nil if it is no text part. ok is false if it has no
+// type, or is a text part without a string.
+func (s *jsonScan) part() (text JSONString, ok bool) {
+	var kind JSONString
+	for more := s.enter('{'); more; more = s.more('{') {
+		switch key := s.key(); {
+		case is(key, "type"):
+			kind = s.textOrSkip()
+		case is(key, "text"):
+			text = s.textOrSkip()
+		default:
+			s.skip()
+		}
+	}
+	if is(kind, "text") {
+		return text, text != nil
+	}
+	return nil, kind != nil
 }
 
 // groq reads the extension in which Groq reports usage and why it stopped early.
@@ -176,7 +228,8 @@ func (s *jsonScan) usage() (u Usage, counted bool) {
 		s.skip()
 		return u, false
 	}
-	prompt, completion, total, cached := int64(absent), int64(absent), int64(absent), int64(absent)
+	prompt, completion, total := int64(absent), int64(absent), int64(absent)
+	cached, hits := int64(absent), int64(absent)
 	for more := s.enter('{'); more; more = s.more('{') {
 		switch key := s.key(); {
 		case is(key, "prompt_tokens"):
@@ -187,20 +240,28 @@ func (s *jsonScan) usage() (u Usage, counted bool) {
 			total = s.count()
 		case is(key, "prompt_tokens_details"):
 			cached = s.cachedTokens()
+		case is(key, "prompt_cache_hit_tokens"): // DeepSeek
+			hits = s.count()
 		default:
 			s.skip()
 		}
 	}
 	if completion == absent && prompt >= 0 && total >= prompt {
-		completion = total - prompt // Gemini leaves a zero out
+		completion = 0 // Gemini leaves a zero out
 	}
 	if prompt < 0 || completion < 0 {
 		return Usage{}, false
 	}
+	if cached < 0 {
+		cached = hits
+	}
 	if cached < 0 || cached > prompt {
 		cached = 0
 	}
-	return Usage{PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached}, true
+	return Usage{
+		PromptTokens: prompt, CompletionTokens: completion, CachedPromptTokens: cached,
+		OnlyInTotal: max(0, total-prompt-completion),
+	}, true
 }
 
 func (s *jsonScan) cachedTokens() int64 {

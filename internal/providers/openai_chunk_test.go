@@ -28,19 +28,19 @@ func TestReadChunkDialects(t *testing.T) {
 		"all in one":          {`{"choices":[{"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, want{text: "Hi", finish: "stop", usage: &Usage{PromptTokens: 3, CompletionTokens: 1}}},
 		"reasoning":           {`{"choices":[{"delta":{"reasoning_content":"hm","content":null}}],"obfuscation":"abc"}`, want{}},
 		"tool calls":          {`{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"content\":\"no\"}"}}]}}]}`, want{}},
-		"usage only":          {`{"choices":[],"usage":{"prompt_tokens":18,"completion_tokens":286,"total_tokens":304,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &Usage{18, 286, 8}}},
+		"usage only":          {`{"choices":[],"usage":{"prompt_tokens":18,"completion_tokens":286,"total_tokens":304,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &Usage{18, 286, 8, 0}}},
 		"zero usage":          {`{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, want{usage: &Usage{}}},
-		"float usage":         {`{"choices":[],"usage":{"prompt_tokens":10.0,"completion_tokens":1e1}}`, want{usage: &Usage{10, 10, 0}}},
+		"float usage":         {`{"choices":[],"usage":{"prompt_tokens":10.0,"completion_tokens":1e1}}`, want{usage: &Usage{10, 10, 0, 0}}},
 		"negative usage":      {`{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":5}}`, want{}},
 		"broken usage":        {`{"choices":[],"usage":{"prompt_tokens":1.5,"completion_tokens":5}}`, want{}},
 		"text usage":          {`{"choices":[],"usage":{"prompt_tokens":"7","completion_tokens":5}}`, want{}},
 		"huge usage":          {`{"choices":[],"usage":{"prompt_tokens":1e300,"completion_tokens":5}}`, want{}},
 		"beyond float usage":  {`{"choices":[],"usage":{"prompt_tokens":1e999,"completion_tokens":5}}`, want{}},
-		"left out zero":       {`{"choices":[],"usage":{"prompt_tokens":7,"total_tokens":7}}`, want{usage: &Usage{7, 0, 0}}},
-		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &Usage{7, 0, 0}}},
-		"cached over prompt":  {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &Usage{7, 1, 0}}},
-		"cached negative":     {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":-8}}}`, want{usage: &Usage{7, 1, 0}}},
-		"groq":                {`{"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"r","usage":{"prompt_tokens":4,"completion_tokens":2}}}`, want{finish: "stop", usage: &Usage{4, 2, 0}}},
+		"left out zero":       {`{"choices":[],"usage":{"prompt_tokens":7,"total_tokens":7}}`, want{usage: &Usage{7, 0, 0, 0}}},
+		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &Usage{7, 0, 0, 1}}},
+		"cached over prompt":  {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &Usage{7, 1, 0, 0}}},
+		"cached negative":     {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":-8}}}`, want{usage: &Usage{7, 1, 0, 0}}},
+		"groq":                {`{"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"r","usage":{"prompt_tokens":4,"completion_tokens":2}}}`, want{finish: "stop", usage: &Usage{4, 2, 0, 0}}},
 		"groq error":          {`{"choices":[],"x_groq":{"error":"over capacity"}}`, want{fault: `"over capacity"`}},
 		"other index":         {`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"yes"}}]}`, want{text: "yes"}},
 		"only other index":    {`{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"}]}`, want{}},
@@ -51,7 +51,14 @@ func TestReadChunkDialects(t *testing.T) {
 		"escaped names":       {`{"\u0063hoices":[{"\u0064elta":{"c\u006fntent":"Hi"}}]}`, want{text: "Hi"}},
 		"other case":          {`{"Choices":[{"delta":{"content":"no"}}]}`, want{}},
 		"repeated":            {`{"choices":[{"delta":{"content":"a"}}],"choices":[{"delta":{"content":"b","content":"c"}}]}`, want{text: "c"}},
-		"content parts":       {`{"choices":[{"delta":{"content":[{"type":"text"}]}}]}`, want{malformed: true}},
+		"content parts":       {`{"choices":[{"delta":{"content":[{"type":"text","text":"a\u00e9"},{"text":"b","type":"text"},{"type":"text","text":""}]}}]}`, want{text: "aéb"}},
+		"a pair over parts":   {`{"choices":[{"delta":{"content":[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]}}]}`, want{text: "😀"}},
+		"thinking parts":      {`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}],"text":"no"},{"type":"text","text":"yes"},{"type":"reference","reference_ids":[1]}]}}]}`, want{text: "yes"}},
+		"no content parts":    {`{"choices":[{"delta":{"content":[]}}]}`, want{}},
+		"part without text":   {`{"choices":[{"delta":{"content":[{"type":"text"}]}}]}`, want{malformed: true}},
+		"part without type":   {`{"choices":[{"delta":{"content":[{"text":"x"}]}}]}`, want{malformed: true}},
+		"part of a number":    {`{"choices":[{"delta":{"content":[{"type":"text","text":1}]}}]}`, want{malformed: true}},
+		"part no object":      {`{"choices":[{"delta":{"content":["x"]}}]}`, want{malformed: true}},
 		"choices no array":    {`{"choices":{}}`, want{malformed: true}},
 		"choice no object":    {`{"choices":[1]}`, want{malformed: true}},
 		"delta no object":     {`{"choices":[{"delta":1}]}`, want{malformed: true}},
@@ -109,17 +116,25 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		}
 		prompt, completion, total := count(fields["prompt_tokens"]), count(fields["completion_tokens"]), count(fields["total_tokens"])
 		if completion == absent && prompt >= 0 && total >= prompt {
-			completion = total - prompt
+			completion = 0
 		}
 		if prompt < 0 || completion < 0 {
 			return u, false
 		}
 		u = Usage{PromptTokens: prompt, CompletionTokens: completion}
+		if total > prompt+completion {
+			u.OnlyInTotal = total - prompt - completion
+		}
+		cached := int64(absent)
 		var details object
 		if json.Unmarshal(fields["prompt_tokens_details"], &details) == nil {
-			if cached := count(details["cached_tokens"]); cached >= 0 && cached <= prompt {
-				u.CachedPromptTokens = cached
-			}
+			cached = count(details["cached_tokens"])
+		}
+		if cached < 0 {
+			cached = count(fields["prompt_cache_hit_tokens"])
+		}
+		if cached >= 0 && cached <= prompt {
+			u.CachedPromptTokens = cached
 		}
 		return u, true
 	}
@@ -155,6 +170,9 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 			continue
 		}
 		c.chosen = true
+		if !c.counted {
+			c.usage, c.counted = usage(one["usage"])
+		}
 		var finish string
 		if len(one["finish_reason"]) > 0 && one["finish_reason"][0] == '"' && json.Unmarshal(one["finish_reason"], &finish) == nil {
 			c.finish = JSONString(one["finish_reason"])
@@ -171,13 +189,48 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		var text string
 		if raw := inner["content"]; isNull(raw) {
 			continue
-		} else if json.Unmarshal(raw, &text) != nil {
-			c.malformed = true
-		} else {
+		} else if json.Unmarshal(raw, &text) == nil {
 			c.content = JSONString(raw)
+		} else if literal, ok := plainParts(raw); ok {
+			c.content = literal
+		} else {
+			c.content, c.malformed = literal, true
 		}
 	}
 	return c, true
+}
+
+// plainParts is the obvious reading of content that is an array.
+func plainParts(raw json.RawMessage) (literal JSONString, ok bool) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, false
+	}
+	isText := func(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
+	var inner []byte
+	ok = true
+	found := false
+	for _, raw := range list {
+		var part map[string]json.RawMessage
+		var kind string
+		if json.Unmarshal(raw, &part) != nil || !isText(part["type"]) || json.Unmarshal(part["type"], &kind) != nil {
+			ok = false
+			continue
+		}
+		if kind != "text" {
+			continue
+		}
+		if !isText(part["text"]) {
+			ok = false
+			continue
+		}
+		found = true
+		inner = append(inner, JSONString(part["text"]).inner()...)
+	}
+	if !found {
+		return nil, ok
+	}
+	return JSONString(`"` + string(inner) + `"`), ok
 }
 
 // requireSameChunk compares readChunk with the obvious reading.
@@ -201,11 +254,11 @@ func TestReadChunkOfAnyDocument(t *testing.T) {
 	t.Parallel()
 	scalar := rapid.SampledFrom([]string{
 		"null", "true", "false", "0", "-0", "1", "-1", "7.0", "7.5", "1e2", "1E+400", "9007199254740993", `""`, `"stop"`, `"error"`,
-		`"a\u00e9\n\ud83d\udc4b"`, `"\ud800"`, "\"\xff\"", `"0"`, "[]", "{}",
+		`"a\u00e9\n\ud83d\udc4b"`, `"\ud800"`, "\"\xff\"", `"0"`, "[]", "{}", `"text"`, `{"type":"text","text":"b"}`,
 	})
 	name := rapid.SampledFrom([]string{
 		"choices", "usage", "error", "x_groq", "object", "index", "delta", "message", "content", "finish_reason", "prompt_tokens",
-		"completion_tokens", "total_tokens", "prompt_tokens_details", "cached_tokens", "Content", `c\u0068oices`, "other", "",
+		"completion_tokens", "total_tokens", "prompt_tokens_details", "cached_tokens", "prompt_cache_hit_tokens", "type", "text", "Content", `c\u0068oices`, "other", "",
 	})
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\r\n\t"})
 	var value func(t *rapid.T, depth int) string
@@ -228,7 +281,10 @@ func TestReadChunkOfAnyDocument(t *testing.T) {
 		return "{" + strings.Join(parts, ",") + "}"
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		choice := `{"index":` + scalar.Draw(t, "index") + `,"delta":` + value(t, 2) + `,"message":` + value(t, 2) + `,"finish_reason":` + scalar.Draw(t, "finish") + `}`
+		part := `{"type":` + rapid.SampledFrom([]string{`"text"`, `"thinking"`, "1"}).Draw(t, "type") + `,"text":` + scalar.Draw(t, "text") + "}"
+		content := `{"content":[` + part + "," + value(t, 2) + "," + part + `]}`
+		delta := rapid.SampledFrom([]string{content, value(t, 2)}).Draw(t, "delta")
+		choice := `{"index":` + scalar.Draw(t, "index") + `,"delta":` + delta + `,"message":` + value(t, 3) + `,"usage":` + value(t, 2) + `,"finish_reason":` + scalar.Draw(t, "finish") + `}`
 		usage := `{"prompt_tokens":` + scalar.Draw(t, "prompt") + `,"completion_tokens":` + scalar.Draw(t, "completion") + `,"total_tokens":` + scalar.Draw(t, "total") +
 			`,"prompt_tokens_details":{"cached_tokens":` + scalar.Draw(t, "cached") + `}}`
 		for _, doc := range []string{
@@ -247,6 +303,7 @@ func FuzzReadChunk(f *testing.F) {
 		`{"choices":[{"index":0,"delta":{"content":"Hi \ud83d\udc4b"},"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":18,"completion_tokens":2.0,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":8}}}`,
 		`{"error":{"message":"no"},"x_groq":{"usage":{"prompt_tokens":1,"total_tokens":3},"error":"x"},"object":"error"}`,
 		`{"choices":[{"index":1},{"index":0.0,"delta":null,"message":{"content":null}},{}],"choices":[{"delta":{"content":[]}}]}`,
+		`{"choices":[{"delta":{"content":[{"type":"text","text":"a"},{"type":"thinking"},{"text":"\ud83d","type":"text"}]},"usage":{"prompt_tokens":1,"prompt_cache_hit_tokens":1,"completion_tokens":2,"total_tokens":9}}]}`,
 		`{"choices":[1,null,{"index":"0"}],"usage":[1,-2.5e-3,true,false,null,"\u00e9"]}`,
 		`{"\u0075sage":{"prompt_tokens":-0,"completion_tokens":1e2}}`, `[]`, `{"a":`,
 	} {

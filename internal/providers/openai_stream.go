@@ -7,9 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -23,37 +23,41 @@ const (
 // can follow it (see [Event]).
 type stream struct {
 	*call
-	sse     *sseReader
-	status  int
-	apiKey  string
-	idle    time.Duration
-	grace   time.Duration
-	onIdle  error
-	onFirst error
+	sse      *sseReader
+	status   int
+	apiKey   string
+	idle     time.Duration
+	patience time.Duration // for what follows the finish reason
+	onIdle   error
+	onFirst  error
 
-	firstBy time.Time // until then the first bytes of an event must come
-	waited  bool      // the wait for the first bytes began
-	begun   bool      // a document came
-	finish  string    // the vendor's finish reason so far
-	ready   Event     // read ahead, empty if nothing was
-	err     error     // what Next returns once ready is handed out
+	firstBy time.Time     // until then the first bytes of an event must come
+	waited  bool          // the wait for the first bytes began
+	begun   bool          // a document came
+	half    rune          // the high surrogate in which the text so far ends, 0 for none
+	finish  string        // the vendor's finish reason so far
+	grace   time.Duration // what is left of the wait for usage after the finish reason
+	since   time.Time     // when the current wait for usage began; zero while there is none
+	ready   Event         // read ahead, empty if nothing was
+	err     error         // what Next returns once ready is handed out
 
-	// complete: the finish event was made and nothing is read any more, but by Close.
+	// drains: the terminator came and drain ends the call; it is set before complete.
+	drains bool
+	// complete: the finish event was made and nothing is read any more, but by drain.
 	complete atomic.Bool
-	closing  sync.Once
 }
 
 // openStream waits for the first document of the stream.
 func (p *OpenAI) openStream(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
 	s := &stream{
-		call:    c,
-		status:  resp.StatusCode,
-		apiKey:  apiKey,
-		idle:    p.timeouts.Idle,
-		grace:   p.grace,
-		onIdle:  p.idleTimeout,
-		onFirst: p.firstByteTimeout,
-		firstBy: c.armedUntil(),
+		call:     c,
+		status:   resp.StatusCode,
+		apiKey:   apiKey,
+		idle:     p.timeouts.Idle,
+		patience: p.grace,
+		onIdle:   p.idleTimeout,
+		onFirst:  p.firstByteTimeout,
+		firstBy:  c.armedUntil(),
 	}
 	s.sse = newSSEReader(&cappedReader{body, maxStreamBytes}, maxEventBytes, (*streamClock)(s))
 	data, bare, err := s.sse.next()
@@ -66,6 +70,9 @@ func (p *OpenAI) openStream(c *call, resp *http.Response, body io.Reader, apiKey
 		return nil, failure
 	}
 	s.ready = event
+	if s.complete.Load() {
+		s.err = io.EOF
+	}
 	return s, nil
 }
 
@@ -73,8 +80,10 @@ func (p *OpenAI) openStream(c *call, resp *http.Response, body io.Reader, apiKey
 type streamClock stream
 
 func (s *streamClock) arm() {
+	s.spend()
 	switch {
 	case s.finish != "":
+		s.since = time.Now()
 		s.call.arm(s.grace, errFinished)
 	case s.waited:
 		s.call.arm(s.idle, s.onIdle)
@@ -84,7 +93,19 @@ func (s *streamClock) arm() {
 	}
 }
 
-func (s *streamClock) disarm() { s.call.disarm() }
+func (s *streamClock) disarm() {
+	s.call.disarm()
+	s.spend()
+}
+
+// spend takes the wait that is over, if it was one for usage, off the grace: however many events without text the vendor
+// sends after its finish reason, all waits together are bounded. The time of a slow client doesn't count.
+func (s *streamClock) spend() {
+	if !s.since.IsZero() {
+		s.grace -= time.Since(s.since)
+		s.since = time.Time{}
+	}
+}
 
 // Next implements [Events].
 func (s *stream) Next() (Event, error) {
@@ -124,14 +145,13 @@ func (s *stream) put(data []byte, bare bool, err error) {
 	}
 }
 
-// Close implements [Events].
+// Close implements [Events]. What follows the terminator is left to drain, so it waits for nothing.
 func (s *stream) Close() {
-	s.closing.Do(func() {
-		if s.complete.Load() {
-			s.drain()
-		}
-		s.end()
-	})
+	if s.complete.Load() && s.drains {
+		s.takeBack()
+		return
+	}
+	s.end()
 }
 
 // take turns what the reader returned into an event, which is empty if nothing in it counts.
@@ -146,7 +166,12 @@ func (s *stream) take(data []byte, bare bool, err error) (Event, *Error) {
 	case len(data) == 0:
 		return Event{}, nil
 	case string(data) == "[DONE]":
-		return s.finished(), nil
+		s.drains = s.sse.err == nil
+		event := s.finished()
+		if s.drains {
+			go s.drain()
+		}
+		return event, nil
 	}
 	return s.document(data)
 }
@@ -164,14 +189,19 @@ func (s *stream) document(data []byte) (Event, *Error) {
 	s.begun = true
 	var event Event
 	if doc.content != nil {
-		event.Text = doc.content.Text()
+		event.Text, s.half = doc.content.textAfter(s.half)
 	}
 	if doc.counted {
 		event.Usage = &doc.usage
 	}
-	if finish := finishReason(doc.finish); finish == "error" {
+	finish := finishReason(doc.finish)
+	if finish == "error" {
 		return Event{}, s.told(notAnAnswer("the vendor ended the answer with an error"))
-	} else if finish != "" {
+	}
+	if s.finish == "" || event.Text != "" { // text shows that the vendor repeats its finish reason in every event
+		s.grace = s.patience
+	}
+	if finish != "" {
 		s.finish = finish
 	}
 	return event, nil
@@ -183,10 +213,14 @@ func (s *stream) told(failure *Error) *Error {
 	return failure
 }
 
-// finished makes the last event.
+// finished makes the last event. Half a pair that got no other half is U+FFFD.
 func (s *stream) finished() Event {
 	s.complete.Store(true)
-	return Event{FinishReason: cmp.Or(s.finish, "stop")}
+	event := Event{FinishReason: cmp.Or(s.finish, "stop")}
+	if s.half != 0 {
+		event.Text = string(utf8.RuneError)
+	}
+	return event
 }
 
 // ended decides what the end of the bytes means.
@@ -208,12 +242,10 @@ func (s *stream) ended(err error) (Event, *Error) {
 	return Event{}, failure
 }
 
-// drain reads the little that may follow the terminator, so that the connection can be used again.
+// drain reads the little that may follow the terminator, so that the connection can be used again, and ends the call. It
+// runs beside the settlement: neither the client nor the books wait for the end of the vendor's connection.
 func (s *stream) drain() {
-	if s.sse.err != nil {
-		return
-	}
 	s.arm(drainWait, errFinished)
 	_, _ = io.CopyN(io.Discard, s.sse.src, drainBytes)
-	s.disarm()
+	s.end()
 }

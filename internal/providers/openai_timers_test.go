@@ -139,7 +139,10 @@ func TestOpenAIPatience(t *testing.T) {
 		"long answers":               {"ok;n=9;delay=59000", true, 590 * time.Second},
 		"a slow whole answer":        {"ok;delay=299000", false, 299 * time.Second},
 		"an end without [DONE]":      {"no-done-open", true, 2 * time.Second},
-		"[DONE] and an open stream":  {"done-open", true, drainWait},
+		"[DONE] and an open stream":  {"done-open", true, 0},
+		"empty events after the end": {"empty-after-finish;delay=1500", true, 2 * time.Second},
+		"text after a finish reason": {"finish-each;delay=1900", true, 5 * 1900 * time.Millisecond},
+		"usage late in the grace":    {"usage-late;delay=950", true, 1900 * time.Millisecond},
 		"an error with an open body": {"error-hang", false, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,6 +176,25 @@ func TestOpenAICanceledAfterTheFinishReason(t *testing.T) {
 		require.Empty(t, came.finish)
 		require.NotNil(t, came.usage, "what the vendor reported was handed out")
 		require.ErrorIs(t, requireFailure(t, came.err, FailureCanceled), gone)
+	})
+}
+
+// What the vendor reports within the grace counts, however long a slow client took before it asked for it.
+func TestOpenAISlowReaderOfUsage(t *testing.T) {
+	t.Parallel()
+	onFakeClock(t, nil, func(t *testing.T, v vendor) {
+		events, err := v.Open(t.Context(), scenario("usage-late;delay=10900", true))
+		require.NoError(t, err)
+		defer events.Close()
+		for _, want := range []Event{{Text: helloText}, {Usage: &Usage{PromptTokens: 1, CompletionTokens: 1}}} {
+			event, err := events.Next()
+			require.NoError(t, err)
+			require.Equal(t, want, event)
+			time.Sleep(10 * time.Second) //nolint:forbidigo // on the fake clock
+		}
+		came := readOut(t, events)
+		require.NoError(t, came.err)
+		require.Equal(t, &Usage{PromptTokens: 11, CompletionTokens: 7}, came.usage)
 	})
 }
 

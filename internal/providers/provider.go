@@ -37,6 +37,9 @@ type Usage struct {
 	PromptTokens, CompletionTokens int64
 	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
 	CachedPromptTokens int64
+	// OnlyInTotal are the tokens of the vendor's total that stand neither in its prompt nor in its completion. Some vendors
+	// (xAI, Gemini) count the reasoning of a model this way: it is output.
+	OnlyInTotal int64
 }
 
 // Event is one step of an answer. Exactly the set fields count; one event may carry several (a non-stream answer

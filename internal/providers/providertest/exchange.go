@@ -153,7 +153,13 @@ func (x *exchange) before(s *script, i int) bool {
 }
 
 func (x *exchange) piece(s *script, i int, piece string) {
-	delta, finish, more := `{"content":`+quoted(piece)+`}`, "", ""
+	if s.splitPairs {
+		for _, content := range s.halves(piece) {
+			x.event(s, s.event(`{"content":`+content+`}`, "", ""))
+		}
+		return
+	}
+	delta, finish, more := `{"content":`+s.inForm(piece)+`}`, "", ""
 	if s.role == roleOnEach || (s.role == roleWithContent && i == 0) {
 		delta = `{"role":"assistant","content":` + quoted(piece) + `}`
 	}

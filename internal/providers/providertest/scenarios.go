@@ -59,6 +59,9 @@ var changes = map[string]func(*script){
 	"no-done-open":     func(s *script) { s.done, s.linger = false, true },
 	"done-open":        func(s *script) { s.linger = true },
 	"no-finish":        func(s *script) { s.finish = "" },
+	"content-parts":    func(s *script) { s.inParts = true },
+	"split-pair":       func(s *script) { s.pieces, s.splitPairs = []string{Unicode}, true },
+	"half-pair":        func(s *script) { s.pieces, s.splitPairs, s.halfPair = []string{"Hello 👋"}, true, true },
 	"null-content":     func(s *script) { s.content, s.pieces = "null", nil },
 	"gzip":             func(s *script) { s.encoding = "gzip" },
 	"unfinished-lines": func(s *script) { s.done, s.tail = false, "data: [DONE]" },
@@ -85,9 +88,9 @@ var changes = map[string]func(*script){
 	"empty-choices": func(s *script) { s.document = `{"choices":[]}`; s.raw = s.document },
 	"json-answer":   func(s *script) { s.raw = s.answer() },
 	"deflate":       func(s *script) { s.encoding = "deflate" },
-	"content-parts": func(s *script) {
-		s.content = `[{"type":"text","text":"x"}]`
-		s.raw = "data: " + s.event(`{"content":[]}`, "", "") + "\n\n"
+	"content-number": func(s *script) {
+		s.content = `7`
+		s.raw = "data: " + s.event(`{"content":7}`, "", "") + "\n\n"
 	},
 
 	// Faults in the middle of a stream; with another answer instead of it.
@@ -141,6 +144,28 @@ var answers = map[string]func(*exchange){
 	"hang-after-headers": func(x *exchange) { x.begin("text/event-stream", ""); x.flush(); x.upstream.hang(x.ctx) },
 	"heartbeats-only":    func(x *exchange) { x.begin("text/event-stream", ""); x.flush(); x.heartbeats() },
 	"drop":               func(*exchange) { panic(http.ErrAbortHandler) },
+	"empty-after-finish": func(x *exchange) {
+		x.begin("text/event-stream", "")
+		s := newScript(x.options)
+		x.event(s, s.event(`{"content":"Hello from upstream."}`, "stop", ""))
+		for x.pause() {
+			x.write(": ping\n\n")
+			x.event(s, s.event(`{"content":""}`, "", `,"usage":null`))
+		}
+	},
+	"usage-late": func(x *exchange) {
+		x.begin("text/event-stream", "")
+		s := newScript(x.options)
+		x.event(s, s.event(`{"content":"Hello from upstream."}`, "stop", ""))
+		if !x.pause() {
+			return
+		}
+		x.event(s, s.event("", "", `,"usage":{"prompt_tokens":1,"completion_tokens":1}`))
+		if x.pause() {
+			s.finish = ""
+			x.ending(s)
+		}
+	},
 	"redirect": func(x *exchange) {
 		x.w.Header().Set("Location", "/v1/chat/completions?redirected=1")
 		x.w.WriteHeader(http.StatusFound)

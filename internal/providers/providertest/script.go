@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // script is what the vendor is going to send; a scenario is a change of the good one.
@@ -25,10 +27,13 @@ type script struct {
 	finishEachPiece bool   // every piece does
 	between         string // JSON event before each piece
 	otherChoice     bool   // every event has a choice with index 1, too
+	splitPairs      bool   // characters beyond 16 bits are escapes, with each half in a piece of its own
+	halfPair        bool   // the last half doesn't come
 	done            bool   // [DONE] at the end
 	linger          bool   // the connection stays open at the end
 	raw             string // sent instead of all events, as it is
 	tail            string // sent as it is before the end
+	inParts         bool   // content is an array of a thinking part and text parts
 	fault           func(x *exchange) (goOn bool)
 	faultAt         int // before this piece
 
@@ -95,7 +100,7 @@ func (s *script) answer() string {
 	}
 	content := s.content
 	if content == "" {
-		content = quoted(strings.Join(s.pieces, ""))
+		content = s.inForm(strings.Join(s.pieces, ""))
 	}
 	finish := "null"
 	if s.finish != "" {
@@ -108,6 +113,35 @@ func (s *script) answer() string {
 	return `{"id":"gen-1","object":"chat.completion","created":1700000000,"model":"upstream-model-x","system_fingerprint":"fp",` +
 		`"choices":[{"index":0,"message":{"role":"assistant","content":` + content + `,"refusal":null},"logprobs":null,"finish_reason":` +
 		finish + `}]` + usage + `}`
+}
+
+// inForm is a piece of the text as a value of content.
+func (s *script) inForm(piece string) string {
+	if !s.inParts {
+		return quoted(piece)
+	}
+	half := len(piece) / 2
+	return `[{"type":"thinking","thinking":[{"type":"text","text":"hm"}],"closed":true},{"type":"text","text":` +
+		quoted(piece[:half]) + `},{"text":` + quoted(piece[half:]) + `,"type":"text"}]`
+}
+
+// halves are the values of content of a piece whose surrogate pairs are cut.
+func (s *script) halves(piece string) (contents []string) {
+	begun := ""
+	for _, r := range piece {
+		high, low := utf16.EncodeRune(r)
+		if high == utf8.RuneError {
+			whole := quoted(string(r))
+			begun += whole[1 : len(whole)-1]
+			continue
+		}
+		contents = append(contents, fmt.Sprintf(`"%s\u%04x"`, begun, high), `""`)
+		begun = fmt.Sprintf(`\u%04X`, low)
+	}
+	if s.halfPair {
+		return contents
+	}
+	return append(contents, `"`+begun+`"`)
 }
 
 func quoted(s string) string {

@@ -1,0 +1,67 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A stream's text that ends in half a pair has U+FFFD there, and a stream of nothing but its terminator is an empty answer.
+func TestOpenAIOddEnds(t *testing.T) {
+	t.Parallel()
+	eachVersion(t, long, func(t *testing.T, v vendor) {
+		came := call1(t, v, scenario("half-pair", true))
+		require.NoError(t, came.err)
+		require.Equal(t, "Hello \uFFFD", came.text)
+		require.Equal(t, "stop", came.finish)
+	})
+	require.Equal(t, whatCame{finish: "stop"}, call1(t, bodyOf("data: [DONE]\n\n"), scenario("ok", true)))
+}
+
+// Nothing is waited for behind [DONE]: the end of the answer is there at once, and so is that of Close. What the vendor leaves
+// open is cut.
+func TestOpenAINothingIsWaitedForAfterDone(t *testing.T) {
+	t.Parallel()
+	body := &unending{Reader: strings.NewReader(`data: {"choices":[{"delta":{"content":"x"}}]}` + "\n\ndata: [DONE]\n\n")}
+	p := NewOpenAI(OpenAIConfig{BaseURL: "http://vendor", Timeouts: long, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		body.ctx = r.Context()
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body, ContentLength: -1}, nil
+	})})
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		body.closed = make(chan struct{})
+		came := call1(t, p, scenario("ok", true))
+		require.Equal(t, whatCame{text: "x", finish: "stop"}, came)
+		require.Zero(t, time.Since(started))
+		<-body.closed
+		require.Equal(t, drainWait, time.Since(started))
+	})
+}
+
+// unending is a body that stays open behind what it holds.
+type unending struct {
+	io.Reader
+	ctx    context.Context //nolint:containedctx // of the request
+	closed chan struct{}
+}
+
+func (u *unending) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if n > 0 || !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	<-u.ctx.Done()
+	return 0, u.ctx.Err()
+}
+
+func (u *unending) Close() error {
+	close(u.closed)
+	return nil
+}
