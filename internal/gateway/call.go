@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +50,10 @@ type call struct {
 	decided  sync.Once
 	// answered: the vendor has begun to answer well, so the prompt costs something.
 	answered  atomic.Bool
+	early     earlyStatus
 	delivered delivered
+	// unflushed: the sink has text that wasn't flushed.
+	unflushed bool
 	finish    string
 	reported  *providers.Usage
 
@@ -92,8 +94,13 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 	defer release()
 
 	c.upstreamAt = c.Now()
+	if err := c.begin(); err != nil {
+		return nil, c.fail(err)
+	}
+	defer c.endEarly() //nolint:errcheck // the answer has ended another way
 	events, err := c.provider.Provider.Open(up, &c.upstream)
 	if err != nil {
+		_ = c.endEarly()
 		return nil, c.fail(err)
 	}
 	defer events.Close()
@@ -174,22 +181,17 @@ func (c *call) abandon(events providers.Events) error {
 	return &providers.Error{Failure: providers.FailureCanceled, Cause: errClientGone}
 }
 
-// relay hands the answer out as it is made. It returns nil after the vendor's complete answer.
+// relay hands the answer out as it is made. It returns nil after the vendor's complete answer, when all text of it is
+// flushed: the settlement may take its time.
 func (c *call) relay(events providers.Events) error {
-	if c.sink == nil {
-		c.delivered.keep = math.MaxInt
-	} else if err := c.toClient(func() error {
-		return c.sink.Begin(Head{ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID})
-	}); err != nil {
-		return err
-	}
 	for {
 		event, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
 		if err != nil {
-			return err
+			early := c.endEarly()
+			if !errors.Is(err, io.EOF) {
+				return err
+			}
+			return c.flush(early)
 		}
 		if err := c.take(event, events); err != nil {
 			return err
@@ -205,9 +207,11 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 	if event.FinishReason != "" {
 		c.finish = event.FinishReason
 	}
+	var early error
 	if event.Text != "" {
 		if c.firstTextAt.IsZero() {
 			c.firstTextAt = c.Now()
+			early = c.endEarly()
 		}
 		c.delivered.add(event.Text)
 	}
@@ -215,7 +219,11 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 		return nil
 	}
 	if event.Text != "" {
-		if err := c.toClient(func() error { return c.sink.Text(event.Text) }); err != nil {
+		err := c.toClient(func() error {
+			c.unflushed = true
+			return errors.Join(early, c.sink.Text(event.Text))
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -223,7 +231,16 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 	if c.finish != "" || events.Buffered() {
 		return nil
 	}
-	return c.toClient(c.sink.Flush)
+	return c.flush(nil)
+}
+
+// flush flushes what the sink has of the text; a status alone is left to earlyStatus. early is the error of an early flush.
+func (c *call) flush(early error) error {
+	if !c.unflushed && early == nil {
+		return nil
+	}
+	c.unflushed = false
+	return c.toClient(func() error { return errors.Join(early, c.sink.Flush()) })
 }
 
 // toClient writes to a client that is still there. One that is gone ends the call, in the form of a cancelled one,

@@ -36,7 +36,7 @@ type Observer interface {
 	SettleLate()
 }
 
-// Config is what a [Gateway] needs; every field but CallLimit, Places, Observer, Logger and Now is required.
+// Config is what a [Gateway] needs; every field but CallLimit, Places, EarlyStatus, Observer, Logger and Now is required.
 type Config struct {
 	Catalog *Catalog
 	Book    *billing.Book
@@ -50,10 +50,13 @@ type Config struct {
 	// providers like CallLimit.
 	Places int
 	// HoldTTL is what a hold outlives the longest possible call by.
-	HoldTTL  time.Duration
-	Observer Observer
-	Logger   *slog.Logger
-	Now      func() time.Time
+	HoldTTL time.Duration
+	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk go out.
+	// 0 is [DefaultEarlyStatus].
+	EarlyStatus time.Duration
+	Observer    Observer
+	Logger      *slog.Logger
+	Now         func() time.Time
 }
 
 // Gateway runs model calls. It is safe for concurrent use and holds no state of a call.
@@ -73,6 +76,9 @@ func New(cfg Config) *Gateway {
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
+	}
+	if cfg.EarlyStatus <= 0 {
+		cfg.EarlyStatus = DefaultEarlyStatus
 	}
 	return &Gateway{Config: cfg, tokens: newTokenCounter(), drains: newPlaces(maxDrains)}
 }
@@ -99,7 +105,8 @@ func (g *Gateway) Detached() int { return g.drains.used(maxDrains) }
 func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
 
 // Call runs one call. For a stream the text goes to sink as it is made; otherwise sink is nil and the text is in the
-// Result. Errors are always *[Failure]; after sink.Begin they can only be told inside the stream.
+// Result. Errors are always *[Failure]; after the first sink.Flush that wrote something they can only be told inside the
+// stream.
 //
 // When ctx ends, the client counts as gone. Without an Idempotency-Key the vendor's call is cancelled and what was made so
 // far is settled; if the vendor hasn't begun to answer, not before it does. With one it goes on to its end.

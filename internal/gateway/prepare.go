@@ -115,7 +115,16 @@ func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 	case err != nil:
 		return 0, clientGone(err)
 	}
-	return max(1, min(bound, c.model.ContextWindow-tokens)), nil
+	return max(1, min(bound, roomForOutput(c.model.ContextWindow, tokens, c.prompt.bytes))), nil
+}
+
+// roomForOutput is what a window leaves for the output beside a prompt of so many tokens by our vocabulary and bytes. Vendors
+// refuse a max_tokens that exceeds it by their own count, and the densest vocabularies need a third more tokens than ours, though
+// none more than bytes. That margin may take half of the room: a prompt that nearly fills the window is still answered by
+// the vendors that count as we do.
+func roomForOutput(window, tokens, bytes int64) int64 {
+	room := window - tokens
+	return room - min(tokens/3, bytes-tokens, room/2)
 }
 
 // clientGone is the failure of a wait that ended with the client.

@@ -49,15 +49,16 @@ type Head struct {
 	Replayed bool
 }
 
-// Sink receives a streamed answer while it is made. Its methods are called from Call's goroutine only; an error
-// means that the client is gone.
+// Sink receives a streamed answer while it is made. Its methods are never called at the same time, nor after Call has returned;
+// all calls but an early Flush come from Call's goroutine. An error means that the client is gone.
 type Sink interface {
-	// Begin is called once, when the vendor has begun to answer well: after it a failure can't be a status any
-	// more. It should write nothing to the network yet.
+	// Begin is called once, before the vendor is. It should write nothing to the network yet: until the first Flush a
+	// failure has a status of its own.
 	Begin(head Head) error
 	// Text takes a piece of the answer, never empty.
 	Text(piece string) error
-	// Flush is called when the next piece isn't there yet: what was written should reach the client now.
+	// Flush is called when the next piece isn't there yet: what was written should reach the client now. It is called
+	// before the first Text, from another goroutine, when the model takes long for that ([Config.EarlyStatus]).
 	Flush() error
 }
 

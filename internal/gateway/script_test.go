@@ -20,7 +20,9 @@ type script struct {
 	// hangOpen is called by Open, which then waits for begin, if there is one, or the end of its context.
 	hangOpen func()
 	begin    <-chan struct{}
-	steps    []step
+	// openAfter is waited for by Open.
+	openAfter <-chan struct{}
+	steps     []step
 
 	mu       sync.Mutex
 	requests []providers.Request
@@ -48,6 +50,11 @@ func usage(prompt, completion, cached int64) step {
 	}}}
 }
 
+// inTotal is a usage of 10 and 20 tokens whose total has some more.
+func inTotal(more int64) step {
+	return step{event: providers.Event{Usage: &providers.Usage{PromptTokens: 10, CompletionTokens: 20, OnlyInTotal: more}}}
+}
+
 func broken(f providers.Failure) step {
 	return step{err: &providers.Error{Failure: f, Cause: errors.New("vendor text sk-secret")}}
 }
@@ -63,6 +70,9 @@ func (s *script) Open(ctx context.Context, req *providers.Request) (providers.Ev
 		case <-ctx.Done():
 			return nil, &providers.Error{Failure: providers.FailureCanceled, Cause: context.Cause(ctx)}
 		}
+	}
+	if s.openAfter != nil {
+		<-s.openAfter
 	}
 	if s.open != nil {
 		return nil, s.open
@@ -114,7 +124,9 @@ func (p *playing) Next() (providers.Event, error) {
 	return next.event, next.err
 }
 
-func (p *playing) Buffered() bool { return len(p.left) > 0 && !p.left[0].hang }
+func (p *playing) Buffered() bool {
+	return len(p.left) > 0 && !p.left[0].hang && p.left[0].until == nil
+}
 
 func (p *playing) Close() {
 	p.script.mu.Lock()
@@ -132,6 +144,8 @@ type client struct {
 	leaveAfter int
 	// onText runs after each piece.
 	onText func(pieces int)
+	// onFlush runs in each flush.
+	onFlush func()
 }
 
 func newClient() *client { return &client{leaveAfter: -1} }
@@ -155,6 +169,9 @@ func (c *client) Text(piece string) error {
 
 func (c *client) Flush() error {
 	c.flushes++
+	if c.onFlush != nil {
+		c.onFlush()
+	}
 	return nil
 }
 

@@ -25,9 +25,13 @@ func (c *call) sane() bool {
 		u.CompletionTokens >= 0 && u.CompletionTokens <= max(c.model.ContextWindow, c.model.MaxOutputTokens)
 }
 
-// reportedUsage is the vendor's usage in the book's terms. A cached part above the whole is no cached part.
+// reportedUsage is the vendor's usage in the book's terms. What stands only in its total is output, too, but never makes that
+// more than the model can generate: the total of a relay may be anything. A cached part above the whole is no cached part.
 func (c *call) reportedUsage() billing.Usage {
 	u := billing.Usage{PromptTokens: c.reported.PromptTokens, CompletionTokens: c.reported.CompletionTokens}
+	if room := c.model.MaxOutputTokens - u.CompletionTokens; room > 0 {
+		u.CompletionTokens += min(max(0, c.reported.OnlyInTotal), room)
+	}
 	if cached := c.reported.CachedPromptTokens; cached > 0 && cached <= u.PromptTokens {
 		u.CachedPromptTokens = cached
 	}

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// DefaultEarlyStatus is the default of [Config.EarlyStatus].
+const DefaultEarlyStatus = 10 * time.Second
+
+// earlyStatus flushes what stands before the first text of a stream, its status and its first chunk, when the vendor takes long
+// for that text: a model may think for minutes, and proxies give up on an answer that doesn't begin. Until the flush a failure
+// has a status of its own.
+type earlyStatus struct {
+	timer *time.Timer
+
+	// mu is held while the timer's goroutine uses the sink.
+	mu sync.Mutex
+	// over: the sink belongs to Call's goroutine alone.
+	over bool
+	// err is the sink's error, panicked what it panicked with; both are handed to Call's goroutine.
+	err      error
+	panicked any
+}
+
+// begin opens the client's answer, which writes nothing yet, and starts the wait for the first text.
+func (c *call) begin() error {
+	if c.sink == nil {
+		c.delivered.keep = math.MaxInt
+		return nil
+	}
+	err := c.toClient(func() error {
+		return c.sink.Begin(Head{ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID})
+	})
+	if err == nil {
+		c.early.timer = time.AfterFunc(c.EarlyStatus, c.flushEarly)
+	}
+	return err
+}
+
+// flushEarly runs on the timer's goroutine.
+func (c *call) flushEarly() {
+	e := &c.early
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over || c.draining.Load() {
+		return
+	}
+	defer func() { e.panicked = recover() }()
+	e.err = c.sink.Flush()
+}
+
+// endEarly ends the wait for the first text and returns the error of an early flush that failed. After it only Call's
+// goroutine uses the sink. It may be called more than once.
+func (c *call) endEarly() error {
+	e := &c.early
+	if e.timer == nil {
+		return nil
+	}
+	e.timer.Stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	if p := e.panicked; p != nil {
+		e.panicked = nil
+		panic(p)
+	}
+	if e.err != nil {
+		return fmt.Errorf("beginning the answer early: %w", e.err)
+	}
+	return nil
+}
