@@ -77,7 +77,7 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 			{"name": "s", "protocol": "openai", "base_url": "http://s", "transport": {}}
 		],
 		"models": [{"name": "p/m"}],
-		"timing": {"hold_ttl": "25h"},
+		"timing": {"hold_ttl": "25h", "early_status": "25h"},
 		"limits": {"buffered_bytes": 0, "streams": -1}
 	}`)
 	err := load(t, raw)
@@ -105,12 +105,13 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 		"svc.model[p/m].price_input: missing",
 		"svc.model[p/m].price_output: missing",
 		"svc.timing.hold_ttl: 25h0m0s is out of range",
+		"svc.timing.early_status: 25h0m0s is out of range",
 		"svc.limits.buffered_bytes: 0 is out of range",
 		"svc.limits.streams: -1 is out of range",
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, err, "23 faults:")
+	require.ErrorContains(t, err, "24 faults:")
 }
 
 func TestJSONEntranceRefusesUnknownFields(t *testing.T) {

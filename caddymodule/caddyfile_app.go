@@ -95,6 +95,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //	        hold_ttl       <duration>
 //	        sweep_interval <duration>
 //	        lease          <duration>
+//	        early_status   <duration>
 //	    }
 //	    limits {
 //	        buffered_bytes <size>

@@ -92,6 +92,7 @@ func (a *App) readTiming(r *reader) func(string, option) {
 			{word: "hold_ttl", read: r.duration(&timing.HoldTTL)},
 			{word: "sweep_interval", read: r.duration(&timing.SweepInterval)},
 			{word: "lease", read: r.duration(&timing.Lease)},
+			{word: "early_status", read: r.duration(&timing.EarlyStatus)},
 		})
 		set(r, path, o, &a.Timing, timing)
 	}

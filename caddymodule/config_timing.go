@@ -6,9 +6,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// Timing tunes what runs in the background, for tests and for unusual machines. The defaults suit everyone else.
+// Timing tunes clocks of the whole service, for tests and for unusual machines and networks. The defaults suit everyone else.
 type Timing struct {
 	// How long a hold on a wallet outlives the longest duration of its call. A call that settles after that is paid
 	// by the operator. More than 0, at most 24h. Default: `2m`.
@@ -20,6 +21,11 @@ type Timing struct {
 	// How long a worker has a conversation for itself without a sign of life. A worker renews its leases in time; those
 	// of a dead one go to another worker after this long. More than 0, at most 24h. Default: `60s`.
 	Lease caddy.Duration `json:"lease,omitempty"`
+
+	// How long a stream waits for the first text of its model before its status 200 and its first chunk go out, so that no
+	// proxy before the service gives up on a model that thinks for long. A failure before has its own status, one after it
+	// is told in the stream. More than 0, at most 24h. Default: `10s`.
+	EarlyStatus caddy.Duration `json:"early_status,omitempty"`
 }
 
 // The defaults of [Timing].
@@ -27,6 +33,7 @@ const (
 	DefaultHoldTTL       = 2 * time.Minute
 	DefaultSweepInterval = billing.DefaultSweepInterval
 	DefaultLease         = time.Minute
+	DefaultEarlyStatus   = gateway.DefaultEarlyStatus
 )
 
 func (t *Timing) faults(fs *faults) {
@@ -36,6 +43,7 @@ func (t *Timing) faults(fs *faults) {
 	fs.duration("svc.timing.hold_ttl", t.HoldTTL)
 	fs.duration("svc.timing.sweep_interval", t.SweepInterval)
 	fs.duration("svc.timing.lease", t.Lease)
+	fs.duration("svc.timing.early_status", t.EarlyStatus)
 }
 
 // holdTTL returns the hold's grace after the longest call; t may be nil.
@@ -60,4 +68,12 @@ func (t *Timing) lease() time.Duration {
 		return DefaultLease
 	}
 	return orDefault(t.Lease, DefaultLease)
+}
+
+// earlyStatus returns how long a stream waits for its first text before its status goes out; t may be nil.
+func (t *Timing) earlyStatus() time.Duration {
+	if t == nil {
+		return DefaultEarlyStatus
+	}
+	return orDefault(t.EarlyStatus, DefaultEarlyStatus)
 }

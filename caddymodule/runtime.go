@@ -50,7 +50,8 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	}
 	calls := gateway.New(gateway.Config{
 		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
-		CallLimit: int(a.Limits.calls()), Places: places, HoldTTL: a.Timing.holdTTL(), Observer: callMetrics{}, Logger: a.log,
+		CallLimit: int(a.Limits.calls()), Places: places, HoldTTL: a.Timing.holdTTL(), EarlyStatus: a.Timing.earlyStatus(),
+		Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db)
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db), a.BaseURL)

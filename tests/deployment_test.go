@@ -51,8 +51,8 @@ type deployment struct {
 	First, Idle, Response, Longest string
 	// TLS adds a site with TLS, for HTTP/2.
 	TLS bool
-	// HoldTTL, Sweep and Lease are timing's; an empty lease is the default.
-	HoldTTL, Sweep, Lease string
+	// HoldTTL, Sweep, Lease and Early (early_status) are timing's; an empty one of the last two is the default.
+	HoldTTL, Sweep, Lease, Early string
 
 	// Platform plays the messaging platforms, if the deployment receives their webhooks.
 	Platform *platformtest.Server
@@ -181,6 +181,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 			hold_ttl {{.HoldTTL}}
 			sweep_interval {{.Sweep}}
 			{{if .Lease}}lease {{.Lease}}{{end}}
+			{{if .Early}}early_status {{.Early}}{{end}}
 		}
 		{{.App}}
 	}

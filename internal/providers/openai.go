@@ -56,8 +56,8 @@ type OpenAIConfig struct {
 	Transport http.RoundTripper
 	// Timeouts are the limits of each call.
 	Timeouts Timeouts
-	// FinishGrace is how long a stream may be silent after its finish reason before it counts as complete although
-	// the vendor keeps it open (gateways §3 lesson 14). Default 2 s.
+	// FinishGrace is how long a stream is waited for after its finish reason, for its usage and its end, before it counts
+	// as complete although the vendor keeps it open. Only more text begins that time anew. Default 2 s.
 	FinishGrace time.Duration
 	// Logger hears of retried connects; nil discards.
 	Logger *slog.Logger
@@ -65,7 +65,7 @@ type OpenAIConfig struct {
 
 // OpenAI is the adapter to any OpenAI-compatible upstream: the vendor itself and those that imitate its
 // chat-completions interface (Ollama, vLLM, llama.cpp, Groq, Gemini's compatible endpoint, …). It holds no
-// connection and no goroutine of its own.
+// connection and, but for the 50 ms at most after the terminator of a stream, no goroutine of its own.
 type OpenAI struct {
 	endpoint  *url.URL
 	fault     error // of the base URL

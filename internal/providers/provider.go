@@ -62,7 +62,8 @@ type Events interface {
 	// Buffered reports whether Next has another event at hand and would not wait for the vendor. The gateway
 	// flushes to its client when it is false, so that a burst of events costs one write.
 	Buffered() bool
-	// Close ends the call and frees the connection; it may come at any time, from any goroutine, more than once.
+	// Close ends the call without waiting for anything; the connection is free at once, or as soon as the little that may
+	// follow the terminator was read. It may come at any time, from any goroutine, more than once.
 	// After it Next returns what it would have returned anyway, or FailureCanceled.
 	Close()
 }
