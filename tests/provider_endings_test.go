@@ -413,16 +413,6 @@ func TestDialects(t *testing.T) {
 			call.usage(usualUsage)
 			call.done()
 		}},
-		"halves of a pair in two chunks, content of parts": {"Hi 😀, there", func(call *upstreamCall) {
-			call.begin()
-			call.chunk(`{"content":"Hi \ud83d"}`, "null")
-			call.chunk(`{"content":""}`, "null")
-			call.chunk(`{"content":"\ude00"}`, "null")
-			call.chunk(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":", there"}]}`, "null")
-			call.finish("stop")
-			call.usage(usualUsage)
-			call.done()
-		}},
 		"reasoning, empty deltas, another choice, svc and error null": {usualText, func(call *upstreamCall) {
 			call.begin()
 			call.chunk(`{"reasoning_content":"thinking"}`, "null")

@@ -2,6 +2,8 @@ package tests
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +22,7 @@ func TestLongThought(t *testing.T) {
 	c := p.operator().customer(t, 1_000_000)
 	answers := func(call *upstreamCall) { call.answer(usualText, usualUsage) }
 	thoughts := map[string]struct {
-		// before is what the vendor does before it thinks, after what it does then.
+		// before and after are the vendor's steps around its thinking.
 		before, after func(*upstreamCall)
 		// code is that of a failure.
 		code string
@@ -62,7 +64,7 @@ func TestLongThought(t *testing.T) {
 				role, err := live.next()
 				require.NoError(t, err)
 				require.Contains(t, role, `"delta":{"role":"assistant","content":""}`)
-				g.open() // only what was read lets the vendor go on
+				g.open() // the vendor goes on only after the client has read the role chunk
 				a := live.rest()
 				a.Body = append([]byte("data: "+role+"\n\n"), a.Body...)
 				if thought.code != "" {
@@ -79,8 +81,35 @@ func TestLongThought(t *testing.T) {
 	}
 }
 
-// TestReasoningInTheTotal guarantees that reasoning which a vendor counts only in its total is paid, and that what the client
-// sees adds up.
+// TestPairsAndParts guarantees that a character whose surrogates come in two chunks reaches the client whole, and so does the text
+// of a content that is an array, without the thinking in it.
+func TestPairsAndParts(t *testing.T) {
+	t.Parallel()
+	up := startUpstream(t)
+	p := startProduct(t, deploy(t, store.SQLite, up))
+	as := p.as(p.operator().customer(t, 1_000_000))
+	const parts = `[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":" there"},{"type":"text","text":"!"}]`
+	s := up.script(func(call *upstreamCall) {
+		if !call.Body.Stream {
+			call.json(http.StatusOK, strings.Replace(completion(usualText, usualUsage), quoted(usualText), parts, 1))
+			return
+		}
+		call.begin()
+		call.chunk(`{"content":"Hi \ud83d"}`, "null")
+		call.chunk(`{"content":""}`, "null")
+		call.chunk(`{"content":"\ude00"}`, "null")
+		call.chunk(`{"content":`+parts+`}`, "null")
+		call.chunk(`{"content":"\ud83d"}`, "null")
+		call.finish("stop")
+		call.usage(usualUsage)
+		call.done()
+	})
+	require.Equal(t, "Hi 😀 there!\uFFFD", requireStream(t, as.chat(t, prompt(modelStd, s.Mark, true)), modelStd).Text)
+	require.Equal(t, " there!", requireCompletion(t, as.chat(t, prompt(modelStd, s.Mark, false)), modelStd).Text)
+}
+
+// TestReasoningInTheTotal guarantees that reasoning which a vendor counts only in its total is paid, and that the usage in the
+// client's answer adds up.
 func TestReasoningInTheTotal(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)

@@ -234,7 +234,7 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 	return c.flush(nil)
 }
 
-// flush flushes what the sink has of the text; a status alone is left to earlyStatus. early is the error of an early flush.
+// flush flushes the sink if it has text; a status alone is left to earlyStatus. early is the error of an early flush.
 func (c *call) flush(early error) error {
 	if !c.unflushed && early == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 // DefaultEarlyStatus is the default of [Config.EarlyStatus].
 const DefaultEarlyStatus = 10 * time.Second
 
-// earlyStatus flushes what stands before the first text of a stream, its status and its first chunk, when the vendor takes long
+// earlyStatus flushes the status and the first chunk of a stream, which stand before its first text, when the vendor takes long
 // for that text: a model may think for minutes, and proxies give up on an answer that doesn't begin. Until the flush a failure
 // has a status of its own.
 type earlyStatus struct {
@@ -20,7 +20,7 @@ type earlyStatus struct {
 	mu sync.Mutex
 	// over: the sink belongs to Call's goroutine alone.
 	over bool
-	// err is the sink's error, panicked what it panicked with; both are handed to Call's goroutine.
+	// err is the sink's error, panicked the value of its panic; both are handed to Call's goroutine.
 	err      error
 	panicked any
 }

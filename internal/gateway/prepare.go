@@ -118,8 +118,8 @@ func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 	return max(1, min(bound, roomForOutput(c.model.ContextWindow, tokens, c.prompt.bytes))), nil
 }
 
-// roomForOutput is what a window leaves for the output beside a prompt of so many tokens by our vocabulary and bytes. Vendors
-// refuse a max_tokens that exceeds it by their own count, and the densest vocabularies need a third more tokens than ours, though
+// roomForOutput returns how many tokens of a window are for the output, beside a prompt whose size is given in tokens of our
+// vocabulary and in bytes. Vendors refuse a max_tokens that exceeds it by their own count, and the densest vocabularies need a third more tokens than ours, though
 // none more than bytes. That margin may take half of the room: a prompt that nearly fills the window is still answered by
 // the vendors that count as we do.
 func roomForOutput(window, tokens, bytes int64) int64 {

@@ -57,8 +57,8 @@ type Sink interface {
 	Begin(head Head) error
 	// Text takes a piece of the answer, never empty.
 	Text(piece string) error
-	// Flush is called when the next piece isn't there yet: what was written should reach the client now. It is called
-	// before the first Text, from another goroutine, when the model takes long for that ([Config.EarlyStatus]).
+	// Flush sends all that was written to the client. It is called when the next piece isn't there yet, and, from another
+	// goroutine, when the first one takes long ([Config.EarlyStatus]).
 	Flush() error
 }
 

@@ -25,8 +25,9 @@ func (c *call) sane() bool {
 		u.CompletionTokens >= 0 && u.CompletionTokens <= max(c.model.ContextWindow, c.model.MaxOutputTokens)
 }
 
-// reportedUsage is the vendor's usage in the book's terms. What stands only in its total is output, too, but never makes that
-// more than the model can generate: the total of a relay may be anything. A cached part above the whole is no cached part.
+// reportedUsage is the vendor's usage in the book's terms. Tokens that stand only in its total are output, but never raise that
+// above the largest output of the model: the total of a relay may be anything. A cached part above the whole is no cached
+// part.
 func (c *call) reportedUsage() billing.Usage {
 	u := billing.Usage{PromptTokens: c.reported.PromptTokens, CompletionTokens: c.reported.CompletionTokens}
 	if room := c.model.MaxOutputTokens - u.CompletionTokens; room > 0 {

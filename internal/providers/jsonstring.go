@@ -122,7 +122,7 @@ func highAtEnd(in []byte) rune {
 	return r
 }
 
-// appendDecoded appends what in, the inner part of a literal, stands for.
+// appendDecoded appends the text of in, the inner part of a literal.
 func appendDecoded(dst, in []byte) []byte {
 	for len(in) > 0 {
 		if in[0] == '\\' {

@@ -8,7 +8,7 @@ type chunk struct {
 	choice
 	// chosen: there is a choice with index 0.
 	chosen bool
-	// usage is what the vendor counted, if counted, wherever it stands.
+	// usage is the vendor's count, if counted is true, from any of the places where vendors put it.
 	usage   Usage
 	counted bool
 	// fault is the JSON value of a non-null error.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stream's text that ends in half a pair has U+FFFD there, and a stream of nothing but its terminator is an empty answer.
+// A text that ends in half a pair has U+FFFD there, and a stream of nothing but its terminator is an empty answer.
 func TestOpenAIOddEnds(t *testing.T) {
 	t.Parallel()
 	eachVersion(t, long, func(t *testing.T, v vendor) {
@@ -25,8 +25,7 @@ func TestOpenAIOddEnds(t *testing.T) {
 	require.Equal(t, whatCame{finish: "stop"}, call1(t, bodyOf("data: [DONE]\n\n"), scenario("ok", true)))
 }
 
-// Nothing is waited for behind [DONE]: the end of the answer is there at once, and so is that of Close. What the vendor leaves
-// open is cut.
+// Neither Next nor Close waits behind [DONE]. A connection that the vendor leaves open is cut.
 func TestOpenAINothingIsWaitedForAfterDone(t *testing.T) {
 	t.Parallel()
 	body := &unending{Reader: strings.NewReader(`data: {"choices":[{"delta":{"content":"x"}}]}` + "\n\ndata: [DONE]\n\n")}
@@ -45,7 +44,7 @@ func TestOpenAINothingIsWaitedForAfterDone(t *testing.T) {
 	})
 }
 
-// unending is a body that stays open behind what it holds.
+// unending is a body that stays open after its last byte.
 type unending struct {
 	io.Reader
 	ctx    context.Context //nolint:containedctx // of the request
@@ -64,4 +63,26 @@ func (u *unending) Read(p []byte) (int, error) {
 func (u *unending) Close() error {
 	close(u.closed)
 	return nil
+}
+
+// Closing the answer early ends the vendor's work; a complete one leaves the connection for the next call.
+func TestOpenAIConnections(t *testing.T) {
+	t.Parallel()
+	v := startVendor(t, 1, long)
+	dials := countDials(v.OpenAI)
+	streamed := func(name string) {
+		events, err := v.Open(t.Context(), scenario(name, true))
+		require.NoError(t, err)
+		require.NoError(t, readOut(t, events).err)
+		events.Close()
+		<-events.(*stream).ctx.Done() // the end of the body was read beside
+	}
+	for range 5 {
+		streamed("ok")
+		require.NoError(t, call1(t, v, scenario("ok", false)).err)
+		require.Error(t, call1(t, v, scenario("429", false)).err)
+		require.Error(t, call1(t, v, scenario("401;body=html", true)).err)
+		streamed("gzip")
+	}
+	require.EqualValues(t, 1, dials.Load(), "one connection for calls one after the other")
 }

@@ -27,7 +27,7 @@ type stream struct {
 	status   int
 	apiKey   string
 	idle     time.Duration
-	patience time.Duration // for what follows the finish reason
+	patience time.Duration // the whole wait for usage after the finish reason
 	onIdle   error
 	onFirst  error
 
@@ -36,7 +36,7 @@ type stream struct {
 	begun   bool          // a document came
 	half    rune          // the high surrogate in which the text so far ends, 0 for none
 	finish  string        // the vendor's finish reason so far
-	grace   time.Duration // what is left of the wait for usage after the finish reason
+	grace   time.Duration // the rest of the wait for usage after the finish reason
 	since   time.Time     // when the current wait for usage began; zero while there is none
 	ready   Event         // read ahead, empty if nothing was
 	err     error         // what Next returns once ready is handed out
@@ -145,7 +145,7 @@ func (s *stream) put(data []byte, bare bool, err error) {
 	}
 }
 
-// Close implements [Events]. What follows the terminator is left to drain, so it waits for nothing.
+// Close implements [Events]. Bytes behind the terminator are left to drain, so it waits for nothing.
 func (s *stream) Close() {
 	if s.complete.Load() && s.drains {
 		s.takeBack()

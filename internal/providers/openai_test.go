@@ -362,28 +362,6 @@ func TestOpenAIRetryAfter(t *testing.T) {
 	}
 }
 
-// Closing the answer early ends the vendor's work; a complete one leaves the connection for the next call.
-func TestOpenAIConnections(t *testing.T) {
-	t.Parallel()
-	v := startVendor(t, 1, long)
-	dials := countDials(v.OpenAI)
-	streamed := func(name string) {
-		events, err := v.Open(t.Context(), scenario(name, true))
-		require.NoError(t, err)
-		require.NoError(t, readOut(t, events).err)
-		events.Close()
-		<-events.(*stream).ctx.Done() // the end of the body was read beside
-	}
-	for range 5 {
-		streamed("ok")
-		require.NoError(t, call1(t, v, scenario("ok", false)).err)
-		require.Error(t, call1(t, v, scenario("429", false)).err)
-		require.Error(t, call1(t, v, scenario("401;body=html", true)).err)
-		streamed("gzip")
-	}
-	require.EqualValues(t, 1, dials.Load(), "one connection for calls one after the other")
-}
-
 func TestOpenAICloseEndsTheCall(t *testing.T) {
 	t.Parallel()
 	eachVersion(t, long, func(t *testing.T, v vendor) {

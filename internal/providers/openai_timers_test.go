@@ -179,7 +179,7 @@ func TestOpenAICanceledAfterTheFinishReason(t *testing.T) {
 	})
 }
 
-// What the vendor reports within the grace counts, however long a slow client took before it asked for it.
+// Usage within the grace counts, however long a slow client takes between two events: only the waits for the vendor are timed.
 func TestOpenAISlowReaderOfUsage(t *testing.T) {
 	t.Parallel()
 	onFakeClock(t, nil, func(t *testing.T, v vendor) {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What vendors report, in the forms that they were seen to send. Output is completion and what stands only in the total:
-// vendors that count reasoning in the completion are charged for it once, and the others' is not given away.
+// The usage of each vendor in a form that it was seen to send. Output is the completion and the tokens that stand only in the
+// total: reasoning is charged once where the vendor counts it in the completion, and not given away where it doesn't.
 func TestUsageOfVendors(t *testing.T) {
 	t.Parallel()
 	for vendor, test := range map[string]struct {
