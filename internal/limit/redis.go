@@ -155,13 +155,14 @@ func (r *Redis) await(ctx context.Context, a *ask) (Decision, LocalReason, error
 	case <-a.done:
 		return a.decision, a.failed, nil
 	case <-timer.C:
+		a.waiting.Store(endedLate)
 	case <-r.ctx.Done():
+		a.waiting.Store(left)
 	case <-ctx.Done():
-		a.left.Store(true)
+		a.waiting.Store(left)
 		return Decision{}, "", fmt.Errorf("counting a request: %w", context.Cause(ctx))
 	}
 	// Redis may have counted the request already, or do so yet: too much is the safe side.
-	a.left.Store(true)
 	return Decision{}, LocalLate, nil
 }
 

@@ -22,13 +22,20 @@ const (
 type ask struct {
 	orgID string
 	limit int64
-	// left says that nobody waits any more.
-	left atomic.Bool
+	// waiting is one of the states below.
+	waiting atomic.Int32
 	// done is closed when the answer is there: decision, or else why there is none.
 	done     chan struct{}
 	decision Decision
 	failed   LocalReason
 }
+
+// The states of an ask. Only endedLate says something about Redis: a client may leave whenever it likes.
+const (
+	waits     int32 = iota // the zero value
+	left                   // the client left, or the limiter was closed
+	endedLate              // our own timer ended the wait
+)
 
 // flush sends pipelines until the limiter is closed: the first request that waits begins one, and all that came in the
 // meantime share it (natural batching, no timer).
@@ -82,7 +89,7 @@ func (r *Redis) send(batch []*ask) {
 			reason, fault = LocalFailed, err
 		}
 		for _, a := range c.asks {
-			late = late || a.left.Load()
+			late = late || a.waiting.Load() == endedLate
 			a.failed = reason
 			close(a.done)
 		}
@@ -99,8 +106,8 @@ func (r *Redis) send(batch []*ask) {
 	}
 }
 
-// grouping makes one call of the script out of all requests of an organization, in the order they came in. Requests that
-// nobody waits for any more are left out; they have been counted here.
+// grouping makes one call of the script out of all requests of an organization, in the order they came in. Requests whose
+// wait has ended are left out: they have been counted in this process, or their clients are gone.
 func grouping(batch []*ask) []*scriptCall {
 	type window struct {
 		orgID string
@@ -109,7 +116,7 @@ func grouping(batch []*ask) []*scriptCall {
 	calls := make([]*scriptCall, 0, len(batch))
 	found := make(map[window]*scriptCall, len(batch))
 	for _, a := range batch {
-		if a.left.Load() {
+		if a.waiting.Load() != waits {
 			continue
 		}
 		w := window{a.orgID, a.limit}

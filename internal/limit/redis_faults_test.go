@@ -2,8 +2,10 @@ package limit
 
 import (
 	"context"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -174,4 +176,77 @@ func TestRedisRefusesThePassword(t *testing.T) {
 	require.True(t, redisTake(t, r, "org", 1).Allowed)
 	require.NotContains(t, b.text(), "hunter2")
 	require.Contains(t, b.text(), "WRONGPASS")
+}
+
+// heldPipelines holds each pipeline of requests back before it is sent, until the test lets it go. All pipelines run
+// without the deadline they came with, so that they succeed whenever that is.
+type heldPipelines struct {
+	redis.Hook // nothing but pipelines passes
+
+	came, goOn chan struct{}
+}
+
+func (h *heldPipelines) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *heldPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *heldPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "evalsha" && !strings.Contains(cmds[0].String(), windowKey(probeOrg)) {
+			h.came <- struct{}{}
+			<-h.goOn
+		}
+		return next(context.WithoutCancel(ctx), cmds)
+	}
+}
+
+// TestClientThatLeavesIsNoFaultOfRedis: requests whose clients leave while Redis is asked say nothing about Redis; those
+// that our own timer ended count as late, though the answer came.
+func TestClientThatLeavesIsNoFaultOfRedis(t *testing.T) {
+	t.Parallel()
+	server := testServer(t)
+	for _, tc := range []struct {
+		name     string
+		patience time.Duration
+		leaves   bool
+		answers  bool
+	}{
+		{name: "clients leave", patience: soon, leaves: true, answers: true},
+		{name: "our timer ends", patience: time.Millisecond, leaves: false, answers: false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			held := &heldPipelines{came: make(chan struct{}), goOn: make(chan struct{})}
+			client := NewRedisClient(server)
+			client.AddHook(held)
+			b := newBook()
+			r := newRedis(RedisOptions{Client: client, Observer: b, Logger: b.logger()}, tempo{tc.patience, window, time.Now})
+			t.Cleanup(func() { require.NoError(t, r.Close()) })
+			pipelines := 0
+			for ; pipelines < remembered && r.Answers(); pipelines++ {
+				ctx, leave := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() {
+					_, err := r.Take(ctx, newOrg(), 1)
+					ended <- err
+				}()
+				<-held.came
+				if tc.leaves {
+					leave()
+					require.ErrorIs(t, <-ended, context.Canceled)
+				} else {
+					require.NoError(t, <-ended)
+				}
+				leave()
+				held.goOn <- struct{}{}
+				eventually(t, "the pipeline is judged", func() bool {
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					return b.pipelines == pipelines+1
+				})
+			}
+			require.Equal(t, tc.answers, r.Answers())
+			require.Equal(t, tc.answers, b.failed == 0)
+		})
+	}
 }

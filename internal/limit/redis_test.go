@@ -214,7 +214,7 @@ func TestRedisBatches(t *testing.T) {
 	batch := r.gather([]*ask{<-r.asks})
 	require.Len(t, batch, pipelined)
 	require.Len(t, r.asks, 300-pipelined)
-	batch[7].left.Store(true)
+	batch[7].waiting.Store(endedLate)
 	calls := grouping(batch)
 	require.Len(t, calls, 6)
 	asks := 0
@@ -228,7 +228,7 @@ func TestRedisBatches(t *testing.T) {
 	}
 	require.Equal(t, pipelined-1, asks)
 	for _, a := range batch {
-		a.left.Store(true)
+		a.waiting.Store(left)
 	}
 	require.Empty(t, grouping(batch))
 }
