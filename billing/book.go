@@ -2,6 +2,7 @@ package billing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -19,8 +20,9 @@ func NewBook(db *store.DB) *Book {
 }
 
 // Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once
-// that is durable. Nothing is reserved or claimed when it returns a [Replay], or an error other than a fault of the
-// database (then both may stand until they expire). Repeating an open hold with the same claim is a success.
+// that is durable. Nothing is reserved or claimed when it returns a [Replay], or an error other than
+// [store.ErrCommitUnknown]: then both may stand, and [Book.Abandon] decides. Repeating an open hold with the same claim is
+// a success.
 //
 // A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused],
 // [ErrKeyInFlight], [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
@@ -57,6 +59,27 @@ func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, erro
 		return Settled{}, fmt.Errorf("settle call: %w", err)
 	}
 	return op.settled, op.refused
+}
+
+// Abandon ends a call whose [Book.Hold] returned [store.ErrCommitUnknown]. After it the hold is voided and the
+// Idempotency-Key is free, whether that commit arrived or not, and no commit or repetition of the hold that comes later
+// can bring either back: a hold that doesn't exist is written as voided, so that its id is taken. call is the row of the
+// call, which cost nothing. Abandon may be repeated. It returns [ErrInvalid], or a wrapped error of the store; after the
+// latter nothing is decided.
+func (b *Book) Abandon(ctx context.Context, hold Hold, call Call) error {
+	settlement := Settlement{Call: call, Held: hold.AmountMicros > 0, Void: true, Claim: hold.Claim}
+	err := errors.Join(hold.validate(), settlement.validate())
+	if err == nil && (call.ID != hold.CallID || call.Wallet != hold.Wallet) {
+		err = fmt.Errorf("%w: the hold is another call's", ErrInvalid)
+	}
+	if err != nil {
+		return err
+	}
+	op := &settleOp{Settlement: settlement, abandoned: &hold}
+	if err := b.db.Do(ctx, Ledger, op); err != nil {
+		return fmt.Errorf("abandon hold: %w", err)
+	}
+	return op.refused
 }
 
 // SettleLater hands a settlement to the writer and returns at once, for a caller that may stop waiting while the

@@ -104,13 +104,27 @@ func (b *books) reserve(h Hold) error {
 		return ErrInsufficientCredits
 	}
 	wallet.held += h.AmountMicros
+	b.addHold(h, holdOpen)
+	return nil
+}
+
+func (b *books) addHold(h Hold, status holdStatus) {
 	row := &holdRow{
-		id: h.CallID, wallet: h.Wallet, amount: h.AmountMicros, status: holdOpen,
+		id: h.CallID, wallet: h.Wallet, amount: h.AmountMicros, status: status,
 		expiresAt: b.now + max(1, h.ExpiresIn.Milliseconds()), model: h.Model, price: h.Price,
 	}
 	b.holds[row.id] = row
 	b.newHolds = append(b.newHolds, row)
-	return nil
+}
+
+// preclude makes sure that an abandoned hold is never made: one that doesn't exist gets its row, which is voided already.
+// A claim alone needs no such row: the call's own row refuses it, and whoever wrote it had the wallet's lock.
+func (b *books) preclude(h Hold) {
+	_, ended := b.calls[h.CallID]
+	if ended || b.holds[h.CallID] != nil || h.AmountMicros == 0 {
+		return
+	}
+	b.addHold(h, holdVoided)
 }
 
 // repeats decides a hold whose call id is known: the same hold sent again (its commit may have been answered by a

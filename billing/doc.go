@@ -9,6 +9,7 @@
 //	            ┌─ Settle ──────────→ settled   charged: from the hold, what is above it from the free balance
 //	Hold → open ┼─ Settle with Void → voided    charged 0, the hold is released
 //	            └─ Sweep, once late → expired   the hold is released; a Settle that comes now charges 0 (Settled.Expired)
+//	Hold → ?    ── Abandon ─────────→ voided    whether the hold's commit arrived or not; it can't be made any more
 //
 // A settlement writes the hold's end, the wallet, the ledger and the call's row in one transaction, and its figures
 // never change: settled again, by whomever, a call returns the figures of the first time. A call without a hold (the
@@ -22,6 +23,7 @@
 //
 //	                   ┌─ Settle with Keep → done      replayed for 24 hours, then as if it never was
 //	Hold → in progress ┼─ Settle without ──→ no row    the key runs again
+//	                   ├─ Abandon ─────────→ no row    the key runs again
 //	                   └─ lease over ──────→ no row    by the next hold or Sweep; the call's hold expires with it
 //
 // The lease ends with the hold, by the same clock. Whoever takes a lapsed key over expires the hold of the call that

@@ -87,7 +87,9 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 				finish, release := &settleOp{Settlement: chargeOf("call_finishes", 4)}, &settleOp{Settlement: voidOf("call_releases")}
 				finish.Claim, finish.Keep, finish.Response = claimOf("key 0", ""), true, []byte("sealed")
 				release.Claim = claimOf("key 1", "")
+				gone := holdOf("call_gone", 7)
 				return []store.Op{
+					&settleOp{Settlement: voidOf("call_gone"), abandoned: &gone},
 					&holdOp{Hold: holdOf("call_new", 50)}, &settleOp{Settlement: chargeOf("call_open", 30)},
 					fresh, taking, finish, release,
 					&postOp{posting: posting{kind: EntryTopUp, wallet: acme, micros: 5, ref: "r", actor: "test"}}, &sweepOp{},
@@ -95,7 +97,7 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 			}
 			// Through the writer, which tries each again alone.
 			*at = 1
-			for _, op := range ops()[:2] {
+			for _, op := range ops()[1:3] {
 				require.ErrorIs(t, db.Do(t.Context(), broken, op), errBroken)
 			}
 			for *at = 0; ; *at++ {

@@ -26,6 +26,9 @@ type (
 	}
 	settleOp struct {
 		Settlement
+		// abandoned is the hold of a call whose hold may exist or not, nil for every other settlement.
+		abandoned *Hold
+
 		settled Settled
 		refused error
 	}
@@ -111,8 +114,8 @@ type batch struct {
 	takenOver map[claimKey]bool
 	// claiming are the calls that claim a key without a hold, which would tell whether they have ended.
 	claiming []string
-	// claimants are the wallets of claims without a hold. They are made when they don't exist: a new claim is written
-	// under its wallet's lock.
+	// claimants are the wallets of claims without a hold, and of abandoned holds. They are made when they don't exist: a
+	// new claim is written under its wallet's lock, and an abandoned one waits there for the transaction that wrote it.
 	claimants []WalletID
 	// due are the holds whose time is over, for the sweeps among the operations; they share them. backlog says that
 	// there may be more of a sort.
@@ -137,9 +140,12 @@ func (b *batch) add(op store.Op) error {
 		if op.Claim != nil {
 			b.claims = append(b.claims, claimKey{op.Call.Wallet, op.Claim.KeyHash})
 		}
-		if op.Held {
+		if op.Held || op.abandoned != nil {
 			b.wallets = append(b.wallets, op.Call.Wallet)
 			b.holds = append(b.holds, op.Call.ID)
+		}
+		if op.abandoned != nil {
+			b.claimants = append(b.claimants, op.Call.Wallet)
 		}
 	case *postOp:
 		b.posts = append(b.posts, op)
@@ -319,6 +325,9 @@ func (b *batch) decide(books *books, op store.Op) {
 	case *holdOp:
 		op.finished, op.refused = books.hold(op.Hold)
 	case *settleOp:
+		if op.abandoned != nil {
+			books.preclude(*op.abandoned)
+		}
 		op.settled, op.refused = books.settle(op.Settlement)
 	case *postOp:
 		op.entry, op.refused = books.post(op.posting)

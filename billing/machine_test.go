@@ -217,6 +217,30 @@ func (m *model) settle(id string, charge int64, void bool) step {
 	}}
 }
 
+// abandon decides a hold whose commit stayed unknown, with its key if it is a keyed call's.
+func (m *model) abandon(id string, micros int64, isKeyed bool) step {
+	hold := holdOf(id, micros)
+	hold.Wallet = m.wallet
+	if isKeyed {
+		hold.Claim = claimOf(m.wallet.OrgID+keyOf(id), "")
+	}
+	op := &settleOp{abandoned: &hold, Settlement: Settlement{
+		Call: Call{ID: id, Wallet: m.wallet, UsageSource: UsageNone}, Held: micros > 0, Void: true, Claim: hold.Claim,
+	}}
+	return step{op, func(t require.TestingT) {
+		require.NoError(t, op.refused)
+		if _, ended := m.ended[id]; ended {
+			return
+		}
+		delete(m.holds, id)
+		delete(m.crashed, id)
+		m.ended[id] = Settled{Expired: m.expired[id]}
+		if claim := m.claims[keyOf(id)]; isKeyed && claim != nil && claim.call == id {
+			delete(m.claims, keyOf(id))
+		}
+	}}
+}
+
 func (m *model) credit(ref string, micros int64) step {
 	op := &postOp{posting: posting{kind: EntryTopUp, wallet: m.wallet, micros: micros, ref: ref, actor: "test"}}
 	return step{op, func(t require.TestingT) {
@@ -306,6 +330,14 @@ func TestRandomHistories(t *testing.T) {
 					}
 					return m.claimedHold(id, rapid.SampledFrom([]string{"this", "this", "that"}).Draw(r, "content"), amount)
 				},
+				"abandon": func() step { return m.abandon(call.Draw(r, "id"), micros.Draw(r, "micros"), false) },
+				"abandon with a key": func() step {
+					id, amount := claiming.Draw(r, "id"), micros.Draw(r, "micros")
+					if free(id) {
+						amount = 0
+					}
+					return m.abandon(id, amount, true)
+				},
 				"end": func() step {
 					id, charge := claiming.Draw(r, "id"), micros.Draw(r, "micros")-1
 					if free(id) {
@@ -316,6 +348,7 @@ func TestRandomHistories(t *testing.T) {
 			}
 			names := []string{
 				"hold", "hold", "settle", "settle", "void", "credit", "adjust", "claim", "claim", "claim", "end", "end",
+				"abandon", "abandon with a key",
 			}
 			r.Repeat(map[string]func(*rapid.T){
 				"batch": func(r *rapid.T) {
