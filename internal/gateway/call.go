@@ -41,7 +41,9 @@ type call struct {
 	claimed bool
 	// held is the amount of the open hold, 0 for none.
 	held int64
-	// resolved: the hold, if any, is settled or handed to voidLater.
+	// unknown is a hold whose commit was never confirmed: it may exist or not, and end abandons it.
+	unknown *billing.Hold
+	// resolved: the hold, if any, is settled or handed to settleLater.
 	resolved bool
 
 	// draining: the client is gone and the call goes on, in one of the gateway's places: see drain. Decided once, by the

@@ -59,10 +59,13 @@ type Config struct {
 	Now         func() time.Time
 }
 
-// Gateway runs model calls. It is safe for concurrent use and holds no state of a call.
+// Gateway runs model calls. It is safe for concurrent use and holds no state of a call that has ended.
 type Gateway struct {
 	Config
 	tokens *tokenCounter
+	// late are the calls whose clients were answered and whose end is not in the books yet.
+	late *lateCalls
+	// drains are the places for calls that go on without their client.
 	drains *places
 }
 
@@ -80,7 +83,9 @@ func New(cfg Config) *Gateway {
 	if cfg.EarlyStatus <= 0 {
 		cfg.EarlyStatus = DefaultEarlyStatus
 	}
-	return &Gateway{Config: cfg, tokens: newTokenCounter(), drains: newPlaces(maxDrains)}
+	g := &Gateway{Config: cfg, tokens: newTokenCounter(), drains: newPlaces(maxDrains)}
+	g.late = &lateCalls{settle: g.settleAgain, logger: cfg.Logger}
+	return g
 }
 
 type unobserved struct{}

@@ -63,7 +63,12 @@ func (o *observed) SettleLate() {
 
 func setup(t *testing.T, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
 	t.Helper()
-	db := storetest.Open(t, store.SQLite, billing.Ledger)
+	return setupAt(t, storetest.Open(t, store.SQLite, billing.Ledger), s, change...)
+}
+
+// setupAt is setup on a fresh store of the test's own.
+func setupAt(t *testing.T, db *store.DB, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
+	t.Helper()
 	book := billing.NewBook(db)
 	ctx := t.Context()
 	require.NoError(t, db.CreateOrganization(ctx, "test", store.Organization{ID: org, Name: "Acme", Plan: "free"}))

@@ -280,12 +280,15 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	replay, err := c.Book.Hold(ctx, billing.Hold{
+	hold := billing.Hold{
 		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
 		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price, Claim: c.claim,
-	})
-	// A hold whose commit was never confirmed may exist; counting it as held makes end void it.
-	if replay == nil && (err == nil || errors.Is(err, store.ErrCommitUnknown)) {
+	}
+	replay, err := c.Book.Hold(ctx, hold)
+	switch {
+	case errors.Is(err, store.ErrCommitUnknown):
+		c.unknown = &hold
+	case err == nil && replay == nil:
 		c.held, c.claimed = amount, c.claim != nil
 	}
 	return replay, err //nolint:wrapcheck // hold adds what was being done

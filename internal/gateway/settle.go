@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
@@ -116,52 +114,47 @@ func (c *call) record(outcome Outcome, usage billing.Usage, source billing.Usage
 	}
 }
 
-// settleLater goes on with a settlement that didn't commit while its client waited. It tries until the hold expires by
-// itself; the sweeper does the rest.
+// settleLater goes on with a settlement that didn't commit while its client waited.
 func (c *call) settleLater(s billing.Settlement) {
 	c.resolved = true
 	c.Observer.SettleLate()
-	if !s.Held && s.Claim == nil {
-		return
+	if s.Held || s.Claim != nil {
+		c.endLater(&lateCall{settlement: s})
 	}
-	leave := c.leave
+}
+
+// endLater hands the call over to those that are ended late. It counts as running until then.
+func (c *call) endLater(l *lateCall) {
+	l.until, l.leave = c.started.Add(c.holdLife()), c.leave
 	c.leave = nil
-	go func() {
-		defer leave()
-		ctx, cancel := context.WithDeadline(c.cut, c.started.Add(c.holdLife()))
-		defer cancel()
-		for wait := time.Second; ; wait = min(2*wait, 15*time.Second) {
-			err := c.settleAgain(ctx, s)
-			if err == nil {
-				return
-			}
-			c.Logger.Error("a late settlement failed", "call", c.id, "void", s.Void, "error", err)
-			select {
-			case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter needs no secret
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	c.late.add(c.cut, l)
 }
 
 // settleAgain writes a settlement that may have been committed before without our learning of it: then its figures stand.
-// So a void may find a charge, which is given back, for the client was told that the call failed.
-func (c *call) settleAgain(ctx context.Context, s billing.Settlement) error {
-	settled, err := c.Book.Settle(ctx, s)
-	if err != nil || !s.Void || settled.ChargedMicros == 0 {
-		return err
+// So a void may find a charge, which is given back, for the client was told that the call failed. A hold that may have
+// been committed without our learning of it is voided, and can't be made any more.
+func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
+	s := &l.settlement
+	if l.unknown != nil {
+		return g.Book.Abandon(ctx, *l.unknown, s.Call) //nolint:wrapcheck // the queue says what was being done
 	}
-	_, err = c.Book.Refund(ctx, refunder, c.id, "the answer was told to have failed before its charge was known")
-	return err
+	settled, err := g.Book.Settle(ctx, *s)
+	if err != nil || !s.Void || settled.ChargedMicros == 0 {
+		return err //nolint:wrapcheck // the queue says what was being done
+	}
+	_, err = g.Book.Refund(ctx, refunder, s.Call.ID, "the answer was told to have failed before its charge was known")
+	return err //nolint:wrapcheck // the queue says what was being done
 }
 
-// end runs after every call, a panic included: it hands what is still held to settleLater and lets the store go.
+// end runs after every call, a panic included: it hands over what is still held, or may be, and lets the store go.
 func (c *call) end() {
-	if (c.held > 0 || c.claimed) && !c.resolved {
-		c.settleLater(c.void(billing.Settlement{
-			Call: c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone), Held: c.held > 0,
-		}))
+	failed := func() billing.Call { return c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone) }
+	switch {
+	case c.unknown != nil:
+		c.Observer.SettleLate()
+		c.endLater(&lateCall{settlement: billing.Settlement{Call: failed()}, unknown: c.unknown})
+	case (c.held > 0 || c.claimed) && !c.resolved:
+		c.settleLater(c.void(billing.Settlement{Call: failed(), Held: c.held > 0}))
 	}
 	if c.leave != nil {
 		c.leave()

@@ -23,12 +23,26 @@ type Wire struct {
 	changed *sync.Cond
 	cutting bool
 	commits bool // only answers to COMMIT are cut
+	losing  losing
+	lost    int
 	silent  bool
 	ended   bool
 	conns   map[net.Conn]bool
 	dialled int
 	texts   map[string]bool
 }
+
+// losing is what happens to a connection that sends COMMIT.
+type losing int
+
+const (
+	losesNothing losing = iota
+	losesCommit         // the server never hears of it
+	losesAnswer         // it is done, and its answer is lost
+)
+
+// session is a connection through the wire: both directions share it under the wire's mutex.
+type session struct{ cutting bool }
 
 // StartWire starts a wire to a location. It ends with the test.
 func StartWire(t testing.TB, server store.Location) *Wire {
@@ -61,8 +75,9 @@ func StartWire(t testing.TB, server store.Location) *Wire {
 			w.conns[client], w.conns[upstream] = true, true
 			w.dialled++
 			w.mu.Unlock()
-			running.Go(func() { w.copy(upstream, client, false) })
-			running.Go(func() { w.copy(client, upstream, true) })
+			both := new(session)
+			running.Go(func() { w.copy(both, upstream, client, false) })
+			running.Go(func() { w.copy(both, client, upstream, true) })
 		}
 	})
 	t.Cleanup(func() {
@@ -76,19 +91,25 @@ func StartWire(t testing.TB, server store.Location) *Wire {
 
 // copy moves bytes until one side closes, and holds them while the wire is silent. An answer that comes while answers are
 // cut closes the client's side instead.
-func (w *Wire) copy(to, from net.Conn, answers bool) {
+func (w *Wire) copy(both *session, to, from net.Conn, answers bool) {
 	buffer := make([]byte, 64<<10)
 	var said messages
 	for {
 		n, err := from.Read(buffer)
 		w.mu.Lock()
-		if !answers && said.read(buffer[:n], w.texts) && w.commits {
-			w.cutting = true
+		unheard := false
+		if !answers && said.read(buffer[:n], w.texts) {
+			w.cutting = w.cutting || w.commits
+			both.cutting = both.cutting || w.losing != losesNothing
+			unheard = w.losing == losesCommit
+			if w.losing != losesNothing {
+				w.lost++
+			}
 		}
 		for w.silent && !w.ended {
 			w.changed.Wait()
 		}
-		cut := answers && w.cutting && n > 0 || w.ended
+		cut := answers && (w.cutting || both.cutting) && n > 0 || unheard || w.ended
 		w.mu.Unlock()
 		if cut || err != nil && !errors.Is(err, io.EOF) {
 			break
@@ -111,8 +132,26 @@ func (w *Wire) CutAnswers() { w.set(func() { w.cutting = true }) }
 // CutCommits is CutAnswers from the next COMMIT on: it is done, and nobody hears.
 func (w *Wire) CutCommits() { w.set(func() { w.commits = true }) }
 
-// Mend passes answers on again.
-func (w *Wire) Mend() { w.set(func() { w.cutting, w.commits = false, false }) }
+// LoseCommits ends each connection with its next COMMIT, which is done and nobody hears; other connections are well, and
+// new ones are made. Without done the server doesn't hear of the COMMIT either.
+func (w *Wire) LoseCommits(done bool) {
+	w.set(func() {
+		w.losing = losesCommit
+		if done {
+			w.losing = losesAnswer
+		}
+	})
+}
+
+// Lost is how many commits LoseCommits has lost.
+func (w *Wire) Lost() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+// Mend passes commits and answers on again.
+func (w *Wire) Mend() { w.set(func() { w.cutting, w.commits, w.losing = false, false, losesNothing }) }
 
 // Hang keeps every connection open, lets new ones in, and moves nothing, as a stopped server does.
 func (w *Wire) Hang() { w.set(func() { w.silent = true }) }

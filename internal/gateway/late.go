@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+)
+
+const (
+	// maxLate bounds the calls that wait to be settled late. Beyond it a call is left to the sweeper, which releases its
+	// hold and key when they expire.
+	maxLate = 4096
+	// lateAtOnce is how many are tried at a time: enough to share the writer's transactions.
+	lateAtOnce = 64
+	// firstLatePause and longestLatePause bound the pause after a round in which nothing succeeded; it is jittered by
+	// half. With the 5 s that a try may take, all is decided within 10 s of the store's return.
+	firstLatePause   = 250 * time.Millisecond
+	longestLatePause = 2 * time.Second
+)
+
+// lateCall is a call whose end is not known to be in the books.
+type lateCall struct {
+	settlement billing.Settlement
+	// unknown is the hold whose commit was never confirmed, nil for a settlement.
+	unknown *billing.Hold
+	// until is when the call's hold and key expire by themselves.
+	until time.Time
+	leave func()
+}
+
+// lateCalls brings calls to their end in the books that didn't get there while their clients waited: it tries again until
+// that succeeds, or the hold expires by itself, or the process can't wait. One goroutine does so for all calls, as long as
+// there are any; each counts as running meanwhile.
+type lateCalls struct {
+	// settle tries one call once, for as long as ctx lasts. It may be repeated after an error.
+	settle func(ctx context.Context, l *lateCall) error
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	waiting []*lateCall
+	running bool // the goroutine
+}
+
+// add hands a call over, which leaves when its end is known or given up. cut is when the process can't wait.
+func (q *lateCalls) add(cut context.Context, l *lateCall) {
+	q.mu.Lock()
+	full := len(q.waiting) >= maxLate
+	if !full {
+		q.waiting = append(q.waiting, l)
+	}
+	start := !full && !q.running
+	q.running = q.running || start
+	q.mu.Unlock()
+	if full {
+		q.giveUp(l, errors.New("too many calls wait for the store"))
+	}
+	if start {
+		go q.run(cut)
+	}
+}
+
+// run tries round after round until no call waits.
+func (q *lateCalls) run(cut context.Context) {
+	pause := firstLatePause
+	for {
+		round := q.take(cut)
+		if len(round) == 0 {
+			return
+		}
+		if q.try(cut, round) {
+			pause = firstLatePause
+			continue
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // jitter needs no secret
+		case <-cut.Done():
+		}
+		pause = min(2*pause, longestLatePause)
+	}
+}
+
+// take returns the calls of the next round, and none when there are no more; then the goroutine must end.
+func (q *lateCalls) take(cut context.Context) []*lateCall {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	q.waiting = slices.DeleteFunc(q.waiting, func(l *lateCall) bool {
+		over := cut.Err() != nil || !now.Before(l.until)
+		if over {
+			q.giveUp(l, errors.New("its time is over"))
+		}
+		return over
+	})
+	n := min(len(q.waiting), lateAtOnce)
+	round := slices.Clone(q.waiting[:n])
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	q.running = n > 0
+	return round
+}
+
+// try settles a round and puts back what failed, behind those that were not tried yet. It reports whether another round
+// may follow at once, because the store works.
+func (q *lateCalls) try(cut context.Context, round []*lateCall) (works bool) {
+	ctx, cancel := context.WithTimeoutCause(cut, settleWait, errStoreSlow)
+	defer cancel()
+	errs := make([]error, len(round))
+	var tries sync.WaitGroup
+	for i, l := range round {
+		tries.Go(func() { errs[i] = q.settle(ctx, l) })
+	}
+	tries.Wait()
+	var failed []*lateCall
+	var last error
+	for i, l := range round {
+		if errs[i] == nil {
+			l.leave()
+			continue
+		}
+		failed, last = append(failed, l), errs[i]
+	}
+	if len(failed) > 0 {
+		q.logger.Error("calls could not be settled late; they are tried again", "calls", len(failed), "error", last)
+		q.mu.Lock()
+		q.waiting = append(q.waiting, failed...)
+		q.mu.Unlock()
+	}
+	return len(failed) < len(round)
+}
+
+// giveUp leaves a call to the sweeper.
+func (q *lateCalls) giveUp(l *lateCall, why error) {
+	q.logger.Error("a call was not settled; its hold expires by itself", "call", l.settlement.Call.ID, "error", why)
+	l.leave()
+}
