@@ -6,8 +6,9 @@
 # CMD sees SVC_TEST_POSTGRES (a superuser's DSN) and SVC_TEST_REDIS. Both servers live in a temporary folder of their own,
 # on free ports of 127.0.0.1 with random passwords, and end with CMD, whose exit status is returned. A server whose
 # variable is set already is not started. SVC_TEST_PGBOUNCER is the path of PgBouncer's program, which the tests that need
-# one start themselves. What is missing is installed from Debian's packages when we are root; otherwise
-# it is named. CMD runs in a process group of its own; don't give it a program that asks questions on the terminal.
+# one start themselves. SVC_POSTGRES_FSYNC=off lets PostgreSQL's commits not wait for the disk: fine for tests, which cut no
+# power, and wrong for measurements. What is missing is installed from Debian's packages when we are root; otherwise it is
+# named. CMD runs in a process group of its own; don't give it a program that asks questions on the terminal.
 set -euo pipefail
 (: {probe}<&0) 2>/dev/null || exec </dev/null # CI may close standard input
 
@@ -83,7 +84,7 @@ start_postgres() {
 	for _ in 1 2 3 4 5; do
 		port=$(free_port)
 		(as postgres "$bin/postgres" -D "$dir/postgres/data" -p "$port" -k "$dir/postgres" \
-			-c listen_addresses=127.0.0.1 -c max_connections=300 -c shared_buffers=128MB -c fsync=on \
+			-c listen_addresses=127.0.0.1 -c max_connections=300 -c shared_buffers=128MB -c fsync="${SVC_POSTGRES_FSYNC:-on}" \
 			-c max_wal_size=2GB -c checkpoint_timeout=30min -c jit=off >>"$dir/postgres.log" 2>&1) &
 		postgres_pid=$!
 		if answers "$postgres_pid" "$bin/pg_isready" -q -h 127.0.0.1 -p "$port" -U postgres; then

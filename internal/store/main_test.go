@@ -2,7 +2,10 @@ package store_test
 
 import (
 	"context"
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,10 +16,17 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
+// parallelTests is how many tests run at a time at least.
+const parallelTests = 4
+
 // TestMain runs the tests, or, re-executed by one of them, the second process of a two-process test.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(runChild(role, os.Getenv(childPath)))
+	}
+	// Many of these tests wait for a deadline of several seconds. The command line's -parallel still wins.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(parallelTests, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
