@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Formatting, go vet and golangci-lint over the whole module, and the systemd units. Changes nothing.
+# Formatting, go vet and golangci-lint over the whole module, and the systemd units. Changes nothing. `scripts/lint.sh
+# tools` only installs and builds what that needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go
 
-step "lint: systemd units"
-scripts/units.sh
-
 step "lint: building the tools (tools/go.mod; some minutes the first time)"
 gofumpt=$(go tool -modfile=tools/go.mod -n gofumpt)
 linter=$(go tool -modfile=tools/go.mod -n golangci-lint)
+
+step "lint: systemd units"
+scripts/units.sh
+[ "${1:-}" != tools ] || exit 0
 
 step "lint: gofumpt"
 unformatted=$(find . -name '*.go' -not -path './.git/*' -not -path '*/node_modules/*' -print0 | xargs -0 "$gofumpt" -l -modpath github.com/caddy-svc/caddy-svc -lang go1.26)
@@ -21,7 +23,7 @@ fi
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
 export GOFLAGS="$GOFLAGS -race"
-step "lint: go vet (compiles the dependencies the first time)"
+step "lint: go vet (compiles what tests depend on the first time)"
 go vet ./...
 step "lint: golangci-lint"
 "$linter" run ./...

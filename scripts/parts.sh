@@ -1,12 +1,17 @@
-# Sourced by the scripts that run the tests, after go.sh, in the project's folder: makes and installs what the end-to-end
-# tests drive, and says where it is (SVC_CADDY, SVC_CADDY_CRASH, SVC_TOXIPROXY, SVC_CHROMIUM).
+# Sourced by the scripts that run the tests, after go.sh and beside.sh, in the project's folder: makes and installs what
+# the end-to-end tests drive, and says where it is (SVC_CADDY, SVC_CADDY_CRASH, SVC_TOXIPROXY, SVC_CHROMIUM).
 # shellcheck shell=bash
 
-step "parts: npm packages of the official clients, and the accessibility rules"
-npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error
-npm ci --prefix tests/browser --no-audit --no-fund --loglevel=error
-step "parts: Chromium, for the pages"
-SVC_CHROMIUM=$(scripts/chromium.sh)
+downloads() {
+	step "npm packages of the official clients, and the accessibility rules"
+	npm ci --prefix tests/clients --no-audit --no-fund --loglevel=error &&
+		npm ci --prefix tests/browser --no-audit --no-fund --loglevel=error || return
+	step "Chromium, for the pages"
+	scripts/chromium.sh || return
+	step "PostgreSQL, Redis, PgBouncer"
+	scripts/services.sh true
+}
+beside downloads downloads
 
 step "parts: the binary, with the race detector"
 XCADDY_RACE_DETECTOR=1 ./xcaddy.sh
@@ -17,4 +22,7 @@ SVC_CADDY=$PWD/dist/caddy-race SVC_CADDY_CRASH=$PWD/dist/caddy-crash-race
 step "parts: toxiproxy, the bad network of the fault tests"
 SVC_TOXIPROXY=$PWD/dist/toxiproxy
 go build -modfile=tools/go.mod -o "$SVC_TOXIPROXY" github.com/Shopify/toxiproxy/v2/cmd/server
+
+joined downloads
+SVC_CHROMIUM=$(scripts/chromium.sh)
 export SVC_CADDY SVC_CADDY_CRASH SVC_TOXIPROXY SVC_CHROMIUM

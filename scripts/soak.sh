@@ -5,10 +5,11 @@ cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go git node npm
 
+. scripts/beside.sh
 . scripts/parts.sh
 
 step "soak: tests"
-SVC_SOAK=1 scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
+SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
 
 grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u | while read -r package; do
 	for target in $(grep -h --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2); do

@@ -374,8 +374,12 @@ func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(stri
 
 // textsOf are the texts that a turn answers.
 func (m *machine) textsOf(t *rapid.T, turnID string) (texts []*modelText) {
+	ids, err := store.ReadRows(context.Background(), m.q.db, "", func(r store.Row) (id string, err error) {
+		return id, r.Scan(&id)
+	}, `SELECT platform_message_id FROM messages WHERE turn_id = $1`, turnID)
+	require.NoError(t, err)
 	for _, text := range m.texts {
-		if m.q.value(t, `SELECT count(*) FROM messages WHERE platform_message_id = $1 AND turn_id = $2`, text.platformID, turnID) == "1" {
+		if slices.Contains(ids, text.platformID) {
 			texts = append(texts, text)
 		}
 	}
@@ -416,7 +420,8 @@ func (m *machine) checkPlatform(t *rapid.T) {
 			continue
 		}
 		begun[sent.turn] = true
-		for _, text := range m.textsOf(t, sent.turn) {
+		texts := m.textsOf(t, sent.turn)
+		for _, text := range texts {
 			require.Empty(t, turns[text.platformID], "text %s was answered twice", text.platformID)
 			turns[text.platformID] = sent.turn
 			if m.everDead[text.platformID] {
@@ -424,7 +429,7 @@ func (m *machine) checkPlatform(t *rapid.T) {
 			}
 			require.Greater(t, text.arrival, last[sent.customer], "text %s was answered late", text.platformID)
 		}
-		for _, text := range m.textsOf(t, sent.turn) {
+		for _, text := range texts {
 			if !m.everDead[text.platformID] {
 				last[sent.customer] = max(last[sent.customer], text.arrival)
 			}

@@ -106,6 +106,8 @@ func TestMigrationAfterInterruptedIndex(t *testing.T) {
 	require.Eventually(t, func() bool { return count(t, witness, buildWaits) > 0 }, time.Minute, 10*time.Millisecond)
 	interrupt()
 	require.Error(t, <-migrated)
+	// The server hears of it a little later; until then the build would still go on when the transaction ends.
+	require.Eventually(t, func() bool { return count(t, witness, buildWaits) == 0 }, time.Minute, 10*time.Millisecond)
 	leftover, valid := callsTurn(t, witness)
 	require.False(t, valid)
 	end()
