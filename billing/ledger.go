@@ -44,6 +44,16 @@ type (
 	}
 )
 
+// Urgent implements [store.Urgent]: a hold or a claim waits for its settlement, and the vendor has done its work. There are
+// as many as there are calls.
+func (op *settleOp) Urgent() bool { return op.Held || op.Claim != nil }
+
+// Size implements [store.Sized].
+func (op *settleOp) Size() int { return len(op.Response) }
+
+// Urgent implements [store.Urgent]: a sweep gives back what killed processes have left, and a process runs one at a time.
+func (*sweepOp) Urgent() bool { return true }
+
 // sweepLimit bounds the rows of each sort that one sweepOp ends, so that a long backlog doesn't hold up the writer.
 const sweepLimit = 256
 
@@ -101,6 +111,7 @@ func passFailpoints(ops []store.Op) {
 			}
 		}
 	}
+	failpoint.SlowCommit()
 }
 
 // batch is what a batch of operations needs to know before it can be decided.

@@ -64,6 +64,14 @@ var (
 		Namespace: namespace, Name: "writer_failed_operations_total",
 		Help: "Operations that the store could not carry out.",
 	})
+	writerRefused = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: "writer_refused_operations_total",
+		Help: "Writes that were refused at once because they would have had to wait too long for the writer.",
+	})
+	writerExpectedSeconds = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "writer_expected_seconds",
+		Help: "How long the writer expects its next transaction to take, by the last ones; decides what is refused.",
+	})
 	writerTurnSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "writer_turn_seconds",
 		Help:    "Wait for the turn among the processes that write one SQLite file; 0 with PostgreSQL.",
@@ -80,7 +88,7 @@ var (
 func registerMetrics(registry *prometheus.Registry, a *App) error {
 	collectors := []prometheus.Collector{
 		requestsTotal, failuresTotal, callsTotal, tokensTotal, chargedMicrosTotal, shortfallMicrosTotal, settleLateTotal,
-		providerSeconds, firstTextSeconds, writerOps, writerFailed, writerTurnSeconds, writerSeconds,
+		providerSeconds, firstTextSeconds, writerOps, writerFailed, writerRefused, writerExpectedSeconds, writerTurnSeconds, writerSeconds,
 		webhooksTotal, turnsTotal, sendsTotal, conversationsLeasedTotal, leasesLostTotal, newQueueGauges(a),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "calls_running",
@@ -144,6 +152,8 @@ var _ store.WriterObserver = writerMetrics{}
 func (writerMetrics) ObserveBatch(batch store.Batch) {
 	writerOps.Observe(float64(batch.Operations))
 	writerFailed.Add(float64(batch.Failed))
+	writerRefused.Add(float64(batch.Refused))
+	writerExpectedSeconds.Set(batch.Expected.Seconds())
 	writerTurnSeconds.Observe(batch.Turn.Seconds())
 	writerSeconds.Observe(batch.Transaction.Seconds())
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // internalMessage is the whole public text of a fault of ours, unless the code that made the error knows better.
@@ -64,8 +66,17 @@ func NotFound(format string, args ...any) *Error {
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// Internal is internal_error with the standard text. The cause reaches the log only.
-func Internal(cause error) *Error { return &Error{Code: CodeInternalError, Cause: cause} }
+// storeRetryAfter is when a write that the store refused because too much waits may be asked again.
+const storeRetryAfter = time.Second
+
+// Internal is internal_error with the standard text, or [Busy] when the cause is that the store has too much to do. The
+// cause reaches the log only.
+func Internal(cause error) *Error {
+	if errors.Is(cause, store.ErrBusy) {
+		return Busy(storeRetryAfter, cause)
+	}
+	return &Error{Code: CodeInternalError, Cause: cause}
+}
 
 // Busy is internal_error that tells the client to come back after the given time: the service has too much to do, or
 // isn't ready yet. The contract keeps 503 for providers (spec §7.2).

@@ -1,19 +1,25 @@
 // Package failpoint kills the process at a named place of a call's path, as a power failure would, so that tests see
-// what each place leaves behind (reliability notes §1.5).
+// what each place leaves behind (reliability notes §1.5), and slows the commits of a database without a network down.
 //
 // In a normal build there is nothing of it: [Enabled] is the constant false, and [Hit] is empty and inlined. Only a build
 // with the tag "failpoint" (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped, reads the environment:
 //
 //	SVC_FAILPOINT=after_hold      the process dies when it comes to after_hold
 //	SVC_FAILPOINT=after_hold:3    … for the third time since it started
+//	SVC_SLOW_COMMITS=/tmp/slow    while the file is there, every transaction that holds or settles waits before its
+//	                              COMMIT for the duration in the file, such as 1.2s
 //
-// What belongs here: the names of the places and the kill. What doesn't: errors, delays and whatever else a fault can
-// be (tests play faulty providers and databases from the outside), and any state that outlives the process.
+// What belongs here: the names of the places, the kill, and the delay that can't be had from the outside: a proxy slows
+// PostgreSQL down, but nothing stands between the process and its SQLite file. What doesn't: errors and whatever else a
+// fault can be (tests play faulty providers and databases from the outside), and any state that outlives the process.
 package failpoint
 
 // Variable is the environment variable that names a [Point] and, after a colon, the hit that kills (1 or more; without
 // it the first).
 const Variable = "SVC_FAILPOINT"
+
+// SlowVariable is the environment variable that names the file of [SlowCommit].
+const SlowVariable = "SVC_SLOW_COMMITS"
 
 // Point is a place in the path of a call. The path passes them in this order.
 type Point string

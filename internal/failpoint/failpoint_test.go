@@ -63,6 +63,32 @@ func TestCrashBuild(t *testing.T) {
 	}
 }
 
+// TestSlowCommits guarantees that only a build with the tag reads the file that slows commits down, and that it waits for
+// what is in it, or for nothing without it.
+func TestSlowCommits(t *testing.T) {
+	dir := t.TempDir()
+	normal, crash := build(t), build(t, "-tags=failpoint")
+	for content, broken := range map[string]bool{"1ms\n": false, "soon": true} {
+		file := filepath.Join(dir, "slow")
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		t.Setenv(failpoint.SlowVariable, file)
+		passed, err := normal.run("")
+		require.NoError(t, err)
+		require.Equal(t, everything(), passed)
+		passed, err = crash.run("")
+		if broken {
+			require.ErrorContains(t, err, failpoint.SlowVariable)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, everything(), passed)
+	}
+	t.Setenv(failpoint.SlowVariable, filepath.Join(dir, "absent"))
+	passed, err := crash.run("")
+	require.NoError(t, err)
+	require.Equal(t, everything(), passed)
+}
+
 // everything is what crossing says when it lives.
 func everything() (lines []string) {
 	for range 2 {

@@ -8,3 +8,6 @@ const Enabled = false
 
 // Hit does nothing in this build; with the tag failpoint it may not return.
 func Hit(Point) {}
+
+// SlowCommit does nothing in this build.
+func SlowCommit() {}

@@ -3,12 +3,15 @@
 package failpoint
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Enabled says whether this build can kill itself.
@@ -59,4 +62,22 @@ func Hit(p Point) {
 		panic(fmt.Sprintf("failpoint %s: %v", p, err))
 	}
 	select {} // the signal is on its way to this thread
+}
+
+// SlowCommit waits for the duration in the file that [SlowVariable] names; without the variable or the file it returns at
+// once. It is called before each COMMIT of the ledger.
+func SlowCommit() {
+	path := os.Getenv(SlowVariable)
+	if path == "" {
+		return
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the test names it
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	wait, parseErr := time.ParseDuration(strings.TrimSpace(string(text)))
+	if err = errors.Join(err, parseErr); err != nil {
+		panic(fmt.Sprintf("%s=%q: %v", SlowVariable, path, err))
+	}
+	<-time.After(wait)
 }

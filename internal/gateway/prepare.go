@@ -13,6 +13,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
+// busyRetryAfter is when a call that the store refused because too much waits may be tried again.
+const busyRetryAfter = time.Second
+
 // storeWait bounds every wait for the store before the vendor is called.
 const storeWait = 5 * time.Second
 
@@ -168,10 +171,14 @@ func internal(ctx context.Context, doing string, err error) *Failure {
 	if ctx.Err() != nil {
 		return clientGone(err)
 	}
-	return &Failure{
+	f := &Failure{
 		Outcome: OutcomeInternalError, Message: "The service failed; the model was not called.",
 		Cause: fmt.Errorf("%s: %w", doing, err),
 	}
+	if errors.Is(err, store.ErrBusy) {
+		f.Message, f.RetryAfter = "The service is busy; the model was not called. Try again shortly.", busyRetryAfter
+	}
+	return f
 }
 
 // hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. A

@@ -84,6 +84,14 @@ type enqueueOp struct {
 	items []*arrivedItem
 }
 
+// Size implements [store.Sized].
+func (op *enqueueOp) Size() (bytes int) {
+	for _, item := range op.items {
+		bytes += len(item.body)
+	}
+	return bytes
+}
+
 // arrivedItem is an item with what it needs in the database.
 type arrivedItem struct {
 	Item

@@ -131,6 +131,10 @@ type leased struct {
 
 func (l *leased) conversation() string { return l.lease.ConversationID }
 
+// Urgent implements [store.Urgent]: what a worker has begun goes on before anything new, and its leases don't run out
+// because much waits. There are as many as there are leases.
+func (*leased) Urgent() bool { return true }
+
 // holder answers the conversation while the lease is the last one that was given and was not given back. One that ran
 // out is still good as long as nobody took the conversation: the locked row decides who was first.
 func (l *leased) holder(s *session) *conversationRow {

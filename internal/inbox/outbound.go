@@ -72,6 +72,14 @@ type answerOp struct {
 	parts []outboundPart
 }
 
+// Size implements [store.Sized].
+func (op *answerOp) Size() (bytes int) {
+	for _, part := range op.parts {
+		bytes += len(part.body)
+	}
+	return bytes
+}
+
 func (op *answerOp) run(ctx context.Context, s *session) error {
 	c, running, err := op.asking(ctx, s)
 	if !running {

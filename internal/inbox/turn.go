@@ -43,6 +43,9 @@ type beginOp struct {
 	balance         sql.NullInt64
 }
 
+// Size implements [store.Sized].
+func (op *beginOp) Size() int { return len(op.request) }
+
 const insertTurn = `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code,
 	balance_micros, attempts, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $10)`
 

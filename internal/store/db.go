@@ -94,11 +94,11 @@ func (db *DB) Ping(ctx context.Context) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return sqlError("store: read", err)
 	}
-	return db.writer.do(ctx, newTicket(pingTicket, nil))
+	return db.writer.do(ctx, newPing())
 }
 
 // Queued is the number of operations that wait for the writer.
-func (db *DB) Queued() int { return len(db.writer.queue.places) }
+func (db *DB) Queued() int { return db.writer.queue.length() }
 
 // WALBytes is the size of SQLite's write-ahead log in bytes, 0 on PostgreSQL.
 func (db *DB) WALBytes() int64 {

@@ -26,7 +26,7 @@ var (
 	ErrLastOwner = errors.New("store: the last owner")
 	// ErrClosed: the database was closed before the operation began. Nothing happened.
 	ErrClosed = errors.New("store: closed")
-	// ErrBusy: the write queue stayed full, or another process kept the database locked. Nothing happened.
+	// ErrBusy: too much waits for the writer, or another process kept the database locked. Nothing happened.
 	ErrBusy = errors.New("store: busy")
 	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
 	// whoever asked may ask again with the same id.

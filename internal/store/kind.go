@@ -40,13 +40,23 @@ type Tx interface {
 // Op is one durable operation of a kind: a pointer to the kind's own struct, which also carries the result.
 type Op any
 
+// Urgent is an [Op] that may end what was begun before: the settlement of a call whose vendor has answered, a worker's
+// note that a message is sent. When Urgent is true it goes before the others, and isn't refused while they are because
+// too much waits. How many can be in line must be bounded by what was begun. It is asked once, when the operation is
+// handed over.
+type Urgent interface{ Urgent() bool }
+
+// Sized is an [Op] that may carry much. Size is about how many bytes it will write: a transaction carries at most 8 MiB,
+// or one operation that is larger. It is asked once, when the operation is handed over; an Op without it counts as 0.
+type Sized interface{ Size() int }
+
 // Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a
 // transaction, in arrival order; the kind locks what they touch, decides in Go, and writes.
 //
 // Apply answers one error for each op, or nil when all are decided: a refusal (no funds, already settled) is a
 // decision, stored in the op itself. An error, a panic or a failed statement is a fault: the writer rolls the kind's
-// savepoint back and runs its operations again, each alone, in the next transactions; one that ran alone gets its
-// error. When the transaction as a whole is lost, all its operations get that error and none runs again. Apply must
+// savepoint back and runs its operations again, in small groups and then each alone, in the next transactions; one that
+// ran alone gets its error. When the transaction as a whole is lost, all its operations get that error and none runs again. Apply must
 // therefore set every result afresh, and must not keep what it wrote in memory of its own.
 type Kind interface {
 	// Name is the kind's name in metrics and logs, unique within a database.

@@ -10,7 +10,7 @@ import (
 
 func lazyTicket() *Ticket {
 	ticket := newTicket(0, nil)
-	ticket.lazy = true
+	ticket.class = lazy
 	return ticket
 }
 
@@ -22,44 +22,44 @@ func TestLazyTickets(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueue()
-			require.NoError(t, q.tryPush(lazyTicket()))
+			require.NoError(t, q.push(lazyTicket()))
 			time.Sleep(lazyWait - 1) //nolint:forbidigo // on the fake clock
 			synctest.Wait()
 			require.False(t, q.waiting())
 			time.Sleep(time.Nanosecond) //nolint:forbidigo // on the fake clock
 			synctest.Wait()
 			require.True(t, q.waiting())
-			require.Len(t, q.take(nil, maxBatch), 1)
+			require.Len(t, q.take(nil), 1)
 			require.False(t, q.waiting())
 		})
 	})
 	t.Run("with company", func(t *testing.T) {
 		t.Parallel()
 		q := newQueue()
-		require.NoError(t, q.tryPush(lazyTicket()))
+		require.NoError(t, q.push(lazyTicket()))
 		require.False(t, q.waiting())
-		require.NoError(t, q.tryPush(newTicket(0, nil)))
+		require.NoError(t, q.push(newTicket(0, nil)))
 		require.True(t, q.waiting())
-		require.Len(t, q.take(nil, maxBatch), 2)
+		require.Len(t, q.take(nil), 2)
 		require.Nil(t, q.ripening, "nothing is left to wait for")
 	})
 	t.Run("as a whole batch", func(t *testing.T) {
 		t.Parallel()
 		q := newQueue()
 		for range maxBatch - 1 {
-			require.NoError(t, q.tryPush(lazyTicket()))
+			require.NoError(t, q.push(lazyTicket()))
 		}
 		require.False(t, q.waiting())
-		require.NoError(t, q.tryPush(lazyTicket()))
+		require.NoError(t, q.push(lazyTicket()))
 		require.True(t, q.waiting())
-		require.Len(t, q.take(nil, maxBatch), maxBatch)
+		require.Len(t, q.take(nil), maxBatch)
 	})
 	t.Run("at the end", func(t *testing.T) {
 		t.Parallel()
 		q := newQueue()
-		require.NoError(t, q.tryPush(lazyTicket()))
+		require.NoError(t, q.push(lazyTicket()))
 		q.close()
 		require.True(t, q.waiting())
-		require.Len(t, q.take(nil, maxBatch), 1)
+		require.Len(t, q.take(nil), 1)
 	})
 }

@@ -6,7 +6,7 @@ import "time"
 // and never a goroutine (docs/operating.md "PostgreSQL"; notes/reliability.md §4). What a caller sees at most:
 //
 //	a key, the models or the channel of a request: lookupPatience
-//	anything written:                              writeTime, since it was asked for
+//	anything written:                              longestWait in line, then writeTime, then commitTime
 //	any other read whose context has no deadline:  acquireTime + readTime
 //
 // They lie far above what a healthy server needs, and below what clients and platforms wait for.
@@ -15,10 +15,10 @@ const (
 	// one runs is answered by the next, and waits for lookupPatience at most.
 	lookupTime     = 2 * time.Second
 	lookupPatience = 3 * time.Second
-	// writeTime bounds an operation from the moment it was handed over to the end of its transaction. One that could
-	// not begin when only writeTimeLeft is left is refused, so that no transaction begins that has no time.
-	writeTime     = 5 * time.Second
-	writeTimeLeft = time.Second
+	// writeTime bounds a transaction of the writer from its beginning until COMMIT is sent, and commitTime the wait for
+	// the answer to that: giving up then leaves the outcome unknown, so a slow commit has time.
+	writeTime  = 4 * time.Second
+	commitTime = 5 * time.Second
 	// acquireTime and readTime bound a read whose caller gave none: waiting for a connection, and the statement.
 	acquireTime = 3 * time.Second
 	readTime    = 4 * time.Second

@@ -36,9 +36,7 @@ func newPostgresWriter(pools *postgresPools, pooled bool) *postgresWriter {
 	return w
 }
 
-func (w *postgresWriter) patience() (patience, life time.Duration) {
-	return writeTime - writeTimeLeft, writeTime
-}
+func (w *postgresWriter) transactionTime() time.Duration { return writeTime }
 
 func (w *postgresWriter) takeTurn(<-chan struct{}) (release func()) { return func() {} }
 
@@ -271,9 +269,11 @@ func (t *postgresTx) commit(ctx context.Context) error {
 	return t.sendCommit(ctx)
 }
 
-// sendCommit sends what is pending and COMMIT. Its error is [ErrCommitUnknown] unless the server said clearly that the
-// transaction did not commit.
+// sendCommit sends what is pending and COMMIT, and waits commitTime for the answer, however much of the transaction's time
+// is left. Its error is [ErrCommitUnknown] unless the server said clearly that the transaction did not commit.
 func (t *postgresTx) sendCommit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTime, errWriteSlow)
+	defer cancel()
 	t.pending = append(t.pending, postgresStatement{text: "COMMIT", want: AnyRows})
 	err := t.send(ctx, nil, nil)
 	if t.committed {

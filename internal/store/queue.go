@@ -1,93 +1,85 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
 )
 
 const (
-	// maxQueued bounds the operations that wait for the writer: 32 full batches. More would only make each wait longer.
+	// maxQueued bounds the operations of each class that wait for the writer: 32 full batches.
 	maxQueued = 32 * maxBatch
-	// fullQueuePatience bounds the wait for a place in a full queue when the caller's context doesn't.
-	fullQueuePatience = 5 * time.Second
+	// urgentPlaces is how much of a batch is for urgent operations while ordinary ones wait, unless more than manyUrgent
+	// are in line. Else a batch of holds alone would be followed by one of their settlements alone, and so on, and every
+	// hold would wait for both.
+	urgentPlaces = maxBatch * 9 / 16
+	manyUrgent   = maxBatch * 3 / 2
 	// lazyWait bounds how long an operation that nobody waits for stays in line for company.
 	lazyWait = time.Second
 )
 
-// queue is the bounded line in front of the writer. It is linked, so that an operation whose caller gave up leaves it
-// at once and its place is free again.
+// class is the line that an operation waits in. A transaction takes from them in this order.
+type class int
+
+const (
+	urgent   class = iota // ends what was begun, see [Urgent]
+	ordinary              // everything else
+	lazy                  // see [DB.SubmitLazily]
+	classes
+)
+
+// errFull refuses an operation of a class that has maxQueued in line.
+var errFull = fmt.Errorf("%w: the write queue is full", ErrBusy)
+
+// queue is the bounded place in front of the writer, with a line for each class. Lines are linked, so that an operation
+// whose caller gave up leaves at once.
 type queue struct {
-	places chan struct{} // holds one element for each queued ticket
 	wake   chan struct{} // tells the writer that the queue is not empty, or closed
 	closed chan struct{}
 
-	mu          sync.Mutex
-	first, last *Ticket
-	isClosed    bool
+	mu       sync.Mutex
+	lines    [classes]line
+	pace     pace
+	refused  int // at the door, since the last transaction
+	isClosed bool
 	// Lazy tickets start no transaction: they go with the next one, until they are due or many.
-	eager, lazy int
-	due         bool
-	ripening    *time.Timer // set while lazy tickets are in line
+	due      bool
+	ripening *time.Timer // set while lazy tickets are in line
+}
+
+// line is the tickets of a class in their order.
+type line struct {
+	first, last  *Ticket
+	count, bytes int
 }
 
 func newQueue() *queue {
-	return &queue{
-		places: make(chan struct{}, maxQueued),
-		wake:   make(chan struct{}, 1),
-		closed: make(chan struct{}),
-	}
+	return &queue{wake: make(chan struct{}, 1), closed: make(chan struct{}), pace: newPace()}
 }
 
-// push waits for a place and takes it.
-func (q *queue) push(ctx context.Context, ticket *Ticket) error {
-	select {
-	case q.places <- struct{}{}:
-		return q.append(ticket)
-	default:
-	}
-	patience := time.NewTimer(fullQueuePatience)
-	defer patience.Stop()
-	select {
-	case q.places <- struct{}{}:
-		return q.append(ticket)
-	case <-q.closed:
-		return ErrClosed
-	case <-ctx.Done():
-		return fmt.Errorf("%w: the write queue is full: %w", ErrBusy, context.Cause(ctx))
-	case <-patience.C:
-		return fmt.Errorf("%w: the write queue is full", ErrBusy)
-	}
-}
-
-// tryPush takes a place if there is one.
-func (q *queue) tryPush(ticket *Ticket) error {
-	select {
-	case q.places <- struct{}{}:
-		return q.append(ticket)
-	default:
-		return fmt.Errorf("%w: the write queue is full", ErrBusy)
-	}
-}
-
-// append puts a ticket that has its place at the end of the line.
-func (q *queue) append(ticket *Ticket) error {
+// push puts a ticket at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
+// is full: what is urgent is bounded by what was begun, and nobody waits for the lazy.
+func (q *queue) push(ticket *Ticket) error {
 	q.mu.Lock()
-	if q.isClosed {
+	err := q.admit(ticket)
+	if err != nil {
 		q.mu.Unlock()
-		<-q.places
-		return ErrClosed
+		return err
 	}
+	l := &q.lines[ticket.class]
 	ticket.queued = true
-	ticket.previous = q.last
-	if q.last == nil {
-		q.first = ticket
+	ticket.previous = l.last
+	if l.last == nil {
+		l.first = ticket
 	} else {
-		q.last.next = ticket
+		l.last.next = ticket
 	}
-	q.last = ticket
-	q.count(ticket, 1)
+	l.last = ticket
+	l.count++
+	l.bytes += ticket.size
+	if ticket.class == lazy && q.ripening == nil {
+		q.ripening = time.AfterFunc(lazyWait, q.ripen)
+	}
 	ready := q.ready()
 	q.mu.Unlock()
 	if ready {
@@ -96,33 +88,35 @@ func (q *queue) append(ticket *Ticket) error {
 	return nil
 }
 
-// count keeps the sorts of tickets apart. It needs the mutex.
-func (q *queue) count(ticket *Ticket, by int) {
-	if !ticket.lazy {
-		q.eager += by
-		return
+// admit needs the mutex.
+func (q *queue) admit(ticket *Ticket) error {
+	if q.isClosed {
+		return ErrClosed
 	}
-	q.lazy += by
+	mine, before := &q.lines[ticket.class], &q.lines[urgent]
 	switch {
-	case q.lazy == 0:
-		q.ripening.Stop()
-		q.ripening, q.due = nil, false
-	case q.ripening == nil:
-		q.ripening = time.AfterFunc(lazyWait, q.ripen)
+	case mine.count >= maxQueued:
+		q.refused++
+		return errFull
+	case ticket.class == ordinary && !q.pace.admits(ticket.asked, mine.count, before.bytes+mine.bytes):
+		q.refused++
+		return errOverloaded
 	}
+	return nil
 }
 
 // ripen makes the lazy tickets in line start a transaction of their own.
 func (q *queue) ripen() {
 	q.mu.Lock()
-	q.due = q.lazy > 0
+	q.due = q.lines[lazy].count > 0
 	q.mu.Unlock()
 	q.signal()
 }
 
 // ready reports whether there is a reason to start a transaction. It needs the mutex.
 func (q *queue) ready() bool {
-	return q.eager > 0 || q.lazy > 0 && (q.due || q.lazy >= maxBatch || q.isClosed)
+	waiting := q.lines[lazy].count
+	return q.lines[urgent].count > 0 || q.lines[ordinary].count > 0 || waiting > 0 && (q.due || waiting >= maxBatch || q.isClosed)
 }
 
 func (q *queue) signal() {
@@ -132,7 +126,7 @@ func (q *queue) signal() {
 	}
 }
 
-// withdraw takes a ticket out of the line, and reports false when the writer has it already.
+// withdraw takes a ticket out of its line, and reports false when the writer has it already.
 func (q *queue) withdraw(ticket *Ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,33 +137,106 @@ func (q *queue) withdraw(ticket *Ticket) bool {
 	return true
 }
 
-// take appends up to limit tickets to batch, in their order.
-func (q *queue) take(batch []*Ticket, limit int) []*Ticket {
+// take appends the next batch: line after line, as much as a transaction may carry.
+func (q *queue) take(batch []*Ticket) []*Ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(batch) < limit && q.first != nil {
-		ticket := q.first
+	places := maxBatch
+	if q.lines[urgent].count <= manyUrgent {
+		places = max(urgentPlaces, maxBatch-q.lines[ordinary].count)
+	}
+	bytes := 0
+	batch = q.takeFrom(urgent, batch, places, &bytes)
+	before := len(batch)
+	batch = q.takeFrom(ordinary, batch, maxBatch, &bytes)
+	q.pace.carry(len(batch)-before, q.lines[ordinary].first != nil)
+	return q.takeFrom(lazy, batch, maxBatch, &bytes)
+}
+
+// takeFrom appends tickets of a line until the batch has so many or is too heavy. It needs the mutex.
+func (q *queue) takeFrom(c class, batch []*Ticket, limit int, bytes *int) []*Ticket {
+	for ticket := q.lines[c].first; ticket != nil && len(batch) < limit; ticket = q.lines[c].first {
+		if *bytes += ticket.size; *bytes > maxBatchBytes && len(batch) > 0 {
+			break // and *bytes leaves no room for the other lines
+		}
 		q.unlink(ticket)
 		batch = append(batch, ticket)
 	}
 	return batch
 }
 
+// drain appends everything in line.
+func (q *queue) drain(tickets []*Ticket) []*Ticket {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := range q.lines {
+		for q.lines[c].first != nil {
+			ticket := q.lines[c].first
+			q.unlink(ticket)
+			tickets = append(tickets, ticket)
+		}
+	}
+	return tickets
+}
+
 // unlink needs the mutex.
 func (q *queue) unlink(ticket *Ticket) {
+	l := &q.lines[ticket.class]
 	if ticket.previous == nil {
-		q.first = ticket.next
+		l.first = ticket.next
 	} else {
 		ticket.previous.next = ticket.next
 	}
 	if ticket.next == nil {
-		q.last = ticket.previous
+		l.last = ticket.previous
 	} else {
 		ticket.next.previous = ticket.previous
 	}
 	ticket.next, ticket.previous, ticket.queued = nil, nil, false
-	q.count(ticket, -1)
-	<-q.places
+	l.count--
+	l.bytes -= ticket.size
+	if ticket.class == lazy && l.count == 0 {
+		q.ripening.Stop()
+		q.ripening, q.due = nil, false
+	}
+}
+
+// begin says that a transaction begins, or waits for its turn.
+func (q *queue) begin(now time.Time) {
+	q.mu.Lock()
+	q.pace.began = now
+	q.mu.Unlock()
+}
+
+// end says how long it took, 0 for one that did nothing, and how many transactions what failed in it will have for
+// itself. It returns how many operations were refused at the door meanwhile, and how long a transaction is expected to
+// take now.
+func (q *queue) end(took time.Duration, retries int) (refused int, expected time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pace.began, q.pace.retries = time.Time{}, retries
+	if took > 0 {
+		q.pace.took.add(took)
+	}
+	refused, q.refused = q.refused, 0
+	return refused, time.Duration(q.pace.took)
+}
+
+// skip says that a transaction takes nothing from the lines.
+func (q *queue) skip() {
+	q.mu.Lock()
+	q.pace.carry(0, q.lines[ordinary].count > 0)
+	q.mu.Unlock()
+}
+
+// length is the number of tickets in line.
+func (q *queue) length() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := range q.lines {
+		n += q.lines[c].count
+	}
+	return n
 }
 
 // waiting reports whether the writer has something to take now.
@@ -179,7 +246,7 @@ func (q *queue) waiting() bool {
 	return q.ready()
 }
 
-// close refuses what comes from now on. What is in the line stays there.
+// close refuses what comes from now on. What is in line stays there.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -16,8 +16,6 @@ const (
 	// busyTry, in milliseconds, bounds one wait inside SQLite. It isn't fair: between two writers that take turns it may
 	// never meet a gap. So whoever had to go without the turn comes back to the turnstile after it.
 	busyTry = 500
-	// operationPatience bounds how long an operation waits for its transaction to begin.
-	operationPatience = 10 * time.Second
 )
 
 // sqliteWriter is the writing connection to a SQLite file.
@@ -55,8 +53,8 @@ func (w *sqliteWriter) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// patience knows no life: SQLite runs in this process, on a local disk, and isn't interrupted.
-func (w *sqliteWriter) patience() (patience, life time.Duration) { return operationPatience, 0 }
+// transactionTime has no bound: SQLite runs in this process, on a local disk, and isn't interrupted.
+func (w *sqliteWriter) transactionTime() time.Duration { return 0 }
 
 func (w *sqliteWriter) takeTurn(hurry <-chan struct{}) (release func()) {
 	w.hurry, w.release = hurry, w.turnstile.take(hurry)

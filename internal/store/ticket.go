@@ -13,9 +13,10 @@ type Ticket struct {
 	op   Op
 	run  func(ctx context.Context, tx Tx) error // of an Exec
 
-	lazy bool // starts no transaction of its own, see SubmitLazily
+	class class
+	size  int // in bytes, see Sized
 
-	next, previous *Ticket // in the queue
+	next, previous *Ticket // in its line
 	queued         bool    // guarded by the queue's mutex
 
 	asked time.Time // when it was handed over
@@ -41,7 +42,21 @@ func (t *Ticket) finish(err error) {
 }
 
 func newTicket(kind int, op Op) *Ticket {
-	return &Ticket{kind: kind, op: op, asked: time.Now(), done: make(chan struct{})}
+	t := &Ticket{kind: kind, op: op, class: ordinary, asked: time.Now(), done: make(chan struct{})}
+	if op, ok := op.(Urgent); ok && op.Urgent() {
+		t.class = urgent
+	}
+	if op, ok := op.(Sized); ok {
+		t.size = op.Size()
+	}
+	return t
+}
+
+// newPing asks whether the writer is alive.
+func newPing() *Ticket {
+	t := newTicket(pingTicket, nil)
+	t.class = urgent
+	return t
 }
 
 // errUnknownKind: the wiring forgot to give the kind to Open.
@@ -49,11 +64,15 @@ var errUnknownKind = errors.New("store: the kind was not given to Open")
 
 // Do hands an operation to the writer and waits until it is durable.
 //
-// When ctx ends before the writer took it, the operation is withdrawn, nothing happened, and Do returns the context's
-// cause (with [ErrBusy] when the queue was full all the while; without an end of ctx a full queue is waited for 5 s).
-// Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is always known. The writer
-// bounds both: on PostgreSQL every operation has ended 5 s after it was handed over, one that could not begin in time
-// with [ErrBusy]; on SQLite it may wait 10 s for its turn and then 5 s for the file's lock. Other errors: [ErrClosed],
+// An operation that could not begin within 2 s, or within one and a half transactions when they are slow, 3 s at
+// most, is refused at once with [ErrBusy]: nothing happened, and whoever asked may come back after a second. An [Urgent]
+// one isn't, unless 8,192 of them are in line.
+//
+// When ctx ends before the writer took the operation, it is withdrawn, nothing happened, and Do returns the context's
+// cause. Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is always known. The
+// writer bounds both: an operation that is not taken after 5 s all the same, an urgent one after 10 s, ends with
+// [ErrBusy]. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer;
+// on SQLite it may wait for its turn for a second and then 5 s for the file's lock. Other errors: [ErrClosed],
 // [ErrCommitUnknown], or the fault of the operation itself, after it ran alone, too.
 func (db *DB) Do(ctx context.Context, kind Kind, op Op) error {
 	index, ok := db.kinds[kind.Name()]
@@ -63,23 +82,26 @@ func (db *DB) Do(ctx context.Context, kind Kind, op Op) error {
 	return db.writer.do(ctx, newTicket(index, op))
 }
 
-// Submit hands an operation to the writer and does not wait. A full queue finishes the ticket with [ErrBusy] at once.
+// Submit hands an operation to the writer and does not wait. What [DB.Do] would refuse is finished at once.
 func (db *DB) Submit(kind Kind, op Op) *Ticket { return db.submit(kind, op, false) }
 
 // SubmitLazily is [DB.Submit] for an operation that has time: it goes with the next transaction that something else
-// starts, and starts one itself after a second, or when 256 of its sort are in line, or when the database is closed. A
-// process that is killed meanwhile loses it.
+// starts and that has room, and starts one itself after a second, or when 256 of its sort are in line, or when the
+// database is closed. It is refused with [ErrBusy] when 8,192 of its sort are in line. A process that is killed meanwhile
+// loses it.
 func (db *DB) SubmitLazily(kind Kind, op Op) *Ticket { return db.submit(kind, op, true) }
 
-func (db *DB) submit(kind Kind, op Op, lazy bool) *Ticket {
+func (db *DB) submit(kind Kind, op Op, isLazy bool) *Ticket {
 	index, ok := db.kinds[kind.Name()]
 	ticket := newTicket(index, op)
-	ticket.lazy = lazy
+	if isLazy {
+		ticket.class = lazy
+	}
 	if !ok {
 		ticket.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
 		return ticket
 	}
-	if err := db.writer.queue.tryPush(ticket); err != nil {
+	if err := db.writer.queue.push(ticket); err != nil {
 		ticket.finish(err)
 	}
 	return ticket

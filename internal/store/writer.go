@@ -7,20 +7,29 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
 const (
-	// maxBatch and batchTime bound a transaction (design §7), so that another process gets its turn soon. Operations
-	// that time cut off run in the next transaction, before any other.
-	maxBatch  = 256
-	batchTime = 5 * time.Millisecond
+	// maxBatch, maxBatchBytes and batchTime bound a transaction, so that another process gets its turn soon and memory
+	// has a bound. Operations that time cut off run in the next transaction, before any other. Where commits are slow a
+	// transaction may work for as long as a quarter of one, mostBatchTime at most: fewer operations in each would be
+	// written in the same time.
+	maxBatch      = 256
+	maxBatchBytes = 8 << 20
+	batchTime     = 5 * time.Millisecond
+	mostBatchTime = 500 * time.Millisecond
+
+	// retryPieces is how many groups the operations of a failed one run in again: the faulty operation of a full batch is
+	// alone after two rounds.
+	retryPieces = 16
 )
 
 // errWriteSlow is why a transaction was cut.
 var errWriteSlow = errors.New("store: the transaction took too long")
 
-// errWaited ends an operation whose time was over before it could begin.
+// errWaited ends an operation that waited far longer than expected.
 var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", ErrBusy)
 
 // writerConn is the writer's connection to one of the two engines.
@@ -28,9 +37,8 @@ type writerConn interface {
 	// takeTurn waits, with a bound, until this process may write; closing hurry ends the wait.
 	takeTurn(hurry <-chan struct{}) (release func())
 	begin(ctx context.Context) (transaction, error)
-	// patience is how old an operation may be when its transaction begins. A fault that lasts must not make those at the
-	// end of the line wait for all the others' timeouts. life is when that transaction must have ended; 0 is no bound.
-	patience() (patience, life time.Duration)
+	// transactionTime is how long a transaction may take from its beginning until COMMIT; 0 is no bound.
+	transactionTime() time.Duration
 	close() error
 }
 
@@ -56,6 +64,8 @@ type Batch struct {
 	PutBack     int           // operations that time cut off
 	Turn        time.Duration // waited for the turn
 	Transaction time.Duration // from BEGIN to the end of COMMIT
+	Refused     int           // at the door, since the transaction before: they would have had to wait too long
+	Expected    time.Duration // that the next transaction is expected to take, its turn included
 }
 
 // WriterObserver is told about each transaction by the writer's goroutine, and must return quickly.
@@ -71,22 +81,25 @@ type writer struct {
 	logger   *slog.Logger
 	observer WriterObserver
 
-	patience, life time.Duration // of writerConn
+	patience time.Duration // longestWait
+	life     time.Duration // the connection's transactionTime
 
 	abandoned chan struct{} // closed when Close has no more time
 	stopped   chan struct{} // closed when the goroutine has ended
 
 	// Owned by the goroutine.
-	back  []*Ticket // put back by time, run before the queue
-	alone []*Ticket // of failed groups, run one by one before everything
+	back       []*Ticket   // put back by time, run before the queue
+	again      [][]*Ticket // pieces of failed groups, run one by one before everything
+	committing time.Time   // when the transaction began to commit
+	commits    recent      // how long that takes
 }
 
 func newWriter(conn writerConn, options Options) *writer {
 	w := &writer{
 		conn: conn, kinds: options.Kinds, queue: newQueue(), logger: options.Logger, observer: options.Observer,
+		patience: longestWait, life: conn.transactionTime(),
 		abandoned: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	w.patience, w.life = conn.patience()
 	return w
 }
 
@@ -95,7 +108,7 @@ func (w *writer) do(ctx context.Context, ticket *Ticket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := w.queue.push(ctx, ticket); err != nil {
+	if err := w.queue.push(ticket); err != nil {
 		return err
 	}
 	select {
@@ -133,47 +146,66 @@ func (w *writer) run() {
 }
 
 func (w *writer) pending() bool {
-	return len(w.alone) > 0 || len(w.back) > 0 || w.queue.waiting()
+	return len(w.again) > 0 || len(w.back) > 0 || w.queue.waiting()
 }
 
 // turn runs one batch, which is collected after the turn is won: who arrived while waiting for it is on board.
 func (w *writer) turn() {
 	start := time.Now()
+	w.queue.begin(start)
 	release := w.conn.takeTurn(w.abandoned)
 	waited := time.Since(start)
 	runtime.Gosched() // whoever is ready to write does so before the batch is collected, and shares it
-	outcome := w.transact(w.collect())
+	batch := w.collect()
+	outcome := w.transact(batch)
 	release() // before the callers wake: the other process waits for this only
-	outcome.batch.Turn = waited
-	if w.observer != nil && outcome.batch != (Batch{Turn: waited}) {
-		w.observer.ObserveBatch(outcome.batch)
-	}
+	w.observe(outcome.batch, start, waited)
 	for _, ended := range outcome.ended {
 		ended.ticket.finish(ended.err)
 	}
 }
 
-// collect takes the next batch. What was cut off or must run alone goes first and unaccompanied, so that it can't be
-// cut off for ever.
-func (w *writer) collect() []*Ticket {
-	if len(w.alone) > 0 {
-		batch := w.alone[:1:1]
-		w.alone = w.alone[1:]
-		return batch
+// observe measures the pace and passes on what a transaction did.
+func (w *writer) observe(batch Batch, start time.Time, waited time.Duration) {
+	took := time.Duration(0)
+	if batch.Transaction > 0 {
+		took = time.Since(start)
 	}
+	retries := len(w.again)
 	if len(w.back) > 0 {
+		retries++
+	}
+	idle := batch == Batch{}
+	batch.Turn = waited
+	batch.Refused, batch.Expected = w.queue.end(took, retries)
+	if w.observer != nil && (!idle || batch.Refused > 0) {
+		w.observer.ObserveBatch(batch)
+	}
+}
+
+// collect takes the next batch. What was cut off or must run again goes first and unaccompanied, so that it can't be cut
+// off for ever.
+func (w *writer) collect() []*Ticket {
+	switch {
+	case len(w.again) > 0:
+		batch := w.again[0]
+		w.again = w.again[1:]
+		w.queue.skip()
+		return batch
+	case len(w.back) > 0:
 		batch := w.back
 		w.back = nil
+		w.queue.skip()
 		return batch
 	}
-	return w.queue.take(make([]*Ticket, 0, 16), maxBatch)
+	return w.queue.take(make([]*Ticket, 0, 16))
 }
 
 // refuseAll ends everything that has not run.
 func (w *writer) refuseAll() {
-	tickets := append(w.alone, w.back...)
-	w.alone, w.back = nil, nil
-	for _, ticket := range w.queue.take(tickets, maxQueued+len(tickets)) {
+	tickets := slices.Concat(append(w.again, w.back)...)
+	w.again, w.back = nil, nil
+	for _, ticket := range w.queue.drain(tickets) {
 		ticket.finish(ErrClosed)
 	}
 }
@@ -203,11 +235,7 @@ func (o *outcome) end(err error, tickets ...*Ticket) {
 // transact runs a batch in one transaction.
 func (w *writer) transact(batch []*Ticket) (o outcome) {
 	start := time.Now()
-	batch, oldest := w.inTime(&o, batch, start)
-	groups, pings := w.group(batch)
-	for _, ping := range pings {
-		o.ended = append(o.ended, endedTicket{ticket: ping})
-	}
+	groups := w.group(w.inTime(&o, batch, start))
 	if len(groups) == 0 {
 		return o
 	}
@@ -215,7 +243,7 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 	ctx := context.Background()
 	if w.life > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, oldest.Add(w.life), errWriteSlow)
+		ctx, cancel = context.WithDeadlineCause(ctx, start.Add(w.life), errWriteSlow)
 		defer cancel()
 	}
 	tx, err := w.conn.begin(ctx)
@@ -226,9 +254,11 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 		}
 		return o
 	}
+	w.committing = time.Time{}
 	var kept []*Ticket // applied and released, not committed yet
+	until := start.Add(max(batchTime, min(time.Duration(w.commits)/4, mostBatchTime)))
 	for i, group := range groups {
-		if i > 0 && time.Since(start) > batchTime {
+		if i > 0 && time.Now().After(until) {
 			w.putBack(&o, groups[i:])
 			break
 		}
@@ -250,53 +280,70 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 		tx.rollback()
 		return o
 	}
-	err = tx.commit(tx.context())
-	if err != nil {
-		w.logger.Warn("a write transaction could not commit", "error", err)
-	}
-	o.end(err, kept...)
+	o.end(w.commit(tx), kept...)
 	return o
 }
 
-// inTime ends the operations that have waited too long, and answers the others and when the oldest of them was handed
-// over.
-func (w *writer) inTime(o *outcome, batch []*Ticket, now time.Time) (left []*Ticket, oldest time.Time) {
-	oldest = now
+// commit ends the transaction and measures how long that takes, since COMMIT was sent or is sent now.
+func (w *writer) commit(tx transaction) error {
+	if w.committing.IsZero() {
+		w.committing = time.Now()
+	}
+	err := tx.commit(tx.context())
+	if err != nil {
+		w.logger.Warn("a write transaction could not commit", "error", err)
+	}
+	w.commits.add(time.Since(w.committing))
+	return err
+}
+
+// inTime answers pings, ends the operations that have waited too long, and returns the others.
+func (w *writer) inTime(o *outcome, batch []*Ticket, now time.Time) (left []*Ticket) {
 	left = batch[:0]
 	for _, ticket := range batch {
-		if now.Sub(ticket.asked) > w.patience {
+		switch {
+		case ticket.kind == pingTicket:
+			ticket.finish(nil)
+		case w.late(ticket, now):
 			o.end(errWaited, ticket)
-			continue
+		default:
+			left = append(left, ticket)
 		}
-		if ticket.asked.Before(oldest) {
-			oldest = ticket.asked
-		}
-		left = append(left, ticket)
 	}
-	return left, oldest
+	return left
+}
+
+// late reports whether an operation has waited so long that it should end.
+func (w *writer) late(ticket *Ticket, now time.Time) bool {
+	waited := now.Sub(ticket.asked)
+	switch ticket.class {
+	case ordinary:
+		return waited > w.patience
+	case urgent:
+		return waited > 2*w.patience
+	default:
+		return false
+	}
 }
 
 // group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind. Hand-written
 // writes come last, each alone in its group.
-func (w *writer) group(batch []*Ticket) (groups []ticketGroup, pings []*Ticket) {
+func (w *writer) group(batch []*Ticket) (groups []ticketGroup) {
 	byKind := make([][]*Ticket, len(w.kinds))
 	var execs []ticketGroup
 	for _, ticket := range batch {
-		switch ticket.kind {
-		case execTicket:
+		if ticket.kind == execTicket {
 			execs = append(execs, ticketGroup{tickets: []*Ticket{ticket}})
-		case pingTicket:
-			pings = append(pings, ticket)
-		default:
-			byKind[ticket.kind] = append(byKind[ticket.kind], ticket)
+			continue
 		}
+		byKind[ticket.kind] = append(byKind[ticket.kind], ticket)
 	}
 	for i, tickets := range byKind {
 		if len(tickets) > 0 {
 			groups = append(groups, ticketGroup{kind: w.kinds[i], tickets: tickets})
 		}
 	}
-	return append(groups, execs...), pings
+	return append(groups, execs...)
 }
 
 // ticketGroup is what shares a savepoint: operations of one kind, or one hand-written write (kind nil).
@@ -321,6 +368,9 @@ func (w *writer) apply(tx transaction, group ticketGroup, last bool) (failed []e
 	ctx := tx.context()
 	failed = w.call(ctx, tx, group)
 	if failed == nil {
+		if last {
+			w.committing = time.Now() // release may send COMMIT
+		}
 		err := tx.release(ctx, last)
 		if err == nil {
 			return nil, nil
@@ -375,16 +425,19 @@ func checkErrors(group ticketGroup, errs []error) []error {
 	return errs
 }
 
-// fail ends an operation that ran alone, and lets the others run again alone.
+// fail ends an operation that ran alone, and lets the others run again in smaller groups.
 func (w *writer) fail(o *outcome, group ticketGroup, failed []error) {
+	now := time.Now()
+	again := make([]*Ticket, 0, len(group.tickets))
 	for i, ticket := range group.tickets {
-		if len(group.tickets) == 1 || time.Since(ticket.asked) > w.patience {
+		if len(group.tickets) == 1 || w.late(ticket, now) {
 			o.end(failed[i], ticket)
 			continue
 		}
-		w.alone = append(w.alone, ticket)
-		o.batch.Retried++
+		again = append(again, ticket)
 	}
+	o.batch.Retried += len(again)
+	w.again = slices.AppendSeq(w.again, slices.Chunk(again, max(1, (len(again)+retryPieces-1)/retryPieces)))
 }
 
 func (g ticketGroup) name() string {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -25,11 +26,16 @@ type Wire struct {
 	commits bool // only answers to COMMIT are cut
 	losing  losing
 	lost    int
+	slow    time.Duration // that a COMMIT waits for before it is passed on
 	silent  bool
 	ended   bool
 	conns   map[net.Conn]bool
 	dialled int
 	texts   map[string]bool
+
+	listener net.Listener
+	running  sync.WaitGroup
+	closed   chan struct{}
 }
 
 // losing is what happens to a connection that sends COMMIT.
@@ -47,20 +53,36 @@ type session struct{ cutting bool }
 // StartWire starts a wire to a location. It ends with the test.
 func StartWire(t testing.TB, server store.Location) *Wire {
 	t.Helper()
-	config, err := pgconn.ParseConfig(server.DSN)
+	w, err := NewWire(server)
 	require.NoError(t, err)
+	t.Cleanup(w.Close)
+	return w
+}
+
+// NewWire starts a wire to a location, until Close.
+func NewWire(server store.Location) (*Wire, error) {
+	config, err := pgconn.ParseConfig(server.DSN)
+	if err != nil {
+		return nil, err
+	}
 	network, target := pgconn.NetworkAddress(config.Host, config.Port)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	host, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	location, err := store.ParseLocation(store.Postgres, server.DSN+fmt.Sprintf(" host=%s port=%s sslmode=disable", host, port))
-	require.NoError(t, err)
-
-	w := &Wire{Location: location, conns: map[net.Conn]bool{}, texts: map[string]bool{}}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	w := &Wire{
+		Location: location, conns: map[net.Conn]bool{}, texts: map[string]bool{}, listener: listener, closed: make(chan struct{}),
+	}
 	w.changed = sync.NewCond(&w.mu)
-	var running sync.WaitGroup
-	running.Go(func() {
+	w.running.Go(func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
@@ -76,17 +98,20 @@ func StartWire(t testing.TB, server store.Location) *Wire {
 			w.dialled++
 			w.mu.Unlock()
 			both := new(session)
-			running.Go(func() { w.copy(both, upstream, client, false) })
-			running.Go(func() { w.copy(both, client, upstream, true) })
+			w.running.Go(func() { w.copy(both, upstream, client, false) })
+			w.running.Go(func() { w.copy(both, client, upstream, true) })
 		}
 	})
-	t.Cleanup(func() {
-		listener.Close() // ends the loop
-		w.set(func() { w.ended = true })
-		w.Drop()
-		running.Wait()
-	})
-	return w
+	return w, nil
+}
+
+// Close ends the wire with its connections. It is called once.
+func (w *Wire) Close() {
+	w.listener.Close() // ends the loop
+	close(w.closed)
+	w.set(func() { w.ended = true })
+	w.Drop()
+	w.running.Wait()
 }
 
 // copy moves bytes until one side closes, and holds them while the wire is silent. An answer that comes while answers are
@@ -105,6 +130,7 @@ func (w *Wire) copy(both *session, to, from net.Conn, answers bool) {
 			if w.losing != losesNothing {
 				w.lost++
 			}
+			w.waitToCommit()
 		}
 		for w.silent && !w.ended {
 			w.changed.Wait()
@@ -125,6 +151,20 @@ func (w *Wire) copy(both *session, to, from net.Conn, answers bool) {
 	delete(w.conns, from)
 	w.mu.Unlock()
 }
+
+// waitToCommit holds a COMMIT up. It needs the mutex, and lets go of it meanwhile.
+func (w *Wire) waitToCommit() {
+	slow := w.slow
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-time.After(slow):
+	case <-w.closed:
+	}
+}
+
+// SlowCommits lets every COMMIT that is sent from now on reach the server so much later.
+func (w *Wire) SlowCommits(by time.Duration) { w.set(func() { w.slow = by }) }
 
 // CutAnswers closes a connection instead of passing the server's next answer on: what was asked is done and nobody hears.
 func (w *Wire) CutAnswers() { w.set(func() { w.cutting = true }) }

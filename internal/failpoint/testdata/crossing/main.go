@@ -10,6 +10,7 @@ import (
 
 func main() {
 	defer fmt.Println("deferred")
+	failpoint.SlowCommit()
 	for range 2 {
 		for _, point := range failpoint.Points() {
 			failpoint.Hit(point)

@@ -1,0 +1,358 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slowEngine is a database whose commits take as long as the test says. It runs on the fake clock.
+type slowEngine struct {
+	commit time.Duration // of transactions that begin now; guarded by the bubble's order of events
+	life   time.Duration // of a transaction, 0 for no bound
+	failed int           // transactions that their deadline ended
+	sizes  []int         // operations of each transaction
+}
+
+func (e *slowEngine) takeTurn(<-chan struct{}) (release func()) { return func() {} }
+
+func (e *slowEngine) begin(ctx context.Context) (transaction, error) {
+	return &slowTransaction{engine: e, ctx: ctx, commitTime: e.commit}, nil
+}
+
+func (e *slowEngine) transactionTime() time.Duration { return e.life }
+
+func (e *slowEngine) close() error { return nil }
+
+// slowTransaction takes every statement and is slow to commit.
+type slowTransaction struct {
+	Tx
+
+	engine     *slowEngine
+	ctx        context.Context
+	commitTime time.Duration
+}
+
+func (t *slowTransaction) context() context.Context                 { return t.ctx }
+func (*slowTransaction) savepoint() error                           { return nil }
+func (*slowTransaction) release(context.Context, bool) error        { return nil }
+func (*slowTransaction) rollbackTo(context.Context) error           { return nil }
+func (*slowTransaction) rollback()                                  {}
+func (*slowTransaction) Flush(context.Context) error                { return nil }
+func (*slowTransaction) Queue(want int64, text string, args ...any) {}
+
+func (t *slowTransaction) commit(ctx context.Context) error {
+	select {
+	case <-time.After(t.commitTime):
+		return nil
+	case <-ctx.Done():
+		t.engine.failed++
+		return ErrCommitUnknown
+	}
+}
+
+// callKind takes the operations of [overload]: a hold, and the settlement that ends its call.
+type callKind struct{ engine *slowEngine }
+
+type callHold struct{}
+
+type callSettlement struct{}
+
+func (*callSettlement) Urgent() bool { return true }
+
+func (callKind) Name() string { return "calls" }
+
+func (k callKind) Apply(_ context.Context, _ Tx, ops []Op) []error {
+	k.engine.sizes = append(k.engine.sizes, len(ops))
+	return nil
+}
+
+// slowWriter is a running writer on a slow engine. The test ends it with the returned function.
+func slowWriter(engine *slowEngine) (w *writer, stop func()) {
+	w = newWriter(engine, Options{Kinds: []Kind{callKind{engine}}, Logger: slog.New(slog.DiscardHandler)})
+	go w.run()
+	return w, func() {
+		w.queue.close()
+		<-w.stopped
+	}
+}
+
+// callerPatience is what a caller of the gateway waits for a hold, and for a settlement.
+const callerPatience = 5 * time.Second
+
+// overload offers calls at a rate: each holds, and settles once its hold is durable.
+type overload struct {
+	writer *writer
+	rate   float64 // calls per second
+
+	mu      sync.Mutex
+	done    []time.Duration // when each served call ended, since the start
+	refused []time.Duration // how long each refused hold had waited
+	unheard int             // holds that were made and could not be settled
+}
+
+func (o *overload) run(lasts time.Duration) {
+	var calls sync.WaitGroup
+	start := time.Now()
+	interval := time.Duration(float64(time.Second) / o.rate)
+	for time.Since(start) < lasts {
+		calls.Go(func() { o.call(start) })
+		time.Sleep(interval) //nolint:forbidigo // on the fake clock
+	}
+	calls.Wait()
+}
+
+func (o *overload) call(start time.Time) {
+	asked := time.Now()
+	err := o.write(&callHold{})
+	waited := time.Since(asked)
+	if err == nil {
+		err = o.write(&callSettlement{})
+	} else {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.refused = append(o.refused, waited)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.unheard++
+		return
+	}
+	o.done = append(o.done, time.Since(start))
+}
+
+func (o *overload) write(op Op) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callerPatience)
+	defer cancel()
+	return o.writer.do(ctx, newTicket(0, op))
+}
+
+// between counts the calls that ended in a part of the run.
+func (o *overload) between(from, to time.Duration) (n int) {
+	for _, at := range o.done {
+		if at >= from && at < to {
+			n++
+		}
+	}
+	return n
+}
+
+// TestOverload guarantees that the writer goes on with whole batches, however much more is asked than it can do and
+// however slow its commits are: goodput stays, refusals cost no waiting, and no settlement is lost.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []time.Duration{200 * time.Millisecond, 1200 * time.Millisecond} {
+		for _, times := range []float64{1, 2, 4} {
+			t.Run(fmt.Sprintf("%gx at %s", times, commit), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					engine := &slowEngine{commit: commit, life: writeTime}
+					w, stop := slowWriter(engine)
+					defer stop()
+					capacity := maxBatch / 2 / commit.Seconds() // calls per second: a hold and a settlement each
+					load := &overload{writer: w, rate: times * capacity}
+					const window = 12 * time.Second // some commits more or less don't count
+					load.run(4 * window)
+					require.Zero(t, engine.failed, "transactions that were given up")
+					require.Zero(t, load.unheard, "calls that could not be settled")
+					for from := window; from < 4*window; from += window {
+						goodput := float64(load.between(from, from+window)) / window.Seconds()
+						require.GreaterOrEqual(t, goodput, 0.9*capacity, "calls per second after %s", from)
+					}
+					if len(load.refused) > 0 {
+						require.Zero(t, slices.Max(load.refused), "a hold waited for its refusal")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRecovery guarantees that the writer takes everything again as soon as its commits are quick again.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := &slowEngine{commit: 1200 * time.Millisecond, life: writeTime}
+		w, stop := slowWriter(engine)
+		defer stop()
+		slow := &overload{writer: w, rate: 400}
+		slow.run(10 * time.Second)
+		engine.commit = 5 * time.Millisecond
+		quick := &overload{writer: w, rate: 400}
+		quick.run(5 * time.Second)
+		require.Empty(t, quick.refused)
+		require.Len(t, quick.done, 2000)
+	})
+}
+
+// TestRecoveryFromAHang guarantees the same after commits that never ended within their time, but for what comes while the
+// first quick one runs.
+func TestRecoveryFromAHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := &slowEngine{commit: time.Hour, life: writeTime}
+		w, stop := slowWriter(engine)
+		defer stop()
+		hung := &overload{writer: w, rate: 400}
+		hung.run(20 * time.Second)
+		require.Empty(t, hung.done)
+		engine.commit = 5 * time.Millisecond
+		quick := &overload{writer: w, rate: 400}
+		quick.run(5 * time.Second)
+		require.LessOrEqual(t, len(quick.refused), 3)
+		require.Len(t, quick.done, 2000-len(quick.refused))
+	})
+}
+
+// TestTransactionHasItsWholeTime guarantees that an operation which has waited in line for most of its patience still gets
+// a whole transaction.
+func TestTransactionHasItsWholeTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := &slowEngine{commit: writeTime - time.Second, life: writeTime}
+		w, stop := slowWriter(engine)
+		defer stop()
+		first := make(chan error, 1)
+		go func() { first <- w.do(t.Context(), newTicket(0, &callHold{})) }()
+		synctest.Wait()
+		second := w.do(t.Context(), newTicket(0, &callSettlement{}))
+		require.NoError(t, second, "it waited for the first one's commit, and committed as slowly")
+		require.NoError(t, <-first)
+	})
+}
+
+// TestSettlementsOvertakeHolds guarantees that the operations which end a call go before those which begin one, whenever
+// they came, and are not refused when those are.
+func TestSettlementsOvertakeHolds(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	var holds, settlements []*Ticket
+	for range maxBatch {
+		holds = append(holds, newTicket(0, &callHold{}))
+		require.NoError(t, q.push(holds[len(holds)-1]))
+	}
+	for range 3 {
+		settlements = append(settlements, newTicket(0, &callSettlement{}))
+		require.NoError(t, q.push(settlements[len(settlements)-1]))
+	}
+	batch := q.take(nil)
+	require.Len(t, batch, maxBatch)
+	require.Equal(t, settlements, batch[:3])
+	require.Equal(t, holds[:maxBatch-3], batch[3:])
+
+	for range manyUrgent + 1 {
+		require.NoError(t, q.push(newTicket(0, &callSettlement{})))
+	}
+	batch = q.take(nil)
+	require.Len(t, batch, maxBatch)
+	require.Equal(t, urgent, batch[maxBatch-1].class, "so many settlements leave no room for holds")
+	q.drain(nil)
+	for range maxBatch {
+		require.NoError(t, q.push(newTicket(0, &callHold{})))
+		require.NoError(t, q.push(newTicket(0, &callSettlement{})))
+	}
+	batch = q.take(nil)
+	require.Equal(t, urgent, batch[urgentPlaces-1].class)
+	require.Equal(t, ordinary, batch[urgentPlaces].class, "fewer leave some")
+	q.drain(nil)
+
+	q.begin(time.Now().Add(-time.Hour)) // hangs
+	require.ErrorIs(t, q.push(newTicket(0, &callHold{})), ErrBusy)
+	require.NoError(t, q.push(newTicket(0, &callSettlement{})))
+	for range maxQueued - 1 {
+		require.NoError(t, q.push(newTicket(0, &callSettlement{})))
+	}
+	require.ErrorIs(t, q.push(newTicket(0, &callSettlement{})), ErrBusy, "the line has an end")
+}
+
+// heavy is an operation that carries much.
+type heavy struct{ bytes int }
+
+func (h *heavy) Size() int { return h.bytes }
+
+// TestBatchIsBoundedInBytes guarantees that a transaction carries at most maxBatchBytes, or one operation that is larger,
+// and that none of them is left out.
+func TestBatchIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	for _, bytes := range []int{maxBatchBytes / 2, maxBatchBytes / 2, 1, 3 * maxBatchBytes, 0, maxBatchBytes} {
+		require.NoError(t, q.push(newTicket(0, &heavy{bytes})))
+	}
+	var sizes []int
+	for q.waiting() {
+		sizes = append(sizes, len(q.take(nil)))
+	}
+	require.Equal(t, []int{2, 1, 1, 2}, sizes)
+}
+
+// TestBytesInLineAreWaitedFor guarantees that what is refused at the door follows from how many transactions those in line
+// need, not only from their number.
+func TestBytesInLineAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	q.begin(time.Now())
+	q.end(time.Second, 0)
+	for range 3 {
+		require.NoError(t, q.push(newTicket(0, &heavy{maxBatchBytes})))
+	}
+	require.ErrorIs(t, q.push(newTicket(0, &callHold{})), ErrBusy)
+}
+
+// TestPiecesOfAFailedGroup guarantees that one bad operation of a full batch costs the others a few transactions, not one
+// for each: when a commit is slow nothing else would be written meanwhile.
+func TestPiecesOfAFailedGroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := &slowEngine{commit: 10 * time.Millisecond}
+		bad := errors.New("bad")
+		kind := &pickyKind{bad: bad}
+		w := newWriter(engine, Options{Kinds: []Kind{kind}, Logger: slog.New(slog.DiscardHandler)})
+		var tickets []*Ticket
+		for i := range maxBatch {
+			ticket := newTicket(0, i == 100)
+			tickets = append(tickets, ticket)
+			require.NoError(t, w.queue.push(ticket))
+		}
+		go w.run()
+		for i, ticket := range tickets {
+			<-ticket.Done()
+			if i == 100 {
+				require.ErrorIs(t, ticket.Err(), bad)
+				continue
+			}
+			require.NoError(t, ticket.Err())
+		}
+		require.LessOrEqual(t, kind.applied, 1+2*retryPieces)
+		w.queue.close()
+		<-w.stopped
+	})
+}
+
+// pickyKind fails for every group that contains true.
+type pickyKind struct {
+	bad     error
+	applied int
+}
+
+func (*pickyKind) Name() string { return "picky" }
+
+func (k *pickyKind) Apply(_ context.Context, _ Tx, ops []Op) []error {
+	k.applied++
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		if op.(bool) {
+			errs[i] = k.bad
+		}
+	}
+	return errs
+}
