@@ -7,6 +7,7 @@
 #     scripts/bench.sh -only postgres
 #     scripts/bench.sh -only redis
 #     scripts/bench.sh -only worker
+#     scripts/bench.sh -only overload
 #     scripts/bench.sh -ledger
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +21,7 @@ case "${1:-}" in
 	;;
 *)
 	./xcaddy.sh
+	XCADDY_FAILPOINTS=1 ./xcaddy.sh
 	scripts/services.sh go run ./tests/bench -caddy dist/caddy "$@"
 	[ $# -gt 0 ] || ledger
 	;;

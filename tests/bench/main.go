@@ -8,6 +8,8 @@
 // Rows on PostgreSQL and Redis use the servers that scripts/services.sh starts, and are left out without them. The CPU
 // of a row is the product's; that of the servers stands beside it and is in no ratio.
 //
+// The row overload asks more of a slowed-down store than it can do, and exits with 1 unless the product recovers in time.
+//
 // With -ledger it measures the ledger alone: what it gains that concurrent operations share transactions.
 package main
 
@@ -25,6 +27,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	binary := flag.String("caddy", "dist/caddy", "the built binary (without the race detector)")
+	crash := flag.String("crash", "dist/caddy-crash", "the same with failpoints, for the row `overload` on SQLite")
 	rounds := flag.Int("rounds", 7, "interleaved rounds; medians are reported")
 	slice := flag.Duration("slice", 1500*time.Millisecond, "how long each variant runs in a round")
 	only := flag.String("only", "", "run only the rows whose name contains this")
@@ -39,7 +42,7 @@ func main() {
 	case *ledger:
 		err = runLedger(ctx, *rounds, *slice)
 	default:
-		err = run(ctx, *binary, *rounds, *slice, *only)
+		err = run(ctx, *binary, *crash, *rounds, *slice, *only)
 	}
 	stop()
 	if err != nil {
@@ -47,7 +50,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, binary string, rounds int, slice time.Duration, only string) error {
+func run(ctx context.Context, binary, crash string, rounds int, slice time.Duration, only string) error {
 	found := false
 	for _, all := range houses() {
 		h := all.chosen(only)
@@ -78,6 +81,12 @@ func run(ctx context.Context, binary string, rounds int, slice time.Duration, on
 	if strings.Contains(workerRowName, only) {
 		found = true
 		if err := runWorker(ctx, binary, rounds, slice); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(overloadRowName, only) {
+		found = true
+		if err := runOverload(ctx, binary, crash, slice); err != nil {
 			return err
 		}
 	}

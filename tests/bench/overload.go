@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+const (
+	overloadRowName = "overload"
+	// overloadLasts is how many slices each load lasts: 20 s of the usual ones.
+	overloadLasts = 40. / 3
+	// overloadProbers are the connections of the closed loop that finds out what the product can do.
+	overloadProbers = 768
+	// recoveryBound is how long the product may need until all is as before, once commits are quick again.
+	recoveryBound = 5 * time.Second
+)
+
+// overloadBar is the goodput of the worse half of a load, to the best goodput of any load under the same slowness.
+var overloadBar = bar{must: 0.9, goal: 0.95}
+
+// overloadTimes are the loads, as parts of what the product can do.
+var overloadTimes = []float64{1, 2, 4}
+
+// brake slows the commits of a product's store down.
+type brake interface {
+	set(by time.Duration) error
+	release() error
+}
+
+// wireBrake is a proxy before PostgreSQL.
+type wireBrake struct{ wire *storetest.Wire }
+
+func (b wireBrake) set(by time.Duration) error {
+	b.wire.SlowCommits(by)
+	return nil
+}
+
+func (b wireBrake) release() error {
+	b.wire.Close()
+	return nil
+}
+
+// fileBrake is the file that a crash build looks at before each COMMIT.
+type fileBrake struct{ dir string }
+
+func (b fileBrake) path() string { return filepath.Join(b.dir, "slow") }
+
+func (b fileBrake) set(by time.Duration) error {
+	if by == 0 {
+		return os.Remove(b.path()) //nolint:wrapcheck // the text says enough
+	}
+	half := b.path() + ".half"
+	if err := os.WriteFile(half, []byte(by.String()), 0o600); err != nil {
+		return err //nolint:wrapcheck // the text says enough
+	}
+	return os.Rename(half, b.path()) //nolint:wrapcheck // the text says enough
+}
+
+func (b fileBrake) release() error { return os.RemoveAll(b.dir) }
+
+// runOverload measures what the product does when more is asked of it than its store can do: both engines, commits of
+// 0.2 s and 1.2 s, and loads of 1, 2 and 4 times what it can do. Then commits are quick again under the largest load.
+func runOverload(ctx context.Context, binary, crashBinary string, slice time.Duration) error {
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		if engine == store.Postgres && os.Getenv(postgresVariable) == "" {
+			fmt.Printf("\nthe row %s on PostgreSQL is left out: %s is not set (scripts/services.sh sets it)\n", overloadRowName, postgresVariable)
+			continue
+		}
+		used := binary
+		if engine == store.SQLite {
+			used = crashBinary
+		}
+		for _, commit := range []time.Duration{200 * time.Millisecond, 1200 * time.Millisecond} {
+			o := &overload{engine: engine, commit: commit, lasts: time.Duration(float64(slice) * overloadLasts)}
+			if err := o.run(ctx, used); err != nil {
+				return fmt.Errorf("%s on %s, commits of %s: %w", overloadRowName, engine, commit, err)
+			}
+		}
+	}
+	return nil
+}
+
+// overload is one store with one slowness.
+type overload struct {
+	engine store.Engine
+	commit time.Duration
+	lasts  time.Duration
+
+	product *product
+	brake   brake
+	start   int64 // what the wallets have, in micros
+	charged int64 // what the answers say
+}
+
+func (o *overload) run(ctx context.Context, binary string) (err error) {
+	if err := o.open(ctx, binary); err != nil {
+		return err
+	}
+	defer func() { err = o.product.end(errors.Join(err, o.brake.release())) }()
+	if o.start, err = o.product.balance(ctx); err != nil {
+		return err
+	}
+	if err := o.brake.set(o.commit); err != nil {
+		return err
+	}
+	probe, err := o.offer(ctx, 0, o.lasts/2, o.lasts/4)
+	if err != nil {
+		return err
+	}
+	can := probe.goodput(0, o.lasts/2)
+	loads := make([]*offered, len(overloadTimes))
+	best := can
+	for i, times := range overloadTimes {
+		if loads[i], err = o.offer(ctx, times*can, o.lasts, o.lasts/4); err != nil {
+			return err
+		}
+		best = max(best, loads[i].goodput(0, o.lasts))
+	}
+	fmt.Printf("\n%s on %s, commits of %s: %.0f calls/s in a closed loop\n  %4s %10s %10s %12s %12s %14s   worse half to the best\n",
+		overloadRowName, o.engine, o.commit, can, "load", "offered/s", "answers/s", "answer p50 s", "answer p99 s", "refusal p99 ms")
+	for i, load := range loads {
+		worse := min(load.goodput(0, o.lasts/2), load.goodput(o.lasts/2, o.lasts))
+		fmt.Printf("  %3gx %10.0f %10.0f %12.2f %12.2f %14.1f   %s\n", overloadTimes[i], overloadTimes[i]*can, load.goodput(0, o.lasts),
+			load.quantile(false, .5).Seconds(), load.quantile(false, .99).Seconds(), 1000*load.quantile(true, .99).Seconds(),
+			judged(worse/best, overloadBar, false))
+	}
+	if err := o.recover(ctx, overloadTimes[len(overloadTimes)-1]*can); err != nil {
+		return err
+	}
+	return o.check(ctx)
+}
+
+// open starts a product whose store can be slowed down.
+func (o *overload) open(ctx context.Context, binary string) error {
+	at, err := newPlace(ctx, o.engine, "")
+	if err != nil {
+		return err
+	}
+	if o.engine == store.Postgres {
+		wire, err := storetest.NewWire(at.location)
+		if err != nil {
+			return errors.Join(err, at.drop())
+		}
+		o.brake, at.location = wireBrake{wire}, wire.Location
+	} else {
+		dir, err := os.MkdirTemp("", "svc-bench-slow-")
+		if err != nil {
+			return errors.Join(err, at.drop())
+		}
+		o.brake = fileBrake{dir}
+		if err := os.Setenv(failpoint.SlowVariable, o.brake.(fileBrake).path()); err != nil { //nolint:forcetypeassert // see above
+			return errors.Join(err, at.drop())
+		}
+	}
+	o.product, err = startProduct(ctx, binary, at)
+	if err != nil {
+		return errors.Join(err, o.brake.release())
+	}
+	return nil
+}
+
+// recover goes on with a load while commits become quick, and requires that soon nothing is refused any more.
+func (o *overload) recover(ctx context.Context, rate float64) error {
+	released := make(chan error, 1)
+	go func() {
+		<-time.After(o.lasts / 4)
+		released <- o.brake.set(0)
+	}()
+	load, err := o.offer(ctx, rate, 2*recoveryBound, o.lasts/4) // the release comes when the warming up is over
+	if err = errors.Join(err, <-released); err != nil {
+		return err
+	}
+	took := time.Duration(0)
+	for _, one := range load.ended {
+		if one.refused {
+			took = max(took, one.asked)
+		}
+		if one.at-one.asked > time.Second {
+			took = max(took, one.at)
+		}
+	}
+	fmt.Printf("  all is well %.2f s after the cause is gone, at %.0f calls/s\n", max(0, took.Seconds()), rate)
+	if took > recoveryBound {
+		return fmt.Errorf("calls were still refused or slow %s after commits were quick again", took)
+	}
+	return nil
+}
+
+// check requires that the wallets lost what the answers charged. Calls that were told to have failed may be voided late.
+func (o *overload) check(ctx context.Context) error {
+	deadline := time.Now().Add(time.Minute)
+	for {
+		end, err := o.product.balance(ctx)
+		if err != nil {
+			return err
+		}
+		if o.start-end == o.charged {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the wallets lost %d micros, the answers charged %d", o.start-end, o.charged)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	return o.product.doctor(ctx)
+}
+
+// attempt is how one call ended; times are since the warming up was over.
+type attempt struct {
+	asked, at time.Duration
+	refused   bool
+}
+
+// offered is what became of a load.
+type offered struct{ ended []attempt }
+
+// goodput is the answers per second in a part of the load.
+func (o *offered) goodput(from, to time.Duration) float64 {
+	n := 0
+	for _, one := range o.ended {
+		if !one.refused && one.at >= from && one.at < to {
+			n++
+		}
+	}
+	return float64(n) / (to - from).Seconds()
+}
+
+// quantile is how long answers took, or refusals, of calls after the warming up.
+func (o *offered) quantile(refused bool, p float64) time.Duration {
+	var took []time.Duration
+	for _, one := range o.ended {
+		if one.refused == refused && one.asked >= 0 {
+			took = append(took, one.at-one.asked)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[int(p*float64(len(took)-1))]
+}
