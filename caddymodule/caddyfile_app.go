@@ -98,9 +98,12 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //	        early_status   <duration>
 //	    }
 //	    limits {
-//	        buffered_bytes <size>
-//	        streams        <n>
-//	        calls          <n>
+//	        buffered_bytes      <size>
+//	        body_grace          <duration>
+//	        body_grace_with_key <duration>
+//	        body_rate           <size>
+//	        streams             <n>
+//	        calls               <n>
 //	    }
 //	}
 //

@@ -104,6 +104,9 @@ func (a *App) readLimits(r *reader) func(string, option) {
 		r.noArguments(path, o)
 		r.block(path, o, []rule{
 			{word: "buffered_bytes", read: r.size(&limits.BufferedBytes)},
+			{word: "body_grace", read: r.duration(&limits.BodyGrace)},
+			{word: "body_grace_with_key", read: r.duration(&limits.BodyGraceWithKey)},
+			{word: "body_rate", read: r.size(&limits.BodyRate)},
 			{word: "streams", read: r.integer(&limits.Streams)},
 			{word: "calls", read: r.integer(&limits.Calls)},
 		})

@@ -1,10 +1,30 @@
 package caddymodule
 
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+)
+
 // Limits bounds what all requests together may take of the machine (design §4).
 type Limits struct {
-	// How many bytes of request bodies may be in memory over all requests of this process, from 1 to 1 TiB. A request
-	// beyond it gets 500 `internal_error` with `Retry-After`. One body is at most 32 MiB. Default: 268435456 (256 MiB).
+	// How many bytes of request bodies may be in memory over all requests of this process, from 1 to 1 TiB. Half of it is for
+	// organizations, a quarter for requests without a key or a session, an eighth for webhook deliveries up to 256 KiB and an
+	// eighth for larger ones. One organization, or one address, may hold as much of its share as is still free. Beyond
+	// that an organization gets 429 `rate_limited` with a `retryAfter` of 1, anybody else 500 `internal_error` with
+	// `Retry-After`. One body is at most 32 MiB. Default: 268435456 (256 MiB).
 	BufferedBytes *int64 `json:"buffered_bytes,omitempty"`
+
+	// How long a request body may take before it must arrive at `body_rate`. A slower one gets 400 `invalid_request`, and its
+	// connection is closed. More than 0, at most 24h. Default: `10s`.
+	BodyGrace caddy.Duration `json:"body_grace,omitempty"`
+
+	// As `body_grace`, for requests with an API key or a session. More than 0, at most 24h. Default: `30s`.
+	BodyGraceWithKey caddy.Duration `json:"body_grace_with_key,omitempty"`
+
+	// How many bytes of a request body must arrive per second after the grace, from 1 to 1 TiB: after t seconds
+	// (t - grace) · rate bytes must be there. Webhook deliveries must be there whole after 10 s. Default: 65536 (64 KiB).
+	BodyRate *int64 `json:"body_rate,omitempty"`
 
 	// How many streams an organization may have open at a time on this process, from 1 to 1,000,000. One more gets
 	// 429 `rate_limited` with a `retryAfter` of 1. Default: 1000.
@@ -29,6 +49,9 @@ func (l *Limits) faults(fs *faults) {
 		return
 	}
 	fs.optionalBetween("svc.limits.buffered_bytes", l.BufferedBytes, 1, 1<<40)
+	fs.duration("svc.limits.body_grace", l.BodyGrace)
+	fs.duration("svc.limits.body_grace_with_key", l.BodyGraceWithKey)
+	fs.optionalBetween("svc.limits.body_rate", l.BodyRate, 1, 1<<40)
 	fs.optionalBetween("svc.limits.streams", l.Streams, 1, 1_000_000)
 	fs.optionalBetween("svc.limits.calls", l.Calls, 1, 1_000_000)
 }
@@ -55,4 +78,18 @@ func (l *Limits) calls() int64 {
 		return DefaultCalls
 	}
 	return *l.Calls
+}
+
+// bodyPace returns how fast bodies must arrive; l may be nil.
+func (l *Limits) bodyPace() handlers.Pace {
+	pace := handlers.DefaultPace
+	if l == nil {
+		return pace
+	}
+	pace.Grace = orDefault(l.BodyGrace, pace.Grace)
+	pace.GraceWithKey = orDefault(l.BodyGraceWithKey, pace.GraceWithKey)
+	if l.BodyRate != nil {
+		pace.Rate = *l.BodyRate
+	}
+	return pace
 }

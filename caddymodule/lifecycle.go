@@ -92,7 +92,7 @@ func (a *App) Start() error {
 
 // wishes are what a wants of the store it shares.
 func (a *App) wishes() wishes {
-	w := wishes{bufferedBytes: a.Limits.bufferedBytes(), log: a.log}
+	w := wishes{bufferedBytes: a.Limits.bufferedBytes(), bodyPace: a.Limits.bodyPace(), log: a.log}
 	if a.attached.Load() {
 		w.sweep = a.Timing.sweepInterval()
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
@@ -47,9 +48,16 @@ func (redisMetrics) Local(reason limit.LocalReason) {
 	redisLocalTotal.WithLabelValues(string(reason)).Inc()
 }
 
-// limitCollectors are the collectors of the rate limit: those of the process, and the gauge of a's Redis if it has one.
+// limitCollectors are the collectors of what is limited: the memory of bodies, and the rate: those of the process, and the
+// gauge of a's Redis if it has one.
 func limitCollectors(a *App) []prometheus.Collector {
 	collectors := []prometheus.Collector{redisSeconds, redisRequests, redisFailedTotal, redisLocalTotal}
+	for _, share := range handlers.Shares() {
+		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "buffered_bytes", ConstLabels: prometheus.Labels{"share": share.String()},
+			Help: "Bytes of request bodies in memory in this process, by share of `limits buffered_bytes`.",
+		}, func() float64 { return a.bufferedBytes(share) }))
+	}
 	if a.Redis == nil {
 		return collectors
 	}
@@ -57,6 +65,16 @@ func limitCollectors(a *App) []prometheus.Collector {
 		Namespace: namespace, Subsystem: "redis", Name: "up",
 		Help: "1 if requests are counted in Redis, 0 if it was given up for now and they are counted in this process.",
 	}, a.redisUp))
+}
+
+// bufferedBytes is the gauge of a share of the bodies in memory.
+func (a *App) bufferedBytes(share handlers.Share) float64 {
+	select {
+	case <-a.ready:
+		return float64(a.runtime.shared.bodies.UsedBy(share))
+	default:
+		return 0
+	}
 }
 
 // redisUp is the gauge of Redis.

@@ -65,6 +65,8 @@ type sharedStore struct {
 type wishes struct {
 	// bufferedBytes is the budget of body bytes.
 	bufferedBytes int64
+	// bodyPace is how fast bodies must arrive.
+	bodyPace handlers.Pace
 	// sweep is the pause between two sweeps, 0 if nobody in this process serves with the configuration.
 	sweep time.Duration
 	log   *slog.Logger
@@ -127,7 +129,7 @@ func (s *sharedStore) use(w wishes) (leave func()) {
 // grant applies w. Sweepers that run go on as long as the store is open: its calls may outlive their configuration.
 func (s *sharedStore) grant(w wishes) {
 	s.newest.Store(w.log)
-	s.bodies.SetLimit(w.bufferedBytes)
+	s.bodies.SetLimit(w.bufferedBytes, w.bodyPace)
 	if w.sweep == 0 || w.sweep == s.sweeping {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -16,6 +17,9 @@ import (
 // MaxAPIBody is the largest body that the endpoint groups read: room for instructions of 100,000 characters that are
 // escaped to 6 bytes each.
 const MaxAPIBody = 1 << 20
+
+// maxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's text of 4,000 characters.
+const maxPublicBody = 16 << 10
 
 // routeKey is where an operation keeps its [Route].
 const routeKey = "route"
@@ -28,7 +32,7 @@ type operation struct {
 	id string
 	// status of the answer; 0 means 201 for POST, 204 for DELETE, else 200 (design §6 "groups' conventions").
 	status int
-	// maxBody is the largest body in bytes, 0 for [MaxAPIBody].
+	// maxBody is the largest body in bytes, 0 for [MaxAPIBody], or for 16 KiB on public routes.
 	maxBody int64
 	// stream: the answer is the stream of spec §2.6.
 	stream bool
@@ -50,10 +54,14 @@ func (o operation) answers() int {
 }
 
 func (o operation) bodyBytes() int64 {
-	if o.maxBody == 0 {
+	switch {
+	case o.maxBody != 0:
+		return o.maxBody
+	case o.Public:
+		return maxPublicBody
+	default:
 		return MaxAPIBody
 	}
-	return o.maxBody
 }
 
 // responses describe what the framework would describe wrongly, its own error body, or not at all.
@@ -89,6 +97,9 @@ func register[I, O any](
 		Responses:    o.responses(),
 	}
 	huma.Register(a.huma, registered, func(ctx context.Context, in *I) (*O, error) {
+		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
+			decoded()
+		}
 		caller, ok := PrincipalFrom(ctx)
 		if !ok && !o.Public {
 			return nil, &refusal{Internal(errors.New("an operation runs without a principal"))}
@@ -125,19 +136,31 @@ func (a *API) admit(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if ctx.Operation().RequestBody != nil {
-		body, release, err := ReadBody(r, ctx.Operation().MaxBodyBytes-1, a.Bodies)
+		body, release, err := ReadBody(answer.to, r, ctx.Operation().MaxBodyBytes-1, a.Bodies)
 		defer release()
-		if err == nil {
-			body, err = a.readObject(body)
-		}
 		if err != nil {
 			answer.err = err
 			return
 		}
-		r = withJSON(r, body)
+		done, err := a.Bodies.Decoding(r.Context(), len(body))
+		if err != nil {
+			answer.err = err
+			return
+		}
+		// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream.
+		decoded := sync.OnceFunc(func() { done(); release() })
+		defer decoded()
+		if body, err = a.readObject(body); err != nil {
+			answer.err = err
+			return
+		}
+		r = withJSON(r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded)), body)
 	}
 	next(humago.NewContext(ctx.Operation(), r, answer))
 }
+
+// decodedKey is where a request has the function that ends its decoding.
+type decodedKey struct{}
 
 // withJSON is the request with another body. Any Content-Type is accepted (design §6), so the framework sees the right one.
 func withJSON(r *http.Request, body []byte) *http.Request {

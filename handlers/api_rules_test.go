@@ -419,8 +419,11 @@ func TestAPIBodiesAreCharged(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	o.Bodies = NewByteBudget(10)
-	refusedWith(t, CodeInternalError, o.Serve, request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`))
-	o.Bodies.SetLimit(1 << 20)
+	a := refusedWith(t, CodeRateLimited, o.Serve, request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`))
+	require.EqualValues(t, 1, a.fields["retryAfter"])
+	a = refusedWith(t, CodeInternalError, o.Serve, request(http.MethodPost, "/session", "", `{"email":"a@example.com","password":"x"}`))
+	require.Equal(t, "1", a.header.Get("Retry-After"))
+	o.Bodies.SetLimit(1<<20, DefaultPace)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
 	require.Zero(t, o.Bodies.Used())
 }

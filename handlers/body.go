@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -15,113 +14,155 @@ import (
 const MaxChatBody = 32 << 20
 
 const (
-	// firstBuffer is what a body without a declared length starts with.
-	firstBuffer = 16 << 10
-	// trustedLength is the declared length up to which a buffer is made at once for who has shown a key. Beyond it, and
-	// beyond firstBuffer for everybody else, memory follows the bytes that really arrive, so that headers alone can't take
-	// the budget: it is shared, and anybody may send to /webhooks.
-	trustedLength = 1 << 20
-	// budgetRetryAfter is told to clients who come while the budget is used up.
+	// firstBuffer is what every body starts with. It is small, for it is made before a byte has arrived, and so not charged:
+	// the goroutine that waits for the body takes more.
+	firstBuffer = 512
+	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
+	quadrupled = 64 << 10
+	// budgetRetryAfter is sent to clients whose share of the budget is used up.
 	budgetRetryAfter = time.Second
 )
 
-var errBudget = errors.New("the budget of buffered body bytes is used up")
+var errBudget = errors.New("the share of the budget of buffered body bytes is used up")
 
-// ReadBody reads the whole body of r, at most limit bytes. The buffer is charged to the budget as it grows; release
-// gives it back, may be called more than once, and must be called when nothing refers to the body any more. It is never
-// nil. After an error nothing stays charged.
+// ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
+// declared, and is charged to the organization of the request's principal, or to the client's address without one. release
+// gives the bytes back, may be called more than once, and must be called when nothing refers to the body any more. It is
+// never nil. After an error nothing stays charged.
 //
-// Errors: a Content-Encoding other than identity, a body beyond limit, one that is broken or shorter than declared:
-// invalid_request (S10, S11). No room in the budget: internal_error with a hint to come back.
-func ReadBody(r *http.Request, limit int64, budget *ByteBudget) (body []byte, release func(), err error) {
-	if !plainEncoding(r.Header) {
-		discard(r, limit)
-		return nil, func() {}, InvalidRequest("", "A compressed request body is not supported. Send it without Content-Encoding.")
+// Errors: a Content-Encoding other than identity, a body beyond limit, one that is broken, shorter than declared or slower
+// than the budget's pace: invalid_request. No room in the share: rate_limited for an organization, internal_error for
+// others, both with a hint to come back.
+func ReadBody(
+	w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget,
+) (body []byte, release func(), err error) {
+	account := accountOf(r)
+	grace, rate := budget.paceOf(account.Share)
+	return readBody(newPacedBody(w, r, grace, rate), limit, budget, account)
+}
+
+// accountOf is the account of a request's body.
+func accountOf(r *http.Request) Account {
+	if caller, known := PrincipalFrom(r.Context()); known {
+		return Account{ShareOrganizations, caller.OrgID}
 	}
-	if r.ContentLength > limit {
-		discard(r, limit)
-		return nil, func() {}, tooLarge(limit)
-	}
-	b := buffer{budget: budget}
-	if err := b.fill(r, limit); err != nil {
+	return Account{ShareStrangers, ClientAddress(r)}
+}
+
+func readBody(in *pacedBody, limit int64, budget *ByteBudget, account Account) (body []byte, release func(), err error) {
+	defer in.finish()
+	switch {
+	case !plainEncoding(in.r.Header):
+		err = InvalidRequest("", "A compressed request body is not supported. Send it without Content-Encoding.")
+	case in.r.ContentLength > limit:
+		err = tooLarge(limit)
+	default:
+		b := buffer{budget: budget, account: account}
+		if err = b.fill(in, limit); err == nil {
+			return b.bytes, sync.OnceFunc(b.release), nil
+		}
 		b.release()
-		return nil, func() {}, err
 	}
-	return b.bytes, sync.OnceFunc(b.release), nil
+	in.discard(limit)
+	return nil, func() {}, err
 }
 
 // buffer is a body under way and what it has taken from the budget.
 type buffer struct {
 	bytes   []byte
 	budget  *ByteBudget
+	account Account
 	charged int64
 }
 
-func (b *buffer) release() { b.budget.Give(b.charged) }
+func (b *buffer) release() { b.budget.Give(b.account, b.charged) }
 
-func (b *buffer) fill(r *http.Request, limit int64) error {
-	declared := r.ContentLength
-	if declared == 0 || r.Body == nil || r.Body == http.NoBody {
+func (b *buffer) fill(in *pacedBody, limit int64) error {
+	declared := in.r.ContentLength
+	if declared == 0 || in.r.Body == nil || in.r.Body == http.NoBody {
 		return nil
 	}
-	size := int64(firstBuffer)
-	if _, known := PrincipalFrom(r.Context()); known && declared > 0 {
-		size = trustedLength
+	if declared < 0 {
+		declared = limit
 	}
-	if declared > 0 {
-		size = min(size, declared)
-	}
-	if err := b.grow(min(size, limit)); err != nil {
-		return err
-	}
+	b.bytes = make([]byte, 0, min(firstBuffer, declared, limit))
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			if more, err := b.full(r, limit); err != nil || !more {
+			if more, err := b.full(in, declared, limit); err != nil || !more {
 				return err
 			}
 		}
-		n, err := r.Body.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+		n, err := in.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
+		if n > 0 && b.charged == 0 {
+			if err := b.charge(int64(cap(b.bytes))); err != nil {
+				return err
+			}
+		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return readFault(err, limit)
+			return in.fault(err, limit)
 		}
 	}
 }
 
 // full makes room in a full buffer, unless the body ends exactly here.
-func (b *buffer) full(r *http.Request, limit int64) (more bool, err error) {
+func (b *buffer) full(in *pacedBody, declared, limit int64) (more bool, err error) {
 	size := int64(cap(b.bytes))
-	if size == r.ContentLength || size == limit {
-		end, err := atEnd(r.Body)
+	if size == declared || size == limit {
+		end, err := atEnd(in)
 		if err != nil {
-			return false, readFault(err, limit)
+			return false, in.fault(err, limit)
 		}
-		if end {
-			return false, nil
+		if !end {
+			return false, tooLarge(limit)
 		}
-		discard(r, limit)
-		return false, tooLarge(limit)
+		return false, nil
 	}
-	next := min(2*size, limit)
-	if r.ContentLength > 0 {
-		next = min(next, r.ContentLength)
+	next := 2 * size
+	if size < quadrupled {
+		next = 4 * size
 	}
-	return true, b.grow(next)
+	return true, b.grow(min(next, declared, limit))
 }
 
 // grow moves the bytes to a buffer of the given size. For a moment both are held and charged.
 func (b *buffer) grow(size int64) error {
-	if !b.budget.Take(size) {
+	old := *b
+	if err := b.charge(size); err != nil {
+		return err
+	}
+	b.bytes = append(make([]byte, 0, size), b.bytes...)
+	old.release()
+	return nil
+}
+
+// charge takes size bytes in place of those that were taken before, which remain charged. A delivery that becomes large
+// moves to the share of large ones.
+func (b *buffer) charge(size int64) error {
+	account := b.account
+	if account.Share == ShareDeliveries && size > LargeDelivery {
+		account.Share = ShareLargeDeliveries
+	}
+	if b.budget.Take(account, size) {
+		b.account, b.charged = account, size
+		return nil
+	}
+	b.bytes = nil
+	return noRoom(account.Share)
+}
+
+// noRoom is the answer when a share is full: the organization's own doing, or nothing that a stranger could help.
+func noRoom(share Share) *Error {
+	if share != ShareOrganizations {
 		return Busy(budgetRetryAfter, errBudget)
 	}
-	old := b.charged
-	b.bytes = append(make([]byte, 0, size), b.bytes...)
-	b.charged = size
-	b.budget.Give(old)
-	return nil
+	return &Error{
+		Code: CodeRateLimited, RetryAfter: budgetRetryAfter, Cause: errBudget,
+		Message: "The organization's requests that are arriving now are too large together. Retry shortly.",
+	}
 }
 
 // atEnd reads the end of a body, which also proves that it is whole.
@@ -141,29 +182,8 @@ func atEnd(body io.Reader) (bool, error) {
 	}
 }
 
-// discard reads on for up to limit bytes without keeping them: most clients read an answer only after they have sent
-// their whole body, and would otherwise see a broken connection instead. A client that waits for 100 Continue has sent
-// nothing yet and is not asked to.
-func discard(r *http.Request, limit int64) {
-	if r.Body == nil || r.Header.Get("Expect") != "" {
-		return
-	}
-	// Whether it works makes no difference to the answer.
-	_, _ = io.CopyN(io.Discard, r.Body, 2*limit)
-}
-
 func tooLarge(limit int64) *Error {
 	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
-}
-
-// readFault is the answer to a body that could not be read. Who is right is unknown, but the body is not usable.
-func readFault(err error, limit int64) *Error {
-	if tooMuch, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return tooLarge(min(limit, tooMuch.Limit))
-	}
-	e := InvalidRequest("", "The request body could not be read to its end.")
-	e.Cause = fmt.Errorf("reading the request body: %w", err)
-	return e
 }
 
 // plainEncoding reports whether every Content-Encoding is identity.

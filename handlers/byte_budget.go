@@ -1,46 +1,149 @@
 package handlers
 
-import "sync/atomic"
+import (
+	"sync"
+	"time"
+)
 
-// ByteBudget bounds the bytes of request bodies that are held in memory at once, over all requests (design §4 `limits`).
-// A nil budget is unlimited; a zero one admits no body at all.
+// Share is a part of a [ByteBudget] that no other share can use up.
+type Share int
+
+// The shares of a budget.
+const (
+	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session.
+	ShareOrganizations Share = iota
+	// ShareStrangers is a quarter: sign-in, one-time links, visitors of widgets.
+	ShareStrangers
+	// ShareDeliveries is an eighth: webhook bodies up to [LargeDelivery], whose signature can't be checked before all of
+	// the body is there.
+	ShareDeliveries
+	// ShareLargeDeliveries is an eighth: webhook bodies beyond that, which platforms hardly ever send.
+	ShareLargeDeliveries
+
+	shares = iota
+)
+
+// LargeDelivery is the size in bytes beyond which a webhook body counts as large.
+const LargeDelivery = 256 << 10
+
+// Shares lists all shares.
+func Shares() []Share {
+	return []Share{ShareOrganizations, ShareStrangers, ShareDeliveries, ShareLargeDeliveries}
+}
+
+// String is the share's name in metrics.
+func (s Share) String() string {
+	return [shares]string{"organizations", "strangers", "deliveries", "large_deliveries"}[s]
+}
+
+// of is the share's part of a limit, in bytes.
+func (s Share) of(limit int64) int64 { return limit / [shares]int64{2, 4, 8, 8}[s] }
+
+// Account is the owner of bytes: an organization by its id, or a stranger by the network address. One account may hold as
+// much of its share as is still free, so that a greedy one leaves half of the share to the others, two leave a third, and
+// so on.
+type Account struct {
+	Share Share
+	Owner string
+}
+
+// Pace is how fast a body must arrive: after t seconds at least (t - Grace) · Rate bytes.
+type Pace struct {
+	// Grace is for strangers and GraceWithKey for requests with an API key or a session.
+	Grace, GraceWithKey time.Duration
+	// Rate is in bytes per second; 0 means that the whole body must be there within the grace.
+	Rate int64
+}
+
+// DefaultPace lets a phone with a bad connection send a large prompt, and no connection be held for nothing.
+var DefaultPace = Pace{Grace: 10 * time.Second, GraceWithKey: 30 * time.Second, Rate: 64 << 10}
+
+// ByteBudget bounds what request bodies take of the process: the bytes that are held in memory at once, over all requests
+// and by shares; how slowly they may arrive; and how many are decoded at a time. A nil budget has no bound on bytes and
+// the default pace; a zero one admits no body at all. It is safe for concurrent use.
 type ByteBudget struct {
-	limit, used atomic.Int64
+	decodes decodeSlots
+
+	mu     sync.Mutex
+	limit  int64
+	pace   Pace
+	used   [shares]int64
+	owners map[Account]int64
 }
 
-// NewByteBudget returns a budget of limit bytes.
+// NewByteBudget returns a budget of limit bytes with the default pace.
 func NewByteBudget(limit int64) *ByteBudget {
-	b := &ByteBudget{}
-	b.limit.Store(limit)
-	return b
+	return &ByteBudget{limit: limit, pace: DefaultPace, owners: make(map[Account]int64), decodes: newDecodeSlots()}
 }
 
-// SetLimit changes the limit for bodies that come later, so that one budget outlives a configuration.
-func (b *ByteBudget) SetLimit(limit int64) { b.limit.Store(limit) }
+// SetLimit changes the limit in bytes, and the pace, for bodies that come later, so that one budget outlives a
+// configuration.
+func (b *ByteBudget) SetLimit(limit int64, pace Pace) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit, b.pace = limit, pace
+}
 
-// Used returns the bytes that are held now.
+// Used returns the bytes that are held now, over all shares.
 func (b *ByteBudget) Used() int64 {
+	var all int64
+	for _, share := range Shares() {
+		all += b.UsedBy(share)
+	}
+	return all
+}
+
+// UsedBy returns the bytes of a share that are held now.
+func (b *ByteBudget) UsedBy(share Share) int64 {
 	if b == nil {
 		return 0
 	}
-	return b.used.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used[share]
 }
 
-// Take charges n bytes and reports true, or charges nothing when they don't fit.
-func (b *ByteBudget) Take(n int64) bool {
+// Take charges n bytes to the account and reports true, or charges nothing when they don't fit.
+func (b *ByteBudget) Take(account Account, n int64) bool {
 	if b == nil {
 		return true
 	}
-	if b.used.Add(n) > b.limit.Load() {
-		b.used.Add(-n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used, own := b.used[account.Share]+n, b.owners[account]+n
+	if own > account.Share.of(b.limit)-used {
 		return false
 	}
+	b.used[account.Share] = used
+	b.owners[account] = own
 	return true
 }
 
-// Give returns n bytes that were taken.
-func (b *ByteBudget) Give(n int64) {
-	if b != nil {
-		b.used.Add(-n)
+// Give returns n bytes that the account took.
+func (b *ByteBudget) Give(account Account, n int64) {
+	if b == nil || n == 0 {
+		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used[account.Share] -= n
+	if own := b.owners[account] - n; own > 0 {
+		b.owners[account] = own
+	} else {
+		delete(b.owners, account)
+	}
+}
+
+// paceOf returns the pace for an account as a grace and a rate.
+func (b *ByteBudget) paceOf(share Share) (grace time.Duration, rate int64) {
+	pace := DefaultPace
+	if b != nil {
+		b.mu.Lock()
+		pace = b.pace
+		b.mu.Unlock()
+	}
+	if share == ShareOrganizations {
+		return pace.GraceWithKey, pace.Rate
+	}
+	return pace.Grace, pace.Rate
 }

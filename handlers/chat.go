@@ -43,16 +43,17 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, release, err := ReadBody(r, MaxChatBody, h.Bodies)
+	body, release, err := ReadBody(w, r, MaxChatBody, h.Bodies)
 	if err != nil {
 		return err
 	}
+	// The body is part of the request until the vendor has it; a stream may go on for minutes after that.
 	defer release()
-	chat, err := DecodeChat(body)
+	req, err := h.decode(r, &caller, body)
 	if err != nil {
 		return err
 	}
-	req := chatCall(r, &caller, chat)
+	req.Sent = release
 	if req.IdempotencyKey, err = idempotencyKey(r.Header); err != nil {
 		return err
 	}
@@ -64,6 +65,20 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 		return chatError(w, err)
 	}
 	return writeCompletion(w, result)
+}
+
+// decode returns the call that the body asks for.
+func (h *Chat) decode(r *http.Request, caller *identity.Principal, body []byte) (*gateway.Request, error) {
+	done, err := h.Bodies.Decoding(r.Context(), len(body))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	chat, err := DecodeChat(body)
+	if err != nil {
+		return nil, err
+	}
+	return chatCall(r, caller, chat), nil
 }
 
 // chatCall is the call that the validated body asks for.

@@ -194,7 +194,7 @@ func TestDocumentBodiesAreCharged(t *testing.T) {
 	body := documentBody("a", "text/plain", strings.Repeat("a", 3<<20))
 	w := httptest.NewRecorder()
 	err := o.Serve(w, request(http.MethodPost, path+"/documents", "owner", body))
-	require.Equal(t, CodeInternalError, asError(err).Code)
+	require.Equal(t, CodeRateLimited, asError(err).Code)
 	require.NotZero(t, asError(err).RetryAfter)
 	require.Zero(t, o.Bodies.Used())
 	documents, err := o.DB.Documents(t.Context(), "org_1", strings.TrimPrefix(path, "/knowledge-bases/"), store.Page{})

@@ -65,6 +65,9 @@ func codesOf(operation *huma.Operation, route Route) []Code {
 	}
 	if operation.RequestBody != nil {
 		codes = append(codes, CodeInvalidRequest)
+		if route.Scope != "" || route.Role != "" { // the organization's share of the memory for bodies is full
+			codes = append(codes, CodeRateLimited)
+		}
 	}
 	for _, parameter := range operation.Parameters {
 		switch {

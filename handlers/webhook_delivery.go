@@ -5,41 +5,80 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// receive reads one delivery, has it verified and kept, and acknowledges it with the number of texts that were handed to
-// the queue (spec §2.8). A repeated delivery counts again: the queue merges.
-func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, path string, ackEmpty bool, keep func(body []byte) (int, error)) error {
+// receiver is how the deliveries of a platform are read and kept.
+type receiver struct {
+	account  Account
+	ackEmpty bool
+	// extract verifies the body, if that wasn't done before, and reads it. Nothing it returns refers to the body.
+	extract func(body []byte) ([]platforms.Inbound, error)
+	// keep returns how many texts were handed to the queue.
+	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
+}
+
+// receiveSigned receives a delivery whose signature is over its body. Until that was checked the body is its sender's.
+func (h *Webhooks) receiveSigned(
+	w http.ResponseWriter, r *http.Request, path string, ackEmpty bool, extract func(body []byte) ([]platforms.Inbound, error),
+) error {
 	r, _ = EnsureRequestID(w, r)
 	if r.Method != http.MethodPost || r.URL.Path != path {
 		return notFound(r)
 	}
-	// A connection that knows no deadlines is one of a test. The next request on it has its own.
-	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(h.bodyTime))
-	body, release, err := ReadBody(r, MaxWebhookBody, h.bodies)
+	return h.receive(w, r, &receiver{
+		account: Account{ShareDeliveries, ClientAddress(r)}, ackEmpty: ackEmpty, extract: extract, keep: h.route,
+	})
+}
+
+// receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue
+// (spec §2.8). A repeated delivery counts again: the queue merges.
+func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver) error {
+	items, err := h.read(w, r, by)
+	if err != nil {
+		return RetryLater(err, webhookRetryAfter)
+	}
+	queued := 0
+	if len(items) > 0 {
+		if queued, err = by.keep(r.Context(), items); err != nil {
+			return RetryLater(err, webhookRetryAfter)
+		}
+	}
+	acknowledge(w, by.ackEmpty, queued)
+	return nil
+}
+
+// read returns what a delivery holds. The store's part comes when the body is gone and others can decode.
+func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([]platforms.Inbound, error) {
+	body, release, err := readBody(h.delivery(w, r), MaxWebhookBody, h.bodies, by.account)
 	defer release()
 	if err != nil {
-		return RetryLater(err, webhookRetryAfter)
+		return nil, err
 	}
-	_ = connection.SetReadDeadline(time.Time{})
-	queued, err := keep(body)
+	done, err := h.bodies.Decoding(r.Context(), len(body))
 	if err != nil {
-		return RetryLater(err, webhookRetryAfter)
+		return nil, err
 	}
-	if ackEmpty {
+	defer done()
+	return by.extract(body)
+}
+
+// delivery is the body of a delivery, which must be there within a fixed time.
+func (h *Webhooks) delivery(w http.ResponseWriter, r *http.Request) *pacedBody {
+	return newPacedBody(w, r, h.bodyTime, 0)
+}
+
+func acknowledge(w http.ResponseWriter, empty bool, queued int) {
+	if empty {
 		w.Header()["Content-Length"] = []string{"0"}
 		w.WriteHeader(http.StatusOK)
-		return nil
+		return
 	}
 	text := strconv.AppendInt([]byte(`{"ok":true,"queued":`), int64(queued), 10)
 	writeJSON(w, http.StatusOK, append(text, '}'))
-	return nil
 }
 
 // wrongSignature is the answer to every delivery that isn't proven to come from the platform (spec §5.3).
@@ -58,10 +97,7 @@ func extracted(items []platforms.Inbound, err error) ([]platforms.Inbound, error
 }
 
 // route finds the channels of a delivery by the ids in it, all at once, and hands the delivery over.
-func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound, err error) (queued int, _ error) {
-	if err != nil || len(items) == 0 {
-		return 0, err
-	}
+func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued int, _ error) {
 	seen := make(map[store.RouteKey]bool, 1)
 	keys := make([]store.RouteKey, 0, 1)
 	for i := range items {

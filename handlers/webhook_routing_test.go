@@ -106,7 +106,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 			Code: "internal_error", SentAt: at,
 		}}
 		g.arrivals = nil
-		queued, err := g.route(t.Context(), items, nil)
+		queued, err := g.route(t.Context(), items)
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
@@ -115,7 +115,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	}
 	enqueues := g.enqueues
 	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
-		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: platforms.MarketA, ExternalID: "94704", Kind: kind}}, nil)
+		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: platforms.MarketA, ExternalID: "94704", Kind: kind}})
 		require.NoError(t, err)
 		require.Zero(t, queued)
 	}

@@ -71,24 +71,45 @@ func (h *Webhooks) Bot(w http.ResponseWriter, r *http.Request) error {
 	if !ok || channelID == "" || strings.Contains(channelID, "/") {
 		return ServeNotFound(w, r)
 	}
-	return h.receive(w, r, r.URL.Path, h.config.Bot.AckEmpty, func(body []byte) (int, error) {
-		route, found, err := h.botRoute(r.Context(), channelID)
-		if err != nil || !found {
-			return 0, err
-		}
-		secret, err := h.botSecret(&route)
+	r, _ = EnsureRequestID(w, r)
+	if r.Method != http.MethodPost {
+		return notFound(r)
+	}
+	route, found, err := h.admitBot(r, channelID)
+	if err != nil || !found {
+		// Nothing of the body is kept, but the platform reads an answer only when it has sent all of it.
+		in := h.delivery(w, r)
+		in.discard(MaxWebhookBody / 2)
+		in.finish()
 		if err != nil {
-			return 0, err
+			return RetryLater(err, webhookRetryAfter)
 		}
-		if verify.Bot(r.Header, h.config.Bot.Header, secret) != nil {
-			return 0, wrongSignature()
-		}
-		items, err := extracted(platforms.ExtractBot(body))
-		if err != nil || route.State == store.ChannelPending {
-			return 0, err
-		}
-		return h.enqueue(r.Context(), items, func(*platforms.Inbound) (store.Route, bool) { return route, true })
+		acknowledge(w, h.config.Bot.AckEmpty, 0)
+		return nil
+	}
+	return h.receive(w, r, &receiver{
+		account: Account{ShareDeliveries, route.OrgID}, ackEmpty: h.config.Bot.AckEmpty,
+		extract: func(body []byte) ([]platforms.Inbound, error) { return extracted(platforms.ExtractBot(body)) },
+		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
+			return h.enqueue(ctx, items, func(*platforms.Inbound) (store.Route, bool) { return route, route.State != store.ChannelPending })
+		},
 	})
+}
+
+// admitBot finds the channel and compares its secret, both before the body is read: the secret doesn't depend on it.
+func (h *Webhooks) admitBot(r *http.Request, channelID string) (route store.Route, found bool, err error) {
+	route, found, err = h.botRoute(r.Context(), channelID)
+	if err != nil || !found {
+		return route, false, err
+	}
+	secret, err := h.botSecret(&route)
+	if err != nil {
+		return route, false, err
+	}
+	if verify.Bot(r.Header, h.config.Bot.Header, secret) != nil {
+		return route, false, wrongSignature()
+	}
+	return route, true, nil
 }
 
 func (h *Webhooks) botRoute(ctx context.Context, channelID string) (route store.Route, found bool, err error) {
@@ -117,24 +138,22 @@ func (h *Webhooks) Social(w http.ResponseWriter, r *http.Request) error {
 		return h.handshake(w, r)
 	}
 	c := &h.config.Social
-	return h.receive(w, r, socialPath, c.AckEmpty, func(body []byte) (int, error) {
+	return h.receiveSigned(w, r, socialPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
 		if verify.Social(r.Header, c.Header, c.AppSecret, body) != nil {
-			return 0, wrongSignature()
+			return nil, wrongSignature()
 		}
-		items, err := extracted(platforms.ExtractSocial(body, c.Objects))
-		return h.route(r.Context(), items, err)
+		return extracted(platforms.ExtractSocial(body, c.Objects))
 	})
 }
 
 // LocalChat serves POST /webhooks/localchat. A body that isn't JSON is 401: it has no timestamp to hash.
 func (h *Webhooks) LocalChat(w http.ResponseWriter, r *http.Request) error {
 	c := &h.config.LocalChat
-	return h.receive(w, r, localChatPath, c.AckEmpty, func(body []byte) (int, error) {
+	return h.receiveSigned(w, r, localChatPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
 		if verify.LocalChat(r.Header, c.Header, c.AppID, c.AppSecret, body) != nil {
-			return 0, wrongSignature()
+			return nil, wrongSignature()
 		}
-		items, err := extracted(platforms.ExtractLocalChat(body))
-		return h.route(r.Context(), items, err)
+		return extracted(platforms.ExtractLocalChat(body))
 	})
 }
 
@@ -142,24 +161,22 @@ func (h *Webhooks) LocalChat(w http.ResponseWriter, r *http.Request) error {
 // says about the host.
 func (h *Webhooks) MarketA(w http.ResponseWriter, r *http.Request) error {
 	c := &h.config.MarketA
-	return h.receive(w, r, marketAPath, c.AckEmpty, func(body []byte) (int, error) {
+	return h.receiveSigned(w, r, marketAPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
 		if verify.MarketA(r.Header, c.Header, c.PartnerKey, h.config.BaseURL+marketAPath, body) != nil {
-			return 0, wrongSignature()
+			return nil, wrongSignature()
 		}
-		items, err := extracted(platforms.ExtractMarketA(body))
-		return h.route(r.Context(), items, err)
+		return extracted(platforms.ExtractMarketA(body))
 	})
 }
 
 // MarketB serves POST /webhooks/market-b.
 func (h *Webhooks) MarketB(w http.ResponseWriter, r *http.Request) error {
 	c := &h.config.MarketB
-	return h.receive(w, r, marketBPath, c.AckEmpty, func(body []byte) (int, error) {
+	return h.receiveSigned(w, r, marketBPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
 		if verify.MarketB(r.Header, c.Header, c.AppKey, c.AppSecret, body) != nil {
-			return 0, wrongSignature()
+			return nil, wrongSignature()
 		}
-		items, err := extracted(platforms.ExtractMarketB(body))
-		return h.route(r.Context(), items, err)
+		return extracted(platforms.ExtractMarketB(body))
 	})
 }
 

@@ -109,7 +109,7 @@ func newGate(t *testing.T) *gate {
 		LocalChat: LocalChatWebhook{AppID: testAppKey, AppSecret: testAppSecret},
 		MarketA:   MarketAWebhook{PartnerKey: testPartnerKey},
 		MarketB:   MarketBWebhook{AppKey: testAppKey, AppSecret: testAppSecret},
-	}, &g.routes, g, ring, NewByteBudget(64<<20), slog.New(slog.NewJSONHandler(&g.logged, nil)))
+	}, &g.routes, g, ring, NewByteBudget(256<<20), slog.New(slog.NewJSONHandler(&g.logged, nil)))
 	return g
 }
 

@@ -140,7 +140,7 @@ func TestWebhookWithoutItsStore(t *testing.T) {
 		require.Equal(t, "5", refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
 		g.routes.fail = nil
 		acknowledged(t, p.serve(g), p.signed(p.text), 1)
-		g.bodies.SetLimit(10)
+		g.bodies.SetLimit(10, DefaultPace)
 		require.NotEmpty(t, refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
 	})
 }
@@ -241,13 +241,51 @@ func TestWebhookThatNeverEnds(t *testing.T) {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, conn.Close()) }()
-		_, err = io.WriteString(conn, "POST "+p.path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		_, err = io.WriteString(conn, "POST "+p.path+" HTTP/1.1\r\nHost: x\r\n"+p.header+": "+p.sign(p.text)+"\r\nContent-Length: 100\r\n\r\n{")
 		require.NoError(t, err)
 		text, err := io.ReadAll(conn)
 		require.NoError(t, err)
 		require.Contains(t, string(text), `"code":"invalid_request"`)
 		require.Zero(t, g.bodies.Used())
 	})
+}
+
+// bodyAfter fails the test when it is read before the channel was looked up.
+type bodyAfter struct {
+	t     *testing.T
+	reads *int
+	io.Reader
+}
+
+func (b bodyAfter) Read(into []byte) (int, error) {
+	require.Positive(b.t, *b.reads, "the body was read before the channel was looked up")
+	return b.Reader.Read(into)
+}
+
+// A bot's secret doesn't depend on the body, so nothing of a stranger's is kept in memory.
+func TestBotDeliveryIsAdmittedBeforeItsBody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path, secret string
+		status       int
+	}{
+		"unknown channel": {"/webhooks/bot/chn_unknown", "x", http.StatusOK},
+		"no bot":          {"/webhooks/bot/chn_local", "x", http.StatusOK},
+		"wrong secret":    {"/webhooks/bot/chn_bot1", "x", http.StatusUnauthorized},
+		"no credentials":  {"/webhooks/bot/chn_botbare", "", http.StatusUnauthorized},
+	} {
+		g := newGate(t)
+		g.bodies.SetLimit(0, DefaultPace) // no body fits
+		body := strings.NewReader(strings.Repeat(" ", 1<<20))
+		r := delivery(c.path, "X-Bot-Api-Secret-Token", c.secret, "")
+		r.Body, r.ContentLength = io.NopCloser(bodyAfter{t, &g.routes.reads, body}), 1<<20
+		require.Equal(t, c.status, served(g.Bot, r).Code, name)
+		require.Zero(t, body.Len(), "%s: the rest is read, so that the client sees the answer", name)
+	}
+	g := newGate(t)
+	g.bodies.SetLimit(0, DefaultPace)
+	r := delivery("/webhooks/bot/chn_bot1", "X-Bot-Api-Secret-Token", "secret-1", "{}")
+	require.Equal(t, http.StatusInternalServerError, served(g.Bot, r).Code, "only an admitted body needs room")
 }
 
 // deadlines notes what becomes of a connection.

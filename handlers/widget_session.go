@@ -22,9 +22,6 @@ const (
 	readsPerMinute = 600
 )
 
-// maxWidgetBody bounds the bodies of visitors: a text of 4,000 characters, escaped to 12 bytes each.
-const maxWidgetBody = 64 << 10
-
 // ChannelPath is the channel in a widget's address. It is exported because the framework passes over what isn't.
 type ChannelPath struct {
 	ChannelID string `path:"channelId"`
@@ -49,11 +46,11 @@ type visitInput struct {
 
 func (a *API) registerWidget() {
 	const session, messages = "/widget/{channelId}/session", "/widget/{channelId}/messages"
-	register(a, operation{id: "beginVisit", maxBody: maxWidgetBody, status: http.StatusOK, Route: Route{
+	register(a, operation{id: "beginVisit", status: http.StatusOK, Route: Route{
 		Method: http.MethodPost, Path: session, Public: true,
 		Summary: "Begin, or go on with, a visitor's session; only for pages of the channel's origins",
 	}}, a.beginVisit)
-	register(a, operation{id: "writeAsVisitor", maxBody: maxWidgetBody, status: http.StatusOK, stream: true, Route: Route{
+	register(a, operation{id: "writeAsVisitor", status: http.StatusOK, stream: true, Route: Route{
 		Method: http.MethodPost, Path: messages, Public: true,
 		Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
 	}}, a.writeAsVisitor)

@@ -274,33 +274,44 @@ func TestOnlyTheContractGoesUpstream(t *testing.T) {
 // withoutFalseStream drops `"stream":false`, which says the same as nothing.
 func withoutFalseStream(body string) string { return strings.Replace(body, `,"stream":false`, "", 1) }
 
-// TestByteBudget guarantees that buffered bodies have a bound over all requests (design §4 "limits"): a body beyond the
-// budget is refused with a hint to come back, and the budget is whole again afterwards.
+// TestByteBudget guarantees that the memory of bodies is divided: an organization whose bodies are arriving and take its
+// part is told so, another one isn't, and the part is whole again when the vendor has the prompt, not when it has answered.
 func TestByteBudget(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
 	d := deploy(t, store.SQLite, up)
 	d.App = "limits {\n buffered_bytes 1000000\n }"
 	p := startProduct(t, d)
-	c := p.operator().customer(t, 1_000_000)
+	greedy, other := p.operator().customer(t, 1_000_000), p.operator().customer(t, 1_000_000)
 	hold := newGate(t)
 	held := up.script(func(call *upstreamCall) {
 		if hold.pass(call) {
 			call.answer(usualText, usualUsage)
 		}
 	})
-	padding := `"x":"` + strings.Repeat("a", 600_000) + `"`
+	padding := `"x":"` + strings.Repeat("a", 130_000) + `"`
 	first := make(chan answer, 1)
 	go func() {
-		a, err := p.as(c).tryChat(prompt(modelStd, held.Mark, false, padding))
+		a, err := p.as(greedy).tryChat(prompt(modelStd, held.Mark, false, padding))
 		failOn(t, err)
 		first <- a
 	}()
 	p.await("the first call to reach the provider", patience, func() bool { return hold.waiting.Load() == 1 })
-	a := p.as(c).chat(t, prompt(modelStd, "hi", false, padding))
-	requireError(t, a, "internal_error")
-	require.NotEmpty(t, a.Header.Get("Retry-After"))
+	requireCompletion(t, p.as(greedy).chat(t, prompt(modelStd, "hi", false, padding)), modelStd)
+
+	stop := p.stall(t, greedy, 200_000)
+	p.await("the body to arrive", patience, func() bool {
+		return p.metric(t, `svc_buffered_bytes{share="organizations"}`) >= 200_000
+	})
+	a := p.as(greedy).chat(t, prompt(modelStd, "hi", false, padding))
+	requireError(t, a, "rate_limited")
+	require.Equal(t, "1", a.Header.Get("Retry-After"))
+	requireCompletion(t, p.as(other).chat(t, prompt(modelStd, "hi", false, "")), modelStd)
+	stop()
+	p.await("the memory to be given back", patience, func() bool {
+		return p.metric(t, `svc_buffered_bytes{share="organizations"}`) == 0
+	})
+	requireCompletion(t, p.as(greedy).chat(t, prompt(modelStd, "hi", false, padding)), modelStd)
 	hold.open()
 	requireCompletion(t, <-first, modelStd)
-	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false, padding)), modelStd)
 }

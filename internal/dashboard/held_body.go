@@ -1,52 +1,55 @@
 package dashboard
 
 import (
+	"errors"
 	"io"
 	"net/http"
 )
 
 // Bodies bounds the bytes of request bodies that are in memory at once, over all requests, as handlers.ByteBudget does.
 type Bodies interface {
-	// Take charges bytes and reports true, or charges nothing when they don't fit.
-	Take(bytes int64) bool
-	// Give returns bytes that were taken.
-	Give(bytes int64)
+	// Meter returns the body of r. Its bytes are charged as they are read, to the organization, or to the client's address
+	// when orgID is empty, and must arrive in time. release gives them back. An error of Read that is a [Refusal] says how to
+	// answer.
+	Meter(w http.ResponseWriter, r *http.Request, orgID string) (body io.ReadCloser, release func())
 }
 
-// heldBody charges what is read of a body, as it arrives: headers alone take nothing.
-type heldBody struct {
-	io.ReadCloser
+// Refusal is an error with its answer (spec §7.1).
+type Refusal interface {
+	error
 
-	bodies Bodies
-	held   int64
-}
-
-// Read fails with a fault when there is no room for what came.
-func (b *heldBody) Read(into []byte) (int, error) {
-	n, err := b.ReadCloser.Read(into)
-	if n > 0 && !b.bodies.Take(int64(n)) {
-		return 0, &fault{
-			Status: http.StatusInternalServerError, Code: codeInternal, RetryAfter: 1,
-			Message: "The service has too much to do at the moment. Try again shortly.",
-		}
-	}
-	b.held += int64(n)
-	return n, err //nolint:wrapcheck // io.EOF is compared
+	Refusal() (status int, code, message string, retryAfterSeconds int64)
 }
 
 // bound lets at most limit bytes of the body be read, and charges them until [visit.release].
 func (v *visit) bound(limit int64) {
 	if v.d.config.Bodies != nil {
-		v.held = &heldBody{ReadCloser: v.r.Body, bodies: v.d.config.Bodies}
-		v.r.Body = v.held
+		orgID := ""
+		if v.session != nil {
+			orgID = v.session.Organization.ID
+		}
+		v.release()
+		v.r.Body, v.releaseBody = v.d.config.Bodies.Meter(v.w, v.r, orgID)
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, limit)
 }
 
 // release gives back what the body took. Nothing refers to it any more.
 func (v *visit) release() {
-	if v.held != nil {
-		v.held.bodies.Give(v.held.held)
-		v.held = nil
+	if v.releaseBody != nil {
+		v.releaseBody()
+		v.releaseBody = nil
 	}
+}
+
+// bodyFault is the answer to a body that could not be read; broken is said when nothing is known but that.
+func bodyFault(err error, broken string) *fault {
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+		broken = "What you sent is too large."
+	}
+	if why, ok := errors.AsType[Refusal](err); ok {
+		status, code, message, retryAfter := why.Refusal()
+		return &fault{Status: status, Code: code, Message: message, RetryAfter: retryAfter}
+	}
+	return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: broken}
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,19 +16,40 @@ import (
 type room struct {
 	limit      int64
 	used, most atomic.Int64
+	owners     []string
 }
 
-func (r *room) Take(n int64) bool {
-	if now := r.used.Add(n); now > r.limit {
-		r.used.Add(-n)
-		return false
-	} else if now > r.most.Load() {
-		r.most.Store(now)
+func (r *room) Meter(_ http.ResponseWriter, q *http.Request, orgID string) (io.ReadCloser, func()) {
+	r.owners = append(r.owners, orgID)
+	m := &meter{ReadCloser: q.Body, room: r}
+	return m, func() { r.used.Add(-m.held) }
+}
+
+// meter is a body that counts.
+type meter struct {
+	io.ReadCloser
+
+	room *room
+	held int64
+}
+
+func (m *meter) Read(into []byte) (int, error) {
+	n, err := m.ReadCloser.Read(into)
+	m.held += int64(n)
+	now := m.room.used.Add(int64(n))
+	m.room.most.Store(max(now, m.room.most.Load()))
+	if now > m.room.limit {
+		return 0, noRoom{}
 	}
-	return true
+	return n, err
 }
 
-func (r *room) Give(n int64) { r.used.Add(-n) }
+type noRoom struct{}
+
+func (noRoom) Error() string { return "no room" }
+func (noRoom) Refusal() (int, string, string, int64) {
+	return http.StatusTooManyRequests, "rate_limited", "Retry shortly.", 1
+}
 
 // Forms and what scripts send count against the memory of all requests (S10, design §4 `limits`), and are refused, and not
 // half done, when there is no room.
@@ -62,6 +84,11 @@ func TestBodiesHaveABound(t *testing.T) {
 				r.dashboard.config.Bodies = all
 				w := send(t, r)
 				require.Zero(t, all.used.Load(), "given back")
+				if name == "a form without a session" {
+					require.Equal(t, []string{""}, all.owners, "a stranger's")
+				} else {
+					require.Equal(t, []string{"org_1"}, all.owners)
+				}
 				if limit > large {
 					require.Less(t, w.Code, 500, w.Body.String())
 					require.Greater(t, all.most.Load(), int64(large))
@@ -73,8 +100,9 @@ func TestBodiesHaveABound(t *testing.T) {
 					require.NotContains(t, w.Body.String(), text)
 					continue
 				}
-				require.Equal(t, http.StatusInternalServerError, w.Code)
-				require.Contains(t, w.Body.String(), "The service has too much to do at the moment. Try again shortly.")
+				require.Equal(t, http.StatusTooManyRequests, w.Code)
+				require.Equal(t, "1", w.Header().Get("Retry-After"))
+				require.Contains(t, w.Body.String(), "Retry shortly.")
 			}
 		})
 	}

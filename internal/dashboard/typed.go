@@ -32,14 +32,8 @@ func (v *visit) readForm(maxBody int64) error {
 		err = nil
 	}
 	v.sent = v.r.PostForm
-	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "What you sent is too large."}
-	}
-	if full, ok := errors.AsType[*fault](err); ok {
-		return full
-	}
 	if err != nil {
-		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "The form did not arrive whole. Send it again."}
+		return bodyFault(err, "The form did not arrive whole. Send it again.")
 	}
 	return nil
 }
@@ -50,14 +44,8 @@ func (v *visit) readJSON(into any) error {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "What you sent is too large."}
-	}
-	if full, ok := errors.AsType[*fault](err); ok {
-		return full
-	}
 	if err != nil {
-		return &fault{Status: http.StatusBadRequest, Code: codeInvalidRequest, Message: "What was sent can't be read."}
+		return bodyFault(err, "What was sent can't be read.")
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ type visit struct {
 	r    *http.Request
 	// session is nil on public pages.
 	session *session
-	// held is the body as it is read, nil when nobody counts its bytes.
-	held *heldBody
+	// releaseBody gives back what the body takes of the memory; nil when it takes nothing.
+	releaseBody func()
 	// sent is what a form sent; nil before it was read.
 	sent url.Values
 	// action is what the form asked for, refused why it was not done.

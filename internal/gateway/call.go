@@ -96,11 +96,13 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 	defer release()
 
 	c.upstreamAt = c.Now()
+	c.letGoOfPrompt()
 	if err := c.begin(); err != nil {
 		return nil, c.fail(err)
 	}
 	defer c.endEarly() //nolint:errcheck // the answer has ended another way
 	events, err := c.provider.Provider.Open(up, &c.upstream)
+	c.upstream.Sent()
 	if err != nil {
 		_ = c.endEarly()
 		return nil, c.fail(err)
@@ -117,6 +119,17 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 	}
 	failpoint.Hit(failpoint.AfterLastByte)
 	return c.complete()
+}
+
+// letGoOfPrompt leaves the prompt to the adapter alone, which drops it once the vendor has it: its texts are slices of the
+// client's whole body, and a stream goes on for minutes. A request without Sent keeps its prompt.
+func (c *call) letGoOfPrompt() {
+	if c.req.Sent == nil {
+		c.upstream.Sent = func() {}
+		return
+	}
+	c.upstream.Sent = c.req.Sent
+	c.req.Messages, c.prompt.messages = nil, nil
 }
 
 // detach returns the context of the vendor's call: it ends when the client is gone or the process can't wait, but

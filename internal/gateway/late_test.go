@@ -22,7 +22,7 @@ type lateTest struct {
 
 	away    bool
 	trying  int
-	most    int             // calls that were tried at a time
+	most    int // calls that were tried at a time
 	tries   int
 	poison  map[string]bool // calls that fail though the store works
 	settled []string

@@ -13,9 +13,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// busyRetryAfter is when a call that the store refused because too much waits may be tried again.
-const busyRetryAfter = time.Second
-
 // storeWait bounds every wait for the store before the vendor is called.
 const storeWait = 5 * time.Second
 

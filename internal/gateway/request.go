@@ -35,6 +35,10 @@ type Request struct {
 	// same answer and one charge, for [TurnLife], and its ids are no client's keys. Who calls for a turn has the lease of
 	// its conversation, so that a call of the same turn which still runs counts as lost: it can't be charged any more.
 	TurnID string
+	// Sent, if not nil, is called once or more, from any goroutine, when the vendor has the prompt and the call refers to
+	// Messages no more: a stream goes on for minutes without them. The call takes Messages out of the Request for that. It
+	// isn't called when the call ends before.
+	Sent func()
 }
 
 // Head is what every chunk of a stream repeats.

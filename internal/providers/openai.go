@@ -163,8 +163,9 @@ func (p *OpenAI) open(c *call, req *Request) (Events, *Error) {
 // send makes the request, and once more if no connection came about.
 func (p *OpenAI) send(c *call, req *Request) (*http.Response, *Error) {
 	parts, size := encodeRequest(req)
+	body := &requestBody{parts: parts, sent: req.Sent}
+	req.Messages = nil
 	for retried := false; ; retried = true {
-		body := &requestBody{parts: parts}
 		c.lend(body)
 		if req.Stream {
 			c.arm(p.timeouts.FirstByte, p.firstByteTimeout)
@@ -178,6 +179,7 @@ func (p *OpenAI) send(c *call, req *Request) (*http.Response, *Error) {
 		if !again {
 			return nil, c.failure(err)
 		}
+		body = body.again()
 		p.logger.Warn("connecting to the model provider failed; trying once more", "host", p.endpoint.Host, "error", err)
 	}
 }

@@ -136,6 +136,7 @@ type requestBody struct {
 	taken int // bytes of the first part already read
 	used  bool
 	gone  bool
+	sent  func() // called when all is read, nil for none
 }
 
 // Read implements io.Reader.
@@ -146,6 +147,7 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 		return 0, errTakenBack
 	}
 	b.used = true
+	defer b.dropRead()
 	for len(b.parts) > 0 && n < len(p) {
 		k := copy(p[n:], b.parts[0][b.taken:])
 		n += k
@@ -158,6 +160,25 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until
+// the end of the answer.
+func (b *requestBody) dropRead() {
+	if len(b.parts) > 0 || b.parts == nil {
+		return
+	}
+	b.parts = nil
+	if b.sent != nil {
+		b.sent()
+	}
+}
+
+// again returns a body with the same slices in place of one that was not touched.
+func (b *requestBody) again() *requestBody {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return &requestBody{parts: b.parts, sent: b.sent}
 }
 
 // Close implements io.Closer.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -293,6 +294,35 @@ func TestOpenAIFailures(t *testing.T) {
 	})
 }
 
+// A stream goes on for minutes after its prompt was sent: the prompt's memory is free by then, which a budget counts on.
+func TestSentPromptIsNotKept(t *testing.T) {
+	t.Parallel()
+	eachVersion(t, long, func(t *testing.T, v vendor) {
+		req := scenario("", true)
+		text := Quote(strings.Repeat("a", 1<<20))
+		freed := make(chan struct{})
+		runtime.AddCleanup(&text[0], func(done chan struct{}) { close(done) }, freed)
+		req.Messages[0].Content, text = text, nil
+		var sent atomic.Int32
+		req.Sent = func() { sent.Add(1) }
+		events, err := v.Open(t.Context(), req)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, sent.Load())
+		require.Eventually(t, func() bool {
+			runtime.GC()
+			select {
+			case <-freed:
+				return true
+			default:
+				return false
+			}
+		}, 10*time.Second, time.Millisecond)
+		came := readOut(t, events)
+		require.NoError(t, came.err)
+		events.Close()
+	})
+}
+
 func TestOpenAIRequest(t *testing.T) {
 	t.Parallel()
 	eachVersion(t, long, func(t *testing.T, v vendor) {
@@ -308,7 +338,10 @@ func TestOpenAIRequest(t *testing.T) {
 			},
 			Temperature: &temperature, TopP: &topP, Stop: []string{"\n\n", "END"}, Stream: true, APIKey: "sk-k",
 		}
+		sent := req.Messages
 		require.NoError(t, call1(t, v, req).err)
+		require.Nil(t, req.Messages, "the adapter keeps nothing of a prompt that the vendor has")
+		req.Messages = sent
 		req.Stream, req.APIKey, req.Stop, req.Temperature, req.TopP, req.MaxTokensField = false, "", nil, nil, nil, ""
 		require.NoError(t, call1(t, v, req).err)
 

@@ -18,7 +18,7 @@ type Request struct {
 	Model string
 	// MaxTokensField is the name under which MaxTokens goes upstream: "max_tokens" or "max_completion_tokens".
 	MaxTokensField string
-	// Messages has at least one element.
+	// Messages has at least one element. An adapter may set it to nil once it has encoded them.
 	Messages []Message
 	// Temperature and TopP are nil when the vendor's default applies.
 	Temperature, TopP *float64
@@ -30,6 +30,9 @@ type Request struct {
 	Stream bool
 	// APIKey is the secret to send; empty sends no Authorization.
 	APIKey string
+	// Sent, if not nil, may be called by the adapter once it refers to no content of Messages any more: the vendor has all of
+	// it. It is called at most once, from any goroutine.
+	Sent func()
 }
 
 // Usage is what the vendor counted. A nil *Usage means it reported nothing; zeros are a report.

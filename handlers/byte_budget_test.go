@@ -1,0 +1,186 @@
+package handlers
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// of is r as an organization's, or as that of an address when the organization is "".
+func of(r *http.Request, orgID, address string) *http.Request {
+	if orgID != "" {
+		return r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: orgID}))
+	}
+	return WithClientAddress(r, address)
+}
+
+// pending is a body of which a part has arrived.
+type pending struct {
+	writer *io.PipeWriter
+	done   chan error
+}
+
+// arrive begins to read a body that declares its limit, and returns when n bytes of it have been read.
+func arrive(t *testing.T, budget *ByteBudget, orgID, address string, n int) *pending {
+	t.Helper()
+	reader, writer := io.Pipe()
+	p := &pending{writer: writer, done: make(chan error, 1)}
+	go func() {
+		r := of(bodyRequest(reader, MaxChatBody), orgID, address)
+		_, release, err := ReadBody(httptest.NewRecorder(), r, MaxChatBody, budget)
+		release()
+		p.done <- err
+	}()
+	_, err := writer.Write(make([]byte, n))
+	require.NoError(t, err)
+	return p
+}
+
+func (p *pending) end(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.writer.CloseWithError(io.ErrUnexpectedEOF))
+	requireInvalid(t, <-p.done)
+}
+
+// fits reads a whole body of n bytes.
+func fits(t *testing.T, budget *ByteBudget, orgID, address string, n int64) error {
+	t.Helper()
+	r := of(bodyRequest(io.LimitReader(zeros{}, n), n), orgID, address)
+	_, release, err := ReadBody(httptest.NewRecorder(), r, MaxChatBody, budget)
+	release()
+	return err
+}
+
+// The budget is shared by all, so what is only declared is not charged. Before, 620 idle connections of a stranger, or 300
+// of an organization, took all of it.
+func TestIdleBodiesTakeNothing(t *testing.T) {
+	t.Parallel()
+	const connections = 1000
+	budget := NewByteBudget(256 << 20)
+	var idle []*pending
+	for i := range connections {
+		address := fmt.Sprintf("192.0.2.%d", i%4)
+		idle = append(idle, arrive(t, budget, "", address, 0), arrive(t, budget, "org_greedy", "", 1))
+	}
+	require.LessOrEqual(t, budget.Used(), int64(connections*firstBuffer))
+	require.NoError(t, fits(t, budget, "org_other", "", 32<<20))
+	require.NoError(t, fits(t, budget, "", "198.51.100.7", 1<<20))
+	for _, one := range idle {
+		one.end(t)
+	}
+	require.Zero(t, budget.Used())
+}
+
+// A greedy organization or address is refused, in its own way, and leaves room for the others.
+func TestOneAccountLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	for name, c := range map[string]struct {
+		greedy, other [2]string // organization, address
+		share         int64
+		code          Code
+	}{
+		"organization": {[2]string{"org_1", ""}, [2]string{"org_2", ""}, limit / 2, CodeRateLimited},
+		"address":      {[2]string{"", "192.0.2.1"}, [2]string{"", "192.0.2.2"}, limit / 4, CodeInternalError},
+		"IPv6 network": {[2]string{"", "2001:db8::1"}, [2]string{"", "2001:db8:1::1"}, limit / 4, CodeInternalError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			budget := NewByteBudget(limit)
+			greedy := accountOf(of(bodyRequest(zeros{}, -1), c.greedy[0], c.greedy[1]))
+			require.False(t, budget.Take(greedy, c.share/2+1))
+			require.True(t, budget.Take(greedy, c.share/2))
+			err := fits(t, budget, c.greedy[0], c.greedy[1], 1)
+			a := written(t, err, "")
+			require.Equal(t, c.code.Status(), a.status)
+			require.Equal(t, "1", a.header.Get("Retry-After"))
+			require.Equal(t, c.code == CodeRateLimited, a.fields["retryAfter"] != nil, "in the body with 429 only")
+			require.NoError(t, fits(t, budget, c.other[0], c.other[1], c.share/8))
+			budget.Give(greedy, c.share/2)
+			require.NoError(t, fits(t, budget, c.greedy[0], c.greedy[1], 1))
+			require.Zero(t, budget.Used())
+			require.Empty(t, budget.owners)
+		})
+	}
+}
+
+// Whatever fills one share, the others have their room.
+func TestSharesAreApart(t *testing.T) {
+	t.Parallel()
+	const limit = 64 << 20
+	for _, full := range Shares() {
+		budget := NewByteBudget(limit)
+		for i := range 40 {
+			account := Account{full, fmt.Sprint(i)}
+			for n := int64(1 << 20); n > 0; {
+				if !budget.Take(account, n) {
+					n /= 2
+				}
+			}
+		}
+		require.Greater(t, budget.UsedBy(full), full.of(limit)*9/10, "%s", full)
+		for _, share := range Shares() {
+			require.Equal(t, share != full, budget.Take(Account{share, "another"}, share.of(limit)/2), "%s beside %s", share, full)
+		}
+	}
+}
+
+// A delivery that becomes large leaves the reserve of the small ones.
+func TestLargeDeliveriesHaveTheirOwnShare(t *testing.T) {
+	t.Parallel()
+	budget := NewByteBudget(64 << 20)
+	read := func(n int64) (release func(), err error) {
+		r := bodyRequest(io.LimitReader(zeros{}, n), n)
+		_, release, err = readBody(newPacedBody(httptest.NewRecorder(), r, 0, 0), MaxWebhookBody, budget, Account{ShareDeliveries, "192.0.2.1"})
+		return release, err
+	}
+	small, err := read(LargeDelivery)
+	require.NoError(t, err)
+	require.EqualValues(t, LargeDelivery, budget.UsedBy(ShareDeliveries))
+	large, err := read(2 << 20)
+	require.NoError(t, err)
+	require.EqualValues(t, LargeDelivery, budget.UsedBy(ShareDeliveries))
+	require.EqualValues(t, 2<<20, budget.UsedBy(ShareLargeDeliveries))
+	_, err = read(4 << 20)
+	require.Equal(t, http.StatusInternalServerError, written(t, err, "").status)
+	small()
+	large()
+	require.Zero(t, budget.Used())
+}
+
+func TestByteBudgetLimitCanChange(t *testing.T) {
+	t.Parallel()
+	budget := NewByteBudget(16_000)
+	require.NoError(t, fits(t, budget, "org_1", "", 1500))
+	budget.SetLimit(100, DefaultPace)
+	require.Error(t, fits(t, budget, "org_1", "", 1500))
+	require.Error(t, fits(t, new(ByteBudget), "org_1", "", 1), "a zero budget admits no body")
+	require.NoError(t, fits(t, nil, "org_1", "", 1500), "nil is unlimited")
+	require.Zero(t, budget.Used())
+}
+
+func TestByteBudgetUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	budget := NewByteBudget(40_000)
+	var wait sync.WaitGroup
+	for i := range 64 {
+		wait.Go(func() {
+			for range 50 {
+				_ = fits(t, budget, fmt.Sprint(i%8), "", 1000) // some don't fit
+				if used := budget.UsedBy(ShareOrganizations); used > 20_000 || used < 0 {
+					t.Errorf("%d bytes are charged", used)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	require.Zero(t, budget.Used())
+	require.Empty(t, budget.owners)
+}

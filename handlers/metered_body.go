@@ -1,0 +1,58 @@
+package handlers
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// meteredBody charges what is read of a body, as it arrives: headers alone take nothing.
+type meteredBody struct {
+	io.Closer
+
+	in      *pacedBody
+	budget  *ByteBudget
+	account Account
+	charged int64
+}
+
+// Meter returns the body of r for a caller that reads it to the end and keeps it in memory. Its bytes are charged to the
+// organization, or to the client's address when orgID is empty, and must arrive at the budget's pace: the errors of Read
+// are those of [ReadBody]. release gives the bytes back and may be called more than once.
+func (b *ByteBudget) Meter(w http.ResponseWriter, r *http.Request, orgID string) (body io.ReadCloser, release func()) {
+	account := Account{ShareOrganizations, orgID}
+	if orgID == "" {
+		account = Account{ShareStrangers, ClientAddress(r)}
+	}
+	grace, rate := b.paceOf(account.Share)
+	m := &meteredBody{Closer: r.Body, budget: b, account: account}
+	before := *r // the caller puts the metered body into r
+	m.in = newPacedBody(w, &before, grace, rate)
+	return m, sync.OnceFunc(func() {
+		m.in.finish()
+		b.Give(account, m.charged)
+	})
+}
+
+// Read implements io.Reader.
+func (m *meteredBody) Read(into []byte) (int, error) {
+	n, err := m.in.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, m.in.fault(err, 0)
+	}
+	if !m.budget.Take(m.account, int64(n)) {
+		return 0, noRoom(m.account.Share)
+	}
+	m.charged += int64(n)
+	if err != nil {
+		m.in.finish()
+	}
+	return n, err //nolint:wrapcheck // io.EOF is compared
+}
+
+// Refusal returns how a page shows the error. It implements the dashboard's interface of that name.
+func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds int64) {
+	return e.Code.Status(), string(e.Code), e.message(), int64((retryAfter(e) + time.Second - 1) / time.Second)
+}

@@ -1,0 +1,96 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// pacedBody reads a request's body and ends the reading when it arrives too slowly. The deadline is the connection's, or
+// the stream's with HTTP/2: nothing else wakes a read that waits for bytes.
+type pacedBody struct {
+	r    *http.Request
+	w    http.ResponseWriter
+	conn *http.ResponseController
+
+	grace time.Duration
+	// rate is in bytes per second; 0 for a deadline that doesn't move.
+	rate  int64
+	began time.Time
+	// arrived counts the bytes that were read, and from extendAt on the deadline has to move.
+	arrived, extendAt int64
+	late              bool
+}
+
+func newPacedBody(w http.ResponseWriter, r *http.Request, grace time.Duration, rate int64) *pacedBody {
+	return &pacedBody{r: r, w: w, conn: http.NewResponseController(w), grace: grace, rate: rate}
+}
+
+// Read implements io.Reader. Its error wraps os.ErrDeadlineExceeded when the body is too slow.
+func (p *pacedBody) Read(into []byte) (int, error) {
+	if p.began.IsZero() || p.rate > 0 && p.arrived >= p.extendAt {
+		p.extend()
+	}
+	n, err := p.r.Body.Read(into)
+	p.arrived += int64(n)
+	if errors.Is(err, os.ErrDeadlineExceeded) && !p.late {
+		p.late = true
+		if p.r.ProtoMajor == 1 {
+			p.w.Header().Set("Connection", "close")
+		}
+	}
+	return n, err //nolint:wrapcheck // io.EOF is compared
+}
+
+// extend sets the deadline to the moment at which more than what has arrived must be there. It is set anew only after
+// another eighth of a second's bytes, and so is up to that much late: with HTTP/2 it is a message to another goroutine.
+func (p *pacedBody) extend() {
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	allowed := p.grace
+	if p.rate > 0 {
+		step := max(1, p.rate/8)
+		p.extendAt = p.arrived + step
+		// In steps, for bytes times nanoseconds overflow.
+		whole, rest := p.extendAt/p.rate, p.extendAt%p.rate
+		allowed += time.Duration(whole)*time.Second + time.Duration(float64(rest)/float64(p.rate)*float64(time.Second))
+	}
+	// A connection that knows no deadlines is one of a test, or a request of the dashboard to the API.
+	_ = p.conn.SetReadDeadline(p.began.Add(allowed))
+}
+
+// finish lifts the deadline: the next request on the connection has its own. That of a late body stays, so that the server
+// doesn't wait for the rest of it either.
+func (p *pacedBody) finish() {
+	if !p.began.IsZero() && !p.late {
+		_ = p.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// discard reads on for up to limit bytes without keeping them: most clients read an answer only after they have sent
+// their whole body, and would otherwise see a broken connection instead. A client that waits for 100 Continue has sent
+// nothing yet and is not asked to.
+func (p *pacedBody) discard(limit int64) {
+	if p.late || p.r.Body == nil || p.arrived == 0 && p.r.Header.Get("Expect") != "" {
+		return
+	}
+	// Whether it works makes no difference to the answer.
+	_, _ = io.CopyN(io.Discard, p, 2*limit)
+}
+
+// fault is the answer to a body that could not be read. Who is right is unknown, but the body is not usable.
+func (p *pacedBody) fault(err error, limit int64) *Error {
+	if tooMuch, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge(min(limit, tooMuch.Limit))
+	}
+	e := InvalidRequest("", "The request body could not be read to its end.")
+	if p.late {
+		e.Message = "The request body arrived too slowly."
+	}
+	e.Cause = fmt.Errorf("reading the request body: %w", err)
+	return e
+}
