@@ -77,8 +77,6 @@ type API struct {
 	mux    *http.ServeMux
 	huma   huma.API
 	routes []Route
-	// members are the names of all members of all request bodies.
-	members map[string]bool
 }
 
 // NewAPI registers the operations. Nothing of it is shared with another API.
@@ -111,7 +109,6 @@ func NewAPI(deps APIDeps) *API {
 	a.registerWallet()
 	a.registerWidget()
 	a.registerOrganization()
-	a.members = memberNames(a.huma.OpenAPI().Components.Schemas)
 	return a
 }
 

@@ -1,77 +1,191 @@
 package handlers
 
 import (
+	"bytes"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/go-json-experiment/json"
 )
 
-// memberNames are the names of all members of all described objects.
-func memberNames(schemas huma.Registry) map[string]bool {
-	names := make(map[string]bool)
-	for _, schema := range schemas.Map() {
-		for name := range schema.Properties {
-			names[name] = true
-		}
-	}
-	return names
+// bodyFilter reads a body of the endpoint groups by the rules of JSON on /v1 (one object in valid UTF-8, no repeated names,
+// nothing after it, no deeper than 64) and writes the same object as the framework can take it, which is never much larger:
+//
+//   - Members that the described object doesn't have are left out, at any depth, so that nothing is built for them.
+//   - Names are written as they are described and numbers in one spelling (10.0 is 10): the framework takes names in any case
+//     and whole numbers in one form only.
+//   - Of an array only so many elements are kept that it is too long, and an object or array in place of another type is
+//     kept empty: both are refused by the framework, which needs no more of them.
+//
+// Texts with NUL are refused, for no engine keeps them.
+type bodyFilter struct {
+	scanner
+	schemas huma.Registry
+	out     []byte
+	// refused is why a value that is JSON can't be any field's, and path is the field, which grows from its end.
+	refused refusedValue
+	path    string
 }
 
-// readObject checks a body by the rules of design §6 ("JSON on /v1 and groups"): one object in valid UTF-8, no repeated
-// names, nothing after it, no deeper than 64. Texts with NUL are refused, for no engine keeps them. The result is the
-// same object without members that no request has, and with numbers in one spelling (10.0 is 10): the framework takes
-// names in any case and whole numbers in one form only.
-func (a *API) readObject(body []byte) ([]byte, error) {
-	s := scanner{text: body}
-	member := func(literal) bool { return s.skip() }
-	if fault := s.document(member, a.knownMember); fault != nil {
-		return nil, fault
-	}
-	var object map[string]any
-	if err := json.Unmarshal(body, &object); err != nil {
-		// The scanner took it, so what is left is a number that is too large for any field.
-		e := InvalidRequest("", "The request body has a number that is out of range.")
-		e.Cause = err
-		return nil, e
-	}
-	if field, found := a.clean(object, ""); found {
-		return nil, InvalidRequest(field, "%s contains the character NUL.", field)
-	}
-	return marshal(object), nil
-}
+// refusedValue is a reason to refuse a body that is JSON.
+type refusedValue int
 
-// knownMember is the name if a request can have a member of that name.
-func (a *API) knownMember(name literal) string {
-	var buf [32]byte
-	if word := string(name.word(&buf)); a.members[word] {
+const (
+	hasNUL refusedValue = iota + 1
+	outOfRange
+)
+
+// readObject returns the filtered body of an operation whose body the schema describes.
+func readObject(body []byte, schema *huma.Schema, schemas huma.Registry) ([]byte, error) {
+	f := bodyFilter{scanner: scanner{text: body}, schemas: schemas, out: make([]byte, 0, min(len(body), 4<<10))}
+	properties := f.resolve(schema).Properties
+	known := func(name literal) string {
+		word, _ := knownMember(properties, name)
 		return word
 	}
-	return ""
+	f.out = append(f.out, '{')
+	if fault := f.document(f.member(properties), known); fault != nil {
+		return nil, fault
+	}
+	switch f.refused {
+	case hasNUL:
+		field := strings.TrimPrefix(f.path, ".")
+		return nil, InvalidRequest(field, "%s contains the character NUL.", field)
+	case outOfRange:
+		return nil, InvalidRequest("", "The request body has a number that is out of range.")
+	}
+	return append(f.out, '}'), nil
 }
 
-// clean removes unknown members at any depth and finds the first text with NUL.
-func (a *API) clean(value any, path string) (field string, found bool) {
-	switch value := value.(type) {
-	case string:
-		return path, strings.Contains(value, "\x00")
-	case []any:
-		for i, element := range value {
-			if field, found = a.clean(element, path+"["+strconv.Itoa(i)+"]"); found {
-				return field, true
-			}
-		}
-	case map[string]any:
-		for name, member := range value {
-			if !a.members[name] {
-				delete(value, name)
-				continue
-			}
-			if field, found = a.clean(member, strings.TrimPrefix(path+"."+name, ".")); found {
-				return field, true
-			}
-		}
+func (f *bodyFilter) resolve(schema *huma.Schema) *huma.Schema {
+	if schema.Ref != "" {
+		return f.schemas.SchemaFromRef(schema.Ref)
 	}
-	return "", false
+	return schema
+}
+
+// knownMember is the described member that the name stands for.
+func knownMember(properties map[string]*huma.Schema, name literal) (word string, schema *huma.Schema) {
+	var buf [32]byte
+	text := name.word(&buf)
+	if schema = properties[string(text)]; schema == nil {
+		return "", nil
+	}
+	return string(text), schema
+}
+
+// member writes the members of one object that are described.
+func (f *bodyFilter) member(properties map[string]*huma.Schema) func(literal) bool {
+	first := true
+	return func(name literal) bool {
+		word, schema := knownMember(properties, name)
+		if schema == nil || f.refused != 0 {
+			return f.skip()
+		}
+		if !first {
+			f.out = append(f.out, ',')
+		}
+		first = false
+		f.out = append(f.out, '"')
+		f.out = append(f.out, word...)
+		f.out = append(f.out, '"', ':')
+		ok := f.value(f.resolve(schema))
+		if f.refused != 0 {
+			f.path = "." + word + f.path
+		}
+		return ok
+	}
+}
+
+// value writes the value at pos.
+func (f *bodyFilter) value(schema *huma.Schema) bool {
+	start := f.pos
+	switch c := f.space(); {
+	case c == '{' && schema.Type == huma.TypeObject:
+		f.out = append(f.out, '{')
+		ok := f.object(f.member(schema.Properties), nil)
+		f.out = append(f.out, '}')
+		return ok
+	case c == '{':
+		f.out = append(f.out, "{}"...)
+		return f.skip()
+	case c == '[' && schema.Type == huma.TypeArray && schema.Items != nil:
+		return f.elements(schema)
+	case c == '[':
+		f.out = append(f.out, "[]"...)
+		return f.skip()
+	case c == '"':
+		lit, ok := f.string()
+		if ok && lit.hasNUL() {
+			f.refused = hasNUL
+		}
+		f.out = append(append(append(f.out, '"'), lit.raw...), '"')
+		return ok
+	case isNumber(c):
+		number, ok := f.scanner.number()
+		return ok && f.writeNumber(number)
+	default:
+		ok := f.skip()
+		f.out = append(f.out, f.text[start:f.pos]...)
+		return ok
+	}
+}
+
+// elements writes an array, and of one that is too long no more than shows it.
+func (f *bodyFilter) elements(schema *huma.Schema) bool {
+	most := math.MaxInt
+	if schema.MaxItems != nil {
+		most = *schema.MaxItems + 1
+	}
+	items := f.resolve(schema.Items)
+	f.out = append(f.out, '[')
+	ok := f.array(func(i int) bool {
+		if i >= most || f.refused != 0 {
+			return f.skip()
+		}
+		if i > 0 {
+			f.out = append(f.out, ',')
+		}
+		ok := f.value(items)
+		if f.refused != 0 {
+			f.path = "[" + strconv.Itoa(i) + "]" + f.path
+		}
+		return ok
+	})
+	f.out = append(f.out, ']')
+	return ok
+}
+
+func (f *bodyFilter) writeNumber(number []byte) bool {
+	if value, whole := parseInteger(number); whole {
+		f.out = strconv.AppendInt(f.out, value, 10)
+		return true
+	}
+	value, err := strconv.ParseFloat(string(number), 64)
+	if err != nil {
+		f.refused = outOfRange
+		value = 0
+	}
+	f.out = strconv.AppendFloat(f.out, value, 'g', -1, 64)
+	return true
+}
+
+// hasNUL reports whether the text has the character U+0000, which can only be escaped.
+func (l *literal) hasNUL() bool {
+	if !l.escaped || !bytes.Contains(l.raw, []byte(`u0000`)) {
+		return false
+	}
+	for raw := l.raw; len(raw) > 0; {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			return false
+		}
+		r, size := decodeRune(raw[i:])
+		if r == 0 {
+			return true
+		}
+		raw = raw[i+size:]
+	}
+	return false
 }

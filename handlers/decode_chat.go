@@ -49,6 +49,7 @@ type chatDecoder struct {
 	req              *ChatRequest
 	hasModel         bool
 	hasMessages      bool
+	anyMessage       bool // also a faulty one: an array that has only those is not empty
 	completionTokens int64
 	faults           [fieldCount]*Error
 }
@@ -146,6 +147,20 @@ func (d *chatDecoder) next() byte {
 	return d.text[d.pos]
 }
 
+// count reads the array at pos and returns how many elements it has; pos stays. Elements can be so much shorter than what is
+// built of them that a slice which grows would take too much.
+func (d *chatDecoder) count() (n int, ok bool) {
+	before := d.pos
+	ok = d.array(func(int) bool {
+		n++
+		return d.skip()
+	})
+	if ok {
+		d.pos = before
+	}
+	return n, ok
+}
+
 func (d *chatDecoder) model() bool {
 	switch d.next() {
 	case '"':
@@ -185,8 +200,17 @@ func (d *chatDecoder) stop() bool {
 	case 'n':
 		return d.word("null")
 	case '[':
+		n, ok := d.count()
+		if !ok {
+			return false
+		}
+		if n > 0 {
+			d.req.Stop = make([]string, 0, min(n, MaxMessages))
+		}
 		return d.array(func(i int) bool {
 			switch {
+			case d.faults[fieldStop] != nil:
+				return d.skip()
 			case i >= MaxMessages:
 				return d.wrong(fieldStop, "stop", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
 			case d.next() != '"':

@@ -12,7 +12,7 @@ func (d *chatDecoder) messages() bool {
 		if !d.array(d.message) {
 			return false
 		}
-		if len(d.req.Messages) == 0 {
+		if !d.anyMessage {
 			d.note(fieldMessages, "messages", "must have at least one element")
 		}
 		d.hasMessages = true
@@ -26,10 +26,13 @@ func (d *chatDecoder) messages() bool {
 
 // message reads messages[i] (spec §2.3).
 func (d *chatDecoder) message(i int) bool {
-	if i >= MaxMessages {
+	d.anyMessage = true
+	switch {
+	case d.faults[fieldMessages] != nil && (i >= MaxMessages || d.next() != '{'):
+		return d.skip() // nothing is built for what can't be used any more
+	case i >= MaxMessages:
 		return d.wrong(fieldMessages, "messages", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
-	}
-	if d.next() != '{' {
+	case d.next() != '{':
 		return d.wrong(fieldMessages, element(i, ""), "must be an object")
 	}
 	var m providers.Message
@@ -51,13 +54,14 @@ func (d *chatDecoder) message(i int) bool {
 		return false
 	}
 	switch {
+	case d.faults[fieldMessages] != nil:
 	case roleFault != "":
 		d.note(fieldMessages, element(i, ".role"), roleFault)
 	case contentFault != "":
 		d.note(fieldMessages, element(i, ".content"), contentFault)
+	default:
+		d.req.Messages = append(d.req.Messages, m)
 	}
-	// Faulty messages count, too: an array that has only those is not empty.
-	d.req.Messages = append(d.req.Messages, m)
 	return true
 }
 

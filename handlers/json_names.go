@@ -10,7 +10,7 @@ var nameSeed = maphash.MakeSeed()
 type nameSet struct {
 	count int
 	few   [fewNames]nameSlot
-	// table has a power of two as its length and is at most half full.
+	// table has a power of two as its length and is at most three quarters full: it takes six bytes for each of the text's.
 	table []nameSlot
 }
 
@@ -36,8 +36,8 @@ func (n *nameSet) add(text []byte, name *literal) bool {
 		return true
 	}
 	if n.table == nil {
-		n.resize(4*fewNames, n.few[:])
-	} else if 2*n.count >= len(n.table) {
+		n.resize(2*fewNames, n.few[:])
+	} else if 4*n.count >= 3*len(n.table) {
 		n.resize(2*len(n.table), n.table)
 	}
 	at := n.find(slot.hash, func(start uint32) bool { return standsAt(text[start:], name.raw) })

@@ -9,7 +9,7 @@ import (
 const (
 	// maxDepth is how deep arrays and objects of a body may be nested (design §6).
 	maxDepth = 64
-	// maxNames bounds the names of an object and of those around it, and so what looking for repeated ones takes: 4 MiB.
+	// maxNames bounds the names of an object and of those around it, and so what looking for repeated ones takes: 2 MiB.
 	maxNames = 100_000
 )
 

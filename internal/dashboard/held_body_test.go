@@ -107,3 +107,21 @@ func TestBodiesHaveABound(t *testing.T) {
 		})
 	}
 }
+
+// A field takes many times its size in memory, and anybody may send the form of signing in.
+func TestFormsHaveFewFields(t *testing.T) {
+	t.Parallel()
+	for _, fields := range []int{maxFields, maxFields + 1} {
+		r := newRooms(t)
+		r.answer("POST /session", http.StatusCreated, "{}")
+		form := httptest.NewRequest(http.MethodPost, "/dashboard/login", strings.NewReader(strings.TrimSuffix(strings.Repeat("a&", fields), "&")))
+		form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := r.serve(t, form)
+		if fields <= maxFields {
+			require.Equal(t, 1, r.count(http.MethodPost), w.Body.String())
+			continue
+		}
+		require.Equal(t, http.StatusBadRequest, w.Code)
+		require.Zero(t, r.count(http.MethodPost))
+	}
+}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -18,14 +19,20 @@ const maxForm = 2 << 20
 // maxKept bounds what is read of a form whose sender isn't signed in, in bytes: it may be anybody's, and all of it is sent back.
 const maxKept = 256 << 10
 
+// maxFields bounds the fields of a form; each takes many times its size.
+const maxFields = 1000
+
 // maxFiles is how many bytes of files stay in memory; it is above every maxBody, so that none goes to the disk.
 const maxFiles = 64 << 20
 
 // readForm reads what a form sent.
 func (v *visit) readForm(maxBody int64) error {
 	v.bound(cmp.Or(maxBody, maxForm))
-	err := v.r.ParseForm() // by itself, for the next one hides its error
+	err := v.checkFields()
 	if err == nil {
+		err = v.r.ParseForm() // by itself, for the next one hides its error
+	}
+	if err == nil && !v.page.public { // only forms with files are of several parts, and a part takes many times its size
 		err = v.r.ParseMultipartForm(maxFiles) //nolint:gosec // G120: MaxBytesReader bounds it
 	}
 	if errors.Is(err, http.ErrNotMultipart) {
@@ -35,6 +42,23 @@ func (v *visit) readForm(maxBody int64) error {
 	if err != nil {
 		return bodyFault(err, "The form did not arrive whole. Send it again.")
 	}
+	return nil
+}
+
+// checkFields refuses a form with more fields than any of ours, before something is made of each.
+func (v *visit) checkFields() error {
+	mediaType, _, _ := mime.ParseMediaType(v.r.Header.Get("Content-Type")) // what has none is no form
+	if mediaType != "application/x-www-form-urlencoded" {
+		return nil
+	}
+	text, err := io.ReadAll(v.r.Body)
+	if err != nil {
+		return err //nolint:wrapcheck // bodyFault looks into it
+	}
+	if bytes.Count(text, []byte("&")) >= maxFields {
+		return &http.MaxBytesError{Limit: int64(len(text))}
+	}
+	v.r.Body = io.NopCloser(bytes.NewReader(text))
 	return nil
 }
 

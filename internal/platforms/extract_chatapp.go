@@ -13,16 +13,19 @@ type chatAppChange struct {
 		PhoneNumberID      identifier `json:"phone_number_id"`
 		DisplayPhoneNumber identifier `json:"display_phone_number"`
 	} `json:"metadata"`
-	Contacts []struct {
-		WaID    identifier `json:"wa_id"`
-		UserID  identifier `json:"user_id"`
-		Profile struct {
-			Name string `json:"name"`
-		} `json:"profile"`
-	} `json:"contacts"`
-	Messages      []chatAppMessage `json:"messages"`
-	MessageEchoes []chatAppMessage `json:"message_echoes"`
-	Statuses      []chatAppStatus  `json:"statuses"`
+	Contacts      list[chatAppContact] `json:"contacts"`
+	Messages      list[chatAppMessage] `json:"messages"`
+	MessageEchoes list[chatAppMessage] `json:"message_echoes"`
+	Statuses      list[chatAppStatus]  `json:"statuses"`
+}
+
+// chatAppContact names a person.
+type chatAppContact struct {
+	WaID    identifier `json:"wa_id"`
+	UserID  identifier `json:"user_id"`
+	Profile struct {
+		Name string `json:"name"`
+	} `json:"profile"`
 }
 
 // chatAppMessage names a person by phone number, or by user id alone where they hide their number behind a user name.
@@ -55,15 +58,17 @@ type chatAppContent struct {
 	Caption string `json:"caption"`
 }
 
+type chatAppError struct {
+	Code identifier `json:"code"`
+}
+
 type chatAppStatus struct {
-	ID              identifier `json:"id"`
-	Status          string     `json:"status"`
-	RecipientID     identifier `json:"recipient_id"`
-	RecipientUserID identifier `json:"recipient_user_id"`
-	Timestamp       moment     `json:"timestamp"`
-	Errors          []struct {
-		Code identifier `json:"code"`
-	} `json:"errors"`
+	ID              identifier         `json:"id"`
+	Status          string             `json:"status"`
+	RecipientID     identifier         `json:"recipient_id"`
+	RecipientUserID identifier         `json:"recipient_user_id"`
+	Timestamp       moment             `json:"timestamp"`
+	Errors          list[chatAppError] `json:"errors"`
 }
 
 // chatAppMessages adds what an entry of a chat-app business account holds: messages, those typed in the business's own

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // decode reads a delivery into the fields that we know of it. What has another form than expected stays empty, and the
@@ -119,6 +120,47 @@ func (n *nested[T]) UnmarshalJSON(raw []byte) error {
 		n.value = value
 	}
 	return nil
+}
+
+// list is an array of objects. One whose elements are so short that none can hold a message, but that would take many times
+// the delivery's size, stays empty.
+type list[T any] []T
+
+// UnmarshalJSON never fails, for an error would end the reading of the whole delivery.
+func (l *list[T]) UnmarshalJSON(raw []byte) error {
+	*l = nil
+	n := elements(raw)
+	if size := int(unsafe.Sizeof(*new(T))); n == 0 || n > 1 && n*size > 6*len(raw) {
+		return nil
+	}
+	all := make([]T, 0, n) // one that grows would take several times as much
+	_ = json.Unmarshal(raw, &all)
+	*l = all
+	return nil
+}
+
+// elements counts the elements of a JSON array, 0 for another value.
+func elements(raw []byte) (n int) {
+	if len(raw) == 0 || raw[0] != '[' || len(bytes.TrimSpace(raw[1:])) == 1 {
+		return 0
+	}
+	depth, inText := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	return n + 1
 }
 
 // unquote returns what a JSON string holds, broken UTF-8 perhaps included; ok is false for other values.

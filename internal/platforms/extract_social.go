@@ -28,20 +28,23 @@ func ExtractSocial(body []byte, objects Objects) ([]Inbound, error) {
 }
 
 type socialDelivery struct {
-	Object string        `json:"object"`
-	Entry  []socialEntry `json:"entry"`
+	Object string            `json:"object"`
+	Entry  list[socialEntry] `json:"entry"`
 }
 
 // socialEntry is what happened to one page, photo account or chat-app business account. The events of `standby`, of
 // conversations that another app has taken over, are not read.
 type socialEntry struct {
-	ID        identifier    `json:"id"`
-	Messaging []directEvent `json:"messaging"`
-	Changes   []struct {
-		Field string `json:"field"`
-		Value struct {
-			directEvent
-			chatAppChange
-		} `json:"value"`
-	} `json:"changes"`
+	ID        identifier         `json:"id"`
+	Messaging list[directEvent]  `json:"messaging"`
+	Changes   list[socialChange] `json:"changes"`
+}
+
+// socialChange is what happened to one of an account's subscribed fields.
+type socialChange struct {
+	Field string `json:"field"`
+	Value struct {
+		directEvent
+		chatAppChange
+	} `json:"value"`
 }
