@@ -32,17 +32,20 @@ type directParty struct {
 }
 
 type directMessage struct {
-	MID           identifier `json:"mid"`
-	Text          string     `json:"text"`
-	IsEcho        flag       `json:"is_echo"`
-	IsDeleted     flag       `json:"is_deleted"`
-	IsUnsupported flag       `json:"is_unsupported"`
-	Attachments   []struct {
-		Type    string `json:"type"`
-		Payload struct {
-			StickerID present `json:"sticker_id"`
-		} `json:"payload"`
-	} `json:"attachments"`
+	MID           identifier             `json:"mid"`
+	Text          string                 `json:"text"`
+	IsEcho        flag                   `json:"is_echo"`
+	IsDeleted     flag                   `json:"is_deleted"`
+	IsUnsupported flag                   `json:"is_unsupported"`
+	Attachments   list[directAttachment] `json:"attachments"`
+}
+
+// directAttachment is a picture or the like of a message.
+type directAttachment struct {
+	Type    string `json:"type"`
+	Payload struct {
+		StickerID present `json:"sticker_id"`
+	} `json:"payload"`
 }
 
 // inbound is what the event means to the channel of the account; of no kind if it means nothing.
