@@ -29,8 +29,9 @@ func TestOpenAIOddEnds(t *testing.T) {
 func TestOpenAINothingIsWaitedForAfterDone(t *testing.T) {
 	t.Parallel()
 	body := &unending{Reader: strings.NewReader(`data: {"choices":[{"delta":{"content":"x"}}]}` + "\n\ndata: [DONE]\n\n")}
+	var prompt io.Reader
 	p := NewOpenAI(OpenAIConfig{BaseURL: "http://vendor", Timeouts: long, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		body.ctx = r.Context()
+		body.ctx, prompt = r.Context(), r.Body
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body, ContentLength: -1}, nil
 	})})
 	synctest.Test(t, func(t *testing.T) {
@@ -39,6 +40,8 @@ func TestOpenAINothingIsWaitedForAfterDone(t *testing.T) {
 		came := call1(t, p, scenario("ok", true))
 		require.Equal(t, whatCame{text: "x", finish: "stop"}, came)
 		require.Zero(t, time.Since(started))
+		_, err := prompt.Read(make([]byte, 1))
+		require.ErrorIs(t, err, errTakenBack, "the prompt's memory belongs to the caller again")
 		<-body.closed
 		require.Equal(t, drainWait, time.Since(started))
 	})
