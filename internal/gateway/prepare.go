@@ -119,9 +119,9 @@ func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 }
 
 // roomForOutput returns how many tokens of a window are for the output, beside a prompt whose size is given in tokens of our
-// vocabulary and in bytes. Vendors refuse a max_tokens that exceeds it by their own count, and the densest vocabularies need a third more tokens than ours, though
-// none more than bytes. That margin may take half of the room: a prompt that nearly fills the window is still answered by
-// the vendors that count as we do.
+// vocabulary and in bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest
+// vocabularies need a third more tokens than ours, though none more than bytes, so that much is left free. It is at most half
+// of the rest: a prompt that nearly fills the window is still answered by the vendors that count as we do.
 func roomForOutput(window, tokens, bytes int64) int64 {
 	room := window - tokens
 	return room - min(tokens/3, bytes-tokens, room/2)
