@@ -320,3 +320,30 @@ func TestWebhookNeedsItsPlatform(t *testing.T) {
 	require.NoError(t, validate("bot"), "its secrets belong to the channels")
 	require.ErrorContains(t, validate("market_b"), "the svc block has no `platform market_b`")
 }
+
+// TestExampleKeepsTheAdminInterfaceToItself guarantees that the file operators begin with opens the admin interface on a
+// Unix socket only, and stores no copy of the configuration.
+func TestExampleKeepsTheAdminInterfaceToItself(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../Caddyfile.example")
+	require.NoError(t, err)
+	adapted, err := adapt(string(text))
+	require.NoError(t, err)
+	var config struct {
+		Admin struct {
+			Disabled bool   `json:"disabled"`
+			Listen   string `json:"listen"`
+			Config   struct {
+				Persist *bool `json:"persist"`
+			} `json:"config"`
+			Remote json.RawMessage `json:"remote"`
+		} `json:"admin"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(adapted), &config))
+	if !config.Admin.Disabled {
+		require.Regexp(t, `^unix//?[^|]+(\|0?[0-7]00)?$`, config.Admin.Listen, "others on the machine, or the network, can reach it")
+	}
+	require.NotNil(t, config.Admin.Config.Persist)
+	require.False(t, *config.Admin.Config.Persist, "the configuration is written to a file")
+	require.Empty(t, config.Admin.Remote)
+}

@@ -43,7 +43,7 @@ var (
 	}, []string{"model"})
 	settleLateTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "settle_late_total",
-		Help: "Calls whose settlement was not committed in time, or the commit of whose hold was not confirmed; the latter, and those without an Idempotency-Key, are voided.",
+		Help: "Calls whose end, or hold, was not confirmed by the store in time. They are void but for settlements with an Idempotency-Key.",
 	})
 	providerSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "provider_seconds",

@@ -40,7 +40,7 @@ func newLateTest() *lateTest {
 		q.tries++
 		fails := q.away || q.poison[id]
 		q.mu.Unlock()
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.trying--
@@ -73,7 +73,7 @@ func TestLateCallsEndWhenTheStoreIsBack(t *testing.T) {
 		q.away = true
 		q.poison["call_3"] = true
 		q.end(t, 1000, time.Hour)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		require.Equal(t, 1000, q.calls.Running())
 		q.mu.Lock()
 		require.Empty(t, q.settled)
@@ -81,18 +81,18 @@ func TestLateCallsEndWhenTheStoreIsBack(t *testing.T) {
 		require.Less(t, q.tries, 10*60*lateAtOnce, "more than a round a second while the store is away")
 		q.away = false
 		q.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		synctest.Wait()
 		require.Len(t, q.settled, 999)
 		require.Equal(t, 1, q.calls.Running(), "the call that fails by itself")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		require.Len(t, q.settled, 999)
 		require.Zero(t, q.calls.Running(), "the call that fails by itself has expired")
 		require.False(t, q.running)
 
 		q.end(t, 1, time.Hour)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		require.Len(t, q.settled, 1000, "the queue works again after it was empty")
 		require.Zero(t, q.calls.Running())
@@ -106,10 +106,10 @@ func TestLateCallsAreCut(t *testing.T) {
 		q := newLateTest()
 		q.away = true
 		q.end(t, 100, time.Hour)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		q.calls.Cut()
 		synctest.Wait()
-		time.Sleep(time.Millisecond) // a try that is under way
+		<-time.After(time.Millisecond) // a try that is under way
 		synctest.Wait()
 		require.Zero(t, q.calls.Running())
 		require.False(t, q.running)
@@ -126,7 +126,7 @@ func TestLateCallsAreBounded(t *testing.T) {
 		q.end(t, maxLate+2*lateAtOnce, time.Minute)
 		require.LessOrEqual(t, q.calls.Running(), maxLate+lateAtOnce, "the queue and the round that is under way")
 		require.GreaterOrEqual(t, q.calls.Running(), maxLate)
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		require.Zero(t, q.calls.Running())
 		require.False(t, q.running)

@@ -166,6 +166,26 @@ func TestRedisIsReadOnly(t *testing.T) {
 	b.awaitTold(t, 1, isBack)
 }
 
+// A Redis whose memory is full refuses the writes of the windows: it is as good as none, and is used again when it has room.
+func TestRedisIsFull(t *testing.T) {
+	t.Parallel()
+	private := startRedis(t)
+	client := plainClient(t, private.server())
+	r, b := patiently(t, private.server(), 1)
+	require.True(t, redisTake(t, r, newOrg(), 1).Allowed)
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	goesLocal(t, r)
+	org := newOrg()
+	for _, allowed := range []bool{true, true, false} {
+		require.Equal(t, allowed, redisTake(t, r, org, 2).Allowed, "the local window counts")
+	}
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	comesBack(t, r, client)
+	b.awaitTold(t, 1, givenUp)
+	b.awaitTold(t, 1, isBack)
+}
+
 func TestRedisRefusesThePassword(t *testing.T) {
 	t.Parallel()
 	private := startRedis(t, "--requirepass", "right")
