@@ -1,0 +1,170 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+// upgradeFolder has a folder for each build whose databases are kept; testdata/upgrade/README.md says how they are written.
+const upgradeFolder = "testdata/upgrade"
+
+// upgradeMasterKey is the master key of all kept databases.
+const upgradeMasterKey = "dGhlLW1hc3Rlci1rZXktb2Yta2VwdC1kYXRhYmFzZXM="
+
+// upgradeFixture is what the clients, people and platforms of a kept database remember of it, as JSON beside it.
+type upgradeFixture struct {
+	// OrgID is an organization with everything: its assistant, the mark of the assistant's script, its keys and what is
+	// left in its wallets.
+	OrgID, AgentID, Mark                      string
+	Key, TestKey, RevokedKey, ExpiredKey      string
+	Balance, TestBalance                      int64
+	Calls                                     []keptCall
+	Cut                                       keptCall // under way when the process was killed, so without an answer
+	Lines                                     []keptLine
+	Widget                                    string
+	KnowledgeBase                             string
+	Email, Password, Cookie, Invited, LinkOfA string
+	// Asked was delivered after the last worker had ended, Written by a person then; both on the first line.
+	Asked, Written string
+	// Poor is an organization without funds, whose customer has asked PoorAsked.
+	Poor               keptLine
+	PoorOrgID, PoorKey string
+	PoorAsked          string
+}
+
+// keptCall is a call with an Idempotency-Key and its first answer.
+type keptCall struct {
+	Key, Model, Body string
+	Stream, BYOK     bool
+	Answer           completed
+}
+
+func (k keptCall) keyed() *keyedCall {
+	return &keyedCall{key: k.Key, model: k.Model, body: k.Body, stream: k.Stream, byok: k.BYOK, first: k.Answer}
+}
+
+// keptLine is a channel with a customer who was answered. Account is what the platform calls it.
+type keptLine struct {
+	Type                                 platforms.Type
+	ID, Account, External, Secret, Token string
+	Number                               int64
+}
+
+// keep remembers a line.
+func (l *line) keep() keptLine {
+	return keptLine{
+		Type: l.Type, ID: l.ID, Account: fmt.Sprint(947_000_000 + l.number), External: l.External, Secret: l.Secret, Token: l.Token, Number: l.number,
+	}
+}
+
+// line is the line of a product that runs on the kept database. The scripted platforms number the tokens that they issue,
+// so lines come back in the order in which they were made, and get tokens until theirs comes.
+func (k keptLine) line(t testing.TB, p *product) *line {
+	t.Helper()
+	for range 100 {
+		credentials := p.Platform.Account(k.Type, k.Account)
+		if k.Token == credentials.AccessToken || k.Token == credentials.BotToken {
+			return &line{Type: k.Type, ID: k.ID, External: k.External, Secret: k.Secret, Token: k.Token, baseURL: p.BaseURL, number: k.Number}
+		}
+	}
+	require.Fail(t, "the scripted platforms don't issue such tokens any more", "%s", k.Token)
+	return nil
+}
+
+// upgradable is the deployment of a kept database: everything is mounted, and the master key is known.
+func upgradable(t testing.TB, engine store.Engine, up *upstream, platform *platformtest.Server) *deployment {
+	t.Helper()
+	d := deploy(t, engine, up).describing().receiving(t, platform)
+	d.masterKey = upgradeMasterKey
+	d.env = append(d.env, "SVC_MASTER_KEY="+d.masterKey) // the last one counts
+	return d
+}
+
+// keptFile is the database of a build on an engine, keptFacts its upgradeFixture.
+func keptFile(build string, engine store.Engine) string {
+	name := "sqlite.db"
+	if engine == store.Postgres {
+		name = "postgres.sql"
+	}
+	return filepath.Join(upgradeFolder, build, name)
+}
+
+func keptFacts(build string, engine store.Engine) string {
+	return filepath.Join(upgradeFolder, build, string(engine)+".json")
+}
+
+// restore puts a copy of a kept database in an empty place and returns what is remembered of it. As if its processes had
+// ended a moment ago, answers, sessions and links haven't run out; nothing else is changed.
+func restore(t testing.TB, build string, location store.Location) *upgradeFixture {
+	t.Helper()
+	text, err := os.ReadFile(keptFacts(build, location.Engine))
+	require.NoError(t, err)
+	kept := new(upgradeFixture)
+	require.NoError(t, json.Unmarshal(text, kept))
+	database, err := os.ReadFile(keptFile(build, location.Engine))
+	require.NoError(t, err)
+	if location.Engine == store.SQLite {
+		require.NoError(t, os.WriteFile(location.DSN, database, 0o600))
+	} else {
+		runDump(t, location, string(database))
+	}
+	db := connect(t, location)
+	now := time.Now().UnixMilli()
+	soon := now + time.Hour.Milliseconds()
+	for _, statement := range []string{
+		fmt.Sprintf(`UPDATE idempotency_keys SET expires_at = %d WHERE state = 'done'`, soon),
+		fmt.Sprintf(`UPDATE sessions SET created_at = %d, seen_at = %[1]d, expires_at = %d`, now, soon),
+		fmt.Sprintf(`UPDATE user_links SET created_at = %d, expires_at = %d`, now, soon),
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	return kept
+}
+
+// runDump runs a plain dump with INSERTs. Lines with a backslash are for psql.
+func runDump(t testing.TB, location store.Location, dump string) {
+	t.Helper()
+	var statements strings.Builder
+	for text := range strings.Lines(dump) {
+		if !strings.HasPrefix(text, `\`) {
+			statements.WriteString(text)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, location.DSN)
+	require.NoError(t, err)
+	defer conn.Close(ctx) // each statement's own result counts
+	_, err = conn.PgConn().Exec(ctx, statements.String()).ReadAll()
+	require.NoError(t, err)
+}
+
+// newestVersion is the version of a database's tables.
+func newestVersion(t testing.TB, location store.Location) (version int64) {
+	t.Helper()
+	require.NoError(t, connect(t, location).QueryRowContext(t.Context(), `SELECT max(version_id) FROM schema_versions`).Scan(&version))
+	return version
+}
+
+// currentVersion is the version that the code of this test makes.
+func currentVersion(t testing.TB) int64 {
+	t.Helper()
+	location := storetest.Location(t, store.SQLite)
+	storetest.OpenAt(t, location, store.Options{})
+	return newestVersion(t, location)
+}
