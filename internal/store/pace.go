@@ -10,7 +10,7 @@ const (
 	// the line. In between it is one and a half times the time of a transaction: then a whole batch stands in line when the
 	// one before it ends, however slow they are, and little more.
 	leastPatience = 2 * time.Second
-	mostPatience  = 3 * time.Second
+	mostPatience  = 4 * time.Second
 
 	// longestWait is how old an operation may be when its transaction begins; an urgent one may be twice as old. It ends
 	// those whose wait turned out far longer than it looked when they came, because the database stopped answering.
@@ -40,7 +40,9 @@ type pace struct {
 	took  recent
 	// carried is how many ordinary operations a transaction takes while others stay in line, usualShare at most.
 	carried float64
-	// retries is the number of transactions that what failed before will have for itself, before those in line.
+	// cut says that the next transaction is for what the last one cut off, and retries how many what failed before will
+	// have for itself, in turns with those for what is in line.
+	cut     bool
 	retries int
 	// least and most are leastPatience and mostPatience.
 	least, most time.Duration
@@ -60,7 +62,11 @@ func (p *pace) admits(now time.Time, ahead, bytes int) bool {
 		left = max(took-running, running-took)
 		took = max(took, running)
 	}
-	before := p.retries + max(int(float64(ahead)/max(1, p.carried)), bytes/maxBatchBytes)
+	before := max(int(float64(ahead)/max(1, p.carried)), bytes/maxBatchBytes)
+	before += min(p.retries, before+1)
+	if p.cut {
+		before++
+	}
 	return left+time.Duration(before)*took <= max(p.least, min(took+took/2, p.most))
 }
 

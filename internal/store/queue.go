@@ -208,13 +208,13 @@ func (q *queue) begin(now time.Time) {
 	q.mu.Unlock()
 }
 
-// end says how long it took, 0 for one that did nothing, and how many transactions what failed in it will have for
-// itself. It returns how many operations were refused at the door meanwhile, and how long a transaction is expected to
-// take now.
-func (q *queue) end(took time.Duration, retries int) (refused int, expected time.Duration) {
+// end says how long it took, 0 for one that did nothing, whether the next one is for what was cut off, and how many what
+// failed will have for itself. It returns how many operations were refused at the door meanwhile, and how long a
+// transaction is expected to take now.
+func (q *queue) end(took time.Duration, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pace.began, q.pace.retries = time.Time{}, retries
+	q.pace.began, q.pace.cut, q.pace.retries = time.Time{}, cut, retries
 	if took > 0 {
 		q.pace.took.add(took)
 	}

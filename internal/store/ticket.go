@@ -64,7 +64,7 @@ var errUnknownKind = errors.New("store: the kind was not given to Open")
 
 // Do hands an operation to the writer and waits until it is durable.
 //
-// An operation that could not begin within 2 s, or within one and a half transactions when they are slow, 3 s at
+// An operation that could not begin within 2 s, or within one and a half transactions when they are slow, 4 s at
 // most, is refused at once with [ErrBusy]: nothing happened, and whoever asked may come back after a second. An [Urgent]
 // one isn't, unless 8,192 of them are in line.
 //

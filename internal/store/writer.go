@@ -89,7 +89,8 @@ type writer struct {
 
 	// Owned by the goroutine.
 	back       []*Ticket   // put back by time, run before the queue
-	again      [][]*Ticket // pieces of failed groups, run one by one before everything
+	again      [][]*Ticket // pieces of failed groups, run one by one
+	retried    bool        // the last transaction was one of those
 	committing time.Time   // when the transaction began to commit
 	commits    recent      // how long that takes
 }
@@ -159,45 +160,45 @@ func (w *writer) turn() {
 	batch := w.collect()
 	outcome := w.transact(batch)
 	release() // before the callers wake: the other process waits for this only
-	w.observe(outcome.batch, start, waited)
+	w.observe(&outcome, start, waited)
 	for _, ended := range outcome.ended {
 		ended.ticket.finish(ended.err)
 	}
 }
 
-// observe measures the pace and passes on what a transaction did.
-func (w *writer) observe(batch Batch, start time.Time, waited time.Duration) {
-	took := time.Duration(0)
+// observe measures the pace and passes on what a transaction did. One that failed as a whole counts twice: had it been
+// able to go on, it would have taken longer. So a store that hangs is asked by one operation at a time.
+func (w *writer) observe(o *outcome, start time.Time, waited time.Duration) {
+	batch, took := o.batch, time.Duration(0)
 	if batch.Transaction > 0 {
 		took = time.Since(start)
 	}
-	retries := len(w.again)
-	if len(w.back) > 0 {
-		retries++
+	if o.lost {
+		took *= 2
 	}
 	idle := batch == Batch{}
 	batch.Turn = waited
-	batch.Refused, batch.Expected = w.queue.end(took, retries)
+	batch.Refused, batch.Expected = w.queue.end(took, len(w.back) > 0, len(w.again))
 	if w.observer != nil && (!idle || batch.Refused > 0) {
 		w.observer.ObserveBatch(batch)
 	}
 }
 
-// collect takes the next batch. What was cut off or must run again goes first and unaccompanied, so that it can't be cut
-// off for ever.
+// collect takes the next batch. What was cut off goes first and unaccompanied, so that it can't be cut off for ever. What
+// must run again does so in turns with what is in line, which doesn't wait for all of it.
 func (w *writer) collect() []*Ticket {
 	switch {
-	case len(w.again) > 0:
-		batch := w.again[0]
-		w.again = w.again[1:]
-		w.queue.skip()
-		return batch
 	case len(w.back) > 0:
 		batch := w.back
 		w.back = nil
 		w.queue.skip()
 		return batch
+	case len(w.again) > 0 && !(w.retried && w.queue.waiting()):
+		batch := w.again[0]
+		w.again, w.retried = w.again[1:], true
+		return batch
 	}
+	w.retried = false
 	return w.queue.take(make([]*Ticket, 0, 16))
 }
 
@@ -220,6 +221,7 @@ type endedTicket struct {
 type outcome struct {
 	ended []endedTicket
 	batch Batch
+	lost  bool // the transaction failed as a whole
 }
 
 func (o *outcome) end(err error, tickets ...*Ticket) {
@@ -249,6 +251,7 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 	tx, err := w.conn.begin(ctx)
 	if err != nil {
 		w.logger.Warn("a write transaction could not begin", "error", err)
+		o.lost = true
 		for _, group := range groups {
 			o.end(err, group.tickets...)
 		}
@@ -265,6 +268,7 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 		failed, lost := w.apply(tx, group, i == len(groups)-1)
 		if lost != nil {
 			w.logger.Warn("a write transaction was lost", "error", lost)
+			o.lost = true
 			tx.rollback()
 			o.end(lost, append(kept, group.tickets...)...)
 			w.putBack(&o, groups[i+1:])
@@ -280,7 +284,9 @@ func (w *writer) transact(batch []*Ticket) (o outcome) {
 		tx.rollback()
 		return o
 	}
-	o.end(w.commit(tx), kept...)
+	err = w.commit(tx)
+	o.lost = err != nil
+	o.end(err, kept...)
 	return o
 }
 
