@@ -97,6 +97,9 @@ http://%[1]s {
 	handle {
 		reverse_proxy %[2]s
 	}
+	handle_errors {
+		svc_error
+	}
 }
 `
 
