@@ -63,11 +63,14 @@ func (p *pace) admits(now time.Time, ahead, bytes int) bool {
 		took = max(took, running)
 	}
 	before := max(int(float64(ahead)/max(1, p.carried)), bytes/maxBatchBytes)
-	before += min(p.retries, before+1)
+	before += min(p.retries, before)
+	// What goes before the next batch lets everything wait longer: there must be a whole batch in line after it, too.
+	first := min(p.retries, 1)
 	if p.cut {
-		before++
+		first++
 	}
-	return left+time.Duration(before)*took <= max(p.least, min(took+took/2, p.most))
+	patience := took + took/2 + time.Duration(first)*took
+	return left+time.Duration(first+before)*took <= max(p.least, min(patience, p.most))
 }
 
 // carry says how many ordinary operations the last batch had, and whether others stayed in line.

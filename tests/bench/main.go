@@ -84,9 +84,9 @@ func run(ctx context.Context, binary, crash string, rounds int, slice time.Durat
 			return err
 		}
 	}
-	if strings.Contains(overloadRowName, only) {
+	if rows := overloadRows(only); len(rows) > 0 {
 		found = true
-		if err := runOverload(ctx, binary, crash, slice); err != nil {
+		if err := runOverload(ctx, rows, binary, crash, slice); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
@@ -15,7 +16,6 @@ import (
 )
 
 const (
-	overloadRowName = "overload"
 	// overloadLasts is how many slices each load lasts: 20 s of the usual ones.
 	overloadLasts = 40. / 3
 	// overloadProbers are the connections of the closed loop that finds out what the product can do.
@@ -69,24 +69,34 @@ func (b fileBrake) release() error { return os.RemoveAll(b.dir) }
 
 // runOverload measures what the product does when more is asked of it than its store can do: both engines, commits of
 // 0.2 s and 1.2 s, and loads of 1, 2 and 4 times what it can do. Then commits are quick again under the largest load.
-func runOverload(ctx context.Context, binary, crashBinary string, slice time.Duration) error {
-	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
-		if engine == store.Postgres && os.Getenv(postgresVariable) == "" {
-			fmt.Printf("\nthe row %s on PostgreSQL is left out: %s is not set (scripts/services.sh sets it)\n", overloadRowName, postgresVariable)
-			continue
-		}
-		used := binary
-		if engine == store.SQLite {
-			used = crashBinary
-		}
-		for _, commit := range []time.Duration{200 * time.Millisecond, 1200 * time.Millisecond} {
-			o := &overload{engine: engine, commit: commit, lasts: time.Duration(float64(slice) * overloadLasts)}
-			if err := o.run(ctx, used); err != nil {
-				return fmt.Errorf("%s on %s, commits of %s: %w", overloadRowName, engine, commit, err)
+func runOverload(ctx context.Context, rows []*overload, binary, crashBinary string, slice time.Duration) error {
+	for _, o := range rows {
+		used := crashBinary
+		if o.engine == store.Postgres {
+			used = binary
+			if os.Getenv(postgresVariable) == "" {
+				fmt.Printf("\nthe row %s is left out: %s is not set (scripts/services.sh sets it)\n", o.name(), postgresVariable)
+				continue
 			}
+		}
+		o.lasts = time.Duration(float64(slice) * overloadLasts)
+		if err := o.run(ctx, used); err != nil {
+			return fmt.Errorf("%s: %w", o.name(), err)
 		}
 	}
 	return nil
+}
+
+// overloadRows are the rows whose name contains only.
+func overloadRows(only string) (rows []*overload) {
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		for _, commit := range []time.Duration{200 * time.Millisecond, 1200 * time.Millisecond} {
+			if o := (&overload{engine: engine, commit: commit}); strings.Contains(o.name(), only) {
+				rows = append(rows, o)
+			}
+		}
+	}
+	return rows
 }
 
 // overload is one store with one slowness.
@@ -99,6 +109,10 @@ type overload struct {
 	brake   brake
 	start   int64 // what the wallets have, in micros
 	charged int64 // what the answers say
+}
+
+func (o *overload) name() string {
+	return fmt.Sprintf("overload, %s, commits of %s", o.engine, o.commit)
 }
 
 func (o *overload) run(ctx context.Context, binary string) (err error) {
@@ -125,13 +139,15 @@ func (o *overload) run(ctx context.Context, binary string) (err error) {
 		}
 		best = max(best, loads[i].goodput(0, o.lasts))
 	}
-	fmt.Printf("\n%s on %s, commits of %s: %.0f calls/s in a closed loop\n  %4s %10s %10s %12s %12s %14s   worse half to the best\n",
-		overloadRowName, o.engine, o.commit, can, "load", "offered/s", "answers/s", "answer p50 s", "answer p99 s", "refusal p99 ms")
+	fmt.Printf("\n%s: %.0f calls/s in a closed loop\n  %4s %10s %10s %12s %12s %14s   worse half to the best\n", o.name(), can, "load", "offered/s", "answers/s", "answer p50 s", "answer p99 s", "refusal p99 ms")
 	for i, load := range loads {
 		worse := min(load.goodput(0, o.lasts/2), load.goodput(o.lasts/2, o.lasts))
 		fmt.Printf("  %3gx %10.0f %10.0f %12.2f %12.2f %14.1f   %s\n", overloadTimes[i], overloadTimes[i]*can, load.goodput(0, o.lasts),
 			load.quantile(false, .5).Seconds(), load.quantile(false, .99).Seconds(), 1000*load.quantile(true, .99).Seconds(),
 			judged(worse/best, overloadBar, false))
+		if load.dropped > 0 {
+			fmt.Printf("        %d calls were not offered: %d waited already\n", load.dropped, overloadConns)
+		}
 	}
 	if err := o.recover(ctx, overloadTimes[len(overloadTimes)-1]*can); err != nil {
 		return err
@@ -221,7 +237,10 @@ type attempt struct {
 }
 
 // offered is what became of a load.
-type offered struct{ ended []attempt }
+type offered struct {
+	ended   []attempt
+	dropped int // calls for which no connection was left
+}
 
 // goodput is the answers per second in a part of the load.
 func (o *offered) goodput(from, to time.Duration) float64 {

@@ -14,6 +14,8 @@ import (
 // overloadConns bounds the connections of a load: more calls than that at a time are not offered.
 const overloadConns = 6000
 
+var errManyCalls = errors.New("as many calls wait as the bench has connections")
+
 // loader offers calls and keeps their connections for the next ones.
 type loader struct {
 	product *product
@@ -70,6 +72,10 @@ func (l *loader) call() (refused bool) {
 	at := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if errors.Is(err, errManyCalls) {
+		l.load.dropped++
+		return false
+	}
 	if err != nil {
 		if len(l.faults) < 3 {
 			l.faults = append(l.faults, err)
@@ -90,11 +96,13 @@ func (l *loader) connection() (*client, error) {
 		l.mu.Unlock()
 		return c, nil
 	}
-	l.dialled++
-	many := l.dialled > overloadConns
+	many := l.dialled >= overloadConns
+	if !many {
+		l.dialled++
+	}
 	l.mu.Unlock()
 	if many {
-		return nil, fmt.Errorf("more than %d calls wait at a time", overloadConns)
+		return nil, errManyCalls
 	}
 	return dial(l.product.address, l.request)
 }
