@@ -47,13 +47,13 @@ type slowTransaction struct {
 	commitTime time.Duration
 }
 
-func (t *slowTransaction) context() context.Context                 { return t.ctx }
-func (*slowTransaction) savepoint() error                           { return nil }
-func (*slowTransaction) release(context.Context, bool) error        { return nil }
-func (*slowTransaction) rollbackTo(context.Context) error           { return nil }
-func (*slowTransaction) rollback()                                  {}
-func (*slowTransaction) Flush(context.Context) error                { return nil }
-func (*slowTransaction) Queue(want int64, text string, args ...any) {}
+func (t *slowTransaction) context() context.Context          { return t.ctx }
+func (*slowTransaction) savepoint() error                    { return nil }
+func (*slowTransaction) release(context.Context, bool) error { return nil }
+func (*slowTransaction) rollbackTo(context.Context) error    { return nil }
+func (*slowTransaction) rollback()                           {}
+func (*slowTransaction) Flush(context.Context) error         { return nil }
+func (*slowTransaction) Queue(int64, string, ...any)         {}
 
 func (t *slowTransaction) commit(ctx context.Context) error {
 	select {
@@ -117,14 +117,13 @@ func (o *overload) call(start time.Time) {
 	asked := time.Now()
 	err := o.write(&callHold{})
 	waited := time.Since(asked)
-	if err == nil {
-		err = o.write(&callSettlement{})
-	} else {
+	if err != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.refused = append(o.refused, waited)
 		return
 	}
+	err = o.write(&callSettlement{})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {

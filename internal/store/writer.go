@@ -116,7 +116,7 @@ func (w *writer) do(ctx context.Context, ticket *Ticket) error {
 	case <-ticket.done:
 	case <-ctx.Done():
 		if w.queue.withdraw(ticket) {
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 		}
 		<-ticket.done
 	}
@@ -193,7 +193,7 @@ func (w *writer) collect() []*Ticket {
 		w.back = nil
 		w.queue.skip()
 		return batch
-	case len(w.again) > 0 && !(w.retried && w.queue.waiting()):
+	case len(w.again) > 0 && (!w.retried || !w.queue.waiting()):
 		batch := w.again[0]
 		w.again, w.retried = w.again[1:], true
 		return batch

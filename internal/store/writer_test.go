@@ -334,7 +334,9 @@ func TestContextOfDo(t *testing.T) {
 		go func() { withdrawn <- db.Do(ctx, kind, &insert{ID: 1}) }()
 		require.Eventually(t, func() bool { return db.Queued() == 1 }, time.Minute, time.Millisecond)
 		cancel(gaveUp)
-		require.ErrorIs(t, <-withdrawn, gaveUp)
+		err := <-withdrawn
+		require.ErrorIs(t, err, gaveUp)
+		require.ErrorIs(t, err, store.ErrBusy)
 		require.NoError(t, atGate.open())
 		require.ErrorIs(t, db.Do(ctx, kind, &insert{ID: 2}), gaveUp)
 		require.Zero(t, countItems(t, db))

@@ -126,7 +126,8 @@ func (o *overload) run(ctx context.Context, binary string) (err error) {
 	if err := o.brake.set(o.commit); err != nil {
 		return err
 	}
-	probe, err := o.offer(ctx, 0, o.lasts/2, o.lasts/4)
+	warm := max(o.lasts/4, 6*o.commit) // until the first calls have ended
+	probe, err := o.offer(ctx, 0, o.lasts/2, warm)
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (o *overload) run(ctx context.Context, binary string) (err error) {
 	loads := make([]*offered, len(overloadTimes))
 	best := can
 	for i, times := range overloadTimes {
-		if loads[i], err = o.offer(ctx, times*can, o.lasts, o.lasts/4); err != nil {
+		if loads[i], err = o.offer(ctx, times*can, o.lasts, warm); err != nil {
 			return err
 		}
 		best = max(best, loads[i].goodput(0, o.lasts))
@@ -188,10 +189,10 @@ func (o *overload) open(ctx context.Context, binary string) error {
 func (o *overload) recover(ctx context.Context, rate float64) error {
 	released := make(chan error, 1)
 	go func() {
-		<-time.After(o.lasts / 4)
+		<-time.After(6 * o.commit)
 		released <- o.brake.set(0)
 	}()
-	load, err := o.offer(ctx, rate, 2*recoveryBound, o.lasts/4) // the release comes when the warming up is over
+	load, err := o.offer(ctx, rate, 2*recoveryBound, 6*o.commit) // the release comes when the warming up is over
 	if err = errors.Join(err, <-released); err != nil {
 		return err
 	}
