@@ -1,5 +1,7 @@
 package platforms
 
+import "strings"
+
 // ExtractBot reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, or
 // that the customer blocked the bot. Groups, other bots, edits, reactions and all other updates hold nothing.
 func ExtractBot(body []byte) ([]Inbound, error) {
@@ -8,7 +10,7 @@ func ExtractBot(body []byte) ([]Inbound, error) {
 		return nil, err
 	}
 	var all []Inbound
-	if m := update.Message; m != nil && m.Chat.privateWith(m.From.ID) && !bool(m.From.IsBot) {
+	if m := update.Message; m != nil && m.Chat.private() && !bool(m.From.IsBot) {
 		in := Inbound{
 			Type:         Bot,
 			Conversation: string(m.Chat.ID),
@@ -21,7 +23,7 @@ func ExtractBot(body []byte) ([]Inbound, error) {
 		}
 		all = appendComplete(all, in.written(oneOf(m.Text, m.Caption), m.media()))
 	}
-	if c := update.MyChatMember; c != nil && c.Chat.privateWith(c.From.ID) && c.NewChatMember.Status == "kicked" {
+	if c := update.MyChatMember; c != nil && c.Chat.private() && c.NewChatMember.Status == "kicked" {
 		all = appendComplete(all, Inbound{
 			Type:         Bot,
 			Kind:         Blocked,
@@ -50,9 +52,13 @@ type botChat struct {
 	Type string     `json:"type"`
 }
 
-// privateWith tells whether the chat is one with the user alone. Such a chat has the user's id.
-func (c botChat) privateWith(user identifier) bool {
-	return c.Type == "private" || c.Type == "" && c.ID == user
+// private reports whether the chat is one with a customer alone. Without a type the id decides: the platform gives
+// positive numbers to people and negative ones to groups and channels.
+func (c botChat) private() bool {
+	if c.Type != "" {
+		return c.Type == "private"
+	}
+	return c.ID != "" && strings.Trim(string(c.ID), "0123456789") == "" && strings.Trim(string(c.ID), "0") != ""
 }
 
 type botUser struct {

@@ -46,6 +46,13 @@ func TestExtractBot(t *testing.T) {
 		"user name only, no chat type": {`{"message":{"message_id":1,"from":{"id":5,"username":"five"},"chat":{"id":5},"text":"x"}}`, []Inbound{
 			{Type: Bot, Kind: Text, Conversation: "5", Address: "5", MessageID: "5:1", CustomerName: "five", Text: "x"},
 		}},
+		"no chat type, as gateways of the platform write it": {`{"update_id":10077,"message":{"message_id":577,"from":{"is_bot":false,"first_name":"Lan"},"chat":{"id":1111111,"first_name":"Lan"},"date":1763650000,"text":"still open?"}}`, []Inbound{
+			{Type: Bot, Kind: Text, Conversation: "1111111", Address: "1111111", MessageID: "1111111:577", CustomerName: "Lan", Text: "still open?", SentAt: unix(1763650000000)},
+		}},
+		"no chat type, written as a string": {`{"message":{"message_id":"1","from":{"id":"6"},"chat":{"id":"5"},"text":"x"}}`, []Inbound{
+			{Type: Bot, Kind: Text, Conversation: "5", Address: "5", MessageID: "5:1", Text: "x"},
+		}},
+		"blocked, no chat type": {`{"my_chat_member":{"chat":{"id":1111111},"date":1763650000,"from":{"first_name":"Lan"},"new_chat_member":{"status":"kicked"}}}`, blocked},
 		"an odd neighbour field": {`{"update_id":"x","message":{"message_id":1,"from":{"id":5,"first_name":7},"chat":{"id":5,"type":"private"},"date":{},"text":"x"}}`, []Inbound{
 			{Type: Bot, Kind: Text, Conversation: "5", Address: "5", MessageID: "5:1", Text: "x"},
 		}},
@@ -53,6 +60,11 @@ func TestExtractBot(t *testing.T) {
 		"group":                 {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":-100,"type":"group"},"text":"x"}}`, nil},
 		"supergroup":            {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":-100123,"type":"supergroup"},"text":"@shop_bot x"}}`, nil},
 		"group without a type":  {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":-100},"text":"x"}}`, nil},
+		"group of its own id":   {`{"message":{"message_id":1,"from":{"id":-100},"chat":{"id":-100},"text":"x"}}`, nil},
+		"kicked, no type":       {`{"my_chat_member":{"chat":{"id":-100},"from":{"id":5},"new_chat_member":{"status":"kicked"}}}`, nil},
+		"chat of id 0":          {`{"message":{"message_id":1,"from":{"id":0},"chat":{"id":0},"text":"x"}}`, nil},
+		"chat named by letters": {`{"message":{"message_id":1,"from":{"id":"@shop"},"chat":{"id":"@shop"},"text":"x"}}`, nil},
+		"group, positive id":    {`{"message":{"message_id":1,"from":{"id":5},"chat":{"id":5,"type":"group"},"text":"x"}}`, nil},
 		"another bot":           {`{"message":{"message_id":1,"from":{"id":5,"is_bot":true},"chat":{"id":5,"type":"private"},"text":"x"}}`, nil},
 		"another bot, media":    {`{"message":{"message_id":1,"from":{"id":5,"is_bot":true},"chat":{"id":5,"type":"private"},"photo":[{}]}}`, nil},
 		"no message id":         {`{"message":{"from":{"id":5},"chat":{"id":5,"type":"private"},"text":"x"}}`, nil},
