@@ -20,7 +20,7 @@ type channelObject struct {
 	WebhookURL *string `json:"webhookUrl" doc:"The address to enter at the platform"`
 	// Of channels of type widget only; null for others.
 	Origins           *[]string `json:"origins"           doc:"widget: the sites that may show it"`
-	DailySpendMicros  *string   `json:"dailySpendMicros"  doc:"widget: what the answers of one day (UTC) may cost; null: no bound of its own"`
+	DailySpendMicros  *string   `json:"dailySpendMicros"  doc:"widget: what the answers of one day (UTC) may cost; null: a tenth of the wallet"`
 	RequestsPerMinute *int64    `json:"requestsPerMinute" doc:"widget: how many messages a minute it takes from all visitors together"`
 	CreatedAt         string    `json:"createdAt"         format:"date-time"`
 	UpdatedAt         string    `json:"updatedAt"         format:"date-time"`

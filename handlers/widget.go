@@ -59,7 +59,8 @@ type WidgetDeps struct {
 type Widget struct {
 	WidgetDeps
 
-	api *API
+	api       *API
+	byAddress *Streams // the open streams of each address in a channel
 }
 
 // NewWidget returns a widget whose JSON operations are those of api.
@@ -70,7 +71,7 @@ func NewWidget(api *API, deps WidgetDeps) *Widget {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Widget{WidgetDeps: deps, api: api}
+	return &Widget{WidgetDeps: deps, api: api, byAddress: new(Streams)}
 }
 
 // Serve answers one request. The order is: channel 404, origin 403, token 401, then the request itself.
@@ -123,7 +124,7 @@ type visitRequest struct {
 
 	channel *store.Widget
 	origin  string
-	address string // the client's
+	address string // the client's, of IPv6 its network
 	// visit is the token's; of a session that begins it is the earlier one, nil without.
 	visit *visit
 }
@@ -141,7 +142,7 @@ func visitFrom(ctx context.Context) (*visitRequest, error) {
 
 // operation checks who asks and lets the API answer.
 func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
-	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: ClientAddress(r)}
+	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: visitorAddress(r)}
 	begins := strings.HasSuffix(r.URL.Path, "/session")
 	if err := v.checkOrigin(w, r, begins); err != nil {
 		return err

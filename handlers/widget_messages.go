@@ -21,6 +21,11 @@ const (
 	shownMessages = 100
 	// streamsPerChannel bounds the answers of a channel that are written, or waited for, at once in this process.
 	streamsPerChannel = 50
+	// streamsPerAddress bounds those of one address.
+	streamsPerAddress = 10
+	// defaultSpendShare is the part of the wallet, one tenth, that a widget may spend in a day (UTC) unless its
+	// organization says otherwise. It is a part because the operator's currency isn't known here.
+	defaultSpendShare = 10
 )
 
 // waitingNotice is what a visitor is told when nobody answers at once, whatever the reason is: that is the business's own.
@@ -67,10 +72,12 @@ func (*API) writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visit
 	if strings.TrimSpace(in.Body.Text) == "" {
 		return nil, InvalidRequest("text", "text is blank.")
 	}
-	if err := v.admit(ctx, "messages "+v.address, messagesPerMinute); err != nil {
+	// One address is counted first, and has two thirds of the channel's rate at most: the rest is for others.
+	perMinute := v.channel.Settings.RequestsPerMinute
+	if err := v.admit(ctx, "messages "+v.address, min(messagesPerMinute, max(perMinute*2/3, 1))); err != nil {
 		return nil, err
 	}
-	if err := v.admit(ctx, "messages", v.channel.Settings.RequestsPerMinute); err != nil {
+	if err := v.admit(ctx, "messages", perMinute); err != nil {
 		return nil, err
 	}
 	taskID := v.taskID(in.Body.ID)
@@ -90,19 +97,28 @@ func (*API) writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visit
 // taskID is the message's id in the queue, where ids are unique for a channel: no visitor reaches another's message.
 func (v *visitRequest) taskID(clientID string) string { return v.visit.Visitor + ":" + clientID }
 
-// checkSpend refuses a new message when the answers of the day (UTC) have cost what they may. What is being answered at
-// this moment isn't counted yet, and may go beyond it.
+// checkSpend refuses a new message when the answers of the day (UTC) have cost what they may. An answer that is being
+// made counts as much as the dearest one of the day.
 func (v *visitRequest) checkSpend(ctx context.Context) error {
-	most := v.channel.Settings.DailySpendMicros
-	if !most.Valid {
-		return nil
-	}
 	today := v.Now().UTC().Truncate(24 * time.Hour)
-	spent, err := v.DB.ChannelSpend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
+	day, err := v.DB.ChannelSpend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
 	if err != nil {
 		return Internal(fmt.Errorf("adding up what widget %s has cost: %w", v.channel.ChannelID, err))
 	}
-	if spent < most.Int64 {
+	most := v.channel.Settings.DailySpendMicros.Int64
+	if !v.channel.Settings.DailySpendMicros.Valid {
+		if day.SpentMicros == 0 { // an empty wallet is for the conversation to show; own provider keys cost nothing
+			return nil
+		}
+		now, then, err := v.DB.WalletSince(ctx, v.channel.OrgID, today)
+		if err != nil {
+			return Internal(fmt.Errorf("reading the wallet of widget %s: %w", v.channel.ChannelID, err))
+		}
+		most = max(then, now+day.SpentMicros) / defaultSpendShare
+	}
+	// This process has opened a stream for an answer before the database has its turn.
+	making := max(day.Asking, int64(v.Streams.Of(v.channel.ChannelID)))
+	if day.SpentMicros+making*day.LargestMicros < most {
 		return nil
 	}
 	return &Error{
@@ -111,9 +127,26 @@ func (v *visitRequest) checkSpend(ctx context.Context) error {
 	}
 }
 
+// openStream takes a place among the streams of the visitor's address, then of the channel, and returns how to leave both.
+func (v *visitRequest) openStream() (leave func(), err error) {
+	leaveAddress, err := v.byAddress.Open(v.channel.ChannelID+" "+v.address, streamsPerAddress)
+	if err != nil {
+		return nil, err
+	}
+	leaveChannel, err := v.Streams.Open(v.channel.ChannelID, streamsPerChannel)
+	if err != nil {
+		leaveAddress()
+		return nil, err
+	}
+	return func() {
+		leaveChannel()
+		leaveAddress()
+	}, nil
+}
+
 // answer stores the message and writes what comes of it.
 func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, taskID string, message *visitMessageCreation) error {
-	leave, err := v.Streams.Open(v.channel.ChannelID, streamsPerChannel)
+	leave, err := v.openStream()
 	if err != nil {
 		return &Error{
 			Code: CodeRateLimited, RetryAfter: time.Second,

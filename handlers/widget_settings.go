@@ -12,9 +12,9 @@ import (
 // WidgetChange is the part of a channel's body that only widgets have: what is absent stays as it is, or has its default
 // in a new channel. It is exported because the framework passes over what isn't.
 type WidgetChange struct {
-	Origins           *[]string         `json:"origins,omitempty" maxItems:"20" doc:"widget: the sites that may show it, each scheme://host[:port] or https://*.example.com; none: nobody yet"`                                      //nolint:lll // a struct tag can't be broken
-	DailySpendMicros  clearable[string] `json:"dailySpendMicros,omitzero" pattern:"^[0-9]{1,18}$" patternDescription:"a whole number of micros" doc:"widget: what the answers of one day (UTC) may cost; null: no bound of its own"` //nolint:lll // as above
-	RequestsPerMinute *int64            `json:"requestsPerMinute,omitempty" minimum:"1" maximum:"6000" doc:"widget: how many messages a minute it takes from all visitors together; 30 unless it is said"`                           //nolint:lll // as above
+	Origins           *[]string         `json:"origins,omitempty" maxItems:"20" doc:"widget: the sites that may show it, each scheme://host[:port] or https://*.example.com; none: nobody yet"`                                                     //nolint:lll // a struct tag can't be broken
+	DailySpendMicros  clearable[string] `json:"dailySpendMicros,omitzero" pattern:"^[0-9]{1,18}$" patternDescription:"a whole number of micros" doc:"widget: what the answers of one day (UTC) may cost; null, the default: a tenth of the wallet"` //nolint:lll // as above
+	RequestsPerMinute *int64            `json:"requestsPerMinute,omitempty" minimum:"1" maximum:"6000" doc:"widget: how many messages a minute it takes from all visitors together; 30 unless it is said"`                                          //nolint:lll // as above
 }
 
 // of is what a channel of the type has after the change; was is what it had, nil for a new one or one without. It is nil

@@ -59,7 +59,7 @@ func TestPlantedSecrets(t *testing.T) {
 	stranger := p.withKey("")
 	for _, query := range []string{
 		"?api_key=" + c.Key + "&key=" + c.Key + "&token=" + c.Key, "?access_token=" + houseKey, "?key=" + houseKey, "?limit=5;key=" + houseKey,
-		"?" + houseKey, "?%6bey=" + houseKey, "%3Fkey=" + houseKey, "/" + houseKey, "?next=%2Fa%3Ftoken%3D" + houseKey, "?key=%20" + houseKey,
+		"?" + houseKey, "?%6bey=" + houseKey, "%3Fkey=" + houseKey, "/" + c.Key, "?next=%2Fa%3Ftoken%3D" + houseKey, "?key=%20" + houseKey,
 	} {
 		answer := stranger.get(t, "/v1/models"+query, "Referer", "https://shop.example/?access_token="+houseKey)
 		require.GreaterOrEqual(t, answer.Status, http.StatusBadRequest, query)

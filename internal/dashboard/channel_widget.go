@@ -14,7 +14,7 @@ const widgetTypeName = "widget"
 // widgetSettings are what a channel of the type widget has besides.
 type widgetSettings struct {
 	Origins           []string    `json:"origins"`
-	DailySpendMicros  string      `json:"dailySpendMicros"` // "" is no bound
+	DailySpendMicros  string      `json:"dailySpendMicros"` // "" is a tenth of the wallet
 	RequestsPerMinute json.Number `json:"requestsPerMinute"`
 }
 
@@ -31,7 +31,7 @@ func (s *widgetSettings) fields() []field {
 		},
 		{
 			Name: "dailySpendMicros", Kind: numberField, Label: "Most that its answers may cost each day, in credits", Value: spend,
-			Hint: "Visitors are strangers: this bounds what they can cost you. Empty: no bound but the wallet.",
+			Hint: "Visitors are strangers: this bounds what they can cost you. Empty: a tenth of the wallet.",
 		},
 		{
 			Name: "requestsPerMinute", Kind: numberField, Label: "Messages each minute", Value: s.RequestsPerMinute.String(),

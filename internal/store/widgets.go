@@ -21,7 +21,7 @@ var errSpendSlow = errors.New("store: adding up a channel's calls took longer th
 type WidgetSettings struct {
 	// Origins are the sites that may show it: scheme://host[:port], or https://*.example.com.
 	Origins []string
-	// DailySpendMicros bounds what its answers of one UTC day cost; not valid is no bound.
+	// DailySpendMicros bounds what its answers of one UTC day cost; not valid is a share of the wallet.
 	DailySpendMicros sql.NullInt64
 	// RequestsPerMinute is how many messages a minute it takes from all visitors together, more than 0.
 	RequestsPerMinute int64
@@ -89,17 +89,40 @@ func (db *DB) WidgetByID(ctx context.Context, channelID string) (Widget, error) 
 		WHERE c.id = $1 AND c.type = 'widget'`, channelID)
 }
 
-// ChannelSpend is what the answers in an organization's channel have cost whose turn began at since or later, in micros.
-// What is being answered at this moment isn't in it yet. It takes 2 s at most; what takes longer is an error.
-func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since time.Time) (int64, error) {
+// ChannelDay is what the answers in a channel have cost since a moment, in micros.
+type ChannelDay struct {
+	// SpentMicros is the sum of what was charged, LargestMicros the most that one call was.
+	SpentMicros, LargestMicros int64
+	// Asking is how many answers are being made, whose cost isn't known yet.
+	Asking int64
+}
+
+// ChannelSpend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what
+// takes longer is an error.
+func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since time.Time) (ChannelDay, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
-	micros, err := ReadRow(ctx, db, "add up a channel's calls", func(row Row) (micros int64, err error) {
-		return micros, row.Scan(&micros)
-	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT) FROM turns t JOIN calls c ON c.request_id = t.id AND c.key_id = ''
-		WHERE t.channel_id = $1 AND t.created_at >= $2 AND t.org_id = $3 AND c.org_id = $3`, channelID, since.UnixMilli(), orgID)
+	day, err := ReadRow(ctx, db, "add up a channel's calls", func(row Row) (day ChannelDay, err error) {
+		return day, row.Scan(&day.SpentMicros, &day.LargestMicros, &day.Asking)
+	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT), COALESCE(max(c.charged_micros), 0),
+			count(DISTINCT CASE WHEN t.state = 'asking' THEN t.id END)
+		FROM turns t LEFT JOIN calls c ON c.request_id = t.id AND c.key_id = '' AND c.org_id = $3
+		WHERE t.channel_id = $1 AND t.created_at >= $2 AND t.org_id = $3`, channelID, since.UnixMilli(), orgID)
 	if err != nil && errors.Is(context.Cause(ctx), errSpendSlow) {
 		err = fmt.Errorf("%w: %w", errSpendSlow, err)
 	}
-	return micros, err
+	return day, err
+}
+
+// WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is
+// younger the latter is what its first entry made of it, and 0 for one without entries.
+func (db *DB) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
+	type balances struct{ now, then int64 }
+	read, err := ReadRow(ctx, db, "read the balances of a day", func(row Row) (b balances, err error) {
+		return b, row.Scan(&b.now, &b.then)
+	}, `SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = 'live'), 0), COALESCE(
+		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at < $2 ORDER BY created_at DESC LIMIT 1),
+		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at >= $2 ORDER BY created_at LIMIT 1), 0)`,
+		orgID, since.UnixMilli())
+	return read.now, read.then, err
 }

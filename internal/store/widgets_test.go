@@ -87,11 +87,12 @@ func TestChannelSpend(t *testing.T) {
 				completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, started_at, duration_ms)
 				VALUES ($1, $2, 'org_1', 'live', $3, 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', $4, 0, 0, 1, 1)`, id, request, key, micros)
 		}
-		spend := func(channel string, since int64) int64 {
-			micros, err := db.ChannelSpend(ctx, "org_1", channel, time.UnixMilli(since))
+		day := func(channel string, since int64) store.ChannelDay {
+			day, err := db.ChannelSpend(ctx, "org_1", channel, time.UnixMilli(since))
 			require.NoError(t, err)
-			return micros
+			return day
 		}
+		spend := func(channel string, since int64) int64 { return day(channel, since).SpentMicros }
 		require.Zero(t, spend("chn_1", 0))
 		turn("trn_1", "chn_1", 1000)
 		turn("trn_2", "chn_1", 2000)
@@ -104,8 +105,40 @@ func TestChannelSpend(t *testing.T) {
 		require.EqualValues(t, 111, spend("chn_1", 1000))
 		require.EqualValues(t, 110, spend("chn_1", 1001))
 		require.EqualValues(t, 1000, spend("chn_2", 0))
+		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_2'`)
+		turn("trn_4", "chn_1", 2000)
+		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_4'`)
+		require.Equal(t, store.ChannelDay{SpentMicros: 111, LargestMicros: 100, Asking: 2}, day("chn_1", 1000), "one of them has two calls")
 		theirs, err := db.ChannelSpend(context.WithoutCancel(ctx), "org_2", "chn_1", time.UnixMilli(0))
 		require.NoError(t, err)
 		require.Zero(t, theirs)
+	})
+}
+
+// TestWalletSince: what a day began with, whatever was done since; a wallet of today began with its first entry.
+func TestWalletSince(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		createOrganization(t, db, "org_1")
+		balances := func(org string, since int64) [2]int64 {
+			now, then, err := db.WalletSince(t.Context(), org, time.UnixMilli(since))
+			require.NoError(t, err)
+			return [2]int64{now, then}
+		}
+		require.Equal(t, [2]int64{0, 0}, balances("org_1", 1000))
+		entry := func(env string, at, balance int64) {
+			write(t, db, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at)
+				VALUES ($1, 'org_1', $2, 'topup', $1, '', $3, $4)`, store.NewID("tx"), env, balance, at)
+		}
+		entry("live", 1000, 50)
+		entry("live", 2000, 40)
+		entry("live", 3000, 30)
+		entry("test", 1500, 7)
+		write(t, db, `INSERT INTO wallets (org_id, env, balance_micros, held_micros) VALUES ('org_1', 'live', 30, 5)`)
+		require.Equal(t, [2]int64{30, 50}, balances("org_1", 1000), "the first entry")
+		require.Equal(t, [2]int64{30, 50}, balances("org_1", 1999))
+		require.Equal(t, [2]int64{30, 40}, balances("org_1", 2001))
+		require.Equal(t, [2]int64{30, 30}, balances("org_1", 9000))
+		require.Equal(t, [2]int64{0, 0}, balances("org_2", 1000))
 	})
 }
