@@ -105,11 +105,15 @@ func (e *LogEncoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
 		}
 		return nil
 	}
-	stream, err := os.Stderr.Stat()
-	if err != nil || stream.Mode()&os.ModeCharDevice == 0 || !caddy.IsWriterStandardStream(writer) {
+	if !caddy.IsWriterStandardStream(writer) || !isTerminal(os.Stderr) {
 		return nil
 	}
 	return e.wrapDefault(caddy.Context{}, new(logging.ConsoleEncoder))
+}
+
+func isTerminal(file *os.File) bool {
+	is, err := file.Stat()
+	return err == nil && is.Mode()&os.ModeCharDevice != 0
 }
 
 // Clone implements [zapcore.Encoder].

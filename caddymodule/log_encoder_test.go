@@ -203,22 +203,26 @@ func FuzzCleanURI(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, before, sign string) {
 		const secret = "QZXJVKWP01234"
-		if strings.Contains(before, secret) {
-			t.Skip()
-		}
-		for _, name := range []string{"access_token", "key", "%6bey"} {
+		for _, name := range []string{"access_token", "key", "api-key"} {
 			uri := before + "?" + sign + name + "=" + secret
-			_, listed, _ := strings.Cut(uri, "?")
-			for parameter := range loggedParameters {
-				if strings.Contains(listed, parameter) || strings.Contains(listed, "%") {
-					t.Skip()
-				}
+			_, query, _ := strings.Cut(uri, "?")
+			if strings.Contains(before, secret) || strings.Contains(query, "%") || namesLogged(query) {
+				continue // the secret may stand under a listed name
 			}
 			clean := cleanURI(uri)
 			require.NotContains(t, clean, secret, uri)
 			require.Equal(t, clean, cleanText(clean))
 		}
 	})
+}
+
+func namesLogged(query string) bool {
+	for name := range loggedParameters {
+		if strings.Contains(query, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // BenchmarkLogRequest compares the format with the one that it wraps.
