@@ -104,7 +104,6 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 	events, err := c.provider.Provider.Open(up, &c.upstream)
 	c.upstream.Sent()
 	if err != nil {
-		_ = c.endEarly()
 		return nil, c.fail(err)
 	}
 	defer events.Close()
@@ -319,6 +318,7 @@ func (c *call) give(f *Failure) error {
 // fail ends a call that its vendor, its client or our exit broke: it settles what is owed by the truth table of
 // reliability §1.3 and tells what happened.
 func (c *call) fail(err error) error {
+	_ = c.endEarly() // the settlement decides what the client gets: nothing may be written meanwhile
 	f := c.failure(err)
 	usage, source := billing.Usage{}, billing.UsageNone
 	switch {
