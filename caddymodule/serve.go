@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -14,14 +15,14 @@ import (
 // startingRetryAfter is told to clients whose request waited for the start in vain.
 const startingRetryAfter = time.Second
 
-// serve counts a request to a handler and runs its plain form with the runtime of its app, once that is ready, and returns its error in the form in
-// which Caddy passes errors to `handle_errors` (design §3).
+// serve counts a request to a handler and runs its plain form with the runtime of its app, once that is ready. It returns
+// the handler's error, or the fault of one that panicked, in the form in which Caddy passes errors to `handle_errors`.
 //
 // Without a handle_errors route that has svc_error Caddy answers with the right status and an empty body. That is the
 // price of letting operators route errors; Caddyfile.example has the route, and docs/failure-modes.md says so.
 func (a *App) serve(
 	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
-) error {
+) (err error) {
 	requestsTotal.WithLabelValues(handler).Inc()
 	rt, err := a.whenReady(r.Context())
 	if err != nil {
@@ -34,8 +35,53 @@ func (a *App) serve(
 		return routable(handlers.Busy(startingRetryAfter, err))
 	}
 	defer leave()
-	return routable(h(rt, w, r))
+	answer := &answerWriter{ResponseWriter: w}
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = a.panicked(answer, r, cause)
+		}
+	}()
+	return routable(h(rt, answer, r))
 }
+
+// panicked turns a handler's panic into a fault of the service. When the answer has begun, only the end of the connection
+// can say that it is not whole.
+func (a *App) panicked(answer *answerWriter, r *http.Request, cause any) error {
+	if cause == http.ErrAbortHandler { //nolint:errorlint // a panic's value is never wrapped
+		panic(cause)
+	}
+	_, id := handlers.EnsureRequestID(answer, r)
+	a.log.Error("a handler panicked", "request_id", id, "panic", cause, "stack", string(debug.Stack()))
+	if answer.begun {
+		panic(http.ErrAbortHandler)
+	}
+	return routable(handlers.Internal(errPanicked))
+}
+
+// errPanicked is the cause of an answer; the log has the panic itself.
+var errPanicked = errors.New("the handler panicked")
+
+// answerWriter notes whether an answer has begun.
+type answerWriter struct {
+	http.ResponseWriter
+
+	begun bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *answerWriter) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *answerWriter) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b) //nolint:wrapcheck // the caller's own writer
+}
+
+// Unwrap lets an [http.ResponseController] find the connection.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // routable wraps a plain handler's error into Caddy's, which carries the status to access logs and to matchers of error
 // routes. caddyhttp.Error would do the same but for an id and a stack position, which nobody needs beside our request

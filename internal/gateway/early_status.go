@@ -10,9 +10,9 @@ import (
 // DefaultEarlyStatus is the default of [Config.EarlyStatus].
 const DefaultEarlyStatus = 10 * time.Second
 
-// earlyStatus flushes the status and the first chunk of a stream, which stand before its first text, when the vendor takes long
-// for that text: a model may think for minutes, and proxies give up on an answer that doesn't begin. Until the flush a failure
-// has a status of its own.
+// earlyStatus flushes the status and the first chunk of a stream, which stand before its first text, when the vendor takes
+// long for that text: a model may think for minutes, and proxies give up on an answer that doesn't begin. Until the flush a
+// failure has a status of its own.
 type earlyStatus struct {
 	timer *time.Timer
 
