@@ -142,7 +142,7 @@ func (l *countLine) offer(orgID string) (turn chan struct{}) {
 	if !slices.ContainsFunc(l.turns, func(other string) bool { return other != orgID }) {
 		return nil
 	}
-	// Joining last among the organizations, the caller can't be the next itself unless its own line is ahead.
+	// When the caller's organization has waited longest, its turn comes at once and the others' after its next share.
 	turn = l.insert(orgID, 0)
 	l.next()
 	return turn
