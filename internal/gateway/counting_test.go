@@ -57,7 +57,7 @@ func TestUncountedWallet(t *testing.T) {
 				require.Equal(t, time.Second, failed.RetryAfter)
 			}
 			require.Empty(t, f.script.seen())
-			require.EqualValues(t, credits-test.balance, f.spent(t))
+			require.Equal(t, credits-test.balance, f.spent(t))
 		})
 	}
 }

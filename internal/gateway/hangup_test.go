@@ -16,29 +16,30 @@ import (
 
 // hangUp runs a call whose client leaves as soon as the vendor was asked. The vendor begins when the call goes on without
 // its client.
-func hangUp(t *testing.T, s *script, change ...func(*gateway.Request)) (f *fixture, result *gateway.Result, err error) {
+func hangUp(t *testing.T, s *script, change ...func(*gateway.Request)) (*fixture, error) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	begin := make(chan struct{})
 	s.hangOpen, s.begin = leave, begin
-	f = setup(t, s)
-	_, err = f.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Test}, credits, "start")
+	f := setup(t, s)
+	_, err := f.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Test}, credits, "start")
 	require.NoError(t, err)
-	go func() {
-		for f.Detached() == 0 && t.Context().Err() == nil {
-			time.Sleep(time.Millisecond) // a poll; the test ends when the call does
-		}
-		close(begin)
-	}()
 	req := request(change...)
 	var sink gateway.Sink
 	if req.Stream {
 		sink = newClient()
 	}
-	result, err = f.Call(ctx, req, sink)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.Call(ctx, req, sink)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return f.Detached() == 1 || len(ended) == 1 }, time.Minute, time.Millisecond)
+	close(begin)
+	err = <-ended
 	require.Zero(t, f.Detached(), "the place is given back")
-	return f, result, err
+	return f, err
 }
 
 // TestHangingUpBeforeTheVendorBegins: a call without a key goes on until its vendor begins. A stream is then charged its
@@ -98,7 +99,7 @@ func TestHangingUpBeforeTheVendorBegins(t *testing.T) {
 		for _, env := range []store.Env{store.Live, store.Test} {
 			t.Run(name+", "+string(env), func(t *testing.T) {
 				t.Parallel()
-				f, _, err := hangUp(t, &script{open: test.open, steps: test.steps}, func(r *gateway.Request) { r.Stream, r.Env = test.stream, env })
+				f, err := hangUp(t, &script{open: test.open, steps: test.steps}, func(r *gateway.Request) { r.Stream, r.Env = test.stream, env })
 				if test.outcome != gateway.OutcomeCompleted {
 					requireFailure(t, err, test.outcome)
 				} else {
