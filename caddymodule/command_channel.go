@@ -25,15 +25,18 @@ type channelAnswer struct {
 	Type       string `json:"type"`
 	Name       string `json:"name"`
 	ExternalID string `json:"externalId"`
-	AgentID    string `json:"agentId"`
-	State      string `json:"state"`
-	WebhookURL string `json:"webhookUrl"`
-	CreatedAt  string `json:"createdAt"`
+	// LostExternalID is why a pending channel stays so.
+	LostExternalID string `json:"lostExternalId,omitempty"`
+	AgentID        string `json:"agentId"`
+	State          string `json:"state"`
+	WebhookURL     string `json:"webhookUrl"`
+	CreatedAt      string `json:"createdAt"`
 }
 
 func (d *desk) channelAnswer(c store.Channel) channelAnswer {
 	return channelAnswer{
-		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID, AgentID: c.AgentID, State: c.State,
+		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID,
+		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State,
 		WebhookURL: handlers.WebhookURL(d.app.BaseURL, platforms.Type(c.Type), c.ID), CreatedAt: moment(c.CreatedAt),
 	}
 }
@@ -41,6 +44,9 @@ func (d *desk) channelAnswer(c store.Channel) channelAnswer {
 func (c channelAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "channel\t%s\norganization\t%s\ntype\t%s\nname\t%s\nexternal id\t%s\nagent\t%s\nstate\t%s\nwebhook\t%s\ncreated\t%s\n",
 		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, dash(c.WebhookURL), c.CreatedAt)
+	if c.LostExternalID != "" {
+		fmt.Fprintf(w, "The platform confirmed the external id %s for another organization. Delete this channel.\n", c.LostExternalID)
+	}
 	if c.AgentID == "" {
 		fmt.Fprintln(w, "No agent answers here yet: messages wait with the conversation's attention code.")
 	}
@@ -287,6 +293,10 @@ nothing; one that needs new credentials is mended with those.`,
 		}
 		if channel.State == store.ChannelNeedsReauth {
 			return nil, fmt.Errorf("channel %s needs new credentials, which no approval replaces", id)
+		}
+		if channel.LostExternalID != "" {
+			return nil, fmt.Errorf("channel %s lost the external id %s, which the platform confirmed for another organization; "+
+				"`caddy svc channel delete %s` removes it", id, channel.LostExternalID, id)
 		}
 		if err := d.db.SetChannelState(ctx, d.actor, orgID, id, store.ChannelActive); err != nil {
 			return nil, fmt.Errorf("approving the channel: %w", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -19,6 +20,9 @@ const identifyTimeout = 10 * time.Second
 // proven asks the platform whether the credentials belong to the channel's external id (design §6 "who may claim an
 // external id"). Without a clear yes it is no, whatever the reason: the channel can be verified again.
 func (a *API) proven(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) bool {
+	if channel.ExternalID == "" { // lost to another organization
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	ids, err := a.Platforms.Identify(ctx, platforms.Type(channel.Type), channel.ExternalID, credentials)
@@ -27,6 +31,26 @@ func (a *API) proven(ctx context.Context, channel *store.Channel, credentials pl
 		return false
 	}
 	return slices.Contains(ids, channel.ExternalID)
+}
+
+// takeOver creates a channel that was refused because of a conflict, when the cause is a pending channel of another
+// organization that claims the same external id, and the platform confirms that the id belongs to these credentials.
+// Otherwise it returns the refusal.
+func (a *API) takeOver(
+	ctx context.Context, caller *identity.Principal, channel *store.Channel, credentials platforms.Credentials, refusal error,
+) error {
+	possible, err := a.DB.TakeOverPossible(ctx, *channel)
+	if err != nil {
+		return fmt.Errorf("looking for a pending claim: %w", err)
+	}
+	if !possible || !a.proven(ctx, channel, credentials) {
+		return refusal
+	}
+	channel.State = store.ChannelActive
+	if err := a.DB.TakeOverChannel(ctx, caller.Actor(), *channel, a.Plans.ChannelLimit(caller.Plan)); err != nil {
+		return fmt.Errorf("taking an external id over: %w", err)
+	}
+	return nil
 }
 
 // stateAfter is what new credentials make of the channel's state; nil leaves it. Whose the external id is was settled for

@@ -15,9 +15,11 @@ type channelObject struct {
 	Type       string  `json:"type"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"externalId" doc:"The platform's id of the page, account, number or shop"`
-	AgentID    *string `json:"agentId"    doc:"null: nobody answers"`
-	State      string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
-	WebhookURL *string `json:"webhookUrl" doc:"The address to enter at the platform"`
+	// LostExternalID says why a pending channel stays so.
+	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
+	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
+	State          string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
+	WebhookURL     *string `json:"webhookUrl" doc:"The address to enter at the platform"`
 	// Of channels of type widget only; null for others.
 	Origins           *[]string `json:"origins"           doc:"widget: the sites that may show it"`
 	DailySpendMicros  *string   `json:"dailySpendMicros"  doc:"widget: what the answers of one day (UTC) may cost; null: a tenth of the wallet"`
@@ -29,7 +31,7 @@ type channelObject struct {
 func (a *API) showChannel(channel *store.Channel) channelObject {
 	object := channelObject{
 		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: textOrNull(channel.ExternalID),
-		AgentID: textOrNull(channel.AgentID), State: channel.State,
+		LostExternalID: textOrNull(channel.LostExternalID), AgentID: textOrNull(channel.AgentID), State: channel.State,
 		WebhookURL: textOrNull(WebhookURL(a.BaseURL, platforms.Type(channel.Type), channel.ID)),
 		CreatedAt:  timestamp(channel.CreatedAt), UpdatedAt: timestamp(channel.UpdatedAt),
 	}

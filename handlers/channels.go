@@ -45,7 +45,11 @@ func (a *API) createChannel(
 	if in.Body.Credentials != nil {
 		channel.Credentials = a.sealCredentials(&channel, credentials)
 	}
-	if err := a.DB.CreateChannel(ctx, caller.Actor(), channel, a.Plans.ChannelLimit(caller.Plan)); err != nil {
+	err = a.DB.CreateChannel(ctx, caller.Actor(), channel, a.Plans.ChannelLimit(caller.Plan))
+	if errors.Is(err, store.ErrConflict) && channel.State == store.ChannelPending {
+		err = a.takeOver(ctx, caller, &channel, credentials, err)
+	}
+	if err != nil {
 		return nil, channelRefusal(err, Internal(fmt.Errorf("creating a channel: %w", err)))
 	}
 	if channel.State == store.ChannelPending && a.proven(ctx, &channel, credentials) {

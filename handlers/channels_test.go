@@ -3,6 +3,7 @@ package handlers
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestBotChannel(t *testing.T) {
 	id := created["id"].(string)
 	require.Regexp(t, `^chn_[0-9a-v]{26}$`, id)
 	require.Equal(t, map[string]any{
-		"id": id, "type": "bot", "name": "Shop", "externalId": nil, "agentId": nil, "state": "active",
+		"id": id, "type": "bot", "name": "Shop", "externalId": nil, "lostExternalId": nil, "agentId": nil, "state": "active",
 		"webhookUrl": "https://svc.example/webhooks/bot/" + id, "origins": nil, "dailySpendMicros": nil, "requestsPerMinute": nil,
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
@@ -175,6 +176,53 @@ func TestClaimOfAnExternalID(t *testing.T) {
 	calls := o.platform.calls
 	require.Equal(t, "active", o.ask(t, http.StatusOK, http.MethodPost, path+"/verify", "owner", "")["state"])
 	require.Equal(t, calls, o.platform.calls, "an active channel needn't be verified")
+}
+
+// A claim that was never proven doesn't keep the owner of the account out, and a claim that isn't proven takes nothing.
+func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.platform.ids = map[string][]string{"good": {"7"}, "other": {"8"}}
+	squatter := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "stranger", pageBody("Mine", "7", "fake"))
+	require.Equal(t, "pending", squatter["state"])
+	path := "/channels/" + squatter["id"].(string)
+
+	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "owner", pageBody("Page", "7", "other"))
+	require.Equal(t, squatter, o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", ""), "without proof nothing changes")
+	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Taken"))
+	calls := o.platform.calls
+	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "owner", pageBody("Taken", "7", "good"))
+	require.Equal(t, calls, o.platform.calls, "a name that is taken is no reason to ask the platform")
+
+	taken := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "good"))
+	require.Equal(t, "active", taken["state"])
+	require.Equal(t, "7", taken["externalId"])
+	route, err := o.DB.Routes(t.Context(), []store.RouteKey{{Type: "social_messenger", ExternalID: "7"}})
+	require.NoError(t, err)
+	require.Equal(t, taken["id"], route[store.RouteKey{Type: "social_messenger", ExternalID: "7"}].ChannelID)
+
+	// The loser sees why, and nothing brings the id back.
+	o.platform.ids["fake"] = []string{"7", ""}
+	for _, lost := range []map[string]any{
+		o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", ""),
+		o.ask(t, http.StatusOK, http.MethodPost, path+"/verify", "stranger", ""),
+		o.ask(t, http.StatusOK, http.MethodPatch, path, "stranger", `{"credentials":{"accessToken":"fake"}}`),
+	} {
+		require.Equal(t, "pending", lost["state"])
+		require.Nil(t, lost["externalId"])
+		require.Equal(t, "7", lost["lostExternalId"])
+	}
+	require.NoError(t, o.DB.SetChannelState(t.Context(), "cli:root", "org_2", squatter["id"].(string), store.ChannelActive))
+	require.Equal(t, "pending", o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", "")["state"])
+	entries, err := o.DB.AuditLogOf(t.Context(), "org_2", store.Page{})
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(entries, func(e store.AuditEntry) bool {
+		return e.Action == "channel.lose_external_id" && e.Target == squatter["id"] && !strings.Contains(e.Detail+e.Actor, "org_1")
+	}))
+
+	// What was active keeps its id, whatever its credentials prove now.
+	o.platform.ids["fake"] = []string{"7"}
+	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "stranger", pageBody("Again", "7", "fake"))
 }
 
 func TestNewCredentialsEndReauth(t *testing.T) {

@@ -72,10 +72,10 @@ func (v *visit) addChannelForms(data *channelData, agents []option) {
 	data.Edit = v.form(form{ID: "channel-edit", Action: here, Submit: "Save", Fields: fields})
 	data.Delete = v.form(button("channel-delete", here+"/delete", "Delete the channel",
 		"Delete the channel "+c.Name+" with all its conversations? What arrives for it afterwards is dropped."))
-	if c.State == channelPending {
+	if c.State == channelPending && c.LostExternalID == "" {
 		data.Verify = v.form(button("channel-verify", here+"/verify", "Ask the platform again", ""))
 	}
-	if len(data.Type.Credentials) > 0 {
+	if len(data.Type.Credentials) > 0 && c.LostExternalID == "" {
 		data.Reconnect = v.form(form{
 			ID: "channel-reconnect", Action: here + "/reconnect", Submit: "Save the new credentials", Fields: data.Type.newCredentials(),
 		})

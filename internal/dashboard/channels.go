@@ -15,10 +15,12 @@ type channel struct {
 	Type       string `json:"type"`
 	Name       string `json:"name"`
 	ExternalID string `json:"externalId"`
-	AgentID    string `json:"agentId"`
-	State      string `json:"state"`
-	WebhookURL string `json:"webhookUrl"`
-	UpdatedAt  string `json:"updatedAt"`
+	// LostExternalID is the external id that the platform has confirmed for another organization.
+	LostExternalID string `json:"lostExternalId"`
+	AgentID        string `json:"agentId"`
+	State          string `json:"state"`
+	WebhookURL     string `json:"webhookUrl"`
+	UpdatedAt      string `json:"updatedAt"`
 
 	widgetSettings
 }

@@ -34,9 +34,10 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		values []any
 	}{
 		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30), ('org_2', '', '', 0, 1, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
-		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2), ('usr_2', 'org_2', 'b@example.com', 'member', '$argon2id$', 1, 2)`, []any{oddText}},
-		{`INSERT INTO user_links VALUES ($1, 'usr_1', 'org_1', 'invite', 1, $2)`, []any{hash, int64(math.MaxInt64)}},
-		{`INSERT INTO api_keys VALUES ($1, 'org_1', 'live', '', 'chat:write', $2, 'ck_…', 1, NULL,NULL), ('key_2', 'org_1', 'test', 'n', '', $3, '', 1, 2, 3)`, []any{"key_1", hash, make([]byte, 32)}},
+		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2, '', 0), ('usr_2', 'org_2', 'b@example.com', 'member', '$argon2id$', 1, 2, 'usr_1', 3)`, []any{oddText}},
+		{`INSERT INTO user_links VALUES ($1, 'usr_1', 'org_1', 'invite', 1, $2, 'cli:root')`, []any{hash, int64(math.MaxInt64)}},
+		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},
+		{`INSERT INTO api_keys VALUES ($1, 'org_1', 'live', '', 'chat:write', $2, 'ck_…', 1, NULL,NULL, ''), ('key_2', 'org_1', 'test', 'n', '', $3, '', 1, 2, 3, 'key_1')`, []any{"key_1", hash, make([]byte, 32)}},
 		{`INSERT INTO provider_keys VALUES ('org_1', 'openai', $1, 'h', 1), ('org_1', 'empty', $2, '', 1)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO org_models VALUES ('org_1', 'a/b', $1), ('org_1', 'c/d', $2)`, []any{true, false}},
 		{`INSERT INTO audit_log VALUES ('aud_1', $1, $2, 'a', 'b', '', '')`, []any{int64(math.MinInt64), oddText}},
@@ -53,12 +54,13 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO agent_knowledge_bases VALUES ('agt_1', 'kb_1', 'org_1'), ('agt_2', 'kb_1', 'org_1')`, nil},
 		{`INSERT INTO documents VALUES ('doc_1', 'org_1', 'kb_1', $1, 'text/html', 9, 'ready', 2, 2, '', 1, 2), ('doc_2', 'org_1', 'kb_1', 'f', 'text/plain', 0, 'failed', 0, 5, 'x', 1, 2)`, []any{oddText}},
 		{`INSERT INTO chunks (document_id, position, text, words) VALUES ('doc_1', 0, $1, 'b1 one'), ('doc_1', 1, '', ''), ('doc_2', 0, 'x', 'b1 two')`, []any{oddText}},
-		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1), ('chn_2', 'org_1', 'market_a', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1)`, []any{allBytes()}},
+		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, ''), ('chn_2', 'org_1', 'market_a', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y')`, []any{allBytes()}},
 		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
 		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
 		{`INSERT INTO messages VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2)`, []any{allBytes(), true, []byte{}, false}},
 		{`INSERT INTO turns VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1)`, []any{allBytes()}},
 		{`INSERT INTO outbound_messages VALUES ('out_1', 'org_1', 'chn_1', 'cnv_1', 'trn_1', 0, 'assistant', $1, 'delivery_unknown', 'x', '', 1, 1, 1), ('out_2', 'org_1', 'chn_1', 'cnv_1', NULL, 0, 'human', $2, 'sent', '', 'p', 0, 1, 1)`, []any{allBytes(), []byte{}}},
+		{`INSERT INTO message_tombstones VALUES ($1, 1)`, []any{hash}},
 	} {
 		require.NoError(t, tryWrite(db, row.text, row.values...), row.text)
 	}

@@ -8,9 +8,10 @@ import "strings"
 // archive of an older schema comes without it.
 var archiveTables = [...]struct{ name, columns string }{
 	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int"},
-	{"users", "id org_id email role password created_at:int updated_at:int"},
-	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int"},
-	{"api_keys", "id org_id env name scopes hash:bytes hint created_at:int expires_at:int revoked_at:int"},
+	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int"},
+	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int created_by"},
+	{"invitations", "id org_id email role hash:bytes created_at:int updated_at:int expires_at:int"},
+	{"api_keys", "id org_id env name scopes hash:bytes hint created_at:int expires_at:int revoked_at:int created_by"},
 	{"provider_keys", "org_id provider sealed:bytes hint updated_at:int"},
 	{"org_models", "org_id model enabled:bool"},
 	{"audit_log", "id at:int actor action target org_id detail"},
@@ -33,7 +34,7 @@ var archiveTables = [...]struct{ name, columns string }{
 		"created_at:int updated_at:int"},
 	{"chunks", "document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
-		"created_at:int updated_at:int"},
+		"created_at:int updated_at:int lost_external_id"},
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
@@ -44,6 +45,7 @@ var archiveTables = [...]struct{ name, columns string }{
 		"created_at:int updated_at:int"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
 		"platform_message_id attempts:int created_at:int updated_at:int"},
+	{"message_tombstones", "hash:bytes expires_at:int"},
 }
 
 // archiveLeftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would

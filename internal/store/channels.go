@@ -25,6 +25,8 @@ type Channel struct {
 	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; "" when it has none
 	AgentID    string // who answers; "" is nobody
 	State      string // ChannelPending, ChannelActive or ChannelNeedsReauth
+	// LostExternalID is the external id that a pending channel lost, see [DB.TakeOverChannel]; such a channel stays pending.
+	LostExternalID string
 	// Credentials are sealed by their owner: the store never sees them. nil is none.
 	Credentials []byte
 	// CredentialsVersion counts the credentials, from 1: a token that was refreshed meanwhile isn't overwritten.
@@ -40,32 +42,34 @@ type Channel struct {
 // however many are created at once. [ErrConflict] when the organization has the name, or anybody the external id;
 // [ErrNotFound] for an unknown organization, [ErrAgentNotFound] for an agent that isn't the organization's.
 func (db *DB) CreateChannel(ctx context.Context, actor string, channel Channel, limit int64) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		if err := checkChannelLimit(ctx, tx, channel.OrgID, limit); err != nil {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error { return createChannel(ctx, tx, actor, channel, limit) })
+}
+
+func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, limit int64) error {
+	if err := checkChannelLimit(ctx, tx, channel.OrgID, limit); err != nil {
+		return err
+	}
+	if channel.AgentID != "" {
+		if err := lockAgent(ctx, tx, channel.OrgID, channel.AgentID); err != nil {
 			return err
 		}
-		if channel.AgentID != "" {
-			if err := lockAgent(ctx, tx, channel.OrgID, channel.AgentID); err != nil {
-				return err
-			}
-		}
-		createdAt := orNow(tx, channel.CreatedAt)
-		tx.Queue(1, `INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials,
+	}
+	createdAt := orNow(tx, channel.CreatedAt)
+	tx.Queue(1, `INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials,
 				credentials_version, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9)`,
-			channel.ID, channel.OrgID, channel.Type, channel.Name, channel.ExternalID, orNull(channel.AgentID),
-			channel.State, channel.Credentials, createdAt)
-		if channel.Widget != nil {
-			if err := queueWidgetSettings(tx, channel.ID, channel.Widget); err != nil {
-				return err
-			}
+		channel.ID, channel.OrgID, channel.Type, channel.Name, channel.ExternalID, orNull(channel.AgentID),
+		channel.State, channel.Credentials, createdAt)
+	if channel.Widget != nil {
+		if err := queueWidgetSettings(tx, channel.ID, channel.Widget); err != nil {
+			return err
 		}
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "channel.create", Target: channel.ID, OrgID: channel.OrgID,
-			Detail: strings.TrimSpace(channel.Type + " " + channel.ExternalID),
-		})
-		return nil
+	}
+	QueueAudit(tx, AuditEntry{
+		Actor: actor, Action: "channel.create", Target: channel.ID, OrgID: channel.OrgID,
+		Detail: strings.TrimSpace(channel.Type + " " + channel.ExternalID),
 	})
+	return nil
 }
 
 // checkChannelLimit locks the organization, so that whoever creates another channel waits, and counts its channels.
@@ -146,7 +150,7 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 	return `UPDATE channels SET
 		name = CASE WHEN $3 THEN $4 ELSE name END,
 		agent_id = CASE WHEN $5 THEN $6 ELSE agent_id END,
-		state = CASE WHEN $7 THEN $8 ELSE state END,
+		state = CASE WHEN $7 AND lost_external_id = '' THEN $8 ELSE state END,
 		credentials = CASE WHEN $9 THEN $10 ELSE credentials END,
 		credentials_version = CASE WHEN $9 THEN credentials_version + 1 ELSE credentials_version END,
 		updated_at = CASE WHEN $11 THEN $12 ELSE updated_at END
@@ -154,11 +158,13 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 }
 
 // SetChannelState puts an organization's channel into a state, or [ErrNotFound]. A pending channel stays pending when
-// it is told to need reauthorization: only an approval ends that. What changes nothing isn't in the audit log.
+// it is told to need reauthorization: only an approval ends that, and nothing ends it for a channel that lost its external
+// id. What changes nothing isn't in the audit log.
 func (db *DB) SetChannelState(ctx context.Context, actor, orgID, id, state string) error {
 	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		was, err := changed(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4
-			WHERE id = $1 AND org_id = $2 AND state <> $3 AND NOT (state = $5 AND $3 = $6) RETURNING id`,
+			WHERE id = $1 AND org_id = $2 AND state <> $3 AND NOT (state = $5 AND $3 = $6) AND lost_external_id = ''
+			RETURNING id`,
 			id, orgID, state, tx.Now(), ChannelPending, ChannelNeedsReauth)
 		if err != nil {
 			return err
@@ -172,7 +178,7 @@ func (db *DB) SetChannelState(ctx context.Context, actor, orgID, id, state strin
 }
 
 const channelColumns = `SELECT c.id, c.org_id, c.type, c.name, c.external_id, c.agent_id, c.state, c.credentials,
-	c.credentials_version, c.created_at, c.updated_at, ` + widgetColumns + `
+	c.credentials_version, c.created_at, c.updated_at, c.lost_external_id, ` + widgetColumns + `
 	FROM channels c LEFT JOIN widget_settings w ON w.channel_id = c.id`
 
 func scanChannel(row Row) (channel Channel, err error) {
@@ -181,6 +187,7 @@ func scanChannel(row Row) (channel Channel, err error) {
 	err = row.Scan(append([]any{
 		&channel.ID, &channel.OrgID, &channel.Type, &channel.Name, &channel.ExternalID, &agentID,
 		&channel.State, &channel.Credentials, &channel.CredentialsVersion, &channel.CreatedAt, &channel.UpdatedAt,
+		&channel.LostExternalID,
 	}, widget.into()...)...)
 	if err != nil {
 		return channel, err

@@ -40,6 +40,7 @@ func migrations(engine Engine) []migration {
 		{version: 5, ddl: ddlV5(engine)},
 		{version: 6, ddl: dialectDDL(engine, schemaV6), indexes: indexesV6()},
 		{version: 7, ddl: dialectDDL(engine, schemaV7)},
+		{version: 8, ddl: dialectDDL(engine, schemaV8)},
 	}
 }
 

@@ -207,6 +207,10 @@ func runEverything(t *testing.T, db *store.DB) {
 	require.NoError(t, db.SetChannelState(ctx, "cli", "org_a", "chn_a", store.ChannelActive))
 	_, err = db.ReplaceCredentials(ctx, "org_a", "chn_a", 1, []byte{1})
 	require.NoError(t, err)
+	contested := store.Channel{ID: "chn_b", OrgID: "org_a", Type: "photo_dm", Name: "b", ExternalID: "y", State: store.ChannelActive}
+	_, err = db.TakeOverPossible(ctx, contested)
+	require.NoError(t, err)
+	require.NoError(t, db.TakeOverChannel(ctx, "cli", contested, 0))
 
 	runReads(t, db)
 	runMoney(t, db)
