@@ -22,6 +22,8 @@ type userAnswer struct {
 	Role          string `json:"role"`
 	Link          string `json:"link"`
 	LinkExpiresAt string `json:"linkExpiresAt"`
+	// Warning says why the link can't be used, if it can't.
+	Warning string `json:"warning,omitempty"`
 }
 
 func (d *desk) userAnswer(u store.User, link identity.Link) userAnswer {
@@ -35,6 +37,9 @@ func (u userAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "user\t%s\norganization\t%s\ne-mail\t%s\nrole\t%s\nlink\t%s\nlink expires\t%s\n",
 		u.ID, u.OrgID, u.Email, u.Role, u.Link, u.LinkExpiresAt)
 	fmt.Fprintln(w, "No e-mail is sent: hand the link to the person yourself. Whoever opens it first sets the password; it works once.")
+	if u.Warning != "" {
+		fmt.Fprintln(w, u.Warning)
+	}
 }
 
 func userCommand(f *commandFlags) *cobra.Command {
@@ -57,14 +62,14 @@ func (f *commandFlags) userInvite() *cobra.Command {
 		Use:   "invite --org ORG_ID --email ADDRESS --role ROLE",
 		Short: "Makes a user and shows the one-time link to set a password, this once",
 		Long: `Makes a user of an organization and shows a one-time link to set a password, this once. No e-mail is sent: hand the link to
-the person yourself. It holds for 7 days; ` + "`caddy svc user reset`" + ` makes another.
+the person yourself. It holds for 7 days, then the invitation ends; ` + "`caddy svc user reset`" + ` makes another link.
 
 Roles: member (assistants, knowledge bases, conversations; reads channels and the wallet), administrator (also channels, API
 keys, provider keys and members), owner (also owners). An organization's first user is best an owner.`,
 		Example: "  $ caddy svc user invite --org org_… --email lan@example.com --role owner",
 	}
 	org := orgFlag(command)
-	command.Flags().StringVar(&email, "email", "", "the e-mail `address`, which no other user has")
+	command.Flags().StringVar(&email, "email", "", "the e-mail `address`")
 	command.Flags().StringVar(&role, "role", "", "the `role`: member, administrator or owner")
 	required(command, "email", "role")
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
@@ -73,12 +78,22 @@ keys, provider keys and members), owner (also owners). An organization's first u
 		}
 		user, link, err := d.users().Invite(ctx, d.authority(), *org, email, identity.Role(role))
 		if errors.Is(err, store.ErrConflict) {
-			return nil, d.addressTaken(ctx, email)
+			return nil, fmt.Errorf("organization %s has a user, or an open invitation, with the e-mail address %q; "+
+				"`caddy svc user reset` makes a new link, `caddy svc user remove` ends it", *org, email)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return d.userAnswer(user, link), nil
+		invited := d.userAnswer(user, link)
+		// The operator may know what organizations don't learn.
+		holder, found, err := d.db.LoginByEmail(ctx, user.Email)
+		if err != nil {
+			return nil, err
+		}
+		if found && holder.OrgID != user.OrgID {
+			invited.Warning = fmt.Sprintf("Organization %s has a user with this e-mail address: the link can't be used as long as it has.", holder.OrgID)
+		}
+		return invited, nil
 	})
 }
 
@@ -136,23 +151,6 @@ func (d *desk) user(ctx context.Context, orgID, email string) (store.User, error
 	return user, err
 }
 
-// addressTaken says whose an e-mail address is: the operator may know.
-func (d *desk) addressTaken(ctx context.Context, email string) error {
-	address, err := identity.CleanEmail(email)
-	if err != nil {
-		return err
-	}
-	holder, found, err := d.db.LoginByEmail(ctx, address)
-	if err != nil {
-		return err
-	}
-	if !found { // removed in the meantime
-		return fmt.Errorf("the e-mail address %q was taken a moment ago; try again", address)
-	}
-	return fmt.Errorf("there is already a user with the e-mail address %q, in organization %s; "+
-		"`caddy svc user reset` makes a new link, `caddy svc user remove` frees the address", address, holder.OrgID)
-}
-
 // lastOwner puts it into words that somebody is the last owner; other errors stay as they are.
 func lastOwner(err error, user store.User) error {
 	if errors.Is(err, store.ErrLastOwner) {
@@ -167,7 +165,7 @@ type listedUser struct {
 	OrgID     string `json:"orgId"`
 	Email     string `json:"email"`
 	Role      string `json:"role"`
-	State     string `json:"state"` // active or invited
+	State     string `json:"state"` // active, invited or expired
 	CreatedAt string `json:"createdAt"`
 }
 
@@ -186,7 +184,7 @@ func (f *commandFlags) userList() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list --org ORG_ID",
 		Short: "Lists the users of an organization",
-		Long:  "Lists the users of an organization. Who is invited has set no password yet.",
+		Long:  "Lists the users of an organization. Who is invited has set no password yet, and who is expired did not in time.",
 	}
 	org := orgFlag(command)
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
@@ -201,7 +199,11 @@ func (f *commandFlags) userList() *cobra.Command {
 		list := userListAnswer{Data: make([]listedUser, len(users))}
 		for i, u := range users {
 			list.Data[i] = listedUser{ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role, State: "active", CreatedAt: moment(u.CreatedAt)}
-			if !u.Active {
+			switch {
+			case u.Active:
+			case u.ExpiresAt <= time.Now().UnixMilli():
+				list.Data[i].State = "expired"
+			default:
 				list.Data[i].State = "invited"
 			}
 		}

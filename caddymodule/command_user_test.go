@@ -30,7 +30,7 @@ func TestUserCommands(t *testing.T) {
 	require.Contains(t, text.stdout, "http://localhost:8080/dashboard/welcome#")
 	require.Contains(t, text.stdout, "No e-mail is sent")
 
-	c.refused(`there is already a user with the e-mail address "lan@example.com", in organization `+org+`; `, "user", "invite", "--org", other, "--email", "lan@example.com", "--role", "member")
+	c.refused(`organization `+org+` has a user, or an open invitation, with the e-mail address`, "user", "invite", "--org", org, "--email", "lan@example.com", "--role", "member")
 	c.refused("organization "+other+` has no user with the e-mail address "lan@example.com"`, "user", "reset", "--org", other, "--email", "lan@example.com")
 	c.refused("email: is not an e-mail address", "user", "invite", "--org", org, "--email", "lan", "--role", "member")
 	c.refused("email: is not an e-mail address", "user", "reset", "--org", org, "--email", "lan")

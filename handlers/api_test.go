@@ -84,7 +84,7 @@ func signIn(t *testing.T, db *store.DB, orgID, name string, role identity.Role) 
 	t.Helper()
 	user := store.User{ID: "usr_" + name, OrgID: orgID, Email: name + "@example.com", Role: string(role)}
 	link := store.UserLink{Hash: sha256.Sum256([]byte(name)), Purpose: "invite", Lifetime: 60_000}
-	require.NoError(t, db.CreateUser(t.Context(), "test", user, link))
+	require.NoError(t, db.CreateInvitation(t.Context(), "test", user, link))
 	session := store.NewSession{Hash: sha256.Sum256([]byte(sessionToken(name))), Lifetime: 60_000}
 	require.NoError(t, db.UseLink(t.Context(), link.Hash, "no password fits", session))
 }

@@ -11,21 +11,25 @@ import (
 
 // MemberObject is a user as the API shows it. It is exported for the framework, see [PathID].
 type MemberObject struct {
-	ID        string `json:"id"`
-	Email     string `json:"email"`
-	Role      Role   `json:"role"      enum:"member,administrator,owner"`
-	State     string `json:"state"     enum:"invited,active" doc:"invited: no password was set yet"`
-	CreatedAt string `json:"createdAt" format:"date-time"`
-	UpdatedAt string `json:"updatedAt" format:"date-time"`
+	ID        string  `json:"id"`
+	Email     string  `json:"email"`
+	Role      Role    `json:"role"      enum:"member,administrator,owner"`
+	State     string  `json:"state"     enum:"invited,expired,active" doc:"invited: no password was set yet. expired: none was set in time; a new link or a new invitation of the address begins anew"` //nolint:lll // a struct tag can't be broken
+	ExpiresAt *string `json:"expiresAt" format:"date-time" doc:"When the invitation expires, or did; null: the person is active"`
+	CreatedAt string  `json:"createdAt" format:"date-time"`
+	UpdatedAt string  `json:"updatedAt" format:"date-time"`
 }
 
-func showMember(user *store.User) MemberObject {
+func (a *API) showMember(user *store.User) MemberObject {
 	state := "invited"
-	if user.Active {
+	switch {
+	case user.Active:
 		state = "active"
+	case user.ExpiresAt <= a.Now().UnixMilli():
+		state = "expired"
 	}
 	return MemberObject{
-		ID: user.ID, Email: user.Email, Role: Role(user.Role), State: state,
+		ID: user.ID, Email: user.Email, Role: Role(user.Role), State: state, ExpiresAt: timestampOrNull(user.ExpiresAt),
 		CreatedAt: timestamp(user.CreatedAt), UpdatedAt: timestamp(user.UpdatedAt),
 	}
 }
@@ -40,14 +44,14 @@ type linkedMember struct {
 
 func (a *API) showLinked(user *store.User, link identity.Link) *jsonBody[linkedMember] {
 	return &jsonBody[linkedMember]{linkedMember{
-		MemberObject: showMember(user), Link: WelcomeURL(a.BaseURL, link.Token),
+		MemberObject: a.showMember(user), Link: WelcomeURL(a.BaseURL, link.Token),
 		LinkExpiresAt: timestamp(a.Now().Add(link.Lifetime).UnixMilli()),
 	}}
 }
 
 // memberCreation is the body of POST /members.
 type memberCreation struct {
-	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique over all organizations"`
+	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique within the organization. It is not said whether other organizations have a user with it; if one has, the link can't be used"`
 	Role  Role   `json:"role"  enum:"member,administrator,owner"`
 }
 
@@ -81,7 +85,7 @@ func (a *API) inviteMember(
 ) (*jsonBody[linkedMember], error) {
 	user, link, err := a.users().Invite(ctx, caller.Authority(), caller.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &Error{Code: CodeConflict, Message: "There is a user with this e-mail address already.", Cause: err}
+		return nil, &Error{Code: CodeConflict, Message: "The organization has a user, or an open invitation, with this e-mail address already.", Cause: err}
 	}
 	if err != nil {
 		return nil, a.memberRefusal(ctx, caller, "", err)
@@ -100,7 +104,7 @@ func (a *API) listMembers(
 	if err != nil {
 		return nil, Internal(err)
 	}
-	return listed(in.PageQuery, users, func(row *store.User) string { return row.ID }, showMember), nil
+	return listed(in.PageQuery, users, func(row *store.User) string { return row.ID }, a.showMember), nil
 }
 
 func (a *API) getMember(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[MemberObject], error) {
@@ -108,7 +112,7 @@ func (a *API) getMember(ctx context.Context, caller *identity.Principal, in *Pat
 	if err != nil {
 		return nil, a.refuse(ctx, caller, store.Users, in.ID, err)
 	}
-	return &jsonBody[MemberObject]{showMember(&user)}, nil
+	return &jsonBody[MemberObject]{a.showMember(&user)}, nil
 }
 
 func (a *API) updateMember(ctx context.Context, caller *identity.Principal, in *memberUpdate) (*jsonBody[MemberObject], error) {

@@ -1,7 +1,9 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,10 +21,29 @@ func TestMembers(t *testing.T) {
 	member := o.ask(t, http.StatusOK, http.MethodGet, one, "user:administrator", "")
 	require.Equal(t, map[string]any{
 		"id": made["id"], "email": "lan@example.com", "role": "member", "state": "invited",
-		"createdAt": made["createdAt"], "updatedAt": made["createdAt"],
+		"expiresAt": member["expiresAt"], "createdAt": made["createdAt"], "updatedAt": made["createdAt"],
 	}, member)
 	o.refused(t, CodeConflict, "", http.MethodPost, "/members", "user:owner", `{"email":"lan@EXAMPLE.com","role":"member"}`)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/members", "user:owner", `{"email":"stranger@example.com","role":"member"}`)
+	// An address that another organization has is invited like any other, and its link like any link that was used.
+	known := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"stranger@example.com","role":"member"}`)
+	require.Equal(t, "invited", known["state"])
+	for name := range made {
+		require.Contains(t, known, name)
+	}
+	_, code, _ := strings.Cut(known["link"].(string), "#")
+	var answers []string
+	for _, token := range []string{code, strings.Repeat("x", 43)} {
+		refusal := o.refused(t, CodeInvalidRequest, "token", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"correct horse battery"}`)
+		answers = append(answers, refusal.fields["message"].(string))
+	}
+	require.Equal(t, answers[0], answers[1])
+	o.ask(t, http.StatusNoContent, http.MethodDelete, "/members/"+known["id"].(string), "user:owner", "")
+	o.DB.Exec(t.Context(), func(_ context.Context, tx store.Tx) error { //nolint:errcheck // the next line sees it
+		tx.Queue(1, `UPDATE invitations SET expires_at = 5`)
+		return nil
+	})
+	require.Equal(t, "expired", o.ask(t, http.StatusOK, http.MethodGet, one, "user:owner", "")["state"])
+	one = "/members/" + o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"lan@example.com","role":"member"}`)["id"].(string)
 	o.refused(t, CodeInvalidRequest, "email", http.MethodPost, "/members", "user:owner", `{"email":"lan","role":"member"}`)
 	o.refused(t, CodeInvalidRequest, "role", http.MethodPost, "/members", "user:owner", `{"email":"x@example.com","role":"boss"}`)
 	o.refused(t, CodeInvalidRequest, "role", http.MethodPatch, one, "user:owner", `{"role":"Owner"}`)

@@ -191,7 +191,8 @@ func loginRefusal(err error) error {
 	case errors.Is(err, identity.ErrWrongPassword):
 		return &Error{Code: CodeUnauthenticated, Message: "The e-mail address or the password is wrong.", Cause: err}
 	case errors.Is(err, identity.ErrLinkUsed):
-		return InvalidRequest("token", "The link was used or has expired. Ask for a new one.")
+		return InvalidRequest("token", "The link was used or has expired, or its e-mail address can't be used here. Ask for a new link, "+
+			"or for an invitation of another address.")
 	case errors.Is(err, identity.ErrBusy):
 		return Busy(busyRetryAfter, err)
 	default:

@@ -10,6 +10,7 @@ type member struct {
 	Email         string `json:"email"`
 	Role          string `json:"role"`
 	State         string `json:"state"`
+	ExpiresAt     string `json:"expiresAt"`
 	CreatedAt     string `json:"createdAt"`
 	Link          string `json:"link"`
 	LinkExpiresAt string `json:"linkExpiresAt"`

@@ -35,8 +35,9 @@ var (
 	// ErrWrongPassword: there is no such user, or the password is another one: which of the two is not told; 401
 	// unauthenticated.
 	ErrWrongPassword = errors.New("the e-mail address or the password is wrong")
-	// ErrLinkUsed: the one-time link was used, has expired, or never was; 400 invalid_request.
-	ErrLinkUsed = errors.New("the link was used or has expired")
+	// ErrLinkUsed: the one-time link was used, has expired, or never was, or it is an invitation of an e-mail address that
+	// has a user: which of these is not told; 400 invalid_request.
+	ErrLinkUsed = errors.New("the link was used, has expired, or its e-mail address can't be used here")
 )
 
 // ThrottledError tells that too many logins have failed; 429 rate_limited.

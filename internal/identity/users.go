@@ -35,14 +35,16 @@ type Link struct {
 // who makes it; an administrator may change everybody but owners (design §6 "roles").
 //
 // Its methods return a [FieldError] for a refused value, [ErrAdministratorsOnly] and [ErrOwnersOnly] for a lack of rights,
-// [store.ErrNotFound] for a user or organization that isn't there, [store.ErrConflict] for an e-mail address that is
-// taken, in whichever organization, and [store.ErrLastOwner]; each wrapped; and else the store's error.
+// [store.ErrNotFound] for a user or organization that isn't there, [store.ErrConflict] for an e-mail address that a user or
+// an open invitation of the same organization has, and [store.ErrLastOwner]; each wrapped; and else the store's error.
 type Users struct{ db *store.DB }
 
 // NewUsers works on db.
 func NewUsers(db *store.DB) *Users { return &Users{db: db} }
 
-// Invite makes a user without a password, and the link to set one.
+// Invite invites a person, who becomes a user by the link, which sets the password. It makes no difference whether the
+// address has a user, or an invitation, in another organization: else the result would say so. An address has one user, so
+// the link of such an invitation is [ErrLinkUsed].
 func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, role Role) (store.User, Link, error) {
 	email, err := CleanEmail(email)
 	if err != nil {
@@ -56,7 +58,7 @@ func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, r
 	}
 	link, row := newLink(false)
 	user := store.User{ID: store.NewID("usr"), OrgID: orgID, Email: email, Role: string(role)}
-	if err := u.db.CreateUser(ctx, by.Actor, user, row); err != nil {
+	if err := u.db.CreateInvitation(ctx, by.Actor, user, row); err != nil {
 		return store.User{}, Link{}, fmt.Errorf("inviting a user: %w", err)
 	}
 	if user, err = u.db.UserByID(ctx, orgID, user.ID); err != nil {

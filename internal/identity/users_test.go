@@ -75,10 +75,10 @@ func TestInvite(t *testing.T) {
 		require.Len(t, link.Token, 43)
 		require.Equal(t, identity.InviteLifetime, link.Lifetime)
 
-		for _, orgID := range []string{o.orgID, other.orgID} {
-			_, _, err = o.users.Invite(ctx, as(identity.Owner), orgID, "LAN@example.com", identity.Member)
-			require.ErrorIs(t, err, store.ErrConflict, "case doesn't make another address")
-		}
+		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "LAN@example.com", identity.Member)
+		require.ErrorIs(t, err, store.ErrConflict, "case doesn't make another address")
+		_, theirs, err := o.users.Invite(ctx, as(identity.Owner), other.orgID, "LAN@example.com", identity.Member)
+		require.NoError(t, err, "an invitation doesn't keep an address from other organizations")
 		_, _, err = o.users.Invite(ctx, as(identity.Owner), "org_nobody", "new@example.com", identity.Member)
 		require.ErrorIs(t, err, store.ErrNotFound)
 		var field *identity.FieldError
@@ -98,10 +98,18 @@ func TestInvite(t *testing.T) {
 		require.True(t, principal.Scopes.Has(identity.AgentsWrite))
 		require.False(t, principal.Scopes.Has(identity.ChannelsWrite))
 
+		_, _, err = o.sessions.BeginWithLink(ctx, theirs.Token, password)
+		require.ErrorIs(t, err, identity.ErrLinkUsed, "who accepts first has the address")
+
 		listed, err := db.Users(ctx, o.orgID, store.Page{})
 		require.NoError(t, err)
 		require.Len(t, listed, 1)
 		require.True(t, listed[0].Active)
+		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "lan@example.com", identity.Member)
+		require.ErrorIs(t, err, store.ErrConflict)
+		again, _, err := o.users.Invite(ctx, as(identity.Owner), newOffice(t, db, "Third").orgID, "lan@example.com", identity.Member)
+		require.NoError(t, err, "it isn't told that there is a user")
+		require.False(t, again.Active)
 	})
 }
 

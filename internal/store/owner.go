@@ -28,8 +28,12 @@ func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID str
 	default:
 		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
 	}
+	text := `SELECT org_id FROM ` + string(kind) + ` WHERE id = $1`
+	if kind == Users {
+		text += ` UNION ALL SELECT org_id FROM invitations WHERE id = $1`
+	}
 	return ReadRow(ctx, db, "find an owner", func(row Row) (orgID string, err error) {
 		err = row.Scan(&orgID)
 		return orgID, err
-	}, `SELECT org_id FROM `+string(kind)+` WHERE id = $1`, id)
+	}, text, id)
 }

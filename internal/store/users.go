@@ -10,48 +10,40 @@ type User struct {
 	ID, OrgID string
 	Email     string // in lower case, unique over all organizations
 	Role      string // member, administrator or owner
-	// Active users have a password; the others have never used their link.
+	// Active users have a password; the others are invited and have never used their link.
 	Active bool
+	// ExpiresAt is until when a person who is not Active can use the invitation, in epoch milliseconds; else 0.
+	ExpiresAt int64
+	// ResetBy is the author of the link by which the password was reset last, and ResetAt the time; "" and 0 without one.
+	ResetBy string
+	ResetAt int64
 	// CreatedAt and UpdatedAt are epoch milliseconds, the transaction's clock when they are written.
 	CreatedAt, UpdatedAt int64
+
+	invitation bool // a row of invitations, not of users
 }
 
 const roleOwner = "owner"
 
-// CreateUser adds a user who has no password yet, with the link to set one. It answers [ErrConflict] when the e-mail
-// address is taken, and [ErrNotFound] for an unknown organization.
-func (db *DB) CreateUser(ctx context.Context, actor string, user User, link UserLink) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
-		tx.Queue(1, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, '', $5, $5)`, user.ID, user.OrgID, user.Email, user.Role, tx.Now())
-		queueLink(tx, user.OrgID, user.ID, link)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "user.invite", Target: user.ID, OrgID: user.OrgID, Detail: user.Role + ": " + user.Email,
-		})
-		return nil
-	})
-}
-
-const userColumns = `SELECT id, org_id, email, role, password <> '', created_at, updated_at FROM users`
-
 func scanUser(row Row) (user User, err error) {
-	err = row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.Active, &user.CreatedAt, &user.UpdatedAt)
+	err = row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.Active, &user.CreatedAt, &user.UpdatedAt,
+		&user.ExpiresAt, &user.ResetBy, &user.ResetAt)
 	return user, err
 }
 
-// UserByID reads an organization's user, or [ErrNotFound].
+// UserByID reads an organization's user, or a person who is invited, or [ErrNotFound].
 func (db *DB) UserByID(ctx context.Context, orgID, id string) (User, error) {
-	return ReadRow(ctx, db, "read a user", scanUser, userColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+	return ReadRow(ctx, db, "read a user", scanUser, people+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
-// UserByEmail reads an organization's user by the e-mail address, or [ErrNotFound].
+// UserByEmail reads an organization's user, or a person who is invited, by the e-mail address, or [ErrNotFound].
 func (db *DB) UserByEmail(ctx context.Context, orgID, email string) (User, error) {
-	return ReadRow(ctx, db, "read a user", scanUser, userColumns+` WHERE email = $1 AND org_id = $2`, email, orgID)
+	return ReadRow(ctx, db, "read a user", scanUser, people+` WHERE email = $1 AND org_id = $2`, email, orgID)
 }
 
-// Users reads a page of an organization's users, oldest first.
+// Users reads a page of an organization's users, invited people among them, oldest first.
 func (db *DB) Users(ctx context.Context, orgID string, page Page) ([]User, error) {
-	return ReadRows(ctx, db, "list users", scanUser, userColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+	return ReadRows(ctx, db, "list users", scanUser, people+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 
@@ -65,9 +57,13 @@ func (db *DB) SetUserRole(ctx context.Context, actor, orgID, id, role string, al
 		if err != nil || user.Role == role {
 			return err
 		}
-		tx.Queue(1, `UPDATE users SET role = $3, updated_at = $4 WHERE id = $1 AND org_id = $2`, id, orgID, role, tx.Now())
-		queueEndSessions(tx, orgID, id)
-		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+		if user.invitation {
+			tx.Queue(1, `UPDATE invitations SET role = $3, hash = NULL, updated_at = $4 WHERE id = $1 AND org_id = $2`, id, orgID, role, tx.Now())
+		} else {
+			tx.Queue(1, `UPDATE users SET role = $3, updated_at = $4 WHERE id = $1 AND org_id = $2`, id, orgID, role, tx.Now())
+			queueEndSessions(tx, orgID, id)
+			tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+		}
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "user.set_role", Target: id, OrgID: orgID, Detail: user.Role + " to " + role + ": " + user.Email,
 		})
@@ -84,7 +80,11 @@ func (db *DB) DeleteUser(ctx context.Context, actor, orgID, id string, allow fun
 		}
 		queueEndSessions(tx, orgID, id)
 		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
-		tx.Queue(1, `DELETE FROM users WHERE id = $1 AND org_id = $2`, id, orgID)
+		table := "users"
+		if user.invitation {
+			table = "invitations"
+		}
+		tx.Queue(1, `DELETE FROM `+table+` WHERE id = $1 AND org_id = $2`, id, orgID)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "user.remove", Target: id, OrgID: orgID, Detail: user.Role + ": " + user.Email,
 		})
@@ -98,8 +98,8 @@ func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(Use
 	var user User
 	owners, found := 0, false
 	err := tx.Query(ctx, func(row Row) error {
-		locked, err := scanUser(row)
-		if err != nil {
+		var locked User
+		if err := row.Scan(&locked.ID, &locked.OrgID, &locked.Email, &locked.Role, &locked.Active); err != nil {
 			return err
 		}
 		if locked.ID == id {
@@ -108,12 +108,12 @@ func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(Use
 			owners++
 		}
 		return nil
-	}, userColumns+` WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
-	switch {
-	case err != nil:
+	}, `SELECT id, org_id, email, role, password <> '' FROM users WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
+	if err == nil && !found {
+		user, err = lockInvitation(ctx, tx, orgID, id)
+	}
+	if err != nil {
 		return User{}, err
-	case !found:
-		return User{}, ErrNotFound
 	}
 	if err := allow(user); err != nil {
 		return User{}, err
@@ -141,8 +141,13 @@ func (db *DB) PutUserLink(ctx context.Context, actor, orgID, id string, allow fu
 			return err
 		}
 		made := link(user)
-		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
-		queueLink(tx, orgID, id, made)
+		if user.invitation {
+			tx.Queue(1, `UPDATE invitations SET hash = $3, expires_at = $4, updated_at = $5 WHERE id = $1 AND org_id = $2`,
+				id, orgID, made.Hash[:], tx.Now()+made.Lifetime, tx.Now())
+		} else {
+			tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
+			queueLink(tx, orgID, id, made)
+		}
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email,
 		})
@@ -169,7 +174,8 @@ func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord,
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
 		return record, err
 	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, u.email
-		FROM user_links l JOIN users u ON u.id = l.user_id WHERE l.hash = $1`, hash[:])
+		FROM user_links l JOIN users u ON u.id = l.user_id WHERE l.hash = $1
+		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
 	if err == nil {
 		record.NowMS, err = db.Now(ctx)
 	}
@@ -180,7 +186,8 @@ func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord,
 }
 
 // UseLink takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
-// answers [ErrNotFound] for a link that isn't there any more, or has expired.
+// answers [ErrNotFound] for a link that isn't there any more, or has expired, and for an invitation of an e-mail address that
+// has a user by now, in any organization.
 func (db *DB) UseLink(ctx context.Context, hash [32]byte, password string, session NewSession) error {
 	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var userID, orgID, purpose string
@@ -188,6 +195,15 @@ func (db *DB) UseLink(ctx context.Context, hash [32]byte, password string, sessi
 		err := tx.Query(ctx, link, `SELECT user_id, org_id, purpose FROM user_links WHERE hash = $1`, hash[:])
 		if err != nil {
 			return err
+		}
+		if userID == "" {
+			user, err := acceptInvitation(ctx, tx, hash, password)
+			if err != nil {
+				return err
+			}
+			queueSession(tx, user.OrgID, user.ID, session)
+			QueueAudit(tx, AuditEntry{Actor: user.ID, Action: "user.set_password", Target: user.ID, OrgID: user.OrgID, Detail: "invite"})
+			return nil
 		}
 		// The user first, as everywhere, so that two who change the same user can't wait for each other.
 		if err := change(ctx, tx, `SELECT id FROM users WHERE id = $1 AND org_id = $2`+tx.LockRows(), userID, orgID); err != nil {

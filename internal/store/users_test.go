@@ -14,7 +14,7 @@ func inviteUser(t *testing.T, db *store.DB, orgID, id, role string) store.UserLi
 	t.Helper()
 	link := store.UserLink{Hash: [32]byte{1, id[len(id)-1]}, Purpose: "invite", Lifetime: 60_000}
 	user := store.User{ID: id, OrgID: orgID, Email: id + "@example.com", Role: role}
-	require.NoError(t, db.CreateUser(t.Context(), "test", user, link))
+	require.NoError(t, db.CreateInvitation(t.Context(), "test", user, link))
 	return link
 }
 
@@ -34,7 +34,7 @@ func TestUseExpiredLink(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		createOrganization(t, db, "org_1")
 		link := inviteUser(t, db, "org_1", "usr_1", "owner")
-		write(t, db, `UPDATE user_links SET expires_at = 1`)
+		write(t, db, `UPDATE invitations SET expires_at = 1`)
 		session := store.NewSession{Hash: [32]byte{9}, Lifetime: 60_000}
 		require.ErrorIs(t, db.UseLink(t.Context(), link.Hash, "hash", session), store.ErrNotFound)
 		user, err := db.UserByID(t.Context(), "org_1", "usr_1")
@@ -44,6 +44,53 @@ func TestUseExpiredLink(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, found)
 	})
+}
+
+// What processes of older versions keep as users without a password is invited like others: it is shown, its link works, its
+// address is free for who accepts first, and it ends.
+func TestInvitationsOfOlderProcesses(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		createOrganization(t, db, "org_1")
+		createOrganization(t, db, "org_2")
+		old := func(id string, hash byte, days int64) store.UserLink {
+			link := store.UserLink{Hash: [32]byte{hash}}
+			write(t, db, `INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
+				VALUES ($1, 'org_1', $1 || '@example.com', 'owner', '', $2, $2)`, id, nowOf(t, db)-days*86_400_000)
+			write(t, db, `INSERT INTO user_links (hash, user_id, org_id, purpose, created_at, expires_at)
+				VALUES ($1, $2, 'org_1', 'invite', 1, 4000000000000)`, link.Hash[:], id)
+			return link
+		}
+		session := func(n byte) store.NewSession { return store.NewSession{Hash: [32]byte{9, n}, Lifetime: 60_000} }
+		first, second := old("usr_a", 1, 0), old("usr_b", 2, 0)
+		old("usr_c", 3, 7)
+		listed, err := db.Users(t.Context(), "org_1", store.Page{})
+		require.NoError(t, err)
+		require.Len(t, listed, 3)
+		require.False(t, listed[0].Active)
+		require.Equal(t, listed[0].CreatedAt+7*86_400_000, listed[0].ExpiresAt)
+		require.NoError(t, db.UseLink(t.Context(), first.Hash, "hash", session(1)))
+
+		invite := func(orgID, id, email string, hash byte) error {
+			return db.CreateInvitation(t.Context(), "test", store.User{ID: id, OrgID: orgID, Email: email, Role: "member"},
+				store.UserLink{Hash: [32]byte{hash}, Lifetime: 60_000})
+		}
+		require.ErrorIs(t, invite("org_1", "usr_d", "usr_b@example.com", 4), store.ErrConflict)
+		require.NoError(t, invite("org_1", "usr_e", "usr_c@example.com", 5), "it has expired")
+		require.NoError(t, invite("org_2", "usr_f", "usr_b@example.com", 6))
+		require.NoError(t, db.UseLink(t.Context(), [32]byte{6}, "hash", session(2)))
+		require.ErrorIs(t, db.UseLink(t.Context(), second.Hash, "hash", session(3)), store.ErrNotFound)
+		shown, err := db.UserByID(t.Context(), "org_1", "usr_b")
+		require.NoError(t, err, "it isn't told that the address has a user now")
+		require.False(t, shown.Active)
+	})
+}
+
+func nowOf(t *testing.T, db *store.DB) int64 {
+	t.Helper()
+	now, err := db.Now(t.Context())
+	require.NoError(t, err)
+	return now
 }
 
 // Two nodes that remove the two last owners at the same moment leave one.
