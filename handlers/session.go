@@ -18,6 +18,14 @@ const (
 	localSessionCookie = "svc_session"
 )
 
+// The cookie of a device that somebody has signed in from, by the same rules. It signs nobody in: with it, failed logins
+// from elsewhere don't keep its person out there.
+const (
+	deviceCookie      = "__Host-svc_device"
+	localDeviceCookie = "svc_device"
+	deviceLifetime    = 400 * 24 * time.Hour // browsers keep no cookie longer
+)
+
 // busyRetryAfter is told to who came while too many passwords were checked.
 const busyRetryAfter = time.Second
 
@@ -47,7 +55,7 @@ func (s *Sessions) Allowed(r *http.Request) error {
 // unauthenticated, rate_limited, or forbidden for plain http and for a request that another site made.
 func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, password string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
-		return s.sessions.Begin(r.Context(), email, password, ClientAddress(r))
+		return s.sessions.Begin(r.Context(), email, password, s.client(r))
 	})
 }
 
@@ -55,7 +63,7 @@ func (s *Sessions) SignIn(w http.ResponseWriter, r *http.Request, email, passwor
 // It answers invalid_request with the field token or password.
 func (s *Sessions) SetPassword(w http.ResponseWriter, r *http.Request, link, password string) (identity.Principal, error) {
 	return s.begin(w, r, func() (string, identity.Principal, error) {
-		return s.sessions.BeginWithLink(r.Context(), link, password)
+		return s.sessions.BeginWithLink(r.Context(), link, password, s.client(r))
 	})
 }
 
@@ -79,7 +87,36 @@ func (s *Sessions) begin(
 		}
 	}
 	http.SetCookie(w, sessionCookieOf(name, token, int(identity.SessionLifetime/time.Second)))
+	s.rememberDevice(w, r, principal)
 	return principal, nil
+}
+
+// client is what the request tells of the program that signs in.
+func (s *Sessions) client(r *http.Request) identity.Client {
+	client := identity.Client{Address: ClientAddress(r), Agent: r.UserAgent()}
+	if name, err := s.cookieName(r); err == nil {
+		client.Device = onlyCookie(r, deviceCookieName(name))
+	}
+	return client
+}
+
+// rememberDevice sets the cookie of the person's device. Without it the person is in, too, so its fault is none of the login.
+func (s *Sessions) rememberDevice(w http.ResponseWriter, r *http.Request, person identity.Principal) {
+	name, err := s.cookieName(r)
+	if err != nil {
+		return
+	}
+	if token, err := s.sessions.Device(r.Context(), person); err == nil {
+		http.SetCookie(w, sessionCookieOf(deviceCookieName(name), token, int(deviceLifetime/time.Second)))
+	}
+}
+
+// deviceCookieName is the name of the device's cookie beside the session's.
+func deviceCookieName(session string) string {
+	if session == sessionCookie {
+		return deviceCookie
+	}
+	return localDeviceCookie
 }
 
 // Principal is who is signed in. It answers unauthenticated without a session, and forbidden for an unsafe method that another
@@ -129,6 +166,11 @@ func (s *Sessions) token(r *http.Request) string {
 	if err != nil {
 		return ""
 	}
+	return onlyCookie(r, name)
+}
+
+// onlyCookie is the value of the one cookie with the name.
+func onlyCookie(r *http.Request, name string) string {
 	cookies := r.CookiesNamed(name)
 	if len(cookies) != 1 {
 		return ""
@@ -154,7 +196,7 @@ func (s *Sessions) cookieName(r *http.Request) (string, error) {
 func sessionCookieOf(name, token string, maxAge int) *http.Cookie {
 	return &http.Cookie{ //nolint:gosec // G124: without Secure on this machine's own plain http only, see Sessions
 		Name: name, Value: token, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: name == sessionCookie,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(name, "__Host-"),
 	}
 }
 

@@ -27,11 +27,12 @@ func (o *office) invite(t *testing.T, email string, role Role) (token string) {
 	return address.Fragment
 }
 
-// setCookie is the one cookie of an answer.
+// setCookie is the session's cookie of an answer, the first one.
 func setCookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
 	t.Helper()
 	cookies := w.Result().Cookies()
-	require.Len(t, cookies, 1)
+	require.NotEmpty(t, cookies)
+	require.Contains(t, cookies[0].Name, "svc_session")
 	return cookies[0]
 }
 
@@ -161,6 +162,38 @@ func TestThrottledSignIn(t *testing.T) {
 	require.Equal(t, string(CodeRateLimited), last.code())
 	require.Equal(t, http.StatusTooManyRequests, last.status)
 	require.NotEmpty(t, last.header.Get("Retry-After"))
+}
+
+// A person's browser gets in while others have used up all their failures, and its cookie signs nobody in.
+func TestKnownDeviceSignsIn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	link := `{"token":"` + o.invite(t, "lan@example.com", RoleMember) + `","password":"` + goodPassword + `"}`
+	w := served(o.Serve, request(http.MethodPost, "/session/password", "", link))
+	cookies := w.Result().Cookies()
+	require.Len(t, cookies, 2)
+	device := cookies[1]
+	require.Regexp(t, `^__Host-svc_device=[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}; Path=/; Max-Age=34560000; HttpOnly; Secure; SameSite=Lax$`,
+		w.Header()["Set-Cookie"][1])
+	require.Equal(t, "192.0.2.7", ClientAddress(WithClientAddress(get("/"), "192.0.2.7")))
+	attempt := func(password string, cookies ...*http.Cookie) *httptest.ResponseRecorder {
+		r := WithClientAddress(request(http.MethodPost, "/session", "", `{"email":"lan@example.com","password":"`+password+`"}`), "192.0.2.7")
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		return served(o.Serve, r)
+	}
+	for range 14 { // in at most two windows
+		if attempt("a wrong password").Code == http.StatusTooManyRequests {
+			break
+		}
+	}
+	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword).Code)
+	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword, &http.Cookie{Name: device.Name, Value: "x" + device.Value[1:]}).Code)
+	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword, device, device).Code, "one of two was planted")
+	require.Equal(t, http.StatusCreated, attempt(goodPassword, device).Code)
+	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "", "")
+	require.Equal(t, http.StatusUnauthorized, served(o.Serve, withCookie(get("/session"), device)).Code)
 }
 
 func TestClientAddress(t *testing.T) {

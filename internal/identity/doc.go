@@ -9,7 +9,8 @@
 //   - the tokens of sessions and links are 256 random bits, of which only the SHA-256 is stored; a password is stored as its
 //     argon2id hash, a few of which are made at a time;
 //   - a session is read anew at each use, and ends with a sign-out, a new password, another role and the user's removal;
-//   - failed logins are counted in the store before they are made, so that the bounds hold over all nodes together;
+//   - failed logins are counted in the store before they are made, so that the bounds hold over all nodes together; those of
+//     a device that a user has signed in from are counted apart, and its passwords are checked in turns of their own;
 //   - an organization keeps an owner who can sign in, and nobody gives rights that they don't have;
 //   - a fault of the store is returned as such and never as one of the errors that blame the key (design §2);
 //   - a provider key is stored sealed for its row and leaves the package only through [ProviderKeys.ProviderKey].

@@ -13,16 +13,16 @@ func NewCheapSessions(db *store.DB) *Sessions {
 	return s
 }
 
-// Occupy takes every turn to check a password until release, and lets nobody wait for one.
+// Occupy takes every turn that strangers have to check a password until release, and lets nobody wait for one.
 func (s *Sessions) Occupy() (release func()) {
 	patience := s.passwords.patience
 	s.passwords.patience = time.Nanosecond
-	for range maxHashes {
+	for range cap(s.passwords.turns) {
 		s.passwords.turns <- struct{}{}
 	}
 	return func() {
 		s.passwords.patience = patience
-		for range maxHashes {
+		for range cap(s.passwords.turns) {
 			<-s.passwords.turns
 		}
 	}

@@ -35,11 +35,13 @@ const (
 	saltBytes = 16
 )
 
-// maxHashes is how many hashes are made at a time, for each takes 19 MiB and a processor. hashWait bounds the wait for a
-// turn.
+// maxHashes is how many hashes are made at a time, for each takes 19 MiB and a processor; keptHashes of these are kept for
+// people who have shown something that strangers don't have: a session, a one-time link, a device that is known. hashWait
+// bounds the wait for a turn.
 const (
-	maxHashes = 4
-	hashWait  = 5 * time.Second
+	maxHashes  = 4
+	keptHashes = 1
+	hashWait   = 5 * time.Second
 )
 
 // ErrBusy tells that too many passwords are being checked; try again shortly. It is no fault of the caller.
@@ -62,21 +64,40 @@ func CheckPassword(password string) error {
 // passwords makes and checks hashes of passwords with argon2id (RFC 9106), a few at a time.
 type passwords struct {
 	turns    chan struct{}
+	kept     chan struct{} // turns for those that are known
 	patience time.Duration
 	cost     hashCost
 }
 
 func newPasswords() *passwords {
-	return &passwords{turns: make(chan struct{}, maxHashes), patience: hashWait, cost: passwordCost}
+	return &passwords{
+		turns: make(chan struct{}, maxHashes-keptHashes), kept: make(chan struct{}, keptHashes), patience: hashWait, cost: passwordCost,
+	}
 }
 
 // turn waits until another hash may be made, or answers [ErrBusy], or the context's cause.
-func (p *passwords) turn(ctx context.Context) (done func(), err error) {
+func (p *passwords) turn(ctx context.Context, known bool) (done func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var kept chan struct{} // nil is never ready
+	if known {
+		kept = p.kept
+	}
+	select { // a free turn before anything else
+	case p.turns <- struct{}{}:
+		return func() { <-p.turns }, nil
+	case kept <- struct{}{}:
+		return func() { <-p.kept }, nil
+	default:
+	}
 	patience := time.NewTimer(p.patience)
 	defer patience.Stop()
 	select {
 	case p.turns <- struct{}{}:
 		return func() { <-p.turns }, nil
+	case kept <- struct{}{}:
+		return func() { <-p.kept }, nil
 	case <-patience.C:
 		return nil, ErrBusy
 	case <-ctx.Done():
@@ -85,8 +106,8 @@ func (p *passwords) turn(ctx context.Context) (done func(), err error) {
 }
 
 // hash is the form in which a password is stored: the PHC string of argon2id with a random salt.
-func (p *passwords) hash(ctx context.Context, password string) (string, error) {
-	done, err := p.turn(ctx)
+func (p *passwords) hash(ctx context.Context, password string, known bool) (string, error) {
+	done, err := p.turn(ctx, known)
 	if err != nil {
 		return "", err
 	}
@@ -101,14 +122,14 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 
 // check compares a password with a stored hash. For the hash of nobody, "", the same work is done, so that the time an
 // answer takes tells nothing about who exists; the answer is false. stale: the hash has another cost than new ones have.
-func (p *passwords) check(ctx context.Context, stored, password string) (matches, stale bool, err error) {
+func (p *passwords) check(ctx context.Context, stored, password string, trusted bool) (matches, stale bool, err error) {
 	known := encodedHash{hashCost: p.cost, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
 	if stored != "" {
 		if known, err = parseHash(stored); err != nil {
 			return false, false, err
 		}
 	}
-	done, err := p.turn(ctx)
+	done, err := p.turn(ctx, trusted)
 	if err != nil {
 		return false, false, err
 	}

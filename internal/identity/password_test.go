@@ -18,21 +18,21 @@ const goodPassword = "correct horse battery"
 func TestPasswordHash(t *testing.T) {
 	t.Parallel()
 	p := newPasswords()
-	first, err := p.hash(t.Context(), goodPassword)
+	first, err := p.hash(t.Context(), goodPassword, false)
 	require.NoError(t, err)
-	second, err := p.hash(t.Context(), goodPassword)
+	second, err := p.hash(t.Context(), goodPassword, false)
 	require.NoError(t, err)
 	require.NotEqual(t, first, second, "each has its own salt")
 	// S30: at least 19 MiB, two passes, one thread.
 	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, first)
 
 	for password, want := range map[string]bool{goodPassword: true, goodPassword + " ": false, "Correct horse battery": false, "": false} {
-		matches, stale, err := p.check(t.Context(), first, password)
+		matches, stale, err := p.check(t.Context(), first, password, false)
 		require.NoError(t, err)
 		require.Equal(t, want, matches, password)
 		require.False(t, stale)
 	}
-	matches, _, err := p.check(t.Context(), "", goodPassword)
+	matches, _, err := p.check(t.Context(), "", goodPassword, false)
 	require.NoError(t, err)
 	require.False(t, matches, "nobody has no password")
 }
@@ -40,7 +40,7 @@ func TestPasswordHash(t *testing.T) {
 // Nobody's password can't be hit: what it is compared with is not what the work gives.
 func TestNobodyHasNoPassword(t *testing.T) {
 	t.Parallel()
-	matches, stale, err := newPasswords().check(t.Context(), "", "")
+	matches, stale, err := newPasswords().check(t.Context(), "", "", false)
 	require.NoError(t, err)
 	require.False(t, matches)
 	require.False(t, stale)
@@ -51,7 +51,7 @@ func TestStaleHash(t *testing.T) {
 	t.Parallel()
 	salt := []byte("0123456789abcdef")
 	old := encodedHash{hashCost: hashCost{8, 1, 1}, salt: salt, sum: argon2.IDKey([]byte(goodPassword), salt, 1, 8, 1, 32)}
-	matches, stale, err := newPasswords().check(t.Context(), old.String(), goodPassword)
+	matches, stale, err := newPasswords().check(t.Context(), old.String(), goodPassword, false)
 	require.NoError(t, err)
 	require.True(t, matches)
 	require.True(t, stale)
@@ -67,7 +67,7 @@ func TestHashThatCannotBeRead(t *testing.T) {
 		"$argon2id$v=19$m=9999999999,t=2,p=1$" + salt + "$" + sum, "$argon2id$v=19$m=2000000,t=2,p=1$" + salt + "$" + sum,
 		"$argon2id$v=19$m=19456,t=2,p=1$!$" + sum, "$argon2id$v=19$m=19456,t=2,p=1$" + salt + "$", "$argon2id$v=19$m=19456,t=2,p=1$$" + sum,
 	} {
-		_, _, err := newPasswords().check(t.Context(), bad, goodPassword)
+		_, _, err := newPasswords().check(t.Context(), bad, goodPassword, false)
 		require.ErrorIs(t, err, errHash, bad)
 		require.NotContains(t, err.Error(), sum)
 	}
@@ -97,29 +97,34 @@ func TestPasswordTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords()
 		var release []func()
-		for range maxHashes {
-			done, err := p.turn(t.Context())
+		for range maxHashes - keptHashes {
+			done, err := p.turn(t.Context(), false)
 			require.NoError(t, err)
 			release = append(release, done)
 		}
+		for range 2 { // strangers have none of the kept turns, one after the other
+			done, err := p.turn(t.Context(), true)
+			require.NoError(t, err)
+			done()
+		}
 		began := time.Now()
-		_, err := p.turn(t.Context())
+		_, err := p.turn(t.Context(), false)
 		require.ErrorIs(t, err, ErrBusy)
 		require.Equal(t, hashWait, time.Since(began))
 
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
-		_, err = p.turn(ctx)
+		_, err = p.turn(ctx, false)
 		require.ErrorIs(t, err, gone)
-		_, err = p.hash(ctx, goodPassword)
+		_, err = p.hash(ctx, goodPassword, false)
 		require.ErrorIs(t, err, gone)
-		_, _, err = p.check(ctx, "", goodPassword)
+		_, _, err = p.check(ctx, "", goodPassword, false)
 		require.ErrorIs(t, err, gone)
 
 		got := make(chan error)
 		go func() {
-			done, err := p.turn(t.Context())
+			done, err := p.turn(t.Context(), false)
 			if err == nil {
 				done()
 			}

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -18,15 +17,6 @@ const (
 
 // seenEvery is how exactly the store knows when a session was used last: a write for each request would be too many.
 const seenEvery = time.Minute
-
-// How often a login may fail within a minute: from one address for one user, for one user from everywhere, and from one
-// address for everybody. From a dozen addresses nobody can lock another user out, and 60 guesses a minute find no password
-// of twelve characters.
-const (
-	maxFailuresOfAddress = 30
-	maxFailuresOfPair    = 5
-	maxFailuresOfUser    = 60
-)
 
 // The ways a person is not let in. Everything else that [Sessions] returns is a fault of ours.
 var (
@@ -59,26 +49,28 @@ type Sessions struct {
 // NewSessions works on db.
 func NewSessions(db *store.DB) *Sessions { return &Sessions{db: db, passwords: newPasswords()} }
 
-// Begin signs a user in. The token is the session's secret, 43 characters, and is stored nowhere. address is the client's,
-// against which failures are counted, "" for none. It returns [ErrWrongPassword], a [ThrottledError], [ErrBusy], or the
-// store's error. Two e-mail addresses take the same time, whether or not there is such a user.
-func (s *Sessions) Begin(ctx context.Context, email, password, address string) (token string, _ Principal, err error) {
+// Begin signs a user in. The token is the session's secret, 43 characters, and is stored nowhere. Failures are counted
+// against the client's address, unless it is a device that the user has signed in from before. It returns
+// [ErrWrongPassword], a [ThrottledError], [ErrBusy], or the store's error. Two e-mail addresses take the same time, whether
+// or not there is such a user.
+func (s *Sessions) Begin(ctx context.Context, email, password string, from Client) (token string, _ Principal, err error) {
 	email, err = CleanEmail(email)
 	if err != nil || CheckPassword(password) != nil {
 		return "", Principal{}, ErrWrongPassword // nobody has these
 	}
-	login, err := s.db.TakeLogin(ctx, loginBounds(email, address))
+	record, _, err := s.db.LoginByEmail(ctx, email)
+	if err != nil {
+		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
+	}
+	device := knownDevice(record.Password, from.Device)
+	login, err := s.db.TakeLogin(ctx, loginBounds(email, from.Address, device))
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("counting a login: %w", err)
 	}
 	if login.RetryAfter > 0 {
 		return "", Principal{}, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
 	}
-	record, _, err := s.db.LoginByEmail(ctx, email)
-	if err != nil {
-		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
-	}
-	matches, stale, err := s.passwords.check(ctx, record.Password, password)
+	matches, stale, err := s.passwords.check(ctx, record.Password, password, device != "")
 	if errors.Is(err, ErrBusy) {
 		_ = s.db.GiveBackLogin(ctx, login) // else the person waits for a minute at most
 	}
@@ -90,11 +82,11 @@ func (s *Sessions) Begin(ctx context.Context, email, password, address string) (
 	}
 	renewed := ""
 	if stale {
-		if renewed, err = s.passwords.hash(ctx, password); err != nil {
+		if renewed, err = s.passwords.hash(ctx, password, device != ""); err != nil {
 			return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
 		}
 	}
-	token, session := newSession()
+	token, session := newSession(from)
 	err = s.db.BeginSession(ctx, record, renewed, session, login)
 	if errors.Is(err, store.ErrNotFound) { // changed, or removed, since it was read
 		return "", Principal{}, ErrWrongPassword
@@ -108,7 +100,7 @@ func (s *Sessions) Begin(ctx context.Context, email, password, address string) (
 // BeginWithLink takes a one-time link of [Users.Invite] or [Users.NewLink], once: it sets the user's password, ends all
 // sessions the user had, and signs the user in. It returns [ErrLinkUsed], a [FieldError] for the password (the link is
 // still good then), [ErrBusy], or the store's error.
-func (s *Sessions) BeginWithLink(ctx context.Context, link, password string) (token string, _ Principal, err error) {
+func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, from Client) (token string, _ Principal, err error) {
 	linkHash, ok := tokenHash(link)
 	if !ok {
 		return "", Principal{}, ErrLinkUsed
@@ -124,11 +116,11 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string) (to
 	if err := CheckPassword(password); err != nil {
 		return "", Principal{}, err
 	}
-	hash, err := s.passwords.hash(ctx, password)
+	hash, err := s.passwords.hash(ctx, password, true)
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
 	}
-	token, session := newSession()
+	token, session := newSession(from)
 	err = s.db.UseLink(ctx, linkHash, hash, session)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", Principal{}, ErrLinkUsed
@@ -145,9 +137,19 @@ func (s *Sessions) begun(ctx context.Context, token string) (string, Principal, 
 	return token, principal, err
 }
 
-func newSession() (token string, session store.NewSession) {
+func newSession(from Client) (token string, session store.NewSession) {
 	token, hash := newToken()
-	return token, store.NewSession{Hash: hash, Lifetime: SessionLifetime.Milliseconds()}
+	return token, store.NewSession{Hash: hash, Lifetime: SessionLifetime.Milliseconds(), Client: clipAgent(from.Agent)}
+}
+
+// Device makes a token for the device that a user has just signed in from. With it in [Client], failed logins from elsewhere
+// don't keep the user out there, until the password changes.
+func (s *Sessions) Device(ctx context.Context, user Principal) (string, error) {
+	record, err := s.db.LoginByID(ctx, user.OrgID, user.UserID)
+	if err != nil {
+		return "", fmt.Errorf("making a device token: %w", err)
+	}
+	return newDevice(record.Password), nil
 }
 
 // Authenticate reads a session and tells who it belongs to, with [ErrNoSession] for one that isn't there or has ended, by
@@ -192,18 +194,4 @@ func (s *Sessions) End(ctx context.Context, token string) error {
 		return fmt.Errorf("ending a session: %w", err)
 	}
 	return nil
-}
-
-// loginBounds are what a login is counted against, in an order by which one address can't use up a user's failures.
-func loginBounds(email, address string) []store.LoginBound {
-	subject := func(parts string) [sha256.Size]byte { return sha256.Sum256([]byte(parts)) }
-	user := store.LoginBound{Subject: subject("user\n" + email), Most: maxFailuresOfUser}
-	if address == "" {
-		return []store.LoginBound{user}
-	}
-	return []store.LoginBound{
-		{Subject: subject("address\n" + address), Most: maxFailuresOfAddress},
-		{Subject: subject("pair\n" + address + "\n" + email), Most: maxFailuresOfPair},
-		user,
-	}
 }

@@ -37,11 +37,11 @@ func TestSession(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx, o := t.Context(), newOffice(t, db, "Acme")
 		id, _ := o.join("lan@example.com", identity.Owner)
-		first, principal, err := o.sessions.Begin(ctx, " LAN@example.com", password, "192.0.2.1")
+		first, principal, err := o.sessions.Begin(ctx, " LAN@example.com", password, identity.Client{Address: "192.0.2.1"})
 		require.NoError(t, err)
 		require.Equal(t, id, principal.UserID)
 		require.Empty(t, principal.KeyID)
-		second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, "192.0.2.1")
+		second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
 		require.NoError(t, err)
 		require.NotEqual(t, first, second)
 		require.Len(t, first, 43)
@@ -115,7 +115,7 @@ func TestSessionsEnd(t *testing.T) {
 	c.pass(12 * time.Hour)
 	o.signedOut(idle)
 
-	token, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "")
+	token, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{})
 	require.NoError(t, err)
 	for range 14 {
 		_, err = o.sessions.Authenticate(t.Context(), token)
@@ -133,12 +133,12 @@ func TestLinksExpire(t *testing.T) {
 	o, c := clocked(t)
 	id, invite := o.invite("lan@example.com", identity.Owner)
 	c.pass(identity.InviteLifetime)
-	_, _, err := o.sessions.BeginWithLink(t.Context(), invite.Token, password)
+	_, _, err := o.sessions.BeginWithLink(t.Context(), invite.Token, password, identity.Client{})
 	require.ErrorIs(t, err, identity.ErrLinkUsed)
 	link, err := o.users.NewLink(t.Context(), as(identity.Owner), o.orgID, id)
 	require.NoError(t, err)
 	c.pass(identity.InviteLifetime - time.Millisecond)
-	_, _, err = o.sessions.BeginWithLink(t.Context(), link.Token, password)
+	_, _, err = o.sessions.BeginWithLink(t.Context(), link.Token, password, identity.Client{})
 	require.NoError(t, err)
 }
 
@@ -153,14 +153,14 @@ func TestSessionsOfChangedUsers(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, id, identity.Administrator))
 		o.signedOut(session)
-		_, _, err = o.sessions.BeginWithLink(ctx, earlier.Token, password)
+		_, _, err = o.sessions.BeginWithLink(ctx, earlier.Token, password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrLinkUsed, "who made a link for a member doesn't sign in as more")
-		session, principal, err := o.sessions.Begin(ctx, "lan@example.com", password, "")
+		session, principal, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
 		require.NoError(t, err)
 		require.Equal(t, identity.Administrator, principal.Role)
 		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
 		o.signedOut(session)
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrWrongPassword)
 		_, err = o.sessions.Authenticate(ctx, owners)
 		require.NoError(t, err, "others stay signed in")
@@ -181,7 +181,7 @@ func TestPasswordsAreHashedAnew(t *testing.T) {
 	require.Contains(t, cheap, "$m=8,t=1,p=1$")
 	today := identity.NewSessions(o.db)
 	for range 2 {
-		_, _, err := today.Begin(t.Context(), "lan@example.com", password, "")
+		_, _, err := today.Begin(t.Context(), "lan@example.com", password, identity.Client{})
 		require.NoError(t, err)
 		require.Contains(t, stored(), "$m=19456,t=2,p=1$")
 	}
@@ -205,14 +205,14 @@ func TestWrongPasswordsAreAllAlike(t *testing.T) {
 			{"lan", password},
 			{"lan\x00@example.com", password},
 		} {
-			_, _, err := o.sessions.Begin(t.Context(), c[0], c[1], "")
+			_, _, err := o.sessions.Begin(t.Context(), c[0], c[1], identity.Client{})
 			require.Equal(t, identity.ErrWrongPassword, err)
 		}
 	})
 }
 
 func (o *office) fail(email, address string) error {
-	_, _, err := o.sessions.Begin(o.t.Context(), email, "a wrong password", address)
+	_, _, err := o.sessions.Begin(o.t.Context(), email, "a wrong password", identity.Client{Address: address})
 	return err
 }
 
@@ -234,10 +234,10 @@ func TestThrottle(t *testing.T) {
 	for range 20 { // and however often it is tried, nobody else is kept out by this address
 		refused(o.fail("LAN@example.com", "192.0.2.1"))
 	}
-	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.1")
+	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
 	refused(err)
 	for range 6 { // from elsewhere she gets in, and good logins don't count
-		_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.2")
+		_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.2"})
 		require.NoError(t, err)
 	}
 	// 26 of the 30 of the address are used up by attempts on one user, those that were refused too; the rest by four others.
@@ -252,8 +252,72 @@ func TestThrottle(t *testing.T) {
 	refused(o.fail("lan@example.com", "192.0.2.99"))
 	refused(o.fail("lan@example.com", ""))
 	c.pass(59 * time.Second)
-	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.1")
+	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
 	require.NoError(t, err, "the next window")
+}
+
+// Nothing that strangers do keeps a person out on a device that is known, and what is tried there is bounded by itself.
+func TestKnownDevice(t *testing.T) {
+	t.Parallel()
+	o, _ := clocked(t)
+	ctx := t.Context()
+	id, _ := o.join("lan@example.com", identity.Owner)
+	o.join("mai@example.com", identity.Owner)
+	lan := identity.Principal{OrgID: o.orgID, UserID: id}
+	device, err := o.sessions.Device(ctx, lan)
+	require.NoError(t, err)
+	other, err := o.sessions.Device(ctx, lan)
+	require.NoError(t, err)
+	require.NotEqual(t, device, other)
+	for i := range 60 {
+		require.ErrorIs(t, o.fail("lan@example.com", fmt.Sprintf("198.51.100.%d", i/5)), identity.ErrWrongPassword)
+	}
+	try := func(email, password, device string) error {
+		_, _, err := o.sessions.Begin(ctx, email, password, identity.Client{Address: "198.51.100.1", Device: device})
+		return err
+	}
+	var throttled *identity.ThrottledError
+	require.ErrorAs(t, try("lan@example.com", password, ""), &throttled)
+	release := o.sessions.Occupy()
+	require.NoError(t, try("lan@example.com", password, device), "whatever strangers do, and though they have all their turns")
+	release()
+	for range 10 {
+		require.ErrorIs(t, try("lan@example.com", "a wrong password", device), identity.ErrWrongPassword)
+	}
+	require.ErrorAs(t, try("lan@example.com", password, device), &throttled, "the device's own failures")
+	require.NoError(t, try("lan@example.com", password, other), "and of no other device")
+	for _, forged := range []string{
+		device[:len(device)-1], device + "x", "x" + other[1:], other[:22] + device[22:], strings.Repeat("x", len(device)), "." + other,
+	} {
+		require.ErrorAs(t, try("lan@example.com", password, forged), &throttled, forged)
+	}
+	for range 5 { // another user's device is a stranger's
+		require.ErrorIs(t, try("mai@example.com", "a wrong password", other), identity.ErrWrongPassword)
+	}
+	require.ErrorAs(t, try("mai@example.com", password, other), &throttled)
+
+	link, err := o.users.NewLink(ctx, as(identity.Owner), o.orgID, id)
+	require.NoError(t, err)
+	_, _, err = o.sessions.BeginWithLink(ctx, link.Token, "another password", identity.Client{})
+	require.NoError(t, err)
+	require.ErrorAs(t, try("lan@example.com", "another password", other), &throttled, "a new password forgets the devices")
+}
+
+// A customer's IPv6 network of 56 bits is one client, whichever of its 256 networks of 64 bits it uses.
+func TestThrottleOfANetwork(t *testing.T) {
+	t.Parallel()
+	o, _ := clocked(t)
+	o.join("lan@example.com", identity.Owner)
+	var throttled *identity.ThrottledError
+	for i := range 5 {
+		require.ErrorIs(t, o.fail("lan@example.com", fmt.Sprintf("2001:db8:0:%x::/64", i)), identity.ErrWrongPassword)
+	}
+	require.ErrorAs(t, o.fail("lan@example.com", "2001:db8:0:ff::/64"), &throttled)
+	for i := range 54 {
+		require.ErrorIs(t, o.fail(fmt.Sprintf("user%d@example.com", i), fmt.Sprintf("2001:db8:0:%x::/64", i)), identity.ErrWrongPassword)
+	}
+	require.ErrorAs(t, o.fail("mai@example.com", "2001:db8:0:fe::/64"), &throttled)
+	require.ErrorIs(t, o.fail("mai@example.com", "2001:db8:0:100::/64"), identity.ErrWrongPassword, "the next network")
 }
 
 // Who is turned away because too many passwords are being checked has not failed: no attempt is used up.
@@ -266,7 +330,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 		require.ErrorIs(t, o.fail("lan@example.com", "192.0.2.1"), identity.ErrBusy)
 	}
 	release()
-	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, "192.0.2.1")
+	_, _, err := o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{Address: "192.0.2.1"})
 	require.NoError(t, err)
 }
 
@@ -280,7 +344,7 @@ func TestThrottleOnSeveralNodes(t *testing.T) {
 	errs := make(chan error, attempts)
 	for i := range attempts {
 		go func() {
-			_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", "")
+			_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", identity.Client{})
 			errs <- err
 		}()
 	}
@@ -304,9 +368,9 @@ func TestSessionsWithoutTheStore(t *testing.T) {
 	require.NoError(t, o.db.Close(t.Context()))
 	_, err := o.sessions.Authenticate(t.Context(), session)
 	require.ErrorIs(t, err, store.ErrClosed)
-	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, "")
+	_, _, err = o.sessions.Begin(t.Context(), "lan@example.com", password, identity.Client{})
 	require.ErrorIs(t, err, store.ErrClosed)
-	_, _, err = o.sessions.BeginWithLink(t.Context(), session, password)
+	_, _, err = o.sessions.BeginWithLink(t.Context(), session, password, identity.Client{})
 	require.ErrorIs(t, err, store.ErrClosed)
 	require.ErrorIs(t, o.sessions.End(t.Context(), session), store.ErrClosed)
 }

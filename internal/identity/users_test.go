@@ -43,7 +43,7 @@ func (o *office) invite(email string, role identity.Role) (id string, link ident
 func (o *office) join(email string, role identity.Role) (id, session string) {
 	o.t.Helper()
 	id, link := o.invite(email, role)
-	session, principal, err := o.sessions.BeginWithLink(o.t.Context(), link.Token, password)
+	session, principal, err := o.sessions.BeginWithLink(o.t.Context(), link.Token, password, identity.Client{})
 	require.NoError(o.t, err)
 	require.Equal(o.t, id, principal.UserID)
 	return id, session
@@ -87,9 +87,9 @@ func TestInvite(t *testing.T) {
 		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "new@example.com", "boss")
 		require.ErrorAs(t, err, &field)
 
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrWrongPassword, "without a password nobody signs in")
-		_, principal, err := o.sessions.BeginWithLink(ctx, link.Token, password)
+		_, principal, err := o.sessions.BeginWithLink(ctx, link.Token, password, identity.Client{})
 		require.NoError(t, err)
 		require.Equal(t, user.ID, principal.UserID)
 		require.Equal(t, identity.Member, principal.Role)
@@ -98,7 +98,7 @@ func TestInvite(t *testing.T) {
 		require.True(t, principal.Scopes.Has(identity.AgentsWrite))
 		require.False(t, principal.Scopes.Has(identity.ChannelsWrite))
 
-		_, _, err = o.sessions.BeginWithLink(ctx, theirs.Token, password)
+		_, _, err = o.sessions.BeginWithLink(ctx, theirs.Token, password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrLinkUsed, "who accepts first has the address")
 
 		listed, err := db.Users(ctx, o.orgID, store.Page{})
@@ -122,15 +122,15 @@ func TestLinks(t *testing.T) {
 		second, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
 		require.NoError(t, err)
 		require.Equal(t, identity.InviteLifetime, second.Lifetime, "she has no password to reset yet")
-		_, _, err = o.sessions.BeginWithLink(ctx, first.Token, password)
+		_, _, err = o.sessions.BeginWithLink(ctx, first.Token, password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrLinkUsed)
 		var field *identity.FieldError
-		_, _, err = o.sessions.BeginWithLink(ctx, second.Token, "short")
+		_, _, err = o.sessions.BeginWithLink(ctx, second.Token, "short", identity.Client{})
 		require.ErrorAs(t, err, &field, "and the link is still good")
-		session, _, err := o.sessions.BeginWithLink(ctx, second.Token, password)
+		session, _, err := o.sessions.BeginWithLink(ctx, second.Token, password, identity.Client{})
 		require.NoError(t, err)
 		for _, token := range []string{second.Token, "", "x", session} {
-			_, _, err = o.sessions.BeginWithLink(ctx, token, password)
+			_, _, err = o.sessions.BeginWithLink(ctx, token, password, identity.Client{})
 			require.ErrorIs(t, err, identity.ErrLinkUsed)
 		}
 
@@ -139,12 +139,12 @@ func TestLinks(t *testing.T) {
 		require.Equal(t, identity.ResetLifetime, reset.Lifetime)
 		_, err = o.sessions.Authenticate(ctx, session)
 		require.NoError(t, err, "until the link is used all stays as it is")
-		third, _, err := o.sessions.BeginWithLink(ctx, reset.Token, "another password")
+		third, _, err := o.sessions.BeginWithLink(ctx, reset.Token, "another password", identity.Client{})
 		require.NoError(t, err)
 		o.signedOut(session)
 		_, err = o.sessions.Authenticate(ctx, third)
 		require.NoError(t, err)
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrWrongPassword)
 		_, err = o.users.NewLink(ctx, as(identity.Owner), o.orgID, "usr_nobody")
 		require.ErrorIs(t, err, store.ErrNotFound)
@@ -162,7 +162,7 @@ func TestOneLinkUsedTwiceAtOnce(t *testing.T) {
 		errs := make(chan error)
 		for range 4 {
 			go func() {
-				_, _, err := o.sessions.BeginWithLink(context.WithoutCancel(t.Context()), link.Token, password)
+				_, _, err := o.sessions.BeginWithLink(context.WithoutCancel(t.Context()), link.Token, password, identity.Client{})
 				errs <- err
 			}()
 		}
@@ -258,7 +258,7 @@ func TestUsersAreAudited(t *testing.T) {
 		require.NoError(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, id, identity.Administrator), "no change, no entry")
 		link, err := o.users.NewLink(ctx, as(identity.Owner), o.orgID, id)
 		require.NoError(t, err)
-		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, "")
+		_, _, err = o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
 		require.NoError(t, err)
 		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
 

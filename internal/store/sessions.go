@@ -24,11 +24,20 @@ func (db *DB) LoginByEmail(ctx context.Context, email string) (record LoginRecor
 	return record, err == nil, err
 }
 
+// LoginByID reads what a password of an organization's user is checked against, or [ErrNotFound].
+func (db *DB) LoginByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
+	return ReadRow(ctx, db, "read a login", func(row Row) (record LoginRecord, err error) {
+		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
+		return record, err
+	}, `SELECT id, org_id, password FROM users WHERE id = $1 AND org_id = $2`, userID, orgID)
+}
+
 // NewSession is a login session that begins.
 type NewSession struct {
 	Hash [32]byte // SHA-256 of its token, which is stored nowhere
 	// Lifetime in milliseconds, from the transaction's clock on.
 	Lifetime int64
+	Client   string // what the client calls itself
 }
 
 // BeginSession begins a session of the user whose password was checked: when it isn't record's any more it answers
@@ -55,8 +64,9 @@ func (db *DB) BeginSession(ctx context.Context, record LoginRecord, renewed stri
 }
 
 func queueSession(tx Tx, orgID, userID string, session NewSession) {
-	tx.Queue(1, `INSERT INTO sessions (hash, user_id, org_id, created_at, seen_at, expires_at) VALUES ($1, $2, $3, $4, $4, $5)`,
-		session.Hash[:], userID, orgID, tx.Now(), tx.Now()+session.Lifetime)
+	tx.Queue(1, `INSERT INTO sessions (hash, user_id, org_id, created_at, seen_at, expires_at, client)
+		VALUES ($1, $2, $3, $4, $4, $5, $6)`,
+		session.Hash[:], userID, orgID, tx.Now(), tx.Now()+session.Lifetime, session.Client)
 }
 
 func queueEndSessions(tx Tx, orgID, userID string) {

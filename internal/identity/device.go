@@ -1,0 +1,113 @@
+package identity
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/netip"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Client is what is known of the program that signs a person in.
+type Client struct {
+	// Address is the client's, or its network, against which failures are counted; "" is none.
+	Address string
+	// Device is the token that [Sessions.Device] made when somebody signed in there before; "" is none.
+	Device string
+	// Agent is what the program calls itself, for the list of sessions.
+	Agent string
+}
+
+// A device token is a random name and, after a dot, an HMAC of it whose key is the stored hash of the user's password: it
+// holds for one user, until the password changes, and needs no row.
+const (
+	deviceNameBytes      = 16
+	deviceNameCharacters = 22
+	deviceCharacters     = deviceNameCharacters + 1 + 43
+)
+
+// newDevice is a device token of the user with the stored hash.
+func newDevice(passwordHash string) string {
+	var random [deviceNameBytes]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
+	name := base64.RawURLEncoding.EncodeToString(random[:])
+	return name + "." + deviceProof(passwordHash, name)
+}
+
+func deviceProof(passwordHash, name string) string {
+	mac := hmac.New(sha256.New, []byte(passwordHash))
+	mac.Write([]byte("device\n" + name)) //nolint:errcheck // a hash never fails
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// knownDevice is the name in a device token of the user with the stored hash, "" for any other text.
+func knownDevice(passwordHash, token string) string {
+	name, proof, _ := strings.Cut(token, ".")
+	if passwordHash == "" || len(token) != deviceCharacters || len(name) != deviceNameCharacters {
+		return ""
+	}
+	if !hmac.Equal([]byte(proof), []byte(deviceProof(passwordHash, name))) {
+		return ""
+	}
+	return name
+}
+
+// How often a login may fail within a minute: from one address for one user, for one user from everywhere, from one
+// address for everybody, and from one IPv6 network of 56 bits, which is what providers give to a customer. 60 guesses a
+// minute find no password of twelve characters. None of these bounds counts for a device on which the user has signed in
+// before, which has its own: failures elsewhere never keep it out.
+const (
+	maxFailuresOfAddress = 30
+	maxFailuresOfNetwork = 60
+	maxFailuresOfPair    = 5
+	maxFailuresOfUser    = 60
+	maxFailuresOfDevice  = 10
+)
+
+// loginBounds are what a login is counted against, in an order by which one address can't use up a user's failures. device is
+// the name of a known device, "" for none.
+func loginBounds(email, address, device string) []store.LoginBound {
+	bound := func(most int64, subject ...string) store.LoginBound {
+		return store.LoginBound{Subject: sha256.Sum256([]byte(strings.Join(subject, "\n"))), Most: most}
+	}
+	if device != "" {
+		return []store.LoginBound{bound(maxFailuresOfDevice, "device", device, email)}
+	}
+	user := bound(maxFailuresOfUser, "user", email)
+	if address == "" {
+		return []store.LoginBound{user}
+	}
+	bounds := []store.LoginBound{bound(maxFailuresOfAddress, "address", address)}
+	network := networkOf(address)
+	if network != address {
+		bounds = append(bounds, bound(maxFailuresOfNetwork, "network", network))
+	}
+	return append(bounds, bound(maxFailuresOfPair, "pair", network, email), user)
+}
+
+// networkOf is the network of 56 bits around an IPv6 address or a longer prefix; any other text is its own.
+func networkOf(address string) string {
+	text, _, _ := strings.Cut(address, "/")
+	parsed, err := netip.ParseAddr(text)
+	if err != nil || !parsed.Is6() || parsed.Is4In6() {
+		return address
+	}
+	return netip.PrefixFrom(parsed.WithZone(""), 56).Masked().String() //nolint:mnd // the bound's name says it
+}
+
+// maxAgent bounds what is stored of a client's name for itself, in bytes.
+const maxAgent = 200
+
+// clipAgent is the visible ASCII of what a client calls itself.
+func clipAgent(agent string) string {
+	agent = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, agent)
+	return agent[:min(len(agent), maxAgent)]
+}
