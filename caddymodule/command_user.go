@@ -53,7 +53,7 @@ func (d *desk) users() *identity.Users { return identity.NewUsers(d.db) }
 
 // authority is the operator's: everything.
 func (d *desk) authority() identity.Authority {
-	return identity.Authority{Actor: d.actor, Role: identity.Owner}
+	return identity.Authority{Actor: d.actor, Role: identity.Owner, Operator: true}
 }
 
 func (f *commandFlags) userInvite() *cobra.Command {

@@ -20,13 +20,17 @@ type auditObject struct {
 }
 
 func showAudit(entry *store.AuditEntry) auditObject {
-	actor := entry.Actor
-	if strings.HasPrefix(actor, "cli") { // whose account on the operator's machine it was is not the organization's to know
-		actor = "operator"
-	}
 	return auditObject{
-		ID: entry.ID, At: timestamp(entry.At), Actor: actor, Action: entry.Action, Target: entry.Target, Detail: entry.Detail,
+		ID: entry.ID, At: timestamp(entry.At), Actor: shownActor(entry.Actor), Action: entry.Action, Target: entry.Target, Detail: entry.Detail,
 	}
+}
+
+// shownActor is the actor as organizations see it: the account on the operator's machine is not theirs to know.
+func shownActor(actor string) string {
+	if strings.HasPrefix(actor, "cli") {
+		return "operator"
+	}
+	return actor
 }
 
 func (a *API) registerAuditLog() {

@@ -153,6 +153,11 @@ func (a *API) memberRefusal(ctx context.Context, caller *identity.Principal, id 
 		return badField(err)
 	case errors.Is(err, identity.ErrOwnersOnly):
 		return &Error{Code: CodeForbidden, Message: "Only an owner may make, change or remove an owner.", Cause: err}
+	case errors.Is(err, identity.ErrHigherRoleOnly):
+		return &Error{
+			Code: CodeForbidden, Cause: err,
+			Message: "Only a person of a higher role, or the operator, may reset this password. Change your own with PUT /session/password.",
+		}
 	case errors.Is(err, identity.ErrAdministratorsOnly):
 		return &Error{Code: CodeForbidden, Message: "This needs the role administrator.", Cause: err}
 	case errors.Is(err, store.ErrLastOwner):

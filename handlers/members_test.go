@@ -116,3 +116,35 @@ func TestAuditLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, seen, len(all))
 }
+
+// Nobody resets the password of a person with an equal or higher role. A reset ends all sessions, stands in the audit log under
+// the author of its link, and the person is shown it.
+func TestPasswordReset(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	for caller, refused := range map[string][]string{
+		"user:owner": {"usr_owner"}, "user:administrator": {"usr_owner", "usr_administrator"},
+	} {
+		for _, id := range refused {
+			o.refused(t, CodeForbidden, "", http.MethodPost, "/members/"+id+"/link", caller, "")
+		}
+	}
+	require.Nil(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", "")["passwordReset"])
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/members/usr_member/link", "user:administrator", "")
+	_, code, _ := strings.Cut(made["link"].(string), "#")
+	o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", "")
+	body := `{"token":"` + code + `","password":"` + goodPassword + `"}`
+	o.ask(t, http.StatusCreated, http.MethodPost, "/session/password", "", body)
+	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "user:member", "")
+
+	entries, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"usr_administrator", "user.set_password", "usr_member", "reset"},
+		[]string{entries[0].Actor, entries[0].Action, entries[0].Target, entries[0].Detail})
+	for range 2 { // a sign-in doesn't take it away: it may be the one of whoever used the link
+		session := o.ask(t, http.StatusCreated, http.MethodPost, "/session", "", `{"email":"member@example.com","password":"`+goodPassword+`"}`)
+		reset := session["passwordReset"].(map[string]any)
+		require.Equal(t, "administrator@example.com", reset["by"])
+		require.NotEmpty(t, reset["at"])
+	}
+}

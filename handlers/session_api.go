@@ -2,10 +2,13 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // sessionObject is who is signed in.
@@ -13,6 +16,36 @@ type sessionObject struct {
 	User         sessionUser         `json:"user"`
 	Organization sessionOrganization `json:"organization"`
 	Role         Role                `json:"role" enum:"member,administrator,owner"`
+	// PasswordReset warns the person of a reset that they may not have asked for.
+	PasswordReset *passwordReset `json:"passwordReset" doc:"The last reset of the password by somebody else's link, for 30 days; null: there was none"`
+}
+
+// resetShown is for how long a reset of the password is shown: nobody who signs in as the person can take it away.
+const resetShown = 30 * 24 * time.Hour
+
+type passwordReset struct {
+	By string `json:"by" doc:"The e-mail address of the member who made the link, or operator"`
+	At string `json:"at" format:"date-time"`
+}
+
+// passwordResetOf is the reset that the user is shown, or nil.
+func (a *API) passwordResetOf(ctx context.Context, user *store.User) (*passwordReset, error) {
+	now, err := a.DB.Now(ctx)
+	if err != nil {
+		return nil, Internal(err)
+	}
+	if user.ResetAt == 0 || now-user.ResetAt >= resetShown.Milliseconds() {
+		return nil, nil
+	}
+	shown := &passwordReset{By: shownActor(user.ResetBy), At: timestamp(user.ResetAt)}
+	author, err := a.DB.UserByID(ctx, user.OrgID, user.ResetBy)
+	switch {
+	case err == nil:
+		shown.By = author.Email
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, Internal(err)
+	}
+	return shown, nil
 }
 
 type sessionUser struct {
@@ -88,6 +121,10 @@ func (a *API) getSession(ctx context.Context, caller *identity.Principal, _ *str
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading the user of a session: %w", err))
 	}
+	reset, err := a.passwordResetOf(ctx, &user)
+	if err != nil {
+		return nil, err
+	}
 	organization, err := a.DB.OrganizationByID(ctx, caller.OrgID)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading the organization of a session: %w", err))
@@ -95,7 +132,7 @@ func (a *API) getSession(ctx context.Context, caller *identity.Principal, _ *str
 	return &jsonBody[sessionObject]{sessionObject{
 		User:         sessionUser{ID: user.ID, Email: user.Email},
 		Organization: sessionOrganization{ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid},
-		Role:         Role(user.Role),
+		Role:         Role(user.Role), PasswordReset: reset,
 	}}, nil
 }
 

@@ -16,6 +16,9 @@ type member struct {
 	LinkExpiresAt string `json:"linkExpiresAt"`
 }
 
+// memberActive is the state of a person who has set a password.
+const memberActive = "active"
+
 // membersData is what the list of members shows.
 type membersData struct {
 	Members []member
@@ -102,7 +105,9 @@ func showMember(v *visit) (any, error) {
 	}
 	email := shown.Member.Email
 	shown.Edit = v.form(form{ID: "member-edit", Submit: "Change role", Fields: []field{v.roleField(shown.Member.Role)}})
-	shown.Link = v.form(button("member-link", v.path()+"/link", "Make a new link", ""))
+	if shown.Member.State != memberActive || v.session.above(shown.Member.Role) {
+		shown.Link = v.form(button("member-link", v.path()+"/link", "Make a new link", ""))
+	}
 	shown.Remove = v.form(button("member-remove", v.path()+"/remove", "Remove member", "Remove "+email+"? They are signed out at once."))
 	return shown, nil
 }

@@ -18,6 +18,11 @@ type session struct {
 		Name string `json:"name"`
 	} `json:"organization"`
 	Role string `json:"role"`
+	// PasswordReset is set for a while after somebody has reset the person's password.
+	PasswordReset *struct {
+		By string `json:"by"`
+		At string `json:"at"`
+	} `json:"passwordReset"`
 }
 
 // Administers reports whether the person is an administrator or more.
@@ -25,6 +30,9 @@ func (s *session) Administers() bool { return s.has(roleAdministrator) }
 
 // Owns reports whether the person is an owner.
 func (s *session) Owns() bool { return s.has(roleOwner) }
+
+// above reports whether the person's role is higher than another.
+func (s *session) above(role string) bool { return s.has(role) && s.Role != role }
 
 // has reports whether the role is the person's, or less. What is hidden by it the API refuses anyway.
 func (s *session) has(role string) bool {

@@ -53,4 +53,6 @@ type Authority struct {
 	// Actor stands in the audit log.
 	Actor string
 	Role  Role
+	// Operator is set for the command line, which may also reset the passwords of owners.
+	Operator bool
 }

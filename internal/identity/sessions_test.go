@@ -296,7 +296,8 @@ func TestKnownDevice(t *testing.T) {
 	}
 	require.ErrorAs(t, try("mai@example.com", password, other), &throttled)
 
-	link, err := o.users.NewLink(ctx, as(identity.Owner), o.orgID, id)
+	operator := identity.Authority{Actor: "cli:root", Role: identity.Owner, Operator: true}
+	link, err := o.users.NewLink(ctx, operator, o.orgID, id)
 	require.NoError(t, err)
 	_, _, err = o.sessions.BeginWithLink(ctx, link.Token, "another password", identity.Client{})
 	require.NoError(t, err)

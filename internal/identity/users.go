@@ -21,6 +21,8 @@ var (
 	ErrOwnersOnly = errors.New("only an owner may do this to an owner")
 	// ErrAdministratorsOnly: only an administrator or owner may change users.
 	ErrAdministratorsOnly = errors.New("only an administrator may change users")
+	// ErrHigherRoleOnly: only a person of a higher role, or the operator, may reset a password.
+	ErrHigherRoleOnly = errors.New("only a person of a higher role may reset this password")
 )
 
 // Link is a new one-time link. Its token is nowhere else and can't be shown again. No mail is sent: whoever made the link
@@ -68,10 +70,11 @@ func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, r
 }
 
 // NewLink makes another one-time link for a user who has lost theirs, or the password. The password and the sessions stay
-// as they are until the link is used; the link before can't be used any more.
+// as they are until the link is used, which ends all sessions; the link before can't be used any more. The password of a user
+// with an equal or higher role is [ErrHigherRoleOnly].
 func (u *Users) NewLink(ctx context.Context, by Authority, orgID, id string) (Link, error) {
 	var link Link
-	err := u.db.PutUserLink(ctx, by.Actor, orgID, id, by.mayChange, func(user store.User) (row store.UserLink) {
+	err := u.db.PutUserLink(ctx, by.Actor, orgID, id, by.mayReset, func(user store.User) (row store.UserLink) {
 		link, row = newLink(user.Active)
 		return row
 	})
@@ -106,6 +109,18 @@ func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) erro
 
 // mayChange refuses who may not change the user.
 func (by Authority) mayChange(user store.User) error { return by.mayHave(Role(user.Role)) }
+
+// mayReset refuses who may not make a link for the user. Whoever uses a link acts as the user, so that it needs a higher
+// role than a user's who has a password.
+func (by Authority) mayReset(user store.User) error {
+	if err := by.mayChange(user); err != nil {
+		return err
+	}
+	if user.Active && !by.Operator && by.Role.rank() <= Role(user.Role).rank() {
+		return ErrHigherRoleOnly
+	}
+	return nil
+}
 
 // mayHave refuses who may not give or take the role.
 func (by Authority) mayHave(role Role) error {

@@ -146,7 +146,7 @@ func (db *DB) PutUserLink(ctx context.Context, actor, orgID, id string, allow fu
 				id, orgID, made.Hash[:], tx.Now()+made.Lifetime, tx.Now())
 		} else {
 			tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
-			queueLink(tx, orgID, id, made)
+			queueLink(tx, actor, orgID, id, made)
 		}
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email,
@@ -155,9 +155,10 @@ func (db *DB) PutUserLink(ctx context.Context, actor, orgID, id string, allow fu
 	})
 }
 
-func queueLink(tx Tx, orgID, userID string, link UserLink) {
-	tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, purpose, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		link.Hash[:], userID, orgID, link.Purpose, tx.Now(), tx.Now()+link.Lifetime)
+func queueLink(tx Tx, actor, orgID, userID string, link UserLink) {
+	tx.Queue(1, `INSERT INTO user_links (hash, user_id, org_id, purpose, created_at, expires_at, created_by)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		link.Hash[:], userID, orgID, link.Purpose, tx.Now(), tx.Now()+link.Lifetime, actor)
 }
 
 // LinkRecord is a one-time link with its user.
@@ -190,9 +191,9 @@ func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord,
 // has a user by now, in any organization.
 func (db *DB) UseLink(ctx context.Context, hash [32]byte, password string, session NewSession) error {
 	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		var userID, orgID, purpose string
-		link := func(row Row) error { return row.Scan(&userID, &orgID, &purpose) }
-		err := tx.Query(ctx, link, `SELECT user_id, org_id, purpose FROM user_links WHERE hash = $1`, hash[:])
+		var userID, orgID, purpose, author string
+		link := func(row Row) error { return row.Scan(&userID, &orgID, &purpose, &author) }
+		err := tx.Query(ctx, link, `SELECT user_id, org_id, purpose, created_by FROM user_links WHERE hash = $1`, hash[:])
 		if err != nil {
 			return err
 		}
@@ -214,10 +215,18 @@ func (db *DB) UseLink(ctx context.Context, hash [32]byte, password string, sessi
 		if err != nil {
 			return err
 		}
+		actor := userID
+		if purpose == "reset" {
+			// Whoever holds the link, its author has made this possible, and the person gets to know it.
+			if author != "" {
+				actor = author
+			}
+			tx.Queue(1, `UPDATE users SET reset_by = $3, reset_at = $4 WHERE id = $1 AND org_id = $2`, userID, orgID, author, tx.Now())
+		}
 		tx.Queue(1, `UPDATE users SET password = $3, updated_at = $4 WHERE id = $1 AND org_id = $2`, userID, orgID, password, tx.Now())
 		queueEndSessions(tx, orgID, userID)
 		queueSession(tx, orgID, userID, session)
-		QueueAudit(tx, AuditEntry{Actor: userID, Action: "user.set_password", Target: userID, OrgID: orgID, Detail: purpose})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.set_password", Target: userID, OrgID: orgID, Detail: purpose})
 		return nil
 	})
 }
