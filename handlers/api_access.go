@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // letIn checks the rights to a route and answers the request with the principal in its context. An API key that is given
@@ -26,7 +27,18 @@ func (a *API) letIn(w http.ResponseWriter, r *http.Request, route Route) (*http.
 	if !caller.Can(route.Scope, route.Role) {
 		return nil, refuseRights(&caller, route)
 	}
+	if caller.KeyID != "" && caller.Env == store.Test && actsLive(route.Scope) {
+		return nil, &Error{
+			Code:    CodeForbidden,
+			Message: "A key of the test environment can't change agents, channels and conversations, which are live. Use a live key, or sign in.",
+		}
+	}
 	return r.WithContext(WithPrincipal(r.Context(), caller)), nil
+}
+
+// actsLive reports whether a scope changes what works in the live environment: what customers are answered and charged for.
+func actsLive(scope identity.Scope) bool {
+	return scope == identity.AgentsWrite || scope == identity.ChannelsWrite || scope == identity.ConversationsWrite
 }
 
 func (a *API) caller(r *http.Request) (identity.Principal, error) {

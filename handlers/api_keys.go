@@ -14,20 +14,23 @@ import (
 // APIKeyObject is an API key as the API shows it: without its secret, which the store doesn't have. It is exported for the
 // framework, see [PathID].
 type APIKeyObject struct {
-	ID          string    `json:"id"`
-	Name        *string   `json:"name"        doc:"null: it has none"`
-	Environment store.Env `json:"environment" enum:"live,test"`
-	Scopes      []string  `json:"scopes"      nullable:"false"`
-	Hint        string    `json:"hint"        doc:"The key's first characters"`
-	CreatedAt   string    `json:"createdAt"   format:"date-time"`
-	ExpiresAt   *string   `json:"expiresAt"   format:"date-time" doc:"null: never"`
-	RevokedAt   *string   `json:"revokedAt"   format:"date-time" doc:"null: it isn't revoked"`
+	ID            string    `json:"id"`
+	Name          *string   `json:"name"        doc:"null: it has none"`
+	Environment   store.Env `json:"environment" enum:"live,test"`
+	Scopes        []string  `json:"scopes"      nullable:"false"`
+	Hint          string    `json:"hint"        doc:"The key's first characters"`
+	CreatedAt     string    `json:"createdAt"   format:"date-time"`
+	ExpiresAt     *string   `json:"expiresAt"   format:"date-time" doc:"null: never"`
+	RevokedAt     *string   `json:"revokedAt"   format:"date-time" doc:"null: it isn't revoked"`
+	CreatedBy     *string   `json:"createdBy"   doc:"The id of the user or API key that made it, or operator; null: it isn't known"`
+	CreatedByName *string   `json:"createdByName" doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
 }
 
 func showAPIKey(key *store.APIKey) APIKeyObject {
 	return APIKeyObject{
 		ID: key.ID, Name: textOrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint,
 		CreatedAt: timestamp(key.CreatedAt), ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt),
+		CreatedBy: textOrNull(shownActor(key.CreatedBy)), CreatedByName: textOrNull(key.CreatedByName),
 	}
 }
 
@@ -51,7 +54,7 @@ type apiKeyCreation struct {
 	Name          *string    `json:"name,omitempty"          maxLength:"100" doc:"Unique among the organization's keys in use"`
 	Environment   *store.Env `json:"environment,omitempty"   enum:"live,test" doc:"live, or the one of the key that asks"`
 	Scopes        []string   `json:"scopes,omitempty"        maxItems:"100" doc:"At most those of who asks; models:read and chat:write when absent"` //nolint:lll // a struct tag can't be broken
-	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"The key never expires when absent"`
+	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks. A key can't make one that is valid longer than itself"`
 }
 
 func (a *API) registerAPIKeys() {
@@ -87,6 +90,9 @@ func (a *API) createAPIKey(
 	key, err := identity.NewAPIKeys(a.DB).Create(ctx, caller.Actor(), request)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &Error{Code: CodeConflict, Message: "The organization has an API key with this name already.", Cause: err}
+	}
+	if errors.Is(err, store.ErrOutlives) {
+		return nil, InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
 	}
 	if err != nil {
 		return nil, badField(err)

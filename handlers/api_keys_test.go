@@ -1,10 +1,12 @@
 package handlers
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,6 +27,7 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"id": made["id"], "name": "shop", "environment": "test", "scopes": []any{"wallet:read"}, "hint": made["hint"],
 		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
+		"createdBy": "usr_administrator", "createdByName": "administrator@example.com",
 	}, shown)
 	principal, err := identity.NewAuthenticator(o.DB).Authenticate(t.Context(), raw)
 	require.NoError(t, err)
@@ -108,4 +111,51 @@ func TestProviderKeys(t *testing.T) {
 	// A provider that was taken out of the configuration: its key can still be deleted.
 	require.NoError(t, o.DB.PutProviderKey(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/gone", "owner", "")
+}
+
+// A key that a key makes ends with it at the latest, and every key names its maker.
+func TestKeysOfKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	end := time.Now().Add(48 * time.Hour).UnixMilli()
+	require.NoError(t, o.DB.CreateAPIKey(t.Context(), "cli:root", store.APIKey{
+		ID: "key_1", OrgID: "org_1", Env: store.Live, Name: "maker", Hash: [32]byte{1}, ExpiresAt: sql.NullInt64{Int64: end, Valid: true},
+	}))
+	o.Now = time.Now
+	create := func(status int, caller, body string) map[string]any {
+		return o.ask(t, status, http.MethodPost, "/api-keys", caller, body)
+	}
+	made := create(http.StatusCreated, "owner", `{"name":"a"}`)
+	require.Equal(t, timestamp(end), made["expiresAt"])
+	require.Equal(t, []any{"key_1", "maker"}, []any{made["createdBy"], made["createdByName"]})
+	require.Less(t, create(http.StatusCreated, "owner", `{"name":"b","expiresInDays":1}`)["expiresAt"].(string), timestamp(end))
+	o.refused(t, CodeInvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"c","expiresInDays":3}`)
+	byPerson := create(http.StatusCreated, "user:owner", `{"name":"d"}`)
+	require.Nil(t, byPerson["expiresAt"])
+	require.Equal(t, []any{"usr_owner", "owner@example.com"}, []any{byPerson["createdBy"], byPerson["createdByName"]})
+	first := o.ask(t, http.StatusOK, http.MethodGet, "/api-keys/key_1", "owner", "")
+	require.Equal(t, []any{"operator", nil}, []any{first["createdBy"], first["createdByName"]})
+	require.NoError(t, o.DB.RevokeAPIKey(t.Context(), "cli:root", "org_1", "key_1"))
+	o.refused(t, CodeInvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"e"}`)
+}
+
+// A test key reads what is live and changes nothing of it.
+func TestTestKeysChangeNothingLive(t *testing.T) {
+	t.Parallel()
+	o, idOf := furnished(t)
+	before := o.snapshot(t)
+	refused := 0
+	for _, route := range o.Routes() {
+		switch route.Scope {
+		case identity.AgentsWrite, identity.ChannelsWrite, identity.ConversationsWrite:
+			id := idOf[groupOf(route.Path)]
+			o.refused(t, CodeForbidden, "", route.Method, pathOf(route, id, idOf), "test", bodyFor(route))
+			refused++
+		}
+	}
+	require.Greater(t, refused, 8)
+	require.Equal(t, before, o.snapshot(t))
+	for _, path := range []string{"/agents", "/channels", "/conversations"} {
+		o.ask(t, http.StatusOK, http.MethodGet, path, "test", "")
+	}
 }

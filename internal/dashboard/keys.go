@@ -14,7 +14,10 @@ type apiKey struct {
 	CreatedAt   string   `json:"createdAt"`
 	ExpiresAt   string   `json:"expiresAt"`
 	RevokedAt   string   `json:"revokedAt"`
-	Key         string   `json:"key"`
+	// CreatedBy and CreatedByName are the maker of the key.
+	CreatedBy     string `json:"createdBy"`
+	CreatedByName string `json:"createdByName"`
+	Key           string `json:"key"`
 
 	// Revoke is the button in its row.
 	Revoke form `json:"-"`

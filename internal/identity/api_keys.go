@@ -35,7 +35,8 @@ type APIKeys struct{ db *store.DB }
 // NewAPIKeys works on db.
 func NewAPIKeys(db *store.DB) *APIKeys { return &APIKeys{db: db} }
 
-// Create makes a key; only its hash is stored.
+// Create makes a key; only its hash is stored. A key that a key makes expires no later than its maker; a later end is
+// [store.ErrOutlives].
 func (k *APIKeys) Create(ctx context.Context, actor string, request KeyRequest) (IssuedKey, error) {
 	key, err := request.key()
 	if err != nil {
@@ -47,6 +48,10 @@ func (k *APIKeys) Create(ctx context.Context, actor string, request KeyRequest) 
 	key.CreatedAt = time.Now().UnixMilli()
 	if err := k.db.CreateAPIKey(ctx, actor, key); err != nil {
 		return IssuedKey{}, fmt.Errorf("creating an API key of organization %q: %w", clip(request.OrgID), err)
+	}
+	// The store knows when the key ends that made it.
+	if key, err = k.db.APIKeyByID(ctx, key.OrgID, key.ID); err != nil {
+		return IssuedKey{}, fmt.Errorf("reading the new API key: %w", err)
 	}
 	return IssuedKey{APIKey: key, Raw: raw}, nil
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 )
 
@@ -17,21 +18,53 @@ type APIKey struct {
 	CreatedAt int64    // epoch milliseconds; 0 when it is written: the transaction's clock
 	ExpiresAt sql.NullInt64
 	RevokedAt sql.NullInt64
+	// CreatedBy is the actor that made the key, and CreatedByName the user's e-mail address, or the key's name or hint. They
+	// are only read. "" when it isn't known.
+	CreatedBy, CreatedByName string
 }
 
-// CreateAPIKey adds a key, with [ErrConflict] when its name is taken, and [ErrNotFound] for an unknown organization.
+// ErrOutlives is returned for a key that would be valid longer than the key that makes it.
+var ErrOutlives = errors.New("a key can't make a key that is valid longer than itself")
+
+// CreateAPIKey adds a key, made by actor. When that is a key, the new one expires no later than it: one that asks for no
+// end gets the same, one that asks for a later end is [ErrOutlives], as everything is when the key is revoked meanwhile. It
+// returns [ErrConflict] when its name is taken, and [ErrNotFound] for an unknown organization.
 func (db *DB) CreateAPIKey(ctx context.Context, actor string, key APIKey) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
-		tx.Queue(1, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		expiresAt, err := expiryWithin(ctx, tx, actor, key)
+		if err != nil {
+			return err
+		}
+		tx.Queue(1, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			key.ID, key.OrgID, key.Env, key.Name, strings.Join(key.Scopes, " "), key.Hash[:], key.Hint,
-			orNow(tx, key.CreatedAt), key.ExpiresAt, key.RevokedAt)
+			orNow(tx, key.CreatedAt), expiresAt, key.RevokedAt, actor)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "api_key.create", Target: key.ID, OrgID: key.OrgID,
 			Detail: string(key.Env) + ": " + strings.Join(key.Scopes, " "),
 		})
 		return nil
 	})
+}
+
+// expiryWithin is when a new key expires that actor makes, by the rules of [DB.CreateAPIKey].
+func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.NullInt64, error) {
+	if !strings.HasPrefix(actor, "key_") {
+		return key.ExpiresAt, nil
+	}
+	var end, revoked sql.NullInt64
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&end, &revoked) },
+		`SELECT expires_at, revoked_at FROM api_keys WHERE id = $1 AND org_id = $2`+tx.LockRows(), actor, key.OrgID)
+	switch {
+	case err != nil:
+		return sql.NullInt64{}, err
+	case revoked.Valid, end.Valid && key.ExpiresAt.Valid && key.ExpiresAt.Int64 > end.Int64:
+		return sql.NullInt64{}, ErrOutlives
+	case end.Valid && !key.ExpiresAt.Valid:
+		return end, nil
+	default:
+		return key.ExpiresAt, nil
+	}
 }
 
 // APIKeys reads an organization's keys, revoked ones too, oldest first.
@@ -50,12 +83,16 @@ func (db *DB) APIKeyByID(ctx context.Context, orgID, id string) (APIKey, error) 
 	return ReadRow(ctx, db, "read an API key", scanAPIKey, apiKeyColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
-const apiKeyColumns = `SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at FROM api_keys`
+const apiKeyColumns = `SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by,
+	COALESCE((SELECT email FROM users WHERE users.id = k.created_by AND users.org_id = k.org_id),
+		(SELECT CASE WHEN maker.name = '' THEN maker.hint ELSE maker.name END FROM api_keys maker
+			WHERE maker.id = k.created_by AND maker.org_id = k.org_id), '') FROM api_keys k`
 
 func scanAPIKey(row Row) (key APIKey, err error) {
 	var env, scopes string
 	var hash []byte
-	err = row.Scan(&key.ID, &key.OrgID, &env, &key.Name, &scopes, &hash, &key.Hint, &key.CreatedAt, &key.ExpiresAt, &key.RevokedAt)
+	err = row.Scan(&key.ID, &key.OrgID, &env, &key.Name, &scopes, &hash, &key.Hint, &key.CreatedAt, &key.ExpiresAt,
+		&key.RevokedAt, &key.CreatedBy, &key.CreatedByName)
 	key.Env, key.Scopes = Env(env), strings.Fields(scopes)
 	copy(key.Hash[:], hash)
 	return key, err
