@@ -155,3 +155,38 @@ func TestDeletedChannel(t *testing.T) {
 		q.idle(t)
 	})
 }
+
+// A delivery that the platform repeats after its conversation was deleted brings nothing back, in whichever company it
+// comes, until no platform repeats it any more.
+func TestRepeatedDeliveryAfterDeletion(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		image := Item{Kind: Event, CustomerRef: "ann", MessageID: "2", Text: "image"}
+		q.arrive(t, textOf("ann", "1", "one"), image)
+		q.reply(t, "a", "p1")
+		id := q.value(t, `SELECT id FROM conversations`)
+		require.NoError(t, q.DeleteConversation(t.Context(), "usr_1", "org_1", id))
+		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM message_tombstones`))
+		echo := Item{Kind: HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}
+		q.arrive(t, textOf("ann", "1", "one"), image, echo)
+		require.Equal(t, [4]string{"0", "0", "0", "0"}, q.tables(t, "org_1"))
+
+		q.arrive(t, textOf("ann", "1", "one"), textOf("ann", "3", "new"), textOf("bob", "1 ", "other"))
+		require.Equal(t, [4]string{"2", "2", "0", "0"}, q.tables(t, "org_1"), "what is new is stored")
+		q.arrive(t, textOf("ann", "1", "one"), echo)
+		require.Equal(t, [4]string{"2", "2", "0", "0"}, q.tables(t, "org_1"))
+		second := q.channel(t, "org_2", "chn_2")
+		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{second, []Item{textOf("ann", "1", "one")}}}))
+		require.Equal(t, "1", q.tables(t, "org_2")[1], "another channel's message of the same id is another one")
+
+		q.exec(t, `UPDATE message_tombstones SET expires_at = expires_at - $1`, int64(7*retentionDay-60_000))
+		_, err := Forget(t.Context(), q.db)
+		require.NoError(t, err)
+		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM message_tombstones`))
+		q.exec(t, `UPDATE message_tombstones SET expires_at = expires_at - $1`, int64(60_000))
+		_, err = Forget(t.Context(), q.db)
+		require.NoError(t, err)
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM message_tombstones`))
+		q.healthy(t)
+	})
+}

@@ -22,9 +22,7 @@ type delivery struct {
 
 var (
 	selectChannels = listStatement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
-	selectSeen     = listStatement(`SELECT channel_id, platform_message_id FROM messages
-		WHERE (channel_id, platform_message_id) IN ({list})`, 2, 0)
-	selectSent = listStatement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
+	selectSent     = listStatement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
 		WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
 	selectBusy = listStatement(`SELECT conversation_id FROM outbound_messages
 		WHERE state IN ('pending', 'sending') AND state = 'sending' AND conversation_id IN {list}`, 1, 0)
@@ -91,6 +89,9 @@ func (d *delivery) makeMissing(ctx context.Context, tx store.Tx, keys []conversa
 		}
 	}
 	missing, err := withChannel(ctx, tx, missing)
+	if err == nil {
+		missing, err = d.withoutTombstones(ctx, tx, missing)
+	}
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -192,17 +193,6 @@ func (d *delivery) read(ctx context.Context, s *session, into *decisions) error 
 		return fmt.Errorf("look for what is being sent: %w", err)
 	}
 	return nil
-}
-
-func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey) error {
-	return eachPadded(keys, func(size int, piece []messageKey) error {
-		return tx.Query(ctx, func(row store.Row) error {
-			var key messageKey
-			err := row.Scan(&key.channelID, &key.platformID)
-			d.seen[key] = true
-			return err
-		}, selectSeen[size], messageKeyArgs(piece)...)
-	})
 }
 
 func (d *decisions) readSent(ctx context.Context, tx store.Tx, keys []messageKey) error {

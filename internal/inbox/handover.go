@@ -128,19 +128,21 @@ func (op *handBackOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// DeleteConversation removes an organization's conversation with all that was said in it. Its task ids go with it, so
-// that a platform that still repeats one of its messages would be answered: delete what has been quiet for some days. It
-// returns [store.ErrNotFound] or a wrapped error of the store.
+// DeleteConversation removes an organization's conversation with all that was said in it. Hashes of its messages' ids stay
+// for 7 days, so that a platform that repeats one of them doesn't bring it back. It returns [store.ErrNotFound] or a wrapped error of the store.
 func (q *Queue) DeleteConversation(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "delete a conversation", &deleteOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }
 
 type deleteOp struct{ ownOp }
 
-func (op *deleteOp) run(_ context.Context, s *session) error {
+func (op *deleteOp) run(ctx context.Context, s *session) error {
 	c := op.own(s)
 	if c == nil {
 		return nil
+	}
+	if err := bury(ctx, s, c); err != nil {
+		return err
 	}
 	for _, text := range []string{
 		`DELETE FROM outbound_messages WHERE conversation_id = $1`,

@@ -1,0 +1,161 @@
+package inbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// tombstoneDays is for how many days the ids of deleted messages are remembered: for so long platforms repeat a delivery.
+	tombstoneDays = store.MinRetentionDays
+	// tombstoneRows bounds what one transaction of a sweep deletes of them.
+	tombstoneRows = 1000
+)
+
+// tombstone is what stays of a message of a deleted conversation: nothing can be read from it, and the same message is
+// known again when the platform repeats its delivery.
+func tombstone(key messageKey) [sha256.Size]byte {
+	return sha256.Sum256([]byte(key.channelID + "\n" + key.platformID))
+}
+
+var (
+	selectTombstones = listStatement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
+	insertTombstones = listStatement(`INSERT INTO message_tombstones (hash, expires_at) {list} ON CONFLICT (hash) DO NOTHING`, 2, 0)
+	// selectSeen finds messages and, in the same look, tombstones: of those it has the hash only.
+	selectSeen = seenStatement(`SELECT channel_id, platform_message_id, NULL FROM messages
+		WHERE (channel_id, platform_message_id) IN ({list})
+		UNION ALL SELECT '', '', hash FROM message_tombstones WHERE hash IN {hashes}`)
+)
+
+// seenStatement is a listStatement of message keys whose "{hashes}" stands for as many tombstones behind them.
+func seenStatement(text string) (texts listTexts) {
+	for i, size := range listSizes {
+		texts[i] = strings.NewReplacer("{list}", parameterRows(size, 2, 0), "{hashes}", parameterRows(size, 1, 2*size)).Replace(text)
+	}
+	return texts
+}
+
+// readSeen notes which of the messages are there, or were deleted not long ago.
+func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey) error {
+	return eachPadded(keys, func(size int, piece []messageKey) error {
+		args := messageKeyArgs(piece)
+		hashed := make(map[[sha256.Size]byte]messageKey, len(piece))
+		for _, key := range piece {
+			hash := tombstone(key)
+			hashed[hash] = key
+			args = append(args, hash[:])
+		}
+		return tx.Query(ctx, func(row store.Row) error {
+			var key messageKey
+			var hash []byte
+			err := row.Scan(&key.channelID, &key.platformID, &hash)
+			if len(hash) == sha256.Size {
+				key = hashed[[sha256.Size]byte(hash)]
+			}
+			d.seen[key] = true
+			return err
+		}, selectSeen[size], args...)
+	})
+}
+
+// withoutTombstones leaves out conversations of which only deleted messages have arrived again: they don't begin anew.
+func (d *delivery) withoutTombstones(ctx context.Context, tx store.Tx, missing []conversationKey) (kept []conversationKey, err error) {
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	wanted := make(map[conversationKey]bool, len(missing))
+	for _, key := range missing {
+		wanted[key] = false
+	}
+	var hashes [][]byte
+	for _, item := range d.storedItems() {
+		if _, is := wanted[item.key]; is {
+			hash := tombstone(messageKey{item.key.channelID, item.MessageID})
+			hashes = append(hashes, hash[:])
+		}
+	}
+	dead := map[string]bool{}
+	err = eachPadded(hashes, func(size int, piece [][]byte) error {
+		return tx.Query(ctx, func(row store.Row) error {
+			var hash []byte
+			err := row.Scan(&hash)
+			dead[string(hash)] = true
+			return err
+		}, selectTombstones[size], anys(piece)...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range d.storedItems() {
+		hash := tombstone(messageKey{item.key.channelID, item.MessageID})
+		if _, is := wanted[item.key]; is && !dead[string(hash[:])] {
+			wanted[item.key] = true
+		}
+	}
+	for _, key := range missing {
+		if wanted[key] {
+			kept = append(kept, key)
+		}
+	}
+	return kept, nil
+}
+
+// storedItems are the arrivals that become rows.
+func (d *delivery) storedItems() (items []*arrivedItem) {
+	for _, op := range d.ops {
+		for _, item := range op.items {
+			if item.stored() {
+				items = append(items, item)
+			}
+		}
+	}
+	return items
+}
+
+// bury leaves tombstones of a conversation's messages of both directions that a platform may still repeat.
+func bury(ctx context.Context, s *session, c *conversationRow) error {
+	var hashes [][]byte
+	err := s.tx.Query(ctx, func(row store.Row) error {
+		var id string
+		err := row.Scan(&id)
+		hash := tombstone(messageKey{c.key.channelID, id})
+		hashes = append(hashes, hash[:])
+		return err
+	}, `SELECT platform_message_id FROM messages WHERE conversation_id = $1 AND received_at > $2
+		UNION SELECT platform_message_id FROM outbound_messages
+			WHERE conversation_id = $1 AND updated_at > $2 AND platform_message_id <> ''`,
+		c.id, s.now-tombstoneDays*retentionDay)
+	if err != nil {
+		return fmt.Errorf("read the ids of messages: %w", err)
+	}
+	eachExact(hashes, func(size int, piece [][]byte) {
+		args := make([]any, 0, 2*len(piece))
+		for _, hash := range piece {
+			args = append(args, hash, s.now+tombstoneDays*retentionDay)
+		}
+		s.tx.Queue(store.AnyRows, insertTombstones[size], args...)
+	})
+	return nil
+}
+
+// forgetTombstones deletes those whose messages no platform repeats any more, in small transactions.
+func forgetTombstones(ctx context.Context, db *store.DB) error {
+	for deleted := tombstoneRows; deleted == tombstoneRows; {
+		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+			deleted = 0
+			return tx.Query(ctx, func(store.Row) error {
+				deleted++
+				return nil
+			}, `DELETE FROM message_tombstones WHERE hash IN
+				(SELECT hash FROM message_tombstones WHERE expires_at <= $1 LIMIT $2) RETURNING hash`, tx.Now(), tombstoneRows)
+		})
+		if err != nil {
+			return fmt.Errorf("forget deleted messages: %w", err)
+		}
+	}
+	return nil
+}
