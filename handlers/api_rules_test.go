@@ -67,6 +67,8 @@ func bodyFor(route Route) string {
 		return `{"email":"stranger@example.com","password":"a long password"}`
 	case "POST /session/password":
 		return `{"token":"` + sessionToken("no link") + `","password":"a long password"}`
+	case "PUT /session/password":
+		return `{"currentPassword":"a long password","password":"another long password"}`
 	case "POST /knowledge-bases":
 		return `{"name":"new"}`
 	case "POST /knowledge-bases/{id}/documents":
@@ -400,7 +402,7 @@ func TestPageParameters(t *testing.T) {
 	encoded := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, route := range o.Routes() {
 		if route.Method != http.MethodGet || strings.Contains(route.Path, "{") ||
-			slices.Contains([]string{"/wallet", "/wallet/spend", "/organization", "/session", "/provider-keys", "/agents/models"}, route.Path) {
+			slices.Contains([]string{"/wallet", "/wallet/spend", "/organization", "/session", "/session/all", "/provider-keys", "/agents/models"}, route.Path) {
 			continue
 		}
 		caller := someoneFor(route, "owner")

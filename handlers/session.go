@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // The cookie of a login session. A browser takes a name with __Host- over https only, for this host only and for no part
@@ -89,6 +90,42 @@ func (s *Sessions) begin(
 	http.SetCookie(w, sessionCookieOf(name, token, int(identity.SessionLifetime/time.Second)))
 	s.rememberDevice(w, r, principal)
 	return principal, nil
+}
+
+// ChangePassword sets another password for the person who is signed in, and ends the person's other sessions. It answers
+// invalid_request with the field currentPassword or password, and rate_limited.
+func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, person identity.Principal, current, password string) error {
+	err := s.sessions.ChangePassword(r.Context(), s.token(r), current, password)
+	if errors.Is(err, identity.ErrWrongPassword) {
+		return InvalidRequest("currentPassword", "This is not your current password.")
+	}
+	if err != nil {
+		return loginRefusal(err)
+	}
+	s.rememberDevice(w, r, person)
+	return nil
+}
+
+// SignOutEverywhere ends all sessions of the person who is signed in, and takes the cookie away.
+func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, person identity.Principal) error {
+	name, err := s.cookieName(r)
+	if err != nil {
+		return err
+	}
+	if err := s.sessions.EndAll(r.Context(), person); err != nil {
+		return Internal(err)
+	}
+	http.SetCookie(w, sessionCookieOf(name, "", -1))
+	return nil
+}
+
+// List returns the sessions of the person who is signed in, the newest first, and the place of this one, or -1.
+func (s *Sessions) List(r *http.Request, person identity.Principal) ([]store.LiveSession, int, error) {
+	list, current, err := s.sessions.List(r.Context(), person, s.token(r))
+	if err != nil {
+		return nil, 0, Internal(err)
+	}
+	return list, current, nil
 }
 
 // client is what the request tells of the program that signs in.
@@ -235,6 +272,8 @@ func loginRefusal(err error) error {
 	case errors.Is(err, identity.ErrLinkUsed):
 		return InvalidRequest("token", "The link was used or has expired, or its e-mail address can't be used here. Ask for a new link, "+
 			"or for an invitation of another address.")
+	case errors.Is(err, identity.ErrNoSession):
+		return &Error{Code: CodeUnauthenticated, Message: "The login session has ended. Sign in again.", Cause: err}
 	case errors.Is(err, identity.ErrBusy):
 		return Busy(busyRetryAfter, err)
 	default:

@@ -80,6 +80,16 @@ func (a *API) registerSession() {
 		Method: http.MethodPost, Path: path + "/password", Public: true,
 		Summary: "Set the password with a one-time link, and sign in",
 	}}, a.setPassword)
+	register(a, operation{id: "changePassword", status: http.StatusOK, Route: Route{
+		Method: http.MethodPut, Path: path + "/password", Role: RoleMember,
+		Summary: "Change your password; ends your other sessions",
+	}}, a.changePassword)
+	register(a, operation{id: "listSessions", Route: Route{
+		Method: http.MethodGet, Path: "/session/all", Role: RoleMember, Summary: "List your sessions, newest first",
+	}}, a.listSessions)
+	register(a, operation{id: "signOutEverywhere", Route: Route{
+		Method: http.MethodDelete, Path: "/session/all", Role: RoleMember, Summary: "Sign out everywhere, here too",
+	}}, a.signOutEverywhere)
 	register(a, operation{id: "getSession", Route: Route{
 		Method: http.MethodGet, Path: path, Role: RoleMember, Summary: "Tell who is signed in",
 	}}, a.getSession)
@@ -142,6 +152,69 @@ func (a *API) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (
 		return nil, err
 	}
 	if err := a.Sessions.SignOut(e.w, e.r); err != nil {
+		return nil, err
+	}
+	return &noBody{}, nil
+}
+
+// ownPasswordChange is the body of PUT /session/password.
+type ownPasswordChange struct {
+	CurrentPassword string `json:"currentPassword" minLength:"1" maxLength:"256" writeOnly:"true"`
+	Password        string `json:"password" minLength:"12" maxLength:"256" writeOnly:"true" doc:"The new password. The commonest ones are refused"`
+}
+
+func (a *API) changePassword(
+	ctx context.Context, caller *identity.Principal, in *struct{ Body ownPasswordChange },
+) (*jsonBody[sessionObject], error) {
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Sessions.ChangePassword(e.w, e.r, *caller, in.Body.CurrentPassword, in.Body.Password); err != nil {
+		return nil, err
+	}
+	return a.getSession(ctx, caller, nil)
+}
+
+// LiveSession is one of a person's sessions as the API shows it. It is exported for the framework, see [PathID].
+type LiveSession struct {
+	Current   bool    `json:"current"   doc:"The session that asks"`
+	Client    *string `json:"client"    doc:"What the browser called itself when the session began; null: nothing"`
+	CreatedAt string  `json:"createdAt" format:"date-time"`
+	SeenAt    string  `json:"seenAt"    format:"date-time" doc:"When it was used last, to a minute"`
+	ExpiresAt string  `json:"expiresAt" format:"date-time"`
+}
+
+// sessionList holds the newest 100 sessions.
+type sessionList struct {
+	Data []LiveSession `json:"data" nullable:"false"`
+}
+
+func (a *API) listSessions(ctx context.Context, caller *identity.Principal, _ *struct{}) (*jsonBody[sessionList], error) {
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sessions, current, err := a.Sessions.List(e.r, *caller)
+	if err != nil {
+		return nil, err
+	}
+	shown := sessionList{Data: make([]LiveSession, len(sessions))}
+	for i, session := range sessions {
+		shown.Data[i] = LiveSession{
+			Current: i == current, Client: textOrNull(session.Client), CreatedAt: timestamp(session.CreatedAt),
+			SeenAt: timestamp(session.SeenAt), ExpiresAt: timestamp(session.ExpiresAt),
+		}
+	}
+	return &jsonBody[sessionList]{shown}, nil
+}
+
+func (a *API) signOutEverywhere(ctx context.Context, caller *identity.Principal, _ *struct{}) (*noBody, error) {
+	e, err := exchangeFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Sessions.SignOutEverywhere(e.w, e.r, *caller); err != nil {
 		return nil, err
 	}
 	return &noBody{}, nil

@@ -252,3 +252,49 @@ func TestActorOfASession(t *testing.T) {
 	require.Equal(t, "usr_member", log[0].Actor)
 	require.Equal(t, "agent.create", log[0].Action)
 }
+
+// A person changes the password with the current one, which ends the other sessions, sees the sessions and ends all of them.
+func TestOwnPasswordAndSessions(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	link := `{"token":"` + o.invite(t, "lan@example.com", RoleMember) + `","password":"` + goodPassword + `"}`
+	first := setCookie(t, served(o.Serve, request(http.MethodPost, "/session/password", "", link)))
+	credentials := `{"email":"lan@example.com","password":"` + goodPassword + `"}`
+	r := request(http.MethodPost, "/session", "", credentials)
+	r.Header.Set("User-Agent", "Browser\u2028 of Lan")
+	second := setCookie(t, served(o.Serve, r))
+	alive := func(cookie *http.Cookie) bool {
+		return served(o.Serve, withCookie(get("/session"), cookie)).Code == http.StatusOK
+	}
+	put := func(current, password string) *httptest.ResponseRecorder {
+		body := `{"currentPassword":"` + current + `","password":"` + password + `"}`
+		return served(o.Serve, withCookie(request(http.MethodPut, "/session/password", "", body), first))
+	}
+	listed := okText(t, o.Serve, withCookie(get("/session/all"), second))
+	require.Equal(t, 2, strings.Count(listed, `"createdAt"`))
+	require.Equal(t, 1, strings.Count(listed, `"current":true,"client":"Browser of Lan"`), listed)
+	require.NotContains(t, listed, second.Value)
+
+	const another = "another good password"
+	require.Contains(t, put("not my password", another).Body.String(), `"field":"currentPassword"`)
+	require.Contains(t, put(goodPassword, "password1234").Body.String(), `"field":"password"`)
+	require.True(t, alive(second))
+	w := put(goodPassword, another)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.Contains(t, w.Header().Get("Set-Cookie"), "__Host-svc_device=", "the device's old cookie ended with the old password")
+	require.True(t, alive(first))
+	require.False(t, alive(second))
+	require.Equal(t, http.StatusUnauthorized, served(o.Serve, request(http.MethodPost, "/session", "", credentials)).Code)
+	third := setCookie(t, served(o.Serve, request(http.MethodPost, "/session", "", strings.Replace(credentials, goodPassword, another, 1))))
+	for range 14 { // in at most two windows; whoever has the session guesses no faster
+		w = put("not my password", goodPassword)
+		if w.Code == http.StatusTooManyRequests {
+			break
+		}
+	}
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	w = served(o.Serve, withCookie(request(http.MethodDelete, "/session/all", "", ""), third))
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Contains(t, w.Header().Get("Set-Cookie"), "__Host-svc_session=; ")
+	require.False(t, alive(first) || alive(third))
+}

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/publicsuffix"
 )
 
 const (
@@ -45,6 +47,9 @@ func cleanOrigin(text string) (string, error) {
 	}
 	if u.Port() != "" || !strings.Contains(host, ".") || isAddress(u.Hostname()) {
 		return "", errors.New("must name a domain of at least two labels after the *., and no port")
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(host); suffix == host {
+		return "", errors.New("must name a domain of one owner after the *.: anybody can register a name below a public suffix")
 	}
 	return anySubdomain + host, nil
 }

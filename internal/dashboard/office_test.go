@@ -42,6 +42,7 @@ func newOffice(t *testing.T) *rooms {
 	for request, body := range map[string]string{
 		"GET /api-keys": listOf(keyJSON, revokedKeyJSON), "GET /provider-keys": listOf(providerKeyJSON),
 		"GET /members": listOf(memberJSON, invitedJSON), "GET /members/usr_1": memberJSON, "GET /audit-log": listOf(auditJSON),
+		"GET /session/all":  listOf(`{"current":true,"client":"Browser","createdAt":"2026-11-21T10:00:00.000Z","seenAt":"2026-11-21T10:00:00.000Z"}`),
 		"GET /organization": organizationJSON, "GET /wallet": walletJSON, "GET /wallet/spend": spendJSON,
 		"GET /wallet/transactions": listOf(transactionJSON), "GET /wallet/calls": listOf(callJSON),
 	} {

@@ -112,7 +112,7 @@ func TestOverTheRealAPI(t *testing.T) {
 	status, location, _ = b.ask(t, http.MethodPost, "/dashboard/welcome", url.Values{"token": {link.Token}, "password": {"correct horse battery"}})
 	require.Equal(t, http.StatusSeeOther, status)
 	require.Equal(t, "/dashboard", location)
-	require.Len(t, b.cookies, 1)
+	require.Len(t, b.cookies, 2, "the session's and the device's")
 
 	for _, p := range house.pages() {
 		if p.template != "" && !strings.Contains(p.path, "{id}") {
@@ -162,7 +162,7 @@ func TestOverTheRealAPI(t *testing.T) {
 
 	_, location, _ = b.ask(t, http.MethodPost, "/dashboard/logout", nil)
 	require.Equal(t, "/dashboard/login?done=logout", location)
-	require.Empty(t, b.cookies)
+	require.Len(t, b.cookies, 1, "the device is known")
 	status, _, page = b.ask(t, http.MethodPost, "/dashboard/login", url.Values{"email": {"lan@shop.example"}, "password": {"wrong horse battery"}})
 	require.Equal(t, http.StatusUnauthorized, status)
 	holds(t, page, "login-email", "lan@shop.example")

@@ -47,7 +47,18 @@ const (
 // ErrBusy tells that too many passwords are being checked; try again shortly. It is no fault of the caller.
 var ErrBusy = errors.New("too many passwords are being checked")
 
-// CheckPassword refuses a new password that is too short or too long, in a [FieldError].
+// CheckNewPassword refuses a new password that is too short, too long, or one of the commonest, in a [FieldError].
+func CheckNewPassword(password string) error {
+	if err := CheckPassword(password); err != nil {
+		return err
+	}
+	if commonPassword(password) {
+		return &FieldError{"password", "is one of the commonest passwords, or is made of one; choose several words"}
+	}
+	return nil
+}
+
+// CheckPassword refuses a text that can't be a password, because it is too short or too long, in a [FieldError].
 func CheckPassword(password string) error {
 	switch length := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):

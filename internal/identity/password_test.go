@@ -153,3 +153,23 @@ func FuzzParseHash(f *testing.F) {
 		require.Equal(t, h, again)
 	})
 }
+
+func TestCommonPasswords(t *testing.T) {
+	t.Parallel()
+	require.Greater(t, len(commonPasswords()), 5000)
+	require.LessOrEqual(t, len(commonPasswords()), 10_000)
+	for _, password := range []string{
+		"sonyericsson", "SonyEricsson", "password1234", "123!Password", "passwordpassword", "qwertyuiop12", "111111111111",
+		"123456789012", "aaaaaaaaaaaa", "abababababab", "987654321098", "1qaz2wsx3edc", "Dragon!Dragon!"[:6] + "!!!!!!",
+	} {
+		var field *FieldError
+		require.ErrorAs(t, CheckNewPassword(password), &field, password)
+		require.Equal(t, "password", field.Field)
+		require.NoError(t, CheckPassword(password), "who has it already can sign in")
+	}
+	for _, password := range []string{
+		"correct horse battery", goodPassword, "a long password", "3141592653589793", "passwordhorse", "!!??//((%%==", "\u65e5\u672c\u8a9e\u306e\u9577\u3044\u5408\u8a00\u8449\u3067\u3059\u3088\u306d",
+	} {
+		require.NoError(t, CheckNewPassword(password), password)
+	}
+}

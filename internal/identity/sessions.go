@@ -2,8 +2,10 @@ package identity
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -78,6 +80,8 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
 	}
 	if !matches {
+		// It is written for every address alike, and the answer is the same if that fails.
+		_ = s.db.CountFailedLogin(ctx, sha256.Sum256([]byte("failed\n"+email)), record, from.Address)
 		return "", Principal{}, ErrWrongPassword
 	}
 	renewed := ""
@@ -113,7 +117,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 	if !found || record.ExpiresAt <= record.NowMS {
 		return "", Principal{}, ErrLinkUsed
 	}
-	if err := CheckPassword(password); err != nil {
+	if err := CheckNewPassword(password); err != nil {
 		return "", Principal{}, err
 	}
 	hash, err := s.passwords.hash(ctx, password, true)
@@ -129,6 +133,65 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 		return "", Principal{}, fmt.Errorf("using a link: %w", err)
 	}
 	return s.begun(ctx, token)
+}
+
+// ChangePassword sets another password for the user of a session, who knows the current one, and ends the user's other
+// sessions and links. It returns [ErrNoSession], [ErrWrongPassword] for another current password, a [FieldError] for the new
+// one, a [ThrottledError] after 5 wrong ones within a minute, [ErrBusy], or the store's error.
+func (s *Sessions) ChangePassword(ctx context.Context, token, current, password string) error {
+	user, err := s.Authenticate(ctx, token)
+	if err != nil {
+		return err
+	}
+	if err := CheckNewPassword(password); err != nil {
+		return err
+	}
+	subject := sha256.Sum256([]byte("change\n" + user.UserID))
+	login, err := s.db.TakeLogin(ctx, []store.LoginBound{{Subject: subject, Most: maxFailuresOfPair}})
+	if err != nil {
+		return fmt.Errorf("counting a change of a password: %w", err)
+	}
+	if login.RetryAfter > 0 {
+		return &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
+	}
+	record, err := s.db.LoginByID(ctx, user.OrgID, user.UserID)
+	if err != nil {
+		return fmt.Errorf("reading a login: %w", err)
+	}
+	matches, _, err := s.passwords.check(ctx, record.Password, current, true)
+	if err != nil {
+		return fmt.Errorf("checking a password: %w", err)
+	}
+	if !matches {
+		return ErrWrongPassword
+	}
+	hash, err := s.passwords.hash(ctx, password, true)
+	if err != nil {
+		return fmt.Errorf("hashing a password: %w", err)
+	}
+	kept, _ := tokenHash(token) // Authenticate has taken it
+	if err := s.db.ChangePassword(ctx, record, hash, kept, login); err != nil {
+		return fmt.Errorf("changing a password: %w", err)
+	}
+	return nil
+}
+
+// EndAll signs a user out everywhere, at once and on every node.
+func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
+	if err := s.db.EndSessions(ctx, user.OrgID, user.UserID); err != nil {
+		return fmt.Errorf("ending all sessions: %w", err)
+	}
+	return nil
+}
+
+// List returns the user's sessions that haven't ended, the newest 100 first, and which of them is the token's.
+func (s *Sessions) List(ctx context.Context, user Principal, token string) (list []store.LiveSession, current int, err error) {
+	list, err = s.db.LiveSessions(ctx, user.OrgID, user.UserID, SessionIdle.Milliseconds())
+	if err != nil {
+		return nil, 0, fmt.Errorf("listing sessions: %w", err)
+	}
+	hash, _ := tokenHash(token)
+	return list, slices.IndexFunc(list, func(s store.LiveSession) bool { return s.Hash == hash }), nil
 }
 
 // begun is who a new session belongs to.

@@ -74,7 +74,7 @@ func TestNoSecretOfASessionIsStored(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		o := newOffice(t, db, "Acme")
 		id, session := o.join("lan@example.com", identity.Owner)
-		link, err := o.users.NewLink(t.Context(), as(identity.Owner), o.orgID, id)
+		link, err := o.users.NewLink(t.Context(), identity.Authority{Actor: "cli:root", Role: identity.Owner, Operator: true}, o.orgID, id)
 		require.NoError(t, err)
 		for _, table := range []string{"users", "sessions", "user_links", "login_windows", "audit_log"} {
 			rows, err := db.Reader().QueryContext(t.Context(), "SELECT * FROM "+table) //nolint:unqueryvet // every column, also a new one
@@ -319,6 +319,30 @@ func TestThrottleOfANetwork(t *testing.T) {
 	}
 	require.ErrorAs(t, o.fail("mai@example.com", "2001:db8:0:fe::/64"), &throttled)
 	require.ErrorIs(t, o.fail("mai@example.com", "2001:db8:0:100::/64"), identity.ErrWrongPassword, "the next network")
+}
+
+// Failed logins are in the audit log of the person's organization, few of many.
+func TestFailedLoginsAreAudited(t *testing.T) {
+	t.Parallel()
+	o, c := clocked(t)
+	id, _ := o.join("lan@example.com", identity.Owner)
+	for i := range 12 {
+		require.ErrorIs(t, o.fail("lan@example.com", fmt.Sprintf("198.51.100.%d", i)), identity.ErrWrongPassword)
+		require.ErrorIs(t, o.fail("nobody@example.com", fmt.Sprintf("198.51.100.%d", i)), identity.ErrWrongPassword)
+		c.pass(2 * time.Minute)
+	}
+	log, err := o.db.AuditLog(t.Context(), 100)
+	require.NoError(t, err)
+	failed := map[string]int{}
+	for _, entry := range log {
+		if entry.Action == "session.fail" {
+			require.Equal(t, []string{o.orgID, id, "login"}, []string{entry.OrgID, entry.Target, entry.Actor})
+			failed[strings.Join(strings.Fields(entry.Detail)[:4], " ")]++
+			require.Contains(t, entry.Detail, "from 198.51.100.")
+		}
+	}
+	require.Contains(t, failed, "failed login number 1")
+	require.LessOrEqual(t, len(log), 6, "not one for each")
 }
 
 // Who is turned away because too many passwords are being checked has not failed: no attempt is used up.

@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // loginWindow is how long a window of logins is, in milliseconds; windows are aligned to the database's clock.
 const loginWindow = 60_000
@@ -60,4 +63,35 @@ func (l Login) queueGiveBack(tx Tx) {
 		tx.Queue(AnyRows, `UPDATE login_windows SET count = count - 1 WHERE subject = $1 AND window_start = $2 AND count > 0`,
 			subject[:], l.window)
 	}
+}
+
+// failureWindow is within how long failed logins of a user are counted for the audit log, in milliseconds.
+const failureWindow = 60 * 60_000
+
+// CountFailedLogin counts a login that failed, by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on
+// within an hour of a user is in the audit log, with the client's address: a flood leaves a few rows, and the first of them at
+// once. record is empty when there is no such user; then it is only counted.
+func (db *DB) CountFailedLogin(ctx context.Context, subject [32]byte, record LoginRecord, address string) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var count int64
+		// The window is named by its end, so that the windows of logins, which pass in minutes, don't take it away.
+		end := (tx.Now()/failureWindow + 1) * failureWindow
+		err := tx.Query(ctx, func(row Row) error { return row.Scan(&count) },
+			`INSERT INTO login_windows (subject, window_start, count) VALUES ($1, $2, 1)
+			ON CONFLICT (subject, window_start) DO UPDATE SET count = login_windows.count + 1 RETURNING count`, subject[:], end)
+		if err != nil || record.UserID == "" {
+			return err
+		}
+		round := int64(1)
+		for round < count {
+			round *= 10
+		}
+		if round == count {
+			QueueAudit(tx, AuditEntry{
+				Actor: "login", Action: "session.fail", Target: record.UserID, OrgID: record.OrgID,
+				Detail: fmt.Sprintf("failed login number %d of this hour, from %s", count, address),
+			})
+		}
+		return nil
+	})
 }

@@ -124,3 +124,55 @@ func (db *DB) EndSession(ctx context.Context, hash [32]byte) error {
 		return nil
 	})
 }
+
+// LiveSession is a session as its user may see it. Times are epoch milliseconds.
+type LiveSession struct {
+	Hash                         [32]byte
+	Client                       string // what the client called itself when the session began
+	CreatedAt, SeenAt, ExpiresAt int64
+}
+
+// LiveSessions reads the newest 100 sessions of a user that haven't ended, and were used within the last idle milliseconds.
+func (db *DB) LiveSessions(ctx context.Context, orgID, userID string, idle int64) ([]LiveSession, error) {
+	now, err := db.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ReadRows(ctx, db, "list sessions", func(row Row) (session LiveSession, err error) {
+		var hash []byte
+		err = row.Scan(&hash, &session.Client, &session.CreatedAt, &session.SeenAt, &session.ExpiresAt)
+		copy(session.Hash[:], hash)
+		return session, err
+	}, `SELECT hash, client, created_at, seen_at, expires_at FROM sessions
+		WHERE user_id = $1 AND org_id = $2 AND expires_at > $3 AND seen_at > $4 ORDER BY created_at DESC, hash LIMIT 100`,
+		userID, orgID, now, now-idle)
+}
+
+// EndSessions deletes all sessions of a user.
+func (db *DB) EndSessions(ctx context.Context, orgID, userID string) error {
+	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		queueEndSessions(tx, orgID, userID)
+		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end_all", Target: userID, OrgID: orgID})
+		return nil
+	})
+}
+
+// ChangePassword sets another password for the user whose password was checked, and ends the user's links and sessions but
+// the one with the hash kept. What the check has taken of its windows is given back. It returns [ErrNotFound] when the
+// password isn't record's any more.
+func (db *DB) ChangePassword(ctx context.Context, record LoginRecord, password string, kept [32]byte, login Login) error {
+	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := change(ctx, tx, `UPDATE users SET password = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
+			record.UserID, record.OrgID, record.Password, password, tx.Now())
+		if err != nil {
+			return err
+		}
+		tx.Queue(AnyRows, `DELETE FROM sessions WHERE user_id = $1 AND org_id = $2 AND hash <> $3`, record.UserID, record.OrgID, kept[:])
+		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, record.UserID, record.OrgID)
+		login.queueGiveBack(tx)
+		QueueAudit(tx, AuditEntry{
+			Actor: record.UserID, Action: "user.set_password", Target: record.UserID, OrgID: record.OrgID, Detail: "change",
+		})
+		return nil
+	})
+}

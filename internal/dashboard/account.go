@@ -1,0 +1,58 @@
+package dashboard
+
+import "net/http"
+
+const accountPath = root + "/account"
+
+// liveSession is one of the person's sessions, as GET /session/all has it.
+type liveSession struct {
+	Current   bool   `json:"current"`
+	Client    string `json:"client"`
+	CreatedAt string `json:"createdAt"`
+	SeenAt    string `json:"seenAt"`
+}
+
+// accountData is what the page of the person's own account shows.
+type accountData struct {
+	Sessions        []liveSession
+	Password, Leave form
+}
+
+func accountPage() page {
+	return page{
+		path: accountPath, template: "account", title: "Your account",
+		show: showAccount,
+		actions: []action{
+			{
+				verb: "password", form: "account-password", done: "Your password was changed, and your other sessions have ended.",
+				secrets: []string{"currentPassword", "password"}, maxBody: maxCredentials, do: changePassword,
+			},
+			{verb: "leave", form: "account-leave", done: "You are signed out everywhere.", maxBody: maxCredentials, do: func(v *visit) (outcome, error) {
+				return goTo(loginPath), v.send(http.MethodDelete, "/session/all", nil, nil)
+			}},
+		},
+	}
+}
+
+func showAccount(v *visit) (any, error) {
+	var sessions list[liveSession]
+	if err := v.get("/session/all", nil, &sessions); err != nil {
+		return nil, err
+	}
+	return accountData{
+		Sessions: sessions.Data,
+		Password: v.form(form{ID: "account-password", Action: accountPath + "/password", Submit: "Change password", Fields: []field{
+			{Name: "currentPassword", Kind: secretField, Label: "Current password", Required: true, Autocomplete: "current-password"},
+			{
+				Name: "password", Kind: secretField, Label: "New password", Required: true, Autocomplete: "new-password",
+				Hint: "At least 12 characters, and none of the commonest passwords.",
+			},
+		}}),
+		Leave: v.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+	}, nil
+}
+
+func changePassword(v *visit) (outcome, error) {
+	body := object{"currentPassword": v.text("currentPassword"), "password": v.text("password")}
+	return goTo(accountPath), v.send(http.MethodPut, "/session/password", body, nil)
+}
