@@ -46,6 +46,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.settings = read
+	for _, warning := range a.secretWarnings(caddy.NewReplacer()) {
+		ctx.Logger().Warn(warning)
+	}
 	return a.provision(ctx, a)
 }
 

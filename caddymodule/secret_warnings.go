@@ -1,0 +1,87 @@
+package caddymodule
+
+import (
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// weakSecretLength is below how many bytes a secret can be guessed: 16 random characters have about 80 bits or more.
+const weakSecretLength = 16
+
+// otherReaders is the permission by which any account of the machine reads a file.
+const otherReaders = 0o004
+
+// namedSecret is a reference of the configuration and its path.
+type namedSecret struct {
+	path      string
+	reference Secret
+	// location: an address with a password in it, whose length says nothing.
+	location bool
+}
+
+// secrets lists the references of the configuration, those that are absent too.
+func (a *App) secrets() []namedSecret {
+	all := []namedSecret{{path: "svc.master_key", reference: a.MasterKey}}
+	if a.Store != nil {
+		all = append(all, namedSecret{"svc.store.dsn", a.Store.DSN, true}, namedSecret{"svc.store.direct", a.Store.Direct, true})
+	}
+	if a.Redis != nil {
+		all = append(all, namedSecret{"svc.redis.url", a.Redis.URL, true}, namedSecret{path: "svc.redis.password", reference: a.Redis.Password},
+			namedSecret{path: "svc.redis.sentinel_password", reference: a.Redis.SentinelPassword})
+	}
+	for _, provider := range a.Providers {
+		if provider.APIKey != NoKey {
+			all = append(all, namedSecret{path: element("provider", provider.Name) + ".api_key", reference: provider.APIKey})
+		}
+	}
+	if p := a.Platforms; p != nil {
+		add := func(platform, option string, reference Secret) {
+			all = append(all, namedSecret{path: platformPath(platform) + "." + option, reference: reference})
+		}
+		if p.Social != nil {
+			add(platformSocial, "app_secret", p.Social.AppSecret)
+			add(platformSocial, "verify_token", p.Social.VerifyToken)
+		}
+		if p.LocalChat != nil {
+			add(platformLocalChat, "app_secret", p.LocalChat.AppSecret)
+		}
+		if p.MarketA != nil {
+			add(platformMarketA, "partner_key", p.MarketA.PartnerKey)
+		}
+		if p.MarketB != nil {
+			add(platformMarketB, "app_secret", p.MarketB.AppSecret)
+		}
+	}
+	return all
+}
+
+// secretWarnings says of each secret what makes it easy to find out: that it is short, or stands in a file that every account
+// of the machine can read. It never quotes a secret. What can't be read is a fault, not a warning.
+func (a *App) secretWarnings(repl *caddy.Replacer) (warnings []string) {
+	for _, secret := range a.secrets() {
+		if secret.reference == "" {
+			continue
+		}
+		value, err := secret.reference.Resolve(repl)
+		if err != nil {
+			continue
+		}
+		if len(value) < weakSecretLength && !secret.location {
+			warnings = append(warnings, fmt.Sprintf("%s: what %s holds is shorter than %d characters and could be guessed",
+				secret.path, string(secret.reference), weakSecretLength))
+		}
+		path, isFile := strings.CutPrefix(strings.TrimSuffix(string(secret.reference), "}"), "{file.")
+		if !isFile || goruntime.GOOS == "windows" { // where permissions say nothing
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&otherReaders != 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: every account of this machine can read the file behind %s; chmod it to 0600",
+				secret.path, string(secret.reference)))
+		}
+	}
+	return warnings
+}

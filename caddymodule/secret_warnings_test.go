@@ -1,0 +1,35 @@
+package caddymodule
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSecretWarnings(t *testing.T) {
+	folder := t.TempDir()
+	open, private := filepath.Join(folder, "open"), filepath.Join(folder, "private")
+	require.NoError(t, os.WriteFile(open, []byte("long enough, and more"), 0o600))
+	require.NoError(t, os.Chmod(open, 0o644)) //nolint:gosec // that is the point
+	require.NoError(t, os.WriteFile(private, []byte("long enough, and more"), 0o600))
+	t.Setenv("SVC_SHORT", "fifteen letters")
+	t.Setenv("SVC_LONG", "sixteen letters!")
+	app := &App{
+		MasterKey: Secret("{file." + open + "}"),
+		Providers: []*Provider{
+			{Name: "short", APIKey: "{env.SVC_SHORT}"}, {Name: "long", APIKey: "{env.SVC_LONG}"}, {Name: "none", APIKey: NoKey},
+			{Name: "byok"}, {Name: "absent", APIKey: "{env.SVC_NEVER_SET}"}, {Name: "private", APIKey: Secret("{file." + private + "}")},
+		},
+		Platforms: &Platforms{MarketB: &MarketBPlatform{AppSecret: "{env.SVC_SHORT}"}},
+	}
+	warnings := app.secretWarnings(caddy.NewReplacer())
+	require.Len(t, warnings, 3)
+	require.Contains(t, warnings[0], "svc.master_key: every account of this machine can read the file behind {file."+open+"}")
+	require.Contains(t, warnings[1], "{env.SVC_SHORT} holds is shorter than 16 characters")
+	require.Contains(t, warnings[2], "app_secret")
+	require.NotContains(t, strings.Join(warnings, "\n"), "letters")
+}
