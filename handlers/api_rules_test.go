@@ -295,7 +295,6 @@ func TestBodyRulesOfEveryRoute(t *testing.T) {
 			"", " ", "{", "[]", "null", "7", `"x"`, good + "x", good + good, strings.Replace(good, "{", `{"x":"`+"\xff"+`",`, 1),
 			strings.Replace(good, "{", `{"x":`+strings.Repeat("[", 64)+strings.Repeat("]", 64)+",", 1),
 			strings.Replace(good, "{", `{"x":1,"x":2,`, 1), strings.Replace(good, "{", `{"x":"\ud800",`, 1),
-			strings.Replace(good, "{", `{"x":1e400,`, 1),
 			"\xef\xbb\xbf" + good, `{"x":"` + strings.Repeat("a", o.bodyBound(route)) + `"}`,
 		} {
 			o.refused(t, CodeInvalidRequest, "", route.Method, path, caller, body)
