@@ -91,7 +91,8 @@ keys, provider keys and members), owner (also owners). An organization's first u
 			return nil, err
 		}
 		if found && holder.OrgID != user.OrgID {
-			invited.Warning = fmt.Sprintf("Organization %s has a user with this e-mail address: the link can't be used as long as it has.", holder.OrgID)
+			invited.Warning = fmt.Sprintf(
+				"Organization %s has a user with this e-mail address: the link can't be used as long as it has.", holder.OrgID)
 		}
 		return invited, nil
 	})

@@ -21,8 +21,12 @@ func TestSecretWarnings(t *testing.T) {
 	app := &App{
 		MasterKey: Secret("{file." + open + "}"),
 		Providers: []*Provider{
-			{Name: "short", APIKey: "{env.SVC_SHORT}"}, {Name: "long", APIKey: "{env.SVC_LONG}"}, {Name: "none", APIKey: NoKey},
-			{Name: "byok"}, {Name: "absent", APIKey: "{env.SVC_NEVER_SET}"}, {Name: "private", APIKey: Secret("{file." + private + "}")},
+			{Name: "short", APIKey: "{env.SVC_SHORT}"},
+			{Name: "long", APIKey: "{env.SVC_LONG}"},
+			{Name: "none", APIKey: NoKey},
+			{Name: "byok"},
+			{Name: "absent", APIKey: "{env.SVC_NEVER_SET}"},
+			{Name: "private", APIKey: Secret("{file." + private + "}")},
 		},
 		Platforms: &Platforms{MarketB: &MarketBPlatform{AppSecret: "{env.SVC_SHORT}"}},
 	}

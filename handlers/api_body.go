@@ -123,8 +123,11 @@ func (f *bodyFilter) value(schema *huma.Schema) bool {
 		f.out = append(append(append(f.out, '"'), lit.raw...), '"')
 		return ok
 	case isNumber(c):
-		number, ok := f.scanner.number()
-		return ok && f.writeNumber(number)
+		number, ok := f.number()
+		if ok {
+			f.writeNumber(number)
+		}
+		return ok
 	default:
 		ok := f.skip()
 		f.out = append(f.out, f.text[start:f.pos]...)
@@ -157,10 +160,10 @@ func (f *bodyFilter) elements(schema *huma.Schema) bool {
 	return ok
 }
 
-func (f *bodyFilter) writeNumber(number []byte) bool {
+func (f *bodyFilter) writeNumber(number []byte) {
 	if value, whole := parseInteger(number); whole {
 		f.out = strconv.AppendInt(f.out, value, 10)
-		return true
+		return
 	}
 	value, err := strconv.ParseFloat(string(number), 64)
 	if err != nil {
@@ -168,7 +171,6 @@ func (f *bodyFilter) writeNumber(number []byte) bool {
 		value = 0
 	}
 	f.out = strconv.AppendFloat(f.out, value, 'g', -1, 64)
-	return true
 }
 
 // hasNUL reports whether the text has the character U+0000, which can only be escaped.

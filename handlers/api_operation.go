@@ -150,7 +150,8 @@ func (a *API) admit(ctx huma.Context, next func(huma.Context)) {
 		// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream.
 		decoded := sync.OnceFunc(func() { done(); release() })
 		defer decoded()
-		if body, err = readObject(body, ctx.Operation().RequestBody.Content["application/json"].Schema, a.huma.OpenAPI().Components.Schemas); err != nil {
+		schema := ctx.Operation().RequestBody.Content["application/json"].Schema
+		if body, err = readObject(body, schema, a.huma.OpenAPI().Components.Schemas); err != nil {
 			answer.err = err
 			return
 		}

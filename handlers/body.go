@@ -99,7 +99,7 @@ func (b *buffer) fill(in *pacedBody, limit int64) error {
 				return err
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

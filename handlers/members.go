@@ -51,7 +51,7 @@ func (a *API) showLinked(user *store.User, link identity.Link) *jsonBody[linkedM
 
 // memberCreation is the body of POST /members.
 type memberCreation struct {
-	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique within the organization. It is not said whether other organizations have a user with it; if one has, the link can't be used"`
+	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique within the organization. If another one has a user with it, the link can't be used"`
 	Role  Role   `json:"role"  enum:"member,administrator,owner"`
 }
 
@@ -85,7 +85,10 @@ func (a *API) inviteMember(
 ) (*jsonBody[linkedMember], error) {
 	user, link, err := a.users().Invite(ctx, caller.Authority(), caller.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &Error{Code: CodeConflict, Message: "The organization has a user, or an open invitation, with this e-mail address already.", Cause: err}
+		return nil, &Error{
+			Code: CodeConflict, Cause: err,
+			Message: "The organization has a user, or an open invitation, with this e-mail address already.",
+		}
 	}
 	if err != nil {
 		return nil, a.memberRefusal(ctx, caller, "", err)

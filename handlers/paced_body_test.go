@@ -39,7 +39,7 @@ func (b *trickle) Read(into []byte) (int, error) {
 			b.passed += n
 			return n, nil
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second) // on the fake clock
 	}
 }
 

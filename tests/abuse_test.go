@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
 	"net/http"
 	"net/url"
 	"strings"
@@ -77,6 +76,7 @@ func startAbused(t *testing.T) *abused {
 
 // inUse is the product's heap and stacks in bytes.
 func (a *abused) inUse(t testing.TB) float64 {
+	t.Helper()
 	return a.metric(t, "go_memstats_heap_inuse_bytes") + a.metric(t, "go_memstats_stack_inuse_bytes")
 }
 
@@ -111,7 +111,7 @@ type bystander struct {
 func newBystander(t *testing.T, c *connectedProduct) *bystander {
 	t.Helper()
 	model := c.up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
-	b := &bystander{product: c, business: c.product.business(t, 1_000_000_000, model, nil), email: "lan@example.com", password: "correct horse battery"}
+	b := &bystander{product: c, business: c.business(t, 1_000_000_000, model, nil), email: "lan@example.com", password: "correct horse battery"}
 	b.line = b.business.line(t, platforms.Bot)
 	invited := c.svc(t, "user", "invite", "--org", b.OrgID, "--email", b.email, "--role", "owner")
 	link, err := url.Parse(invited["link"].(string))

@@ -64,13 +64,6 @@ type keptLine struct {
 	Number                               int64
 }
 
-// keep remembers a line.
-func (l *line) keep() keptLine {
-	return keptLine{
-		Type: l.Type, ID: l.ID, Account: fmt.Sprint(947_000_000 + l.number), External: l.External, Secret: l.Secret, Token: l.Token, Number: l.number,
-	}
-}
-
 // line is the line of a product that runs on the kept database. The scripted platforms number the tokens that they issue,
 // so lines come back in the order in which they were made, and get tokens until theirs comes.
 func (k keptLine) line(t testing.TB, p *product) *line {

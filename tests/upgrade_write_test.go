@@ -4,6 +4,7 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -186,4 +187,11 @@ func keepDatabase(t *testing.T, build string, location store.Location) {
 	text, err := dump.Output()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(target, text, 0o600))
+}
+
+// keep remembers a line.
+func (l *line) keep() keptLine {
+	return keptLine{
+		Type: l.Type, ID: l.ID, Account: fmt.Sprint(947_000_000 + l.number), External: l.External, Secret: l.Secret, Token: l.Token, Number: l.number,
+	}
 }

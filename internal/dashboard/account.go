@@ -27,9 +27,10 @@ func accountPage() page {
 				verb: "password", form: "account-password", done: "Your password was changed, and your other sessions have ended.",
 				secrets: []string{"currentPassword", "password"}, maxBody: maxCredentials, do: changePassword,
 			},
-			{verb: "leave", form: "account-leave", done: "You are signed out everywhere.", maxBody: maxCredentials, do: func(v *visit) (outcome, error) {
-				return goTo(loginPath), v.send(http.MethodDelete, "/session/all", nil, nil)
-			}},
+			{
+				verb: "leave", form: "account-leave", done: "You are signed out everywhere.",
+				maxBody: maxCredentials, do: signOutEverywhere,
+			},
 		},
 	}
 }
@@ -50,6 +51,10 @@ func showAccount(v *visit) (any, error) {
 		}}),
 		Leave: v.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
 	}, nil
+}
+
+func signOutEverywhere(v *visit) (outcome, error) {
+	return goTo(loginPath), v.send(http.MethodDelete, "/session/all", nil, nil)
 }
 
 func changePassword(v *visit) (outcome, error) {

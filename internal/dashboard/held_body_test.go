@@ -47,7 +47,7 @@ func (m *meter) Read(into []byte) (int, error) {
 type noRoom struct{}
 
 func (noRoom) Error() string { return "no room" }
-func (noRoom) Refusal() (int, string, string, int64) {
+func (noRoom) Refusal() (status int, code, message string, retryAfterSeconds int64) {
 	return http.StatusTooManyRequests, "rate_limited", "Retry shortly.", 1
 }
 

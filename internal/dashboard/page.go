@@ -110,7 +110,8 @@ func sections() []section {
 func (*Dashboard) framePages() []page {
 	return []page{
 		forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
-		overviewPage(), walletPage(), callsPage(), keysPage(), providerKeysPage(), membersPage(), memberPage(), auditPage(), organizationPage(), accountPage(),
+		overviewPage(), walletPage(), callsPage(), keysPage(), providerKeysPage(), membersPage(), memberPage(), auditPage(),
+		organizationPage(), accountPage(),
 	}
 }
 

@@ -38,7 +38,8 @@ func (f *Forgotten) add(more Forgotten) {
 //
 // It reads page by page and deletes in small transactions, one conversation in each, under its lock: no delivery, worker
 // or other sweep waits for it for long, and any number of processes may sweep at once. Time is the database's. What was
-// deleted of an organization is in the audit log. What is left of deleted conversations ends here, too. An error ends the sweep; what was deleted stays deleted.
+// deleted of an organization is in the audit log. What is left of deleted conversations ends here, too. An error ends the
+// sweep; what was deleted stays deleted.
 func Forget(ctx context.Context, db *store.DB) (all Forgotten, err error) {
 	if err := forgetTombstones(ctx, db); err != nil {
 		return all, err

@@ -302,7 +302,7 @@ func TestSentPromptIsNotKept(t *testing.T) {
 		text := Quote(strings.Repeat("a", 1<<20))
 		freed := make(chan struct{})
 		runtime.AddCleanup(&text[0], func(done chan struct{}) { close(done) }, freed)
-		req.Messages[0].Content, text = text, nil
+		req.Messages[0].Content = text
 		var sent atomic.Int32
 		req.Sent = func() { sent.Add(1) }
 		events, err := v.Open(t.Context(), req)

@@ -108,7 +108,8 @@ func lockUser(ctx context.Context, tx Tx, orgID, id, role string, allow func(Use
 			owners++
 		}
 		return nil
-	}, `SELECT id, org_id, email, role, password <> '' FROM users WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
+	}, `SELECT id, org_id, email, role, password <> '' FROM users
+		WHERE org_id = $1 AND (id = $2 OR role = 'owner') ORDER BY id`+tx.LockRows(), orgID, id)
 	if err == nil && !found {
 		user, err = lockInvitation(ctx, tx, orgID, id)
 	}
