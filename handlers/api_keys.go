@@ -54,7 +54,7 @@ type apiKeyCreation struct {
 	Name          *string    `json:"name,omitempty"          maxLength:"100" doc:"Unique among the organization's keys in use"`
 	Environment   *store.Env `json:"environment,omitempty"   enum:"live,test" doc:"live, or the one of the key that asks"`
 	Scopes        []string   `json:"scopes,omitempty"        maxItems:"100" doc:"At most those of who asks; models:read and chat:write when absent"` //nolint:lll // a struct tag can't be broken
-	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks, which no key outlives"`
+	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
 }
 
 func (a *API) registerAPIKeys() {

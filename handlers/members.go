@@ -51,7 +51,7 @@ func (a *API) showLinked(user *store.User, link identity.Link) *jsonBody[linkedM
 
 // memberCreation is the body of POST /members.
 type memberCreation struct {
-	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique within the organization. If another one has a user with it, the link can't be used"`
+	Email string `json:"email" minLength:"1" maxLength:"254" doc:"Unique in the organization; if another has a user with it, the link can't be used"`
 	Role  Role   `json:"role"  enum:"member,administrator,owner"`
 }
 
