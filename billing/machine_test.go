@@ -416,6 +416,11 @@ func TestRandomHistories(t *testing.T) {
 	})
 }
 
+func isUrgent(op store.Op) bool {
+	urgent, ok := op.(store.Urgent)
+	return ok && urgent.Urgent()
+}
+
 func (m *model) listClaims() (list []string) {
 	for _, claim := range m.claims {
 		state := claimInProgress
@@ -428,9 +433,18 @@ func (m *model) listClaims() (list []string) {
 	return list
 }
 
-// run hands a batch to the writer in order, and checks the answers in that order.
+// run hands a batch to the writer in the order in which it runs, what is urgent first, and checks the answers in that order.
 func (m *model) run(t *testing.T, db *store.DB, steps []step) {
 	t.Helper()
+	slices.SortStableFunc(steps, func(a, b step) int {
+		switch {
+		case isUrgent(a.op) == isUrgent(b.op):
+			return 0
+		case isUrgent(a.op):
+			return -1
+		}
+		return 1
+	})
 	tickets := make([]*store.Ticket, len(steps))
 	for i, step := range steps {
 		tickets[i] = db.Submit(Ledger, step.op)

@@ -129,7 +129,7 @@ func TestPasswordReset(t *testing.T) {
 			o.refused(t, CodeForbidden, "", http.MethodPost, "/members/"+id+"/link", caller, "")
 		}
 	}
-	require.Nil(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", "")["passwordReset"])
+	require.NotContains(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", ""), "passwordReset")
 	made := o.ask(t, http.StatusCreated, http.MethodPost, "/members/usr_member/link", "user:administrator", "")
 	_, code, _ := strings.Cut(made["link"].(string), "#")
 	o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", "")

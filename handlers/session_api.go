@@ -17,7 +17,7 @@ type sessionObject struct {
 	Organization sessionOrganization `json:"organization"`
 	Role         Role                `json:"role" enum:"member,administrator,owner"`
 	// PasswordReset warns the person of a reset that they may not have asked for.
-	PasswordReset *passwordReset `json:"passwordReset" doc:"The last reset of the password by another person's link, for 30 days, or null"`
+	PasswordReset *passwordReset `json:"passwordReset,omitempty" doc:"The last reset by another person's link, for 30 days; absent without one"`
 }
 
 // resetShown is for how long a reset of the password is shown: nobody who signs in as the person can take it away.
@@ -35,7 +35,7 @@ func (a *API) passwordResetOf(ctx context.Context, user *store.User) (*passwordR
 		return nil, Internal(err)
 	}
 	if user.ResetAt == 0 || now-user.ResetAt >= resetShown.Milliseconds() {
-		return nil, nil //nolint:nilnil // null says that there was none
+		return nil, nil //nolint:nilnil // no reset is no fault
 	}
 	shown := &passwordReset{By: shownActor(user.ResetBy), At: timestamp(user.ResetAt)}
 	author, err := a.DB.UserByID(ctx, user.OrgID, user.ResetBy)

@@ -90,7 +90,7 @@ func (c *pendingCall) begin(t *testing.T, o *outage) {
 func (c *pendingCall) awaitEnd(t *testing.T) {
 	t.Helper()
 	if c.stream {
-		c.end = c.live.rest()
+		c.end = c.live.whole()
 		require.NoError(t, c.end.Broken)
 		return
 	}

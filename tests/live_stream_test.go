@@ -15,6 +15,8 @@ import (
 type liveStream struct {
 	response *http.Response
 	reader   *bufio.Reader
+	// seen is what next has read.
+	seen strings.Builder
 	// abort cuts the connection, as a client that goes away does.
 	abort context.CancelFunc
 }
@@ -55,6 +57,7 @@ func (s *liveStream) next() (string, error) {
 		if err != nil {
 			return "", err
 		}
+		s.seen.WriteString(line)
 		if data, ok := strings.CutPrefix(line, "data: "); ok {
 			return strings.TrimSuffix(data, "\n"), nil
 		}
@@ -71,6 +74,13 @@ func (s *liveStream) readUntil(t testing.TB, text string) {
 			return
 		}
 	}
+}
+
+// whole reads the stream to its end and returns it from its first event, as an answer. Events were read before.
+func (s *liveStream) whole() answer {
+	a := s.rest()
+	a.Body = []byte(s.seen.String() + "\n" + string(a.Body))
+	return a
 }
 
 // rest reads the stream from the next event to its end, as an answer.

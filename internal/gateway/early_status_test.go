@@ -111,7 +111,7 @@ func TestEarlyStatusOfALostClient(t *testing.T) {
 		f := setup(t, &script{steps: []step{{until: flushed}, text("one two"), {hang: true}}}).early(time.Millisecond)
 		_, err := f.Call(t.Context(), request(streamed), &lost{flushed: flushed})
 		requireFailure(t, err, gateway.OutcomeClientGone)
-		require.EqualValues(t, 26+2*2, f.spent(t))
+		require.EqualValues(t, 12+2*3, f.spent(t))
 	})
 	t.Run("a panic", func(t *testing.T) {
 		t.Parallel()

@@ -163,7 +163,7 @@ func TestOverload(t *testing.T) {
 					defer stop()
 					capacity := maxBatch / 2 / commit.Seconds() // calls per second: a hold and a settlement each
 					load := &overload{writer: w, rate: times * capacity}
-					window := 10 * commit
+					window := 20 * commit // one transaction more or less is a twentieth
 					load.run(4 * window)
 					require.Zero(t, engine.failed.Load(), "transactions that were given up")
 					require.Zero(t, load.unheard, "calls that could not be settled")

@@ -102,6 +102,7 @@ func TestAPIKeys(t *testing.T) {
 		keys, err := db.APIKeys(ctx, "org_1")
 		require.NoError(t, err)
 		require.Len(t, keys, 3)
+		key.CreatedBy = "cli"
 		require.Equal(t, key, keys[0])
 		org, err := db.APIKeyOrg(ctx, "key_1")
 		require.NoError(t, err)

@@ -77,7 +77,9 @@ func TestUpgradeKeepsTheRows(t *testing.T) {
 			t.Cleanup(func() { old.Close(context.Background()) })
 			require.NoError(t, old.MigrateTo(ctx, 1))
 			createOrganization(t, old, "org_1")
-			require.NoError(t, old.CreateAPIKey(ctx, "cli", store.APIKey{ID: "key_1", OrgID: "org_1", Env: store.Live, Hash: [32]byte{1}}))
+			hash := [32]byte{1} // as processes of the first version write it
+			write(t, old, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
+				VALUES ('key_1', 'org_1', 'live', '', '', $1, '', 1)`, hash[:])
 			require.NoError(t, old.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_1", Provider: "openai", Sealed: []byte{1}}))
 			write(t, old, `INSERT INTO wallets (org_id, env, balance_micros) VALUES ('org_1', 'live', 100)`)
 			write(t, old, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 100, 1)`)
@@ -92,7 +94,7 @@ func TestUpgradeKeepsTheRows(t *testing.T) {
 			createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", AgentID: "agt_1"})
 
 			createOrganization(t, old, "org_2")
-			_, found, err := old.KeyByHash(ctx, [32]byte{1})
+			_, found, err := old.KeyByHash(ctx, hash)
 			require.NoError(t, err)
 			require.True(t, found)
 			createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_2"})
