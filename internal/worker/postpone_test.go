@@ -26,11 +26,14 @@ func (g *fullGateway) Call(ctx context.Context, req *gateway.Request, sink gatew
 	return g.Gateway.Call(ctx, req, sink)
 }
 
-// TestATurnWaitsForItsPlace: a turn whose call finds no place in the process waits, however often, and is answered in the
+// TestATurnWaitsForItsPlace: a turn whose call finds no place in the process, or whose hold the busy store refuses, waits, however often, and is answered in the
 // end. It neither counts as failed nor needs anybody's attention.
 func TestATurnWaitsForItsPlace(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []gateway.Outcome{gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy} {
+	for _, outcome := range []gateway.Outcome{
+		gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy,
+		gateway.OutcomeInternalError, // with RetryAfter: the store, or the count of tokens, has too much to do
+	} {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
 			onEach(t, func(t *testing.T, h *house) {

@@ -219,7 +219,7 @@ func (p *pass) failed(
 		p.Observer.TurnEnded(endedReleased)
 		return 0, context.Cause(ctx)
 	}
-	if failure.Outcome == gateway.OutcomeTooManyCalls || failure.Outcome == gateway.OutcomeProviderBusy {
+	if noPlace(failure) {
 		p.postponed = true
 		p.Observer.TurnEnded(endedPostponed)
 		return failure.RetryAfter + rand.N(failure.RetryAfter), nil //nolint:gosec // jitter is no secret
@@ -247,6 +247,19 @@ func (p *pass) failed(
 		return backoff(turn.Attempts, failure.RetryAfter), nil
 	}
 	return 0, p.dead(ctx, turn, code)
+}
+
+// noPlace reports whether the call never began because too much is going on in this process or at the store. Waiting is
+// then all that it takes: tries are not counted, for there would be none left before the load is over.
+func noPlace(failure *gateway.Failure) bool {
+	switch failure.Outcome {
+	case gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy:
+		return true
+	case gateway.OutcomeInternalError:
+		return failure.RetryAfter > 0
+	default:
+		return false
+	}
 }
 
 // outOfFunds lets a turn stand until the wallet has more than it has now. The refusal and the balance are read one
