@@ -99,7 +99,7 @@ func (h *Chat) stream(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 		return err
 	}
 	defer leave()
-	answer := newChunkWriter(w)
+	answer := newChunkWriter(w, r)
 	defer answer.free()
 	result, err := h.Gateway.Call(r.Context(), req, answer)
 	if err == nil {

@@ -205,7 +205,7 @@ func (goneWriter) FlushError() error         { return io.ErrClosedPipe }
 // TestClientGoneIsToldToTheGateway: a failed write ends the call as one whose client left.
 func TestClientGoneIsToldToTheGateway(t *testing.T) {
 	t.Parallel()
-	writer := newChunkWriter(goneWriter{httptest.NewRecorder()})
+	writer := newChunkWriter(goneWriter{httptest.NewRecorder()}, new(http.Request))
 	defer writer.free()
 	require.NoError(t, writer.Begin(gateway.Head{ID: "chatcmpl-1", Created: 1, Model: "m"}))
 	require.NoError(t, writer.Text("one"))

@@ -42,6 +42,9 @@ func giveBuffer(b *[]byte) {
 type chunkWriter struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
+	// lifts: the write deadline must not stand while nothing is written, for it ends a stream of HTTP/2 all the same, and a
+	// model may think for minutes.
+	lifts bool
 	// pending are whole events that were not written yet.
 	pending *[]byte
 	// head is the constant beginning of every chunk, up to the value of "choices".
@@ -57,15 +60,13 @@ type chunkWriter struct {
 
 var _ gateway.Sink = (*chunkWriter)(nil)
 
-func newChunkWriter(w http.ResponseWriter) *chunkWriter {
-	return &chunkWriter{w: w, rc: http.NewResponseController(w), pending: takeBuffer()}
+func newChunkWriter(w http.ResponseWriter, r *http.Request) *chunkWriter {
+	return &chunkWriter{w: w, rc: http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
 }
 
 // free gives the buffer back; the writer must not be used after it. What comes next on the connection has its own time.
 func (c *chunkWriter) free() {
-	if !c.armed.IsZero() {
-		_ = c.rc.SetWriteDeadline(time.Time{}) // a writer that knew deadlines before knows them now
-	}
+	c.disarm()
 	giveBuffer(c.pending)
 	c.pending = nil
 }
@@ -123,6 +124,9 @@ func (c *chunkWriter) Flush() error {
 	if err := c.rc.Flush(); err != nil {
 		return fmt.Errorf("flushing to the client: %w", err)
 	}
+	if c.lifts {
+		c.disarm()
+	}
 	return nil
 }
 
@@ -134,6 +138,14 @@ func (c *chunkWriter) arm() {
 	}
 	if c.rc.SetWriteDeadline(now.Add(writeTime)) == nil { // else a writer without a connection, in tests
 		c.armed = now
+	}
+}
+
+// disarm lifts the write deadline, if there is one.
+func (c *chunkWriter) disarm() {
+	if !c.armed.IsZero() {
+		c.armed = time.Time{}
+		_ = c.rc.SetWriteDeadline(c.armed) // a writer that knew deadlines before knows them now
 	}
 }
 

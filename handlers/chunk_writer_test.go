@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestStreamHasWriteDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
-		stream := newChunkWriter(w)
+		stream := newChunkWriter(w, new(http.Request))
 		began := time.Now()
 		require.NoError(t, stream.Begin(gateway.Head{ID: "chatcmpl-1", Model: "m"}))
 		require.Empty(t, w.deadlines)
@@ -49,6 +50,6 @@ func TestStreamHasWriteDeadlines(t *testing.T) {
 func TestUnwrittenStreamSetsNoDeadline(t *testing.T) {
 	t.Parallel()
 	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
-	newChunkWriter(w).free()
+	newChunkWriter(w, new(http.Request)).free()
 	require.Empty(t, w.deadlines)
 }

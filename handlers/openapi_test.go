@@ -201,7 +201,7 @@ func TestChatSchemasAreTheWriters(t *testing.T) {
 	require.JSONEq(t, w.Body.String(), string(marshal(whole)))
 
 	w = served(func(w http.ResponseWriter, _ *http.Request) error {
-		stream := newChunkWriter(w)
+		stream := newChunkWriter(w, new(http.Request))
 		defer stream.free()
 		return errors.Join(
 			stream.Begin(gateway.Head{ID: result.ID, Model: result.Model, Created: result.Created}), stream.Text("hi"), stream.finish(result),

@@ -169,7 +169,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, taskID str
 	if err != nil {
 		return Internal(fmt.Errorf("reading a visitor's message: %w", err))
 	}
-	stream := newVisitStream(w, &reply)
+	stream := newVisitStream(w, r, &reply)
 	defer stream.free()
 	if reply, err = v.Live.AnswerNow(r.Context(), v.channel.OrgID, v.channel.ChannelID, taskID, stream); err != nil {
 		v.Logger.Error("answering a visitor failed", "channel", v.channel.ChannelID, "request_id", RequestIDFrom(r.Context()), "error", err)

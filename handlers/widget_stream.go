@@ -24,8 +24,8 @@ type visitStream struct {
 
 var _ gateway.Sink = (*visitStream)(nil)
 
-func newVisitStream(w http.ResponseWriter, message *inbox.Reply) *visitStream {
-	return &visitStream{chunkWriter: newChunkWriter(w), head: gateway.Head{
+func newVisitStream(w http.ResponseWriter, r *http.Request, message *inbox.Reply) *visitStream {
+	return &visitStream{chunkWriter: newChunkWriter(w, r), head: gateway.Head{
 		ID: "chatcmpl-" + strings.TrimPrefix(message.MessageID, "msg_"), Created: message.ReceivedAt / 1000, Model: visitModel,
 	}}
 }
