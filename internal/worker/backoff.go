@@ -15,6 +15,8 @@ const (
 	waitFactor = 3
 	// maxTries bounds how often a turn is asked, and how often a message is sent.
 	maxTries = 8
+	// busyStorePause is the pause of a turn whose hold the busy store refused; each try costs it two writes more.
+	busyStorePause = 10 * time.Second
 )
 
 // backoff is the pause after a try that failed, where attempts tries failed before it: exponential, at least what the

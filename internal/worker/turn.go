@@ -219,10 +219,10 @@ func (p *pass) failed(
 		p.Observer.TurnEnded(endedReleased)
 		return 0, context.Cause(ctx)
 	}
-	if noPlace(failure) {
+	if pause := postponement(failure); pause > 0 {
 		p.postponed = true
 		p.Observer.TurnEnded(endedPostponed)
-		return failure.RetryAfter + rand.N(failure.RetryAfter), nil //nolint:gosec // jitter is no secret
+		return pause + rand.N(pause), nil //nolint:gosec // jitter is no secret
 	}
 	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
 	code := string(failure.Outcome)
@@ -249,17 +249,19 @@ func (p *pass) failed(
 	return 0, p.dead(ctx, turn, code)
 }
 
-// noPlace reports whether the call never began because too much is going on in this process or at the store. Waiting is
-// then all that it takes: tries are not counted, for there would be none left before the load is over.
-func noPlace(failure *gateway.Failure) bool {
+// postponement is the pause after a call that never began, because too much is going on in this process or at the store;
+// 0 for any other. Such a try isn't counted: there would be none left before the load is over.
+func postponement(failure *gateway.Failure) time.Duration {
 	switch failure.Outcome {
 	case gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy:
-		return true
+		return failure.RetryAfter
 	case gateway.OutcomeInternalError:
-		return failure.RetryAfter > 0
+		if failure.RetryAfter > 0 {
+			return busyStorePause
+		}
 	default:
-		return false
 	}
+	return 0
 }
 
 // outOfFunds lets a turn stand until the wallet has more than it has now. The refusal and the balance are read one
