@@ -47,7 +47,8 @@ type Op any
 type Urgent interface{ Urgent() bool }
 
 // Sized is an [Op] that may carry much. Size is about how many bytes it will write: a transaction carries at most 8 MiB,
-// or one operation that is larger. It is asked once, when the operation is handed over; an Op without it counts as 0.
+// and in any case the first operation of each class that waits. It is asked once, when the operation is handed over; an Op
+// without it counts as 0.
 type Sized interface{ Size() int }
 
 // Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a

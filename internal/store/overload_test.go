@@ -305,6 +305,27 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 	require.Equal(t, []int{2, 1, 1, 2}, sizes)
 }
 
+// heavySettlement ends what was begun, and carries much.
+type heavySettlement struct{ heavy }
+
+func (*heavySettlement) Urgent() bool { return true }
+
+// TestHeavySettlementsLeaveRoom guarantees that large answers which are kept, however many, and however small beside a large
+// delivery, let each transaction take some of what is ordinary.
+func TestHeavySettlementsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	for _, bytes := range []int{1, maxBatchBytes} {
+		q := newQueue()
+		for range 64 {
+			require.NoError(t, q.push(newTicket(0, &heavySettlement{heavy{maxBatchBytes / 8}})))
+		}
+		require.NoError(t, q.push(newTicket(0, &heavy{bytes})))
+		batch := q.take(nil)
+		require.Equal(t, ordinary, batch[len(batch)-1].class)
+		require.Equal(t, urgent, batch[0].class)
+	}
+}
+
 // TestBytesInLineAreWaitedFor guarantees that what is refused at the door follows from how many transactions those in line
 // need, not only from their number.
 func TestBytesInLineAreWaitedFor(t *testing.T) {

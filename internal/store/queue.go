@@ -141,24 +141,27 @@ func (q *queue) withdraw(ticket *Ticket) bool {
 func (q *queue) take(batch []*Ticket) []*Ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	places := maxBatch
-	if q.lines[urgent].count <= manyUrgent {
-		places = max(urgentPlaces, maxBatch-q.lines[ordinary].count)
+	places, room := maxBatch, maxBatchBytes
+	if waiting := q.lines[ordinary].count; waiting > 0 && q.lines[urgent].count <= manyUrgent {
+		places, room = max(urgentPlaces, maxBatch-waiting), maxBatchBytes/2
 	}
 	bytes := 0
-	batch = q.takeFrom(urgent, batch, places, &bytes)
+	batch = q.takeFrom(urgent, batch, places, room, &bytes)
 	before := len(batch)
-	batch = q.takeFrom(ordinary, batch, maxBatch, &bytes)
+	batch = q.takeFrom(ordinary, batch, maxBatch, maxBatchBytes, &bytes)
 	q.pace.carry(len(batch)-before, q.lines[ordinary].first != nil)
-	return q.takeFrom(lazy, batch, maxBatch, &bytes)
+	return q.takeFrom(lazy, batch, maxBatch, maxBatchBytes, &bytes)
 }
 
-// takeFrom appends tickets of a line until the batch has so many or is too heavy. It needs the mutex.
-func (q *queue) takeFrom(c class, batch []*Ticket, limit int, bytes *int) []*Ticket {
+// takeFrom appends tickets of a line until the batch has so many or is too heavy. The first one of a line is never too
+// heavy: it would be as heavy the next time, when others went before it again. It needs the mutex.
+func (q *queue) takeFrom(c class, batch []*Ticket, limit, room int, bytes *int) []*Ticket {
+	before := len(batch)
 	for ticket := q.lines[c].first; ticket != nil && len(batch) < limit; ticket = q.lines[c].first {
-		if *bytes += ticket.size; *bytes > maxBatchBytes && len(batch) > 0 {
-			break // and *bytes leaves no room for the other lines
+		if *bytes+ticket.size > room && len(batch) > before {
+			break
 		}
+		*bytes += ticket.size
 		q.unlink(ticket)
 		batch = append(batch, ticket)
 	}
