@@ -80,6 +80,7 @@ func (v *visit) request(ask apiRequest) (*http.Request, error) {
 		return nil, fmt.Errorf("asking the API: %w", err)
 	}
 	r.Host, r.RemoteAddr, r.TLS, r.RequestURI = v.r.Host, v.r.RemoteAddr, v.r.TLS, path
+	r.Proto, r.ProtoMajor, r.ProtoMinor = v.r.Proto, v.r.ProtoMajor, v.r.ProtoMinor
 	for _, name := range []string{"Cookie", "Origin", "Sec-Fetch-Site", "User-Agent"} {
 		if values := v.r.Header[name]; values != nil {
 			r.Header[name] = values

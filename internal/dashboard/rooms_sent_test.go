@@ -371,6 +371,7 @@ func TestPlaygroundRelay(t *testing.T) {
 		sent := httptest.NewRequest(http.MethodPost, "/dashboard/agents/agt_1/playground/stream", strings.NewReader(body))
 		sent.Header.Set("Cookie", "svc_session=abc")
 		sent.Header.Set("Sec-Fetch-Site", "same-origin")
+		sent.Proto, sent.ProtoMajor, sent.ProtoMinor = "HTTP/2.0", 2, 0
 		w := httptest.NewRecorder()
 		r.dashboard.ServeHTTP(w, sent)
 		return w
@@ -382,6 +383,7 @@ func TestPlaygroundRelay(t *testing.T) {
 	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
 	asked := r.last(t, http.MethodPost)
 	require.Equal(t, "svc_session=abc", asked.header.Get("Cookie"))
+	require.Equal(t, "HTTP/2.0", asked.protocol, "the API writes to the browser's connection, by its rules")
 	text, err := json.Marshal(asked.body)
 	require.NoError(t, err)
 	require.JSONEq(t, said, string(text))

@@ -35,6 +35,7 @@ type scriptedAnswer struct {
 // asked is a request that came to the API.
 type asked struct {
 	method, path string
+	protocol     string
 	query        url.Values
 	header       http.Header
 	body         map[string]any
@@ -42,7 +43,7 @@ type asked struct {
 
 func (a *scriptedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
-	one := asked{method: r.Method, path: r.URL.Path, query: r.URL.Query(), header: r.Header}
+	one := asked{method: r.Method, path: r.URL.Path, protocol: r.Proto, query: r.URL.Query(), header: r.Header}
 	_ = json.Unmarshal(text, &one.body) // none is none
 	a.mu.Lock()
 	defer a.mu.Unlock()
