@@ -1,11 +1,16 @@
 package providers
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,4 +93,64 @@ func TestOpenAIConnections(t *testing.T) {
 		streamed("gzip")
 	}
 	require.EqualValues(t, 1, dials.Load(), "one connection for calls one after the other")
+}
+
+// A vendor's redirect could lead into the operator's own network, with the prompt and the key. It is an error like any other.
+func TestOpenAIRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		redirects := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/latest/meta-data", status))
+		t.Cleanup(redirects.Close)
+		p := NewOpenAI(OpenAIConfig{BaseURL: redirects.URL, Timeouts: long})
+		for _, stream := range []bool{true, false} {
+			e := requireFailure(t, call1(t, p, scenario("ok", stream)).err, FailureRefused)
+			require.Equal(t, status, e.Status)
+			require.True(t, e.Permanent, "another try meets the same address")
+		}
+	}
+	require.Zero(t, asked.Load())
+}
+
+// What a vendor sends is bounded after decompression, so a small body can't fill the memory. The rest is not even read.
+func TestOpenAIGzipBomb(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		stream bool
+		status int
+		begins string
+		plain  string // repeated, to 256 MiB
+		most   int    // mebibytes that may be read, with what buffers hold
+		want   Failure
+		says   string
+	}{
+		"a whole answer":  {false, 200, "", " ", maxAnswerBytes>>20 + 2, FailureRefused, errAnswerTooLarge.Error()},
+		"an event":        {true, 200, "data: ", "x", maxEventBytes>>20 + 2, FailureRefused, errEventTooLarge.Error()},
+		"a refusal":       {true, 400, "", "x", 2, FailureRefused, ""},
+		"a whole refusal": {false, 500, "", "x", 2, FailureRefused, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zipped := func(text string) string {
+				var member bytes.Buffer
+				writer := gzip.NewWriter(&member)
+				_, err := io.WriteString(writer, text)
+				require.NoError(t, err)
+				require.NoError(t, writer.Close())
+				return member.String()
+			}
+			body := &chunked{slices.Repeat([]string{zipped(strings.Repeat(test.plain, 1<<20))}, 256)}
+			body.parts = slices.Insert(body.parts, 0, zipped(test.begins))
+			p := NewOpenAI(OpenAIConfig{BaseURL: "http://vendor", Timeouts: long, Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: test.status, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: body, ContentLength: -1}, nil
+			})})
+			e := requireFailure(t, call1(t, p, scenario("ok", test.stream)).err, test.want)
+			if test.says != "" {
+				require.ErrorContains(t, e.Cause, test.says)
+			}
+			require.LessOrEqual(t, 257-len(body.parts), test.most)
+		})
+	}
 }
