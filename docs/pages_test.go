@@ -1,0 +1,148 @@
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReliability: the page has every fault of every part and every check, each with tests or scripts that exist, or with
+// the remark that there is none.
+func TestReliability(t *testing.T) {
+	t.Parallel()
+	page := read(t, "reliability.md")
+	cited := 0
+	tests := testsOf(t)
+	for _, name := range regexp.MustCompile(`\b[a-z]+\.(?:Test|Fuzz)\w*`).FindAllString(page, -1) {
+		require.True(t, tests[name], "there is no %s", name)
+		cited++
+	}
+	require.Greater(t, cited, 200)
+	require.Len(t, regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*`).FindAllString(page, -1), cited+1, "one test is named without its folder, as an example")
+	for _, path := range regexp.MustCompile("`(scripts/[a-z]+\\.sh)`").FindAllStringSubmatch(page, -1) {
+		require.FileExists(t, filepath.Join("..", path[1]))
+	}
+
+	failures, attacks, found := strings.Cut(page, "\n## What attackers meet\n")
+	require.True(t, found)
+	for _, part := range []string{
+		"Store: SQLite", "Store: PostgreSQL", "Redis", "Vendor: the model provider", "Platform: messaging", "Worker", "Node: a Caddy process",
+		"Disk", "Clock",
+	} {
+		_, rows, found := strings.Cut(failures, "\n### "+part+"\n")
+		require.True(t, found, part)
+		rows, _, _ = strings.Cut(rows, "\n### ")
+		requireRows(t, part, rows, []string{"slow", "gone", "lying", "restarted", "full"}, 3)
+	}
+	var checks []string
+	for i := range 40 {
+		checks = append(checks, fmt.Sprintf("S%d", i+1))
+	}
+	requireRows(t, "what attackers meet", attacks, checks, 4)
+}
+
+// requireRows requires a table of exactly these rows in this order, each shown by something or said not to be.
+func requireRows(t *testing.T, place, text string, names []string, columns int) {
+	t.Helper()
+	var rows [][]string
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(strings.TrimSpace(line), " | "); strings.HasPrefix(line, "| ") && !strings.HasSuffix(cells[len(cells)-1], "shown by |") {
+			rows = append(rows, cells)
+		}
+	}
+	require.Len(t, rows, len(names), place)
+	for i, cells := range rows {
+		require.Equal(t, "| "+names[i], cells[0], place)
+		require.Len(t, cells, columns, "%s, %s", place, names[i])
+		shown := strings.TrimSuffix(cells[columns-1], " |")
+		require.Regexp(t, `^(not shown by a test|doesn't apply|[a-z]+\.(Test|Fuzz)\w+.*|`+"`scripts/.*"+`)$`, shown, "%s, %s", place, names[i])
+	}
+}
+
+// testsOf is every test of the module, as folder.Name.
+func testsOf(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w*)\(`)
+	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == "dist" || name == "data" || strings.HasPrefix(name, ".") && name != "..") {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			folder, err := filepath.Abs(filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			for _, match := range function.FindAllStringSubmatch(read(t, path), -1) {
+				tests[filepath.Base(folder)+"."+match[1]] = true
+			}
+		}
+		return nil
+	}))
+	return tests
+}
+
+// TestSecurityPolicy: what SECURITY.md names exists: pages and their sections, options of the Caddyfile, commands.
+func TestSecurityPolicy(t *testing.T) {
+	t.Parallel()
+	policy := read(t, "../SECURITY.md")
+	links := regexp.MustCompile(`\]\(([^)#]+)(?:#([a-z0-9-]+))?\)`).FindAllStringSubmatch(policy, -1)
+	require.NotEmpty(t, links)
+	for _, link := range links {
+		page := read(t, filepath.Join("..", link[1]))
+		if link[2] != "" {
+			require.Contains(t, anchorsOf(page), link[2], link[1])
+		}
+	}
+	var source strings.Builder
+	for _, pattern := range []string{"../caddymodule/*.go", "../handlers/*.go"} {
+		paths, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, paths)
+		for _, path := range paths {
+			if !strings.HasSuffix(path, "_test.go") {
+				source.WriteString(read(t, path))
+			}
+		}
+	}
+	terms := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(policy, -1)
+	require.NotEmpty(t, terms)
+	for _, term := range terms {
+		words := strings.Fields(term[1])
+		last := words[len(words)-1]
+		switch {
+		case words[0] == "make":
+			require.Contains(t, read(t, "../Makefile"), "\n"+last+":", term[1])
+		case last == "User-Agent", last == "roll_keep_for": // of HTTP, of Caddy
+		case last == "/v1":
+			require.Contains(t, read(t, "../Caddyfile.example"), last+"/")
+		default:
+			require.Contains(t, source.String(), `"`+last+`"`, term[1])
+		}
+	}
+}
+
+// anchorsOf are the anchors of a page's headings.
+func anchorsOf(page string) (anchors []string) {
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page, -1) {
+		kept := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(kept, " ", "-"))
+	}
+	return anchors
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
