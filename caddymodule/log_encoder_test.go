@@ -182,6 +182,22 @@ func TestLogKeepsWhatHelps(t *testing.T) {
 	}
 }
 
+// TestLogForgesNoLine: line breaks and escapes that a client puts into its request stay inside one line.
+func TestLogForgesNoLine(t *testing.T) {
+	t.Parallel()
+	const forged = "x\r\n{\"level\":\"info\",\"msg\":\"forged\"}\n\x1b[2J"
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Method, r.Host, r.RequestURI = forged, forged, "/"+forged+"?cursor="+forged
+	r.Header = http.Header{"User-Agent": {forged}, "Referer": {forged}, forged: {forged}}
+	for _, format := range []string{`{}`, `{"wrap":{"format":"console"}}`} {
+		_, text := logLine(t, logFormat(t, format), "handled request", nil,
+			zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("error", forged), zap.Error(errors.New(forged)))
+		require.Equal(t, len(text)-1, strings.IndexByte(text, '\n'), text)
+		require.NotContains(t, text, "\r")
+		require.NotContains(t, text, "\x1b[2J")
+	}
+}
+
 // TestLogIsBounded: a line stays short whatever the request has.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()

@@ -233,3 +233,43 @@ func TestUndescribedRoutesAreFaults(t *testing.T) {
 	_, err := NewDocs(NewAPI(APIDeps{}), DocsConfig{})
 	require.ErrorContains(t, err, "invalid_request has no entry")
 }
+
+// Nobody but the operator names an address that the service would fetch. The one member that is an address, a list of
+// origins, is only compared. A new one needs a dialer that refuses private networks first, and then its place here.
+func TestNoRequestNamesAnAddress(t *testing.T) {
+	t.Parallel()
+	document := described(t)
+	address := regexp.MustCompile(`(?i)(ur[il]s?$|host|endpoint|callback|webhook|origin|redirect|proxy|server)`)
+	seen := 0
+	var found []string
+	var walk func(operation *huma.Operation, schema *huma.Schema)
+	walk = func(operation *huma.Operation, schema *huma.Schema) {
+		if schema == nil {
+			return
+		}
+		if schema.Ref != "" {
+			schema = document.Components.Schemas.SchemaFromRef(schema.Ref)
+		}
+		for name, property := range schema.Properties {
+			seen++
+			if address.MatchString(name) || strings.HasPrefix(property.Format, "ur") {
+				found = append(found, operation.Method+" "+operation.Path+" "+name)
+			}
+			walk(operation, property)
+		}
+		walk(operation, schema.Items)
+		for _, one := range slices.Concat(schema.OneOf, schema.AnyOf, schema.AllOf) {
+			walk(operation, one)
+		}
+	}
+	for _, operation := range operationsOf(document) {
+		if operation.RequestBody == nil {
+			continue
+		}
+		for _, media := range operation.RequestBody.Content {
+			walk(operation, media.Schema)
+		}
+	}
+	require.Greater(t, seen, 40)
+	require.ElementsMatch(t, []string{"POST /channels origins", "PATCH /channels/{id} origins"}, found)
+}
