@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -57,6 +58,44 @@ func TestServerDropsAllConnections(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, countItems(t, db))
+}
+
+// A server that takes no writes, as the old primary after a failover, refuses each one and says so, while reads go on;
+// nothing has to be restarted when it is the primary again.
+func TestReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	kind := &items{name: "items"}
+	location := storetest.Location(t, store.Postgres)
+	db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{kind}})
+	createItems(t, db)
+	operator, err := pgx.Connect(t.Context(), location.DSN)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, operator.Close(context.WithoutCancel(t.Context()))) }()
+	become := func(readOnly string) {
+		name := pgx.Identifier{operator.Config().Database}.Sanitize()
+		_, err := operator.Exec(t.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = "+readOnly)
+		require.NoError(t, err)
+		_, err = operator.Exec(t.Context(), killOthers)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Do(t.Context(), kind, &insert{ID: 1}))
+
+	become("on")
+	_, _, err = db.KeyByHash(t.Context(), [32]byte{})
+	require.NoError(t, err)
+	_ = db.Do(t.Context(), kind, &insert{ID: 2}) // may meet the connection that was cut
+	for id := range int64(5) {
+		err = db.Do(t.Context(), kind, &insert{ID: 10 + id})
+		require.ErrorContains(t, err, "read-only")
+		require.NotErrorIs(t, err, store.ErrCommitUnknown)
+	}
+	require.Equal(t, 1, countItems(t, db))
+
+	become("off")
+	if err = db.Do(t.Context(), kind, &insert{ID: 3}); err != nil {
+		require.NoError(t, db.Do(t.Context(), kind, &insert{ID: 4}))
+	}
+	require.Equal(t, 2, countItems(t, db))
 }
 
 // A commit whose answer is lost is neither a success nor a failure: the error says so, and the row may be there.
