@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -49,7 +50,11 @@ func TestStatementsUseIndexes(t *testing.T) {
 				}
 				steps := plan(text)
 				for line := range strings.Lines(steps) {
-					if wholeTable[engine].MatchString(strings.TrimSpace(line)) {
+					line = strings.TrimSpace(line)
+					if line == "SCAN people" { // the rows that were searched in users and invitations
+						continue
+					}
+					if wholeTable[engine].MatchString(line) {
 						t.Errorf("%s\n%s", text, steps)
 					}
 				}
@@ -150,6 +155,15 @@ func fillTables(t *testing.T, db *store.DB) {
 		`INSERT INTO organizations (id, name, plan, created_at) SELECT 'org_' || i, 'name ' || i, 'free', i`+from(organizations),
 		`INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
 			SELECT 'key_' || i, `+org+`, 'live', 'name ' || i, '', `+hash+`, '', i`+from(2*organizations),
+		`INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
+			SELECT 'usr_' || i, `+org+`, i || '@example.com', 'member', 'x', i, i`+from(2*organizations),
+		`INSERT INTO invitations (id, org_id, email, role, hash, created_at, updated_at, expires_at)
+			SELECT 'inv_' || i, `+org+`, i || '@example.com', 'member', `+hash+`, i, i, 9`+from(2*organizations),
+		`INSERT INTO sessions (hash, org_id, user_id, created_at, seen_at, expires_at)
+			SELECT `+hash+`, `+org+`, 'usr_' || i, i, i, 9`+from(2*organizations),
+		`INSERT INTO user_links (hash, org_id, user_id, purpose, created_at, expires_at)
+			SELECT `+hash+`, `+org+`, 'usr_' || i, 'reset', i, 9`+from(2*organizations),
+		`INSERT INTO message_tombstones (hash, expires_at) SELECT `+hash+`, 9`+from(organizations),
 		`INSERT INTO provider_keys (org_id, provider, sealed, hint, updated_at) SELECT 'org_' || i, 'openai', `+hash+`, '', i`+from(organizations),
 		`INSERT INTO org_models (org_id, model, enabled) SELECT `+org+`, 'model ' || i, FALSE`+from(2*organizations),
 		`INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) SELECT 'aud_' || i, 1, '', '-', '', `+org+`, ''`+from(5_000),
@@ -223,6 +237,14 @@ func runEverything(t *testing.T, db *store.DB) {
 	require.NoError(t, err)
 }
 
+// missing is nil for a row that isn't there.
+func missing(_ store.User, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 func runReads(t *testing.T, db *store.DB) {
 	t.Helper()
 	ctx := t.Context()
@@ -249,6 +271,13 @@ func runReads(t *testing.T, db *store.DB) {
 		"owner":       func() error { _, err := db.OwnerOf(ctx, store.Channels, "chn_a"); return err },
 		"audit":       func() error { _, err := db.AuditLog(ctx, 10); return err },
 		"ping":        func() error { return db.Ping(ctx) },
+		"user":        func() error { return missing(db.UserByID(ctx, "org_a", "usr_a")) },
+		"user's mail": func() error { return missing(db.UserByEmail(ctx, "org_a", "lan@example.com")) },
+		"users":       func() error { _, err := db.Users(ctx, "org_a", store.Page{}); return err },
+		"link":        func() error { _, _, err := db.LinkByHash(ctx, [32]byte{1}); return err },
+		"login":       func() error { _, _, err := db.LoginByEmail(ctx, "lan@example.com"); return err },
+		"session":     func() error { _, _, err := db.SessionByHash(ctx, [32]byte{1}); return err },
+		"sessions":    func() error { _, err := db.LiveSessions(ctx, "org_a", "usr_a", 1); return err },
 	}
 	for name, read := range reads {
 		require.NoError(t, read(), name)
