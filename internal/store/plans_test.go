@@ -158,9 +158,9 @@ func fillTables(t *testing.T, db *store.DB) {
 		`INSERT INTO users (id, org_id, email, role, password, created_at, updated_at)
 			SELECT 'usr_' || i, `+org+`, i || '@example.com', 'member', 'x', i, i`+from(2*organizations),
 		`INSERT INTO invitations (id, org_id, email, role, hash, created_at, updated_at, expires_at)
-			SELECT 'inv_' || i, `+org+`, i || '@example.com', 'member', `+hash+`, i, i, 9`+from(2*organizations),
+			SELECT 'inv_' || i, `+org+`, i || '@example.com', 'member', `+hash+`, i, i + 0, 9`+from(2*organizations),
 		`INSERT INTO sessions (hash, org_id, user_id, created_at, seen_at, expires_at)
-			SELECT `+hash+`, `+org+`, 'usr_' || i, i, i, 9`+from(2*organizations),
+			SELECT `+hash+`, `+org+`, 'usr_' || i, i + 0, i + 1, 9`+from(2*organizations),
 		`INSERT INTO user_links (hash, org_id, user_id, purpose, created_at, expires_at)
 			SELECT `+hash+`, `+org+`, 'usr_' || i, 'reset', i, 9`+from(2*organizations),
 		`INSERT INTO message_tombstones (hash, expires_at) SELECT `+hash+`, 9`+from(organizations),
