@@ -15,8 +15,11 @@ func WithClientAddress(r *http.Request, address string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), clientAddressKey{}, address))
 }
 
-// ClientAddress is whom failures are counted against: what [WithClientAddress] said, or else the connection's peer, without a
-// port. An IPv6 address is cut to its network of 64 bits, of which a client has all addresses. "" when it isn't known.
+// customerBits is the IPv6 network that providers give to one customer, who has all addresses in it.
+const customerBits = 56
+
+// ClientAddress returns the address that a client without credentials is counted under: that of [WithClientAddress], or else
+// the connection's peer, without a port. Of IPv6 it is the network of 56 bits. It is "" when the address isn't known.
 func ClientAddress(r *http.Request) string {
 	text, ok := r.Context().Value(clientAddressKey{}).(string)
 	if !ok || text == "" {
@@ -33,7 +36,7 @@ func ClientAddress(r *http.Request) string {
 	if address.Is4() {
 		return address.String()
 	}
-	network, err := address.Prefix(64)
+	network, err := address.Prefix(customerBits)
 	if err != nil {
 		return ""
 	}

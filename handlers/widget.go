@@ -142,7 +142,7 @@ func visitFrom(ctx context.Context) (*visitRequest, error) {
 
 // operation checks who asks and lets the API answer.
 func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
-	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: visitorAddress(r)}
+	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: ClientAddress(r)}
 	begins := strings.HasSuffix(r.URL.Path, "/session")
 	if err := v.checkOrigin(w, r, begins); err != nil {
 		return err

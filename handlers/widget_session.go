@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"time"
 
@@ -84,20 +83,6 @@ func (*API) beginVisit(ctx context.Context, _ *identity.Principal, in *visitInpu
 	return &jsonBody[visitObject]{visitObject{
 		Token: begun.token(v.Ring, v.channel), ExpiresAt: timestamp(time.Unix(begun.Ends, 0).UnixMilli()),
 	}}, nil
-}
-
-// visitorAddress is what a visitor's requests are counted under: the client's address, of IPv6 the network of 56 bits, which
-// is what providers give to one customer.
-func visitorAddress(r *http.Request) string {
-	address := ClientAddress(r)
-	network, err := netip.ParsePrefix(address)
-	if err != nil {
-		return address
-	}
-	if network, err = network.Addr().Prefix(56); err != nil {
-		return address
-	}
-	return network.String()
 }
 
 // admit counts one request against a bound of this channel.

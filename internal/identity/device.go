@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"net/netip"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -13,7 +12,7 @@ import (
 
 // Client is what is known of the program that signs a person in.
 type Client struct {
-	// Address is the client's, or its network, against which failures are counted; "" is none.
+	// Address is the client's, of IPv6 a customer's network, against which failures are counted; "" is none.
 	Address string
 	// Device is the token that [Sessions.Device] made when somebody signed in there before; "" is none.
 	Device string
@@ -55,13 +54,11 @@ func knownDevice(passwordHash, token string) string {
 	return name
 }
 
-// How often a login may fail within a minute: from one address for one user, for one user from everywhere, from one
-// address for everybody, and from one IPv6 network of 56 bits, which is what providers give to a customer. 60 guesses a
-// minute find no password of twelve characters. None of these bounds counts for a device on which the user has signed in
-// before, which has its own: failures elsewhere never keep it out.
+// How often a login may fail within a minute: from one address for one user, for one user from everywhere, and from one
+// address for all users. 60 guesses a minute find no password of twelve characters. None of these bounds counts for a
+// device on which the user has signed in before, which has its own: failures elsewhere never keep it out.
 const (
 	maxFailuresOfAddress = 30
-	maxFailuresOfNetwork = 60
 	maxFailuresOfPair    = 5
 	maxFailuresOfUser    = 60
 	maxFailuresOfDevice  = 10
@@ -80,22 +77,9 @@ func loginBounds(email, address, device string) []store.LoginBound {
 	if address == "" {
 		return []store.LoginBound{user}
 	}
-	bounds := []store.LoginBound{bound(maxFailuresOfAddress, "address", address)}
-	network := networkOf(address)
-	if network != address {
-		bounds = append(bounds, bound(maxFailuresOfNetwork, "network", network))
+	return []store.LoginBound{
+		bound(maxFailuresOfAddress, "address", address), bound(maxFailuresOfPair, "pair", address, email), user,
 	}
-	return append(bounds, bound(maxFailuresOfPair, "pair", network, email), user)
-}
-
-// networkOf is the network of 56 bits around an IPv6 address or a longer prefix; any other text is its own.
-func networkOf(address string) string {
-	text, _, _ := strings.Cut(address, "/")
-	parsed, err := netip.ParseAddr(text)
-	if err != nil || !parsed.Is6() || parsed.Is4In6() {
-		return address
-	}
-	return netip.PrefixFrom(parsed.WithZone(""), 56).Masked().String() //nolint:mnd // the bound's name says it
 }
 
 // maxAgent bounds what is stored of a client's name for itself, in bytes.

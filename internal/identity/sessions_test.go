@@ -304,23 +304,6 @@ func TestKnownDevice(t *testing.T) {
 	require.ErrorAs(t, try("lan@example.com", "another password", other), &throttled, "a new password forgets the devices")
 }
 
-// A customer's IPv6 network of 56 bits is one client, whichever of its 256 networks of 64 bits it uses.
-func TestThrottleOfANetwork(t *testing.T) {
-	t.Parallel()
-	o, _ := clocked(t)
-	o.join("lan@example.com", identity.Owner)
-	var throttled *identity.ThrottledError
-	for i := range 5 {
-		require.ErrorIs(t, o.fail("lan@example.com", fmt.Sprintf("2001:db8:0:%x::/64", i)), identity.ErrWrongPassword)
-	}
-	require.ErrorAs(t, o.fail("lan@example.com", "2001:db8:0:ff::/64"), &throttled)
-	for i := range 54 {
-		require.ErrorIs(t, o.fail(fmt.Sprintf("user%d@example.com", i), fmt.Sprintf("2001:db8:0:%x::/64", i)), identity.ErrWrongPassword)
-	}
-	require.ErrorAs(t, o.fail("mai@example.com", "2001:db8:0:fe::/64"), &throttled)
-	require.ErrorIs(t, o.fail("mai@example.com", "2001:db8:0:100::/64"), identity.ErrWrongPassword, "the next network")
-}
-
 // Failed logins are in the audit log of the person's organization, few of many.
 func TestFailedLoginsAreAudited(t *testing.T) {
 	t.Parallel()
