@@ -122,13 +122,15 @@ func (s *shopper) try(t *testing.T, example *handlers.Example) any {
 	a := answer{Status: response.StatusCode, Header: response.Header, Body: text}
 	require.Equal(t, example.Status, a.Status, "%s: %s", example.Operation, text)
 	require.NoError(t, s.contract.judge(r, a), "%s: %s", example.Operation, text)
-	if cookie := response.Header.Get("Set-Cookie"); cookie != "" {
-		s.cookie, _, _ = strings.Cut(cookie, ";")
+	for _, cookie := range response.Cookies() {
+		if strings.HasSuffix(cookie.Name, "svc_session") {
+			s.cookie = cookie.Name + "=" + cookie.Value
+		}
 	}
 	if token := visitorToken.FindSubmatch(text); token != nil {
 		s.visitor = string(token[1])
 	}
-	for _, id := range anyID.FindAllString(string(text), -1) {
+	for _, id := range anyID.FindAllString(authors.ReplaceAllString(string(text), ""), -1) {
 		kind, _, _ := strings.Cut(id, "_")
 		s.known[kind] = id
 	}
@@ -211,6 +213,8 @@ func (s *shopper) sign(r *http.Request, ways []any, body []byte) {
 var (
 	// anyID is an id of ours anywhere.
 	anyID = regexp.MustCompile(`\b(org|key|usr|agt|kb|doc|chn|cnv|msg|txn|call|req|trn|aud)_[0-9a-z]{20,}\b`)
+	// authors are ids of what made something: no later example means them.
+	authors = regexp.MustCompile(`"createdBy":"[^"]*"`)
 	// visitorToken is the token of a widget's session.
 	visitorToken = regexp.MustCompile(`"token":"([0-9A-Za-z_-]{30,})"`)
 	// What differs from one run to the next, and what stands for it in the description.
