@@ -47,6 +47,9 @@ const caddyfile = `{
 		base_url http://127.0.0.1
 		%[3]s
 		master_key {env.BENCH_MASTER_KEY}
+		limits {
+			calls 1000000
+		}
 		plan bench {
 		}
 		plan counted {
@@ -56,6 +59,7 @@ const caddyfile = `{
 			protocol openai
 			base_url http://%[2]s/v1
 			api_key none
+			max_calls 1000000
 		}
 		model bench/m {
 			context_window 128000
