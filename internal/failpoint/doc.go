@@ -6,7 +6,7 @@
 //
 //	SVC_FAILPOINT=after_hold      the process dies when it comes to after_hold
 //	SVC_FAILPOINT=after_hold:3    … for the third time since it started
-//	SVC_SLOW_COMMITS=slow    while the file is there, every transaction that holds or settles waits before its
+//	SVC_SLOW_COMMITS=slow         while the file is there, every transaction that holds or settles waits before its
 //	                              COMMIT for the duration in the file, such as 1.2s
 //
 // What belongs here: the names of the places, the kill, and the delay that can't be had from the outside: a proxy slows
