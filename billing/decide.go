@@ -118,7 +118,7 @@ func (b *books) addHold(h Hold, status holdStatus) {
 }
 
 // preclude makes sure that an abandoned hold is never made: one that doesn't exist gets its row, which is voided already.
-// A claim alone needs no such row: the call's own row refuses it, and whoever wrote it had the wallet's lock.
+// A claim alone needs no such row: the call's own row refuses it, and its transaction had the wallet's lock.
 func (b *books) preclude(h Hold) {
 	_, ended := b.calls[h.CallID]
 	if ended || b.holds[h.CallID] != nil || h.AmountMicros == 0 {

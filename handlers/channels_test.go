@@ -223,7 +223,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 		return e.Action == "channel.lose_external_id" && e.Target == squatter["id"] && !strings.Contains(e.Detail+e.Actor, "org_1")
 	}))
 
-	// What was active keeps its id, whatever its credentials prove now.
+	// An active channel keeps its id, even if its credentials prove another one now.
 	o.platform.ids["fake"] = []string{"7"}
 	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "stranger", pageBody("Again", "7", "fake"))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Large bodies that are being decoded never keep a small one waiting, and who waits in vain is told to come back.
+// Large bodies that are being decoded never keep a small one waiting, and a wait in vain ends with a hint to retry.
 func TestDecodingSlots(t *testing.T) {
 	t.Parallel()
 	budget := NewByteBudget(1 << 20)

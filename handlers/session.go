@@ -128,7 +128,7 @@ func (s *Sessions) List(r *http.Request, person identity.Principal) ([]store.Liv
 	return list, current, nil
 }
 
-// client is what the request tells of the program that signs in.
+// client describes the program that signs in, from its request.
 func (s *Sessions) client(r *http.Request) identity.Client {
 	client := identity.Client{Address: ClientAddress(r), Agent: r.UserAgent()}
 	if name, err := s.cookieName(r); err == nil {

@@ -164,7 +164,7 @@ func TestThrottledSignIn(t *testing.T) {
 	require.NotEmpty(t, last.header.Get("Retry-After"))
 }
 
-// A person's browser gets in while others have used up all their failures, and its cookie signs nobody in.
+// A person's browser gets in while others have used up all their failures, and its cookie alone is no session.
 func TestKnownDeviceSignsIn(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -164,7 +164,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	require.NoError(t, os.WriteFile(keptFacts(build, engine), append(text, '\n'), 0o600))
 }
 
-// keepDatabase copies a database that nobody uses.
+// keepDatabase copies a database that is not in use.
 func keepDatabase(t *testing.T, build string, location store.Location) {
 	t.Helper()
 	target := keptFile(build, location.Engine)

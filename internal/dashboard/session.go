@@ -18,7 +18,7 @@ type session struct {
 		Name string `json:"name"`
 	} `json:"organization"`
 	Role string `json:"role"`
-	// PasswordReset is set for a while after somebody has reset the person's password.
+	// PasswordReset is set for a while after another person's link has reset the password.
 	PasswordReset *struct {
 		By string `json:"by"`
 		At string `json:"at"`

@@ -135,7 +135,7 @@ func (c *call) letGoOfPrompt() {
 // its end is ours, so that settling goes on afterwards. It carries no values of the request's: Caddy's dialer would
 // take addresses from them.
 //
-// What the end of the client means is drain's to say. A turn whose worker gives up is asked again by the next one: it is
+// drain decides what the end of the client means. A turn whose worker gives up is asked again by the next one: it is
 // cut as by our own exit, and charged only what the vendor reported.
 func (c *call) detach(ctx context.Context) (up context.Context, release func()) {
 	up, cancel := context.WithCancelCause(context.Background())

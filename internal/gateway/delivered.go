@@ -2,7 +2,7 @@ package gateway
 
 import "strings"
 
-// bytesPerToken is the rough rule for what nobody has counted; most languages are above it.
+// bytesPerToken is the rough rule for uncounted text; most languages are above it.
 const bytesPerToken = 3
 
 // tokensOfBytes estimates the tokens of a text by its length.

@@ -14,7 +14,7 @@ import (
 type Client struct {
 	// Address is the client's, of IPv6 a customer's network, against which failures are counted; "" is none.
 	Address string
-	// Device is the token that [Sessions.Device] made when somebody signed in there before; "" is none.
+	// Device is the token that [Sessions.Device] made at an earlier sign-in there; "" is none.
 	Device string
 	// Agent is what the program calls itself, for the list of sessions.
 	Agent string

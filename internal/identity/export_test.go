@@ -13,7 +13,7 @@ func NewCheapSessions(db *store.DB) *Sessions {
 	return s
 }
 
-// Occupy takes every turn that strangers have to check a password until release, and lets nobody wait for one.
+// Occupy takes every turn that strangers have to check a password until release, and leaves no place to wait for one.
 func (s *Sessions) Occupy() (release func()) {
 	patience := s.passwords.patience
 	s.passwords.patience = time.Nanosecond

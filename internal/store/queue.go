@@ -58,7 +58,7 @@ func newQueue() *queue {
 }
 
 // push puts a ticket at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
-// is full: what is urgent is bounded by what was begun, and nobody waits for the lazy.
+// is full: what is urgent is bounded by what was begun, and no caller waits for the lazy.
 func (q *queue) push(ticket *Ticket) error {
 	q.mu.Lock()
 	err := q.admit(ticket)

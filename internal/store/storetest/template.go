@@ -69,7 +69,7 @@ var (
 	errPostgresTemplate  error
 )
 
-// postgresTemplate returns the name of a migrated database that nobody connects to.
+// postgresTemplate returns the name of a migrated database without connections.
 func postgresTemplate(server store.Location) (string, error) {
 	postgresTemplateOnce.Do(func() {
 		name := fmt.Sprintf("%s%d_%s", templatePrefix, time.Now().Unix(), strings.ToLower(rand.Text()))
