@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// firstFreeDescriptor is the number that the next file or connection of the process would have.
+func (p *process) firstFreeDescriptor() (n uint64) {
+	p.t.Helper()
+	for ; ; n++ {
+		if _, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", p.cmd.Process.Pid, n)); err != nil {
+			require.ErrorIs(p.t, err, os.ErrNotExist)
+			return n
+		}
+	}
+}
+
+// TestNoFreeDescriptors guarantees that a process which may open no further file goes on with those that it has: requests
+// over connections that are open are served, a call that needs a new connection to its provider is refused and costs
+// nothing, and a client that connects meanwhile waits and is served once descriptors are free. The process neither ends nor
+// asks for the next connection all the time.
+func TestNoFreeDescriptors(t *testing.T) {
+	t.Parallel()
+	bothStores(t, func(t *testing.T, p *product, up *upstream) {
+		c := p.operator().customer(t, 1_000_000)
+		c.ownKey(t, "own", "sk-own-key-of-the-customer")
+		s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
+		chat := func() answer { return p.as(c).chat(t, prompt(modelStd, s.Mark, false)) }
+		elsewhere := func() answer {
+			return p.as(c).chat(t, prompt(modelKeyed, s.Mark, false), "X-Svc-Use-Byok", "true")
+		}
+		const calls = 20
+		for range calls { // every connection and statement that a call needs is there
+			requireCompletion(t, chat(), modelStd)
+		}
+		raise := p.limit(unix.RLIMIT_NOFILE, p.firstFreeDescriptor())
+
+		late := &client{http: &http.Client{Transport: &http.Transport{}}, base: p.BaseURL, key: c.Key}
+		t.Cleanup(late.http.CloseIdleConnections)
+		answers := make(chan answer, 1)
+		go func() {
+			a, err := late.tryChat(prompt(modelStd, s.Mark, false))
+			failOn(t, err)
+			answers <- a
+		}()
+		p.await("a connection that can't be accepted", patience, func() bool {
+			requireCompletion(t, chat(), modelStd)
+			return strings.Contains(p.log.String(), "too many open files")
+		})
+		for range calls {
+			requireCompletion(t, chat(), modelStd)
+		}
+		requireError(t, elsewhere(), "provider_error")
+		require.Empty(t, answers, "a new connection was accepted")
+		require.Less(t, strings.Count(p.log.String(), "too many open files"), 100, "the process spins")
+
+		raise()
+		requireCompletion(t, <-answers, modelStd)
+		requireCompletion(t, elsewhere(), modelKeyed)
+		served := len(s.Calls())
+		p.await("every call to be on record", patience, func() bool { return c.completed(t) == served })
+		require.Zero(t, c.wallet(t).HeldMicros)
+		require.EqualValues(t, 1_000_000-(served-1)*usualCharge, c.wallet(t).BalanceMicros, "one of them was on the own key")
+	})
+}
+
+// completed is how many of the customer's calls were answered whole.
+func (c *customer) completed(t testing.TB) (n int) {
+	t.Helper()
+	for _, call := range c.calls(t) {
+		n += count(call.Outcome == "completed")
+	}
+	return n
+}
