@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +15,8 @@ import (
 
 // TestPlantedSecrets guarantees reliability S21: of unique marks in an API key, the operator's provider key, an own
 // provider key, the master key, a prompt, its answer and a vendor's error text, none is in the access log (in the
-// example's format), the error log, the metrics, the configuration behind the admin interface, or the database.
+// example's format), the error log, the metrics, the configuration and the profiles behind the admin interface, or the
+// database.
 func TestPlantedSecrets(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
@@ -74,10 +76,20 @@ func TestPlantedSecrets(t *testing.T) {
 	require.NoError(t, p.reload(p.readConfig(t)))
 	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, asked, false)), modelStd)
 
+	// Profiles are taken while calls run, whose goroutines have the secrets in hand.
+	running := holdStreams(t, p, up, c, 3)
+	profiles := map[string]string{}
+	for _, profile := range []string{"goroutine?debug=2", "goroutine?debug=1", "heap?debug=1", "allocs?debug=1", "cmdline"} {
+		profiles[profile] = p.adminGet(t, "/debug/pprof/"+profile)
+	}
+	require.Contains(t, profiles["goroutine?debug=2"], "internal/gateway", "the calls are in the profile")
+	running.requireWhole(t)
+
 	places := map[string]string{
 		"the metrics":       p.metrics(t),
 		"the configuration": p.adminGet(t, "/config/"),
 	}
+	maps.Copy(places, profiles)
 	p.stop() // all logs and the database are written
 	places["the log"] = p.log.String()
 	access, err := os.ReadFile(filepath.Join(p.Dir, "access.log"))

@@ -187,6 +187,10 @@ func TestRepeatedDeliveryAfterDeletion(t *testing.T) {
 		_, err = Forget(t.Context(), q.db)
 		require.NoError(t, err)
 		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM message_tombstones`))
+		before := q.tables(t, "org_1")
+		q.arrive(t, textOf("ann", "1", "one"))
+		require.Equal(t, [4]string{"2", "2", "0", "0"}, before)
+		require.Equal(t, [4]string{"2", "3", "0", "0"}, q.tables(t, "org_1"), "after that week it is a new message")
 		q.healthy(t)
 	})
 }
