@@ -47,7 +47,8 @@ func (db *DB) MigrateTo(ctx context.Context, version int) error {
 // Unhurried lets operations and transactions take as long as they like. It is called before the first of them.
 func (db *DB) Unhurried() {
 	db.writer.patience, db.writer.life = time.Hour, 0
-	db.writer.queue.pace.least, db.writer.queue.pace.most = time.Hour, time.Hour
+	pace := &db.writer.queue.pace
+	pace.least, pace.most, pace.longest = time.Hour, time.Hour, time.Hour
 }
 
 // Connections is the number of a process's connections to PostgreSQL, those that are being made or closed included.

@@ -12,9 +12,13 @@ const (
 	leastPatience = 2 * time.Second
 	mostPatience  = 4 * time.Second
 
-	// longestWait is how old an operation may be when its transaction begins; an urgent one may be twice as old. It ends
-	// those whose wait turned out far longer than it looked when they came, because the database stopped answering.
+	// longestWait is how old an operation may be when its transaction begins; an urgent one may be twice as old. An ordinary
+	// one is refused as soon as it can't be younger any more, because transactions became far slower than they were when it
+	// came.
 	longestWait = 5 * time.Second
+
+	// reviewEvery is how often those in line are reviewed while a transaction runs.
+	reviewEvery = 100 * time.Millisecond
 
 	// usualShare is what remains of a batch for ordinary operations when each of them brings an urgent one, as a hold
 	// brings a settlement. More is not counted on: holds that go first are followed by all their settlements.
@@ -44,33 +48,57 @@ type pace struct {
 	// have for itself, in turns with those for what is in line.
 	cut     bool
 	retries int
-	// least and most are leastPatience and mostPatience.
-	least, most time.Duration
+	// least, most and longest are leastPatience, mostPatience and longestWait.
+	least, most, longest time.Duration
 }
 
 func newPace() pace {
-	return pace{carried: usualShare, least: leastPatience, most: mostPatience}
+	return pace{carried: usualShare, least: leastPatience, most: mostPatience, longest: longestWait}
 }
 
 // admits reports whether an operation with so many others and bytes before it can be served within the patience. When
 // nothing runs and nothing waits it always can, so that the pace is measured again.
 func (p *pace) admits(now time.Time, ahead, bytes int) bool {
-	took, left := time.Duration(p.took), time.Duration(0)
-	if !p.began.IsZero() {
-		// One that is late by a time is expected to need that time once more.
-		running := now.Sub(p.began)
-		left = max(took-running, running-took)
-		took = max(took, running)
-	}
-	before := max(int(float64(ahead)/max(1, p.carried)), bytes/maxBatchBytes)
-	before += min(p.retries, before)
+	took := p.expected(now)
+	// A transaction that is late by a time is expected to need that time once more.
+	wait := p.leastWait(now, ahead, bytes, p.carried) + took - time.Duration(p.took)
 	// What goes before the next batch lets everything wait longer: there must be a whole batch in line after it, too.
+	patience := took + took/2 + time.Duration(p.first())*took
+	return wait <= max(p.least, min(patience, p.most))
+}
+
+// inTime reports whether an operation in line can still begin before it is too old, if all goes well from now on.
+func (p *pace) inTime(now, asked time.Time, ahead, bytes int) bool {
+	return now.Sub(asked)+p.leastWait(now, ahead, bytes, usualShare) <= p.longest
+}
+
+// leastWait is how long an operation with so many others and bytes before it waits from now on, when each transaction
+// carries so many and one that is late ends at once.
+func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64) time.Duration {
+	left := time.Duration(0)
+	if !p.began.IsZero() {
+		left = max(0, time.Duration(p.took)-now.Sub(p.began))
+	}
+	before := max(int(float64(ahead)/max(1, carried)), bytes/maxBatchBytes)
+	before += min(p.retries, before)
+	return left + time.Duration(p.first()+before)*p.expected(now)
+}
+
+// expected is how long a transaction takes: as long as the last ones, or as the one that runs has taken until now.
+func (p *pace) expected(now time.Time) time.Duration {
+	if p.began.IsZero() {
+		return time.Duration(p.took)
+	}
+	return max(time.Duration(p.took), now.Sub(p.began))
+}
+
+// first is how many transactions go before the next one for those in line.
+func (p *pace) first() int {
 	first := min(p.retries, 1)
 	if p.cut {
 		first++
 	}
-	patience := took + took/2 + time.Duration(first)*took
-	return left+time.Duration(first+before)*took <= max(p.least, min(patience, p.most))
+	return first
 }
 
 // carry says how many ordinary operations the last batch had, and whether others stayed in line.

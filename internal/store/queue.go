@@ -40,8 +40,11 @@ type queue struct {
 	mu       sync.Mutex
 	lines    [classes]line
 	pace     pace
-	refused  int // at the door, since the last transaction
+	refused  int // at the door or in line, since the last transaction
 	isClosed bool
+	// While a transaction runs, the ordinary line is reviewed every reviewEvery.
+	reviewing bool
+	review    *time.Timer
 	// Lazy tickets start no transaction: they go with the next one, until they are due or many.
 	due      bool
 	ripening *time.Timer // set while lazy tickets are in line
@@ -211,18 +214,68 @@ func (q *queue) begin(now time.Time) {
 	q.mu.Unlock()
 }
 
+// boarded says that the transaction has its operations. Until its end those in line are reviewed now and then.
+func (q *queue) boarded() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reviewing = true
+	if q.review == nil {
+		q.review = time.AfterFunc(reviewEvery, q.reviewLine)
+		return
+	}
+	q.review.Reset(reviewEvery)
+}
+
 // end says how long it took, 0 for one that did nothing, whether the next one is for what was cut off, and how many what
-// failed will have for itself. It returns how many operations were refused at the door meanwhile, and how long a
-// transaction is expected to take now.
+// failed will have for itself. It returns how many operations were refused meanwhile, and how long a transaction is
+// expected to take now.
 func (q *queue) end(took time.Duration, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.reviewing {
+		q.review.Stop()
+		q.reviewing = false
+	}
 	q.pace.began, q.pace.cut, q.pace.retries = time.Time{}, cut, retries
 	if took > 0 {
 		q.pace.took.add(took)
 	}
+	q.shed(time.Now())
 	refused, q.refused = q.refused, 0
 	return refused, time.Duration(q.pace.took)
+}
+
+// reviewLine runs while a transaction takes long.
+func (q *queue) reviewLine() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.reviewing {
+		return // the transaction has ended, and the next one may take what is in line
+	}
+	q.shed(time.Now())
+	q.review.Reset(reviewEvery)
+}
+
+// shed refuses the ordinary operations in line that can't begin in time any more, because transactions became slower.
+// They are mostly the newest, which stand furthest back and have waited the least; the others move up. Serving the newest
+// instead would fill no transaction more, and the longest waits would be in vain. It needs the mutex.
+func (q *queue) shed(now time.Time) {
+	l := &q.lines[ordinary]
+	if l.first == nil || q.pace.inTime(now, l.first.asked, l.count-1, q.lines[urgent].bytes+l.bytes) {
+		return // none is older than the first, and none has to wait longer than the last
+	}
+	ahead, bytes := 0, q.lines[urgent].bytes
+	for ticket := l.first; ticket != nil; {
+		next := ticket.next
+		if q.pace.inTime(now, ticket.asked, ahead, bytes) {
+			ahead, bytes = ahead+1, bytes+ticket.size
+		} else {
+			q.unlink(ticket)
+			q.refused++
+			ticket.finish(errWaited)
+		}
+		ticket = next
+	}
 }
 
 // skip says that a transaction takes nothing from the lines.

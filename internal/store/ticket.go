@@ -69,11 +69,12 @@ var errUnknownKind = errors.New("store: the kind was not given to Open")
 // one isn't, unless 8,192 of them are in line.
 //
 // When ctx ends before the writer took the operation, it is withdrawn, nothing happened, and Do returns the context's
-// cause, as an [ErrBusy]. Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is always known. The
-// writer bounds both: an operation that is not taken after 5 s all the same, an urgent one after 10 s, ends with
-// [ErrBusy]. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer;
-// on SQLite it may wait for its turn for a second and then 5 s for the file's lock. Other errors: [ErrClosed],
-// [ErrCommitUnknown], or the fault of the operation itself, after it ran alone, too.
+// cause, as an [ErrBusy]. Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is
+// always known. The writer bounds both. When transactions become slower while operations wait, those that can't be taken
+// within 5 s any more end with [ErrBusy] as soon as that shows, the last in line first; an urgent one is given up after
+// 10 s. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer; on SQLite
+// it may wait for its turn for a second and then 5 s for the file's lock. Other errors: [ErrClosed], [ErrCommitUnknown],
+// or the fault of the operation itself, after it ran alone, too.
 func (db *DB) Do(ctx context.Context, kind Kind, op Op) error {
 	index, ok := db.kinds[kind.Name()]
 	if !ok {

@@ -29,7 +29,7 @@ const (
 // errWriteSlow is why a transaction was cut.
 var errWriteSlow = errors.New("store: the transaction took too long")
 
-// errWaited ends an operation that waited far longer than expected.
+// errWaited refuses an operation that waits far longer than expected.
 var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", ErrBusy)
 
 // writerConn is the writer's connection to one of the two engines.
@@ -64,7 +64,7 @@ type Batch struct {
 	PutBack     int           // operations that time cut off
 	Turn        time.Duration // waited for the turn
 	Transaction time.Duration // from BEGIN to the end of COMMIT
-	Refused     int           // at the door, since the transaction before: they would have had to wait too long
+	Refused     int           // since the transaction before, at the door or in line: they would have had to wait too long
 	Expected    time.Duration // that the next transaction is expected to take, its turn included
 }
 
@@ -158,6 +158,7 @@ func (w *writer) turn() {
 	waited := time.Since(start)
 	runtime.Gosched() // whoever is ready to write does so before the batch is collected, and shares it
 	batch := w.collect()
+	w.queue.boarded()
 	outcome := w.transact(batch)
 	release() // before the callers wake: the other process waits for this only
 	w.observe(&outcome, start, waited)

@@ -119,7 +119,7 @@ func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 	require.Equal(t, "send_failed", h.conversation(t, acme, "lan").Attention)
 }
 
-// TestTheVendorsWishIsHonoured: the next try is as far away as the platform wants.
+// TestThePlatformsWishIsHonoured guarantees that the next try is as far away as the platform wants.
 func TestThePlatformsWishIsHonoured(t *testing.T) {
 	t.Parallel()
 	h := open(t)
