@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // Error answers with the error body of the contract (spec §7.1). In `handle_errors` it says what went wrong: an error of
@@ -18,7 +19,9 @@ import (
 // it answers 404 `not_found`, and so belongs into the last `handle` of a site.
 //
 // It also logs the cause with the request id, because Caddy logs handled errors at debug level only: faults of the
-// service at error level, refused requests at debug level. The cause never reaches the client. Where the configuration has
+// service at error level, refused requests at debug level. What is refused because too much waits for the store is one
+// condition and not a fault for each request: the store logs when it begins and ends, and the requests are logged at debug
+// level. The cause never reaches the client. Where the configuration has
 // svc_docs, the body says where the error's code is explained.
 //
 // Syntax:
@@ -77,7 +80,8 @@ func publicError(cause error) *handlers.Error {
 func (h *Error) log(r *http.Request, id string, answer *handlers.Error) {
 	level := zapcore.DebugLevel
 	// A client that has left gets no answer, so whatever happened to its request after that is no fault.
-	if answer.Code.Status() >= http.StatusInternalServerError && r.Context().Err() == nil {
+	fault := answer.Code.Status() >= http.StatusInternalServerError && !errors.Is(answer, store.ErrOverloaded)
+	if fault && r.Context().Err() == nil {
 		level = zapcore.ErrorLevel
 	}
 	if entry := h.logger.Check(level, "request failed"); entry != nil {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // TestErrorLogsTheCause looks at both sides of an error: the log has the cause and the request id, the client only the
@@ -36,6 +37,8 @@ func TestErrorLogsTheCause(t *testing.T) {
 		"Caddy's 4xx":       {t.Context(), caddyhttp.Error(http.StatusForbidden, cause), "forbidden", zapcore.DebugLevel},
 		"refused":           {t.Context(), routable(&handlers.Error{Code: handlers.CodeRateLimited, Cause: cause}), "rate_limited", zapcore.DebugLevel},
 		"client is gone":    {gone, routable(handlers.Internal(cause)), "internal_error", zapcore.DebugLevel},
+		"store overloaded":  {t.Context(), routable(handlers.Internal(errors.Join(cause, store.ErrOverloaded))), "internal_error", zapcore.DebugLevel},
+		"file locked":       {t.Context(), routable(handlers.Internal(errors.Join(cause, store.ErrBusy))), "internal_error", zapcore.ErrorLevel},
 		"a code of nowhere": {t.Context(), &handlers.Error{Code: "made_up", Cause: cause}, "internal_error", zapcore.ErrorLevel},
 	} {
 		core, logs := observer.New(zapcore.DebugLevel)

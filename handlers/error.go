@@ -66,14 +66,11 @@ func NotFound(format string, args ...any) *Error {
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// storeRetryAfter is when a write that the store refused because too much waits may be asked again.
-const storeRetryAfter = time.Second
-
 // Internal is internal_error with the standard text, or [Busy] when the cause is that the store has too much to do. The
 // cause reaches the log only.
 func Internal(cause error) *Error {
 	if errors.Is(cause, store.ErrBusy) {
-		return Busy(storeRetryAfter, cause)
+		return Busy(store.RetryAfter, cause)
 	}
 	return &Error{Code: CodeInternalError, Cause: cause}
 }

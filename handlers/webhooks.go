@@ -19,7 +19,8 @@ import (
 // signed is what is hashed.
 const MaxWebhookBody = 8 << 20
 
-// webhookRetryAfter is told to a platform whose delivery could not be kept, for some honour it (notes/platforms.md §1.5).
+// webhookRetryAfter is sent to a platform whose delivery could not be kept because of a fault; some platforms honour it. A
+// store with too much to do says itself when to come back, as to every other caller ([store.RetryAfter]).
 const webhookRetryAfter = 5 * time.Second
 
 // webhookBodyTime bounds how long a delivery may take to arrive: who sends one has shown nothing yet, and must not hold

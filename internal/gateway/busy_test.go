@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,7 +17,7 @@ func TestRefusedHold(t *testing.T) {
 	t.Parallel()
 	f := holdFailure(t.Context(), fmt.Errorf("hold credits: %w", store.ErrBusy))
 	require.Equal(t, OutcomeInternalError, f.Outcome)
-	require.Equal(t, time.Second, f.RetryAfter)
+	require.Equal(t, store.RetryAfter, f.RetryAfter)
 	require.Zero(t, holdFailure(t.Context(), errors.New("disk I/O error")).RetryAfter)
 	gone, leave := context.WithCancel(t.Context())
 	leave()

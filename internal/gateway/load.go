@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// busyRetryAfter is when a call that was refused may be tried again: all places are taken, or too much waits for the store.
+// busyRetryAfter is when a call may be tried again that was refused because all places are taken.
 const busyRetryAfter = time.Second
 
 // load counts the calls that run in a process, for each organization, for each provider, and for an organization at a

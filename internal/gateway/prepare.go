@@ -173,7 +173,7 @@ func internal(ctx context.Context, doing string, err error) *Failure {
 		Cause: fmt.Errorf("%s: %w", doing, err),
 	}
 	if errors.Is(err, store.ErrBusy) {
-		f.Message, f.RetryAfter = "The service is busy; the model was not called. Try again shortly.", busyRetryAfter
+		f.Message, f.RetryAfter = "The service is busy; the model was not called. Try again shortly.", store.RetryAfter
 	}
 	return f
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -28,6 +29,9 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrBusy: too much waits for the writer, or another process kept the database locked. Nothing happened.
 	ErrBusy = errors.New("store: busy")
+	// ErrOverloaded: the writer refused the operation, because too much waits for it. It is an ErrBusy, too. The writer logs
+	// when such refusals begin and end, so none of them needs a line of its own.
+	ErrOverloaded = fmt.Errorf("%w: overloaded", ErrBusy)
 	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
 	// whoever asked may ask again with the same id.
 	ErrCommitUnknown = errors.New("store: commit outcome unknown")
@@ -39,6 +43,10 @@ var (
 	// ErrUnsupported: the engine can't do this.
 	ErrUnsupported = errors.New("store: not supported by this engine")
 )
+
+// RetryAfter is when a write that ended with [ErrBusy] may be asked again. It doesn't follow how slow the store is: a
+// refusal costs next to nothing, and there may be room again as soon as a transaction has ended.
+const RetryAfter = time.Second
 
 // sqlError says what was being done and puts an engine's error into the package's own where there is one. The
 // engine's text stays in the chain for the log.

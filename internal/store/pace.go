@@ -26,7 +26,7 @@ const (
 )
 
 // errOverloaded refuses an operation that would have to wait too long.
-var errOverloaded = fmt.Errorf("%w: too much waits for the writer", ErrBusy)
+var errOverloaded = fmt.Errorf("%w: too much waits for the writer", ErrOverloaded)
 
 // recent is a time that is measured again and again: it follows a longer one at once, and a shorter one by a quarter of
 // the difference, so that one quick transaction among slow ones hides nothing.

@@ -29,7 +29,7 @@ const (
 )
 
 // errFull refuses an operation of a class that has maxQueued in line.
-var errFull = fmt.Errorf("%w: the write queue is full", ErrBusy)
+var errFull = fmt.Errorf("%w: the write queue is full", ErrOverloaded)
 
 // queue is the bounded place in front of the writer, with a line for each class. Lines are linked, so that an operation
 // whose caller gave up leaves at once.

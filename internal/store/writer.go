@@ -30,7 +30,7 @@ const (
 var errWriteSlow = errors.New("store: the transaction took too long")
 
 // errWaited refuses an operation that waits far longer than expected.
-var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", ErrBusy)
+var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", ErrOverloaded)
 
 // writerConn is the writer's connection to one of the two engines.
 type writerConn interface {
@@ -93,13 +93,14 @@ type writer struct {
 	retried    bool        // the last transaction was one of those
 	committing time.Time   // when the transaction began to commit
 	commits    recent      // how long that takes
+	refusals   refusalLog
 }
 
 func newWriter(conn writerConn, options Options) *writer {
 	w := &writer{
 		conn: conn, kinds: options.Kinds, queue: newQueue(), logger: options.Logger, observer: options.Observer,
 		patience: longestWait, life: conn.transactionTime(),
-		abandoned: make(chan struct{}), stopped: make(chan struct{}),
+		abandoned: make(chan struct{}), stopped: make(chan struct{}), refusals: refusalLog{logger: options.Logger},
 	}
 	return w
 }
@@ -179,7 +180,9 @@ func (w *writer) observe(o *outcome, start time.Time, waited time.Duration) {
 	}
 	idle := batch == Batch{}
 	batch.Turn = waited
-	batch.Refused, batch.Expected = w.queue.end(took, len(w.back) > 0, len(w.again))
+	refused, expected := w.queue.end(took, len(w.back) > 0, len(w.again))
+	batch.Refused, batch.Expected = batch.Refused+refused, expected
+	w.refusals.note(time.Now(), batch.Refused, expected)
 	if w.observer != nil && (!idle || batch.Refused > 0) {
 		w.observer.ObserveBatch(batch)
 	}
@@ -312,7 +315,8 @@ func (w *writer) inTime(o *outcome, batch []*Ticket, now time.Time) (left []*Tic
 		case ticket.kind == pingTicket:
 			ticket.finish(nil)
 		case w.late(ticket, now):
-			o.end(errWaited, ticket)
+			o.ended = append(o.ended, endedTicket{ticket, errWaited})
+			o.batch.Refused++
 		default:
 			left = append(left, ticket)
 		}
