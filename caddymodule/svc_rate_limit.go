@@ -11,7 +11,8 @@ import (
 
 // RateLimit counts the request against the requests per minute of the organization's plan, in windows of one minute of
 // the clock (spec §8). It stands behind svc_auth. Beyond the limit requests end with 429 `rate_limited`; within it the
-// answer carries `x-ratelimit-limit-requests`, `-remaining-requests` and `-reset-requests`.
+// answer carries `x-ratelimit-limit-requests`, `-remaining-requests` and `-reset-requests`. A request that a later handler
+// refuses because the store has too much to do doesn't count, unless it was counted in Redis.
 //
 // Syntax:
 //
@@ -29,14 +30,18 @@ func (h *RateLimit) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP counts the request and passes it on.
 func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	err := h.app.serve("svc_rate_limit", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
+	var permit handlers.Permit
+	err := h.app.serve("svc_rate_limit", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
 		limit := handlers.RateLimit{Limiter: rt.limiter, Plans: h.app}
-		return limit.Serve(w, r)
+		permit, err = limit.Serve(w, r)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	return next.ServeHTTP(w, r)
+	err = next.ServeHTTP(w, r)
+	permit.Return(w, err)
+	return err
 }
 
 var _ caddy.Provisioner = (*RateLimit)(nil)

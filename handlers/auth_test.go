@@ -112,7 +112,7 @@ func TestHandlersBehindAuthSayWhenItIsMissing(t *testing.T) {
 	t.Parallel()
 	models := NewModels(modelList{}, nil)
 	refusedWith(t, CodeInternalError, models.Serve, get("/v1/models"))
-	refusedWith(t, CodeInternalError, (&RateLimit{}).Serve, get("/v1/models"))
+	refusedWith(t, CodeInternalError, counted(&RateLimit{}), get("/v1/models"))
 }
 
 // The real chain: keys made and changed in the store hold at the very next request (spec §5.1).

@@ -1,12 +1,14 @@
 package handlers
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // Plans knows the limits of the configured plans.
@@ -16,43 +18,68 @@ type Plans interface {
 }
 
 // RateLimit admits the requests per minute of the organization's plan (spec §8). It stands behind [Auth], so that every
-// request with a good key counts, also one whose body turns out to be bad, and a replay.
+// request with a good key counts, also one whose body turns out to be bad, and a replay. What the store had too much to do
+// for is returned ([Permit.Return]).
 type RateLimit struct {
 	// Limiter counts in the window of the organization. Its error is a fault of the service.
 	Limiter limit.Limiter
 	Plans   Plans
 }
 
+// Permit is what [RateLimit.Serve] has counted. The zero value is no permit.
+type Permit struct {
+	limiter  limit.Limiter
+	orgID    string
+	decision limit.Decision
+}
+
+// Return takes the request out of its window when err is that the store had too much to do for it: a request that the
+// service refuses because of its own load doesn't use up what its organization may ask. It corrects the header that Serve
+// has set. With any other error, nil, and without a permit it does nothing.
+func (p *Permit) Return(w http.ResponseWriter, err error) {
+	if p.decision.Limit <= 0 || !errors.Is(err, store.ErrBusy) {
+		return
+	}
+	if l, ok := p.limiter.(limit.Returner); ok {
+		l.Return(p.orgID, p.decision)
+		setRemaining(w, p.decision.Remaining+1)
+	}
+}
+
 // Serve counts the request. Under a limit it sets x-ratelimit-limit-requests, -remaining-requests and -reset-requests
 // (seconds to the window's end, like "42s"); beyond it the error is rate_limited with 1 to 60 s in RetryAfter. A counter
 // that fails is internal_error.
-func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) error {
+func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error) {
 	p, err := principal(r)
 	if err != nil {
-		return err
+		return Permit{}, err
 	}
 	perMinute := l.Plans.RequestsPerMinute(p.Plan)
 	d, err := l.Limiter.Take(r.Context(), p.OrgID, perMinute)
 	if err != nil {
-		return Internal(fmt.Errorf("rate limit: %w", err))
+		return Permit{}, Internal(fmt.Errorf("rate limit: %w", err))
 	}
 	if d.Limit <= 0 {
-		return nil
+		return Permit{}, nil
 	}
 	seconds := wholeSeconds(d.ResetIn)
 	h := w.Header()
 	h["X-Ratelimit-Limit-Requests"] = []string{strconv.FormatInt(d.Limit, 10)}
-	h["X-Ratelimit-Remaining-Requests"] = []string{strconv.FormatInt(d.Remaining, 10)}
+	setRemaining(w, d.Remaining)
 	h["X-Ratelimit-Reset-Requests"] = []string{strconv.FormatInt(seconds, 10) + "s"}
 	if d.Allowed {
-		return nil
+		return Permit{l.Limiter, p.OrgID, d}, nil
 	}
-	return &Error{
+	return Permit{}, &Error{
 		Code:       CodeRateLimited,
 		RetryAfter: max(d.ResetIn, time.Millisecond),
 		// Some clients take a 429 for permanent by its words (notes/clients.md §2 item 20).
 		Message: fmt.Sprintf("The limit of %d requests per minute is reached. Retry after %d seconds.", d.Limit, seconds),
 	}
+}
+
+func setRemaining(w http.ResponseWriter, n int64) {
+	w.Header()["X-Ratelimit-Remaining-Requests"] = []string{strconv.FormatInt(n, 10)}
 }
 
 // wholeSeconds rounds up to 1 to 60.

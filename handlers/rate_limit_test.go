@@ -21,7 +21,7 @@ func TestRateLimitCountsByOrganizationAndPlan(t *testing.T) {
 		Plans:   planLimits{"free": 2},
 	}
 	h := func(w http.ResponseWriter, r *http.Request) error {
-		if err := l.Serve(w, r); err != nil {
+		if err := counted(l)(w, r); err != nil {
 			return err
 		}
 		writeJSON(w, http.StatusOK, []byte(`{}`))
@@ -60,7 +60,7 @@ func TestRateLimitRetryAfterIsNeverBelowOneNorAboveSixty(t *testing.T) {
 		l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 			return limit.Decision{Limit: 1, ResetIn: wait}, nil
 		})}
-		a := refusedWith(t, CodeRateLimited, l.Serve, as(get("/"), someone()))
+		a := refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone()))
 		require.EqualValues(t, want, a.fields["retryAfter"], wait)
 	}
 }
@@ -76,7 +76,7 @@ func TestRateLimitMessagesDoNotSoundPermanent(t *testing.T) {
 	require.NoError(t, err)
 	_, err = streams.Open("org", 1)
 	for _, text := range []string{
-		refusedWith(t, CodeRateLimited, l.Serve, as(get("/"), someone())).text,
+		refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone())).text,
 		written(t, err, "").text,
 		written(t, FromStatus(http.StatusTooManyRequests, "", nil), "").text,
 	} {
@@ -91,5 +91,43 @@ func TestRateLimitFailureIsOurs(t *testing.T) {
 	l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 		return limit.Decision{}, errors.New("connection refused")
 	})}
-	require.NotContains(t, refusedWith(t, CodeInternalError, l.Serve, as(get("/"), someone())).text, "refused")
+	require.NotContains(t, refusedWith(t, CodeInternalError, counted(l), as(get("/"), someone())).text, "refused")
+}
+
+// counted is the counting of a request that no later handler refuses.
+func counted(l *RateLimit) Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		_, err := l.Serve(w, r)
+		return err
+	}
+}
+
+// TestRefusedByTheStoreIsNotCounted guarantees that a request which the service refuses because its store has too much to do
+// uses up nothing of the window, and that any other end does.
+func TestRefusedByTheStoreIsNotCounted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err       error
+		remaining string
+	}{
+		"well": {nil, "0"}, "bad body": {InvalidRequest("", "bad"), "0"}, "fault": {Internal(errors.New("disk on fire")), "0"},
+		"store busy": {Internal(errBusy), "1"},
+	} {
+		now := time.Date(2026, 11, 20, 12, 0, 18, 0, time.UTC)
+		l := &RateLimit{Limiter: limit.NewMemory(func() time.Time { return now }), Plans: planLimits{"free": 1}}
+		w := served(func(w http.ResponseWriter, r *http.Request) error {
+			permit, err := l.Serve(w, r)
+			require.NoError(t, err)
+			permit.Return(w, test.err)
+			return nil
+		}, as(get("/"), someone()))
+		require.Equal(t, test.remaining, w.Header().Get("X-Ratelimit-Remaining-Requests"), name)
+		if test.remaining == "0" {
+			refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone()))
+			continue
+		}
+		require.Equal(t, http.StatusOK, served(counted(l), as(get("/"), someone())).Code, name)
+	}
+	var none Permit
+	none.Return(nil, errBusy)
 }

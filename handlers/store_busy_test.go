@@ -46,7 +46,7 @@ func TestBusyStore(t *testing.T) {
 		l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 			return limit.Decision{}, errBusy
 		})}
-		requireBusy(t, refusedWith(t, CodeInternalError, l.Serve, as(get("/"), someone())))
+		requireBusy(t, refusedWith(t, CodeInternalError, counted(l), as(get("/"), someone())))
 	})
 	t.Run("any write", func(t *testing.T) {
 		t.Parallel()

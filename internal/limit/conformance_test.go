@@ -26,6 +26,12 @@ type subject struct {
 func (s subject) take(t require.TestingT, org string, limit int64) Decision {
 	d, err := s.Take(context.Background(), org, limit)
 	require.NoError(t, err)
+	return told(d)
+}
+
+// told is what a decision says to the client.
+func told(d Decision) Decision {
+	d.window = 0
 	return d
 }
 
@@ -245,6 +251,50 @@ func TestContractExactlyTheLimitOfManyAtOnce(t *testing.T) {
 
 // For any requests, limits and turns of the minute: a window admits as long as it has admitted fewer than the limit of
 // the request.
+// TestContractReturn guarantees that a permit which is returned is there again for the next request, in its own window only.
+func TestContractReturn(t *testing.T) {
+	t.Parallel()
+	eachLimiter(t, func(t *testing.T, s subject) {
+		returner, ok := s.Limiter.(Returner)
+		if !ok {
+			require.IsType(t, (*Redis)(nil), s.Limiter)
+			return
+		}
+		org, other := newOrg(), newOrg()
+		first, err := s.Take(t.Context(), org, 2)
+		require.NoError(t, err)
+		require.True(t, s.take(t, org, 2).Allowed)
+		require.True(t, s.take(t, other, 1).Allowed)
+		refused, err := s.Take(t.Context(), org, 2)
+		require.NoError(t, err)
+		require.False(t, refused.Allowed)
+		returner.Return(org, refused)
+		require.False(t, s.take(t, org, 2).Allowed, "a refusal is no permit")
+
+		returner.Return(org, first)
+		require.True(t, s.take(t, org, 2).Allowed)
+		require.False(t, s.take(t, org, 2).Allowed, "it is returned once")
+		require.False(t, s.take(t, other, 1).Allowed)
+	})
+}
+
+// TestLateReturn guarantees that a permit of a window that is over gives the next one no more.
+func TestLateReturn(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) subject{"memory": memorySubject, "sqlite": sqliteSubject} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			first, err := s.Take(t.Context(), "org", 1)
+			require.NoError(t, err)
+			s.turn("org")
+			require.True(t, s.take(t, "org", 1).Allowed)
+			s.Limiter.(Returner).Return("org", first)
+			require.False(t, s.take(t, "org", 1).Allowed)
+		})
+	}
+}
+
 func TestContractProperties(t *testing.T) {
 	t.Parallel()
 	eachLimiter(t, func(t *testing.T, s subject) {

@@ -21,10 +21,11 @@ const keepWindows = 1
 
 type counter struct{}
 
-// take is one request to count and what became of it.
+// take is one request to count and what became of it, or one that was counted and is taken back.
 type take struct {
 	orgID    string
 	limit    int64
+	back     int64 // the beginning of the window that a permit is returned to; 0 for a request
 	decision Decision
 }
 
@@ -58,8 +59,8 @@ func allFail(errs []error, err error) []error {
 
 // group is what a batch asks of one organization's window.
 type group struct {
-	orgID string
-	asked int64
+	orgID           string
+	asked, returned int64
 	// admitted by earlier transactions, then also by this one.
 	admitted int64
 }
@@ -70,9 +71,13 @@ func count(ctx context.Context, tx store.Tx, takes []*take) error {
 	now := tx.Now()
 	length := window.Milliseconds()
 	start := now - now%length
-	groups := grouped(takes)
+	groups := grouped(takes, start)
+	if len(groups) == 0 {
+		return nil // only permits of windows that are over
+	}
 	for i := range groups {
-		tx.Queue(1, add, groups[i].orgID, start, groups[i].asked)
+		// A permit is returned to the window that counted it, so the row is there and the sum isn't negative.
+		tx.Queue(1, add, groups[i].orgID, start, groups[i].asked-groups[i].returned)
 	}
 	if err := readSums(ctx, tx, start, groups); err != nil {
 		return err
@@ -83,9 +88,13 @@ func count(ctx context.Context, tx store.Tx, takes []*take) error {
 	}
 	resetIn := time.Duration(start+length-now) * time.Millisecond
 	for _, t := range takes {
+		if t.back != 0 {
+			continue
+		}
 		g := find(groups, t.orgID)
 		t.decision = decide(g.admitted, t.limit, resetIn)
 		if t.decision.Allowed {
+			t.decision.window = start
 			g.admitted++
 			g.asked--
 		}
@@ -113,15 +122,23 @@ func forget(tx store.Tx) string {
 		lock + ` SKIP LOCKED))`
 }
 
-// grouped sums the requests up by organization, in key order.
-func grouped(takes []*take) []group {
+// grouped sums up by organization, in key order, the requests and the permits that are returned to the window that begins
+// at start.
+func grouped(takes []*take, start int64) []group {
 	groups := make([]group, 0, len(takes))
 	for _, t := range takes {
+		if t.back != 0 && t.back != start {
+			continue
+		}
 		at, found := slices.BinarySearchFunc(groups, t.orgID, byOrg)
 		if !found {
 			groups = slices.Insert(groups, at, group{orgID: t.orgID})
 		}
-		groups[at].asked++
+		if t.back != 0 {
+			groups[at].returned++
+		} else {
+			groups[at].asked++
+		}
 	}
 	return groups
 }

@@ -27,6 +27,8 @@ type Decision struct {
 	Remaining int64
 	// ResetIn is the time to the window's end, above 0 and at most a minute.
 	ResetIn time.Duration
+	// window is where an admitted request was counted, for [Returner]; 0 where nothing can be returned.
+	window int64
 }
 
 // decide tells whether a request is admitted to a window that has admitted count already.

@@ -55,8 +55,19 @@ func (m *Memory) Take(_ context.Context, orgID string, limit int64) (Decision, e
 	d := decide(count, limit, time.Duration((s.window+1)*int64(window)-now))
 	if d.Allowed {
 		s.counts[orgID] = count + 1
+		d.window = s.window
 	}
 	return d, nil
+}
+
+// Return implements [Returner].
+func (m *Memory) Return(orgID string, decision Decision) {
+	s := &m.shard[maphash.String(m.seed, orgID)%shardCount]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if decision.window != 0 && decision.window == s.window {
+		s.counts[orgID]--
+	}
 }
 
 // enter drops the counts of an older window. A clock without monotonic time may step back: the latest window stays.

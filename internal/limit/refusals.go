@@ -33,6 +33,13 @@ func (r *refusals) remembered(orgID string, limit int64, now time.Time) (Decisio
 	return decide(limit, limit, earlier.until.Sub(now)), true
 }
 
+// forgive lets the counter be asked again, since a permit was returned.
+func (r *refusals) forgive(orgID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byOrg, orgID)
+}
+
 // remember keeps d if it refuses. asked is when the counter was asked: read before, so that a refusal is forgotten a
 // little early, never late.
 func (r *refusals) remember(orgID string, d Decision, asked time.Time) {

@@ -40,3 +40,11 @@ func (w *Windows) Take(ctx context.Context, orgID string, limit int64) (Decision
 	w.refused.remember(orgID, op.decision, asked)
 	return op.decision, nil
 }
+
+// Return implements [Returner]. It goes with the next transaction.
+func (w *Windows) Return(orgID string, decision Decision) {
+	if decision.window != 0 {
+		w.refused.forgive(orgID)
+		w.db.SubmitLazily(Counter, &take{orgID: orgID, back: decision.window})
+	}
+}
