@@ -1,0 +1,139 @@
+package tests
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
+	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// slowCommit is longer than half of what an operation may have to wait: no more is let in than a transaction takes.
+	slowCommit = 1050 * time.Millisecond
+	// overloadCalls come at once, more than a transaction takes. Each that is refused is followed by a delivery.
+	overloadCalls = 224
+	overloadFunds = 10_000_000
+	overloadLimit = 1000 // requests per minute
+)
+
+// TestOverload guarantees that a store whose commits are slow serves what it can: whoever comes beyond that, with a call or a
+// delivery, gets 500 with Retry-After at once, and nothing of it is left, no hold, charge, permit or message. The log says
+// once that it happens. When commits are quick again everybody is served.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	binary, err := crashBinary()
+	require.NoError(t, err)
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		up := startUpstream(t)
+		d := deploy(t, engine, up).receiving(t, platformtest.Start(t))
+		d.App += "\nplan counted {\n\trequests_per_minute " + strconv.Itoa(overloadLimit) + "\n}\n"
+		p := prepareProduct(t, d)
+		slow := filepath.Join(p.Dir, "slow-commits")
+		p.startBinary(binary, failpoint.SlowVariable+"="+slow)
+		p.awaitReady()
+		s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
+		r := &receiver{product: p, business: p.business(t, 1, s, nil), lines: map[platforms.Type]*line{}}
+		r.lines[platforms.LocalChat] = r.business.line(t, platforms.LocalChat)
+		c := p.operator().customerOn(t, "counted", overloadFunds)
+		as := p.as(c)
+
+		require.NoError(t, os.WriteFile(slow+".half", []byte(slowCommit.String()), 0o600))
+		require.NoError(t, os.Rename(slow+".half", slow))
+		requireCompletion(t, as.chat(t, prompt(modelStd, s.Mark, false)), modelStd) // the store is known to be slow
+
+		var mu sync.Mutex
+		served, accepted, deliveries := 1, 0, 0
+		var refusals []answer
+		together(overloadCalls, func(int) {
+			a, err := as.tryChat(prompt(modelStd, s.Mark, false))
+			if !failOn(t, err) {
+				return
+			}
+			mu.Lock()
+			if a.Status == http.StatusOK {
+				served++
+				mu.Unlock()
+				return
+			}
+			refusals = append(refusals, a)
+			mu.Unlock()
+			a, err = p.tryDeliver(r.lines[platforms.LocalChat].from(1).says("hello"))
+			if !failOn(t, err) {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if a.accepted() {
+				accepted++
+				return
+			}
+			deliveries++
+			refusals = append(refusals, a)
+		})
+		t.Logf("%d calls were served, %d deliveries accepted; %d calls and %d deliveries refused",
+			served, accepted, len(refusals)-deliveries, deliveries)
+		require.Greater(t, served, overloadCalls/8)
+		require.NotZero(t, deliveries)
+		require.Greater(t, len(refusals), deliveries)
+		for _, a := range refusals {
+			requireError(t, a, "internal_error")
+			require.Equal(t, "1", a.Header.Get("Retry-After"))
+		}
+
+		require.NoError(t, os.Remove(slow))
+		together(32, func(int) {
+			a, err := as.tryChat(prompt(modelStd, s.Mark, false))
+			if failOn(t, err) {
+				expectStatus(t, a, http.StatusOK)
+			}
+		})
+		served += 32
+		requireQueued(t, p.deliver(t, r.lines[platforms.LocalChat].from(1).says("hello again")), 1)
+		accepted++
+		last := as.chat(t, prompt(modelStd, s.Mark, false))
+		requireCompletion(t, last, modelStd)
+		served++
+
+		remaining, err := strconv.Atoi(last.Header.Get("X-Ratelimit-Remaining-Requests"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, overloadLimit-remaining, served, "permits that were used")
+		require.Len(t, s.Calls(), served)
+		require.Len(t, c.awaitCalls(t, served), served)
+		require.Zero(t, c.wallet(t).HeldMicros)
+		require.EqualValues(t, overloadFunds-served*usualCharge, c.wallet(t).BalanceMicros)
+		require.Equal(t, served, c.holds(t, "settled"))
+		for _, status := range []string{"open", "voided", "expired"} {
+			require.Zero(t, c.holds(t, status), status)
+		}
+		require.Len(t, r.received(t, platforms.LocalChat), accepted)
+		require.GreaterOrEqual(t, p.metric(t, "svc_writer_refused_operations_total"), float64(len(refusals)))
+		p.svc(t, "doctor")
+		requireOneWarning(t, p)
+	})
+}
+
+// requireOneWarning requires that the log has a single line that people see about all refusals of the store.
+func requireOneWarning(t *testing.T, p *product) {
+	t.Helper()
+	warnings := 0
+	for line := range strings.Lines(p.log.String()) {
+		if !strings.Contains(line, `"level":"debug"`) && strings.Contains(line, "store: busy") {
+			t.Errorf("a refusal was logged by itself: %s", line)
+		}
+		if strings.Contains(line, "writes are refused") {
+			warnings++
+		}
+	}
+	require.Equal(t, 1, warnings)
+}
