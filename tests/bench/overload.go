@@ -18,13 +18,16 @@ import (
 const (
 	// overloadLasts is how many slices each load lasts: 20 s of the usual ones.
 	overloadLasts = 40. / 3
+	// overloadCommits is how many commits a load lasts at least, so that each half has several whole ones.
+	overloadCommits = 8
 	// overloadProbers are the connections of the closed loop that finds out what the product can do.
 	overloadProbers = 768
 	// recoveryBound is how long the product may need until all is as before, once commits are quick again.
 	recoveryBound = 5 * time.Second
 )
 
-// overloadBar is the goodput of the worse half of a load, to the best goodput of any load under the same slowness.
+// overloadBar is the goodput of the worse half of a load, to the best goodput of any load under the same slowness. Both
+// are counted in whole commits, see [offered.goodput].
 var overloadBar = bar{must: 0.9, goal: 0.95}
 
 // overloadTimes are the loads, as parts of what the product can do.
@@ -79,7 +82,7 @@ func runOverload(ctx context.Context, rows []*overload, binary, crashBinary stri
 				continue
 			}
 		}
-		o.lasts = time.Duration(float64(slice) * overloadLasts)
+		o.lasts = max(time.Duration(float64(slice)*overloadLasts), overloadCommits*o.commit)
 		if err := o.run(ctx, used); err != nil {
 			return fmt.Errorf("%s: %w", o.name(), err)
 		}
@@ -131,19 +134,19 @@ func (o *overload) run(ctx context.Context, binary string) (err error) {
 	if err != nil {
 		return err
 	}
-	can := probe.goodput(0, o.lasts/2)
+	can := probe.goodput(0, o.lasts/2, o.commit)
 	loads := make([]*offered, len(overloadTimes))
 	best := can
 	for i, times := range overloadTimes {
 		if loads[i], err = o.offer(ctx, times*can, o.lasts, warm); err != nil {
 			return err
 		}
-		best = max(best, loads[i].goodput(0, o.lasts))
+		best = max(best, loads[i].goodput(0, o.lasts, o.commit))
 	}
 	fmt.Printf("\n%s: %.0f calls/s in a closed loop\n  %4s %10s %10s %12s %12s %14s   worse half to the best\n", o.name(), can, "load", "offered/s", "answers/s", "answer p50 s", "answer p99 s", "refusal p99 ms")
 	for i, load := range loads {
-		worse := min(load.goodput(0, o.lasts/2), load.goodput(o.lasts/2, o.lasts))
-		fmt.Printf("  %3gx %10.0f %10.0f %12.2f %12.2f %14.1f   %s\n", overloadTimes[i], overloadTimes[i]*can, load.goodput(0, o.lasts),
+		worse := min(load.goodput(0, o.lasts/2, o.commit), load.goodput(o.lasts/2, o.lasts, o.commit))
+		fmt.Printf("  %3gx %10.0f %10.0f %12.2f %12.2f %14.1f   %s\n", overloadTimes[i], overloadTimes[i]*can, load.goodput(0, o.lasts, o.commit),
 			load.quantile(false, .5).Seconds(), load.quantile(false, .99).Seconds(), 1000*load.quantile(true, .99).Seconds(),
 			judged(worse/best, overloadBar, false))
 		if load.dropped > 0 {
@@ -243,15 +246,45 @@ type offered struct {
 	dropped int // calls for which no connection was left
 }
 
-// goodput is the answers per second in a part of the load.
-func (o *offered) goodput(from, to time.Duration) float64 {
-	n := 0
+// goodput is the answers per second in a part of the load, in whole commits: from the end of the last commit before the
+// part to the end of the last commit in it. Calls of one commit are answered together, so a fixed time would count one
+// commit more or less depending on when it begins: 10 s hold 8 or 9 commits of 1.2 s, which makes equal halves differ by
+// an eighth. A pause of more than a commit and a half counts in full, for then no commit ends where one had to.
+func (o *offered) goodput(from, to, commit time.Duration) float64 {
+	var answers []time.Duration
 	for _, one := range o.ended {
-		if !one.refused && one.at >= from && one.at < to {
+		if !one.refused {
+			answers = append(answers, one.at)
+		}
+	}
+	slices.Sort(answers)
+	from, to = commitBefore(answers, from, commit), commitBefore(answers, to, commit)
+	n := 0
+	for _, at := range answers {
+		if at > from && at <= to {
 			n++
 		}
 	}
 	return float64(n) / (to - from).Seconds()
+}
+
+// commitBefore is when the last commit before a moment ended: at the answer with the longest pause behind it, of those
+// that came within the last one and a half commits. Without any it is the moment itself. The answers are sorted.
+func commitBefore(answers []time.Duration, moment, commit time.Duration) time.Duration {
+	end, longest := moment, time.Duration(0)
+	for i, at := range answers {
+		if at > moment || at <= moment-commit*3/2 {
+			continue
+		}
+		pause := commit // behind the last answer of all
+		if i+1 < len(answers) {
+			pause = answers[i+1] - at
+		}
+		if pause >= longest {
+			end, longest = at, pause
+		}
+	}
+	return end
 }
 
 // quantile is how long answers took, or refusals, of calls after the warming up.
