@@ -2,7 +2,7 @@ package tests
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,44 +16,51 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/tests/abuse"
 )
 
 // mostOverIdle is how many bytes of heap and stacks an attack may take over those of the idle product. The process's own
 // size says nothing here: the race detector multiplies it.
 const mostOverIdle = 400 << 20
 
+// usualRounds is how often the bystander does all its work, at least, while an attack lasts.
+const usualRounds = 5
+
 // abused is a product under attack and a tenant who only wants to work.
 type abused struct {
 	*connectedProduct
 
-	// greedy is the tenant that attacks with a key.
-	greedy    *customer
 	bystander *bystander
+	target    *abuse.Target
 	idle      float64
 }
 
 // TestAbuse guarantees that one client's misbehaviour is felt by that client alone: while it lasts, another tenant's calls,
-// webhooks and logins get their usual answers, and the process stays within its memory.
+// webhooks and logins get their usual answers, the attacker gets those of the contract, and the process stays within its
+// memory.
 func TestAbuse(t *testing.T) {
 	t.Parallel()
 	a := startAbused(t)
-	for _, attack := range []struct {
-		name string
-		run  func(*abused, *testing.T)
-	}{
-		{"slow bodies", (*abused).slowBodies},
-		{"idle connections", (*abused).idleConnections},
-		{"hostile JSON", (*abused).hostileJSON},
-		{"wrong credentials", (*abused).wrongCredentials},
-		{"prompts that are hard to count", (*abused).hardPrompts},
-		{"slow readers", (*abused).slowReaders},
-	} {
-		t.Run(attack.name, func(t *testing.T) {
+	sieges := map[string]*abuse.Siege{
+		"slow bodies":                    {Connections: several(400, 4000)},
+		"idle connections":               {Connections: several(2000, 10_000)},
+		"hostile JSON":                   {Workers: several(4, 16)},
+		"wrong credentials":              {Workers: 8, Connections: several(20, 400)},
+		"prompts that are hard to count": {Workers: several(5, 25), Connections: several(1, 5)},
+		"slow readers":                   {Connections: several(50, 500)},
+	}
+	for _, attack := range abuse.Attacks() {
+		t.Run(attack.Name, func(t *testing.T) {
+			siege := sieges[attack.Name]
+			require.NotNil(t, siege, "how much of it?")
 			within := a.memory()
-			works := a.bystander.work(t)
-			attack.run(a, t)
-			works()
+			siege.Target = a.target
+			enough, rounds := a.bystander.work(t, several(usualRounds, 10*usualRounds))
+			siege.Enough = enough
+			err := attack.Run(t.Context(), siege)
+			rounds()
 			within(t)
+			require.NoError(t, err)
 		})
 	}
 }
@@ -62,16 +69,46 @@ func startAbused(t *testing.T) *abused {
 	t.Helper()
 	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) {
 		d.App += "limits {\nbody_grace 2s\nbody_grace_with_key 2s\n}\n"
-		for path, directive := range map[string]string{"/session*": "svc_api", "/dashboard*": "svc_dashboard", "/widget/*": "svc_widget"} {
-			d.Routes += fmt.Sprintf("handle %s {\n%s\n}\n", path, directive)
-		}
+		d.describing().Routes += "handle /dashboard* {\nsvc_dashboard\n}\n"
 	})
-	a := &abused{connectedProduct: c, greedy: c.operator().customer(t, 1_000_000_000)}
-	a.greedy.KeyID, a.greedy.Key = a.greedy.newKey(t, identity.KeyRequest{Scopes: groupScopes})
-	a.bystander = newBystander(t, c)
-	a.bystander.work(t)() // what is made at the first use is there
+	a := &abused{connectedProduct: c, bystander: newBystander(t, c)}
+	a.target = newTarget(t, c, a.bystander)
+	_, stop := a.bystander.work(t, 1) // what is made at the first use is there
+	stop()
 	a.idle = a.inUse(t)
 	return a
+}
+
+// newTarget gives an attacker a tenant of their own.
+func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Target {
+	t.Helper()
+	endless := c.up.script(func(call *upstreamCall) {
+		call.begin()
+		for range 200 {
+			call.text(strings.Repeat("word ", 2000))
+		}
+		call.finish("stop")
+		call.usage(usualUsage)
+		call.done()
+	})
+	greedy := c.business(t, 1_000_000_000_000, c.up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) }), nil)
+	var all []string
+	for _, scope := range identity.AllScopes() {
+		all = append(all, string(scope))
+	}
+	_, greedy.Key = greedy.newKey(t, identity.KeyRequest{Scopes: all})
+	bot := greedy.line(t, platforms.Bot)
+	widget := greedy.post(t, "/channels", map[string]any{
+		"type": "widget", "name": "Site", "agentId": greedy.AgentID, "origins": []string{abuse.Origin},
+	}, http.StatusCreated)["id"].(string)
+	var visit struct{ Token string }
+	begun := c.withKey("").send(t, http.MethodPost, "/widget/"+widget+"/session", strings.NewReader("{}"),
+		"Origin", abuse.Origin, "Content-Type", "application/json")
+	require.NoError(t, json.Unmarshal(begun.Body, &visit), "%s", begun.Body)
+	return &abuse.Target{
+		Address: strings.TrimPrefix(c.BaseURL, "http://"), Key: greedy.Key, Model: modelStd, Endless: endless.Mark,
+		Bot: bot.ID, BotSecret: bot.Secret, Widget: widget, VisitorToken: visit.Token, Person: victim.email, Sign: signSocial,
+	}
 }
 
 // inUse is the product's heap and stacks in bytes.
@@ -106,6 +143,7 @@ type bystander struct {
 	*business
 	line            *line
 	email, password string
+	device          string // the cookie of where the person has signed in before
 }
 
 func newBystander(t *testing.T, c *connectedProduct) *bystander {
@@ -119,24 +157,37 @@ func newBystander(t *testing.T, c *connectedProduct) *bystander {
 	answered := c.withKey("").send(t, http.MethodPost, "/session/password",
 		strings.NewReader(fmt.Sprintf(`{"token":%s,"password":%s}`, quoted(link.Fragment), quoted(b.password))))
 	require.Equal(t, http.StatusCreated, answered.Status, "%s", answered.Body)
+	for _, cookie := range (&http.Response{Header: answered.Header}).Cookies() {
+		if cookie.Name == "svc_device" {
+			b.device = cookie.Name + "=" + cookie.Value
+		}
+	}
+	require.NotEmpty(t, b.device)
 	return b
 }
 
-// work does what a tenant does, over and over, until the returned function is called, and at least twice.
-func (b *bystander) work(t *testing.T) (stop func()) {
+// work does what a tenant does, over and over, until the returned function is called. enough is closed when that was done
+// so many times, or when something failed.
+func (b *bystander) work(t *testing.T, times int) (enough <-chan struct{}, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	worked := sync.OnceFunc(func() { close(done) })
 	var working sync.WaitGroup
 	rounds := 0
 	working.Go(func() {
-		for ; ctx.Err() == nil || rounds < 2; rounds++ {
+		defer worked()
+		for ctx.Err() == nil || rounds < times {
 			if !b.round(t) {
 				return
+			}
+			if rounds++; rounds == times {
+				worked()
 			}
 			betweenLooks()
 		}
 	})
-	return func() {
+	return done, func() {
 		t.Helper()
 		cancel()
 		working.Wait()
@@ -157,7 +208,7 @@ func (b *bystander) round(t *testing.T) bool {
 		return false
 	}
 	signedIn, err := b.product.withKey("").try(context.Background(), http.MethodPost, "/session",
-		strings.NewReader(fmt.Sprintf(`{"email":%s,"password":%s}`, quoted(b.email), quoted(b.password))))
+		strings.NewReader(fmt.Sprintf(`{"email":%s,"password":%s}`, quoted(b.email), quoted(b.password))), "Cookie", b.device)
 	if !failOn(t, err) || signedIn.Status != http.StatusCreated {
 		t.Errorf("a login of another tenant: %d %s", signedIn.Status, signedIn.Body)
 		return false
@@ -173,164 +224,13 @@ func several(short, long int) int {
 	return short
 }
 
-// bodyRoutes are the addresses that read a body, with the header that a request needs to come that far.
-func (a *abused) bodyRoutes() map[string]string {
-	key := "Authorization: Bearer " + a.greedy.Key
-	return map[string]string{
-		"/session": "", "/session/password": "", "/dashboard/login": "Content-Type: application/x-www-form-urlencoded",
-		"/dashboard/welcome": "Content-Type: application/x-www-form-urlencoded",
-		"/webhooks/social":   "", "/webhooks/localchat": "", "/webhooks/market-a": "", "/webhooks/market-b": "",
-		"/webhooks/bot/chn_unknown": "", "/webhooks/bot/" + a.bystander.line.ID: botHeader + ": wrong",
-		chatPath: key, "/agents": key, "/channels": key,
-	}
-}
-
-// slowBodies begin everywhere and never end. Each is answered and its connection closed.
-func (a *abused) slowBodies(t *testing.T) {
-	var open attackers
-	defer open.close()
-	for path, header := range a.bodyRoutes() {
-		for i := range several(30, 300) {
-			c := open.dial(t, a.product, i)
-			c.post(t, path, header, 8<<20, "{")
-		}
-	}
-	for _, c := range open.connections() {
-		answered := c.answer(t)
-		require.Contains(t, []int{400, 401, 200}, answered.StatusCode, c.path) // the last two for bots, without their bodies
-		require.True(t, answered.Close, c.path)
-		c.requireClosed(t)
-	}
-}
-
-// idleConnections promise bodies of which nothing comes, as strangers and as a tenant.
-func (a *abused) idleConnections(t *testing.T) {
-	var open attackers
-	defer open.close()
-	for i := range several(1000, 5000) {
-		open.dial(t, a.product, i).post(t, "/webhooks/social", "", 8<<20, "")
-		open.dial(t, a.product, i).post(t, chatPath, "Authorization: Bearer "+a.greedy.Key, 32<<20, "")
-	}
-	for _, c := range open.connections() {
-		require.Equal(t, http.StatusBadRequest, c.answer(t).StatusCode, c.path)
-	}
-}
-
-// hostileJSON is wide, nested and repeated; every decoder gets it.
-func (a *abused) hostileJSON(t *testing.T) {
-	const n = 1 << 20
-	shapes := []string{
-		strings.Repeat("[", 100_000), `[` + strings.Repeat("[],", n/3) + `1]`, `[` + strings.Repeat(`{"a":{}},`, n/9) + `1]`,
-		`[` + strings.Repeat("1,", n/2) + `1]`, strings.Repeat(" ", n) + "1",
-	}
-	signed := &line{Type: platforms.SocialMessenger}
-	var attack sync.WaitGroup
-	for range several(2, 20) {
-		for _, shape := range shapes {
-			body := `{"x":` + shape + `,"messages":` + shape + `,"knowledgeBaseIds":` + shape + `,"entry":` + shape + `}`
-			short := body[:min(len(body), 900_000)]
-			for path, header := range map[string]string{
-				chatPath: a.greedy.Key, "/agents": a.greedy.Key, "/agents/" + a.bystander.AgentID + "/playground": a.greedy.Key,
-				"/session": "", "/webhooks/localchat": "", "/webhooks/market-a": "",
-			} {
-				attack.Go(func() {
-					answered, err := a.withKey(header).try(context.Background(), http.MethodPost, path, strings.NewReader(short))
-					if failOn(t, err) && answered.Status < 400 {
-						t.Errorf("%s takes it: %d", path, answered.Status)
-					}
-				})
-			}
-			attack.Go(func() {
-				d := signed.sign(`{"object":"page","entry":` + shape + `}`)
-				if _, err := a.tryDeliver(d); err != nil {
-					t.Errorf("a signed delivery: %v", err)
-				}
-			})
-		}
-	}
-	attack.Wait()
-}
-
-// wrongCredentials come in a flood from other addresses than the bystander's.
-func (a *abused) wrongCredentials(t *testing.T) {
-	client := a.from(2)
-	defer client.CloseIdleConnections()
-	var attack sync.WaitGroup
-	for i := range 8 {
-		attack.Go(func() {
-			for j := range several(50, 1000) {
-				wrong := fmt.Sprintf("sk_live_%032d", i*1000+j)
-				stranger := (&product{deployment: a.deployment, clear: client, BaseURL: a.BaseURL}).withKey(wrong)
-				answered, err := stranger.try(context.Background(), http.MethodGet, "/v1/models", http.NoBody)
-				if failOn(t, err) && answered.Status != http.StatusUnauthorized {
-					t.Errorf("a wrong key: %d %s", answered.Status, answered.Body)
-				}
-			}
-		})
-	}
-	attack.Go(func() {
-		for i := range several(40, 400) {
-			r, err := http.NewRequest(http.MethodPost, a.BaseURL+"/session", //nolint:noctx // the client is local
-				strings.NewReader(fmt.Sprintf(`{"email":"somebody-%d@example.com","password":"wrong"}`, i)))
-			if !failOn(t, err) {
-				return
-			}
-			answered, err := client.Do(r)
-			if !failOn(t, err) {
-				return
-			}
-			_ = answered.Body.Close()
-			if answered.StatusCode != http.StatusUnauthorized && answered.StatusCode != http.StatusTooManyRequests {
-				t.Errorf("a wrong password: %d", answered.StatusCode)
-			}
-		}
-	})
-	attack.Wait()
-}
-
-// hardPrompts need a count of tokens, and are of the sorts that a tokenizer takes long for.
-func (a *abused) hardPrompts(t *testing.T) {
-	const most = 200_000
-	var attack sync.WaitGroup
-	for _, text := range []string{
-		strings.Repeat(" ", most), strings.Repeat("\n", most), strings.Repeat("a", most), strings.Repeat("ạ", most), strings.Repeat(" \n\t", most/3),
-	} {
-		for range several(1, 5) {
-			attack.Go(func() {
-				ctx, leave := context.WithTimeout(context.Background(), patience)
-				defer leave()
-				_, err := a.as(a.greedy).try(ctx, http.MethodPost, chatPath, strings.NewReader(prompt(modelStd, text, false)))
-				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("a long prompt: %v", err)
-				}
-			})
-		}
-	}
-	attack.Wait()
-}
-
-// slowReaders begin streams and don't read them.
-func (a *abused) slowReaders(t *testing.T) {
-	long := strings.Repeat("word ", 2000)
-	endless := a.up.script(func(call *upstreamCall) {
-		call.begin()
-		for range 200 {
-			call.text(long)
-		}
-		call.finish("stop")
-		call.usage(usualUsage)
-		call.done()
-	})
-	var open attackers
-	defer open.close()
-	body := prompt(modelStd, endless.Mark, true)
-	for i := range several(50, 500) {
-		open.dial(t, a.product, i).post(t, chatPath, "Authorization: Bearer "+a.greedy.Key, len(body), body)
-	}
-	for _, c := range open.connections() {
-		line, err := c.reader.ReadString('\n')
-		require.NoError(t, err)
-		require.Contains(t, line, " 200 ")
-	}
-	a.await("the streams to stand still", patience, func() bool { return len(endless.Calls()) == len(open.all) })
+// stall begins a call of which so many bytes arrive, and no more until stop.
+func (p *product) stall(t testing.TB, c *customer, bytes int) (stop func()) {
+	t.Helper()
+	var open abuse.Crowd
+	conn, err := open.Dial(t.Context(), strings.TrimPrefix(p.BaseURL, "http://"), 0)
+	require.NoError(t, err)
+	route := abuse.Route{Method: http.MethodPost, Path: chatPath, Header: "Authorization: Bearer " + c.Key}
+	require.NoError(t, conn.Begin(route, bytes+10_000, strings.Repeat(" ", bytes)))
+	return open.Close
 }

@@ -1,0 +1,73 @@
+package abuse
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Route is an address that takes a body, and its answer to one that doesn't arrive.
+type Route struct {
+	Method, Path string
+	// Header is the line that a request needs to come that far, "" for none.
+	Header string
+	// Status is 0 when the answer is not judged.
+	Status int
+	// Code is that of the error, "" for an answer that isn't JSON or no error.
+	Code string
+}
+
+func (r Route) String() string { return r.Method + " " + r.Path }
+
+// The headers of attackers.
+const (
+	formHeader = "Content-Type: application/x-www-form-urlencoded"
+	botHeader  = "X-Bot-Api-Secret-Token: "
+)
+
+var variable = regexp.MustCompile(`\{[^}]+\}`)
+
+// Routes are all addresses of the product that take a body, as its own lists say, and the dashboard's public forms; those
+// that need a key come with the attacker's.
+func (t *Target) Routes() []Route {
+	const origin = "Origin: " + Origin
+	key := "Authorization: Bearer " + t.Key
+	slow := func(path, header string) Route {
+		return Route{http.MethodPost, path, header, http.StatusBadRequest, string(handlers.CodeInvalidRequest)}
+	}
+	// What no handler reads, the server waits for by itself, for a minute: longer than an attack lasts.
+	unread := func(method, path, header string) Route { return Route{Method: method, Path: path, Header: header} }
+	page := func(path string) Route { return Route{http.MethodPost, path, formHeader, http.StatusBadRequest, ""} }
+	routes := []Route{
+		page("/dashboard/login"), page("/dashboard/welcome"),
+		{http.MethodPost, "/dashboard/logout", formHeader, http.StatusSeeOther, ""}, // without a session, to the login
+		unread(http.MethodPost, "/dashboard/keys", formHeader), unread(http.MethodPost, "/nowhere", ""),
+		// Bots show their secret before their body.
+		{http.MethodPost, "/webhooks/bot/" + store.NewID("chn"), botHeader + "wrong", http.StatusOK, ""},
+		{http.MethodPost, "/webhooks/bot/" + t.Bot, botHeader + "wrong", http.StatusUnauthorized, string(handlers.CodeUnauthenticated)},
+		slow("/webhooks/bot/"+t.Bot, botHeader+t.BotSecret),
+		slow("/widget/"+t.Widget+"/session", origin),
+		slow("/widget/"+t.Widget+"/messages", origin+"\r\nAuthorization: Bearer "+t.VisitorToken),
+	}
+	for _, r := range append(handlers.Routes(), handlers.NewAPI(handlers.APIDeps{}).Routes()...) {
+		path := variable.ReplaceAllString(r.Path, store.NewID("zzz"))
+		switch {
+		case r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch,
+			strings.HasPrefix(path, "/widget/"), strings.HasPrefix(path, "/webhooks/bot/"): // these are above
+		case r.Public, strings.HasPrefix(path, "/webhooks/"):
+			routes = append(routes, slow(path, ""))
+		case strings.HasSuffix(path, "/verify"), strings.HasSuffix(path, "/handover"), strings.HasSuffix(path, "/handback"):
+			routes = append(routes, unread(r.Method, path, key)) // they take no body
+		case r.Scope != "":
+			route := slow(path, key)
+			route.Method = r.Method
+			routes = append(routes, route)
+		default: // only for people
+			routes = append(routes, unread(r.Method, path, ""))
+		}
+	}
+	return routes
+}
