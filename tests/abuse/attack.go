@@ -40,8 +40,10 @@ type Siege struct {
 
 	// Connections are how many the attacks with many connections open.
 	Connections int
-	// PerSecond is the pace of the attacks that send requests; 0 is as fast as Workers are answered.
-	PerSecond, Workers int
+	// Workers send requests, each as fast as it is answered.
+	Workers int
+	// PerSecond bounds the requests, and the new connections; 0 is no bound.
+	PerSecond int
 	// Enough is closed when the attack should end after what it has begun.
 	Enough <-chan struct{}
 
@@ -128,6 +130,9 @@ func slowBodies(ctx context.Context, s *Siege) error {
 	defer release()
 	routes := s.Routes()
 	for i := range s.Connections {
+		if err := s.pace(ctx); err != nil {
+			return err
+		}
 		c, err := open.Dial(ctx, s.Address, i)
 		if err == nil {
 			err = c.Begin(routes[i%len(routes)], 8<<20, "{")

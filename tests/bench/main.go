@@ -10,6 +10,8 @@
 //
 // The row overload asks more of a slowed-down store than it can do, and exits with 1 unless the product recovers in time.
 //
+// The rows abuse measure another tenant's work while somebody misbehaves, and the bench exits with 1 when that is felt.
+//
 // With -ledger it measures the ledger alone: what it gains that concurrent operations share transactions.
 package main
 
@@ -87,6 +89,12 @@ func run(ctx context.Context, binary, crash string, rounds int, slice time.Durat
 	if rows := overloadRows(only); len(rows) > 0 {
 		found = true
 		if err := runOverload(ctx, rows, binary, crash, slice); err != nil {
+			return err
+		}
+	}
+	if rows := abuseRows(only); len(rows) > 0 {
+		found = true
+		if err := runAbuse(ctx, rows, binary, slice); err != nil {
 			return err
 		}
 	}

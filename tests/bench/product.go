@@ -108,7 +108,12 @@ http://%[1]s {
 `
 
 // startProduct runs the binary with its state at a place, which it takes over: stop drops it.
-func startProduct(ctx context.Context, binary string, at *place) (p *product, err error) {
+func startProduct(ctx context.Context, binary string, at *place) (*product, error) {
+	return startProductWith(ctx, binary, at, caddyfile)
+}
+
+// startProductWith is startProduct with another Caddyfile, a format of the same arguments.
+func startProductWith(ctx context.Context, binary string, at *place, format string) (p *product, err error) {
 	p = &product{place: at}
 	defer func() {
 		if err != nil {
@@ -131,7 +136,7 @@ func startProduct(ctx context.Context, binary string, at *place) (p *product, er
 	if p.address, err = freeAddress(); err != nil {
 		return p, err
 	}
-	text := fmt.Sprintf(caddyfile, p.address, p.upstream.address, at.options())
+	text := fmt.Sprintf(format, p.address, p.upstream.address, at.options())
 	if err := os.WriteFile(filepath.Join(p.dir, "Caddyfile"), []byte(text), 0o600); err != nil {
 		return p, fmt.Errorf("writing the Caddyfile: %w", err)
 	}

@@ -15,6 +15,9 @@ const (
 	chunks           = 50
 	promptTokens     = 50
 	completionTokens = 150
+	// floodPrompt asks for a stream of chunks of so many words each.
+	floodPrompt = "Tell me everything."
+	floodWords  = 8000
 )
 
 // upstream is an instant vendor: it reads the request and answers at once.
@@ -24,6 +27,7 @@ type upstream struct {
 	answers atomic.Int64
 	answer  []byte
 	stream  []byte
+	flood   []byte // a stream of 2 MB
 	// gate lets go on the streams that wait in their middle, when it is closed.
 	gate chan struct{}
 }
@@ -33,7 +37,7 @@ func startUpstream() (*upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer(), gate: make(chan struct{})}
+	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
 	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute}
 	go func() { _ = u.server.Serve(listener) }()
 	return u, nil
@@ -50,6 +54,9 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(string(body), `"stream":true`) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		rest := u.stream
+		if strings.Contains(string(body), floodPrompt) {
+			rest = u.flood
+		}
 		if strings.Contains(string(body), slowPrompt) {
 			begun := bytes.Index(rest, []byte(slowMark)) + len(slowMark)
 			begun += bytes.Index(rest[begun:], []byte("\n\n")) + 2
@@ -77,12 +84,13 @@ func plainAnswer() []byte {
 		text, promptTokens, completionTokens, promptTokens+completionTokens)
 }
 
-func streamedAnswer() []byte {
+// streamedAnswer is a stream whose chunks are each a text with a number.
+func streamedAnswer(text string) []byte {
 	const head = `data: {"id":"x","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[`
 	var b []byte
 	b = append(b, head+`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`+"\n\n"...)
 	for i := range chunks {
-		b = fmt.Appendf(b, head+`{"index":0,"delta":{"content":" word%d"},"finish_reason":null}]}`+"\n\n", i)
+		b = fmt.Appendf(b, head+`{"index":0,"delta":{"content":"%s%d"},"finish_reason":null}]}`+"\n\n", text, i)
 	}
 	b = append(b, head+`{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"...)
 	b = fmt.Appendf(b, head+`],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",

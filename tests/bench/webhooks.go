@@ -197,15 +197,20 @@ func (d *deliverer) request() []byte {
 	body := fmt.Appendf(nil, `{"object":"page","entry":[{"id":"%s","time":%d,"messaging":[{"sender":{"id":"%d"},"recipient":{"id":"%s"},`+
 		`"timestamp":%d,"message":{"mid":"m_bench%d","text":"Hello, do you have this in size M? I would take two of them."}}]}]}`,
 		webhookPage, now, 5_000_000+n%webhookCustomers, webhookPage, now, n)
-	mac := hmac.New(sha256.New, []byte(webhookSecret))
-	mac.Write(body)
 	path := "/webhooks/social"
 	if d.variant == responded {
 		path = "/respond"
 	}
-	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nX-Hub-Signature-256: sha256=%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
-		path, d.product.address, hex.EncodeToString(mac.Sum(nil)), len(body))
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nX-Hub-Signature-256: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		path, d.product.address, signSocial(body), len(body))
 	return append(request, body...)
+}
+
+// signSocial is the signature of a delivery of the social platform.
+func signSocial(body []byte) string {
+	mac := hmac.New(sha256.New, []byte(webhookSecret))
+	mac.Write(body)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
 func (r webhookRow) report(variants []variant, results map[variant][]figures) {

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/tests/abuse"
+)
+
+const (
+	// abuseRounds are how often the bystander is measured alone and under attack, in turns.
+	abuseRounds = 3
+	// abuseLasts is how many slices each of these measurements lasts: 15 s of the usual ones.
+	abuseLasts = 10
+	// abusePause lets the product close an attack's connections before the bystander is measured alone again.
+	abusePause = 2 * time.Second
+	// memoryLooks is how often the product's memory is read.
+	memoryLooks = 20 * time.Millisecond
+)
+
+var (
+	// abuseBar is the 99th percentile of the bystander's work under attack to that of the same work alone.
+	abuseBar = bar{must: 3, goal: 2}
+	// abuseMemory is the product's resident memory over that of the idle product, in MiB.
+	abuseMemory = bar{must: 400, goal: 200}
+)
+
+var errFelt = errors.New("an attack was felt by another tenant, or took too much memory")
+
+// force is how hard an attack is. The attackers share the machine's processors with the product, which attackers of a real
+// server don't; so they go at a pace that leaves the machine to the product, unless their rate is the attack: credentials
+// are guessed as fast as they are answered by so many workers.
+func force(attack string) *abuse.Siege {
+	return map[string]*abuse.Siege{
+		"slow bodies":                    {Connections: 2000, PerSecond: 1000},
+		"idle connections":               {Connections: 10_000, PerSecond: 2000},
+		"hostile JSON":                   {Workers: 4, PerSecond: 20},
+		"wrong credentials":              {Workers: 8, Connections: 100},
+		"prompts that are hard to count": {Workers: 4, PerSecond: 10, Connections: 10},
+		"slow readers":                   {Connections: 500, PerSecond: 200},
+	}[attack]
+}
+
+func abuseRowName(a abuse.Attack) string { return "abuse, " + a.Name }
+
+// abuseRows are the attacks whose row's name contains only.
+func abuseRows(only string) (rows []abuse.Attack) {
+	for _, attack := range abuse.Attacks() {
+		if strings.Contains(abuseRowName(attack), only) {
+			rows = append(rows, attack)
+		}
+	}
+	return rows
+}
+
+// runAbuse measures each attack on a product of its own. All of them are measured before one that was felt is an error.
+func runAbuse(ctx context.Context, rows []abuse.Attack, binary string, slice time.Duration) (err error) {
+	felt := false
+	for _, attack := range rows {
+		row := &abuseRow{attack: attack, lasts: abuseLasts * slice, alone: make(work), under: make(work)}
+		if err := row.run(ctx, binary); err != nil {
+			return fmt.Errorf("%s: %w", abuseRowName(attack), err)
+		}
+		felt = row.report() || felt
+	}
+	if felt {
+		return errFelt
+	}
+	return nil
+}
+
+// work is how long the bystander's requests took, by their kinds.
+type work map[string][]time.Duration
+
+// abuseRow is one attack and what was measured.
+type abuseRow struct {
+	attack abuse.Attack
+	lasts  time.Duration
+
+	alone, under work
+	idle, most   int64 // resident memory in KiB
+	// Processor time per second under attack.
+	productCPU, attackersCPU float64
+}
+
+func (r *abuseRow) run(ctx context.Context, binary string) (err error) {
+	tenants, err := startTenants(ctx, binary)
+	if err != nil {
+		return err
+	}
+	defer func() { err = tenants.product.end(err) }()
+	if err := tenants.work(ctx, r.lasts/2, make(work)); err != nil { // warms up
+		return err
+	}
+	if r.idle, err = tenants.product.resident(); err != nil {
+		return err
+	}
+	for range abuseRounds {
+		if err := tenants.work(ctx, r.lasts, r.alone); err != nil {
+			return fmt.Errorf("alone: %w", err)
+		}
+		if err := r.besiege(ctx, tenants); err != nil {
+			return err
+		}
+		<-time.After(abusePause)
+	}
+	return tenants.product.doctor(ctx)
+}
+
+// besiege measures the bystander and the product from an attack's begin to its end.
+func (r *abuseRow) besiege(ctx context.Context, tenants *tenants) error {
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	siege := force(r.attack.Name)
+	siege.Target = tenants.target
+	var attack sync.WaitGroup
+	var attackErr, memoryErr error
+	used, began := ownCPU(), time.Now()
+	product, err := tenants.product.cpu()
+	if err != nil {
+		return err
+	}
+	attack.Go(func() { attackErr = r.attack.Run(ctx, siege) })
+	attack.Go(func() { memoryErr = r.watch(ctx, tenants.product) })
+	err = tenants.work(ctx, r.lasts, r.under)
+	after, cpuErr := tenants.product.cpu()
+	seconds := time.Since(began).Seconds()
+	r.productCPU += (after - product).Seconds() / seconds / abuseRounds
+	r.attackersCPU += (ownCPU() - used).Seconds() / seconds / abuseRounds
+	over()
+	attack.Wait()
+	if err != nil {
+		err = fmt.Errorf("under attack: %w", err)
+	}
+	return errors.Join(err, cpuErr, attackErr, memoryErr)
+}
+
+// watch keeps the most memory that the product takes until ctx ends.
+func (r *abuseRow) watch(ctx context.Context, p *product) error {
+	for {
+		now, err := p.resident()
+		if err != nil {
+			return err
+		}
+		r.most = max(r.most, now)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(memoryLooks):
+		}
+	}
+}
+
+// ownCPU is the processor time of the bench: of attackers, bystander and vendor.
+func ownCPU() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for other processes only
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// report prints the row, and reports whether the attack was felt.
+func (r *abuseRow) report() (felt bool) {
+	fmt.Printf("\n%s\n  %-10s %8s %12s %12s %14s   ratio of the p99\n", abuseRowName(r.attack), "work", "n", "alone p50 ms", "alone p99 ms", "attacked p99 ms")
+	for _, kind := range workKinds {
+		alone, under := []figures{{latency: r.alone[kind]}}, []figures{{latency: r.under[kind]}}
+		ratio := percentile(under, .99) / percentile(alone, .99)
+		felt = felt || ratio > abuseBar.must
+		fmt.Printf("  %-10s %8d %12.2f %12.2f %14.2f   %s\n", kind, len(r.under[kind]), percentile(alone, .5), percentile(alone, .99),
+			percentile(under, .99), judged(ratio, abuseBar, true))
+	}
+	over := float64(r.most-r.idle) / 1024
+	felt = felt || over > abuseMemory.must
+	fmt.Printf("  memory: %.0f MiB idle, at most %s over it; processors: product %.2f, attackers, vendor and bystander %.2f\n",
+		float64(r.idle)/1024, judged(over, abuseMemory, true), r.productCPU, r.attackersCPU)
+	return felt
+}
