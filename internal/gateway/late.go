@@ -16,6 +16,9 @@ const (
 	// maxLate bounds the calls that wait to be settled late. Beyond it a call is left to the sweeper, which releases its
 	// hold and key when they expire.
 	maxLate = 4096
+	// maxLateBytes bounds the kept answers of the calls that wait, each of which may be 1 MiB. A call whose answer finds no
+	// room is voided instead: it costs nothing, and its key is free for another try as soon as the store is back.
+	maxLateBytes = 64 << 20
 	// lateAtOnce is how many are tried at a time: enough to share the writer's transactions.
 	lateAtOnce = 64
 	// firstLatePause and longestLatePause bound the pause after a round in which nothing succeeded; it is jittered by
@@ -44,21 +47,32 @@ type lateCalls struct {
 
 	mu      sync.Mutex
 	waiting []*lateCall
+	// answers are the bytes of the kept answers of all calls that wait or are being tried.
+	answers int
 	running bool // the goroutine
 }
 
 // add hands a call over, which leaves when its end is known or given up. cut is when the process can't wait.
 func (q *lateCalls) add(cut context.Context, l *lateCall) {
+	size := len(l.settlement.Response)
 	q.mu.Lock()
 	full := len(q.waiting) >= maxLate
+	large := !full && q.answers+size > maxLateBytes
+	if large {
+		l.settlement, size = voided(l.settlement), 0
+	}
 	if !full {
 		q.waiting = append(q.waiting, l)
+		q.answers += size
 	}
 	start := !full && !q.running
 	q.running = q.running || start
 	q.mu.Unlock()
-	if full {
+	switch {
+	case full:
 		q.giveUp(l, errors.New("too many calls wait for the store"))
+	case large:
+		q.logger.Error("the answers of calls that wait for the store take too much memory; a call is not charged", "call", l.settlement.Call.ID)
 	}
 	if start {
 		go q.run(cut)
@@ -93,6 +107,7 @@ func (q *lateCalls) take(cut context.Context) []*lateCall {
 	q.waiting = slices.DeleteFunc(q.waiting, func(l *lateCall) bool {
 		over := cut.Err() != nil || !now.Before(l.until)
 		if over {
+			q.answers -= len(l.settlement.Response)
 			q.giveUp(l, errors.New("its time is over"))
 		}
 		return over
@@ -117,8 +132,10 @@ func (q *lateCalls) try(cut context.Context, round []*lateCall) (works bool) {
 	tries.Wait()
 	var failed []*lateCall
 	var last error
+	ended := 0
 	for i, l := range round {
 		if errs[i] == nil {
+			ended += len(l.settlement.Response)
 			l.leave()
 			continue
 		}
@@ -126,10 +143,11 @@ func (q *lateCalls) try(cut context.Context, round []*lateCall) (works bool) {
 	}
 	if len(failed) > 0 {
 		q.logger.Error("calls could not be settled late; they are tried again", "calls", len(failed), "error", last)
-		q.mu.Lock()
-		q.waiting = append(q.waiting, failed...)
-		q.mu.Unlock()
 	}
+	q.mu.Lock()
+	q.waiting = append(q.waiting, failed...)
+	q.answers -= ended
+	q.mu.Unlock()
 	return len(failed) < len(round)
 }
 

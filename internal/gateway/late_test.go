@@ -26,6 +26,7 @@ type lateTest struct {
 	tries   int
 	poison  map[string]bool // calls that fail though the store works
 	settled []string
+	voids   int
 	calls   *InFlight
 }
 
@@ -48,6 +49,9 @@ func newLateTest() *lateTest {
 			return errAway
 		}
 		q.settled = append(q.settled, id)
+		if l.settlement.Void {
+			q.voids++
+		}
 		return nil
 	}
 	return q
@@ -129,6 +133,52 @@ func TestLateCallsAreBounded(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		require.Zero(t, q.calls.Running())
+		require.False(t, q.running)
+	})
+}
+
+// TestLateAnswersAreBounded: a call whose kept answer finds no room among those that wait is voided: none is lost, and none
+// is charged whose answer a repeated request could not have.
+func TestLateAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newLateTest()
+		answer := make([]byte, maxTranscript)
+		const room = maxLateBytes / maxTranscript
+		for range 2 { // the room is given back
+			q.mu.Lock()
+			q.away, q.settled, q.voids = true, nil, 0
+			q.mu.Unlock()
+			for i := range 2 * room {
+				cut, leave, err := q.calls.Enter()
+				require.NoError(t, err)
+				q.add(cut, &lateCall{
+					settlement: billing.Settlement{
+						Call: billing.Call{ID: fmt.Sprint("call_", i)}, ChargeMicros: 7, Keep: true, Response: answer, Claim: &billing.Claim{},
+					},
+					until: time.Now().Add(time.Hour), leave: leave,
+				})
+			}
+			<-time.After(time.Minute)
+			q.mu.Lock()
+			require.Equal(t, maxLateBytes, q.answers)
+			q.away = false
+			q.mu.Unlock()
+			<-time.After(10 * time.Second)
+			synctest.Wait()
+			require.Len(t, q.settled, 2*room, "none is lost")
+			require.Equal(t, room, q.voids)
+			require.Zero(t, q.calls.Running())
+			require.Zero(t, q.answers)
+		}
+		// Calls that expire give their room back, too.
+		q.away = true
+		cut, leave, err := q.calls.Enter()
+		require.NoError(t, err)
+		q.add(cut, &lateCall{settlement: billing.Settlement{Response: answer}, until: time.Now().Add(time.Minute), leave: leave})
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		require.Zero(t, q.answers)
 		require.False(t, q.running)
 	})
 }

@@ -101,7 +101,13 @@ func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 
 // void is s with nothing charged and the key free again.
 func (c *call) void(s billing.Settlement) billing.Settlement {
-	s.Void, s.ChargeMicros, s.Keep, s.Response, s.Claim = true, 0, false, nil, c.claim
+	s.Claim = c.claim
+	return voided(s)
+}
+
+// voided is s with nothing charged and nothing kept: the key of its claim, if it has one, is free again.
+func voided(s billing.Settlement) billing.Settlement {
+	s.Void, s.ChargeMicros, s.Keep, s.Response = true, 0, false, nil
 	return s
 }
 
