@@ -25,11 +25,11 @@ func accountPage() page {
 		actions: []action{
 			{
 				verb: "password", form: "account-password", done: "Your password was changed, and your other sessions have ended.",
-				secrets: []string{"currentPassword", "password"}, maxBody: maxCredentials, do: changePassword,
+				secrets: []string{"currentPassword", "password"}, maxBody: maxStrangerForm, do: changePassword,
 			},
 			{
 				verb: "leave", form: "account-leave", done: "You are signed out everywhere.",
-				maxBody: maxCredentials, do: signOutEverywhere,
+				maxBody: maxStrangerForm, do: signOutEverywhere,
 			},
 		},
 	}

@@ -312,11 +312,40 @@ func TestLargeFormIsNotKept(t *testing.T) {
 		requireGoodPage(t, r.dashboard, "/dashboard/knowledge/kb_1", w)
 		require.Contains(t, w.Body.String(), "too long to be kept")
 		require.NotContains(t, w.Body.String(), "ended-resend")
-		require.LessOrEqual(t, size-body.Len(), maxKept+1)
+		require.LessOrEqual(t, size-body.Len(), maxStrangerForm+1)
 	}
-	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", maxKept-100)}})
+	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", maxStrangerForm-100)}})
 	require.Equal(t, http.StatusUnauthorized, w.Code)
-	require.Greater(t, w.Body.Len(), maxKept-100)
+	require.Greater(t, w.Body.Len(), maxStrangerForm-100)
+}
+
+// Whatever is sent without a session, 16 KiB of it are read at most.
+func TestFormsOfStrangersAreSmall(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	r.signedOut()
+	send := func(path, mediaType string) {
+		t.Helper()
+		const size = 1 << 20
+		body := strings.NewReader("a=" + strings.Repeat("x", size-2))
+		sent := httptest.NewRequest(http.MethodPost, strings.ReplaceAll(path, "{id}", "a_1"), body)
+		sent.Header.Set("Content-Type", mediaType)
+		sent.Header.Set("Cookie", "svc_session=made-up")
+		r.serve(t, sent)
+		require.LessOrEqual(t, size-body.Len(), 16<<10+1, path)
+	}
+	pages := r.dashboard.pages()
+	require.Greater(t, len(pages), 10)
+	for i := range pages {
+		page := &pages[i]
+		for _, a := range page.actions {
+			send(below(page.path, a.verb), "application/x-www-form-urlencoded")
+			send(below(page.path, a.verb), "multipart/form-data; boundary=x")
+		}
+		for _, l := range page.relays {
+			send(below(page.path, l.name), "application/json")
+		}
+	}
 }
 
 // Errors of the API become pages with its status and its words; those of ours keep their text for the log.

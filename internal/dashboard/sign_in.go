@@ -12,9 +12,6 @@ const (
 	logoutPath = root + "/logout"
 )
 
-// maxCredentials bounds the forms that anybody may send, in bytes.
-const maxCredentials = 16 << 10
-
 // signInPage is what the pages of signing in show.
 type signInPage struct {
 	// Refusal is why nobody can sign in this way; then there is no form.
@@ -41,7 +38,7 @@ func loginPage() page {
 			})
 		},
 		actions: []action{
-			{form: "login", secrets: []string{"password"}, maxBody: maxCredentials, do: signIn},
+			{form: "login", secrets: []string{"password"}, do: signIn},
 		},
 	}
 }
@@ -83,7 +80,7 @@ func welcomePage() page {
 			})
 		},
 		actions: []action{
-			{form: "welcome", secrets: []string{"password"}, maxBody: maxCredentials, do: setPassword},
+			{form: "welcome", secrets: []string{"password"}, do: setPassword},
 		},
 	}
 }
@@ -96,7 +93,7 @@ func setPassword(v *visit) (outcome, error) {
 // signOutPage has no page of its own, only what the button in every page's head does.
 func signOutPage() page {
 	p := forward(logoutPath, loginPath)
-	p.actions = []action{{form: "logout", done: "You are signed out.", maxBody: maxCredentials, do: func(v *visit) (outcome, error) {
+	p.actions = []action{{form: "logout", done: "You are signed out.", do: func(v *visit) (outcome, error) {
 		return goTo(loginPath), v.send(http.MethodDelete, "/session", nil, nil)
 	}}}
 	return p

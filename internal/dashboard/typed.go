@@ -16,8 +16,9 @@ import (
 // maxForm bounds what a form sends, in bytes: room for instructions of 100,000 characters, each escaped.
 const maxForm = 2 << 20
 
-// maxKept bounds what is read of a form whose sender isn't signed in, in bytes: it may be anybody's, and all of it is sent back.
-const maxKept = 256 << 10
+// maxStrangerForm bounds what is read of a form that comes without a session, in bytes: a password and the like, or what is
+// kept until its sender has signed in again.
+const maxStrangerForm = 16 << 10
 
 // maxFields bounds the fields of a form; each takes many times its size.
 const maxFields = 1000
@@ -25,9 +26,13 @@ const maxFields = 1000
 // maxFiles is how many bytes of files stay in memory; it is above every maxBody, so that none goes to the disk.
 const maxFiles = 64 << 20
 
-// readForm reads what a form sent.
+// readForm reads what a form sent, at most maxBody bytes (0 is [maxForm]), and without a session [maxStrangerForm].
 func (v *visit) readForm(maxBody int64) error {
-	v.bound(cmp.Or(maxBody, maxForm))
+	limit := cmp.Or(maxBody, maxForm)
+	if v.session == nil {
+		limit = min(limit, maxStrangerForm)
+	}
+	v.bound(limit)
 	err := v.checkFields()
 	if err == nil {
 		err = v.r.ParseForm() // by itself, for the next one hides its error
@@ -139,10 +144,10 @@ type keptForm struct {
 }
 
 // keepTyped shows a page that keeps what was typed while its sender signs in, in another tab. Secrets and files are asked
-// for anew, and a form of more than [maxKept] keeps nothing.
+// for anew, and a form of more than [maxStrangerForm] keeps nothing.
 func (v *visit) keepTyped() {
 	form := keptForm{Address: v.r.URL.RequestURI()}
-	if v.sent == nil && v.readForm(maxKept) != nil {
+	if v.sent == nil && v.readForm(0) != nil {
 		v.sent, form.Lost = url.Values{}, true
 	}
 	for name, values := range v.sent {
