@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,7 +19,7 @@ import (
 // escaped to 6 bytes each.
 const MaxAPIBody = 1 << 20
 
-// maxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's text of 4,000 characters.
+// maxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's earlier token.
 const maxPublicBody = 16 << 10
 
 // routeKey is where an operation keeps its [Route].
@@ -134,6 +135,11 @@ func (a *API) admit(ctx huma.Context, next func(huma.Context)) {
 	if id := r.PathValue("id"); id != "" && !wellFormedID(id) {
 		answer.err = NotFound("There is nothing with this id.")
 		return
+	}
+	if strings.HasPrefix(route.Path, widgetPath) {
+		if _, answer.err = visitFrom(r.Context()); answer.err != nil {
+			return // what a visitor sends is read when their token was checked
+		}
 	}
 	if ctx.Operation().RequestBody != nil {
 		body, release, err := ReadBody(answer.to, r, ctx.Operation().MaxBodyBytes-1, a.Bodies)

@@ -2,7 +2,9 @@ package handlers
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +152,32 @@ func TestWidgetBodies(t *testing.T) {
 	}
 	require.Empty(t, s.seen(t, token))
 	wholeStream(t, s.write(token, "m-1", strings.Repeat("é", 4000)))
+}
+
+// TestVisitorTextInFull: 4,000 characters are 4,000 characters however a client writes them, up to 12 bytes each.
+func TestVisitorTextInFull(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	token := s.begin(t, `{}`)
+	for i, character := range []string{`\ud83d\ude00`, "😀"} {
+		w := s.write(token, strings.Repeat(strconv.Itoa(i), 64), strings.Repeat(character, 4000))
+		require.Contains(t, []int{http.StatusOK, http.StatusAccepted}, w.Code, w.Body.String())
+		seen := s.seen(t, token)
+		require.Equal(t, "visitor: "+strings.Repeat("😀", 4000), seen[2*i], "the text is stored whole")
+	}
+}
+
+// TestVisitorsBodyIsReadLast: without a token nothing of a message is read, wherever the operations are mounted.
+func TestVisitorsBodyIsReadLast(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	for name, serve := range map[string]Handler{"widget": s.Serve, "groups": s.api.Serve} {
+		body := strings.NewReader(`{"id":"m-1","text":"` + strings.Repeat("a", 4000) + `"}`)
+		r := httptest.NewRequest(http.MethodPost, "/widget/chn_1/messages", body)
+		size := body.Len()
+		require.Contains(t, []int{http.StatusUnauthorized, http.StatusNotFound}, served(serve, r).Code)
+		require.Equal(t, size, body.Len(), name)
+	}
 }
 
 // TestUnknownWidgets: ids of no channel or of one of another type, and addresses that nothing serves.

@@ -15,6 +15,9 @@ import (
 )
 
 const (
+	// maxVisitorBody is the largest body of a message in bytes: room for 4,000 characters that are escaped to 12 bytes each.
+	// It is read only from visitors whose token was checked.
+	maxVisitorBody = 64 << 10
 	// takeOver is how long a message waits in the queue for the request that brought it before any worker takes it.
 	takeOver = 5 * time.Second
 	// shownMessages bounds what a visitor sees of the conversation.

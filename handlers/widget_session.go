@@ -50,7 +50,7 @@ func (a *API) registerWidget() {
 		Method: http.MethodPost, Path: session, Public: true,
 		Summary: "Begin, or go on with, a visitor's session; only for pages of the channel's origins",
 	}}, a.beginVisit)
-	register(a, operation{id: "writeAsVisitor", status: http.StatusOK, stream: true, Route: Route{
+	register(a, operation{id: "writeAsVisitor", status: http.StatusOK, maxBody: maxVisitorBody, stream: true, Route: Route{
 		Method: http.MethodPost, Path: messages, Public: true,
 		Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
 	}}, a.writeAsVisitor)
