@@ -21,6 +21,11 @@ const (
 	quadrupled = 64 << 10
 	// budgetRetryAfter is sent to clients whose share of the budget is used up.
 	budgetRetryAfter = time.Second
+	// promptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
+	// says how long it is and all of it is there within promptTime: platforms send most of theirs in one packet, which a
+	// connection has room for anyway, so this takes no memory for long.
+	promptDelivery = 4 << 10
+	promptTime     = time.Second
 )
 
 var errBudget = errors.New("the share of the budget of buffered body bytes is used up")
@@ -95,7 +100,7 @@ func (b *buffer) fill(in *pacedBody, limit int64) error {
 		n, err := in.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
 		if n > 0 && b.charged == 0 {
-			if err := b.charge(int64(cap(b.bytes))); err != nil {
+			if err := b.charge(in, int64(cap(b.bytes))); err != nil {
 				return err
 			}
 		}
@@ -125,13 +130,13 @@ func (b *buffer) full(in *pacedBody, declared, limit int64) (more bool, err erro
 	if size < quadrupled {
 		next = 4 * size
 	}
-	return true, b.grow(min(next, declared, limit))
+	return true, b.grow(in, min(next, declared, limit))
 }
 
 // grow moves the bytes to a buffer of the given size. For a moment both are held and charged.
-func (b *buffer) grow(size int64) error {
+func (b *buffer) grow(in *pacedBody, size int64) error {
 	old := *b
-	if err := b.charge(size); err != nil {
+	if err := b.charge(in, size); err != nil {
 		return err
 	}
 	b.bytes = append(make([]byte, 0, size), b.bytes...)
@@ -140,14 +145,19 @@ func (b *buffer) grow(size int64) error {
 }
 
 // charge takes size bytes in place of those that were taken before, which remain charged. A delivery that becomes large
-// moves to the share of large ones.
-func (b *buffer) charge(size int64) error {
+// moves to the share of large ones. A small one that finds no room is not charged, but must be there soon.
+func (b *buffer) charge(in *pacedBody, size int64) error {
 	account := b.account
 	if account.Share == ShareDeliveries && size > LargeDelivery {
 		account.Share = ShareLargeDeliveries
 	}
 	if b.budget.Take(account, size) {
 		b.account, b.charged = account, size
+		return nil
+	}
+	if declared := in.r.ContentLength; account.Share == ShareDeliveries && declared >= 0 && declared <= promptDelivery {
+		b.charged = 0
+		in.hasten(promptTime)
 		return nil
 	}
 	b.bytes = nil

@@ -10,7 +10,8 @@ type Share int
 
 // The shares of a budget.
 const (
-	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session.
+	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session, and the deliveries of
+	// bots, whose secret is compared before the body is read.
 	ShareOrganizations Share = iota
 	// ShareStrangers is a quarter: sign-in, one-time links, visitors of widgets.
 	ShareStrangers

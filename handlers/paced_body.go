@@ -63,6 +63,14 @@ func (p *pacedBody) extend() {
 	_ = p.conn.SetReadDeadline(p.began.Add(allowed))
 }
 
+// hasten ends the grace no later than the given time from now.
+func (p *pacedBody) hasten(within time.Duration) {
+	if left := time.Since(p.began) + within; left < p.grace {
+		p.grace = left
+		p.extend()
+	}
+}
+
 // finish lifts the deadline: the next request on the connection has its own. That of a late body stays, so that the server
 // doesn't wait for the rest of it either.
 func (p *pacedBody) finish() {

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -55,6 +56,9 @@ func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver)
 func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([]platforms.Inbound, error) {
 	body, release, err := readBody(h.delivery(w, r), MaxWebhookBody, h.bodies, by.account)
 	defer release()
+	if errors.Is(err, errBudget) {
+		return nil, Busy(budgetRetryAfter, errBudget) // also when the organization's share is used up: a platform has no rate to keep
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (h *Webhooks) Bot(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return h.receive(w, r, &receiver{
-		account: Account{ShareDeliveries, route.OrgID}, ackEmpty: h.config.Bot.AckEmpty,
+		account: Account{ShareOrganizations, route.OrgID}, ackEmpty: h.config.Bot.AckEmpty,
 		extract: func(body []byte) ([]platforms.Inbound, error) { return extracted(platforms.ExtractBot(body)) },
 		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
 			return h.enqueue(ctx, items, func(*platforms.Inbound) (store.Route, bool) { return route, route.State != store.ChannelPending })

@@ -2,8 +2,13 @@ package handlers
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,3 +78,70 @@ func rowsOf(t *testing.T, db *store.DB) map[string]int {
 	}
 	return counts
 }
+
+// fillDeliveries takes all of the memory that deliveries of unproven origin have.
+func fillDeliveries(t *testing.T, budget *ByteBudget) {
+	t.Helper()
+	owners := 0
+	for _, size := range []int64{4 << 10, 1} {
+		for budget.Take(Account{ShareDeliveries, fmt.Sprint(owners)}, size) {
+			for budget.Take(Account{ShareDeliveries, fmt.Sprint(owners)}, size) { // as much as is free
+				continue
+			}
+			owners++
+		}
+	}
+	for budget.Take(Account{ShareLargeDeliveries, ""}, 1<<20) {
+		continue
+	}
+}
+
+// The secret of a bot is compared before its body is read, so strangers' bodies take no room from those of its organization.
+func TestStrangersTakeNothingFromBots(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	fillDeliveries(t, g.bodies)
+	bot := everyPlatform()[0]
+	for _, size := range []int{0, 8 << 10, 2 * LargeDelivery} {
+		acknowledged(t, bot.serve(g), bot.signed(bot.text+strings.Repeat(" ", size)), 1)
+	}
+	require.Zero(t, g.bodies.UsedBy(ShareOrganizations))
+	require.True(t, g.bodies.Take(Account{ShareOrganizations, "org_1"}, 64<<20), "as much as the organization may hold")
+	a := refusedWith(t, CodeInternalError, bot.serve(g), bot.signed(bot.text))
+	require.Equal(t, "1", a.header.Get("Retry-After"), "platforms come back after a fault, not after a refusal")
+}
+
+// A small delivery that is there at once passes although strangers hold all of the reserve; it may not take its time.
+func TestPromptDeliveriesPassAFullReserve(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p platform, g *gate) {
+		if p.name == "bot" {
+			return // it needs none of the reserve
+		}
+		before := g.bodies.UsedBy(ShareDeliveries)
+		acknowledged(t, p.serve(g), p.signed(p.text+strings.Repeat(" ", promptDelivery-len(p.text))), 1)
+		require.Equal(t, before, g.bodies.UsedBy(ShareDeliveries))
+		fillDeliveries(t, g.bodies)
+		full := g.bodies.UsedBy(ShareDeliveries)
+		acknowledged(t, p.serve(g), p.signed(p.text), 1)
+		acknowledged(t, p.serve(g), p.signed(p.text+strings.Repeat(" ", promptDelivery-len(p.text))), 1)
+		refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text+strings.Repeat(" ", promptDelivery+1-len(p.text))))
+		undeclared := p.signed(p.text)
+		undeclared.ContentLength = -1
+		refusedWith(t, CodeInternalError, p.serve(g), undeclared)
+
+		began := time.Now()
+		w := &deadlines{ResponseWriter: httptest.NewRecorder()}
+		slow := p.signed(p.text)
+		slow.Body = io.NopCloser(io.MultiReader(strings.NewReader(p.text[:40]), strings.NewReader(p.text[40:80]), tooLate{}))
+		require.Equal(t, http.StatusBadRequest, written(t, p.serve(g)(w, slow), "").status)
+		require.Len(t, w.read, 2, "a byte that comes late moves nothing")
+		require.WithinRange(t, w.read[1], began, w.read[0].Add(promptTime-webhookBodyTime+time.Since(began)))
+		require.Equal(t, full, g.bodies.UsedBy(ShareDeliveries))
+	})
+}
+
+// tooLate is the rest of a body that didn't come in time.
+type tooLate struct{}
+
+func (tooLate) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }

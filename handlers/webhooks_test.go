@@ -141,7 +141,8 @@ func TestWebhookWithoutItsStore(t *testing.T) {
 		g.routes.fail = nil
 		acknowledged(t, p.serve(g), p.signed(p.text), 1)
 		g.bodies.SetLimit(10, DefaultPace)
-		require.NotEmpty(t, refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
+		large := p.signed(p.text + strings.Repeat(" ", promptDelivery))
+		require.NotEmpty(t, refusedWith(t, CodeInternalError, p.serve(g), large).header.Get("Retry-After"))
 	})
 }
 
