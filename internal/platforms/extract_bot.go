@@ -5,125 +5,161 @@ import "strings"
 // ExtractBot reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, or
 // that the customer blocked the bot. Groups, other bots, edits, reactions and all other updates hold nothing.
 func ExtractBot(body []byte) ([]Inbound, error) {
-	var update botUpdate
-	if err := decode(body, &update); err != nil {
+	update, err := object(body)
+	if err != nil {
 		return nil, err
 	}
-	var all []Inbound
-	if m := update.Message; m != nil && m.Chat.private() && !bool(m.From.IsBot) {
-		in := Inbound{
-			Type:         Bot,
-			Conversation: string(m.Chat.ID),
-			Address:      string(m.Chat.ID),
-			CustomerName: clean(m.From.name(), MaxName),
-			SentAt:       m.Date.time(),
-		}
-		if m.MessageID != "" {
-			in.MessageID = string(m.Chat.ID + ":" + m.MessageID) // alone it is unique only inside its chat
-		}
-		all = appendComplete(all, in.written(oneOf(m.Text, m.Caption), m.media()))
-	}
-	if c := update.MyChatMember; c != nil && c.Chat.private() && c.NewChatMember.Status == "kicked" {
-		all = appendComplete(all, Inbound{
-			Type:         Bot,
-			Kind:         Blocked,
-			Conversation: string(c.Chat.ID),
-			Address:      string(c.Chat.ID),
-			SentAt:       c.Date.time(),
-		})
-	}
-	return all, nil
+	found := inboundsOf(body)
+	var m botMessage
+	m.read(memberOf(update, "message"))
+	found.add(m.inbound())
+	found.add(botBlocked(memberOf(update, "my_chat_member")))
+	return found.all, nil
 }
 
-type botUpdate struct {
-	Message      *botMessage `json:"message"`
-	MyChatMember *struct {
-		Chat          botChat `json:"chat"`
-		From          botUser `json:"from"`
-		Date          moment  `json:"date"`
-		NewChatMember struct {
-			Status string `json:"status"`
-		} `json:"new_chat_member"`
-	} `json:"my_chat_member"`
+type botMessage struct {
+	id        string
+	from      botUser
+	chat      botChat
+	date      moment
+	text      string
+	caption   string
+	mediaRank int
 }
 
-type botChat struct {
-	ID   identifier `json:"id"`
-	Type string     `json:"type"`
+// botMedia are the members of a message that name what it holds, and the names that we give it. Of several the first one
+// counts: an animation, for one, comes with a document.
+var botMedia = []struct{ member, media string }{
+	{"photo", "image"},
+	{"video", "video"},
+	{"video_note", "video"},
+	{"animation", "animation"},
+	{"audio", "audio"},
+	{"voice", "audio"},
+	{"document", "file"},
+	{"sticker", "sticker"},
+	{"dice", "sticker"},
+	{"location", "location"}, // also of venues
+	{"contact", "contact"},
+	{"poll", "poll"},
+	{"story", "attachment"},
+	{"paid_media", "attachment"},
+}
+
+func (m *botMessage) read(value []byte) {
+	m.mediaRank = len(botMedia)
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "message_id":
+			m.id = idOf(w.value)
+		case "from":
+			m.from.read(w.value)
+		case "chat":
+			m.chat.read(w.value)
+		case "date":
+			m.date = momentOf(w.value)
+		case "text":
+			m.text = textOf(w.value, MaxText)
+		case "caption":
+			m.caption = textOf(w.value, MaxText)
+		default:
+			for rank := range botMedia[:m.mediaRank] {
+				if w.key() == botMedia[rank].member && given(w.value) {
+					m.mediaRank = rank
+					break
+				}
+			}
+		}
+	}
+}
+
+func (m *botMessage) inbound() Inbound {
+	if !m.chat.private() || m.from.isBot {
+		return Inbound{}
+	}
+	in := Inbound{
+		Type:         Bot,
+		Conversation: m.chat.id,
+		Address:      m.chat.id,
+		CustomerName: m.from.name(),
+		SentAt:       m.date.time(),
+	}
+	if m.id != "" {
+		in.MessageID = m.chat.id + ":" + m.id // alone it is unique only inside its chat
+	}
+	media := "" // of service messages, like a new title of the chat
+	if m.mediaRank < len(botMedia) {
+		media = botMedia[m.mediaRank].media
+	}
+	return in.written(oneOf(m.text, m.caption), media)
+}
+
+// botBlocked reads a change of our membership in a chat: in a private one the customer blocked the bot.
+func botBlocked(value []byte) Inbound {
+	var chat botChat
+	var date moment
+	status := ""
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "chat":
+			chat.read(w.value)
+		case "date":
+			date = momentOf(w.value)
+		case "new_chat_member":
+			status = wordIn(w.value, "status")
+		}
+	}
+	if !chat.private() || status != "kicked" {
+		return Inbound{}
+	}
+	return Inbound{Type: Bot, Kind: Blocked, Conversation: chat.id, Address: chat.id, SentAt: date.time()}
+}
+
+type botChat struct{ id, kind string }
+
+func (c *botChat) read(value []byte) {
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "id":
+			c.id = idOf(w.value)
+		case "type":
+			c.kind = wordOf(w.value)
+		}
+	}
 }
 
 // private reports whether the chat is one with a customer alone. Without a type the id decides: the platform gives
 // positive numbers to people and negative ones to groups and channels.
-func (c botChat) private() bool {
-	if c.Type != "" {
-		return c.Type == "private"
+func (c *botChat) private() bool {
+	if c.kind != "" {
+		return c.kind == "private"
 	}
-	return c.ID != "" && strings.Trim(string(c.ID), "0123456789") == "" && strings.Trim(string(c.ID), "0") != ""
+	return c.id != "" && strings.Trim(c.id, "0123456789") == "" && strings.Trim(c.id, "0") != ""
 }
 
 type botUser struct {
-	ID        identifier `json:"id"`
-	IsBot     flag       `json:"is_bot"`
-	FirstName string     `json:"first_name"`
-	LastName  string     `json:"last_name"`
-	Username  string     `json:"username"`
+	isBot                 bool
+	first, last, username string
+}
+
+func (u *botUser) read(value []byte) {
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "is_bot":
+			u.isBot = flagOf(w.value)
+		case "first_name":
+			u.first = textOf(w.value, MaxName)
+		case "last_name":
+			u.last = textOf(w.value, MaxName)
+		case "username":
+			u.username = textOf(w.value, MaxName)
+		}
+	}
 }
 
 func (u *botUser) name() string {
-	if u.FirstName != "" && u.LastName != "" {
-		return u.FirstName + " " + u.LastName
+	if u.first != "" && u.last != "" {
+		return cut(u.first+" "+u.last, MaxName)
 	}
-	return oneOf(u.FirstName, u.LastName, u.Username)
-}
-
-type botMessage struct {
-	MessageID identifier `json:"message_id"`
-	From      botUser    `json:"from"`
-	Chat      botChat    `json:"chat"`
-	Date      moment     `json:"date"`
-	Text      string     `json:"text"`
-	Caption   string     `json:"caption"`
-
-	Animation present `json:"animation"`
-	Audio     present `json:"audio"`
-	Contact   present `json:"contact"`
-	Dice      present `json:"dice"`
-	Document  present `json:"document"`
-	Location  present `json:"location"`
-	PaidMedia present `json:"paid_media"`
-	Photo     present `json:"photo"`
-	Poll      present `json:"poll"`
-	Sticker   present `json:"sticker"`
-	Story     present `json:"story"`
-	Video     present `json:"video"`
-	VideoNote present `json:"video_note"`
-	Voice     present `json:"voice"`
-}
-
-// media names what a message without text holds; empty for service messages, like a new title of the chat.
-func (m *botMessage) media() string {
-	switch {
-	case bool(m.Photo):
-		return "image"
-	case bool(m.Video), bool(m.VideoNote):
-		return "video"
-	case bool(m.Animation): // comes with a document
-		return "animation"
-	case bool(m.Audio), bool(m.Voice):
-		return "audio"
-	case bool(m.Document):
-		return "file"
-	case bool(m.Sticker), bool(m.Dice):
-		return "sticker"
-	case bool(m.Location): // also of venues
-		return "location"
-	case bool(m.Contact):
-		return "contact"
-	case bool(m.Poll):
-		return "poll"
-	case bool(m.Story), bool(m.PaidMedia):
-		return "attachment"
-	default:
-		return ""
-	}
+	return oneOf(u.first, u.last, u.username)
 }

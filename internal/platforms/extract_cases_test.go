@@ -1,7 +1,6 @@
 package platforms
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -115,9 +114,7 @@ func TestIdentifier(t *testing.T) {
 		`"` + strings.Repeat("x", MaxID) + `"`: strings.Repeat("x", MaxID), `"` + strings.Repeat("x", MaxID+1) + `"`: "", strings.Repeat("1", MaxID+1): "",
 		`""`: "", `null`: "", `true`: "", `1.5`: "", `1e3`: "", `-`: "", `{}`: "", `[1]`: "", `"a\u0000"`: "", "\"a\xff\"": "", `"\ud800"`: "",
 	} {
-		id := identifier("before")
-		require.NoError(t, id.UnmarshalJSON([]byte(written)))
-		require.Equal(t, identifier(want), id, "%.60s", written)
+		require.Equal(t, want, idOf([]byte(written)), "%.60s", written)
 	}
 }
 
@@ -128,22 +125,20 @@ func TestMoment(t *testing.T) {
 		`1262304000`: unix(1262304000000), `1262303999`: {}, `0`: {}, `1`: {}, `-1763650000`: {}, `99999999999999`: unix(99999999999999), `100000000000000`: {},
 		`9223372036854775807`: {}, `92233720368547758070`: {}, `1.763650000e9`: {}, `""`: {}, `"now"`: {}, `null`: {}, `{}`: {},
 	} {
-		m := moment(7)
-		require.NoError(t, m.UnmarshalJSON([]byte(written)))
-		require.Equal(t, want, m.time(), written)
+		require.Equal(t, want, momentOf([]byte(written)).time(), written)
 	}
 }
 
-func TestFlagAndPresent(t *testing.T) {
+func TestFlagAndGiven(t *testing.T) {
 	t.Parallel()
-	var fields struct {
-		A, B, C, D, E, F, G, H flag
-		I, J, K, L             present
+	for written, want := range map[string]bool{
+		`true`: true, `1`: true, `"true"`: true, `"1"`: true, `false`: false, `0`: false, `null`: false, `{}`: false,
+	} {
+		require.Equal(t, want, flagOf([]byte(written)), written)
 	}
-	require.NoError(t, json.Unmarshal([]byte(`{"A":true,"B":1,"C":"true","D":"1","E":false,"F":0,"G":null,"H":{},"I":{},"J":[1],"K":null,"L":0}`), &fields))
-	require.Equal(t, []flag{true, true, true, true, false, false, false, false},
-		[]flag{fields.A, fields.B, fields.C, fields.D, fields.E, fields.F, fields.G, fields.H})
-	require.Equal(t, []present{true, true, false, true}, []present{fields.I, fields.J, fields.K, fields.L})
+	for written, want := range map[string]bool{`{}`: true, `[1]`: true, `0`: true, `null`: false, ``: false} {
+		require.Equal(t, want, given([]byte(written)), written)
+	}
 }
 
 // TestMediaName: platforms name what a message is; anything else must not reach the conversation.

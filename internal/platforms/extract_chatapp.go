@@ -5,194 +5,233 @@ import (
 	"strconv"
 )
 
-// chatAppChange is one change of a chat-app business account
-// (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples). It belongs to one phone number; some
-// fields of changes have no metadata and belong to none.
-type chatAppChange struct {
-	Metadata struct {
-		PhoneNumberID      identifier `json:"phone_number_id"`
-		DisplayPhoneNumber identifier `json:"display_phone_number"`
-	} `json:"metadata"`
-	Contacts      list[chatAppContact] `json:"contacts"`
-	Messages      list[chatAppMessage] `json:"messages"`
-	MessageEchoes list[chatAppMessage] `json:"message_echoes"`
-	Statuses      list[chatAppStatus]  `json:"statuses"`
+// maxNamed bounds the contacts of a change whose names are looked at; the platform sends one for each customer.
+const maxNamed = 1000
+
+// chatAppChange adds what a change of a chat-app business account holds
+// (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
+// app, and sends that failed. Groups, reactions, edits, deletions, receipts and changes of settings hold nothing. A change
+// belongs to one phone number; some fields of changes have no metadata and belong to none.
+func (s *socialReader) chatAppChange(field string, value []byte) {
+	var phone chatAppPhone
+	var contacts, messages, echoes, statuses []byte
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "metadata":
+			phone = chatAppPhone{idIn(w.value, "phone_number_id"), idIn(w.value, "display_phone_number")}
+		case "contacts":
+			contacts = w.value
+		case "messages":
+			messages = w.value
+		case "message_echoes":
+			echoes = w.value
+		case "statuses":
+			statuses = w.value
+		}
+	}
+	switch field {
+	case "messages":
+		s.nameContacts(contacts)
+		for w := elements(messages); w.next(); {
+			s.chatAppMessage(phone, w.value)
+		}
+		for w := elements(statuses); w.next(); {
+			s.chatAppStatus(phone, w.value)
+		}
+	case "smb_message_echoes":
+		for w := elements(echoes); w.next(); {
+			s.chatAppEcho(phone, w.value)
+		}
+	}
 }
 
-// chatAppContact names a person.
-type chatAppContact struct {
-	WaID    identifier `json:"wa_id"`
-	UserID  identifier `json:"user_id"`
-	Profile struct {
-		Name string `json:"name"`
-	} `json:"profile"`
+// nameContacts keeps the names of the contacts until the next change.
+func (s *socialReader) nameContacts(contacts []byte) {
+	clear(s.names)
+	for w := elements(contacts); w.next() && len(s.names) < maxNamed; {
+		var phone, user, name string
+		for c := members(w.value); c.next(); {
+			switch c.key() {
+			case "wa_id":
+				phone = idOf(c.value)
+			case "user_id":
+				user = idOf(c.value)
+			case "profile":
+				name = nameIn(c.value, "name")
+			}
+		}
+		if name == "" {
+			continue
+		}
+		if s.names == nil {
+			s.names = make(map[string]string, 2)
+		}
+		s.names[phone], s.names[user] = name, name
+	}
+}
+
+// chatAppPhone is the number that a change belongs to.
+type chatAppPhone struct{ id, displayed string }
+
+// about begins an Inbound of the number and one of its customers.
+func (p chatAppPhone) about(customer, message string, at moment) Inbound {
+	return Inbound{
+		Type: ChatApp, ExternalID: p.id, Conversation: customer, Address: customer, MessageID: message, SentAt: at.time(),
+	}
+}
+
+func (s *socialReader) chatAppMessage(phone chatAppPhone, value []byte) {
+	var m chatAppMessage
+	m.read(value)
+	customer := cmp.Or(m.from, m.fromUser)
+	if m.group != "" || customer == phone.displayed {
+		return
+	}
+	in := phone.about(customer, m.id, m.timestamp)
+	in.CustomerName = s.names[customer]
+	s.add(in.written(m.content()))
+}
+
+func (s *socialReader) chatAppEcho(phone chatAppPhone, value []byte) {
+	var m chatAppMessage
+	m.read(value)
+	text, media := m.content()
+	if m.group != "" || text == "" && media == "" {
+		return
+	}
+	s.add(phone.about(cmp.Or(m.to, m.toUser), m.id, m.timestamp).echoed(text, media))
+}
+
+// chatAppStatus adds a send that failed after the platform had accepted it: that the service window is over, for one, is
+// known only here.
+func (s *socialReader) chatAppStatus(phone chatAppPhone, value []byte) {
+	var id, status, recipient, recipientUser string
+	var timestamp moment
+	var causes []byte
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "id":
+			id = idOf(w.value)
+		case "status":
+			status = wordOf(w.value)
+		case "recipient_id":
+			recipient = idOf(w.value)
+		case "recipient_user_id":
+			recipientUser = idOf(w.value)
+		case "timestamp":
+			timestamp = momentOf(w.value)
+		case "errors":
+			causes = w.value
+		}
+	}
+	if status != "failed" {
+		return
+	}
+	in := phone.about(cmp.Or(recipient, recipientUser), id, timestamp)
+	in.Kind = FailedDelivery
+	blocked := false
+	if first := elements(causes); first.next() {
+		in.Code, blocked = chatAppFailure(idIn(first.value, "code"))
+	}
+	s.add(in)
+	if blocked {
+		in.Kind, in.MessageID, in.Code = Blocked, "", ""
+		s.add(in)
+	}
 }
 
 // chatAppMessage names a person by phone number, or by user id alone where they hide their number behind a user name.
 type chatAppMessage struct {
-	ID          identifier      `json:"id"`
-	From        identifier      `json:"from"`
-	FromUserID  identifier      `json:"from_user_id"`
-	To          identifier      `json:"to"`
-	ToUserID    identifier      `json:"to_user_id"`
-	GroupID     identifier      `json:"group_id"`
-	Timestamp   moment          `json:"timestamp"`
-	Type        string          `json:"type"`
-	Text        *chatAppContent `json:"text"`
-	Button      *chatAppContent `json:"button"`
-	Image       *chatAppContent `json:"image"`
-	Video       *chatAppContent `json:"video"`
-	Document    *chatAppContent `json:"document"`
-	Interactive *struct {
-		ButtonReply chatAppContent `json:"button_reply"`
-		ListReply   chatAppContent `json:"list_reply"`
-	} `json:"interactive"`
+	id                         string
+	from, fromUser, to, toUser string
+	group                      string
+	timestamp                  moment
+	kind                       string
+	// Where the words may be, by the kind.
+	text, button, image, video, document, interactive []byte
 }
 
-// chatAppContent is where the words of a message are: the body of a text, the text of a template's button, the title
-// of another button or list row, the caption of media.
-type chatAppContent struct {
-	Body    string `json:"body"`
-	Text    string `json:"text"`
-	Title   string `json:"title"`
-	Caption string `json:"caption"`
-}
-
-type chatAppError struct {
-	Code identifier `json:"code"`
-}
-
-type chatAppStatus struct {
-	ID              identifier         `json:"id"`
-	Status          string             `json:"status"`
-	RecipientID     identifier         `json:"recipient_id"`
-	RecipientUserID identifier         `json:"recipient_user_id"`
-	Timestamp       moment             `json:"timestamp"`
-	Errors          list[chatAppError] `json:"errors"`
-}
-
-// chatAppMessages adds what an entry of a chat-app business account holds: messages, those typed in the business's own
-// app, and sends that failed. Groups, reactions, edits, deletions, receipts and changes of settings hold nothing.
-func (e *socialEntry) chatAppMessages(all []Inbound) []Inbound {
-	for i := range e.Changes {
-		change := &e.Changes[i].Value.chatAppChange
-		switch e.Changes[i].Field {
-		case "messages":
-			all = change.messages(all)
-			all = change.failures(all)
-		case "smb_message_echoes":
-			all = change.echoes(all)
+func (m *chatAppMessage) read(value []byte) {
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "id":
+			m.id = idOf(w.value)
+		case "from":
+			m.from = idOf(w.value)
+		case "from_user_id":
+			m.fromUser = idOf(w.value)
+		case "to":
+			m.to = idOf(w.value)
+		case "to_user_id":
+			m.toUser = idOf(w.value)
+		case "group_id":
+			m.group = idOf(w.value)
+		case "timestamp":
+			m.timestamp = momentOf(w.value)
+		case "type":
+			m.kind = wordOf(w.value)
+		case "text":
+			m.text = w.value
+		case "button":
+			m.button = w.value
+		case "image":
+			m.image = w.value
+		case "video":
+			m.video = w.value
+		case "document":
+			m.document = w.value
+		case "interactive":
+			m.interactive = w.value
 		}
-	}
-	return all
-}
-
-func (c *chatAppChange) messages(all []Inbound) []Inbound {
-	names := make(map[identifier]string, 2*len(c.Contacts))
-	for _, contact := range c.Contacts {
-		names[contact.WaID], names[contact.UserID] = contact.Profile.Name, contact.Profile.Name
-	}
-	for i := range c.Messages {
-		m := &c.Messages[i]
-		customer := cmp.Or(m.From, m.FromUserID)
-		if m.GroupID != "" || customer == c.Metadata.DisplayPhoneNumber {
-			continue
-		}
-		in := c.about(customer, m.ID, m.Timestamp)
-		in.CustomerName = clean(names[customer], MaxName)
-		all = appendComplete(all, in.written(m.content()))
-	}
-	return all
-}
-
-func (c *chatAppChange) echoes(all []Inbound) []Inbound {
-	for i := range c.MessageEchoes {
-		m := &c.MessageEchoes[i]
-		text, media := m.content()
-		if m.GroupID != "" || text == "" && media == "" {
-			continue
-		}
-		all = appendComplete(all, c.about(cmp.Or(m.To, m.ToUserID), m.ID, m.Timestamp).echoed(text, media))
-	}
-	return all
-}
-
-// failures adds the sends that failed after the platform had accepted them: that the service window is over, for one,
-// is known only here.
-func (c *chatAppChange) failures(all []Inbound) []Inbound {
-	for i := range c.Statuses {
-		s := &c.Statuses[i]
-		if s.Status != "failed" {
-			continue
-		}
-		in := c.about(cmp.Or(s.RecipientID, s.RecipientUserID), s.ID, s.Timestamp)
-		in.Kind = FailedDelivery
-		blocked := false
-		if len(s.Errors) > 0 {
-			in.Code, blocked = chatAppFailure(s.Errors[0].Code)
-		}
-		all = appendComplete(all, in)
-		if blocked {
-			in.Kind, in.MessageID, in.Code = Blocked, "", ""
-			all = appendComplete(all, in)
-		}
-	}
-	return all
-}
-
-// about begins an Inbound of the change's phone number and one of its customers.
-func (c *chatAppChange) about(customer, message identifier, at moment) Inbound {
-	return Inbound{
-		Type:         ChatApp,
-		ExternalID:   string(c.Metadata.PhoneNumberID),
-		Conversation: string(customer),
-		Address:      string(customer),
-		MessageID:    string(message),
-		SentAt:       at.time(),
 	}
 }
 
 // content returns the words of a message, and a short name of what it is without them; both empty for what is no
 // message: reactions, edits, deletions, and what the platform says itself.
 func (m *chatAppMessage) content() (text, media string) {
-	switch m.Type {
+	switch m.kind {
 	case "text":
-		return m.Text.words(), ""
+		return chatAppWords(m.text), ""
 	case "button":
-		return m.Button.words(), ""
+		return chatAppWords(m.button), ""
 	case "interactive":
-		if m.Interactive == nil {
+		if !given(m.interactive) {
 			return "", ""
 		}
-		return oneOf(m.Interactive.ButtonReply.words(), m.Interactive.ListReply.words()), m.Type
+		pressed := oneOf(chatAppWords(memberOf(m.interactive, "button_reply")), chatAppWords(memberOf(m.interactive, "list_reply")))
+		return pressed, m.kind
 	case "image":
-		return m.Image.words(), m.Type
+		return chatAppWords(m.image), m.kind
 	case "video":
-		return m.Video.words(), m.Type
+		return chatAppWords(m.video), m.kind
 	case "document":
-		return m.Document.words(), "file"
+		return chatAppWords(m.document), "file"
 	case "audio", "voice":
 		return "", "audio"
 	case "contacts":
 		return "", "contact"
 	case "sticker", "location", "order", "unsupported":
-		return "", m.Type
+		return "", m.kind
 	default:
 		return "", ""
 	}
 }
 
-func (c *chatAppContent) words() string {
-	if c == nil {
-		return ""
+// chatAppWords are where the words of a message are: the body of a text, the text of a template's button, the title of
+// another button or list row, the caption of media.
+func chatAppWords(content []byte) string {
+	for _, name := range []string{"body", "text", "title", "caption"} {
+		if words := oneOf(textIn(content, name)); words != "" {
+			return words
+		}
 	}
-	return oneOf(c.Body, c.Text, c.Title, c.Caption)
+	return ""
 }
 
 // chatAppFailure judges the error code of a failed status as if the call that sent the message had answered it: the
 // codes are the same. It returns the public code (spec §7.2), and whether the customer can't be reached at all.
-func chatAppFailure(code identifier) (public string, blocked bool) {
-	number, err := strconv.Atoi(string(code))
+func chatAppFailure(code string) (public string, blocked bool) {
+	number, err := strconv.Atoi(code)
 	if err != nil {
 		return "", false
 	}

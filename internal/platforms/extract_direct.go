@@ -1,92 +1,92 @@
 package platforms
 
-// directMessages adds what an entry of a page or of a photo account holds: messages, echoes of the business's own, and
-// pressed buttons. Receipts, reactions, edits, deletions, referrals, hand-overs between apps and comments hold nothing.
-func (e *socialEntry) directMessages(all []Inbound, channel Type) []Inbound {
-	for i := range e.Messaging {
-		all = appendComplete(all, e.Messaging[i].inbound(channel, e.ID))
-	}
-	for i := range e.Changes {
-		if e.Changes[i].Field == "messages" { // the form of the photo platform's test deliveries
-			all = appendComplete(all, e.Changes[i].Value.inbound(channel, e.ID))
+// directMessage adds what an event of a conversation with a page or photo account holds
+// (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, or a
+// pressed button. Receipts, reactions, edits, deletions, referrals, hand-overs between apps and comments hold nothing.
+func (s *socialReader) directMessage(account string, value []byte) {
+	var sender, recipient string
+	var timestamp moment
+	var message, postback []byte
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "sender":
+			sender = idIn(w.value, "id")
+		case "recipient":
+			recipient = idIn(w.value, "id")
+		case "timestamp":
+			timestamp = momentOf(w.value)
+		case "message":
+			message = w.value
+		case "postback":
+			postback = w.value
 		}
 	}
-	return all
-}
-
-// directEvent is one event of a conversation with a page or photo account
-// (developers.facebook.com/docs/messenger-platform/reference/webhook-events).
-type directEvent struct {
-	Sender    directParty    `json:"sender"`
-	Recipient directParty    `json:"recipient"`
-	Timestamp moment         `json:"timestamp"`
-	Message   *directMessage `json:"message"`
-	Postback  *struct {
-		MID   identifier `json:"mid"`
-		Title string     `json:"title"`
-	} `json:"postback"`
-}
-
-type directParty struct {
-	ID identifier `json:"id"`
+	in := Inbound{Type: s.channel, ExternalID: account, Conversation: sender, Address: sender, SentAt: timestamp.time()}
+	var m directMessage
+	m.read(message)
+	switch {
+	case m.isDeleted:
+		return
+	case m.isEcho:
+		in.Conversation, in.Address = recipient, recipient
+		in.MessageID = m.id
+		s.add(in.echoed(m.text, m.media()))
+	case sender == account: // loop guard: the business is never its own customer
+		return
+	case given(message):
+		in.MessageID = m.id
+		s.add(in.written(m.text, m.media()))
+	default:
+		in.MessageID = idIn(postback, "mid")
+		s.add(in.written(textIn(postback, "title"), ""))
+	}
 }
 
 type directMessage struct {
-	MID           identifier             `json:"mid"`
-	Text          string                 `json:"text"`
-	IsEcho        flag                   `json:"is_echo"`
-	IsDeleted     flag                   `json:"is_deleted"`
-	IsUnsupported flag                   `json:"is_unsupported"`
-	Attachments   list[directAttachment] `json:"attachments"`
+	id, text                         string
+	isEcho, isDeleted, isUnsupported bool
+	attachments                      []byte
 }
 
-// directAttachment is a picture or the like of a message.
-type directAttachment struct {
-	Type    string `json:"type"`
-	Payload struct {
-		StickerID present `json:"sticker_id"`
-	} `json:"payload"`
-}
-
-// inbound is what the event means to the channel of the account; of no kind if it means nothing.
-func (e *directEvent) inbound(channel Type, account identifier) Inbound {
-	in := Inbound{
-		Type:         channel,
-		ExternalID:   string(account),
-		Conversation: string(e.Sender.ID),
-		Address:      string(e.Sender.ID),
-		SentAt:       e.Timestamp.time(),
-	}
-	switch m := e.Message; {
-	case m != nil && bool(m.IsDeleted):
-		return Inbound{}
-	case m != nil && bool(m.IsEcho):
-		in.Conversation, in.Address = string(e.Recipient.ID), string(e.Recipient.ID)
-		in.MessageID = string(m.MID)
-		return in.echoed(m.Text, m.media())
-	case e.Sender.ID == account: // loop guard: the business is never its own customer
-		return Inbound{}
-	case m != nil:
-		in.MessageID = string(m.MID)
-		return in.written(m.Text, m.media())
-	case e.Postback != nil:
-		in.MessageID = string(e.Postback.MID)
-		return in.written(e.Postback.Title, "")
-	default:
-		return Inbound{}
+func (m *directMessage) read(value []byte) {
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "mid":
+			m.id = idOf(w.value)
+		case "text":
+			m.text = textOf(w.value, MaxText)
+		case "is_echo":
+			m.isEcho = flagOf(w.value)
+		case "is_deleted":
+			m.isDeleted = flagOf(w.value)
+		case "is_unsupported":
+			m.isUnsupported = flagOf(w.value)
+		case "attachments":
+			m.attachments = w.value
+		}
 	}
 }
 
-// media names what a message without text holds; empty if it holds nothing.
+// media names what a message without text holds, by the first thing that is attached; empty if it holds nothing.
 func (m *directMessage) media() string {
-	switch {
-	case len(m.Attachments) == 0 && bool(m.IsUnsupported):
-		return "unsupported"
-	case len(m.Attachments) == 0:
+	attached := elements(m.attachments)
+	if !attached.next() {
+		if m.isUnsupported {
+			return "unsupported"
+		}
 		return ""
-	case bool(m.Attachments[0].Payload.StickerID):
-		return "sticker"
-	default:
-		return mediaName(m.Attachments[0].Type)
 	}
+	kind, sticker := "", false
+	for w := members(attached.value); w.next(); {
+		switch w.key() {
+		case "type":
+			kind = wordOf(w.value)
+		case "payload":
+			sticker = given(memberOf(w.value, "sticker_id"))
+		}
+	}
+	if sticker {
+		return "sticker"
+	}
+	return mediaName(kind)
 }

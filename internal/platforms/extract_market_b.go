@@ -11,61 +11,94 @@ const (
 // ExtractMarketB reads one push of marketplace B: a chat message, of a customer or of the shop itself, or the warning that
 // the shop's token ends within two days. Orders, sessions, recalled messages and automatic replies hold nothing.
 func ExtractMarketB(body []byte) ([]Inbound, error) {
-	var push marketBPush
-	if err := decode(body, &push); err != nil {
+	push, err := object(body)
+	if err != nil {
 		return nil, err
 	}
-	shop := cmp.Or(push.ShopID, push.SellerID)
-	switch push.MessageType {
-	case marketBChat:
-		return appendComplete(nil, push.Data.inbound(shop)), nil
-	case marketBTokenExpiry:
-		return appendComplete(nil, Inbound{Type: MarketB, ExternalID: string(shop), Kind: TokenExpiring}), nil
-	default:
-		return nil, nil
+	var kind, shop, seller string
+	var data []byte
+	for w := members(push); w.next(); {
+		switch w.key() {
+		case "message_type":
+			kind = idOf(w.value)
+		case "shop_id":
+			shop = idOf(w.value)
+		case "seller_id":
+			seller = idOf(w.value)
+		case "data":
+			data = w.value
+		}
 	}
-}
-
-type marketBPush struct {
-	MessageType identifier     `json:"message_type"`
-	ShopID      identifier     `json:"shop_id"`
-	SellerID    identifier     `json:"seller_id"`
-	Data        marketBMessage `json:"data"`
+	shop = cmp.Or(shop, seller)
+	found := inboundsOf(body)
+	switch kind {
+	case marketBChat:
+		var m marketBMessage
+		m.read(data)
+		found.add(m.inbound(shop))
+	case marketBTokenExpiry:
+		found.add(Inbound{Type: MarketB, ExternalID: shop, Kind: TokenExpiring})
+	}
+	return found.all, nil
 }
 
 type marketBMessage struct {
-	SessionID       identifier `json:"session_id"`
-	MessageID       identifier `json:"message_id"`
-	FromAccountType identifier `json:"from_account_type"`
-	TemplateID      identifier `json:"template_id"`
-	Type            identifier `json:"type"`
-	Status          identifier `json:"status"`
-	AutoReply       flag       `json:"auto_reply"`
-	ProcessMsg      string     `json:"process_msg"`
-	SendTime        moment     `json:"send_time"`
-	Content         nested[struct {
-		Txt string `json:"txt"`
-	}] `json:"content"`
+	session, id      string
+	fromAccountType  string
+	template         string
+	kind, status     string
+	automatic, noted bool
+	sentAt           moment
+	content          []byte
 }
 
-func (m *marketBMessage) inbound(shop identifier) Inbound {
+func (m *marketBMessage) read(value []byte) {
+	for w := members(value); w.next(); {
+		switch w.key() {
+		case "session_id":
+			m.session = idOf(w.value)
+		case "message_id":
+			m.id = idOf(w.value)
+		case "from_account_type":
+			m.fromAccountType = idOf(w.value)
+		case "template_id":
+			m.template = idOf(w.value)
+		case "type":
+			m.kind = idOf(w.value)
+		case "status":
+			m.status = idOf(w.value)
+		case "auto_reply":
+			m.automatic = flagOf(w.value)
+		case "process_msg":
+			m.noted = textOf(w.value, MaxName) != ""
+		case "send_time":
+			m.sentAt = momentOf(w.value)
+		case "content":
+			m.content = w.value
+		}
+	}
+}
+
+func (m *marketBMessage) inbound(shop string) Inbound {
 	in := Inbound{
 		Type:         MarketB,
-		ExternalID:   string(shop),
-		Conversation: string(m.SessionID),
-		Address:      string(m.SessionID),
-		MessageID:    string(m.MessageID),
-		SentAt:       m.SendTime.time(),
+		ExternalID:   shop,
+		Conversation: m.session,
+		Address:      m.session,
+		MessageID:    m.id,
+		SentAt:       m.sentAt.time(),
 	}
-	ordinary := cmp.Or(m.Type, "1") == "1" && cmp.Or(m.Status, "0") == "0" && !bool(m.AutoReply) && m.ProcessMsg == ""
+	ordinary := cmp.Or(m.kind, "1") == "1" && cmp.Or(m.status, "0") == "0" && !m.automatic && !m.noted
 	if !ordinary {
 		return Inbound{}
 	}
-	text, media := m.Content.value.Txt, ""
-	if m.TemplateID != "1" {
-		text, media = "", marketBMedia(m.TemplateID)
+	text, media := "", ""
+	if m.template == "1" {
+		text = textIn(nested(m.content), "txt")
+	} else {
+		media = marketBMedia(m.template)
 	}
-	switch m.FromAccountType {
+	switch m.fromAccountType {
 	case "1": // a customer
 		return in.written(text, media)
 	case "2": // a seller
@@ -76,7 +109,7 @@ func (m *marketBMessage) inbound(shop identifier) Inbound {
 }
 
 // marketBMedia names what a message of the template is.
-func marketBMedia(template identifier) string {
+func marketBMedia(template string) string {
 	switch template {
 	case "3":
 		return "image"

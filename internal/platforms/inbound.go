@@ -67,9 +67,9 @@ type Inbound struct {
 // fields mean the defaults page, instagram and whatsapp_business_account.
 type Objects struct{ Page, PhotoDM, ChatApp string }
 
-// written makes in what the customer sent: Text if there is any, otherwise Media if media names some, otherwise nothing.
+// written makes in what the customer sent: Text if there is any, at most MaxText bytes by [textOf], otherwise Media if media names some, otherwise nothing.
 func (in Inbound) written(text, media string) Inbound {
-	in.Kind, in.Text = 0, clean(text, MaxText)
+	in.Kind, in.Text = 0, text
 	switch {
 	case strings.TrimSpace(in.Text) != "":
 		in.Kind = Text
@@ -84,22 +84,4 @@ func (in Inbound) echoed(text, media string) Inbound {
 	in = in.written(text, mediaName(media))
 	in.Kind = HumanEcho
 	return in
-}
-
-// appendComplete adds in if it is something, and has what its kind needs to be routed and told apart.
-func appendComplete(all []Inbound, in Inbound) []Inbound {
-	routed := in.Type == Bot || in.ExternalID != ""
-	switch in.Kind {
-	case Text, Media, HumanEcho, FailedDelivery:
-		routed = routed && in.Conversation != "" && in.MessageID != ""
-	case Blocked:
-		routed = routed && in.Conversation != ""
-	case TokenExpiring:
-	default:
-		return all
-	}
-	if !routed {
-		return all
-	}
-	return append(all, in)
 }
