@@ -62,7 +62,10 @@ func (v *visit) call(ask apiRequest, into any) error {
 // request is the browser's, asking the API for something else.
 func (v *visit) request(ask apiRequest) (*http.Request, error) {
 	var body io.Reader = http.NoBody
-	if ask.body != nil {
+	switch raw, encoded := ask.body.(json.RawMessage); {
+	case encoded:
+		body = bytes.NewReader(raw)
+	case ask.body != nil:
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false) // else a document full of tags becomes six times as long, more than the API takes

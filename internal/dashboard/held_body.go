@@ -1,17 +1,21 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 )
 
-// Bodies bounds the bytes of request bodies that are in memory at once, over all requests, as handlers.ByteBudget does.
+// Bodies bounds the bytes of request bodies that are in memory at once, and how many are decoded at a time, over all
+// requests, as handlers.ByteBudget does.
 type Bodies interface {
 	// Meter returns the body of r. Its bytes are charged as they are read, to the organization, or to the client's address
 	// when orgID is empty, and must arrive in time. release gives them back. An error of Read that is a [Refusal] says how to
 	// answer.
 	Meter(w http.ResponseWriter, r *http.Request, orgID string) (body io.ReadCloser, release func())
+	// Decoding waits until a body of that many bytes may be decoded; done ends it. The error is a [Refusal].
+	Decoding(ctx context.Context, size int) (done func(), err error)
 }
 
 // Refusal is an error with its answer (spec §7.1).

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,8 @@ func (r *room) Meter(_ http.ResponseWriter, q *http.Request, orgID string) (io.R
 	m := &meter{ReadCloser: q.Body, room: r}
 	return m, func() { r.used.Add(-m.held) }
 }
+
+func (*room) Decoding(context.Context, int) (func(), error) { return func() {}, nil }
 
 // meter is a body that counts.
 type meter struct {

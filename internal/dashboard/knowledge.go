@@ -248,16 +248,16 @@ func mediaTypes() []option {
 
 // createDocument turns the form into the API's JSON. When the API refuses a file's text, the page keeps it in the form.
 func createDocument(v *visit) (outcome, error) {
-	fileName, _, content, chosen := v.file("file")
+	file, chosen := v.file("file")
 	body := object{"name": v.text("name"), "content": v.text("content"), "mediaType": v.text("mediaType")}
 	if chosen {
-		text, err := documentText(content)
+		text, err := documentText(file.content)
 		if err != nil {
 			return outcome{}, err
 		}
 		body["content"] = text
 		if strings.TrimSpace(v.text("name")) == "" {
-			body["name"] = fileName
+			body["name"] = file.name
 		}
 	}
 	switch {
@@ -267,7 +267,7 @@ func createDocument(v *visit) (outcome, error) {
 		return outcome{}, refuseField("name", "A text that was pasted needs a name.")
 	}
 	if body["mediaType"] == "" {
-		body["mediaType"] = mediaTypeOf(fileName)
+		body["mediaType"] = mediaTypeOf(file.name)
 	}
 	err := v.send(http.MethodPost, "/knowledge-bases/"+v.id()+"/documents", body, nil)
 	if err != nil && chosen {

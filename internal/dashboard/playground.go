@@ -27,17 +27,12 @@ func playgroundPage() page {
 }
 
 func askAgent(v *visit) (apiRequest, error) {
-	var said struct {
-		Messages []struct {
-			Role    string `json:"role"`
-			Content string `json:"content"`
-		} `json:"messages"`
-	}
-	if err := v.readJSON(&said); err != nil {
+	said, err := v.readJSON()
+	if err != nil {
 		return apiRequest{}, err
 	}
 	return apiRequest{
-		method: http.MethodPost, path: "/agents/" + v.id() + "/playground", body: object{"messages": said.Messages},
+		method: http.MethodPost, path: "/agents/" + v.id() + "/playground", body: said,
 		accept: "text/event-stream",
 	}, nil
 }

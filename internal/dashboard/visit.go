@@ -22,6 +22,8 @@ type visit struct {
 	releaseBody func()
 	// sent is what a form sent; nil before it was read.
 	sent url.Values
+	// files are those that it sent.
+	files []namedUpload
 	// action is what the form asked for, refused why it was not done.
 	action  *action
 	refused *fault
