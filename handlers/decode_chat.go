@@ -147,18 +147,19 @@ func (d *chatDecoder) next() byte {
 	return d.text[d.pos]
 }
 
-// count reads the array at pos and returns how many elements it has; pos stays. Elements can be so much shorter than what is
+// countTexts returns how many texts the array at pos begins with; pos stays. Elements can be so much shorter than what is
 // built of them that a slice which grows would take too much.
-func (d *chatDecoder) count() (n int, ok bool) {
-	before := d.pos
-	ok = d.array(func(int) bool {
+func (d *chatDecoder) countTexts() (n int) {
+	before := d.scanner
+	d.array(func(int) bool {
+		if d.next() != '"' {
+			return false
+		}
 		n++
 		return d.skip()
 	})
-	if ok {
-		d.pos = before
-	}
-	return n, ok
+	d.scanner = before
+	return n
 }
 
 func (d *chatDecoder) model() bool {
@@ -200,11 +201,7 @@ func (d *chatDecoder) stop() bool {
 	case 'n':
 		return d.word("null")
 	case '[':
-		n, ok := d.count()
-		if !ok {
-			return false
-		}
-		if n > 0 {
+		if n := d.countTexts(); n > 0 {
 			d.req.Stop = make([]string, 0, min(n, MaxMessages))
 		}
 		return d.array(func(i int) bool {

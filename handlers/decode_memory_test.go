@@ -1,36 +1,49 @@
 package handlers
 
 import (
+	"fmt"
+	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/verify"
 )
 
 const (
 	// mostMemory is how many bytes a decoder may take for each byte of a body, all that it throws away counted, too.
 	mostMemory = 8
-	// withFramework is mostMemory for the endpoint groups: the race detector drops the framework's pooled buffers, which then
-	// count anew. Without it the whole stays below mostMemory.
-	withFramework = 12
 	// anyRequest is what a request takes however small it is.
 	anyRequest = 256 << 10
+	// mostRuns is how often a body is decoded until one run takes no more than it may. What counts is what a decoder builds
+	// each time, not the pooled buffers that a run may have to make anew: the race detector drops a quarter of them.
+	mostRuns = 30
 )
 
-// requireFrugal runs decode and requires that it allocates no more than its share for a body of n bytes.
-func requireFrugal(t *testing.T, name string, most, n int, decode func()) {
+// requireFrugal requires that decode allocates no more than its share for a body of n bytes.
+func requireFrugal(t *testing.T, name string, n int, decode func()) {
 	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	decode()
-	runtime.ReadMemStats(&after)
-	took := after.TotalAlloc - before.TotalAlloc
-	t.Logf("%s: %d bytes take %d, %.1f times", name, n, took, float64(took)/float64(n))
-	if took > uint64(most*n+anyRequest) {
-		t.Errorf("%s: %d bytes take %d", name, n, took)
+	least := uint64(math.MaxUint64)
+	for range mostRuns {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		decode()
+		runtime.ReadMemStats(&after)
+		if least = min(least, after.TotalAlloc-before.TotalAlloc); least <= uint64(mostMemory*n+anyRequest) {
+			return
+		}
 	}
+	t.Errorf("%s: %d bytes take %d, %.1f times", name, n, least, float64(least)/float64(n))
 }
 
 // times is about n bytes of a piece, with a separator.
@@ -78,69 +91,311 @@ func hostile(n int) map[string]string {
 	}
 }
 
-func TestDecodingChatsIsFrugal(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
-	const n = 4 << 20
+// foreignDecoder is a decoder of bytes that somebody else made.
+type foreignDecoder struct {
+	name string
+	// most is the largest body that it is given, in bytes.
+	most int
+	// bodies are hostile ones of about n bytes.
+	bodies func(n int) map[string]string
+	decode func(t *testing.T, body string)
+}
+
+// within puts each hostile value in place of % in each frame.
+func within(frames ...string) func(n int) map[string]string {
+	return func(n int) map[string]string {
+		bodies := map[string]string{}
+		for name, value := range hostile(n) {
+			for _, frame := range frames {
+				bodies[name+" in "+frame[:min(len(frame), 60)]] = strings.Replace(frame, "%", value, 1)
+			}
+		}
+		return bodies
+	}
+}
+
+// TestDecodersAreFrugal feeds every decoder of what others send with what a parser into trees makes many times as large.
+func TestDecodersAreFrugal(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	var all []foreignDecoder
+	all = append(all, chatDecoders()...)
+	all = append(all, groupDecoders(t)...)
+	all = append(all, deliveryDecoders()...)
+	all = append(all, visitorDecoders(t)...)
+	all = append(all, dashboardDecoders()...)
+	all = append(all, vendorDecoders(t)...)
+	for i := range all {
+		d := &all[i]
+		t.Run(d.name, func(t *testing.T) { //nolint:paralleltest // as above
+			for _, size := range []int{64 << 10, 1 << 20} {
+				n := min(size, d.most)
+				for shape, body := range d.bodies(n) {
+					if len(body) > d.most {
+						continue
+					}
+					requireFrugal(t, shape, len(body), func() { d.decode(t, body) })
+				}
+				if n < size {
+					break
+				}
+			}
+		})
+	}
+}
+
+func chatDecoders() []foreignDecoder {
 	const valid = `"model":"m","messages":[{"role":"user","content":"x"}]`
-	bodies := map[string]string{
-		"small messages":   `{"model":"m","messages":[` + times(`{"role":"user","content":""}`, `,`, 29*MaxMessages) + `]}`,
-		"too many":         `{"model":"m","messages":[` + times(`{"role":"user","content":""}`, `,`, n) + `]}`,
-		"faulty messages":  `{"model":"m","messages":[` + times(`{}`, `,`, n) + `]}`,
-		"no messages":      `{"model":"m","messages":[` + times(`1`, `,`, n) + `]}`,
-		"stops":            `{` + valid + `,"stop":[` + times(`""`, `,`, 3*MaxMessages) + `]}`,
-		"too many stops":   `{` + valid + `,"stop":[` + times(`"ab"`, `,`, n) + `]}`,
-		"faulty stops":     `{` + valid + `,"stop":[` + times(`1`, `,`, n) + `]}`,
-		"names of members": `{` + valid + `,` + names(600_000, `1`) + `}`,
-	}
-	for name, value := range hostile(n) {
-		bodies["unknown: "+name] = `{` + valid + `,"x":` + value + `}`
-		bodies["content: "+name] = `{"model":"m","messages":[{"role":"user","content":` + value + `}]}`
-		bodies["model: "+name] = `{"model":` + value + `}`
-	}
-	for name, body := range bodies {
-		text := []byte(body)
-		requireFrugal(t, name, mostMemory, len(text), func() { _, _ = DecodeChat(text) })
-	}
+	return []foreignDecoder{{
+		name: "chat", most: MaxChatBody, decode: func(_ *testing.T, body string) { _, _ = DecodeChat([]byte(body)) },
+		bodies: func(n int) map[string]string {
+			bodies := within(`{`+valid+`,"x":%}`, `{"model":"m","messages":[{"role":"user","content":%}]}`, `{"model":%}`, `{"messages":%}`, `{"stop":%}`)(n)
+			for name, body := range map[string]string{
+				"small messages":   `{"model":"m","messages":[` + times(`{"role":"user","content":""}`, `,`, min(n, 29*MaxMessages)) + `]}`,
+				"too many":         `{"model":"m","messages":[` + times(`{"role":"user","content":""}`, `,`, n) + `]}`,
+				"stops":            `{` + valid + `,"stop":[` + times(`""`, `,`, min(n, 3*MaxMessages)) + `]}`,
+				"faulty stops":     `{` + valid + `,"stop":[` + times(`1`, `,`, n) + `]}`,
+				"names of members": `{` + valid + `,` + names(min(n, 600_000), `1`) + `}`,
+			} {
+				bodies[name] = body
+			}
+			return bodies
+		},
+	}}
 }
 
-func TestDecodingGroupsIsFrugal(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+// groupDecoders are the operations with a body, each of whose members is hostile in turn.
+func groupDecoders(t *testing.T) (all []foreignDecoder) {
 	o := newOffice(t)
-	const n = MaxAPIBody - 1000
-	for name, value := range hostile(n) {
-		for _, body := range []string{
-			`{"name":"Lan","model":"none","x":` + value + `}`, `{"name":` + value + `}`, `{"model":"none","knowledgeBaseIds":` + value + `}`,
-		} {
-			requireFrugal(t, name, withFramework, len(body), func() {
-				served(o.Serve, request(http.MethodPost, "/agents", "owner", body))
-			})
-		}
-		for _, body := range []string{`{"messages":` + value + `}`, `{"messages":[{"role":"user","content":` + value + `}]}`} {
-			requireFrugal(t, "playground: "+name, withFramework, len(body), func() {
-				served(o.Serve, request(http.MethodPost, "/agents/agt_none/playground", "owner", body))
+	description := o.API.huma.OpenAPI()
+	for path, item := range description.Paths {
+		for _, operation := range []*huma.Operation{item.Post, item.Put, item.Patch, item.Delete} {
+			if operation == nil || operation.RequestBody == nil || strings.HasPrefix(path, widgetPath) {
+				continue // visitors' operations are only served through the widget
+			}
+			schema := operation.RequestBody.Content["application/json"].Schema
+			if schema.Ref != "" {
+				schema = description.Components.Schemas.SchemaFromRef(schema.Ref)
+			}
+			frames := []string{`{"x":%}`}
+			for name, property := range schema.Properties {
+				frames = append(frames, `{"`+name+`":%}`)
+				if property.Items != nil && property.Items.Ref != "" {
+					for inner := range description.Components.Schemas.SchemaFromRef(property.Items.Ref).Properties {
+						frames = append(frames, `{"`+name+`":[{"`+inner+`":%}]}`)
+					}
+				}
+			}
+			address := strings.NewReplacer("{id}", "a_none", "{docId}", "a_none", "{provider}", "none").Replace(path)
+			all = append(all, foreignDecoder{
+				name: operation.OperationID, most: int(min(operation.MaxBodyBytes-1, 256<<10)), bodies: within(frames...),
+				decode: func(t *testing.T, body string) {
+					w := served(o.Serve, request(operation.Method, address, "owner", body))
+					require.NotContains(t, w.Body.String(), "no operation", "the address is wrong")
+				},
 			})
 		}
 	}
+	require.Greater(t, len(all), 15)
+	slices.SortFunc(all, func(a, b foreignDecoder) int { return strings.Compare(a.name, b.name) })
+	return all
 }
 
-func TestExtractingDeliveriesIsFrugal(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
-	const n = 1 << 20
-	extractors := map[string]func([]byte) ([]platforms.Inbound, error){
-		"bot": platforms.ExtractBot, "localchat": platforms.ExtractLocalChat, "market a": platforms.ExtractMarketA, "market b": platforms.ExtractMarketB,
-		"social": func(body []byte) ([]platforms.Inbound, error) {
+func deliveryDecoders() (all []foreignDecoder) {
+	const chatApp = `{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages","value":{%s:%%}}]}]}`
+	for _, platform := range []struct {
+		name    string
+		extract func([]byte) ([]platforms.Inbound, error)
+		frames  []string
+	}{
+		{"bot", platforms.ExtractBot, []string{
+			`{"x":%}`, `{"message":%}`, `{"message":{"text":%,"chat":{}}}`, `{"message":{"chat":%}}`, `{"my_chat_member":%}`,
+		}},
+		{"localchat", platforms.ExtractLocalChat, []string{`{"event_name":%}`, `{"timestamp":%}`, `{"sender":%}`, `{"message":%}`}},
+		{"market a", platforms.ExtractMarketA, []string{
+			`{"code":10,"data":%}`, `{"code":10,"data":{"type":"message","content":%}}`, `{"code":12,"data":{"shop_expire_soon":%}}`,
+		}},
+		{"market b", platforms.ExtractMarketB, []string{`{"message_type":2,"data":%}`, `{"message_type":2,"data":{"content":%}}`}},
+		{"social", func(body []byte) ([]platforms.Inbound, error) {
 			return platforms.ExtractSocial(body, platforms.Objects{})
+		}, []string{
+			`{"object":%}`, `{"object":"page","entry":%}`, `{"object":"page","entry":[{"id":"1","messaging":%}]}`,
+			`{"object":"page","entry":[{"id":"1","messaging":[{"sender":{"id":"2"},"message":%}]}]}`,
+			`{"object":"page","entry":[{"id":"1","messaging":[{"sender":{"id":"2"},"message":{"attachments":%}}]}]}`, `{"object":"page","entry":[{"changes":%}]}`,
+			fmt.Sprintf(chatApp, `"messages"`), fmt.Sprintf(chatApp, `"contacts"`), fmt.Sprintf(chatApp, `"statuses"`),
+		}},
+	} {
+		all = append(all, foreignDecoder{
+			name: "delivery of " + platform.name, most: MaxWebhookBody,
+			decode: func(_ *testing.T, body string) { _, _ = platform.extract([]byte(body)) },
+			bodies: func(n int) map[string]string {
+				bodies := within(platform.frames...)(n)
+				for name, body := range crowded(n) {
+					bodies[name] = body
+				}
+				return bodies
+			},
+		})
+	}
+	return append(all, foreignDecoder{
+		name: "signature of localchat", most: MaxWebhookBody, bodies: within(`{"timestamp":%}`, `{"x":%}`, `{"timestamp":"1","timestamp":%}`),
+		decode: func(t *testing.T, body string) {
+			h := http.Header{"X-Localchat-Event-Signature": {"mac=" + strings.Repeat("0", 64)}}
+			require.Error(t, verify.LocalChat(h, "", "app", "secret", []byte(body)))
+		},
+	})
+}
+
+// crowded are deliveries of the smallest things that mean something, or nearly so, in all lists that may be in each other.
+func crowded(n int) map[string]string {
+	const chatApp = `{"object":"whatsapp_business_account","entry":[%]}`
+	change := func(inner string) string {
+		return `{"changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1"},` + inner + `}}]}`
+	}
+	lists := map[string][2]string{
+		"messages":         {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"sender":{"id":"2"},"message":{"mid":"m","text":"x"}}`},
+		"escaped messages": {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"sender":{"id":"\n"},"message":{"mid":"\n","text":"\u00e0"}}`},
+		"broken messages":  {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"sender":{"id":"2"},"message":{"mid":"m","text":"` + strings.Repeat("a\xff", 100) + `"}}`},
+		"long messages":    {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"sender":{"id":"2"},"message":{"mid":"m","text":"` + strings.Repeat("\xff", 1000) + `"}}`},
+		"wrong kinds":      {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"message":{"text":1,"text":1,"text":1,"mid":[],"mid":{}}}`},
+		"null and again":   {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"message":null,"message":{},"postback":null,"postback":{}}`},
+		"odd times":        {`{"object":"page","entry":[{"id":"1","messaging":[%]}]}`, `{"timestamp":"x"}`},
+		"entries":          {`{"object":"page","entry":[%]}`, `{"id":"1","messaging":[{"sender":{"id":"2"},"message":{"mid":"m","text":"x"}}],"changes":[{}]}`},
+		"empty entries":    {`{"object":"page","entry":[%]}`, `{"messaging":[{}],"changes":[{}]}`},
+		"voices":           {strings.Replace(chatApp, "%", change(`"messages":[%]`), 1), `{"from":"2","id":"m","type":"voice"}`},
+		"empty changes":    {chatApp, change(`"messages":[{}],"contacts":[{}],"statuses":[{"errors":[{},{}]}]`)},
+		"contacts":         {strings.Replace(chatApp, "%", change(`"contacts":[%]`), 1), `{"wa_id":"1","profile":{"name":"x"}}`},
+		"failures":         {strings.Replace(chatApp, "%", change(`"statuses":[%]`), 1), `{"status":"failed","recipient_id":"1","id":"m","errors":[{"code":131026}]}`},
+		"causes":           {strings.Replace(chatApp, "%", change(`"statuses":[{"status":"failed","errors":[%]}]`), 1), `{"code":1}`},
+		"updates":          {`{"message":{%}}`, `"text":"\n","photo":{},"chat":{"id":"\n"}`},
+		"shops":            {`{"code":12,"data":{"shop_expire_soon":[%]}}`, `1`},
+		"packed":           {`{"code":10,"data":{"type":"message","content":"{\"message_type\":\"text\",\"x\":[%]}"}}`, `\u005b\u005d`},
+	}
+	bodies := map[string]string{}
+	for name, list := range lists {
+		bodies[name] = strings.Replace(list[0], "%", times(list[1], `,`, n), 1)
+	}
+	contacts := make([]string, 0, n/50)
+	for i := range n / 50 {
+		contacts = append(contacts, fmt.Sprintf(`{"wa_id":"%d","user_id":"u%d","profile":{"name":"x"}}`, i, i))
+	}
+	bodies["many contacts"] = strings.Replace(chatApp, "%", change(`"contacts":[`+strings.Join(contacts, ",")+`]`), 1)
+	return bodies
+}
+
+func visitorDecoders(t *testing.T) []foreignDecoder {
+	s := openSite(t)
+	token := s.begin(t, `{}`)
+	serve := func(path, origin, token string) func(t *testing.T, body string) {
+		return func(t *testing.T, body string) {
+			w := served(s.Serve, visitorRequest(http.MethodPost, path, origin, token, body))
+			require.NotContains(t, []int{http.StatusForbidden, http.StatusNotFound}, w.Code, w.Body.String())
+		}
+	}
+	return []foreignDecoder{
+		{"a visitor's session", maxPublicBody, within(`{"token":%}`, `{"x":%}`), serve("/widget/chn_1/session", shop, "")},
+		{"a visitor's message", maxVisitorBody, within(`{"id":%}`, `{"text":%}`, `{"id":"m","x":%}`), serve("/widget/chn_1/messages", "", token)},
+	}
+}
+
+// dashboardDecoders are what the pages read by themselves, before an API that reads nothing.
+func dashboardDecoders() []foreignDecoder {
+	pages := dashboard.New(dashboard.Config{Bodies: NewByteBudget(1 << 30), API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/session" && r.Method == http.MethodGet {
+			io.WriteString(w, `{"role":"owner","organization":{"id":"org_1","name":"Shop"},"user":{"id":"usr_1"}}`)
+			return
+		}
+		io.WriteString(w, `{}`)
+	})})
+	post := func(path, mediaType string) func(t *testing.T, body string) {
+		return func(t *testing.T, body string) {
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+			r.Header.Set("Content-Type", mediaType)
+			w := httptest.NewRecorder()
+			pages.ServeHTTP(w, r)
+			require.NotContains(t, []int{http.StatusNotFound, http.StatusUnauthorized, http.StatusMethodNotAllowed}, w.Code)
+		}
+	}
+	fields := func(n int) map[string]string {
+		return map[string]string{
+			"fields": times(`a`, `&`, n), "few fields": times(`a=b`, `&`, min(n, 3900)), "escaped": "x=" + strings.Repeat("%0a", n/3),
+			"one field": "x=" + strings.Repeat("a", n), "names": times("%41", "&", min(n, 3900)), "long name": strings.Repeat("%41", n/3) + "=1",
+		}
+	}
+	part := func(header, content string) string { return "--x\r\n" + header + "\r\n\r\n" + content + "\r\n" }
+	const disposition = `Content-Disposition: form-data; name="a"`
+	parts := func(n int) map[string]string {
+		file := part(`Content-Disposition: form-data; name="file"; filename="a"`, strings.Repeat("\xff", n))
+		return map[string]string{
+			"a file": file + "--x--\r\n", "a field": part(disposition, strings.Repeat("a", n)) + "--x--\r\n",
+			"parts":      times(part(disposition, ""), "", n) + "--x--\r\n",
+			"headers":    part(times("a:b", "\r\n", n)+"\r\n"+disposition, "") + "--x--\r\n",
+			"parameters": times(part(disposition+strings.Repeat(";a=b", 400), ""), "", n) + "--x--\r\n",
+			"no end":     strings.Repeat("--x\r\n", n/5), "open": part(disposition, strings.Repeat("\r\n", n/2)),
+		}
+	}
+	return []foreignDecoder{
+		{"a form without a session", 1 << 20, fields, post("/dashboard/login", "application/x-www-form-urlencoded")},
+		{"a form", 2 << 20, fields, post("/dashboard/agents", "application/x-www-form-urlencoded")},
+		{"a form with files", 8 << 20, parts, post("/dashboard/knowledge/kb_1/documents", "multipart/form-data; boundary=x")},
+		{
+			"a try of an assistant", 1 << 20, within(`{"messages":%}`, `{"messages":[{"role":"user","content":%}]}`, `%`),
+			post("/dashboard/agents/agt_1/playground/stream", "application/json"),
 		},
 	}
-	for platform, extract := range extractors {
-		for name, value := range hostile(n) {
-			for _, body := range []string{
-				`{"x":` + value + `}`, `{"message":` + value + `}`, `{"message":{"text":` + value + `,"chat":` + value + `}}`,
-				`{"object":"page","entry":` + value + `}`, `{"object":"page","entry":[{"messaging":` + value + `}]}`,
-				`{"object":"page","entry":[{"changes":` + value + `}]}`,
-				`{"object":"whatsapp_business_account","entry":[{"changes":[{"value":{"messages":` + value + `}}]}]}`,
-				`{"code":10,"data":` + value + `}`, `{"code":10,"data":{"content":` + value + `}}`, `{"timestamp":` + value + `}`,
-			} {
-				text := []byte(body)
-				requireFrugal(t, platform+": "+name+" in "+body[:min(40, len(body))], mostMemory, len(text), func() { _, _ = extract(text) })
+}
+
+// vendorDecoders are what a model's vendor answers.
+func vendorDecoders(t *testing.T) []foreignDecoder {
+	var answer struct {
+		status          int
+		mediaType, body string
+	}
+	vendor := providers.NewOpenAI(providers.OpenAIConfig{BaseURL: "https://vendor.example/v1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		_, err := io.Copy(io.Discard, r.Body)
+		return &http.Response{
+			StatusCode: answer.status, Header: http.Header{"Content-Type": {answer.mediaType}}, Request: r, ProtoMajor: 1, ProtoMinor: 1,
+			Body: io.NopCloser(strings.NewReader(answer.body)), ContentLength: int64(len(answer.body)),
+		}, err
+	})})
+	ask := func(status int, stream bool, mediaType string) func(t *testing.T, body string) {
+		return func(_ *testing.T, body string) {
+			answer.status, answer.mediaType, answer.body = status, mediaType, body
+			events, err := vendor.Open(t.Context(), &providers.Request{
+				Model: "m", MaxTokensField: "max_tokens", MaxTokens: 1, Stream: stream,
+				Messages: []providers.Message{{Role: "user", Content: providers.JSONString(`"x"`)}},
+			})
+			if err != nil {
+				return
+			}
+			defer events.Close()
+			for err == nil {
+				_, err = events.Next()
 			}
 		}
 	}
+	answers := within(
+		`{"x":%}`, `{"choices":%}`, `{"choices":[{"message":{"content":%},"finish_reason":"stop"}]}`, `{"usage":%}`, `{"error":%}`,
+		`{"error":{"details":%}}`, `{"error":{"metadata":%}}`, `{"choices":[{"message":{"content":[{"type":"text","text":%}]}}]}`, `%`,
+	)
+	events := func(n int) map[string]string {
+		bodies := within(
+			"data: {\"x\":%}\n\n", "data: {\"choices\":[{\"delta\":{\"content\":%}}]}\n\ndata: [DONE]\n\n", "data: {\"error\":%}\n\n", "%",
+		)(n)
+		for name, event := range map[string]string{
+			"empty events": "data: {}\n\n", "pieces": "data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\n\n", "blank": "data:\n\n", "comments": ":\n",
+			"usages": "data: {\"usage\":{\"prompt_tokens\":1}}\n\n", "lines": "data: 1\n", "returns": "\r",
+		} {
+			bodies[name] = "data: {\"choices\":[]}\n\n" + times(event, "", n)
+		}
+		return bodies
+	}
+	return []foreignDecoder{
+		{"a vendor's answer", 4 << 20, answers, ask(http.StatusOK, false, "application/json")},
+		{"a vendor's error", 64 << 10, answers, ask(http.StatusBadRequest, false, "application/json")},
+		{"a vendor's stream", 4 << 20, events, ask(http.StatusOK, true, "text/event-stream")},
+	}
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -15,8 +15,8 @@ type inbounds struct {
 const (
 	// shortest is how many bytes of a delivery an Inbound takes at least: {"to":"1","id":"m","type":"voice"} and a comma.
 	shortest = 35
-	// fewInbounds is for how many there is room before as many are expected as the delivery can hold at all. A slice that grows
-	// would take several times as much.
+	// fewInbounds is for how many there is room at first. Then it is for an eighth of what the delivery can hold, and then for
+	// all of that: a slice that grows as usual would take several times as much.
 	fewInbounds = 8
 )
 
@@ -37,10 +37,15 @@ func (i *inbounds) add(in Inbound) {
 	if !routed {
 		return
 	}
-	if n := len(i.all); n == 1 && n == cap(i.all) {
-		i.all = append(make([]Inbound, 0, min(fewInbounds, i.most)), i.all...)
-	} else if n >= fewInbounds && n == cap(i.all) {
-		i.all = append(make([]Inbound, 0, max(i.most, n+1)), i.all...)
+	if n := len(i.all); n > 0 && n == cap(i.all) {
+		room := max(i.most, n+1)
+		for _, enough := range []int{fewInbounds, i.most / 8} {
+			if n < enough {
+				room = enough
+				break
+			}
+		}
+		i.all = append(make([]Inbound, 0, room), i.all...)
 	}
 	i.all = append(i.all, in)
 }

@@ -32,17 +32,16 @@ type vendorFault struct {
 // readVendorFault reads an error in any of the known forms: {"error":{…}}, {"error":"text"}, the object itself,
 // one of those in an array, a string, or no JSON at all.
 func readVendorFault(raw []byte) vendorFault {
-	raw = bytes.TrimSpace(raw)
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+	raw = bytes.TrimSpace(raw[:min(len(raw), maxErrorBytes)])
+	if list, ok := firstElements(raw, 1); ok && len(list) > 0 {
 		raw = list[0]
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return vendorFault{message: text}
 	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) != nil {
+	object, ok := faultMembers(raw)
+	if !ok {
 		return vendorFault{message: string(raw)}
 	}
 	if inner := object["error"]; len(inner) > 0 && string(inner) != "null" {
@@ -56,24 +55,62 @@ func readFaultObject(object map[string]json.RawMessage) vendorFault {
 	for _, name := range []string{"code", "type", "status"} {
 		f.addWord(object[name])
 	}
-	var details []map[string]json.RawMessage
-	if json.Unmarshal(object["details"], &details) != nil {
-		var one map[string]json.RawMessage
-		if json.Unmarshal(object["details"], &one) == nil {
-			details = append(details, one)
-		}
+	details, ok := firstElements(object["details"], maxDetails)
+	if !ok {
+		details = []json.RawMessage{object["details"]}
 	}
-	for _, d := range details {
+	for _, detail := range details {
+		d, _ := faultMembers(detail)
 		f.addWord(d["error_code"])
 		if delay := firstString(d, "retryDelay"); delay != "" {
 			f.retry = delay
 		}
 	}
-	var metadata map[string]json.RawMessage
-	if json.Unmarshal(object["metadata"], &metadata) == nil {
+	if metadata, ok := faultMembers(object["metadata"]); ok {
 		f.quoted = firstString(metadata, "raw")
 	}
 	return f
+}
+
+// maxDetails bounds the details of an error that are looked at; vendors send three.
+const maxDetails = 16
+
+// faultNames are the members of errors that say something. Nothing is made of the others: a vendor may be hostile.
+var faultNames = []string{
+	"error", "message", "detail", "error_description", "code", "type", "status", "details", "error_code", "retryDelay", "metadata", "raw",
+}
+
+// faultMembers returns the known members of an object, the last one of each name; ok is false for anything else.
+func faultMembers(raw []byte) (object map[string]json.RawMessage, ok bool) {
+	s := jsonScan{data: raw}
+	if s.peek() != '{' {
+		return nil, false
+	}
+	object = make(map[string]json.RawMessage, len(faultNames))
+	for more := s.enter('{'); more; more = s.more('{') {
+		name := s.key()
+		value := s.skip()
+		for _, known := range faultNames {
+			if is(name, known) {
+				object[known] = value
+			}
+		}
+	}
+	return object, s.end()
+}
+
+// firstElements returns up to n elements of an array; ok is false for anything else.
+func firstElements(raw []byte, n int) (list []json.RawMessage, ok bool) {
+	s := jsonScan{data: raw}
+	if s.peek() != '[' {
+		return nil, false
+	}
+	for more := s.enter('['); more; more = s.more('[') {
+		if value := s.skip(); len(list) < n {
+			list = append(list, value)
+		}
+	}
+	return list, s.end()
 }
 
 func firstString(object map[string]json.RawMessage, names ...string) string {

@@ -192,7 +192,8 @@ func (s *stream) document(data []byte) (Event, *Error) {
 		event.Text, s.half = doc.content.textAfter(s.half)
 	}
 	if doc.counted {
-		event.Usage = &doc.usage
+		usage := doc.usage // a copy, so that an event without usage takes no memory
+		event.Usage = &usage
 	}
 	finish := finishReason(doc.finish)
 	if finish == "error" {
