@@ -38,13 +38,6 @@ func (s *Streams) close(orgID string) {
 	}
 }
 
-// Of is the number of streams of an organization that are open.
-func (s *Streams) Of(orgID string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open[orgID]
-}
-
 // Count is the number of streams that are open, over all organizations.
 func (s *Streams) Count() int {
 	s.mu.Lock()

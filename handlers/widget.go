@@ -61,6 +61,7 @@ type Widget struct {
 
 	api       *API
 	byAddress *Streams // the open streams of each address in a channel
+	answers   *answerPlaces
 }
 
 // NewWidget returns a widget whose JSON operations are those of api.
@@ -71,7 +72,7 @@ func NewWidget(api *API, deps WidgetDeps) *Widget {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Widget{WidgetDeps: deps, api: api, byAddress: new(Streams)}
+	return &Widget{WidgetDeps: deps, api: api, byAddress: new(Streams), answers: new(answerPlaces)}
 }
 
 // Serve answers one request. The order is: channel 404, origin 403, token 401, then the request itself.

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"database/sql"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -10,10 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // writeFrom writes as a visitor from an address.
@@ -87,71 +84,4 @@ func TestOneVisitorLeavesStreams(t *testing.T) {
 	}
 	require.Zero(t, s.Streams.Count())
 	wholeStream(t, s.writeFrom("192.0.2.1", s.begin(t, `{}`), "m-1"))
-}
-
-// TestDailySpendByDefault: without a bound of its own a widget spends a tenth of the wallet in a day, whatever else is
-// paid from that.
-func TestDailySpendByDefault(t *testing.T) {
-	t.Parallel()
-	storetest.Each(t, siteKinds, func(t *testing.T, db *store.DB) {
-		s := newSite(t, db)
-		wallet := billing.WalletID{OrgID: "org_1", Env: store.Live}
-		token := s.begin(t, `{}`)
-		wholeStream(t, s.write(token, "m-1", "one"))
-		s.exec(t, `UPDATE calls SET charged_micros = 99990`) // what many answers have cost
-		_, err := s.book.Adjust(t.Context(), "test", wallet, -800_000, "other calls", "")
-		require.NoError(t, err)
-		wholeStream(t, s.write(token, "m-2", "two"))
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-3", "three")).code())
-		_, err = s.book.Credit(t.Context(), "test", wallet, 2_000_000, "more")
-		require.NoError(t, err)
-		wholeStream(t, s.write(token, "m-3", "three"))
-
-		s.configure(t, store.WidgetSettings{RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: 100_000, Valid: true}})
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-4", "four")).code(), "what the organization says counts")
-		s.configure(t, store.WidgetSettings{RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: 1e15, Valid: true}})
-		wholeStream(t, s.write(token, "m-4", "four"))
-	})
-}
-
-// TestEmptyWalletIsShown: a widget that spent nothing is not stopped by its share of an empty wallet: the conversation says
-// what is missing, and answers with the organization's own key cost nothing.
-func TestEmptyWalletIsShown(t *testing.T) {
-	t.Parallel()
-	s := openSite(t)
-	_, err := s.book.Adjust(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, -1_000_000, "test", "")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusAccepted, s.write(s.begin(t, `{}`), "m-1", "alo?").Code)
-	require.Equal(t, "insufficient_credits", s.conversation(t).Attention)
-}
-
-// TestAnswersBeingMadeCount: visitors who write at the same time don't go beyond the day's spend together.
-func TestAnswersBeingMadeCount(t *testing.T) {
-	t.Parallel()
-	s := openSite(t)
-	s.configure(t, store.WidgetSettings{RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: 3 * chatCost, Valid: true}})
-	wholeStream(t, s.write(s.begin(t, `{}`), "m-1", "one"))
-	s.speaker.next = make(chan struct{})
-	answers := make(chan *httptest.ResponseRecorder, 2)
-	for n := range 2 {
-		token := s.begin(t, `{}`)
-		go func() { answers <- s.write(token, "m-1", "two") }()
-		require.Eventually(t, func() bool { return s.Streams.Count() == n+1 }, time.Minute, time.Millisecond)
-	}
-	token := s.begin(t, `{}`)
-	require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-1", "three")).code())
-	// A process that doesn't have these streams sees the turns.
-	require.Eventually(t, func() bool {
-		day, err := s.db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
-		return err == nil && day.Asking == 2
-	}, time.Minute, time.Millisecond)
-	elsewhere := *s.Widget
-	elsewhere.Streams = new(Streams)
-	r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-1","text":"three"}`)
-	require.Equal(t, string(CodePlanLimitExceeded), checked(t, served(elsewhere.Serve, r)).code())
-	close(s.speaker.next)
-	for range 2 {
-		wholeStream(t, <-answers)
-	}
-	require.EqualValues(t, 3*chatCost, s.spent(t))
 }

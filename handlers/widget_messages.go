@@ -26,9 +26,6 @@ const (
 	streamsPerChannel = 50
 	// streamsPerAddress bounds those of one address.
 	streamsPerAddress = 10
-	// defaultSpendShare is the part of the wallet, one tenth, that a widget may spend in a day (UTC) unless its
-	// organization says otherwise. It is a part because the operator's currency isn't known here.
-	defaultSpendShare = 10
 )
 
 // waitingNotice is what a visitor is told when nobody answers at once, whatever the reason is: that is the business's own.
@@ -83,52 +80,11 @@ func (*API) writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visit
 	if err := v.admit(ctx, "messages", perMinute); err != nil {
 		return nil, err
 	}
-	taskID := v.taskID(in.Body.ID)
-	_, err = v.Inbox.Reply(ctx, v.channel.OrgID, v.channel.ChannelID, taskID)
-	switch isNew := errors.Is(err, store.ErrNotFound); {
-	case err != nil && !isNew:
-		return nil, Internal(fmt.Errorf("looking for a visitor's message: %w", err))
-	case isNew:
-		err = v.checkSpend(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return streamed(func(w http.ResponseWriter, r *http.Request) error { return v.answer(w, r, taskID, &in.Body) }), nil
+	return streamed(func(w http.ResponseWriter, r *http.Request) error { return v.answer(w, r, &in.Body) }), nil
 }
 
 // taskID is the message's id in the queue, where ids are unique for a channel: no visitor reaches another's message.
 func (v *visitRequest) taskID(clientID string) string { return v.visit.Visitor + ":" + clientID }
-
-// checkSpend refuses a new message when the answers of the day (UTC) have cost what they may. An answer that is being
-// made counts as much as the dearest one of the day.
-func (v *visitRequest) checkSpend(ctx context.Context) error {
-	today := v.Now().UTC().Truncate(24 * time.Hour)
-	day, err := v.DB.ChannelSpend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
-	if err != nil {
-		return Internal(fmt.Errorf("adding up what widget %s has cost: %w", v.channel.ChannelID, err))
-	}
-	most := v.channel.Settings.DailySpendMicros.Int64
-	if !v.channel.Settings.DailySpendMicros.Valid {
-		if day.SpentMicros == 0 { // an empty wallet is for the conversation to show; own provider keys cost nothing
-			return nil
-		}
-		now, then, err := v.DB.WalletSince(ctx, v.channel.OrgID, today)
-		if err != nil {
-			return Internal(fmt.Errorf("reading the wallet of widget %s: %w", v.channel.ChannelID, err))
-		}
-		most = max(then, now+day.SpentMicros) / defaultSpendShare
-	}
-	// This process has opened a stream for an answer before the database has its turn.
-	making := max(day.Asking, int64(v.Streams.Of(v.channel.ChannelID)))
-	if day.SpentMicros+making*day.LargestMicros < most {
-		return nil
-	}
-	return &Error{
-		Code: CodePlanLimitExceeded, NoRetry: true,
-		Message: "This chat has answered as much as it may today. Please come back tomorrow.",
-	}
-}
 
 // openStream takes a place among the streams of the visitor's address, then of the channel, and returns how to leave both.
 func (v *visitRequest) openStream() (leave func(), err error) {
@@ -148,15 +104,18 @@ func (v *visitRequest) openStream() (leave func(), err error) {
 }
 
 // answer stores the message and writes what comes of it.
-func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, taskID string, message *visitMessageCreation) error {
+func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *visitMessageCreation) error {
+	taskID := v.taskID(message.ID)
 	leave, err := v.openStream()
 	if err != nil {
-		return &Error{
-			Code: CodeRateLimited, RetryAfter: time.Second,
-			Message: "Too many answers of this chat are being written at once. Retry when one has ended.", Cause: err,
-		}
+		return tooManyAnswers(err)
 	}
 	defer leave()
+	place, err := v.reserve(r.Context(), taskID)
+	if err != nil {
+		return err
+	}
+	defer place.end()
 	route := store.Route{
 		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(platforms.Widget),
 		// Not the agent's quiet window: this request is the one that ends it, and a worker only if it can't.
@@ -172,7 +131,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, taskID str
 	if err != nil {
 		return Internal(fmt.Errorf("reading a visitor's message: %w", err))
 	}
-	stream := newVisitStream(w, r, &reply)
+	stream := newVisitStream(w, r, &reply, place.held)
 	defer stream.free()
 	if reply, err = v.Live.AnswerNow(r.Context(), v.channel.OrgID, v.channel.ChannelID, taskID, stream); err != nil {
 		v.Logger.Error("answering a visitor failed", "channel", v.channel.ChannelID, "request_id", RequestIDFrom(r.Context()), "error", err)

@@ -20,18 +20,23 @@ type visitStream struct {
 	head gateway.Head
 	// text is what the visitor has of the answer.
 	text strings.Builder
+	// held is called when the answer's hold, if it has one, is committed.
+	held func()
 }
 
 var _ gateway.Sink = (*visitStream)(nil)
 
-func newVisitStream(w http.ResponseWriter, r *http.Request, message *inbox.Reply) *visitStream {
-	return &visitStream{chunkWriter: newChunkWriter(w, r), head: gateway.Head{
+func newVisitStream(w http.ResponseWriter, r *http.Request, message *inbox.Reply, held func()) *visitStream {
+	return &visitStream{chunkWriter: newChunkWriter(w, r), held: held, head: gateway.Head{
 		ID: "chatcmpl-" + strings.TrimPrefix(message.MessageID, "msg_"), Created: message.ReceivedAt / 1000, Model: visitModel,
 	}}
 }
 
 // Begin writes nothing: until the first text it may still turn out that nobody answers now.
-func (*visitStream) Begin(gateway.Head) error { return nil }
+func (s *visitStream) Begin(gateway.Head) error {
+	s.held()
+	return nil
+}
 
 // Text adds a piece of the answer.
 func (s *visitStream) Text(piece string) error {

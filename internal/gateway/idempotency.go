@@ -33,12 +33,15 @@ const TurnLife = 30 * 24 * time.Hour
 // turnPrefix keeps turns apart from clients' keys, which are visible ASCII.
 const turnPrefix = "\x00turn\x00"
 
+// TurnKeyHash is the hash of a turn's idempotency key, by which its call's hold is found.
+func TurnKeyHash(turnID string) [32]byte { return sha256.Sum256([]byte(turnPrefix + turnID)) }
+
 // claim is the request's Idempotency-Key, or its turn, in the book's terms; nil without either.
 func (r *Request) claim() *billing.Claim {
 	switch {
 	case r.TurnID != "":
 		return &billing.Claim{
-			KeyHash: sha256.Sum256([]byte(turnPrefix + r.TurnID)), Fingerprint: r.fingerprint(), Life: TurnLife, TakeOver: true,
+			KeyHash: TurnKeyHash(r.TurnID), Fingerprint: r.fingerprint(), Life: TurnLife, TakeOver: true,
 		}
 	case r.IdempotencyKey == "":
 		return nil

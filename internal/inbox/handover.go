@@ -144,6 +144,7 @@ func (op *deleteOp) run(ctx context.Context, s *session) error {
 	if err := bury(ctx, s, c); err != nil {
 		return err
 	}
+	keepSpend(s, c)
 	for _, text := range []string{
 		`DELETE FROM outbound_messages WHERE conversation_id = $1`,
 		`DELETE FROM messages WHERE conversation_id = $1`,

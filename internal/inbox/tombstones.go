@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -142,19 +143,39 @@ func bury(ctx context.Context, s *session, c *conversationRow) error {
 	return nil
 }
 
-// forgetTombstones deletes those whose messages no platform repeats any more, in small transactions.
+// spendDays is for how many days the turns of deleted conversations are remembered: a widget's spend is bounded by the day.
+const spendDays = 2
+
+// keepSpend remembers which turns a widget's conversation had lately: what they cost stays in the sum of the widget's day.
+func keepSpend(s *session, c *conversationRow) {
+	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at)
+		SELECT t.id, t.org_id, t.channel_id, t.created_at FROM turns t JOIN channels c ON c.id = t.channel_id
+		WHERE t.conversation_id = $1 AND t.created_at > $2 AND c.type = 'widget'`, c.id, s.now-spendDays*retentionDay)
+}
+
+// forgetTombstones deletes those whose messages no platform repeats any more, and turns that count for no day any more, in
+// small transactions.
 func forgetTombstones(ctx context.Context, db *store.DB) error {
+	return errors.Join(
+		forgetRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN
+			(SELECT hash FROM message_tombstones WHERE expires_at <= $1 LIMIT $2) RETURNING hash`),
+		forgetRows(ctx, db, spendDays*retentionDay, `DELETE FROM deleted_turns WHERE id IN
+			(SELECT id FROM deleted_turns WHERE created_at <= $1 LIMIT $2) RETURNING id`),
+	)
+}
+
+// forgetRows repeats a statement that deletes rows of a moment, age milliseconds ago, or earlier, until there are none.
+func forgetRows(ctx context.Context, db *store.DB, age int64, text string) error {
 	for deleted := tombstoneRows; deleted == tombstoneRows; {
 		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 			deleted = 0
 			return tx.Query(ctx, func(store.Row) error {
 				deleted++
 				return nil
-			}, `DELETE FROM message_tombstones WHERE hash IN
-				(SELECT hash FROM message_tombstones WHERE expires_at <= $1 LIMIT $2) RETURNING hash`, tx.Now(), tombstoneRows)
+			}, text, tx.Now()-age, tombstoneRows)
 		})
 		if err != nil {
-			return fmt.Errorf("forget deleted messages: %w", err)
+			return fmt.Errorf("forget what is left of deleted conversations: %w", err)
 		}
 	}
 	return nil

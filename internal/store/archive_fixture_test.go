@@ -61,6 +61,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO turns VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1)`, []any{allBytes()}},
 		{`INSERT INTO outbound_messages VALUES ('out_1', 'org_1', 'chn_1', 'cnv_1', 'trn_1', 0, 'assistant', $1, 'delivery_unknown', 'x', '', 1, 1, 1), ('out_2', 'org_1', 'chn_1', 'cnv_1', NULL, 0, 'human', $2, 'sent', '', 'p', 0, 1, 1)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO message_tombstones VALUES ($1, 1)`, []any{hash}},
+		{`INSERT INTO deleted_turns VALUES ('trn_3', 'org_1', 'chn_1', $1)`, []any{int64(math.MaxInt64)}},
 	} {
 		require.NoError(t, tryWrite(db, row.text, row.values...), row.text)
 	}

@@ -46,6 +46,7 @@ var archiveTables = [...]struct{ name, columns string }{
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
 		"platform_message_id attempts:int created_at:int updated_at:int"},
 	{"message_tombstones", "hash:bytes expires_at:int"},
+	{"deleted_turns", "id org_id channel_id created_at:int"},
 }
 
 // archiveLeftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would

@@ -41,6 +41,7 @@ func migrations(engine Engine) []migration {
 		{version: 6, ddl: dialectDDL(engine, schemaV6), indexes: indexesV6()},
 		{version: 7, ddl: dialectDDL(engine, schemaV7)},
 		{version: 8, ddl: dialectDDL(engine, schemaV8)},
+		{version: 9, ddl: dialectDDL(engine, schemaV9)},
 	}
 }
 

@@ -164,6 +164,7 @@ func fillTables(t *testing.T, db *store.DB) {
 		`INSERT INTO user_links (hash, org_id, user_id, purpose, created_at, expires_at)
 			SELECT `+hash+`, `+org+`, 'usr_' || i, 'reset', i, 9`+from(2*organizations),
 		`INSERT INTO message_tombstones (hash, expires_at) SELECT `+hash+`, 9`+from(organizations),
+		`INSERT INTO deleted_turns (id, org_id, channel_id, created_at) SELECT 'dtr_' || i, `+org+`, 'chn_' || i, i`+from(organizations),
 		`INSERT INTO provider_keys (org_id, provider, sealed, hint, updated_at) SELECT 'org_' || i, 'openai', `+hash+`, '', i`+from(organizations),
 		`INSERT INTO org_models (org_id, model, enabled) SELECT `+org+`, 'model ' || i, FALSE`+from(2*organizations),
 		`INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) SELECT 'aud_' || i, 1, '', '-', '', `+org+`, ''`+from(5_000),

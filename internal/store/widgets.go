@@ -93,9 +93,18 @@ func (db *DB) WidgetByID(ctx context.Context, channelID string) (Widget, error) 
 type ChannelDay struct {
 	// SpentMicros is the sum of what was charged, LargestMicros the most that one call was.
 	SpentMicros, LargestMicros int64
-	// Asking is how many answers are being made, whose cost isn't known yet.
+	// Asking is how many answers are being made, whose cost isn't known yet. Answers whose conversation was deleted
+	// meanwhile aren't among them.
 	Asking int64
+	// Calls is how many calls have ended, free ones among them.
+	Calls int64
 }
+
+// dayTurns are the turns of a channel ($1) of an organization ($3) that began at a moment ($2) or later; deleted are those
+// whose conversation was.
+const dayTurns = `(SELECT id, state = 'asking' AS asking, FALSE AS deleted FROM turns
+		WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3
+	UNION ALL SELECT id, FALSE, TRUE FROM deleted_turns WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3)`
 
 // ChannelSpend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what
 // takes longer is an error.
@@ -103,15 +112,35 @@ func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since t
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
 	day, err := ReadRow(ctx, db, "add up a channel's calls", func(row Row) (day ChannelDay, err error) {
-		return day, row.Scan(&day.SpentMicros, &day.LargestMicros, &day.Asking)
+		return day, row.Scan(&day.SpentMicros, &day.LargestMicros, &day.Asking, &day.Calls)
 	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT), COALESCE(max(c.charged_micros), 0),
-			count(DISTINCT CASE WHEN t.state = 'asking' THEN t.id END)
-		FROM turns t LEFT JOIN calls c ON c.request_id = t.id AND c.key_id = '' AND c.org_id = $3
-		WHERE t.channel_id = $1 AND t.created_at >= $2 AND t.org_id = $3`, channelID, since.UnixMilli(), orgID)
+			count(DISTINCT CASE WHEN t.asking THEN t.id END), count(c.id)
+		FROM `+dayTurns+` AS t LEFT JOIN calls c ON c.request_id = t.id AND c.key_id = '' AND c.org_id = $3`,
+		channelID, since.UnixMilli(), orgID)
 	if err != nil && errors.Is(context.Cause(ctx), errSpendSlow) {
 		err = fmt.Errorf("%w: %w", errSpendSlow, err)
 	}
 	return day, err
+}
+
+// runningTurns bounds [DB.RunningTurns].
+const runningTurns = 200
+
+// RunningTurns reads the ids of up to 200 turns of [DB.ChannelSpend] whose call may still run. Those of a deleted
+// conversation are among them until a call of theirs has ended.
+func (db *DB) RunningTurns(ctx context.Context, orgID, channelID string, since time.Time) (ids []string, err error) {
+	return ReadRows(ctx, db, "read a channel's running turns", func(row Row) (id string, err error) { return id, row.Scan(&id) },
+		`SELECT t.id FROM `+dayTurns+` AS t WHERE t.asking OR t.deleted
+			AND NOT EXISTS (SELECT 1 FROM calls WHERE request_id = t.id AND key_id = '') ORDER BY t.deleted LIMIT $4`,
+		channelID, since.UnixMilli(), orgID, runningTurns)
+}
+
+// KeyHold reads what is held from an organization's live wallet for the running call with an idempotency key, in micros;
+// 0 if none runs, or it is free.
+func (db *DB) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (micros int64, err error) {
+	return ReadRow(ctx, db, "read the hold of a call", func(row Row) (micros int64, err error) { return micros, row.Scan(&micros) },
+		`SELECT CAST(COALESCE(sum(h.amount_micros), 0) AS BIGINT) FROM idempotency_keys k JOIN holds h ON h.id = k.call_id AND h.status = 'open'
+			WHERE k.org_id = $1 AND k.env = 'live' AND k.key_hash = $2`, orgID, keyHash[:])
 }
 
 // WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is

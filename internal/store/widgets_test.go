@@ -108,7 +108,7 @@ func TestChannelSpend(t *testing.T) {
 		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_2'`)
 		turn("trn_4", "chn_1", 2000)
 		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_4'`)
-		require.Equal(t, store.ChannelDay{SpentMicros: 111, LargestMicros: 100, Asking: 2}, day("chn_1", 1000), "one of them has two calls")
+		require.Equal(t, store.ChannelDay{SpentMicros: 111, LargestMicros: 100, Asking: 2, Calls: 3}, day("chn_1", 1000), "one of them has two calls")
 		theirs, err := db.ChannelSpend(context.WithoutCancel(ctx), "org_2", "chn_1", time.UnixMilli(0))
 		require.NoError(t, err)
 		require.Zero(t, theirs)
