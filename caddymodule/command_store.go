@@ -39,7 +39,7 @@ so older processes may go on working on the store.`,
 }
 
 // errFindings makes doctor end with status 1.
-var errFindings = errors.New("the books or the queue break an invariant")
+var errFindings = errors.New("the books, the queue or the master key break an invariant")
 
 type doctorAnswer struct {
 	OK bool `json:"ok"`
@@ -56,10 +56,11 @@ func (a doctorAnswer) text(w *strings.Builder) {
 func doctorCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Checks the books (wallets, holds, ledger, calls) and the queue of messages",
+		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages and the master key",
 		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
-every message is answered at most once. It changes nothing in them and may run beside a working server. The exit status is
-1 when something is found; the findings say where to look.`,
+every message is answered at most once, and that the master key opens provider keys and the credentials of channels. It
+changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the findings
+say where to look.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
 		report, err := billing.Checker{SweepInterval: d.app.Timing.sweepInterval()}.Check(ctx, d.db)
@@ -71,6 +72,16 @@ every message is answered at most once. It changes nothing in them and may run b
 			return nil, err
 		}
 		report.Invariants = append(report.Invariants, queue)
+		// A doctor without the secret can still look at the books.
+		if ring, err := d.app.Ring(d.repl); err != nil {
+			fmt.Fprintf(d.stderr, "svc.master_key was not checked: %v\n", err)
+		} else {
+			key, err := examineMasterKey(ctx, d.db, ring)
+			if err != nil {
+				return nil, err
+			}
+			report.Invariants = append(report.Invariants, key)
+		}
 		if !report.OK() {
 			return doctorAnswer{Report: report}, errFindings
 		}

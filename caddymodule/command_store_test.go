@@ -139,11 +139,38 @@ func TestDoctorCommand(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	ill := c.run("", "--json", "doctor")
-	require.EqualError(t, ill.err, "the books or the queue break an invariant")
+	require.EqualError(t, ill.err, "the books, the queue or the master key break an invariant")
 	report := object(t, ill.stdout)
 	require.Equal(t, false, report["ok"])
 	require.Contains(t, ill.stdout, org)
 	require.NotEmpty(t, report["invariants"])
+}
+
+// The doctor names what the master key must open and doesn't, and looks at the books without one.
+func TestDoctorChecksTheMasterKey(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	require.NoError(t, c.run(vendorKey, "provider-key", "set", "--org", org, "--provider", "openai").err)
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea"), "id")
+	require.Equal(t, true, c.json("doctor")["ok"])
+
+	c.write("master.key", masterKey(2))
+	ill := c.run("", "--json", "doctor")
+	require.Error(t, ill.err)
+	for _, subject := range []string{org + ":openai", channel, "master_key", "sealed with a key that is not in master_key"} {
+		require.Contains(t, ill.stdout, subject)
+	}
+	c.write("master.key", masterKey(2)+masterKey(1))
+	require.Equal(t, true, c.json("doctor")["ok"])
+	c.json("rekey")
+	c.write("master.key", masterKey(2))
+	require.Equal(t, true, c.json("doctor")["ok"])
+
+	require.NoError(t, os.Remove(c.path("master.key")))
+	blind := c.run("", "--json", "doctor")
+	require.NoError(t, blind.err)
+	require.Contains(t, blind.stderr, "svc.master_key was not checked")
 }
 
 func TestBackupCommand(t *testing.T) {

@@ -61,8 +61,8 @@ func plainLogger(ctx caddy.Context) *slog.Logger {
 // attach says that this process serves with the app, rather than only reading its configuration.
 func (a *App) attach() { a.attached.Store(true) }
 
-// Start opens the store and brings its schema up to date; requests that came before wait for it. It implements
-// caddy.App.
+// Start opens the store, brings its schema up to date and makes sure that the master key is the store's; requests that came
+// before wait for it. It implements caddy.App.
 func (a *App) Start() error {
 	ctx, cancel := context.WithTimeoutCause(a.ctx, startWait, errors.New("the start took longer than 15 minutes"))
 	defer cancel()
@@ -73,6 +73,9 @@ func (a *App) Start() error {
 	}
 	a.leave = append(a.leave, func() error { return closeStore(location) })
 	if err := shared.migrate(ctx); err != nil {
+		return err
+	}
+	if err := a.requireMasterKey(ctx, shared.db); err != nil {
 		return err
 	}
 	limiter, err := a.limiter(shared)

@@ -56,6 +56,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	auth := identity.NewAuthenticator(shared.db)
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db), a.BaseURL)
 	queue := inbox.New(shared.db, a.settings.ring)
+	queue.Log = a.log
 	client := platforms.NewClient(a.platformsConfig())
 	chat := &handlers.Chat{
 		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,

@@ -14,7 +14,8 @@ import (
 const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, address, customer_name, state, attention, attempts,
 	paused_until, last_customer_at, created_at, updated_at`
 
-// scanConversation reads conversationColumns, then what else the row has.
+// scanConversation reads conversationColumns, then what else the row has. A name that doesn't open is left empty, as one that
+// the platform doesn't tell: the rest of the conversation is of use without it.
 func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, err error) {
 	var name []byte
 	err = row.Scan(append([]any{
@@ -26,7 +27,7 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	}
 	opened, err := q.ring.Open(name, vault.CustomerName(c.OrgID, c.ID))
 	if err != nil {
-		return c, fmt.Errorf("open the customer's name of %s: %w", c.ID, err)
+		q.unreadable("the customer's name of "+c.ID, err)
 	}
 	c.CustomerName = string(opened)
 	return c, nil
@@ -136,13 +137,13 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 // messages reads up to rows messages of each direction. part says which and in which order; %[1]s in it is the column
 // with a message's place.
 func (q *Queue) messages(ctx context.Context, conversationID, part string, from placedMessage, rows int) ([]placedMessage, error) {
-	came, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
+	came, err := store.ReadRows(ctx, q.db, "list messages", q.showMessage(vault.InboundBody),
 		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
-	went, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
+	went, err := store.ReadRows(ctx, q.db, "list messages", q.showMessage(vault.OutboundBody),
 		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "created_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {

@@ -1,12 +1,16 @@
 package inbox
 
 import (
+	"bytes"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // Lists are in order of creation, in pages, filtered, and of one organization.
@@ -97,6 +101,63 @@ func TestMessagePages(t *testing.T) {
 		work, err := q.Open(t.Context(), q.take(t), 4)
 		require.NoError(t, err)
 		require.Equal(t, want[len(want)-4:], textsOf(work.History))
+	})
+}
+
+// A value that doesn't open costs people that value alone: lists show the rest, and one line of the log says which. The
+// assistant doesn't answer without having read a message.
+func TestUnreadableValues(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		var logged bytes.Buffer
+		q.Log = slog.New(slog.NewTextHandler(&logged, nil))
+		q.arrive(t, textOf("ann", "1", "one"))
+		q.reply(t, "answer", "p1")
+		q.arrive(t, textOf("ann", "2", "two"))
+		q.arrive(t, textOf("bob", "3", "three"))
+		names := func() (names []string) {
+			for _, recent := range []bool{false, true} {
+				list, err := q.Conversations(ctx, "org_1", ConversationFilter{Recent: recent}, pageAll)
+				require.NoError(t, err)
+				for _, c := range list {
+					names = append(names, c.CustomerName)
+				}
+			}
+			slices.Sort(names)
+			return slices.Compact(names)
+		}
+		require.Equal(t, []string{"Ms ann", "Ms bob"}, names())
+		require.Empty(t, logged.String())
+
+		id := q.value(t, `SELECT id FROM conversations WHERE customer_ref = 'ann'`)
+		lost := q.value(t, `SELECT id FROM messages WHERE platform_message_id = '2'`)
+		q.exec(t, `UPDATE conversations SET customer_name = $2 WHERE id = $1`, id, []byte("damaged"))
+		q.exec(t, `UPDATE messages SET body = $2 WHERE id = $1`, lost, []byte("damaged"))
+		q.exec(t, `UPDATE outbound_messages SET body = $1`, []byte("damaged"))
+		require.Equal(t, []string{"", "Ms bob"}, names())
+		one, err := q.Conversation(ctx, "org_1", id)
+		require.NoError(t, err)
+		require.Empty(t, one.CustomerName)
+		want := []string{"one", UnreadableText, UnreadableText}
+		messages, err := q.Messages(ctx, "org_1", id, pageAll)
+		require.NoError(t, err)
+		require.Equal(t, want, textsOf(messages))
+		require.Equal(t, want, q.fromTheEnd(t, id, 2))
+		require.Equal(t, 1, strings.Count(logged.String(), "can't be opened"))
+		require.Contains(t, logged.String(), id)
+
+		leases, err := q.Lease(ctx, 10, life, nil)
+		require.NoError(t, err)
+		for _, lease := range leases {
+			_, err := q.Queue.Open(ctx, lease, 100)
+			if lease.ConversationID == id {
+				require.ErrorIs(t, err, vault.ErrCorrupt)
+				require.ErrorContains(t, err, "open message")
+			} else {
+				require.NoError(t, err)
+			}
+		}
 	})
 }
 

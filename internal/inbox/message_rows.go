@@ -3,6 +3,7 @@ package inbox
 import (
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -40,22 +41,62 @@ func sign(less bool) int {
 	return 1
 }
 
-// scanMessage reads and opens a message.
+// UnreadableText stands in lists for a message that doesn't open: it is damaged, or its key is not in the vault's ring.
+const UnreadableText = "[This message can't be decrypted.]"
+
+// scanMessage reads and opens a message. One that doesn't open is an error: an assistant must not answer without it.
 func (q *Queue) scanMessage(place func(orgID, messageID string) vault.Where) func(store.Row) (placedMessage, error) {
-	return func(row store.Row) (m placedMessage, err error) {
-		var orgID string
-		var body []byte
-		var turnID sql.NullString
-		err = row.Scan(&m.ID, &orgID, &m.Author, &m.Kind, &body, &m.State, &m.Code, &turnID, &m.PlatformMessageID,
-			&m.At, &m.placedAt, &m.Handled)
-		if err != nil {
-			return m, err
+	return func(row store.Row) (placedMessage, error) {
+		m, unopened, err := q.openMessage(row, place)
+		if err == nil && unopened != nil {
+			err = fmt.Errorf("open message %s: %w", m.ID, unopened)
 		}
-		text, err := q.ring.Open(body, place(orgID, m.ID))
-		if err != nil {
-			return m, fmt.Errorf("open message %s: %w", m.ID, err)
+		return m, err
+	}
+}
+
+// showMessage is scanMessage for people, who see [UnreadableText] in place of one that doesn't open, and the others.
+func (q *Queue) showMessage(place func(orgID, messageID string) vault.Where) func(store.Row) (placedMessage, error) {
+	return func(row store.Row) (placedMessage, error) {
+		m, unopened, err := q.openMessage(row, place)
+		if err == nil && unopened != nil {
+			m.Text = UnreadableText
+			q.unreadable("message "+m.ID, unopened)
 		}
-		m.Text, m.TurnID = string(text), turnID.String
-		return m, nil
+		return m, err
+	}
+}
+
+// openMessage reads a message; unopened says why it has no text.
+func (q *Queue) openMessage(row store.Row, place func(orgID, messageID string) vault.Where) (m placedMessage, unopened, err error) {
+	var orgID string
+	var body []byte
+	var turnID sql.NullString
+	err = row.Scan(&m.ID, &orgID, &m.Author, &m.Kind, &body, &m.State, &m.Code, &turnID, &m.PlatformMessageID,
+		&m.At, &m.placedAt, &m.Handled)
+	if err != nil {
+		return m, nil, err
+	}
+	m.TurnID = turnID.String
+	text, unopened := q.ring.Open(body, place(orgID, m.ID))
+	m.Text = string(text)
+	return m, unopened, nil
+}
+
+// complaintPause is the least time between two warnings of unreadable: a page of a list may have a hundred such values, and
+// a dashboard reads it every two seconds.
+const complaintPause = time.Minute
+
+// unreadable writes a warning about a value that doesn't open.
+func (q *Queue) unreadable(what string, err error) {
+	q.mu.Lock()
+	due := q.Log != nil && time.Since(q.complaint) >= complaintPause
+	if due {
+		q.complaint = time.Now()
+	}
+	q.mu.Unlock()
+	if due {
+		q.Log.Warn("a sealed value can't be opened, so lists leave it out; further ones of this minute are not logged",
+			"value", what, "error", err)
 	}
 }

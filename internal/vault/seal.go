@@ -64,6 +64,11 @@ func (r *Ring) Current(sealed []byte) bool {
 	return len(sealed) >= Overhead && sealed[0] == version1 && r.index(sealed[1:headerBytes]) == 0
 }
 
+// Names reports whether sealed, of which 64 bytes are enough, names a key of the ring. It doesn't prove that the value opens.
+func (r *Ring) Names(sealed []byte) bool {
+	return len(sealed) >= headerBytes && sealed[0] == version1 && r.index(sealed[1:headerBytes]) >= 0
+}
+
 // authenticated is the additional data of a value: its header and its place, each part after its length, so that no
 // two places have the same bytes (table "a", column "bc" is not table "ab", column "c").
 func (w Where) authenticated(header []byte) []byte {

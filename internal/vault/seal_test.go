@@ -47,6 +47,10 @@ func TestRotation(t *testing.T) {
 	after := ringOf(t, keyText(2))
 	old := before.Seal([]byte("secret"), here)
 
+	require.True(t, during.Names(old))
+	require.True(t, during.Names(old[:vault.Overhead]), "the beginning is enough")
+	require.False(t, after.Names(old))
+	require.False(t, before.Names(nil))
 	plain, err := during.Open(old, here)
 	require.NoError(t, err)
 	require.Equal(t, "secret", string(plain))

@@ -1,0 +1,51 @@
+package caddymodule
+
+import (
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// TestStartWithAnotherMasterKey guarantees that a configuration starts only with a master key that the store was used with: an
+// empty store takes any; afterwards one that sealed nothing is refused, while a new one in front of the old one, either alone
+// after some values were sealed anew, and a lost one, once something was entered again, are taken.
+func TestStartWithAnotherMasterKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "svc.db")
+	const otherKey = "//////////////////////////////////////////8="
+	start := func(masterKey string, used func(db *store.DB, ring *vault.Ring)) error {
+		t.Helper()
+		text := regexp.MustCompile(`master_key .*`).ReplaceAllLiteralString(sqliteCaddyfile(t, path, ""), "master_key "+string(secretFile(t, masterKey)))
+		run := provision(t, text)
+		err := run.app.Start()
+		if err == nil && used != nil {
+			used(run.app.runtime.shared.db, run.app.settings.ring)
+		}
+		require.NoError(t, run.app.Cleanup())
+		return err
+	}
+	put := func(orgID string) func(db *store.DB, ring *vault.Ring) {
+		return func(db *store.DB, ring *vault.Ring) {
+			require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"}))
+			require.NoError(t, identity.NewProviderKeys(db, ring).Put(t.Context(), "test", orgID, "openai", "sk-0123456789abcdefghij"))
+		}
+	}
+	require.NoError(t, start(otherKey, nil), "the store is empty")
+	require.NoError(t, start(testMasterKey, put("org_1")))
+
+	err := start(otherKey, nil)
+	require.ErrorIs(t, err, errOtherMasterKey)
+	require.ErrorContains(t, err, "svc.master_key ({file.")
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, "Give the master key with which this store was used")
+	require.NotContains(t, err.Error(), otherKey[:8])
+
+	require.NoError(t, start(otherKey+" "+testMasterKey, put("org_2")), "a rotation has begun")
+	require.NoError(t, start(testMasterKey, nil))
+	require.NoError(t, start(otherKey, nil), "the other one is lost, and something was entered again")
+}
