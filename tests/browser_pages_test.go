@@ -39,7 +39,7 @@ func TestBrowserPages(t *testing.T) {
 		"/dashboard", "/dashboard/keys", "/dashboard/provider-keys", "/dashboard/members", "/dashboard/audit", "/dashboard/wallet",
 		"/dashboard/organization", "/dashboard/agents", "/dashboard/agents/{id}", "/dashboard/agents/{id}/playground", "/dashboard/knowledge",
 		"/dashboard/knowledge/{id}", "/dashboard/channels", "/dashboard/channels?type", "/dashboard/channels/{id}", "/dashboard/conversations",
-		"/dashboard/conversations/{id}",
+		"/dashboard/conversations/{id}", "/dashboard/account",
 	} {
 		require.Contains(t, visited, path)
 	}

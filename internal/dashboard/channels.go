@@ -40,6 +40,9 @@ func (c *channel) TypeLabel() string {
 
 // StateLabel is the channel's state in words.
 func (c *channel) StateLabel() string {
+	if c.LostExternalID != "" {
+		return "Lost its account to another organization"
+	}
 	switch c.State {
 	case channelActive:
 		return "Works"

@@ -235,3 +235,65 @@ func TestOverview(t *testing.T) {
 	r.is("member")
 	require.NotContains(t, r.see(t, "/dashboard"), "Connect a channel", "members can't")
 }
+
+// A person whose password somebody else has reset is told so on the first page, and by whom; nobody else sees that.
+func TestPasswordResetIsShown(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	require.NotContains(t, r.see(t, "/dashboard"), "password-reset")
+	for by, shown := range map[string]string{"mai@shop.example": "mai@shop.example", "operator": "the operator"} {
+		r.answer("GET /session", http.StatusOK, `{"user":{"id":"usr_1","email":"lan@shop.example"},"organization":{"id":"org_1","name":"Shop"},
+			"role":"member","passwordReset":{"by":"`+by+`","at":"2026-11-21T10:00:00.000Z"}}`)
+		page := r.see(t, "/dashboard")
+		require.Contains(t, page, `id="password-reset" role="alert"`)
+		require.Contains(t, page, "with a one-time link that "+shown+" made")
+		require.Contains(t, page, `datetime="2026-11-21T10:00:00.000Z"`)
+	}
+}
+
+// An invitation that ended unused says so in the list and on its page, where a new link can be made.
+func TestExpiredInvitation(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	open := strings.Replace(invitedJSON, `"createdAt"`, `"expiresAt":"2026-11-28T10:00:00.000Z","createdAt"`, 1)
+	r.answer("GET /members/usr_2", http.StatusOK, open)
+	require.Contains(t, r.see(t, "/dashboard/members"), "Invited: has set no password yet")
+	page := r.see(t, "/dashboard/members/usr_2")
+	require.Contains(t, page, `The invitation ends <time datetime="2026-11-28T10:00:00.000Z"`)
+	ended := strings.Replace(open, `"invited"`, `"expired"`, 1)
+	r.answer("GET /members", http.StatusOK, listOf(memberJSON, ended))
+	r.answer("GET /members/usr_2", http.StatusOK, ended)
+	page = r.see(t, "/dashboard/members")
+	require.Contains(t, page, "The invitation has expired")
+	require.NotContains(t, page, "has set no password yet")
+	page = r.see(t, "/dashboard/members/usr_2")
+	require.Contains(t, page, `the invitation expired <time datetime="2026-11-28T10:00:00.000Z"`)
+	element(t, page, "member-link")
+}
+
+// The link of a person of one's own role would be a reset, which the API refuses: the page says who can make one.
+func TestNoResetOfOnesEqual(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	for role, may := range map[string]bool{"owner": false, "administrator": true, "member": true} {
+		r.answer("GET /members/usr_1", http.StatusOK, strings.Replace(memberJSON, `"role":"owner"`, `"role":"`+role+`"`, 1))
+		page := r.see(t, "/dashboard/members/usr_1")
+		require.Equal(t, may, strings.Contains(page, `id="member-link"`), role)
+		require.Equal(t, !may, strings.Contains(page, "Only a person of a higher role, or the operator, can do that."), role)
+	}
+}
+
+// A key names its maker, by the name that the API gives, else by the id.
+func TestKeyNamesItsMaker(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	by := func(members string) string { return strings.Replace(keyJSON, `"createdAt"`, members+`"createdAt"`, 1) }
+	for members, shown := range map[string]string{
+		`"createdBy":"usr_1","createdByName":"lan@shop.example",`: "lan@shop.example",
+		`"createdBy":"usr_9","createdByName":null,`:               "usr_9",
+		`"createdBy":null,"createdByName":null,`:                  "unknown",
+	} {
+		r.answer("GET /api-keys", http.StatusOK, listOf(by(members)))
+		require.Contains(t, r.see(t, "/dashboard/keys"), "<td>"+shown+"</td>")
+	}
+}

@@ -396,3 +396,29 @@ func TestPlaygroundRelay(t *testing.T) {
 	require.Equal(t, http.StatusPaymentRequired, w.Code)
 	require.Contains(t, w.Body.String(), "No funds.")
 }
+
+// A channel that lost its account to an organization for which the platform confirmed it says so, and offers neither another
+// attempt nor new credentials.
+func TestLostChannel(t *testing.T) {
+	t.Parallel()
+	r := newOffice(t)
+	pending := strings.Replace(channelJSON, `"active"`, `"pending"`, 1)
+	r.answer("GET /channels/chn_1", http.StatusOK, pending)
+	page := r.see(t, "/dashboard/channels/chn_1")
+	element(t, page, "channel-pending")
+	element(t, page, "channel-reconnect")
+	require.NotContains(t, page, "channel-lost")
+
+	lost := strings.Replace(pending, `"externalId":"4711"`, `"externalId":null,"lostExternalId":"4711"`, 1)
+	r.answer("GET /channels/chn_1", http.StatusOK, lost)
+	r.answer("GET /channels", http.StatusOK, listOf(lost))
+	page = r.see(t, "/dashboard/channels/chn_1")
+	require.Contains(t, page, `<strong>4711</strong> for the token of another`)
+	element(t, page, "channel-delete")
+	for _, id := range []string{"channel-pending", "channel-reconnect", "channel-verify"} {
+		require.NotContains(t, page, id)
+	}
+	for _, list := range []string{"/dashboard/channels", "/dashboard"} {
+		require.Contains(t, r.see(t, list), "Lost its account to another organization", list)
+	}
+}
