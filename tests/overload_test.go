@@ -21,8 +21,8 @@ import (
 const (
 	// slowCommit is longer than half of what an operation may have to wait: no more is let in than a transaction takes.
 	slowCommit = 1050 * time.Millisecond
-	// overloadCalls come at once, more than a transaction takes. Each that is refused is followed by a delivery.
-	overloadCalls = 224
+	// overloadCalls come at once, more than two transactions take. Each that is refused is followed by a delivery.
+	overloadCalls = 384
 	overloadFunds = 10_000_000
 	overloadLimit = 1000 // requests per minute
 )

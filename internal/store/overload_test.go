@@ -337,7 +337,7 @@ func TestBytesInLineAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
 	q.begin(time.Now())
-	q.end(time.Second, false, 0)
+	q.end(time.Second, false, false, 0)
 	for range 3 {
 		require.NoError(t, q.push(newTicket(0, &heavy{maxBatchBytes})))
 	}

@@ -42,6 +42,8 @@ type pace struct {
 	// began is when the transaction that runs was begun, waiting for its turn included; zero between two.
 	began time.Time
 	took  recent
+	// last is how long the last one took. took may be longer: it remembers slower ones, and counts a lost one twice.
+	last time.Duration
 	// carried is how many ordinary operations a transaction takes while others stay in line, usualShare at most.
 	carried float64
 	// cut says that the next transaction is for what the last one cut off, and retries how many what failed before will
@@ -61,7 +63,7 @@ func newPace() pace {
 func (p *pace) admits(now time.Time, ahead, bytes int) bool {
 	took := p.expected(now)
 	// A transaction that is late by a time is expected to need that time once more.
-	wait := p.leastWait(now, ahead, bytes, p.carried) + took - time.Duration(p.took)
+	wait := p.leastWait(now, ahead, bytes, p.carried, time.Duration(p.took)) + took - time.Duration(p.took)
 	// What goes before the next batch lets everything wait longer: there must be a whole batch in line after it, too.
 	patience := took + took/2 + time.Duration(p.first())*took
 	return wait <= max(p.least, min(patience, p.most))
@@ -69,19 +71,20 @@ func (p *pace) admits(now time.Time, ahead, bytes int) bool {
 
 // inTime reports whether an operation in line can still begin before it is too old, if all goes well from now on.
 func (p *pace) inTime(now, asked time.Time, ahead, bytes int) bool {
-	return now.Sub(asked)+p.leastWait(now, ahead, bytes, usualShare) <= p.longest
+	return now.Sub(asked)+p.leastWait(now, ahead, bytes, usualShare, p.last) <= p.longest
 }
 
 // leastWait is how long an operation with so many others and bytes before it waits from now on, when each transaction
-// carries so many and one that is late ends at once.
-func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64) time.Duration {
+// carries so many and takes so long, and one that is late ends at once.
+func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64, took time.Duration) time.Duration {
 	left := time.Duration(0)
 	if !p.began.IsZero() {
-		left = max(0, time.Duration(p.took)-now.Sub(p.began))
+		running := now.Sub(p.began)
+		left, took = max(0, took-running), max(took, running)
 	}
 	before := max(int(float64(ahead)/max(1, carried)), bytes/maxBatchBytes)
 	before += min(p.retries, before)
-	return left + time.Duration(p.first()+before)*p.expected(now)
+	return left + time.Duration(p.first()+before)*took
 }
 
 // expected is how long a transaction takes: as long as the last ones, or as the one that runs has taken until now.
@@ -99,6 +102,16 @@ func (p *pace) first() int {
 		first++
 	}
 	return first
+}
+
+// add says how long a transaction took. One that failed as a whole counts twice: had it been able to go on, it would have
+// taken longer. So a store that hangs is asked by one operation at a time.
+func (p *pace) add(took time.Duration, lost bool) {
+	p.last = took
+	if lost {
+		took *= 2
+	}
+	p.took.add(took)
 }
 
 // carry says how many ordinary operations the last batch had, and whether others stayed in line.

@@ -226,10 +226,10 @@ func (q *queue) boarded() {
 	q.review.Reset(reviewEvery)
 }
 
-// end says how long it took, 0 for one that did nothing, whether the next one is for what was cut off, and how many what
+// end says how long it took, 0 for one that did nothing, whether all of it was lost, whether the next one is for what was cut off, and how many what
 // failed will have for itself. It returns how many operations were refused meanwhile, and how long a transaction is
 // expected to take now.
-func (q *queue) end(took time.Duration, cut bool, retries int) (refused int, expected time.Duration) {
+func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.reviewing {
@@ -238,9 +238,8 @@ func (q *queue) end(took time.Duration, cut bool, retries int) (refused int, exp
 	}
 	q.pace.began, q.pace.cut, q.pace.retries = time.Time{}, cut, retries
 	if took > 0 {
-		q.pace.took.add(took)
+		q.pace.add(took, lost)
 	}
-	q.shed(time.Now())
 	refused, q.refused = q.refused, 0
 	return refused, time.Duration(q.pace.took)
 }

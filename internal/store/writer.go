@@ -168,19 +168,15 @@ func (w *writer) turn() {
 	}
 }
 
-// observe measures the pace and passes on what a transaction did. One that failed as a whole counts twice: had it been
-// able to go on, it would have taken longer. So a store that hangs is asked by one operation at a time.
+// observe measures the pace and passes on what a transaction did.
 func (w *writer) observe(o *outcome, start time.Time, waited time.Duration) {
 	batch, took := o.batch, time.Duration(0)
 	if batch.Transaction > 0 {
 		took = time.Since(start)
 	}
-	if o.lost {
-		took *= 2
-	}
 	idle := batch == Batch{}
 	batch.Turn = waited
-	refused, expected := w.queue.end(took, len(w.back) > 0, len(w.again))
+	refused, expected := w.queue.end(took, o.lost, len(w.back) > 0, len(w.again))
 	batch.Refused, batch.Expected = batch.Refused+refused, expected
 	w.refusals.note(time.Now(), batch.Refused, expected)
 	if w.observer != nil && (!idle || batch.Refused > 0) {
