@@ -12,7 +12,7 @@ test: ## everything CI runs: lint, race detector, PostgreSQL and Redis, the buil
 bench: ## the figures: ratios to a stock reverse_proxy in the same binary, interleaved
 	@scripts/bench.sh
 
-soak: ## the long forms of the tests, then every fuzz target (FUZZTIME=5m each)
+soak: ## the long forms of the tests, the attacks on the real binary, every fuzz target (FUZZTIME=5m each)
 	@scripts/soak.sh
 
 vuln: ## known vulnerabilities in what we depend on (needs the internet)

@@ -9,6 +9,7 @@
 #     scripts/bench.sh -only redis
 #     scripts/bench.sh -only worker
 #     scripts/bench.sh -only overload
+#     scripts/bench.sh -only abuse
 #     scripts/bench.sh -ledger
 #     scripts/bench.sh -count
 set -euo pipefail

@@ -1,8 +1,34 @@
 #!/usr/bin/env bash
-# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then each fuzz target for FUZZTIME.
+# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then the attacks on the binary without
+# the race detector, which multiplies times and memory (scripts/bench.sh -only abuse), then each fuzz target for FUZZTIME.
+# Arguments are packages: then only their fuzz targets run.
+#
+#     FUZZTIME=2s scripts/soak.sh ./verify
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
+
+# fuzz PACKAGE…: runs each fuzz target of the packages. One that fails doesn't keep the others from running.
+fuzz() {
+	local package target targets ran=0 failed=()
+	for package in "$@"; do
+		targets=$(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2)
+		for target in $targets; do
+			step "soak: $package $target"
+			ran=$((ran + 1))
+			go test -run='^$' -fuzz="^$target\$" -fuzztime="${FUZZTIME:-5m}" "$package" </dev/null || failed+=("$package $target")
+		done
+	done
+	step "soak: $ran fuzz targets, ${#failed[@]} failed"
+	[ ${#failed[@]} -eq 0 ] || printf 'failed: %s\n' "${failed[@]}" >&2
+	[ "$ran" -gt 0 ] && [ ${#failed[@]} -eq 0 ]
+}
+
+if [ $# -gt 0 ]; then
+	need go
+	fuzz "$@"
+	exit
+fi
 need go git node npm
 
 . scripts/beside.sh
@@ -11,10 +37,10 @@ need go git node npm
 step "soak: tests"
 SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
 
-grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u | while read -r package; do
-	for target in $(grep -h --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2); do
-		step "soak: $package $target"
-		go test -run='^$' -fuzz="^$target\$" -fuzztime="${FUZZTIME:-5m}" "$package"
-	done
-done
+step "soak: attacks on the binary without the race detector"
+scripts/bench.sh -only abuse
+
+packages=$(grep -rl --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | xargs -r -n 1 dirname | sort -u)
+# shellcheck disable=SC2086 # one word for each package
+fuzz $packages
 step "soak: done"
