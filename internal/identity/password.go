@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -35,11 +36,12 @@ const (
 	saltBytes = 16
 )
 
-// maxHashes is how many hashes are made at a time, for each takes 19 MiB and a processor; keptHashes of these are kept for
-// people who have shown something that strangers don't have: a session, a one-time link, a device that is known. hashWait
-// bounds the wait for a turn.
+// Each hash takes 19 MiB and a processor. Of strangers' passwords at most maxHashes are hashed at a time, and with no more
+// than half of the processors: the other half is for everybody's requests, which a hash doesn't make way for. keptHashes
+// more are for people who have shown something that strangers don't have: a session, a one-time link, a device that is
+// known. hashWait bounds the wait for a turn.
 const (
-	maxHashes  = 4
+	maxHashes  = 3
 	keptHashes = 1
 	hashWait   = 5 * time.Second
 )
@@ -82,7 +84,8 @@ type passwords struct {
 
 func newPasswords() *passwords {
 	return &passwords{
-		turns: make(chan struct{}, maxHashes-keptHashes), kept: make(chan struct{}, keptHashes), patience: hashWait, cost: passwordCost,
+		turns: make(chan struct{}, min(maxHashes, max(1, runtime.GOMAXPROCS(0)/2))), kept: make(chan struct{}, keptHashes),
+		patience: hashWait, cost: passwordCost,
 	}
 }
 

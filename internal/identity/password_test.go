@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,13 +92,14 @@ func TestPasswordLengths(t *testing.T) {
 	}
 }
 
-// No more than maxHashes are made at a time; who waits too long, or goes away, is told so.
+// Strangers' passwords take at most half of the processors, and no more than maxHashes turns; who waits too long, or goes
+// away, is told so.
 func TestPasswordTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords()
 		var release []func()
-		for range maxHashes - keptHashes {
+		for range min(maxHashes, max(1, runtime.GOMAXPROCS(0)/2)) {
 			done, err := p.turn(t.Context(), false)
 			require.NoError(t, err)
 			release = append(release, done)
