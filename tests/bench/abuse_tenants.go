@@ -20,16 +20,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/tests/abuse"
 )
 
-// The bystander's requests per second. They leave the machine mostly idle: what is measured is one request beside an
-// attack, not the bystander's own load.
-const (
-	callPace     = 50
-	deliveryPace = 50
-	loginPace    = 5
-)
+// bystanders are the connections on which each kind of the bystander's work is done, in turns: one that is slow doesn't
+// hold up the others, which would be measured again with each of them.
+const bystanders = 10
 
-// workKinds are what a bystander does.
-var workKinds = []string{"call", "webhook", "login"}
+// workKinds are what a bystander does, and workPace how often in a second. That leaves the machine mostly idle: what is
+// measured is one request beside an attack, not the bystander's own load.
+var (
+	workKinds = []string{"call", "webhook", "login"}
+	workPace  = map[string]int{"call": 50, "webhook": 50, "login": 5}
+)
 
 const (
 	bystanderEmail    = "lan@example.com"
@@ -251,52 +251,66 @@ func (t *tenants) post(ctx context.Context, path string, header http.Header, bod
 	return response.Cookies(), nil
 }
 
-// work does the bystander's work for a while, each kind on a new connection, and adds how long it took.
+// work does the bystander's work for a while, on new connections, and adds how long it took.
 func (t *tenants) work(ctx context.Context, lasts time.Duration, took work) error {
-	caller, err := dial(t.product.address, t.product.request(paid, false))
-	if err != nil {
-		return err
-	}
-	defer caller.conn.Close()
-	person, err := dial(t.product.address, t.login)
-	if err != nil {
-		return err
-	}
-	defer person.conn.Close()
-	platform, err := t.platform.dial(queued)
-	if err != nil {
-		return err
-	}
-	defer platform.conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	does := []struct {
-		every time.Duration
-		do    func() error
-	}{
-		{time.Second / callPace, func() error { _, err := caller.ask(paid, false); return err }},
-		{time.Second / deliveryPace, platform.deliver},
-		{time.Second / loginPace, person.signIn},
-	}
-	all, faults := make([][]time.Duration, len(does)), make([]error, len(does))
+	var mu sync.Mutex // for took and faults
+	var faults []error
 	var working sync.WaitGroup
-	for i, one := range does {
-		working.Go(func() { all[i], faults[i] = paced(ctx, one.every, one.do) })
-	}
-	working.Wait()
-	for i, kind := range workKinds {
-		took[kind] = append(took[kind], all[i]...)
-		if faults[i] != nil {
-			faults[i] = fmt.Errorf("a %s of another tenant: %w", kind, faults[i])
+	for _, kind := range workKinds {
+		interval := time.Second / time.Duration(workPace[kind])
+		for i := range bystanders {
+			do, hangUp, err := t.begin(kind)
+			if err != nil {
+				cancel()
+				working.Wait()
+				return errors.Join(append(faults, err)...)
+			}
+			working.Go(func() {
+				defer hangUp()
+				all, err := paced(ctx, time.Now().Add(time.Duration(i)*interval), bystanders*interval, do)
+				mu.Lock()
+				defer mu.Unlock()
+				took[kind] = append(took[kind], all...)
+				if err != nil {
+					faults = append(faults, fmt.Errorf("a %s of another tenant: %w", kind, err))
+				}
+			})
 		}
 	}
+	working.Wait()
 	return errors.Join(faults...)
+}
+
+// begin connects for one kind of work.
+func (t *tenants) begin(kind string) (do func() error, hangUp func(), err error) {
+	switch kind {
+	case "webhook":
+		d, err := t.platform.dial(queued)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d.deliver, func() { _ = d.conn.Close() }, nil
+	case "login":
+		c, err := dial(t.product.address, t.login)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.signIn, func() { _ = c.conn.Close() }, nil
+	default:
+		c, err := dial(t.product.address, t.product.request(paid, false))
+		if err != nil {
+			return nil, nil, err
+		}
+		return func() error { _, err := c.ask(paid, false); return err }, func() { _ = c.conn.Close() }, nil
+	}
 }
 
 // paced does something at a pace until ctx ends. Each time counts from when it was due, so that a late one is not forgotten
 // because those before it were slow.
-func paced(ctx context.Context, every time.Duration, do func() error) (took []time.Duration, err error) {
-	for due := time.Now(); ; due = due.Add(every) {
+func paced(ctx context.Context, due time.Time, every time.Duration, do func() error) (took []time.Duration, err error) {
+	for ; ; due = due.Add(every) {
 		select {
 		case <-ctx.Done():
 			return took, nil
