@@ -92,12 +92,14 @@ func shapes(n int) (wide, deep []string) {
 	list := func(element string) string {
 		return "[" + strings.Repeat(element+",", n/(len(element)+1)) + element + "]"
 	}
-	return []string{
-		list("[]"), list(`{"a":{}}`), list("1"), list(`""`), strings.Repeat(" ", n) + "1", `"` + strings.Repeat(`\u00e9`, n/6) + `"`,
-		list("[[[[[[[[]]]]]]]]"), "1" + strings.Repeat("0", n),
-	}, []string{
+	wide = []string{
+		list("[]"), list(`{"a":{}}`), list("1"), list(`""`), list("[[[[[[[[]]]]]]]]"), strings.Repeat(" ", n) + "1",
+		`"` + strings.Repeat(`\u00e9`, n/6) + `"`, "1" + strings.Repeat("0", n),
+	}
+	deep = []string{
 		strings.Repeat("[", n/2) + strings.Repeat("]", n/2), strings.Repeat(`{"a":`, n/6) + "1" + strings.Repeat("}", n/6), strings.Repeat("[", n),
 	}
+	return wide, deep
 }
 
 // hostileJSON is wide, nested, blank or without an end; every decoder gets it.
