@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 fuzz() {
 	local package target targets ran=0 failed=()
 	for package in "$@"; do
-		targets=$(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2)
+		targets=$(grep -h -o '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2) || failed+=("$package has none")
 		for target in $targets; do
 			step "soak: $package $target"
 			ran=$((ran + 1))
