@@ -322,14 +322,14 @@ func TestRequiredMembersAreNamed(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	for path, item := range o.huma.OpenAPI().Paths {
-		if item.Post == nil || item.Post.RequestBody == nil {
-			continue
+		if item.Post == nil || item.Post.RequestBody == nil || strings.HasPrefix(path, widgetPath) {
+			continue // a visitor's body is read by the widget alone, which has tests of its own
 		}
 		caller := someoneFor(item.Post.Metadata[routeKey].(Route), "owner")
 		path = strings.Replace(path, "{id}", "cnv_1", 1)
 		schema := item.Post.RequestBody.Content["application/json"].Schema
 		schema = o.huma.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
-		require.Equal(t, path != "/api-keys" && path != "/widget/{channelId}/session", len(schema.Required) > 0, path)
+		require.Equal(t, path != "/api-keys", len(schema.Required) > 0, path)
 		for i, name := range schema.Required {
 			var others []string
 			for j, other := range schema.Required {

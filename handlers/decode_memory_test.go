@@ -126,7 +126,7 @@ func TestDecodersAreFrugal(t *testing.T) { //nolint:paralleltest // it measures 
 	for i := range all {
 		d := &all[i]
 		t.Run(d.name, func(t *testing.T) { //nolint:paralleltest // as above
-			for _, size := range []int{64 << 10, 1 << 20} {
+			for _, size := range []int{64 << 10, 512 << 10} {
 				n := min(size, d.most)
 				for shape, body := range d.bodies(n) {
 					if len(body) > d.most {
@@ -273,6 +273,11 @@ func crowded(n int) map[string]string {
 	for name, list := range lists {
 		bodies[name] = strings.Replace(list[0], "%", times(list[1], `,`, n), 1)
 	}
+	statuses := make([]string, 0, n/70)
+	for i := range n / 70 {
+		statuses = append(statuses, fmt.Sprintf(`{"status":"failed","recipient_id":"1","id":"m","errors":[{"code":%d}]}`, i))
+	}
+	bodies["many codes"] = strings.Replace(chatApp, "%", change(`"statuses":[`+strings.Join(statuses, ",")+`]`), 1)
 	contacts := make([]string, 0, n/50)
 	for i := range n / 50 {
 		contacts = append(contacts, fmt.Sprintf(`{"wa_id":"%d","user_id":"u%d","profile":{"name":"x"}}`, i, i))
@@ -374,9 +379,10 @@ func vendorDecoders(t *testing.T) []foreignDecoder {
 		}
 	}
 	answers := within(
-		`{"x":%}`, `{"choices":%}`, `{"choices":[{"message":{"content":%},"finish_reason":"stop"}]}`, `{"usage":%}`, `{"error":%}`,
-		`{"error":{"details":%}}`, `{"error":{"metadata":%}}`, `{"choices":[{"message":{"content":[{"type":"text","text":%}]}}]}`, `%`,
+		`{"choices":%}`, `{"choices":[{"message":{"content":%},"finish_reason":"stop"}]}`, `{"usage":%}`, `{"error":%}`,
+		`{"choices":[{"message":{"content":[{"type":"text","text":%}]}}]}`,
 	)
+	faults := within(`%`, `{"x":%}`, `{"error":%}`, `{"error":{"message":%}}`, `{"error":{"details":%}}`, `{"error":{"metadata":%}}`)
 	events := func(n int) map[string]string {
 		bodies := within(
 			"data: {\"x\":%}\n\n", "data: {\"choices\":[{\"delta\":{\"content\":%}}]}\n\ndata: [DONE]\n\n", "data: {\"error\":%}\n\n", "%",
@@ -391,7 +397,7 @@ func vendorDecoders(t *testing.T) []foreignDecoder {
 	}
 	return []foreignDecoder{
 		{"a vendor's answer", 4 << 20, answers, ask(http.StatusOK, false, "application/json")},
-		{"a vendor's error", 64 << 10, answers, ask(http.StatusBadRequest, false, "application/json")},
+		{"a vendor's error", 64 << 10, faults, ask(http.StatusBadRequest, false, "application/json")},
 		{"a vendor's stream", 4 << 20, events, ask(http.StatusOK, true, "text/event-stream")},
 	}
 }

@@ -135,3 +135,40 @@ func TestFormsHaveFewFields(t *testing.T) {
 		require.Zero(t, r.count(http.MethodPost))
 	}
 }
+
+// A form with files is what a browser sends for ours: few parts, each with a short header.
+func TestFormsWithFiles(t *testing.T) {
+	t.Parallel()
+	part := func(header, content string) string { return "--x\r\n" + header + "\r\n\r\n" + content + "\r\n" }
+	name := part(`Content-Disposition: form-data; name="name"`, "Tea")
+	file := part("content-type: text/plain\r\ncontent-disposition: form-data; name=\"file\"; filename=\"../gi\u00e1.md\"", "3 --x\r\n--y\r\n")
+	none := part("Content-Disposition: form-data; name=\"file\"; filename=\"\"\r\nContent-Type: application/octet-stream", "")
+	for sent, want := range map[string]map[string]any{
+		name + file + "--x--\r\n": {"name": "Tea", "mediaType": "text/markdown", "content": "3 --x\r\n--y\r\n"},
+		file + "--x--":            {"name": "gi\u00e1.md", "mediaType": "text/markdown", "content": "3 --x\r\n--y\r\n"},
+		strings.Repeat(none, maxParts-2) + name + file + "--x--\r\n": {"name": "Tea", "mediaType": "text/markdown", "content": "3 --x\r\n--y\r\n"},
+		name + none + "--x--\r\n":                                    nil, // no file was chosen
+		strings.Repeat(none, maxParts) + name + file + "--x--\r\n":   nil,
+		part(strings.Repeat("a:b\r\n", maxPartHeader/4), "") + file:  nil,
+		name + file: nil,
+		name + "--x\r\nContent-Disposition: form-data; name=\"file\"": nil,
+		part("Content-Disposition: ;", "") + "--x--":                  nil,
+		part("Content-Type: text/plain", "") + "--x--":                nil,
+		"":        nil,
+		"no form": nil,
+		strings.ReplaceAll(name+file+"--x--\r\n", "--x", "--another"): nil,
+	} {
+		r := newRooms(t)
+		r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
+		form := httptest.NewRequest(http.MethodPost, "/dashboard/knowledge/kb_1/documents", strings.NewReader(sent))
+		form.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+		w := r.serve(t, form)
+		if want != nil {
+			require.Equal(t, http.StatusSeeOther, w.Code, "%.200s", sent)
+			require.Equal(t, want, r.last(t, http.MethodPost).body)
+			continue
+		}
+		require.Equal(t, http.StatusBadRequest, w.Code, "%.200s", sent)
+		require.Zero(t, r.count(http.MethodPost), "%.200s", sent)
+	}
+}

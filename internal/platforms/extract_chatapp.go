@@ -8,6 +8,9 @@ import (
 // maxNamed bounds the contacts of a change whose names are looked at; the platform sends one for each customer.
 const maxNamed = 1000
 
+// maxVerdicts bounds the different error codes of a delivery that are judged.
+const maxVerdicts = 64
+
 // chatAppChange adds what a change of a chat-app business account holds
 // (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
 // app, and sends that failed. Groups, reactions, edits, deletions, receipts and changes of settings hold nothing. A change
@@ -131,13 +134,32 @@ func (s *socialReader) chatAppStatus(phone chatAppPhone, value []byte) {
 	in.Kind = FailedDelivery
 	blocked := false
 	if first := elements(causes); first.next() {
-		in.Code, blocked = chatAppFailure(idIn(first.value, "code"))
+		in.Code, blocked = s.judge(idIn(first.value, "code"))
 	}
 	s.add(in)
 	if blocked {
 		in.Kind, in.MessageID, in.Code = Blocked, "", ""
 		s.add(in)
 	}
+}
+
+// verdict is what a failure's code means.
+type verdict struct {
+	public  string
+	blocked bool
+}
+
+// judge is [chatAppFailure] for codes that repeat: a delivery has few of them, and each judgement makes an error to log.
+func (s *socialReader) judge(code string) (public string, blocked bool) {
+	known, judged := s.verdicts[code]
+	if !judged && len(s.verdicts) < maxVerdicts {
+		if s.verdicts == nil {
+			s.verdicts = make(map[string]verdict, 1)
+		}
+		known.public, known.blocked = chatAppFailure(code)
+		s.verdicts[code] = known
+	}
+	return known.public, known.blocked
 }
 
 // chatAppMessage names a person by phone number, or by user id alone where they hide their number behind a user name.

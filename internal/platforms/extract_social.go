@@ -44,6 +44,8 @@ type socialReader struct {
 	channel Type
 	// names are those of a change's contacts.
 	names map[string]string
+	// verdicts are those of the error codes that came before.
+	verdicts map[string]verdict
 }
 
 // entry reads what happened to one page, photo account or chat-app business account. The events of `standby`, of
