@@ -80,9 +80,9 @@ func (v *visit) readParts(text []byte, boundary string) error {
 		return errForm
 	}
 	rest := text[len(delimiter)-2:]
-	for range maxParts {
-		if bytes.HasPrefix(rest, []byte("--")) {
-			return nil
+	for n := 0; !bytes.HasPrefix(rest, []byte("--")); n++ {
+		if n == maxParts {
+			return &http.MaxBytesError{Limit: int64(len(text))}
 		}
 		part, after, found := bytes.Cut(rest, delimiter)
 		if !found {
@@ -93,7 +93,7 @@ func (v *visit) readParts(text []byte, boundary string) error {
 		}
 		rest = after
 	}
-	return &http.MaxBytesError{Limit: int64(len(text))}
+	return nil
 }
 
 // readPart reads one part: the end of the delimiter's line, headers, an empty line, the content.
