@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -46,12 +47,14 @@ func postgresProgram(t *testing.T, name string) string {
 
 // pair is a private PostgreSQL with a standby.
 type pair struct {
-	t               *testing.T
-	user            *syscall.SysProcAttr // PostgreSQL refuses to run as root
-	primary         *exec.Cmd
-	primaryPort     int
-	standbyPort     int
-	onPrimary, onIt *pgx.Conn // onIt is a connection to the standby
+	t    *testing.T
+	user *syscall.SysProcAttr // PostgreSQL refuses to run as root
+
+	primary                  *exec.Cmd
+	primaryPort, standbyPort int
+	onPrimary, onStandby     *pgx.Conn
+	// network is what the standby hears its server through.
+	network *storetest.Wire
 }
 
 // startPair starts a server and its standby, which has everything that the server has and is asynchronous so far.
@@ -75,18 +78,30 @@ func startPair(t *testing.T) *pair {
 	p.run("initdb", "-D", first, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
 	p.primary = p.serve(first, p.primaryPort)
 	p.onPrimary = p.connect(p.primaryPort)
-	p.run("pg_basebackup", "-h", "127.0.0.1", "-p", strconv.Itoa(p.primaryPort), "-U", "postgres", "-D", second, "-R", "--checkpoint=fast", "--no-sync")
+	location, err := store.ParseLocation(store.Postgres, p.onPrimary.Config().ConnString())
+	require.NoError(t, err)
+	p.network = storetest.StartWire(t, location)
+	through, err := pgx.ParseConfig(p.network.Location.DSN)
+	require.NoError(t, err)
+	p.run("pg_basebackup", "-h", through.Host, "-p", strconv.Itoa(int(through.Port)), "-U", "postgres", "-D", second, "-R",
+		"--checkpoint=fast", "--no-sync")
 	p.serve(second, p.standbyPort)
-	p.onIt = p.connect(p.standbyPort)
+	p.onStandby = p.connect(p.standbyPort)
 	return p
 }
 
+// unusedPort finds a port below those that outgoing connections use.
 func unusedPort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000)
+		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
 }
 
 func (p *pair) command(name string, args ...string) *exec.Cmd {
@@ -105,7 +120,7 @@ func (p *pair) run(name string, args ...string) {
 func (p *pair) serve(dir string, port int) *exec.Cmd {
 	p.t.Helper()
 	cmd := p.command("postgres", "-D", dir, "-p", strconv.Itoa(port), "-k", "", "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
-		"-c", "shared_buffers=16MB", "-c", "max_connections=50")
+		"-c", "shared_buffers=16MB", "-c", "max_connections=50", "-c", "wal_retrieve_retry_interval=50ms")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	require.NoError(p.t, cmd.Start())
@@ -182,21 +197,18 @@ func TestFailoverToASynchronousStandby(t *testing.T) {
 
 	// The standby hears nothing more, and the server dies when a commit waits for it. What the server would acknowledge
 	// without its standby would be lost now.
-	receiver := value[int](p, p.onIt, `SELECT pid FROM pg_stat_wal_receiver`)
-	require.NoError(t, syscall.Kill(receiver, syscall.SIGSTOP))
-	resume := sync.OnceValue(func() error { return syscall.Kill(receiver, syscall.SIGCONT) })
-	t.Cleanup(func() { resume() })
+	p.network.Hang()
 	require.Eventually(t, func() bool {
 		return value[int](p, p.onPrimary, `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`) > 0
 	}, failoverWait, time.Millisecond)
 	require.NoError(t, p.primary.Process.Signal(syscall.SIGQUIT))
-	require.NoError(t, resume())
-	require.True(t, value[bool](p, p.onIt, `SELECT pg_promote()`))
+	p.network.Drop()
+	require.True(t, value[bool](p, p.onStandby, `SELECT pg_promote()`))
 
 	require.Eventually(t, wrote(50), failoverWait, time.Millisecond, "the store goes on with the standby")
 	stop.Store(true)
 	writers.Wait()
-	rows, err := p.onIt.Query(t.Context(), `SELECT id FROM items`)
+	rows, err := p.onStandby.Query(t.Context(), `SELECT id FROM items`)
 	require.NoError(t, err)
 	stored, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	require.NoError(t, err)
