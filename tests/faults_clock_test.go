@@ -124,7 +124,7 @@ func TestNodesWithDifferentClocks(t *testing.T) {
 			here := c.clockNode
 			onTheOther := func(f func(t *testing.T, there *clockNode)) {
 				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(ahead)
+					<-time.After(ahead) // moves the clock of the bubble
 					there := openClockNode(t, location)
 					now, err := there.db.Now(t.Context())
 					require.NoError(t, err)

@@ -65,7 +65,12 @@ func TestNoFreeDescriptors(t *testing.T) {
 			return strings.Contains(p.log.String(), "too many open files")
 		})
 		p.await("calls to be served", patience, func() bool { return chat() && paid >= 2*calls })
-		requireError(t, elsewhere(), "provider_error")
+		p.await("a call that needs a new connection to its provider", patience, func() bool {
+			refused := elsewhere()
+			code := parseError(t, refused.Body).Code
+			requireError(t, refused, code)
+			return code == "provider_error" // or internal_error, when PostgreSQL needs one as well
+		})
 		require.Empty(t, answers, "a new connection was accepted")
 		require.Less(t, strings.Count(p.log.String(), "too many open files"), 200, "the process spins")
 
