@@ -36,7 +36,7 @@ func TestCleanOrigins(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "*", "null", "example.com", "//example.com", "https://", "https:example.com", "ftp://example.com", "javascript:alert(1)",
 		"https://*", "https://*.", "https://*.com", "http://*.example.com", "https://*.example.com:8443", "https://a.*.example.com",
-		"https://*.*.example.com", "https://*example.com", "https://*.127.0.0.1", "https://exa mple.com", "https://example.com/path",
+		"https://*.co.uk", "https://*.github.io", "https://*.*.example.com", "https://*example.com", "https://*.127.0.0.1", "https://exa mple.com", "https://example.com/path",
 		"https://example.com?", "https://example.com?q=1", "https://example.com#", "https://user@example.com", "https://u:p@example.com",
 		"https://example.com:0", "https://example.com:65536", "https://example.com:0443", "https://example.com:", "https://example.com:x",
 		"https://bánh.example", "https://example..com", "https://.example.com", "https://example.com.", "https://-a.example",

@@ -125,8 +125,10 @@ func TestLinks(t *testing.T) {
 		_, _, err = o.sessions.BeginWithLink(ctx, first.Token, password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrLinkUsed)
 		var field *identity.FieldError
-		_, _, err = o.sessions.BeginWithLink(ctx, second.Token, "short", identity.Client{})
-		require.ErrorAs(t, err, &field, "and the link is still good")
+		for _, refused := range []string{"short", "password1234"} {
+			_, _, err = o.sessions.BeginWithLink(ctx, second.Token, refused, identity.Client{})
+			require.ErrorAs(t, err, &field, "and the link is still good after %q", refused)
+		}
 		session, _, err := o.sessions.BeginWithLink(ctx, second.Token, password, identity.Client{})
 		require.NoError(t, err)
 		for _, token := range []string{second.Token, "", "x", session} {
