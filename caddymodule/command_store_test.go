@@ -146,7 +146,7 @@ func TestDoctorCommand(t *testing.T) {
 	require.NotEmpty(t, report["invariants"])
 }
 
-// The doctor names what the master key must open and doesn't, and looks at the books without one.
+// The doctor names each provider key and channel that the master key doesn't open, and checks the books without a master key.
 func TestDoctorChecksTheMasterKey(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)

@@ -85,7 +85,7 @@ keys, provider keys and members), owner (also owners). An organization's first u
 			return nil, err
 		}
 		invited := d.userAnswer(user, link)
-		// The operator may know what organizations don't learn.
+		// Only the operator may learn that the address has a user in another organization.
 		holder, found, err := d.db.LoginByEmail(ctx, user.Email)
 		if err != nil {
 			return nil, err

@@ -155,7 +155,7 @@ func (e *LogEncoder) AddReflected(key string, value any) error {
 	return cleanObject{e.Encoder}.AddReflected(key, value)
 }
 
-// cleanObject adds to an object of a log line what may be shown.
+// cleanObject adds the fields that may be shown to an object of a log line.
 type cleanObject struct{ zapcore.ObjectEncoder }
 
 // AddString adds a text.
@@ -196,7 +196,7 @@ func (o cleanObject) AddReflected(key string, value any) error {
 	return o.ObjectEncoder.AddReflected(key, clean)
 }
 
-// cleanArray appends to an array of a log line what may be shown.
+// cleanArray appends the elements that may be shown to an array of a log line.
 type cleanArray struct{ zapcore.ArrayEncoder }
 
 // AppendString appends a text.
@@ -224,7 +224,7 @@ func (a cleanArray) AppendReflected(value any) error {
 	return a.ArrayEncoder.AppendReflected(clean)
 }
 
-// cleanMarshaler marshals an object or an array so that what it has inside is cleaned, too.
+// cleanMarshaler marshals an object or an array, and cleans its members, too.
 type cleanMarshaler struct {
 	object zapcore.ObjectMarshaler
 	array  zapcore.ArrayMarshaler

@@ -29,7 +29,7 @@ func logFormat(t *testing.T, config string) zapcore.Encoder {
 	return loaded.(zapcore.Encoder)
 }
 
-// logLine is what the format writes for some fields, with the request among the fields of the logger itself when with
+// logLine is the line that the format writes for some fields, with the request among the fields of the logger itself when with
 // is given.
 func logLine(t *testing.T, format zapcore.Encoder, message string, with []zapcore.Field, fields ...zapcore.Field) (line map[string]any, text string) {
 	t.Helper()
@@ -149,7 +149,7 @@ func TestLogOfTexts(t *testing.T) {
 	}
 }
 
-// TestLogKeepsWhatHelps: what an operator looks for is in the line as it was sent.
+// TestLogKeepsWhatHelps: the fields that an operator looks for are in the line as they were sent.
 func TestLogKeepsWhatHelps(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/conversations?limit=20&cursor=abc&order=recent&q=where+is+my+tea", nil)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// redacted stands in a log for what the log may not show.
+// redacted replaces values that a log may not show.
 const redacted = "REDACTED"
 
 // The bounds of what a log line has of one request. They keep a line short whatever a stranger sends.
@@ -133,7 +133,7 @@ func writeQuery(clean *strings.Builder, query string) {
 			clean.WriteString(cleanText(pair))
 		case strings.Trim(value, "=") != "" && harmlessName(written):
 			clean.WriteString(written + "=" + redacted)
-		default: // what stands alone may be a key that was forgotten its name
+		default: // a text without a name may be a key whose name was forgotten
 			clean.WriteString(redacted)
 		}
 	}
@@ -142,7 +142,7 @@ func writeQuery(clean *strings.Builder, query string) {
 	}
 }
 
-// harmlessName reports whether what a client used as a name looks like one, and not like a key.
+// harmlessName reports whether a client's name for a field looks like a name, and not like a key.
 func harmlessName(name string) bool {
 	digits := 0
 	for i := range len(name) {

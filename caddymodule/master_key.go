@@ -33,7 +33,7 @@ func checkMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) error {
 	return fmt.Errorf("%w: it is another master key, or an older key is missing in it", errOtherMasterKey)
 }
 
-// requireMasterKey is [checkMasterKey] for a start, with what to do about it. A store that can't be read is no reason to
+// requireMasterKey is [checkMasterKey] for a start; its error says how to go on. A store that can't be read is no reason to
 // refuse: a reload must not depend on it.
 func (a *App) requireMasterKey(ctx context.Context, db *store.DB) error {
 	err := checkMasterKey(ctx, db, a.settings.ring)
@@ -48,8 +48,8 @@ func (a *App) requireMasterKey(ctx context.Context, db *store.DB) error {
 	return nil
 }
 
-// examineMasterKey checks that the master key opens what it must, in the words of the books' report: every provider key and
-// the credentials of every channel, which `caddy svc rekey` seals anew, and the newest of what it doesn't.
+// examineMasterKey checks, for the doctor's report, that the master key opens every provider key and the credentials of every
+// channel, which `caddy svc rekey` seals anew, and that checkMasterKey accepts it.
 func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (billing.Examined, error) {
 	const most = 20 // findings, as of the books
 	examined := billing.Examined{

@@ -48,7 +48,7 @@ func (redisMetrics) Local(reason limit.LocalReason) {
 	redisLocalTotal.WithLabelValues(string(reason)).Inc()
 }
 
-// limitCollectors are the collectors of what is limited: the memory of bodies, and the rate: those of the process, and the
+// limitCollectors are the collectors for limited resources, the memory of bodies and the rate: those of the process, and the
 // gauge of a's Redis if it has one.
 func limitCollectors(a *App) []prometheus.Collector {
 	collectors := []prometheus.Collector{redisSeconds, redisRequests, redisFailedTotal, redisLocalTotal}

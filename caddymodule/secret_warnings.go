@@ -59,8 +59,8 @@ func (a *App) secrets() []namedSecret {
 	return all
 }
 
-// secretWarnings says of each secret what makes it easy to find out: that it is short, or stands in a file that every account
-// of the machine can read. It never quotes a secret. What can't be read is a fault, not a warning.
+// secretWarnings returns a warning for each secret that is easy to find out: it is short, or is in a file that every account
+// of the machine can read. It never quotes a secret. A secret that can't be read is a fault, not a warning.
 func (a *App) secretWarnings(repl *caddy.Replacer) (warnings []string) {
 	for _, secret := range a.secrets() {
 		if secret.reference == "" {

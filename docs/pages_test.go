@@ -92,7 +92,7 @@ func testsOf(t *testing.T) map[string]bool {
 	return tests
 }
 
-// TestSecurityPolicy: what SECURITY.md names exists: pages and their sections, options of the Caddyfile, commands.
+// TestSecurityPolicy: everything that SECURITY.md names exists: pages and their sections, options of the Caddyfile, commands.
 func TestSecurityPolicy(t *testing.T) {
 	t.Parallel()
 	policy := read(t, "../SECURITY.md")

@@ -40,7 +40,8 @@ func (a *API) letIn(w http.ResponseWriter, r *http.Request, route Route) (*http.
 	return r.WithContext(ctx), nil
 }
 
-// actsLive reports whether a scope changes what works in the live environment: what customers are answered and charged for.
+// actsLive reports whether a scope allows changes to agents, channels or conversations, which exist in the live environment
+// only: they decide how customers are answered, and the answers cost live credits.
 func actsLive(scope identity.Scope) bool {
 	return scope == identity.AgentsWrite || scope == identity.ChannelsWrite || scope == identity.ConversationsWrite
 }

@@ -140,7 +140,7 @@ func TestKeysOfKeys(t *testing.T) {
 	o.refused(t, CodeInvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"e"}`)
 }
 
-// A test key reads what is live and changes nothing of it.
+// A test key can read live agents, channels and conversations, but can't change them.
 func TestTestKeysChangeNothingLive(t *testing.T) {
 	t.Parallel()
 	o, idOf := furnished(t)

@@ -15,7 +15,7 @@ type channelObject struct {
 	Type       string  `json:"type"`
 	Name       string  `json:"name"`
 	ExternalID *string `json:"externalId" doc:"The platform's id of the page, account, number or shop"`
-	// LostExternalID says why a pending channel stays so.
+	// LostExternalID is set in a pending channel that can't become active any more.
 	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
 	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
 	State          string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken

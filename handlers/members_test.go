@@ -117,8 +117,8 @@ func TestAuditLog(t *testing.T) {
 	require.Len(t, seen, len(all))
 }
 
-// Nobody resets the password of a person with an equal or higher role. A reset ends all sessions, stands in the audit log under
-// the author of its link, and the person is shown it.
+// A member can't reset the password of a person with an equal or higher role. A reset ends all sessions, is in the audit log
+// under the author of its link, and is shown to the person.
 func TestPasswordReset(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -141,7 +141,7 @@ func TestPasswordReset(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"usr_administrator", "user.set_password", "usr_member", "reset"},
 		[]string{entries[0].Actor, entries[0].Action, entries[0].Target, entries[0].Detail})
-	for range 2 { // a sign-in doesn't take it away: it may be the one of whoever used the link
+	for range 2 { // a sign-in doesn't remove it: it may be an intruder's, with the link
 		session := o.ask(t, http.StatusCreated, http.MethodPost, "/session", "", `{"email":"member@example.com","password":"`+goodPassword+`"}`)
 		reset := session["passwordReset"].(map[string]any)
 		require.Equal(t, "administrator@example.com", reset["by"])

@@ -234,7 +234,7 @@ func TestUndescribedRoutesAreFaults(t *testing.T) {
 	require.ErrorContains(t, err, "invalid_request has no entry")
 }
 
-// Nobody but the operator names an address that the service would fetch. The one member that is an address, a list of
+// Only the operator configures addresses that the service fetches. The one member that is an address, a list of
 // origins, is only compared. A new one needs a dialer that refuses private networks first, and then its place here.
 func TestNoRequestNamesAnAddress(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ const (
 	localSessionCookie = "svc_session"
 )
 
-// The cookie of a device that somebody has signed in from, by the same rules. It signs nobody in: with it, failed logins
+// The cookie of a device that a person has signed in from, by the same rules. It is no login: with it, failed logins
 // from elsewhere don't keep its person out there.
 const (
 	deviceCookie      = "__Host-svc_device"

@@ -20,7 +20,7 @@ type sessionObject struct {
 	PasswordReset *passwordReset `json:"passwordReset,omitempty" doc:"The last reset by another person's link, for 30 days; absent without one"`
 }
 
-// resetShown is for how long a reset of the password is shown: nobody who signs in as the person can take it away.
+// resetShown is how long a reset of the password is shown. An intruder who signs in as the person can't remove it.
 const resetShown = 30 * 24 * time.Hour
 
 type passwordReset struct {

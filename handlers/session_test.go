@@ -286,7 +286,7 @@ func TestOwnPasswordAndSessions(t *testing.T) {
 	require.False(t, alive(second))
 	require.Equal(t, http.StatusUnauthorized, served(o.Serve, request(http.MethodPost, "/session", "", credentials)).Code)
 	third := setCookie(t, served(o.Serve, request(http.MethodPost, "/session", "", strings.Replace(credentials, goodPassword, another, 1))))
-	for range 14 { // in at most two windows; whoever has the session guesses no faster
+	for range 14 { // in at most two windows; an intruder with the session guesses no faster
 		w = put("not my password", goodPassword)
 		if w.Code == http.StatusTooManyRequests {
 			break

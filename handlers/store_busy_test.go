@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// errBusy is what a room says when the store has refused a write because too much waits.
+// errBusy is the error of a package when the store has refused a write because too many writes wait.
 var errBusy = fmt.Errorf("doing something: %w", fmt.Errorf("%w: too much waits", store.ErrBusy))
 
 // requireBusy requires the answer to a write that the store refused at once: 500, and when to come back, in the header
@@ -29,7 +29,7 @@ func requireBusy(t *testing.T, a answer) {
 	require.NotContains(t, a.text, "too much waits")
 }
 
-// TestBusyStore guarantees that whoever meets a store with too much to do is told when to come back: a call whose hold was
+// TestBusyStore guarantees that the answer of a store with too many writes says when to come back: a call whose hold was
 // refused, a request that couldn't be counted, a delivery, and any other write.
 func TestBusyStore(t *testing.T) {
 	t.Parallel()

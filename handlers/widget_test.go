@@ -585,7 +585,7 @@ func TestWidgetRates(t *testing.T) {
 
 	settings.RequestsPerMinute = 1000
 	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
-	for range messagesPerMinute - 1 { // what was refused isn't counted
+	for range messagesPerMinute - 1 { // refused messages aren't counted
 		wholeStream(t, s.write(token, "m-1", "one"))
 	}
 	require.Equal(t, string(CodeRateLimited), checked(t, s.write(token, "m-1", "one")).code())

@@ -9,8 +9,8 @@ import (
 )
 
 // TestBrowserAccount guarantees that people look after their own account, with the keyboard, too: they see where they are
-// signed in, change the password, which ends their other sessions, and sign out everywhere. When somebody of a higher role has
-// reset the password, they see at the next sign-in who it was. All of it is accessible.
+// signed in, change the password, which ends their other sessions, and sign out everywhere. When a person of a higher role has
+// reset the password, they see at the next sign-in which one. All of it is accessible.
 func TestBrowserAccount(t *testing.T) {
 	t.Parallel()
 	c := startHouse(t)
@@ -69,8 +69,8 @@ func TestBrowserAccount(t *testing.T) {
 	p.picture("a password that was reset")
 }
 
-// TestBrowserEndedThings guarantees that pages of what is over are accessible and say so: an invitation that expired, a
-// channel that lost its account; and that a key names its maker.
+// TestBrowserEndedThings guarantees that the pages of an expired invitation and of a channel that lost its account say so and
+// are accessible, and that the list of keys names their makers.
 func TestBrowserEndedThings(t *testing.T) {
 	t.Parallel()
 	c := startHouse(t)

@@ -275,7 +275,8 @@ func TestOnlyTheContractGoesUpstream(t *testing.T) {
 func withoutFalseStream(body string) string { return strings.Replace(body, `,"stream":false`, "", 1) }
 
 // TestByteBudget guarantees that the memory of bodies is divided: an organization whose bodies are arriving and take its
-// part is told so, another one isn't, and the part is whole again when the vendor has the prompt, not when it has answered.
+// part is refused with that reason, another one isn't, and the part is whole again when the vendor has the prompt, not when it
+// has answered.
 func TestByteBudget(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)

@@ -54,7 +54,7 @@ func TestSmuggledRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request string
 		status  int
-		code    string // of the error's body; empty for a completion, and for what net/http answers by itself
+		code    string // of the error's body; empty for a completion, and for an answer of net/http itself
 	}{
 		"as usual":                        {request("1.1", length(len(body)), body), 200, ""},
 		"chunked":                         {request("1.1", encoded, chunked), 200, ""},

@@ -53,7 +53,7 @@ func requirePrepares(t *testing.T, conn *pgx.Conn, statements []string) {
 	}
 }
 
-// tableRules are what PostgreSQL asks of the rows of each table.
+// tableRules are PostgreSQL's rules for the rows of each table.
 type tableRules struct {
 	// types are those of columns, named table.column.
 	types map[string]string

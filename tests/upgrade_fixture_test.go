@@ -25,7 +25,8 @@ const upgradeFolder = "testdata/upgrade"
 // upgradeMasterKey is the master key of all kept databases.
 const upgradeMasterKey = "dGhlLW1hc3Rlci1rZXktb2Yta2VwdC1kYXRhYmFzZXM="
 
-// upgradeFixture is what the clients, people and platforms of a kept database remember of it, as JSON beside it.
+// upgradeFixture has the keys, tokens and answers that the clients, people and platforms of a kept database remember, as JSON
+// beside it.
 type upgradeFixture struct {
 	// OrgID is an organization with everything: its assistant, the mark of the assistant's script, its keys and what is
 	// left in its wallets.
@@ -100,7 +101,7 @@ func keptFacts(build string, engine store.Engine) string {
 	return filepath.Join(upgradeFolder, build, string(engine)+".json")
 }
 
-// restore puts a copy of a kept database in an empty place and returns what is remembered of it. As if its processes had
+// restore puts a copy of a kept database in an empty place and returns its upgradeFixture. As if its processes had
 // ended a moment ago, answers, sessions and links haven't run out; nothing else is changed.
 func restore(t testing.TB, build string, location store.Location) *upgradeFixture {
 	t.Helper()

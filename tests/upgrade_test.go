@@ -115,7 +115,7 @@ func (u *upgraded) requireAnswers(t *testing.T) {
 	require.Equal(t, "Bearer sk-own-key-of-the-customer", own.only(t).Header.Get("Authorization"), "the master key opens the provider's key")
 }
 
-// requireKeys asserts which keys are let in, and what for.
+// requireKeys asserts which keys are accepted, and which scopes and models they have.
 func (u *upgraded) requireKeys(t *testing.T) {
 	t.Helper()
 	requireError(t, u.withKey(u.RevokedKey).get(t, "/v1/models"), "api_key_revoked")
@@ -127,7 +127,7 @@ func (u *upgraded) requireKeys(t *testing.T) {
 	requireError(t, u.withKey(u.TestKey).get(t, "/agents"), "insufficient_scope")
 }
 
-// requirePeople asserts that who was signed in still is, that passwords fit, and that an invitation can be used.
+// requirePeople asserts that people are still signed in, that passwords fit, and that an invitation can be used.
 func (u *upgraded) requirePeople(t *testing.T) {
 	t.Helper()
 	people := u.withKey("")

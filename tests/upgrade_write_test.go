@@ -43,7 +43,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	b := c.business(t, 1_000_000, up.script(replying), nil)
 	f := &upgradeFixture{OrgID: b.OrgID, AgentID: b.AgentID, Mark: b.Model.Mark}
 
-	// Keys, people, the wallet of the test environment, what an operator can set.
+	// Keys, people, the wallet of the test environment, settings of the operator.
 	scopes := make([]string, 0, len(identity.AllScopes()))
 	for _, scope := range identity.AllScopes() {
 		scopes = append(scopes, string(scope))
@@ -106,7 +106,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	}
 	c.as(b.testing(t)).chat(t, prompt(modelStd, "hello", false))
 
-	// Replies that failed, and one of which nobody knows; a customer whom nobody can answer for want of funds.
+	// Replies that failed, and one whose delivery is unknown; a customer of an organization without funds.
 	for i, fault := range []platformtest.Fault{platformtest.CustomerBlocked, platformtest.DropAfter} {
 		customer := lines[0].from(10 + i)
 		platform.Script(customer.Customer, fault)
@@ -123,7 +123,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 		return len(all) == 1 && all[0].Attention == "insufficient_credits"
 	})
 
-	// What the next worker finds, and two calls that a power failure cuts.
+	// Messages for the next worker, and two calls that a power failure cuts.
 	c.await("the faults to be recorded", patience, func() bool {
 		states := map[string]bool{}
 		for _, conversation := range b.conversations(t, lines[0]) {

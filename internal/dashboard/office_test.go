@@ -236,7 +236,7 @@ func TestOverview(t *testing.T) {
 	require.NotContains(t, r.see(t, "/dashboard"), "Connect a channel", "members can't")
 }
 
-// A person whose password somebody else has reset is told so on the first page, and by whom; nobody else sees that.
+// The first page of a person whose password another person has reset says so, and names that person.
 func TestPasswordResetIsShown(t *testing.T) {
 	t.Parallel()
 	r := newOffice(t)
@@ -271,7 +271,7 @@ func TestExpiredInvitation(t *testing.T) {
 	element(t, page, "member-link")
 }
 
-// The link of a person of one's own role would be a reset, which the API refuses: the page says who can make one.
+// The link of a person of one's own role would be a reset, which the API refuses: the page says so.
 func TestNoResetOfOnesEqual(t *testing.T) {
 	t.Parallel()
 	r := newOffice(t)

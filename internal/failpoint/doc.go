@@ -9,7 +9,7 @@
 //	SVC_SLOW_COMMITS=slow         while the file is there, every transaction that holds or settles waits before its
 //	                              COMMIT for the duration in the file, such as 1.2s
 //
-// What belongs here: the names of the places, the kill, and the delay that can't be had from the outside: a proxy slows
+// This package has the names of the places, the kill, and the delay that can't be made from the outside: a proxy slows
 // PostgreSQL down, but nothing stands between the process and its SQLite file. What doesn't: errors and whatever else a
 // fault can be (tests play faulty providers and databases from the outside), and any state that outlives the process.
 package failpoint

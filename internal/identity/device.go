@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Client is what is known of the program that signs a person in.
+// Client describes the program that signs a person in.
 type Client struct {
 	// Address is the client's, of IPv6 a customer's network, against which failures are counted; "" is none.
 	Address string
 	// Device is the token that [Sessions.Device] made at an earlier sign-in there; "" is none.
 	Device string
-	// Agent is what the program calls itself, for the list of sessions.
+	// Agent is the User-Agent of the program, for the list of sessions.
 	Agent string
 }
 
@@ -64,8 +64,8 @@ const (
 	maxFailuresOfDevice  = 10
 )
 
-// loginBounds are what a login is counted against, in an order by which one address can't use up a user's failures. device is
-// the name of a known device, "" for none.
+// loginBounds are the bounds that a login is counted against, in an order by which one address can't use up a user's failures.
+// device is the name of a known device, "" for none.
 func loginBounds(email, address, device string) []store.LoginBound {
 	bound := func(most int64, subject ...string) store.LoginBound {
 		return store.LoginBound{Subject: sha256.Sum256([]byte(strings.Join(subject, "\n"))), Most: most}
@@ -82,10 +82,10 @@ func loginBounds(email, address, device string) []store.LoginBound {
 	}
 }
 
-// maxAgent bounds what is stored of a client's name for itself, in bytes.
+// maxAgent is how many bytes of a User-Agent are stored.
 const maxAgent = 200
 
-// clipAgent is the visible ASCII of what a client calls itself.
+// clipAgent is the visible ASCII of a User-Agent, up to maxAgent bytes.
 func clipAgent(agent string) string {
 	agent = strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

@@ -28,7 +28,7 @@ var (
 	// unauthenticated.
 	ErrWrongPassword = errors.New("the e-mail address or the password is wrong")
 	// ErrLinkUsed: the one-time link was used, has expired, or never was, or it is an invitation of an e-mail address that
-	// has a user: which of these is not told; 400 invalid_request.
+	// has a user. The error is the same for all of these; 400 invalid_request.
 	ErrLinkUsed = errors.New("the link was used, has expired, or its e-mail address can't be used here")
 )
 

@@ -256,7 +256,7 @@ func TestThrottle(t *testing.T) {
 	require.NoError(t, err, "the next window")
 }
 
-// Nothing that strangers do keeps a person out on a device that is known, and what is tried there is bounded by itself.
+// Failed logins of strangers never keep a person out on a known device, whose own failures have a bound of their own.
 func TestKnownDevice(t *testing.T) {
 	t.Parallel()
 	o, _ := clocked(t)

@@ -110,8 +110,8 @@ func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) erro
 // mayChange refuses who may not change the user.
 func (by Authority) mayChange(user store.User) error { return by.mayHave(Role(user.Role)) }
 
-// mayReset refuses who may not make a link for the user. Whoever uses a link acts as the user, so that it needs a higher
-// role than a user's who has a password.
+// mayReset refuses an author who may not make a link for the user. A person with the link acts as the user, so that the link
+// of a user with a password needs an author of a higher role.
 func (by Authority) mayReset(user store.User) error {
 	if err := by.mayChange(user); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, address, customer_name, state, attention, attempts,
 	paused_until, last_customer_at, created_at, updated_at`
 
-// scanConversation reads conversationColumns, then what else the row has. A name that doesn't open is left empty, as one that
-// the platform doesn't tell: the rest of the conversation is of use without it.
+// scanConversation reads conversationColumns, then further columns of the row into more. A name that doesn't open is left
+// empty, like one that the platform didn't send: the rest of the conversation is of use without it.
 func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, err error) {
 	var name []byte
 	err = row.Scan(append([]any{

@@ -131,7 +131,7 @@ type leased struct {
 
 func (l *leased) conversation() string { return l.lease.ConversationID }
 
-// Urgent implements [store.Urgent]: what a worker has begun goes on before anything new, and its leases don't run out
+// Urgent implements [store.Urgent]: turns that a worker has begun go on before new ones, and its leases don't run out
 // because much waits. There are as many as there are leases.
 func (*leased) Urgent() bool { return true }
 

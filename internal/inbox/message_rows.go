@@ -55,7 +55,7 @@ func (q *Queue) scanMessage(place func(orgID, messageID string) vault.Where) fun
 	}
 }
 
-// showMessage is scanMessage for people, who see [UnreadableText] in place of one that doesn't open, and the others.
+// showMessage is scanMessage for lists: a message that doesn't open has [UnreadableText].
 func (q *Queue) showMessage(place func(orgID, messageID string) vault.Where) func(store.Row) (placedMessage, error) {
 	return func(row store.Row) (placedMessage, error) {
 		m, unopened, err := q.openMessage(row, place)

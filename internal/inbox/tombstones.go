@@ -13,11 +13,11 @@ import (
 const (
 	// tombstoneDays is for how many days the ids of deleted messages are remembered: for so long platforms repeat a delivery.
 	tombstoneDays = store.MinRetentionDays
-	// tombstoneRows bounds what one transaction of a sweep deletes of them.
+	// tombstoneRows is how many tombstones one transaction of a sweep deletes at most.
 	tombstoneRows = 1000
 )
 
-// tombstone is what stays of a message of a deleted conversation: nothing can be read from it, and the same message is
+// tombstone is the hash that is kept of a message of a deleted conversation. Nothing can be read from it, and the same message is
 // known again when the platform repeats its delivery.
 func tombstone(key messageKey) [sha256.Size]byte {
 	return sha256.Sum256([]byte(key.channelID + "\n" + key.platformID))

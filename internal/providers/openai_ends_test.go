@@ -114,7 +114,7 @@ func TestOpenAIRedirectIsNotFollowed(t *testing.T) {
 	require.Zero(t, asked.Load())
 }
 
-// What a vendor sends is bounded after decompression, so a small body can't fill the memory. The rest is not even read.
+// A vendor's answer is bounded after decompression, so a small body can't fill the memory. The rest is not even read.
 func TestOpenAIGzipBomb(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -122,7 +122,7 @@ func TestOpenAIGzipBomb(t *testing.T) {
 		status int
 		begins string
 		plain  string // repeated, to 256 MiB
-		most   int    // mebibytes that may be read, with what buffers hold
+		most   int    // mebibytes that may be read, the buffers' included
 		want   Failure
 		says   string
 	}{

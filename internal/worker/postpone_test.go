@@ -27,7 +27,7 @@ func (g *fullGateway) Call(ctx context.Context, req *gateway.Request, sink gatew
 }
 
 // TestATurnWaitsForItsPlace: a turn whose call finds no place in the process, or whose hold the busy store refuses, waits, however often, and is answered in the
-// end. It neither counts as failed nor needs anybody's attention.
+// end. It neither counts as failed nor needs attention.
 func TestATurnWaitsForItsPlace(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []gateway.Outcome{
