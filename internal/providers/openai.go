@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -73,6 +74,8 @@ type OpenAI struct {
 	timeouts  Timeouts
 	grace     time.Duration
 	logger    *slog.Logger
+	// largeBytes is how much of maxLargeBytes the answers that are being read have.
+	largeBytes atomic.Int64
 
 	// The causes with which the timers cancel a call.
 	connectTimeout, firstByteTimeout, idleTimeout, responseTimeout, maxDuration *timeoutError

@@ -7,11 +7,18 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 const (
-	// maxAnswerBytes bounds a non-stream answer after decompression.
-	maxAnswerBytes = 64 << 20
+	// maxAnswerBytes bounds a non-stream answer after decompression: the largest answer of 200,000 tokens, with each
+	// character escaped, is half of it.
+	maxAnswerBytes = 16 << 20
+	// smallAnswerBytes of each answer that is being read are its own; what goes beyond shares maxLargeBytes with the
+	// vendor's other answers. Usual answers have some KiB.
+	smallAnswerBytes = 256 << 10
+	// maxLargeBytes is for two of the largest answers: a vendor that sends megabytes to every call doesn't fill the memory.
+	maxLargeBytes = 2 * maxAnswerBytes
 	// maxStreamBytes bounds a whole stream after decompression: the largest answer of 200,000 tokens in the most
 	// talkative dialect is a third of it.
 	maxStreamBytes = 256 << 20
@@ -21,6 +28,7 @@ const (
 
 var (
 	errAnswerTooLarge  = errors.New("the answer is too large")
+	errManyLarge       = errors.New("too many large answers of the vendor are being read at once")
 	errUnknownEncoding = errors.New("the answer has an encoding that was not asked for")
 )
 
@@ -64,3 +72,26 @@ func (r *cappedReader) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// answerReader reads a non-stream answer. What is more than smallAnswerBytes it takes from a vendor's share until close.
+type answerReader struct {
+	src   io.Reader
+	share *atomic.Int64 // how much of maxLargeBytes is in use
+	read  int64
+	taken int64
+}
+
+// Read implements io.Reader. It fails with errManyLarge when the share is used up.
+func (r *answerReader) Read(p []byte) (int, error) {
+	n, err := r.src.Read(p)
+	r.read += int64(n)
+	if more := r.read - smallAnswerBytes - r.taken; more > 0 {
+		r.taken += more
+		if r.share.Add(more) > maxLargeBytes {
+			return 0, errManyLarge
+		}
+	}
+	return n, err
+}
+
+func (r *answerReader) close() { r.share.Add(-r.taken) }
