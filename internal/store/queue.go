@@ -226,9 +226,9 @@ func (q *queue) boarded() {
 	q.review.Reset(reviewEvery)
 }
 
-// end says how long it took, 0 for one that did nothing, whether all of it was lost, whether the next one is for what was cut off, and how many what
-// failed will have for itself. It returns how many operations were refused meanwhile, and how long a transaction is
-// expected to take now.
+// end says how long it took (0 for one that did nothing), whether all of it was lost, whether the next one is for what was
+// cut off, and how many what failed will have for itself. It returns how many operations were refused meanwhile, and how
+// long a transaction is expected to take now.
 func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
