@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -22,12 +23,7 @@ func checkMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) error {
 	if err != nil {
 		return fmt.Errorf("looking for what the master key sealed: %w", err)
 	}
-	for _, value := range values {
-		if ring.Names(value) {
-			return nil
-		}
-	}
-	if len(values) == 0 {
+	if len(values) == 0 || slices.ContainsFunc(values, ring.Names) {
 		return nil
 	}
 	return fmt.Errorf("%w: it is another master key, or an older key is missing in it", errOtherMasterKey)

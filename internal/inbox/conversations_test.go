@@ -150,7 +150,7 @@ func TestUnreadableValues(t *testing.T) {
 		leases, err := q.Lease(ctx, 10, life, nil)
 		require.NoError(t, err)
 		for _, lease := range leases {
-			_, err := q.Queue.Open(ctx, lease, 100)
+			_, err := q.Open(ctx, lease, 100)
 			if lease.ConversationID == id {
 				require.ErrorIs(t, err, vault.ErrCorrupt)
 				require.ErrorContains(t, err, "open message")
