@@ -67,7 +67,8 @@ type Inbound struct {
 // fields mean the defaults page, instagram and whatsapp_business_account.
 type Objects struct{ Page, PhotoDM, ChatApp string }
 
-// written makes in what the customer sent: Text if there is any, at most MaxText bytes by [textOf], otherwise Media if media names some, otherwise nothing.
+// written makes in what the customer sent: Text if there is any, at most MaxText bytes by [textOf], otherwise
+// Media if media names some, otherwise nothing.
 func (in Inbound) written(text, media string) Inbound {
 	in.Kind, in.Text = 0, text
 	switch {

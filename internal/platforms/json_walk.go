@@ -74,7 +74,7 @@ func (w *walk) between() {
 
 // take returns the value at the beginning of the rest.
 func (w *walk) take() []byte {
-	n := 0
+	var n int
 	switch w.rest[0] {
 	case '"':
 		n = textEnd(w.rest)
