@@ -3,6 +3,7 @@ package handlers
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -148,15 +149,13 @@ func chatDecoders() []foreignDecoder {
 		name: "chat", most: MaxChatBody, decode: func(_ *testing.T, body string) { _, _ = DecodeChat([]byte(body)) },
 		bodies: func(n int) map[string]string {
 			bodies := within(`{`+valid+`,"x":%}`, `{"model":"m","messages":[{"role":"user","content":%}]}`, `{"model":%}`, `{"messages":%}`, `{"stop":%}`)(n)
-			for name, body := range map[string]string{
+			maps.Copy(bodies, map[string]string{
 				"small messages":   `{"model":"m","messages":[` + times(`{"role":"user","content":""}`, `,`, min(n, 29*MaxMessages)) + `]}`,
 				"too many":         `{"model":"m","messages":[` + times(`{"role":"user","content":""}`, `,`, n) + `]}`,
 				"stops":            `{` + valid + `,"stop":[` + times(`""`, `,`, min(n, 3*MaxMessages)) + `]}`,
 				"faulty stops":     `{` + valid + `,"stop":[` + times(`1`, `,`, n) + `]}`,
 				"names of members": `{` + valid + `,` + names(min(n, 600_000), `1`) + `}`,
-			} {
-				bodies[name] = body
-			}
+			})
 			return bodies
 		},
 	}}
@@ -165,7 +164,7 @@ func chatDecoders() []foreignDecoder {
 // groupDecoders are the operations with a body, each of whose members is hostile in turn.
 func groupDecoders(t *testing.T) (all []foreignDecoder) {
 	o := newOffice(t)
-	description := o.API.huma.OpenAPI()
+	description := o.huma.OpenAPI()
 	for path, item := range description.Paths {
 		for _, operation := range []*huma.Operation{item.Post, item.Put, item.Patch, item.Delete} {
 			if operation == nil || operation.RequestBody == nil || strings.HasPrefix(path, widgetPath) {
@@ -228,9 +227,7 @@ func deliveryDecoders() (all []foreignDecoder) {
 			decode: func(_ *testing.T, body string) { _, _ = platform.extract([]byte(body)) },
 			bodies: func(n int) map[string]string {
 				bodies := within(platform.frames...)(n)
-				for name, body := range crowded(n) {
-					bodies[name] = body
-				}
+				maps.Copy(bodies, crowded(n))
 				return bodies
 			},
 		})

@@ -135,7 +135,7 @@ func TestCrowdStaysWithinTheSpend(t *testing.T) {
 				for range room {
 					wholeStream(t, <-answers)
 				}
-				require.EqualValues(t, before+int64(room*chatCost), s.spent(t))
+				require.Equal(t, before+int64(room*chatCost), s.spent(t))
 				require.Empty(t, s.answers.channels)
 			})
 		})

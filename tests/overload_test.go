@@ -44,7 +44,7 @@ func TestOverload(t *testing.T) {
 		p.awaitReady()
 		s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
 		r := &receiver{product: p, business: p.business(t, 1, s, nil), lines: map[platforms.Type]*line{}}
-		r.lines[platforms.LocalChat] = r.business.line(t, platforms.LocalChat)
+		r.lines[platforms.LocalChat] = r.line(t, platforms.LocalChat)
 		c := p.operator().customerOn(t, "counted", overloadFunds)
 		as := p.as(c)
 
