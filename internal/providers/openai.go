@@ -160,7 +160,7 @@ func (p *OpenAI) open(c *call, req *Request) (Events, *Error) {
 	if req.Stream {
 		return p.openStream(c, resp, body, req.APIKey)
 	}
-	return p.readAnswer(c, resp, body, req.APIKey)
+	return readAnswer(c, resp, body, req.APIKey)
 }
 
 // send makes the request, and once more if no connection came about.

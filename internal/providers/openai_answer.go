@@ -9,10 +9,8 @@ import (
 )
 
 // readAnswer reads a non-stream answer to its end and ends the call.
-func (p *OpenAI) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
-	reader := &answerReader{src: &cappedReader{body, maxAnswerBytes}, share: &p.largeBytes}
-	defer reader.close()
-	raw, err := readAll(reader, min(resp.ContentLength, smallAnswerBytes))
+func readAnswer(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
+	raw, err := readAll(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c}, min(resp.ContentLength, smallAnswerBytes))
 	switch {
 	case errors.Is(err, errManyLarge):
 		return nil, &Error{Failure: FailureOverloaded, Status: resp.StatusCode, Cause: err}

@@ -7,15 +7,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 )
 
 const (
 	// maxAnswerBytes bounds a non-stream answer after decompression: the largest answer of 200,000 tokens, with each
 	// character escaped, is half of it.
 	maxAnswerBytes = 16 << 20
-	// smallAnswerBytes of each answer that is being read are its own; what goes beyond shares maxLargeBytes with the
-	// vendor's other answers. Usual answers have some KiB.
+	// smallAnswerBytes of each answer, or event of a stream, that is being read are its own; what goes beyond shares
+	// maxLargeBytes with the vendor's other answers. Usual answers have some KiB.
 	smallAnswerBytes = 256 << 10
 	// maxLargeBytes is for two of the largest answers: a vendor that sends megabytes to every call doesn't fill the memory.
 	maxLargeBytes = 2 * maxAnswerBytes
@@ -73,25 +72,21 @@ func (r *cappedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answerReader reads a non-stream answer. What is more than smallAnswerBytes it takes from a vendor's share until close.
-type answerReader struct {
-	src   io.Reader
-	share *atomic.Int64 // how much of maxLargeBytes is in use
-	read  int64
-	taken int64
+// heldReader reads an answer that is kept as a whole, and has its call hold what was read.
+type heldReader struct {
+	src  io.Reader
+	call *call
+	read int
 }
 
-// Read implements io.Reader. It fails with errManyLarge when the share is used up.
-func (r *answerReader) Read(p []byte) (int, error) {
+// Read implements io.Reader. It fails with errManyLarge when the vendor's answers have too much together.
+func (r *heldReader) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p)
-	r.read += int64(n)
-	if more := r.read - smallAnswerBytes - r.taken; more > 0 {
-		r.taken += more
-		if r.share.Add(more) > maxLargeBytes {
-			return 0, errManyLarge
+	r.read += n
+	if r.read > smallAnswerBytes {
+		if err := r.call.hold(r.read); err != nil {
+			return 0, err
 		}
 	}
 	return n, err
 }
-
-func (r *answerReader) close() { r.share.Add(-r.taken) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,10 +37,13 @@ type call struct {
 	ended bool
 	body  io.Closer
 	lent  *requestBody
+
+	share *atomic.Int64 // how much of maxLargeBytes the vendor's answers have
+	large int64         // how much of that is this call's
 }
 
 func (p *OpenAI) newCall(parent context.Context, stream bool) *call {
-	c := &call{}
+	c := &call{share: &p.largeBytes}
 	c.ctx, c.cancel = context.WithCancelCause(parent)
 	limit, cause := p.timeouts.MaxDuration, p.maxDuration
 	if !stream && p.timeouts.Response < limit {
@@ -117,6 +121,22 @@ func (c *call) attach(body io.Closer) {
 	c.mu.Unlock()
 }
 
+// hold takes the part of an answer's size that exceeds smallAnswerBytes from what the vendor's answers share, in place of
+// what the call had until now; end gives it back. It fails with errManyLarge when they have too much together.
+func (c *call) hold(size int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil // nothing more is read
+	}
+	more := int64(max(0, size-smallAnswerBytes)) - c.large
+	c.large += more
+	if c.share.Add(more) > maxLargeBytes && more > 0 {
+		return errManyLarge
+	}
+	return nil
+}
+
 // end stops the timers, cancels the request and frees the connection, which is used again if the answer was read
 // to its end. It may be called more than once and from any goroutine.
 func (c *call) end() {
@@ -124,6 +144,8 @@ func (c *call) end() {
 	first := !c.ended
 	c.ended, c.cause = true, nil
 	body, lent := c.body, c.lent
+	c.share.Add(-c.large)
+	c.large = 0
 	c.whole.Stop()
 	if c.timer != nil {
 		c.timer.Stop()

@@ -60,6 +60,7 @@ func (p *OpenAI) openStream(c *call, resp *http.Response, body io.Reader, apiKey
 		firstBy:  c.armedUntil(),
 	}
 	s.sse = newSSEReader(&cappedReader{body, maxStreamBytes}, maxEventBytes, (*streamClock)(s))
+	s.sse.hold = c.hold
 	data, bare, err := s.sse.next()
 	event, failure := s.take(data, bare, err)
 	for failure == nil && !s.begun && !s.complete.Load() {
@@ -229,6 +230,8 @@ func (s *stream) ended(err error) (Event, *Error) {
 	cause := context.Cause(s.ctx)
 	var ours *timeoutError
 	switch {
+	case errors.Is(err, errManyLarge):
+		return Event{}, &Error{Failure: FailureOverloaded, Status: s.status, Cause: err}
 	case errors.Is(err, errEventTooLarge), errors.Is(err, errAnswerTooLarge):
 		return Event{}, &Error{Failure: FailureRefused, Status: s.status, Cause: err}
 	case s.finish != "" && (errors.Is(err, io.EOF) || cause == nil || errors.Is(cause, errFinished) || errors.As(cause, &ours)):

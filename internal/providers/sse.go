@@ -40,6 +40,9 @@ type sseReader struct {
 	src   io.Reader
 	limit int
 	clock readClock // nil: none
+	// hold is called with the memory of an event beyond smallAnswerBytes, whenever that grows, and with 0 when the event is
+	// forgotten; its error ends the reading. nil: none.
+	hold func(size int) error
 
 	buf      []byte
 	pos, end int
@@ -47,6 +50,7 @@ type sseReader struct {
 	err      error // what the last read returned, nil so far
 
 	event   []byte // data of the event so far
+	held    int    // what hold was called with
 	hasData bool   // a data line began in this event
 	partial bool   // event is begun, not handed out
 	heard   bool   // answer bytes came since the clock was armed
@@ -100,12 +104,12 @@ func (r *sseReader) next() (data []byte, raw bool, err error) {
 // ahead is next without a read: ok is false if the bytes at hand hold no complete event.
 func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 	if !r.partial {
-		r.event, r.hasData, r.partial = r.event[:0], false, true
+		r.begin()
 	}
 	for r.pos < r.end {
 		done, raw, err := r.step()
-		if err == nil && len(r.event) > r.limit {
-			err = errEventTooLarge
+		if err == nil {
+			err = r.bound()
 		}
 		if done || err != nil {
 			r.partial = false
@@ -113,6 +117,28 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 		}
 	}
 	return nil, false, false, nil
+}
+
+// begin forgets the event before. The memory of a large one is not kept for the rest of the stream.
+func (r *sseReader) begin() {
+	if r.held > 0 {
+		r.event, r.held = nil, 0
+		_ = r.hold(0) // giving back doesn't fail
+	}
+	r.event, r.hasData, r.partial = r.event[:0], false, true
+}
+
+// bound ends the reading of an event that is too large, by itself or together with others.
+func (r *sseReader) bound() error {
+	size := cap(r.event)
+	switch {
+	case len(r.event) > r.limit:
+		return errEventTooLarge
+	case r.hold == nil || size <= max(r.held, smallAnswerBytes):
+		return nil
+	}
+	r.held = size
+	return r.hold(size)
 }
 
 // last hands out what is left when the source has ended.
