@@ -35,6 +35,9 @@ func (a *App) serve(
 		return routable(handlers.Busy(startingRetryAfter, err))
 	}
 	defer leave()
+	if _, known := handlers.PrincipalFrom(r.Context()); !known { // the first of a request's handlers
+		handlers.BoundUnread(w, r, rt.shared.bodies.Grace())
+	}
 	answer := &answerWriter{ResponseWriter: w}
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -55,6 +55,7 @@ func (h *Error) Provision(ctx caddy.Context) error {
 func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	cause, routed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
 	if !routed {
+		handlers.BoundUnread(w, r, handlers.DefaultPace.Grace) // behind another handler that was done
 		cause = handlers.ServeNotFound(w, r)
 	}
 	answer := publicError(cause)

@@ -22,7 +22,15 @@ type pacedBody struct {
 	began time.Time
 	// arrived counts the bytes that were read, and from extendAt on the deadline has to move.
 	arrived, extendAt int64
-	late              bool
+	late, ended       bool
+}
+
+// BoundUnread ends the server's wait for a body that no handler reads after the given time: over HTTP/1 the server reads
+// what is left of a body, some 256 KiB, before it sends the answer. A handler that reads the body sets its own deadline.
+func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(after))
+	}
 }
 
 func newPacedBody(w http.ResponseWriter, r *http.Request, grace time.Duration, rate int64) *pacedBody {
@@ -36,6 +44,7 @@ func (p *pacedBody) Read(into []byte) (int, error) {
 	}
 	n, err := p.r.Body.Read(into)
 	p.arrived += int64(n)
+	p.ended = p.ended || errors.Is(err, io.EOF)
 	if errors.Is(err, os.ErrDeadlineExceeded) && !p.late {
 		p.late = true
 		if p.r.ProtoMajor == 1 {
@@ -71,11 +80,15 @@ func (p *pacedBody) hasten(within time.Duration) {
 	}
 }
 
-// finish lifts the deadline: the next request on the connection has its own. That of a late body stays, so that the server
-// doesn't wait for the rest of it either.
+// finish lifts the deadline of a body that was read to its end: the next request on the connection has its own. The server
+// waits no longer than the grace for the rest of another one, and not at all for that of a late one.
 func (p *pacedBody) finish() {
-	if !p.began.IsZero() && !p.late {
+	switch {
+	case p.late:
+	case p.ended:
 		_ = p.conn.SetReadDeadline(time.Time{})
+	default:
+		BoundUnread(p.w, p.r, p.grace)
 	}
 }
 

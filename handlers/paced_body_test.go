@@ -139,6 +139,55 @@ func TestSlowBodyOverTheWire(t *testing.T) {
 	}
 }
 
+// TestUnreadBodyOverTheWire: a handler that doesn't read the body of its request is answered all the same, and the
+// connection ends; one whose body came goes on.
+func TestUnreadBodyOverTheWire(t *testing.T) {
+	t.Parallel()
+	const grace = 50 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		BoundUnread(w, r, grace)
+		if r.URL.Path == "/begun" {
+			body := newPacedBody(w, r, grace, 0)
+			_, _ = body.Read(make([]byte, 1))
+			body.finish()
+		}
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	for name, request := range map[string]string{
+		"nothing": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+		"a part":  "POST /begun HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{",
+		"chunked": "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(conn, request)
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, name)
+		require.Equal(t, http.StatusTeapot, answer.StatusCode, name)
+		require.True(t, answer.Close, name)
+		_, err = conn.Read(make([]byte, 1))
+		require.Error(t, err, "%s: the connection is closed", name)
+		require.NoError(t, conn.Close())
+	}
+
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	answers := bufio.NewReader(conn)
+	for range 3 {
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(answers, nil)
+		require.NoError(t, err)
+		require.False(t, answer.Close)
+		<-time.After(2 * grace) // the next request is not bound by this one's deadline
+	}
+	require.NoError(t, conn.Close())
+}
+
 // Of an HTTP/2 connection only the stream ends; the others on it go on.
 func TestSlowBodyOverHTTP2(t *testing.T) {
 	t.Parallel()

@@ -328,7 +328,7 @@ func TestVisitorIsAnswered(t *testing.T) {
 		require.Equal(t, inbox.OutboundSent, messages[1].State)
 		spent, err := db.ChannelSpend(t.Context(), "org_1", "chn_1", time.Now().Add(-time.Hour))
 		require.NoError(t, err)
-		require.Equal(t, store.ChannelDay{SpentMicros: chatCost, LargestMicros: chatCost}, spent)
+		require.Equal(t, store.ChannelDay{SpentMicros: chatCost, LargestMicros: chatCost, Calls: 1}, spent)
 		require.Zero(t, s.Streams.Count())
 
 		require.Equal(t, "Xin \nchào.", wholeStream(t, s.write(token, "m-2", "và?")), "the conversation goes on")

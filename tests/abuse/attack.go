@@ -148,7 +148,7 @@ func slowBodies(ctx context.Context, s *Siege) error {
 func (c *Crowd) requireRefused() error {
 	faults := make(map[Route]error)
 	for _, one := range c.all {
-		if one.route.Status == 0 || faults[one.route] != nil {
+		if one.route == (Route{}) || faults[one.route] != nil { // without a request there is no answer
 			continue
 		}
 		if err := one.requireRefused(); err != nil {

@@ -14,7 +14,6 @@ type Route struct {
 	Method, Path string
 	// Header is the line that a request needs to come that far, "" for none.
 	Header string
-	// Status is 0 when the answer is not judged.
 	Status int
 	// Code is that of the error, "" for an answer that isn't JSON or no error.
 	Code string
@@ -38,13 +37,12 @@ func (t *Target) Routes() []Route {
 	slow := func(path, header string) Route {
 		return Route{http.MethodPost, path, header, http.StatusBadRequest, string(handlers.CodeInvalidRequest)}
 	}
-	// What no handler reads, the server waits for by itself, for a minute: longer than an attack lasts.
-	unread := func(method, path, header string) Route { return Route{Method: method, Path: path, Header: header} }
 	page := func(path string) Route { return Route{http.MethodPost, path, formHeader, http.StatusBadRequest, ""} }
 	routes := []Route{
 		page("/dashboard/login"), page("/dashboard/welcome"),
 		{http.MethodPost, "/dashboard/logout", formHeader, http.StatusSeeOther, ""}, // without a session, to the login
-		unread(http.MethodPost, "/dashboard/keys", formHeader), unread(http.MethodPost, "/nowhere", ""),
+		{http.MethodPost, "/dashboard/keys", formHeader, http.StatusSeeOther, ""},
+		{http.MethodPost, "/nowhere", "", http.StatusNotFound, string(handlers.CodeNotFound)},
 		// Bots show their secret before their body.
 		{http.MethodPost, "/webhooks/bot/" + store.NewID("chn"), botHeader + "wrong", http.StatusOK, ""},
 		{http.MethodPost, "/webhooks/bot/" + t.Bot, botHeader + "wrong", http.StatusUnauthorized, string(handlers.CodeUnauthenticated)},
@@ -60,13 +58,13 @@ func (t *Target) Routes() []Route {
 		case r.Public, strings.HasPrefix(path, "/webhooks/"):
 			routes = append(routes, slow(path, ""))
 		case strings.HasSuffix(path, "/verify"), strings.HasSuffix(path, "/handover"), strings.HasSuffix(path, "/handback"):
-			routes = append(routes, unread(r.Method, path, key)) // they take no body
+			routes = append(routes, Route{r.Method, path, key, http.StatusNotFound, string(handlers.CodeNotFound)}) // they take no body
 		case r.Scope != "":
 			route := slow(path, key)
 			route.Method = r.Method
 			routes = append(routes, route)
 		default: // only for people
-			routes = append(routes, unread(r.Method, path, ""))
+			routes = append(routes, Route{r.Method, path, "", http.StatusUnauthorized, string(handlers.CodeUnauthenticated)})
 		}
 	}
 	return routes
