@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -158,7 +159,8 @@ func (c *Crowd) requireRefused() error {
 	return errors.Join(slices.Collect(maps.Values(faults))...)
 }
 
-// idleConnections do nothing: a third of them sends no byte, the others promise bodies, as strangers and with a key.
+// idleConnections do nothing: a third of them sends no byte, a third was answered and keeps its connection, the others
+// promise bodies, as strangers and with a key.
 func idleConnections(ctx context.Context, s *Siege) error {
 	open, release := crowd(ctx)
 	defer release()
@@ -180,8 +182,10 @@ func idleConnections(ctx context.Context, s *Siege) error {
 		switch {
 		case err != nil:
 		case i%3 == 1:
+			_, err = io.WriteString(c, "GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		case i%6 == 2:
 			err = c.Begin(stranger, 8<<20, "")
-		case i%3 == 2:
+		case i%6 == 5:
 			err = c.Begin(tenant, 32<<20, "")
 		}
 		if err != nil {
@@ -191,7 +195,8 @@ func idleConnections(ctx context.Context, s *Siege) error {
 	return open.requireRefused()
 }
 
-// slowReaders begin streams and read nothing but the status.
+// slowReaders begin streams and read nothing but the status. Their windows are small, or the machine's kernel would take
+// megabytes of each answer for them, as fast as the scripted vendor makes it.
 func slowReaders(ctx context.Context, s *Siege) error {
 	open, release := crowd(ctx)
 	defer release()
@@ -202,6 +207,9 @@ func slowReaders(ctx context.Context, s *Siege) error {
 			return err
 		}
 		c, err := open.Dial(ctx, s.Address, i)
+		if err == nil {
+			err = c.narrow()
+		}
 		if err == nil {
 			err = c.Begin(route, len(body), body)
 		}

@@ -22,6 +22,8 @@ const (
 	answerWait = time.Minute
 	// closeWait bounds the wait for the end of a connection whose request was answered.
 	closeWait = 30 * time.Second
+	// smallWindow is the receive buffer of slow readers, in bytes.
+	smallWindow = 4 << 10
 	// dialWait bounds the wait for a connection.
 	dialWait = 30 * time.Second
 )
@@ -87,6 +89,18 @@ func (c *Conn) Begin(route Route, length int, body string) error {
 	_, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: %d\r\n\r\n%s", route.Method, route.Path, header, length, body)
 	if err != nil {
 		return fmt.Errorf("beginning %s: %w", route, err)
+	}
+	return nil
+}
+
+// narrow makes the receive window as small as slow readers have it.
+func (c *Conn) narrow() error {
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return errors.New("the connection is not TCP")
+	}
+	if err := tcp.SetReadBuffer(smallWindow); err != nil {
+		return fmt.Errorf("making the window small: %w", err)
 	}
 	return nil
 }

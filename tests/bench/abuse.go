@@ -37,8 +37,8 @@ var errFelt = errors.New("an attack was felt by another tenant, or took too much
 // are guessed as fast as they are answered by so many workers.
 func force(attack string) *abuse.Siege {
 	return map[string]*abuse.Siege{
-		"slow bodies":                    {Connections: 2000, PerSecond: 1000},
-		"idle connections":               {Connections: 10_000, PerSecond: 2000},
+		"slow bodies":                    {Connections: 2000, PerSecond: 500},
+		"idle connections":               {Connections: 10_000, PerSecond: 1000},
 		"hostile JSON":                   {Workers: 4, PerSecond: 20},
 		"wrong credentials":              {Workers: 8, Connections: 100},
 		"prompts that are hard to count": {Workers: 4, PerSecond: 10, Connections: 10},
