@@ -51,10 +51,10 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	calls := gateway.New(gateway.Config{
 		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
 		CallLimit: int(a.Limits.calls()), Places: places, HoldTTL: a.Timing.holdTTL(), EarlyStatus: a.Timing.earlyStatus(),
-		Observer: callMetrics{}, Logger: a.log,
+		Processors: shared.processors, Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db)
-	sessions := handlers.NewSessions(identity.NewSessions(shared.db), a.BaseURL)
+	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.processors), a.BaseURL)
 	queue := inbox.New(shared.db, a.settings.ring)
 	queue.Log = a.log
 	client := platforms.NewClient(a.platformsConfig())

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -49,8 +51,11 @@ type sharedStore struct {
 	// streams and bodies bound what all requests take together, whichever configuration they began under.
 	streams handlers.Streams
 	bodies  *handlers.ByteBudget
-	newest  *newestLog
-	log     *slog.Logger // writes to newest
+	// processors are for hashes of passwords and counts of tokens, which keep one for tens of milliseconds each: Go interrupts
+	// them every 10 ms only, so the other half is for everybody's requests.
+	processors *semaphore.Weighted
+	newest     *newestLog
+	log        *slog.Logger // writes to newest
 
 	mu       sync.Mutex
 	migrated bool
@@ -86,6 +91,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		return &sharedStore{
 			db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
 			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log,
+			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
 		}, nil
 	})
 	if err != nil {

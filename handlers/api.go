@@ -89,7 +89,7 @@ func NewAPI(deps APIDeps) *API {
 		a.Logger = slog.New(slog.DiscardHandler)
 	}
 	if a.Sessions == nil {
-		a.Sessions = NewSessions(identity.NewSessions(a.DB), a.BaseURL)
+		a.Sessions = NewSessions(identity.NewSessions(a.DB, nil), a.BaseURL)
 	}
 	if a.Knowledge == nil {
 		a.Knowledge = knowledge.New(a.DB, a.Logger)

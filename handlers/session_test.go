@@ -108,7 +108,7 @@ func TestPublicRoutes(t *testing.T) {
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	sessions := NewSessions(identity.NewSessions(o.DB), "http://localhost:8080")
+	sessions := NewSessions(identity.NewSessions(o.DB, nil), "http://localhost:8080")
 	for host, name := range map[string]string{
 		"localhost": localSessionCookie, "localhost:8080": localSessionCookie, "LOCALHOST": localSessionCookie, "127.0.0.1:80": localSessionCookie,
 		"127.9.9.9": localSessionCookie, "[::1]:8080": localSessionCookie, "[::1]": localSessionCookie,

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -36,7 +38,7 @@ type Observer interface {
 	SettleLate()
 }
 
-// Config is what a [Gateway] needs; every field but CallLimit, Places, EarlyStatus, Observer, Logger and Now is required.
+// Config is what a [Gateway] needs; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is required.
 type Config struct {
 	Catalog *Catalog
 	Book    *billing.Book
@@ -54,9 +56,11 @@ type Config struct {
 	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk go out.
 	// 0 is [DefaultEarlyStatus].
 	EarlyStatus time.Duration
-	Observer    Observer
-	Logger      *slog.Logger
-	Now         func() time.Time
+	// Processors are taken by counts of tokens, one each while it runs; nil is any number of them.
+	Processors *semaphore.Weighted
+	Observer   Observer
+	Logger     *slog.Logger
+	Now        func() time.Time
 }
 
 // Gateway runs model calls. It is safe for concurrent use and holds no state of a call that has ended.
@@ -83,7 +87,7 @@ func New(cfg Config) *Gateway {
 	if cfg.EarlyStatus <= 0 {
 		cfg.EarlyStatus = DefaultEarlyStatus
 	}
-	g := &Gateway{Config: cfg, tokens: newTokenCounter(), drains: newPlaces(maxDrains)}
+	g := &Gateway{Config: cfg, tokens: newTokenCounter(cfg.Processors), drains: newPlaces(maxDrains)}
 	g.late = &lateCalls{settle: g.settleAgain, logger: cfg.Logger}
 	return g
 }

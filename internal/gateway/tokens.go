@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
@@ -52,16 +53,56 @@ func promptBytes(messages []providers.Message) int64 {
 // tokenCounter counts tokens with the o200k vocabulary. The work grows linearly with the text, whatever is in it. Some
 // counts run at a time; the others wait in line, where organizations take turns.
 type tokenCounter struct {
-	line  *countLine
-	codec func() (tokenizer.Codec, error)
+	line *countLine
+	// processors are those of [Config].
+	processors *semaphore.Weighted
+	codec      func() (tokenizer.Codec, error)
 }
 
-func newTokenCounter() *tokenCounter {
+func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
 	return &tokenCounter{
-		line: newCountLine(max(1, runtime.GOMAXPROCS(0)/2)),
+		processors: processors,
+		line:       newCountLine(max(1, runtime.GOMAXPROCS(0)/2)),
 		// Loading takes some 70 ms and 8 MB, which only those pay who need a count.
 		codec: sync.OnceValues(func() (tokenizer.Codec, error) { return tokenizer.Get(tokenizer.O200kBase) }),
 	}
+}
+
+// begin waits for a place in the line to run, and then for a processor.
+func (c *tokenCounter) begin(ctx context.Context, orgID string) error {
+	if err := c.line.enter(ctx, orgID); err != nil {
+		return err
+	}
+	return c.process(ctx)
+}
+
+// process waits for a processor. After an error the place in the line is given back.
+func (c *tokenCounter) process(ctx context.Context) error {
+	if c.processors != nil && c.processors.Acquire(ctx, 1) != nil {
+		c.line.leave()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (c *tokenCounter) rest() {
+	if c.processors != nil {
+		c.processors.Release(1)
+	}
+}
+
+func (c *tokenCounter) end() {
+	c.rest()
+	c.line.leave()
+}
+
+// yield lets other counts, and other work that takes long, go on first. After an error the count has no place.
+func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
+	c.rest()
+	if err := c.line.pass(ctx, orgID); err != nil {
+		return err
+	}
+	return c.process(ctx)
 }
 
 // prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and
@@ -73,13 +114,13 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, countWait, errCountSlow)
 	defer cancel()
-	if err := c.line.enter(ctx, orgID); err != nil {
+	if err := c.begin(ctx, orgID); err != nil {
 		return 0, err
 	}
 	running := true
 	defer func() {
 		if running {
-			c.line.leave()
+			c.end()
 		}
 	}()
 	total, work := int64(overheadPerPrompt), 0
@@ -97,7 +138,7 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 				continue
 			}
 			work = 0
-			if err := c.line.pass(ctx, orgID); err != nil {
+			if err := c.yield(ctx, orgID); err != nil {
 				running = false
 				return 0, err
 			}

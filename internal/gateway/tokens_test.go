@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/tiktoken-go/tokenizer"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
@@ -45,7 +46,7 @@ func long(part string, characters int) []providers.Message {
 
 // BenchmarkCount has a row for each shape: MB/s must be of one magnitude for all of them, and for both sizes.
 func BenchmarkCount(b *testing.B) {
-	counter := newTokenCounter()
+	counter := newTokenCounter(nil)
 	for _, shape := range shapes {
 		for _, size := range []int{maxContent / 20, maxContent} {
 			messages := long(shape.part, size)
@@ -63,7 +64,7 @@ func BenchmarkCount(b *testing.B) {
 // TestCount: cutting a text into pieces may only add tokens, and few of them.
 func TestCount(t *testing.T) {
 	t.Parallel()
-	counter := newTokenCounter()
+	counter := newTokenCounter(nil)
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	require.NoError(t, err)
 	for _, shape := range shapes {
@@ -103,7 +104,7 @@ func TestPieces(t *testing.T) {
 // TestCountStopsAtItsLimit: what is above the limit isn't looked at.
 func TestCountStopsAtItsLimit(t *testing.T) {
 	t.Parallel()
-	counter := newTokenCounter()
+	counter := newTokenCounter(nil)
 	n, err := counter.prompt(t.Context(), "org", long("hello there ", maxContent), 1000)
 	require.NoError(t, err)
 	require.Greater(t, n, int64(1000))
@@ -120,24 +121,58 @@ func TestCountStopsAtItsLimit(t *testing.T) {
 // TestCountEndsWithItsRequest: a count whose client has left gives its place to the next.
 func TestCountEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
-	counter := newTokenCounter()
+	counter := newTokenCounter(nil)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	_, err := counter.prompt(ctx, "org", long("汉", maxContent), math.MaxInt64)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, newTokenCounter().line.free, counter.line.free, "every place is free again")
+	require.Equal(t, newTokenCounter(nil).line.free, counter.line.free, "every place is free again")
 }
 
 // TestCountWaitsOnlySoLong: a prompt whose turn doesn't come goes without a count.
 func TestCountWaitsOnlySoLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		counter := newTokenCounter()
+		counter := newTokenCounter(nil)
 		for counter.line.free > 0 {
 			require.NoError(t, counter.line.enter(t.Context(), "greedy"))
 		}
 		_, err := counter.prompt(t.Context(), "org", long("x", 1000), math.MaxInt64)
 		require.ErrorIs(t, err, errCountSlow)
 		require.Zero(t, counter.line.waiting)
+	})
+}
+
+// TestCountsShareProcessors: a count makes way after each share for other work that keeps a processor, and waits for it no
+// longer than for its turn.
+func TestCountsShareProcessors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		processors := semaphore.NewWeighted(1)
+		counter := newTokenCounter(processors)
+		require.NoError(t, processors.Acquire(t.Context(), 1))
+		_, err := counter.prompt(t.Context(), "org", long("x", 1000), math.MaxInt64)
+		require.ErrorIs(t, err, errCountSlow)
+		require.Equal(t, newTokenCounter(nil).line.free, counter.line.free, "its place is free again")
+
+		ended := make(chan error, 1)
+		go func() {
+			_, err := counter.prompt(t.Context(), "org", long("hello there ", 4*countShare), math.MaxInt64)
+			ended <- err
+		}()
+		synctest.Wait()
+		hashed := make(chan struct{})
+		go func() {
+			defer close(hashed)
+			require.NoError(t, processors.Acquire(t.Context(), 1))
+			synctest.Wait()
+			require.Empty(t, ended, "the count goes on later")
+			processors.Release(1)
+		}()
+		synctest.Wait()
+		processors.Release(1)
+		<-hashed
+		require.NoError(t, <-ended)
+		require.True(t, processors.TryAcquire(1), "the processor is free again")
 	})
 }

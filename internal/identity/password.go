@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/sync/semaphore"
 )
 
 // Bounds of a password, in Unicode code points.
@@ -36,10 +37,9 @@ const (
 	saltBytes = 16
 )
 
-// Each hash takes 19 MiB and a processor. Of strangers' passwords at most maxHashes are hashed at a time, and with no more
-// than half of the processors: the other half is for everybody's requests, which a hash doesn't make way for. keptHashes
-// more are for people who have shown something that strangers don't have: a session, a one-time link, a device that is
-// known. hashWait bounds the wait for a turn.
+// Each hash takes 19 MiB and a processor. Of strangers' passwords at most maxHashes are hashed at a time, and one for two
+// processors, so that they don't wait for one in front of those for whom keptHashes more are: people who have shown something
+// that strangers don't have, a session, a one-time link or a device that is known. hashWait bounds the wait for a turn.
 const (
 	maxHashes  = 3
 	keptHashes = 1
@@ -76,10 +76,12 @@ func CheckPassword(password string) error {
 
 // passwords makes and checks hashes of passwords with argon2id (RFC 9106), a few at a time.
 type passwords struct {
-	turns    chan struct{}
-	kept     chan struct{} // turns for those that are known
-	patience time.Duration
-	cost     hashCost
+	turns chan struct{}
+	kept  chan struct{} // turns for those that are known
+	// processors are those of [NewSessions].
+	processors *semaphore.Weighted
+	patience   time.Duration
+	cost       hashCost
 }
 
 func newPasswords() *passwords {
@@ -89,8 +91,23 @@ func newPasswords() *passwords {
 	}
 }
 
-// turn waits until another hash may be made, or answers [ErrBusy], or the context's cause.
+// turn waits until another hash may be made. Its error is [ErrBusy] or the context's cause.
 func (p *passwords) turn(ctx context.Context, known bool) (done func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.patience, ErrBusy)
+	defer cancel()
+	leave, err := p.place(ctx, known)
+	if err != nil || p.processors == nil {
+		return leave, err
+	}
+	if p.processors.Acquire(ctx, 1) != nil {
+		leave()
+		return nil, context.Cause(ctx)
+	}
+	return func() { p.processors.Release(1); leave() }, nil
+}
+
+// place waits for a place among those whose password is hashed.
+func (p *passwords) place(ctx context.Context, known bool) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -105,15 +122,11 @@ func (p *passwords) turn(ctx context.Context, known bool) (done func(), err erro
 		return func() { <-p.kept }, nil
 	default:
 	}
-	patience := time.NewTimer(p.patience)
-	defer patience.Stop()
 	select {
 	case p.turns <- struct{}{}:
 		return func() { <-p.turns }, nil
 	case kept <- struct{}{}:
 		return func() { <-p.kept }, nil
-	case <-patience.C:
-		return nil, ErrBusy
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/sync/semaphore"
 )
 
 const goodPassword = "correct horse battery"
@@ -174,4 +175,23 @@ func TestCommonPasswords(t *testing.T) {
 	} {
 		require.NoError(t, CheckNewPassword(password), password)
 	}
+}
+
+// TestPasswordsShareProcessors: a hash waits for a processor no longer than for its turn, and gives back both.
+func TestPasswordsShareProcessors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasswords()
+		p.processors = semaphore.NewWeighted(1)
+		done, err := p.turn(t.Context(), false)
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = p.turn(t.Context(), true)
+		require.ErrorIs(t, err, ErrBusy)
+		require.Equal(t, hashWait, time.Since(began))
+		require.Empty(t, p.kept)
+		done()
+		require.Empty(t, p.turns)
+		require.True(t, p.processors.TryAcquire(1))
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -48,8 +50,12 @@ type Sessions struct {
 	passwords *passwords
 }
 
-// NewSessions works on db.
-func NewSessions(db *store.DB) *Sessions { return &Sessions{db: db, passwords: newPasswords()} }
+// NewSessions works on db. A hash takes one of processors while it is made; nil is any number of them.
+func NewSessions(db *store.DB, processors *semaphore.Weighted) *Sessions {
+	s := &Sessions{db: db, passwords: newPasswords()}
+	s.passwords.processors = processors
+	return s
+}
 
 // Begin signs a user in. The token is the session's secret, 43 characters, and is stored nowhere. Failures are counted
 // against the client's address, unless it is a device that the user has signed in from before. It returns

@@ -179,7 +179,7 @@ func TestPasswordsAreHashedAnew(t *testing.T) {
 	}
 	cheap := stored()
 	require.Contains(t, cheap, "$m=8,t=1,p=1$")
-	today := identity.NewSessions(o.db)
+	today := identity.NewSessions(o.db, nil)
 	for range 2 {
 		_, _, err := today.Begin(t.Context(), "lan@example.com", password, identity.Client{})
 		require.NoError(t, err)
