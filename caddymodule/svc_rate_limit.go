@@ -40,7 +40,7 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return err
 	}
 	err = next.ServeHTTP(w, r)
-	permit.Return(w, err)
+	permit.Return(w, r, err)
 	return err
 }
 

@@ -35,9 +35,10 @@ type Permit struct {
 
 // Return takes the request out of its window when err is that the store had too much to do for it: a request that the
 // service refuses because of its own load doesn't use up what its organization may ask. It corrects the header that Serve
-// has set. With any other error, nil, and without a permit it does nothing.
-func (p *Permit) Return(w http.ResponseWriter, err error) {
-	if p.decision.Limit <= 0 || !errors.Is(err, store.ErrBusy) {
+// has set. With any other error, nil, and without a permit it does nothing, nor for a client that has left: its own leaving
+// ends a wait for the store with the same error, and would let it ask without a limit.
+func (p *Permit) Return(w http.ResponseWriter, r *http.Request, err error) {
+	if p.decision.Limit <= 0 || !errors.Is(err, store.ErrBusy) || r.Context().Err() != nil {
 		return
 	}
 	if l, ok := p.limiter.(limit.Returner); ok {

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -106,20 +107,25 @@ func counted(l *RateLimit) Handler {
 // uses up nothing of the window, and that any other end does.
 func TestRefusedByTheStoreIsNotCounted(t *testing.T) {
 	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
 	for name, test := range map[string]struct {
+		ctx       context.Context
 		err       error
 		remaining string
 	}{
-		"well": {nil, "0"}, "bad body": {InvalidRequest("", "bad"), "0"}, "fault": {Internal(errors.New("disk on fire")), "0"},
-		"store busy": {Internal(errBusy), "1"},
+		"well": {t.Context(), nil, "0"}, "bad body": {t.Context(), InvalidRequest("", "bad"), "0"},
+		"fault":       {t.Context(), Internal(errors.New("disk on fire")), "0"},
+		"store busy":  {t.Context(), Internal(errBusy), "1"},
+		"client left": {gone, Internal(fmt.Errorf("%w: %w", errBusy, context.Canceled)), "0"},
 	} {
 		now := time.Date(2026, 11, 20, 12, 0, 18, 0, time.UTC)
 		l := &RateLimit{Limiter: limit.NewMemory(func() time.Time { return now }), Plans: planLimits{"free": 1}}
 		w := served(func(w http.ResponseWriter, r *http.Request) error {
 			permit, err := l.Serve(w, r)
-			permit.Return(w, test.err)
+			permit.Return(w, r, test.err)
 			return err
-		}, as(get("/"), someone()))
+		}, as(get("/").WithContext(test.ctx), someone()))
 		require.Equal(t, test.remaining, w.Header().Get("X-Ratelimit-Remaining-Requests"), name)
 		if test.remaining == "0" {
 			refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone()))
@@ -128,5 +134,5 @@ func TestRefusedByTheStoreIsNotCounted(t *testing.T) {
 		require.Equal(t, http.StatusOK, served(counted(l), as(get("/"), someone())).Code, name)
 	}
 	var none Permit
-	none.Return(nil, errBusy)
+	none.Return(nil, get("/"), errBusy)
 }
