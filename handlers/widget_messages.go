@@ -111,11 +111,14 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 		return tooManyAnswers(err)
 	}
 	defer leave()
-	place, err := v.reserve(r.Context(), taskID)
+	place, err := v.place(r.Context(), taskID)
 	if err != nil {
 		return err
 	}
 	defer place.end()
+	if err := v.checkSpend(r.Context(), place); err != nil {
+		return err
+	}
 	route := store.Route{
 		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(platforms.Widget),
 		// Not the agent's quiet window: this request is the one that ends it, and a worker only if it can't.

@@ -92,28 +92,25 @@ func (p *answerPlace) end() {
 	}
 }
 
-// reserve takes a place for the answer to a message, or refuses a new message when the answers of the day may cost, with
-// those that are being made, as much as they may.
-func (v *visitRequest) reserve(ctx context.Context, taskID string) (*answerPlace, error) {
+// place takes a place for the answer to a message, which one that was sent before doesn't need.
+func (v *visitRequest) place(ctx context.Context, taskID string) (*answerPlace, error) {
 	_, err := v.Inbox.Reply(ctx, v.channel.OrgID, v.channel.ChannelID, taskID)
-	if err == nil { // it was sent before
+	switch {
+	case err == nil:
 		return &answerPlace{}, nil
-	}
-	if !errors.Is(err, store.ErrNotFound) {
+	case !errors.Is(err, store.ErrNotFound):
 		return nil, Internal(fmt.Errorf("looking for a visitor's message: %w", err))
 	}
-	place := v.answers.join(v.channel.ChannelID)
-	if err := v.checkSpend(ctx, place); err != nil {
-		place.end()
-		return nil, err
-	}
-	return place, nil
+	return v.answers.join(v.channel.ChannelID), nil
 }
 
 // checkSpend refuses a new message when the answers of the day (UTC) have cost what they may. An answer that is being
 // made counts as much as the dearest one of the day. Until the first one of the day has ended each counts as much as is
 // held for it, and one waits for another's hold.
 func (v *visitRequest) checkSpend(ctx context.Context, place *answerPlace) error {
+	if place.leave == nil {
+		return nil // the message was checked when it came first
+	}
 	today := v.Now().UTC().Truncate(24 * time.Hour)
 	day, most, err := v.spend(ctx, today)
 	if err == nil && day.Calls == 0 && most > 0 {

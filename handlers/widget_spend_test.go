@@ -189,3 +189,20 @@ func TestDeletedFirstAnswerIsHeld(t *testing.T) {
 	<-answers
 	require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
 }
+
+// TestPlaceOfAPanic: an answer whose check panics gives its place back, or no first answer could be made any more.
+func TestPlaceOfAPanic(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	broken := *s.Widget
+	asked := 0
+	broken.Now = func() time.Time {
+		if asked++; asked == 2 { // the first looks at the token
+			panic("no clock")
+		}
+		return s.Now()
+	}
+	r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", s.begin(t, `{}`), `{"id":"m-1","text":"one"}`)
+	require.PanicsWithValue(t, "no clock", func() { served(broken.Serve, r) })
+	require.Empty(t, s.answers.channels)
+}
