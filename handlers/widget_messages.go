@@ -130,7 +130,10 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	if err != nil {
 		return Internal(fmt.Errorf("storing a visitor's message: %w", err))
 	}
-	reply, err := v.Inbox.Reply(r.Context(), v.channel.OrgID, v.channel.ChannelID, taskID)
+	// From here on the visitor may leave: a message that is stored is answered while its answer has its place.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), takeOver)
+	reply, err := v.Inbox.Reply(ctx, v.channel.OrgID, v.channel.ChannelID, taskID)
+	cancel()
 	if err != nil {
 		return Internal(fmt.Errorf("reading a visitor's message: %w", err))
 	}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -205,4 +207,31 @@ func TestPlaceOfAPanic(t *testing.T) {
 	r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", s.begin(t, `{}`), `{"id":"m-1","text":"one"}`)
 	require.PanicsWithValue(t, "no clock", func() { served(broken.Serve, r) })
 	require.Empty(t, s.answers.channels)
+}
+
+// leaver ends a visitor's request when their message is stored.
+type leaver struct {
+	LiveAnswers
+
+	leave context.CancelFunc
+}
+
+func (l *leaver) AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error) {
+	l.leave()
+	return l.LiveAnswers.AnswerNow(ctx, orgID, channelID, messageID, sink)
+}
+
+// TestVisitorsWhoLeaveCount: a message is answered, and counts, although its visitor leaves as soon as it is stored. Else
+// any number of them could be stored that way while nothing is spent, and be answered afterwards.
+func TestVisitorsWhoLeaveCount(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	s.configure(t, store.WidgetSettings{RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: 1, Valid: true}})
+	ctx, leave := context.WithCancel(t.Context())
+	left := *s.Widget
+	left.Live = &leaver{s.Live, leave}
+	r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", s.begin(t, `{}`), `{"id":"m-1","text":"one"}`)
+	served(left.Serve, r.WithContext(ctx))
+	require.EqualValues(t, chatCost, s.spent(t))
+	require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-1", "two")).code())
 }

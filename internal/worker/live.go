@@ -30,9 +30,10 @@ var errLiveSlow = errors.New("the answer took longer than 2 min")
 //
 // The reply says how it ended: its text is stored; or it still waits, because the try failed and is to be repeated; or
 // nobody answers now. sink may have got a beginning then that was not stored. It gets one answer at most, however many
-// tries there are. When ctx ends AnswerNow waits no longer; a try that has begun goes on to its end, because the text was
-// taken from its writer. When Config.Exit is closed it begins nothing and waits for nothing more: what it has begun is
-// given back for others to go on with. An error is one of the store.
+// tries there are. When ctx ends AnswerNow waits no longer; but it makes the first try, and goes on with one that has begun
+// to its end, because the text was taken from its writer: who counts the running answers by it has counted this one then.
+// When Config.Exit is closed it begins nothing and waits for nothing more: what it has begun is given back for others to go
+// on with. An error is one of the store.
 //
 // A worker that only does this needs no [Worker.Run].
 func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error) {
@@ -43,6 +44,9 @@ func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID stri
 		reply, err := w.reply(ctx, orgID, channelID, messageID)
 		if err != nil || !reply.Waits() || passes == livePasses || closed(w.Exit) {
 			return reply, err
+		}
+		if passes > 0 && ctx.Err() != nil {
+			return reply, nil // a worker will come
 		}
 		lease, err := w.claim(ctx, orgID, &reply)
 		switch {
@@ -92,9 +96,6 @@ func (w *Worker) livePause(ctx context.Context) bool {
 
 // claim asks for the lease only when the look before has shown that it may be had: asking is a write.
 func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (inbox.Lease, error) {
-	if ctx.Err() != nil { // nobody waits any more: a worker will come
-		return inbox.Lease{}, inbox.ErrNotDue
-	}
 	if err := reply.Claimable(); err != nil {
 		return inbox.Lease{}, err
 	}
