@@ -62,10 +62,11 @@ func newPace() pace {
 // nothing runs and nothing waits it always can, so that the pace is measured again.
 func (p *pace) admits(now time.Time, ahead, bytes int) bool {
 	took := p.expected(now)
+	first := time.Duration(p.first()) * took
 	// A transaction that is late by a time is expected to need that time once more.
-	wait := p.leastWait(now, ahead, bytes, p.carried, time.Duration(p.took)) + took - time.Duration(p.took)
+	wait := p.leastWait(now, ahead, bytes, p.carried, time.Duration(p.took)) + first + took - time.Duration(p.took)
 	// What goes before the next batch lets everything wait longer: there must be a whole batch in line after it, too.
-	patience := took + took/2 + time.Duration(p.first())*took
+	patience := took + took/2 + first
 	return wait <= max(p.least, min(patience, p.most))
 }
 
@@ -75,7 +76,7 @@ func (p *pace) inTime(now, asked time.Time, ahead, bytes int) bool {
 }
 
 // leastWait is how long an operation with so many others and bytes before it waits from now on, when each transaction
-// carries so many and takes so long, and one that is late ends at once.
+// carries so many and takes so long, one that is late ends at once, and the next one is for those in line.
 func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64, took time.Duration) time.Duration {
 	left := time.Duration(0)
 	if !p.began.IsZero() {
@@ -84,7 +85,7 @@ func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64, took 
 	}
 	before := max(int(float64(ahead)/max(1, carried)), bytes/maxBatchBytes)
 	before += min(p.retries, before)
-	return left + time.Duration(p.first()+before)*took
+	return left + time.Duration(before)*took
 }
 
 // expected is how long a transaction takes: as long as the last ones, or as the one that runs has taken until now.

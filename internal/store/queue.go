@@ -214,10 +214,12 @@ func (q *queue) begin(now time.Time) {
 	q.mu.Unlock()
 }
 
-// boarded says that the transaction has its operations. Until its end those in line are reviewed now and then.
-func (q *queue) boarded() {
+// boarded says that the transaction has its operations, what was cut off among them, and how many others of what failed will
+// have one for itself. Until its end those in line are reviewed now and then.
+func (q *queue) boarded(retries int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.pace.cut, q.pace.retries = false, retries
 	q.reviewing = true
 	if q.review == nil {
 		q.review = time.AfterFunc(reviewEvery, q.reviewLine)

@@ -89,3 +89,32 @@ func TestHangIsAskedByOne(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatRunsIsNotWaitedForTwice guarantees that while the operations run that were cut off, or failed, before, those in
+// line are expected to wait for them once: they may be served in time.
+func TestWhatRunsIsNotWaitedForTwice(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(w *writer, tickets []*Ticket){
+		"cut off": func(w *writer, tickets []*Ticket) { w.back = tickets },
+		"failed":  func(w *writer, tickets []*Ticket) { w.again = [][]*Ticket{tickets} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriter(newSlowEngine(0, 0), Options{Logger: slog.New(slog.DiscardHandler)})
+				again(w, []*Ticket{newTicket(execTicket, nil)})
+				waits := newTicket(execTicket, nil)
+				require.NoError(t, w.queue.push(waits))
+				w.queue.end(2*time.Second, false, len(w.back) > 0, len(w.again))
+				time.Sleep(1500 * time.Millisecond)
+				w.queue.begin(time.Now())
+				require.Len(t, w.collect(), 1)
+				w.queue.boarded(len(w.again))
+				defer w.queue.end(0, false, false, 0)
+				time.Sleep(reviewEvery * 3 / 2)
+				synctest.Wait()
+				require.True(t, w.queue.withdraw(waits), "it is served at 3.5 s")
+			})
+		})
+	}
+}

@@ -159,7 +159,7 @@ func (w *writer) turn() {
 	waited := time.Since(start)
 	runtime.Gosched() // whoever is ready to write does so before the batch is collected, and shares it
 	batch := w.collect()
-	w.queue.boarded()
+	w.queue.boarded(len(w.again))
 	outcome := w.transact(batch)
 	release() // before the callers wake: the other process waits for this only
 	w.observe(&outcome, start, waited)
