@@ -258,13 +258,17 @@ func crowded(n int) map[string]string {
 		"entries":          {`{"object":"page","entry":[%]}`, `{"id":"1","messaging":[{"sender":{"id":"2"},"message":{"mid":"m","text":"x"}}],"changes":[{}]}`},
 		"empty entries":    {`{"object":"page","entry":[%]}`, `{"messaging":[{}],"changes":[{}]}`},
 		"voices":           {strings.Replace(chatApp, "%", change(`"messages":[%]`), 1), `{"from":"2","id":"m","type":"voice"}`},
-		"empty changes":    {chatApp, change(`"messages":[{}],"contacts":[{}],"statuses":[{"errors":[{},{}]}]`)},
-		"contacts":         {strings.Replace(chatApp, "%", change(`"contacts":[%]`), 1), `{"wa_id":"1","profile":{"name":"x"}}`},
-		"failures":         {strings.Replace(chatApp, "%", change(`"statuses":[%]`), 1), `{"status":"failed","recipient_id":"1","id":"m","errors":[{"code":131026}]}`},
-		"causes":           {strings.Replace(chatApp, "%", change(`"statuses":[{"status":"failed","errors":[%]}]`), 1), `{"code":1}`},
-		"updates":          {`{"message":{%}}`, `"text":"\n","photo":{},"chat":{"id":"\n"}`},
-		"shops":            {`{"code":12,"data":{"shop_expire_soon":[%]}}`, `1`},
-		"packed":           {`{"code":10,"data":{"type":"message","content":"{\"message_type\":\"text\",\"x\":[%]}"}}`, `\u005b\u005d`},
+		"shortest": {
+			strings.Replace(strings.Replace(chatApp, "%", change(`"message_echoes":[%]`), 1), `"messages"`, `"smb_message_echoes"`, 1),
+			`{"to":1,"id":1,"type":"voice"}`,
+		},
+		"empty changes": {chatApp, change(`"messages":[{}],"contacts":[{}],"statuses":[{"errors":[{},{}]}]`)},
+		"contacts":      {strings.Replace(chatApp, "%", change(`"contacts":[%]`), 1), `{"wa_id":"1","profile":{"name":"x"}}`},
+		"failures":      {strings.Replace(chatApp, "%", change(`"statuses":[%]`), 1), `{"status":"failed","recipient_id":"1","id":"m","errors":[{"code":131026}]}`},
+		"causes":        {strings.Replace(chatApp, "%", change(`"statuses":[{"status":"failed","errors":[%]}]`), 1), `{"code":1}`},
+		"updates":       {`{"message":{%}}`, `"text":"\n","photo":{},"chat":{"id":"\n"}`},
+		"shops":         {`{"code":12,"data":{"shop_expire_soon":[%]}}`, `1`},
+		"packed":        {`{"code":10,"data":{"type":"message","content":"{\"message_type\":\"text\",\"x\":[%]}"}}`, `\u005b\u005d`},
 	}
 	bodies := map[string]string{}
 	for name, list := range lists {

@@ -13,8 +13,8 @@ type inbounds struct {
 }
 
 const (
-	// shortest is how many bytes of a delivery an Inbound takes at least: {"to":"1","id":"m","type":"voice"} and a comma.
-	shortest = 35
+	// shortest is how many bytes of a delivery an Inbound takes at least: {"to":1,"id":1,"type":"voice"} and a comma.
+	shortest = 31
 	// fewInbounds is for how many there is room at first. Then it is for an eighth of what the delivery can hold, and then for
 	// all of that: a slice that grows as usual would take several times as much.
 	fewInbounds = 8
@@ -38,7 +38,7 @@ func (i *inbounds) add(in Inbound) {
 		return
 	}
 	if n := len(i.all); n > 0 && n == cap(i.all) {
-		room := max(i.most, n+1)
+		room := max(i.most, 2*n)
 		for _, enough := range []int{fewInbounds, i.most / 8} {
 			if n < enough {
 				room = enough
