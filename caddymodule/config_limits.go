@@ -9,10 +9,10 @@ import (
 // Limits bounds what all requests together may take of the machine (design §4).
 type Limits struct {
 	// How many bytes of request bodies may be in memory over all requests of this process, from 1 to 1 TiB. Half of it is for
-	// organizations, a quarter for requests without a key or a session, an eighth for webhook deliveries up to 256 KiB and an
-	// eighth for larger ones. One organization, or one address, may hold as much of its share as is still free. Beyond
-	// that an organization gets 429 `rate_limited` with a `retryAfter` of 1, anybody else 500 `internal_error` with
-	// `Retry-After`. One body is at most 32 MiB. Default: 268435456 (256 MiB).
+	// organizations, with the deliveries of their bots, a quarter for requests without a key or a session, an eighth for
+	// other webhook deliveries up to 256 KiB and an eighth for larger ones. One organization, or one address, may hold as much
+	// of its share as is still free. Beyond that a request with a key or a session gets 429 `rate_limited` with a `retryAfter`
+	// of 1, any other one 500 `internal_error` with `Retry-After`. One body is at most 32 MiB. Default: 268435456 (256 MiB).
 	BufferedBytes *int64 `json:"buffered_bytes,omitempty"`
 
 	// How long a request body may take before it must arrive at `body_rate`. A slower one gets 400 `invalid_request`, and its
