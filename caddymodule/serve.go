@@ -15,12 +15,28 @@ import (
 // startingRetryAfter is told to clients whose request waited for the start in vain.
 const startingRetryAfter = time.Second
 
-// serve counts a request to a handler and runs its plain form with the runtime of its app, once that is ready. It returns
+// serve is [App.check] for a handler that answers all its requests.
+func (a *App) serve(
+	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
+) error {
+	handlers.BoundUnread(w, r, a.bodyGrace())
+	return a.check(handler, w, r, h)
+}
+
+// bodyGrace is how long a body that no handler reads is waited for; the app may be nil.
+func (a *App) bodyGrace() time.Duration {
+	if a == nil {
+		return handlers.DefaultPace.Grace
+	}
+	return a.Limits.bodyPace().Grace
+}
+
+// check counts a request to a handler and runs its plain form with the runtime of its app, once that is ready. It returns
 // the handler's error, or the fault of one that panicked, in the form in which Caddy passes errors to `handle_errors`.
 //
 // Without a handle_errors route that has svc_error Caddy answers with the right status and an empty body. That is the
 // price of letting operators route errors; Caddyfile.example has the route, and docs/failure-modes.md says so.
-func (a *App) serve(
+func (a *App) check(
 	handler string, w http.ResponseWriter, r *http.Request, h func(*runtime, http.ResponseWriter, *http.Request) error,
 ) (err error) {
 	requestsTotal.WithLabelValues(handler).Inc()
@@ -35,9 +51,6 @@ func (a *App) serve(
 		return routable(handlers.Busy(startingRetryAfter, err))
 	}
 	defer leave()
-	if _, known := handlers.PrincipalFrom(r.Context()); !known { // the first of a request's handlers
-		handlers.BoundUnread(w, r, rt.shared.bodies.Grace())
-	}
 	answer := &answerWriter{ResponseWriter: w}
 	defer func() {
 		if cause := recover(); cause != nil {

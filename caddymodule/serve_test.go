@@ -1,16 +1,26 @@
 package caddymodule
 
 import (
+	"bufio"
+	"context"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // TestPanicIsAnswered: a handler that panics gets its client the error body of the contract, or, when the answer has begun,
@@ -49,4 +59,54 @@ func TestPanicIsAnswered(t *testing.T) {
 		_ = serve(func(http.ResponseWriter) { panic(http.ErrAbortHandler) })
 	})
 	require.Zero(t, calls.Running())
+}
+
+// TestBodyOfAnotherHandler: behind svc_auth another module's handler reads the body at its own pace, and a body that doesn't
+// come is bounded all the same where svc_auth refuses.
+func TestBodyOfAnotherHandler(t *testing.T) {
+	const grace = 20 * time.Millisecond
+	run := provision(t, sqliteCaddyfile(t, filepath.Join(t.TempDir(), "svc.db"), ""))
+	require.NoError(t, run.app.Start())
+	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
+	shared := run.app.runtime.shared
+	run.app.Limits = &Limits{BodyGrace: caddy.Duration(grace)}
+	refusal := &Error{bare: bare{app: run.app}, logger: zap.NewNop()}
+	require.NoError(t, shared.db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
+	key, err := identity.NewAPIKeys(shared.db).Create(t.Context(), "test", identity.KeyRequest{OrgID: "org_1"})
+	require.NoError(t, err)
+
+	auth := &Auth{Scopes: []identity.Scope{identity.ModelsRead}, app: run.app}
+	begun, read := make(chan struct{}, 1), make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := auth.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+			begun <- struct{}{}
+			_, err := io.ReadAll(r.Body)
+			read <- err
+			return nil
+		}))
+		if err != nil {
+			_ = refusal.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), caddyhttp.ErrorCtxKey, err)), nil)
+		}
+	}))
+	t.Cleanup(server.Close)
+	send := func(key string) net.Conn {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+key+"\r\nContent-Length: 2\r\n\r\n{")
+		require.NoError(t, err)
+		return conn
+	}
+
+	slow := send(key.Raw)
+	<-begun
+	<-time.After(3 * grace) // a deadline of the grace would be over
+	_, err = io.WriteString(slow, "}")
+	require.NoError(t, err)
+	require.NoError(t, <-read)
+
+	answer, err := http.ReadResponse(bufio.NewReader(send("none")), nil)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
 }

@@ -70,7 +70,7 @@ func (h *Auth) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP checks the key and passes the request on.
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	passed := r
-	err := h.app.serve("svc_auth", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
+	err := h.app.check("svc_auth", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
 		auth := handlers.Auth{Authenticator: rt.auth, Scope: h.Scopes[0]}
 		passed, err = auth.Serve(w, r)
 		if err != nil {

@@ -55,9 +55,9 @@ func (h *Error) Provision(ctx caddy.Context) error {
 func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	cause, routed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
 	if !routed {
-		handlers.BoundUnread(w, r, handlers.DefaultPace.Grace) // behind another handler that was done
 		cause = handlers.ServeNotFound(w, r)
 	}
+	handlers.BoundUnread(w, r, h.app.bodyGrace())
 	answer := publicError(cause)
 	r, id := handlers.EnsureRequestID(w, r)
 	h.log(r, id, answer)

@@ -31,7 +31,7 @@ func (h *RateLimit) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP counts the request and passes it on.
 func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	var permit handlers.Permit
-	err := h.app.serve("svc_rate_limit", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
+	err := h.app.check("svc_rate_limit", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
 		limit := handlers.RateLimit{Limiter: rt.limiter, Plans: h.app}
 		permit, err = limit.Serve(w, r)
 		return err

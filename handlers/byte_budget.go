@@ -135,12 +135,6 @@ func (b *ByteBudget) Give(account Account, n int64) {
 	}
 }
 
-// Grace is how long a stranger's body may take to begin. A nil budget has that of [DefaultPace].
-func (b *ByteBudget) Grace() time.Duration {
-	grace, _ := b.paceOf(ShareStrangers)
-	return grace
-}
-
 // paceOf returns the pace for an account as a grace and a rate.
 func (b *ByteBudget) paceOf(share Share) (grace time.Duration, rate int64) {
 	pace := DefaultPace

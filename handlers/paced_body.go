@@ -26,9 +26,10 @@ type pacedBody struct {
 }
 
 // BoundUnread ends the server's wait for a body that no handler reads after the given time: over HTTP/1 the server reads
-// what is left of a body, some 256 KiB, before it sends the answer. A handler that reads the body sets its own deadline.
+// what is left of a body, some 256 KiB, before it sends the answer. A handler that reads the body sets its own deadline, and
+// that of a late body, after which the connection closes, stays.
 func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
-	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 && w.Header().Get("Connection") != "close" {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(after))
 	}
 }
