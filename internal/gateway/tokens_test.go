@@ -161,17 +161,14 @@ func TestCountsShareProcessors(t *testing.T) {
 			ended <- err
 		}()
 		synctest.Wait()
-		hashed := make(chan struct{})
-		go func() {
-			defer close(hashed)
-			require.NoError(t, processors.Acquire(t.Context(), 1))
-			synctest.Wait()
-			require.Empty(t, ended, "the count goes on later")
-			processors.Release(1)
-		}()
+		hashing := make(chan error)
+		go func() { hashing <- processors.Acquire(t.Context(), 1) }()
 		synctest.Wait()
 		processors.Release(1)
-		<-hashed
+		require.NoError(t, <-hashing)
+		synctest.Wait()
+		require.Empty(t, ended, "the count goes on later")
+		processors.Release(1)
 		require.NoError(t, <-ended)
 		require.True(t, processors.TryAcquire(1), "the processor is free again")
 	})

@@ -35,9 +35,9 @@ func TestLargeAnswersShareABound(t *testing.T) {
 			if stream {
 				small = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\ndata: [DONE]\n\n"
 			}
+			before, after, _ := strings.Cut(small, `"a"`)
 			large := func() io.Reader {
-				return io.MultiReader(strings.NewReader(small[:strings.Index(small, `"a"`)]), io.LimitReader(endless(' '), 2*smallAnswerBytes),
-					strings.NewReader(small[strings.Index(small, `"a"`):]))
+				return io.MultiReader(strings.NewReader(before), io.LimitReader(endless(' '), 2*smallAnswerBytes), strings.NewReader(`"a"`+after))
 			}
 			var others []*call
 			for p.largeBytes.Load() < maxLargeBytes {

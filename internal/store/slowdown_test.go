@@ -106,12 +106,12 @@ func TestWhatRunsIsNotWaitedForTwice(t *testing.T) {
 				waits := newTicket(execTicket, nil)
 				require.NoError(t, w.queue.push(waits))
 				w.queue.end(2*time.Second, false, len(w.back) > 0, len(w.again))
-				time.Sleep(1500 * time.Millisecond)
+				time.Sleep(1500 * time.Millisecond) //nolint:forbidigo // on the fake clock
 				w.queue.begin(time.Now())
 				require.Len(t, w.collect(), 1)
 				w.queue.boarded(len(w.again))
 				defer w.queue.end(0, false, false, 0)
-				time.Sleep(reviewEvery * 3 / 2)
+				time.Sleep(reviewEvery * 3 / 2) //nolint:forbidigo // on the fake clock
 				synctest.Wait()
 				require.True(t, w.queue.withdraw(waits), "it is served at 3.5 s")
 			})
