@@ -93,6 +93,9 @@ func newPasswords() *passwords {
 
 // turn waits until another hash may be made. Its error is [ErrBusy] or the context's cause.
 func (p *passwords) turn(ctx context.Context, known bool) (done func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.patience, ErrBusy)
 	defer cancel()
 	leave, err := p.place(ctx, known)
@@ -108,9 +111,6 @@ func (p *passwords) turn(ctx context.Context, known bool) (done func(), err erro
 
 // place waits for a place among those whose password is hashed.
 func (p *passwords) place(ctx context.Context, known bool) (leave func(), err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	var kept chan struct{} // nil is never ready
 	if known {
 		kept = p.kept
