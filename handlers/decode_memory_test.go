@@ -92,7 +92,7 @@ func hostile(n int) map[string]string {
 	}
 }
 
-// foreignDecoder is a decoder of bytes that somebody else made.
+// foreignDecoder is a decoder of bytes that come from outside the product.
 type foreignDecoder struct {
 	name string
 	// most is the largest body that it is given, in bytes.

@@ -25,9 +25,9 @@ type pacedBody struct {
 	late, ended       bool
 }
 
-// BoundUnread ends the server's wait for a body that no handler reads after the given time: over HTTP/1 the server reads
-// what is left of a body, some 256 KiB, before it sends the answer. A handler that reads the body sets its own deadline, and
-// that of a late body, after which the connection closes, stays.
+// BoundUnread sets the deadline of a body that no handler may read. Without it an HTTP/1 server waits for up to 256 KiB of the
+// body before it sends the answer, for as long as the client likes. A handler that reads the body sets a deadline of its own.
+// The deadline of a late body, whose connection closes, stays as it is.
 func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
 	if r.ContentLength != 0 && r.ProtoMajor == 1 && w.Header().Get("Connection") != "close" {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(after))
@@ -104,7 +104,7 @@ func (p *pacedBody) discard(limit int64) {
 	_, _ = io.CopyN(io.Discard, p, 2*limit)
 }
 
-// fault is the answer to a body that could not be read. Who is right is unknown, but the body is not usable.
+// fault returns the refusal of a body that could not be read, whether the client or the network broke it.
 func (p *pacedBody) fault(err error, limit int64) *Error {
 	if tooMuch, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(min(limit, tooMuch.Limit))

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// crowdHold is what is held for an answer to one message of a crowd.
+// crowdHold is the hold for the answer to one message of a crowd, in micros.
 const crowdHold = 128
 
 // TestDailySpendByDefault: without a bound of its own a widget spends a tenth of the wallet in a day, whatever else is
@@ -47,8 +47,8 @@ func TestDailySpendByDefault(t *testing.T) {
 	})
 }
 
-// TestEmptyWalletIsShown: a widget that spent nothing is not stopped by its share of an empty wallet: the conversation says
-// what is missing, and answers with the organization's own key cost nothing.
+// TestEmptyWalletIsShown: a share of an empty wallet stops no widget that spent nothing. The conversation shows that credits
+// are missing, and answers with the organization's own provider key are free.
 func TestEmptyWalletIsShown(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)

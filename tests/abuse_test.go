@@ -26,7 +26,7 @@ const mostOverIdle = 400 << 20
 // usualRounds is how often the bystander does all its work, at least, while an attack lasts.
 const usualRounds = 5
 
-// abused is a product under attack and a tenant who only wants to work.
+// abused is a product under attack, and a tenant whose usual work must go on.
 type abused struct {
 	*connectedProduct
 

@@ -52,7 +52,7 @@ func (v *visit) readForm(maxBody int64) error {
 	return nil
 }
 
-// readFields reads a form's fields and files. What is no form has none.
+// readFields reads a form's fields and files. A body that is no form has none.
 func (v *visit) readFields(text []byte) (err error) {
 	mediaType, parameters, _ := mime.ParseMediaType(v.r.Header.Get("Content-Type"))
 	switch mediaType {

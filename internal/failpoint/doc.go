@@ -1,5 +1,5 @@
 // Package failpoint kills the process at a named place of a call's path, as a power failure would, so that tests see
-// what each place leaves behind (reliability notes §1.5), and slows the commits of a database without a network down.
+// the rows that it leaves behind there, and slows the commits of a database without a network down.
 //
 // In a normal build there is nothing of it: [Enabled] is the constant false, and [Hit] is empty and inlined. Only a build
 // with the tag "failpoint" (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped, reads the environment:

@@ -63,8 +63,8 @@ func TestCrashBuild(t *testing.T) {
 	}
 }
 
-// TestSlowCommits guarantees that only a build with the tag reads the file that slows commits down, and that it waits for
-// what is in it, or for nothing without it.
+// TestSlowCommits guarantees that only a build with the tag reads the file that slows commits down, and that it waits as long as
+// the file says, and not at all without the file.
 func TestSlowCommits(t *testing.T) {
 	dir := t.TempDir()
 	normal, crash := build(t), build(t, "-tags=failpoint")

@@ -93,8 +93,8 @@ func TestPasswordLengths(t *testing.T) {
 	}
 }
 
-// Strangers' passwords take at most half of the processors, and no more than maxHashes turns; who waits too long, or goes
-// away, is told so.
+// Strangers' passwords take one turn for two processors, and maxHashes at most. A caller that waits too long gets ErrBusy, and
+// one whose context ends gets its cause.
 func TestPasswordTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

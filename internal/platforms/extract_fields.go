@@ -22,7 +22,7 @@ const (
 
 func inboundsOf(delivery []byte) inbounds { return inbounds{most: len(delivery)/shortest + 1} }
 
-// add adds in if it is something, and has what its kind needs to be routed and told apart.
+// add appends in if it has a kind, and the ids that this kind needs for its channel, conversation and message.
 func (i *inbounds) add(in Inbound) {
 	routed := in.Type == Bot || in.ExternalID != ""
 	switch in.Kind {

@@ -22,7 +22,7 @@ func object(text []byte) ([]byte, error) {
 }
 
 // walk steps through the members of an object, or the elements of an array, of valid JSON, and builds nothing of them: a
-// delivery may have a million that mean nothing. What is of another type has no members.
+// delivery may have a million that mean nothing. A value of another type has no members.
 type walk struct {
 	// value is the current one as it is written.
 	value []byte
@@ -222,7 +222,8 @@ func unit(text []byte) (r rune) {
 	return r
 }
 
-// nested returns an object that some platforms write as JSON inside a string, as it is or unpacked; nil for anything else.
+// nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. For a string
+// that holds no object it returns nil, and other values as they are.
 func nested(value []byte) []byte {
 	if inner, ok := inside(value); ok {
 		plain := make([]byte, 0, len(inner))

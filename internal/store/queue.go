@@ -303,7 +303,7 @@ func (q *queue) waiting() bool {
 	return q.ready()
 }
 
-// close refuses what comes from now on. What is in line stays there.
+// close refuses all further operations. Those in line stay there.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
