@@ -200,6 +200,7 @@ func idleConnections(ctx context.Context, s *Siege) error {
 func slowReaders(ctx context.Context, s *Siege) error {
 	open, release := crowd(ctx)
 	defer release()
+	open.slow = true
 	body := prompt(s.Model, s.Endless, true)
 	route := Route{Method: http.MethodPost, Path: ChatPath, Header: "Authorization: Bearer " + s.Key}
 	for i := range s.Connections {
@@ -207,9 +208,6 @@ func slowReaders(ctx context.Context, s *Siege) error {
 			return err
 		}
 		c, err := open.Dial(ctx, s.Address, i)
-		if err == nil {
-			err = c.narrow()
-		}
 		if err == nil {
 			err = c.Begin(route, len(body), body)
 		}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -24,6 +25,9 @@ const (
 	closeWait = 30 * time.Second
 	// smallWindow is the receive buffer of slow readers, in bytes.
 	smallWindow = 4 << 10
+	// segment is the largest TCP payload over Ethernet. That of the loopback interface is 64 KiB, and a kernel buffers
+	// at least 20 segments of what a client doesn't read.
+	segment = 1460
 	// dialWait bounds the wait for a connection.
 	dialWait = 30 * time.Second
 )
@@ -47,6 +51,9 @@ type Conn struct {
 
 // Crowd is the connections of an attack. It may be used by several goroutines.
 type Crowd struct {
+	// slow makes the connections those of readers far away, who take little at a time.
+	slow bool
+
 	mu   sync.Mutex
 	all  []*Conn
 	over bool
@@ -55,6 +62,9 @@ type Crowd struct {
 // Dial connects to a host and port from the i-th address.
 func (c *Crowd) Dial(ctx context.Context, target string, i int) (*Conn, error) {
 	dialer := net.Dialer{LocalAddr: Address(i), Timeout: dialWait}
+	if c.slow {
+		dialer.Control = narrow
+	}
 	conn, err := dialer.DialContext(ctx, "tcp", target)
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
@@ -93,13 +103,15 @@ func (c *Conn) Begin(route Route, length int, body string) error {
 	return nil
 }
 
-// narrow makes the receive window as small as slow readers have it.
-func (c *Conn) narrow() error {
-	tcp, ok := c.Conn.(*net.TCPConn)
-	if !ok {
-		return errors.New("the connection is not TCP")
-	}
-	if err := tcp.SetReadBuffer(smallWindow); err != nil {
+// narrow sets the receive window and the segment size before a connection is made: a kernel keeps those it began with.
+func narrow(_, _ string, raw syscall.RawConn) error {
+	var err error
+	controlErr := raw.Control(func(fd uintptr) {
+		err = errors.Join(
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, smallWindow),
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, segment))
+	})
+	if err = errors.Join(controlErr, err); err != nil {
 		return fmt.Errorf("making the window small: %w", err)
 	}
 	return nil
