@@ -195,3 +195,24 @@ func TestPasswordsShareProcessors(t *testing.T) {
 		require.True(t, p.processors.TryAcquire(1))
 	})
 }
+
+// TestHashesCollectFirst: memory for a hash that would pass the heap's goal is made by a collection before, beside which the
+// others go on.
+func TestHashesCollectFirst(t *testing.T) {
+	forced := func(hash func()) uint32 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		hash()
+		runtime.ReadMemStats(&after)
+		return after.NumForcedGC - before.NumForcedGC
+	}
+	passing := func() { collectFor(1 << 40) }
+	runtime.GC()
+	require.Zero(t, forced(passing), "a small heap is collected soon enough")
+
+	large := make([]byte, 200<<20)
+	runtime.GC()
+	require.EqualValues(t, 1, forced(passing))
+	require.Zero(t, forced(func() { collectFor(1 << 20) }), "there is room")
+	runtime.KeepAlive(large)
+}
