@@ -3,7 +3,7 @@ package docs
 
 import _ "embed" // for FailureModes
 
-// FailureModes is failure-modes.md: one entry per error code of spec §7.2. `/docs` shows its cause and advice for clients.
+// FailureModes is failure-modes.md: one entry per error code. `/docs` shows each code's cause and advice for clients.
 //
 //go:embed failure-modes.md
 var FailureModes string

@@ -66,11 +66,27 @@ func requireRows(t *testing.T, place, text string, names []string, columns int) 
 	}
 }
 
-// testsOf is every test of the module, as folder.Name.
+// testsOf returns every test of the module, as folder.Name.
 func testsOf(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w*)\(`)
+	walkGo(t, func(path, source string) {
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		folder, err := filepath.Abs(filepath.Dir(path))
+		require.NoError(t, err)
+		for _, match := range function.FindAllStringSubmatch(source, -1) {
+			tests[filepath.Base(folder)+"."+match[1]] = true
+		}
+	})
+	return tests
+}
+
+// walkGo calls visit with the path and the text of every Go file of the repository.
+func walkGo(t *testing.T, visit func(path, source string)) {
+	t.Helper()
 	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -78,18 +94,30 @@ func testsOf(t *testing.T) map[string]bool {
 		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == "dist" || name == "data" || strings.HasPrefix(name, ".") && name != "..") {
 			return fs.SkipDir
 		}
-		if strings.HasSuffix(path, "_test.go") {
-			folder, err := filepath.Abs(filepath.Dir(path))
-			if err != nil {
-				return err
-			}
-			for _, match := range function.FindAllStringSubmatch(read(t, path), -1) {
-				tests[filepath.Base(folder)+"."+match[1]] = true
-			}
+		if strings.HasSuffix(path, ".go") {
+			visit(path, read(t, path))
 		}
 		return nil
 	}))
-	return tests
+}
+
+// TestReferencesToPages: every comment that names a heading of a page in this folder names one that exists.
+func TestReferencesToPages(t *testing.T) {
+	t.Parallel()
+	reference := regexp.MustCompile(`docs/([a-z-]+\.md)#([a-z0-9-]+)`)
+	anchors := map[string][]string{}
+	walkGo(t, func(path, source string) {
+		for _, match := range reference.FindAllStringSubmatch(source, -1) {
+			page := match[1]
+			if anchors[page] == nil {
+				anchors[page] = anchorsOf(read(t, page))
+			}
+			require.Contains(t, anchors[page], match[2], "%s refers to %s", path, page)
+		}
+	})
+	for _, own := range regexp.MustCompile(`\]\(#([a-z0-9-]+)\)`).FindAllStringSubmatch(read(t, "contract.md"), -1) {
+		require.Contains(t, anchorsOf(read(t, "contract.md")), own[1])
+	}
 }
 
 // TestSecurityPolicy: everything that SECURITY.md names exists: pages and their sections, options of the Caddyfile, commands.
