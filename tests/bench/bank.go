@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -71,27 +73,29 @@ func openBank(ctx context.Context, engine store.Engine) (*bank, error) {
 	return b, nil
 }
 
-// provision makes the organizations, many at a time.
+// provisioners are how many organizations are made at a time: more than a store takes would be refused.
+const provisioners = 16
+
+// provision makes the organizations.
 func (b *bank) provision(ctx context.Context) error {
 	db := b.dbs[0]
 	if err := db.Migrate(ctx); err != nil {
 		return fmt.Errorf("migrating: %w", err)
 	}
 	b.orgs = make([]string, manyOrgs)
-	faults := make([]error, manyOrgs)
-	var group sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(provisioners)
 	for i := range manyOrgs {
-		group.Go(func() {
+		group.Go(func() error {
 			org, err := identity.NewOrganizations(db).Create(ctx, "bench", fmt.Sprintf("bench %d", i), "bench")
 			if err == nil {
 				b.orgs[i] = org.ID
 				_, err = billing.NewBook(db).Credit(ctx, "bench", billing.WalletID{OrgID: org.ID, Env: store.Live}, ledgerFunds, "")
 			}
-			faults[i] = err
+			return err //nolint:wrapcheck // both say what they did
 		})
 	}
-	group.Wait()
-	return errors.Join(faults...)
+	return group.Wait() //nolint:wrapcheck // as above
 }
 
 // check requires clean books in which exactly the calls that were served are charged.
