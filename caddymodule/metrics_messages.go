@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
@@ -40,7 +41,7 @@ var (
 func countWebhook(platform string, err error) {
 	outcome := "accepted"
 	if err != nil {
-		outcome = string(handlers.CodeInternalError)
+		outcome = string(errcode.InternalError)
 		if answer, ok := errors.AsType[*handlers.Error](err); ok {
 			outcome = string(answer.Code)
 		}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -43,7 +44,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	err := serve(func(http.ResponseWriter) { panic("planted") })
 	var answer *handlers.Error
 	require.ErrorAs(t, err, &answer)
-	require.Equal(t, handlers.CodeInternalError, answer.Code)
+	require.Equal(t, errcode.InternalError, answer.Code)
 	require.NotContains(t, answer.Message, "planted")
 	var routed caddyhttp.HandlerError
 	require.ErrorAs(t, err, &routed)

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
@@ -93,7 +94,7 @@ func (h *Auth) admit(r *http.Request) error {
 	for _, scope := range h.Scopes[1:] {
 		if !principal.Can(scope, "") {
 			return &handlers.Error{
-				Code: handlers.CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope),
+				Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope),
 			}
 		}
 	}

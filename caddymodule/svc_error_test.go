@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -35,7 +36,7 @@ func TestErrorLogsTheCause(t *testing.T) {
 		"made routable":     {t.Context(), routable(cause), "internal_error", zapcore.ErrorLevel},
 		"Caddy's 5xx":       {t.Context(), caddyhttp.Error(http.StatusBadGateway, cause), "internal_error", zapcore.ErrorLevel},
 		"Caddy's 4xx":       {t.Context(), caddyhttp.Error(http.StatusForbidden, cause), "forbidden", zapcore.DebugLevel},
-		"refused":           {t.Context(), routable(&handlers.Error{Code: handlers.CodeRateLimited, Cause: cause}), "rate_limited", zapcore.DebugLevel},
+		"refused":           {t.Context(), routable(&handlers.Error{Code: errcode.RateLimited, Cause: cause}), "rate_limited", zapcore.DebugLevel},
 		"client is gone":    {gone, routable(handlers.Internal(cause)), "internal_error", zapcore.DebugLevel},
 		"store overloaded":  {t.Context(), routable(handlers.Internal(errors.Join(cause, store.ErrOverloaded))), "internal_error", zapcore.DebugLevel},
 		"file locked":       {t.Context(), routable(handlers.Internal(errors.Join(cause, store.ErrBusy))), "internal_error", zapcore.ErrorLevel},

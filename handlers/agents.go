@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -110,7 +111,7 @@ func (a *API) deleteAgent(ctx context.Context, caller *identity.Principal, in *P
 // checkModel refuses a model that the organization can't call (spec §7.2 unsupported_model).
 func (a *API) checkModel(ctx context.Context, caller *identity.Principal, model string) error {
 	unsupported := &Error{
-		Code: CodeUnsupportedModel, Field: "model",
+		Code: errcode.UnsupportedModel, Field: "model",
 		Message: "The model does not exist or is not enabled for the organization. GET " + modelsPath + " lists those that are.",
 	}
 	if _, ok := a.Models.Model(model); !ok {
@@ -136,7 +137,7 @@ func agentConflict(err, otherwise error) error {
 		return unknownKnowledgeBase()
 	}
 	if errors.Is(err, store.ErrConflict) {
-		return &Error{Code: CodeConflict, Message: "The organization has an agent with this name already.", Cause: err}
+		return &Error{Code: errcode.Conflict, Message: "The organization has an agent with this name already.", Cause: err}
 	}
 	return otherwise
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -93,16 +94,16 @@ func TestAgentRefusals(t *testing.T) {
 		if strings.Contains(c.member, `"model"`) {
 			body = `{"name":"Mai",` + c.member + `}`
 		}
-		o.refused(t, CodeInvalidRequest, c.field, http.MethodPost, "/agents", "owner", body)
-		o.refused(t, CodeInvalidRequest, c.field, http.MethodPatch, "/agents/"+id, "owner", `{`+c.member+`}`)
+		o.refused(t, errcode.InvalidRequest, c.field, http.MethodPost, "/agents", "owner", body)
+		o.refused(t, errcode.InvalidRequest, c.field, http.MethodPatch, "/agents/"+id, "owner", `{`+c.member+`}`)
 	}
-	o.refused(t, CodeInvalidRequest, "name", http.MethodPost, "/agents", "owner", `{"model":"echo/a","Name":"x"}`)
-	o.refused(t, CodeInvalidRequest, "model", http.MethodPost, "/agents", "owner", `{"name":"x","Model":"echo/a"}`)
-	o.refused(t, CodeUnsupportedModel, "model", http.MethodPost, "/agents", "owner", `{"name":"x","model":"echo/none"}`)
-	o.refused(t, CodeUnsupportedModel, "model", http.MethodPatch, "/agents/"+id, "owner", `{"model":"echo/none"}`)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
+	o.refused(t, errcode.InvalidRequest, "name", http.MethodPost, "/agents", "owner", `{"model":"echo/a","Name":"x"}`)
+	o.refused(t, errcode.InvalidRequest, "model", http.MethodPost, "/agents", "owner", `{"name":"x","Model":"echo/a"}`)
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", "owner", `{"name":"x","model":"echo/none"}`)
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPatch, "/agents/"+id, "owner", `{"model":"echo/none"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a"}`)
-	o.refused(t, CodeConflict, "", http.MethodPatch, "/agents/"+id, "owner", `{"name":"Mai"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPatch, "/agents/"+id, "owner", `{"name":"Mai"}`)
 	require.Equal(t, "Lan", o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", "")["name"])
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"Lan","model":"echo/a"}`)
 }
@@ -111,7 +112,7 @@ func TestAgentOfASwitchedOffModel(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	require.NoError(t, o.DB.SetOrgModel(t.Context(), "test", "org_1", "echo/b", false))
-	o.refused(t, CodeUnsupportedModel, "model", http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/b"}`)
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/b"}`)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/a"}`)
 }
 
@@ -147,8 +148,8 @@ func TestDeleteAgent(t *testing.T) {
 	o := newOffice(t)
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/agents/"+id, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodGet, "/agents/"+id, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodDelete, "/agents/"+id, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, "/agents/"+id, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/agents/"+id, "owner", "")
 	log, err := o.DB.AuditLog(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, "key_1", log[0].Actor)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -29,7 +30,7 @@ func (a *API) letIn(w http.ResponseWriter, r *http.Request, route Route) (*http.
 	}
 	if caller.KeyID != "" && caller.Env == store.Test && actsLive(route.Scope) {
 		return nil, &Error{
-			Code:    CodeForbidden,
+			Code:    errcode.Forbidden,
 			Message: "A key of the test environment can't change agents, channels and conversations, which are live. Use a live key, or sign in.",
 		}
 	}
@@ -65,9 +66,9 @@ func (a *API) caller(r *http.Request) (identity.Principal, error) {
 func refuseRights(caller *identity.Principal, route Route) error {
 	switch {
 	case caller.UserID != "":
-		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("This needs the role %s.", route.Role)}
+		return &Error{Code: errcode.Forbidden, Message: fmt.Sprintf("This needs the role %s.", route.Role)}
 	case route.Scope == "":
-		return &Error{Code: CodeForbidden, Message: "This needs a login session: no API key has this right."}
+		return &Error{Code: errcode.Forbidden, Message: "This needs a login session: no API key has this right."}
 	default:
 		return lacksScope(route.Scope)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -89,7 +90,7 @@ func (a *API) createAPIKey(
 	}
 	key, err := identity.NewAPIKeys(a.DB).Create(ctx, caller.Actor(), request)
 	if errors.Is(err, store.ErrConflict) {
-		return nil, &Error{Code: CodeConflict, Message: "The organization has an API key with this name already.", Cause: err}
+		return nil, &Error{Code: errcode.Conflict, Message: "The organization has an API key with this name already.", Cause: err}
 	}
 	if errors.Is(err, store.ErrOutlives) {
 		return nil, InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
@@ -112,15 +113,15 @@ func withinRights(caller *identity.Principal, request identity.KeyRequest) error
 			continue
 		}
 		if caller.UserID != "" {
-			return &Error{Code: CodeForbidden, Message: fmt.Sprintf("Your role can't give the scope %s to a key.", scope)}
+			return &Error{Code: errcode.Forbidden, Message: fmt.Sprintf("Your role can't give the scope %s to a key.", scope)}
 		}
 		return &Error{
-			Code:    CodeInsufficientScope,
+			Code:    errcode.InsufficientScope,
 			Message: fmt.Sprintf("This API key lacks the scope %s, so it can't make a key that has it.", scope),
 		}
 	}
 	if caller.Env == store.Test && request.Env != store.Test {
-		return &Error{Code: CodeForbidden, Message: "A key of the test environment makes keys of the test environment only."}
+		return &Error{Code: errcode.Forbidden, Message: "A key of the test environment makes keys of the test environment only."}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -33,7 +34,7 @@ func TestAPIKeys(t *testing.T) {
 	principal, err := identity.NewAuthenticator(o.DB).Authenticate(t.Context(), raw)
 	require.NoError(t, err)
 	require.Equal(t, "org_1", principal.OrgID)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/api-keys", "owner", `{"name":"shop"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/api-keys", "owner", `{"name":"shop"}`)
 
 	plain := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:owner", `{}`)
 	require.True(t, strings.HasPrefix(plain["key"].(string), "ck_live_"))
@@ -44,7 +45,7 @@ func TestAPIKeys(t *testing.T) {
 		`{"name":"a\u0007b"}`: "name", `{"name":"` + strings.Repeat("a", 101) + `"}`: "name", `{"scopes":["all"]}`: "scopes", `{"scopes":"wallet:read"}`: "scopes",
 		`{"expiresInDays":0}`: "expiresInDays", `{"expiresInDays":3651}`: "expiresInDays", `{"environment":"prod"}`: "environment",
 	} {
-		o.refused(t, CodeInvalidRequest, field, http.MethodPost, "/api-keys", "owner", body)
+		o.refused(t, errcode.InvalidRequest, field, http.MethodPost, "/api-keys", "owner", body)
 	}
 	o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "owner", `{"name":null,"scopes":null,"expiresInDays":null,"environment":null}`)
 
@@ -70,10 +71,10 @@ func TestKeysMakeKeysWithinTheirScopes(t *testing.T) {
 		if keys["some"].Scopes.Has(scope) {
 			continue
 		}
-		o.refused(t, CodeInsufficientScope, "", http.MethodPost, "/api-keys", "some", body)
+		o.refused(t, errcode.InsufficientScope, "", http.MethodPost, "/api-keys", "some", body)
 	}
-	o.refused(t, CodeInsufficientScope, "", http.MethodPost, "/api-keys", "some", `{}`) // the defaults are more than it has
-	o.refused(t, CodeForbidden, "", http.MethodPost, "/api-keys", "test", `{"environment":"live"}`)
+	o.refused(t, errcode.InsufficientScope, "", http.MethodPost, "/api-keys", "some", `{}`) // the defaults are more than it has
+	o.refused(t, errcode.Forbidden, "", http.MethodPost, "/api-keys", "test", `{"environment":"live"}`)
 	require.Equal(t, before, o.snapshot(t))
 
 	o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "some", `{"scopes":["agents:read","api_keys:write"]}`)
@@ -99,15 +100,15 @@ func TestProviderKeys(t *testing.T) {
 	require.Equal(t, `{"data":[{"provider":"echo","hint":"…WXYZ","updatedAt":"`+put["updatedAt"].(string)+`"}],"nextCursor":null}`, list)
 	require.Equal(t, `{"data":[],"nextCursor":null}`, okText(t, o.Serve, request(http.MethodGet, "/provider-keys", "stranger", "")))
 
-	a := o.refused(t, CodeInvalidRequest, "key", http.MethodPut, "/provider-keys/echo", "owner", `{"key":"sk-a sk-b"}`)
+	a := o.refused(t, errcode.InvalidRequest, "key", http.MethodPut, "/provider-keys/echo", "owner", `{"key":"sk-a sk-b"}`)
 	require.NotContains(t, a.text, "sk-")
 	for _, unknown := range []string{"openai", "Echo", "%00", "%2F", "%ff", "ÄÖ", strings.Repeat("a", 1000)} {
-		o.refused(t, CodeNotFound, "", http.MethodPut, "/provider-keys/"+unknown, "owner", `{"key":"sk-a"}`)
-		o.refused(t, CodeNotFound, "", http.MethodDelete, "/provider-keys/"+unknown, "owner", "")
+		o.refused(t, errcode.NotFound, "", http.MethodPut, "/provider-keys/"+unknown, "owner", `{"key":"sk-a"}`)
+		o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/"+unknown, "owner", "")
 	}
-	o.refused(t, CodeNotFound, "", http.MethodDelete, "/provider-keys/echo", "stranger", "") // nothing of another organization is touched
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/echo", "stranger", "") // nothing of another organization is touched
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/echo", "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodDelete, "/provider-keys/echo", "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/echo", "owner", "")
 
 	// A provider that was taken out of the configuration: its key can still be deleted.
 	require.NoError(t, o.DB.PutProviderKey(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
@@ -130,14 +131,14 @@ func TestKeysOfKeys(t *testing.T) {
 	require.Equal(t, timestamp(end), made["expiresAt"])
 	require.Equal(t, []any{"key_1", "maker"}, []any{made["createdBy"], made["createdByName"]})
 	require.Less(t, create(http.StatusCreated, "owner", `{"name":"b","expiresInDays":1}`)["expiresAt"].(string), timestamp(end))
-	o.refused(t, CodeInvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"c","expiresInDays":3}`)
+	o.refused(t, errcode.InvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"c","expiresInDays":3}`)
 	byPerson := create(http.StatusCreated, "user:owner", `{"name":"d"}`)
 	require.Nil(t, byPerson["expiresAt"])
 	require.Equal(t, []any{"usr_owner", "owner@example.com"}, []any{byPerson["createdBy"], byPerson["createdByName"]})
 	first := o.ask(t, http.StatusOK, http.MethodGet, "/api-keys/key_1", "owner", "")
 	require.Equal(t, []any{"operator", nil}, []any{first["createdBy"], first["createdByName"]})
 	require.NoError(t, o.DB.RevokeAPIKey(t.Context(), "cli:root", "org_1", "key_1"))
-	o.refused(t, CodeInvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"e"}`)
+	o.refused(t, errcode.InvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"e"}`)
 }
 
 // A test key can read live agents, channels and conversations, but can't change them.
@@ -155,7 +156,7 @@ func TestTestKeysChangeNothingLive(t *testing.T) {
 			continue
 		}
 		id := idOf[groupOf(route.Path)]
-		o.refused(t, CodeForbidden, "", route.Method, pathOf(route, id, idOf), "test", bodyFor(route))
+		o.refused(t, errcode.Forbidden, "", route.Method, pathOf(route, id, idOf), "test", bodyFor(route))
 		refused++
 	}
 	require.Greater(t, refused, 8)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -23,7 +24,7 @@ func (a *API) missing(ctx context.Context, caller *identity.Principal, kind stor
 	owner, err := a.DB.OwnerOf(ctx, kind, id)
 	switch {
 	case err == nil && owner != caller.OrgID:
-		return &Error{Code: CodeForbidden, Message: fmt.Sprintf("The %s belongs to another organization.", singular(kind))}
+		return &Error{Code: errcode.Forbidden, Message: fmt.Sprintf("The %s belongs to another organization.", singular(kind))}
 	case err == nil, errors.Is(err, store.ErrNotFound): // without an error it was made, or deleted, a moment ago
 		return NotFound("There is no %s with this id.", singular(kind))
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -158,12 +159,12 @@ func TestRightsOfEveryRoute(t *testing.T) {
 				return
 			}
 			for _, caller := range o.admitted(route) {
-				a := refusedWith(t, CodeForbidden, o.Serve, request(route.Method, path, caller, body))
+				a := refusedWith(t, errcode.Forbidden, o.Serve, request(route.Method, path, caller, body))
 				require.NotContains(t, a.text, "theirs")
 				require.NotContains(t, a.text, "stranger")
 				require.NotContains(t, a.text, "role")
 				for _, unknown := range []string{"agt_unknown", "x", "%00", "%2F", "a%20b", strings.Repeat("a", 1000), "ÄÖ", "'"} {
-					refusedWith(t, CodeNotFound, o.Serve, request(route.Method, pathOf(route, unknown, idOf), caller, body))
+					refusedWith(t, errcode.NotFound, o.Serve, request(route.Method, pathOf(route, unknown, idOf), caller, body))
 				}
 			}
 		})
@@ -172,20 +173,20 @@ func TestRightsOfEveryRoute(t *testing.T) {
 }
 
 // refusals are callers that may not use a route, with what they are told.
-func (o *office) refusals(route Route) map[string]Code {
-	lacks := CodeInsufficientScope
+func (o *office) refusals(route Route) map[string]errcode.Code {
+	lacks := errcode.InsufficientScope
 	if route.Scope == "" {
-		lacks = CodeForbidden
+		lacks = errcode.Forbidden
 	}
 	keys := o.Authenticator.(keyring)
 	keys["others"] = someone(slices.DeleteFunc(identity.AllScopes(), func(s identity.Scope) bool { return s == route.Scope })...)
-	callers := map[string]Code{
-		"": CodeUnauthenticated, "unknown": CodeInvalidAPIKey, "suspended": CodeOrganizationSuspended, "none": lacks, "others": lacks,
-		"user:nobody": CodeUnauthenticated, "user:suspended": CodeOrganizationSuspended,
+	callers := map[string]errcode.Code{
+		"": errcode.Unauthenticated, "unknown": errcode.InvalidAPIKey, "suspended": errcode.OrganizationSuspended, "none": lacks, "others": lacks,
+		"user:nobody": errcode.Unauthenticated, "user:suspended": errcode.OrganizationSuspended,
 	}
 	for _, role := range identity.Roles() {
 		if !role.Has(route.Role) {
-			callers["user:"+string(role)] = CodeForbidden
+			callers["user:"+string(role)] = errcode.Forbidden
 		}
 	}
 	return callers
@@ -213,18 +214,18 @@ func (o *office) refusedFromElsewhere(t *testing.T, route Route, path, body stri
 		for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
 			r := request(route.Method, path, "user:stranger", body)
 			r.Header.Set(name, value)
-			refusedWith(t, CodeForbidden, o.Serve, r)
+			refusedWith(t, errcode.Forbidden, o.Serve, r)
 		}
 	}
 	r := request(route.Method, path, "user:stranger", body)
 	r.Header.Set("X-Api-Key", "unknown")
-	refusedWith(t, CodeInvalidAPIKey, o.Serve, r)
+	refusedWith(t, errcode.InvalidAPIKey, o.Serve, r)
 	r = request(route.Method, path, "user:stranger", body)
 	r.AddCookie(r.Cookies()[0])
-	refusedWith(t, CodeUnauthenticated, o.Serve, r)
+	refusedWith(t, errcode.Unauthenticated, o.Serve, r)
 	r = request(route.Method, path, "", body)
 	r.AddCookie(&http.Cookie{Name: localSessionCookie, Value: sessionToken("stranger")})
-	refusedWith(t, CodeUnauthenticated, o.Serve, r)
+	refusedWith(t, errcode.Unauthenticated, o.Serve, r)
 }
 
 // Every route lets in who may use it: whatever comes of it, it is no lack of rights.
@@ -297,12 +298,12 @@ func TestBodyRulesOfEveryRoute(t *testing.T) {
 			strings.Replace(good, "{", `{"x":1,"x":2,`, 1), strings.Replace(good, "{", `{"x":"\ud800",`, 1),
 			"\xef\xbb\xbf" + good, `{"x":"` + strings.Repeat("a", o.bodyBound(route)) + `"}`,
 		} {
-			o.refused(t, CodeInvalidRequest, "", route.Method, path, caller, body)
+			o.refused(t, errcode.InvalidRequest, "", route.Method, path, caller, body)
 		}
-		o.refused(t, CodeInvalidRequest, name, route.Method, path, caller, strings.Replace(good, "{", `{"`+name+`":"a",`, 1))
+		o.refused(t, errcode.InvalidRequest, name, route.Method, path, caller, strings.Replace(good, "{", `{"`+name+`":"a",`, 1))
 		r := request(route.Method, path, caller, good)
 		r.Header.Set("Content-Encoding", "gzip")
-		refusedWith(t, CodeInvalidRequest, o.Serve, r)
+		refusedWith(t, errcode.InvalidRequest, o.Serve, r)
 	}
 }
 
@@ -337,9 +338,9 @@ func TestRequiredMembersAreNamed(t *testing.T) {
 					others = append(others, `"`+other+`":`+sampleOf(schema.Properties[other]))
 				}
 			}
-			o.refused(t, CodeInvalidRequest, name, http.MethodPost, path, caller, `{`+strings.Join(others, ",")+`}`)
+			o.refused(t, errcode.InvalidRequest, name, http.MethodPost, path, caller, `{`+strings.Join(others, ",")+`}`)
 			others = append(others, `"`+strings.ToUpper(name)+`":`+sampleOf(schema.Properties[name]))
-			o.refused(t, CodeInvalidRequest, name, http.MethodPost, path, caller, `{`+strings.Join(others, ",")+`}`)
+			o.refused(t, errcode.InvalidRequest, name, http.MethodPost, path, caller, `{`+strings.Join(others, ",")+`}`)
 		}
 	}
 }
@@ -410,12 +411,12 @@ func TestPageParameters(t *testing.T) {
 			"cursor=!": "cursor", "cursor=" + encoded("a\x00"): "cursor", "cursor=" + encoded("' OR 1"): "cursor",
 			"cursor=" + strings.Repeat("a", 300): "cursor",
 		} {
-			o.refused(t, CodeInvalidRequest, field, http.MethodGet, route.Path+"?"+query, caller, "")
+			o.refused(t, errcode.InvalidRequest, field, http.MethodGet, route.Path+"?"+query, caller, "")
 		}
 		o.ask(t, http.StatusOK, http.MethodGet, route.Path+"?limit=100&unknown=1&cursor="+encoded("1_zzz"), caller, "")
 	}
 	for query, field := range map[string]string{"state=open": "state", "channelId=%00": "channelId", "channelId=" + strings.Repeat("a", 65): "channelId"} {
-		o.refused(t, CodeInvalidRequest, field, http.MethodGet, "/conversations?"+query, "owner", "")
+		o.refused(t, errcode.InvalidRequest, field, http.MethodGet, "/conversations?"+query, "owner", "")
 	}
 }
 
@@ -423,9 +424,9 @@ func TestAPIBodiesAreCharged(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	o.Bodies = NewByteBudget(10)
-	a := refusedWith(t, CodeRateLimited, o.Serve, request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`))
+	a := refusedWith(t, errcode.RateLimited, o.Serve, request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`))
 	require.EqualValues(t, 1, a.fields["retryAfter"])
-	a = refusedWith(t, CodeInternalError, o.Serve, request(http.MethodPost, "/session", "", `{"email":"a@example.com","password":"x"}`))
+	a = refusedWith(t, errcode.InternalError, o.Serve, request(http.MethodPost, "/session", "", `{"email":"a@example.com","password":"x"}`))
 	require.Equal(t, "1", a.header.Get("Retry-After"))
 	o.Bodies.SetLimit(1<<20, DefaultPace)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
@@ -441,7 +442,7 @@ func TestAPIWithoutItsStore(t *testing.T) {
 			continue
 		}
 		path := pathOf(route, idOf[groupOf(route.Path)], idOf)
-		a := refusedWith(t, CodeInternalError, o.Serve, request(route.Method, path, someoneFor(route, "stranger"), bodyFor(route)))
+		a := refusedWith(t, errcode.InternalError, o.Serve, request(route.Method, path, someoneFor(route, "stranger"), bodyFor(route)))
 		require.NotContains(t, a.text, "store")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -269,7 +270,7 @@ func (o *office) ask(t *testing.T, status int, method, path, key, body string) m
 }
 
 // refused checks code and field of a refusal.
-func (o *office) refused(t *testing.T, code Code, field, method, path, key, body string) answer {
+func (o *office) refused(t *testing.T, code errcode.Code, field, method, path, key, body string) answer {
 	t.Helper()
 	a := refusedWith(t, code, o.Serve, request(method, path, key, body))
 	if field == "" {
@@ -297,7 +298,7 @@ func TestWallet(t *testing.T) {
 	})
 	require.Equal(t, `{"environment":"live","balanceMicros":"9007199254740993","heldMicros":"17"}`,
 		okText(t, o.Serve, keyed(http.MethodGet, "/wallet", "owner")))
-	require.NotContains(t, refusedWith(t, CodeInternalError, o.Serve, keyed(http.MethodGet, "/wallet", "stranger")).text, "disk")
+	require.NotContains(t, refusedWith(t, errcode.InternalError, o.Serve, keyed(http.MethodGet, "/wallet", "stranger")).text, "disk")
 }
 
 func TestUnknownAddressesOfTheAPI(t *testing.T) {
@@ -312,7 +313,7 @@ func TestUnknownAddressesOfTheAPI(t *testing.T) {
 		keyed(http.MethodGet, "/docs", "owner"), keyed(http.MethodGet, "/openapi.json", "owner"), keyed(http.MethodGet, "/schemas/x.json", "owner"),
 		get("/nothing"),
 	} {
-		a := refusedWith(t, CodeNotFound, o.Serve, r)
+		a := refusedWith(t, errcode.NotFound, o.Serve, r)
 		require.Empty(t, a.header.Get("Location"))
 		require.Empty(t, a.header.Get("Allow"))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
@@ -63,12 +64,12 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 
 func suspended() error {
 	return &Error{
-		Code: CodeOrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
+		Code: errcode.OrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
 	}
 }
 
 func lacksScope(scope identity.Scope) error {
-	return &Error{Code: CodeInsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
+	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
 // challenge is err, with the header that RFC 9110 §11.6.1 wants with every 401.
@@ -84,13 +85,13 @@ func keyRefusal(err error) error {
 	answer := &Error{Cause: err}
 	switch {
 	case errors.Is(err, identity.ErrNoKey):
-		answer.Code = CodeUnauthenticated
+		answer.Code = errcode.Unauthenticated
 		answer.Message = "No API key was given. Send it as Authorization: Bearer <API_KEY> or as X-Api-Key."
 	case errors.Is(err, identity.ErrInvalidKey):
-		answer.Code = CodeInvalidAPIKey
+		answer.Code = errcode.InvalidAPIKey
 		answer.Message = "The API key is not valid: it is malformed, unknown or expired."
 	case errors.Is(err, identity.ErrRevokedKey):
-		answer.Code = CodeAPIKeyRevoked
+		answer.Code = errcode.APIKeyRevoked
 		answer.Message = "The API key is revoked."
 	default:
 		return Internal(fmt.Errorf("authenticating: %w", err))

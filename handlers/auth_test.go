@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -83,36 +84,36 @@ func TestAuthRefusals(t *testing.T) {
 	var seen identity.Principal
 	h := protect(auth, &seen)
 	for _, c := range []struct {
-		code Code
+		code errcode.Code
 		r    *http.Request
 	}{
-		{CodeUnauthenticated, get("/v1/models")},
-		{CodeUnauthenticated, withHeader("Authorization", "Basic dXNlcjpwYXNz")},
-		{CodeUnauthenticated, get("/v1/models?api_key=good&key=good")},
-		{CodeInvalidAPIKey, withHeader("Authorization", "Bearer nobody")},
-		{CodeInvalidAPIKey, withHeader("X-Api-Key", "nobody")},
-		{CodeInvalidAPIKey, withHeader("X-Api-Key", "good", "good")},
-		{CodeInvalidAPIKey, withHeader("Authorization", "Bearer nobody", "Bearer good")},
-		{CodeAPIKeyRevoked, withHeader("X-Api-Key", "revoked")},
-		{CodeOrganizationSuspended, withHeader("X-Api-Key", "suspended")},
-		{CodeInsufficientScope, withHeader("X-Api-Key", "good")},
-		{CodeInternalError, withHeader("X-Api-Key", "store")},
-		{CodeInternalError, withHeader("X-Api-Key", "late")},
+		{errcode.Unauthenticated, get("/v1/models")},
+		{errcode.Unauthenticated, withHeader("Authorization", "Basic dXNlcjpwYXNz")},
+		{errcode.Unauthenticated, get("/v1/models?api_key=good&key=good")},
+		{errcode.InvalidAPIKey, withHeader("Authorization", "Bearer nobody")},
+		{errcode.InvalidAPIKey, withHeader("X-Api-Key", "nobody")},
+		{errcode.InvalidAPIKey, withHeader("X-Api-Key", "good", "good")},
+		{errcode.InvalidAPIKey, withHeader("Authorization", "Bearer nobody", "Bearer good")},
+		{errcode.APIKeyRevoked, withHeader("X-Api-Key", "revoked")},
+		{errcode.OrganizationSuspended, withHeader("X-Api-Key", "suspended")},
+		{errcode.InsufficientScope, withHeader("X-Api-Key", "good")},
+		{errcode.InternalError, withHeader("X-Api-Key", "store")},
+		{errcode.InternalError, withHeader("X-Api-Key", "late")},
 	} {
 		a := refusedWith(t, c.code, h, c.r)
 		require.Equal(t, a.status == http.StatusUnauthorized, a.header.Get("Www-Authenticate") != "")
 		require.NotContains(t, a.text, "nobody")
 		require.NotContains(t, a.text, "disk")
 	}
-	require.Contains(t, refusedWith(t, CodeInsufficientScope, h, withHeader("X-Api-Key", "good")).fields["message"], "chat:write")
+	require.Contains(t, refusedWith(t, errcode.InsufficientScope, h, withHeader("X-Api-Key", "good")).fields["message"], "chat:write")
 	require.Zero(t, seen)
 }
 
 func TestHandlersBehindAuthSayWhenItIsMissing(t *testing.T) {
 	t.Parallel()
 	models := NewModels(modelList{}, nil)
-	refusedWith(t, CodeInternalError, models.Serve, get("/v1/models"))
-	refusedWith(t, CodeInternalError, counted(&RateLimit{}), get("/v1/models"))
+	refusedWith(t, errcode.InternalError, models.Serve, get("/v1/models"))
+	refusedWith(t, errcode.InternalError, counted(&RateLimit{}), get("/v1/models"))
 }
 
 // The real chain: keys made and changed in the store hold at the very next request (spec §5.1).
@@ -134,15 +135,15 @@ func TestAuthWithTheStore(t *testing.T) {
 	okText(t, h, r())
 	require.Equal(t, "org_a", seen.OrgID)
 	require.Equal(t, store.Test, seen.Env)
-	refusedWith(t, CodeInsufficientScope, chat, r())
-	refusedWith(t, CodeInvalidAPIKey, h, withHeader("X-Api-Key", raw[:len(raw)-1]))
+	refusedWith(t, errcode.InsufficientScope, chat, r())
+	refusedWith(t, errcode.InvalidAPIKey, h, withHeader("X-Api-Key", raw[:len(raw)-1]))
 	require.NoError(t, db.SetSuspended(ctx, "test", "org_a", true))
-	refusedWith(t, CodeOrganizationSuspended, h, r())
-	refusedWith(t, CodeOrganizationSuspended, chat, r())
+	refusedWith(t, errcode.OrganizationSuspended, h, r())
+	refusedWith(t, errcode.OrganizationSuspended, chat, r())
 	require.NoError(t, db.SetSuspended(ctx, "test", "org_a", false))
 	okText(t, h, r())
 	require.NoError(t, db.RevokeAPIKey(ctx, "test", "org_a", "key_a"))
-	refusedWith(t, CodeAPIKeyRevoked, h, r())
+	refusedWith(t, errcode.APIKeyRevoked, h, r())
 	require.NoError(t, db.Close(ctx))
-	refusedWith(t, CodeInternalError, h, r())
+	refusedWith(t, errcode.InternalError, h, r())
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // MaxChatBody is the largest body that /v1 reads (design §6): 32 MiB, room for several messages of 200,000 characters
@@ -170,7 +172,7 @@ func noRoom(share Share) *Error {
 		return Busy(budgetRetryAfter, errBudget)
 	}
 	return &Error{
-		Code: CodeRateLimited, RetryAfter: budgetRetryAfter, Cause: errBudget,
+		Code: errcode.RateLimited, RetryAfter: budgetRetryAfter, Cause: errBudget,
 		Message: "The organization's requests that are arriving now are too large together. Retry shortly.",
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // bodyRequest has a body of unknown length when length is -1.
@@ -25,7 +27,7 @@ func requireInvalid(t *testing.T, err error) *Error {
 	t.Helper()
 	e, ok := errors.AsType[*Error](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, CodeInvalidRequest, e.Code, "%v", err)
+	require.Equal(t, errcode.InvalidRequest, e.Code, "%v", err)
 	return e
 }
 

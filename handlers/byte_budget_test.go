@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
@@ -85,11 +86,11 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		greedy, other [2]string // organization, address
 		share         int64
-		code          Code
+		code          errcode.Code
 	}{
-		"organization": {[2]string{"org_1", ""}, [2]string{"org_2", ""}, limit / 2, CodeRateLimited},
-		"address":      {[2]string{"", "192.0.2.1"}, [2]string{"", "192.0.2.2"}, limit / 4, CodeInternalError},
-		"IPv6 network": {[2]string{"", "2001:db8::1"}, [2]string{"", "2001:db8:1::1"}, limit / 4, CodeInternalError},
+		"organization": {[2]string{"org_1", ""}, [2]string{"org_2", ""}, limit / 2, errcode.RateLimited},
+		"address":      {[2]string{"", "192.0.2.1"}, [2]string{"", "192.0.2.2"}, limit / 4, errcode.InternalError},
+		"IPv6 network": {[2]string{"", "2001:db8::1"}, [2]string{"", "2001:db8:1::1"}, limit / 4, errcode.InternalError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +102,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 			a := written(t, err, "")
 			require.Equal(t, c.code.Status(), a.status)
 			require.Equal(t, "1", a.header.Get("Retry-After"))
-			require.Equal(t, c.code == CodeRateLimited, a.fields["retryAfter"] != nil, "in the body with 429 only")
+			require.Equal(t, c.code == errcode.RateLimited, a.fields["retryAfter"] != nil, "in the body with 429 only")
 			require.NoError(t, fits(t, budget, c.other[0], c.other[1], c.share/8))
 			budget.Give(greedy, c.share/2)
 			require.NoError(t, fits(t, budget, c.greedy[0], c.greedy[1], 1))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -173,7 +174,7 @@ func (a *API) checkAgent(ctx context.Context, caller *identity.Principal, id str
 		return nil
 	}
 	err = a.refuse(ctx, caller, store.Agents, id, err)
-	if asError(err).Code == CodeNotFound {
+	if asError(err).Code == errcode.NotFound {
 		return unknownAgent()
 	}
 	return err
@@ -187,12 +188,12 @@ func unknownAgent() *Error {
 func channelRefusal(err, otherwise error) error {
 	switch {
 	case errors.Is(err, store.ErrLimit):
-		return &Error{Code: CodePlanLimitExceeded, Message: "The organization has as many channels as its plan allows.", Cause: err}
+		return &Error{Code: errcode.PlanLimitExceeded, Message: "The organization has as many channels as its plan allows.", Cause: err}
 	case errors.Is(err, store.ErrAgentNotFound): // deleted since checkAgent
 		return unknownAgent()
 	case errors.Is(err, store.ErrConflict):
 		return &Error{
-			Code:    CodeConflict,
+			Code:    errcode.Conflict,
 			Message: "There is a channel with this name in the organization, or with this externalId, already.", Cause: err,
 		}
 	default:

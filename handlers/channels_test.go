@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -106,7 +107,7 @@ func TestChannelRefusals(t *testing.T) {
 		{`{"type":"photo_dm","name":"a","externalId":"7","agentId":"agt_unknown","credentials":{"accessToken":"x"}}`, "agentId"},
 		{`{"type":"photo_dm","name":"a","externalId":"7","agentId":"'","credentials":{"accessToken":"x"}}`, "agentId"},
 	} {
-		a := o.refused(t, CodeInvalidRequest, c.field, http.MethodPost, "/channels", "owner", c.body)
+		a := o.refused(t, errcode.InvalidRequest, c.field, http.MethodPost, "/channels", "owner", c.body)
 		if c.field == "type" && !strings.Contains(c.body, "null") {
 			require.Contains(t, a.text, "market_b")
 		}
@@ -120,13 +121,13 @@ func TestAgentOfAChannel(t *testing.T) {
 	mine := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	theirs := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	body := func(agent string) string { return `{"agentId":"` + agent + `",` + botBody("Shop")[1:] }
-	o.refused(t, CodeForbidden, "", http.MethodPost, "/channels", "owner", body(theirs))
+	o.refused(t, errcode.Forbidden, "", http.MethodPost, "/channels", "owner", body(theirs))
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", body(mine))
 	require.Equal(t, mine, created["agentId"])
 	path := "/channels/" + created["id"].(string)
-	o.refused(t, CodeForbidden, "", http.MethodPatch, path, "owner", `{"agentId":"`+theirs+`"}`)
-	o.refused(t, CodeInvalidRequest, "agentId", http.MethodPatch, path, "owner", `{"agentId":""}`)
-	o.refused(t, CodeInvalidRequest, "agentId", http.MethodPatch, path, "owner", `{"agentId":7}`)
+	o.refused(t, errcode.Forbidden, "", http.MethodPatch, path, "owner", `{"agentId":"`+theirs+`"}`)
+	o.refused(t, errcode.InvalidRequest, "agentId", http.MethodPatch, path, "owner", `{"agentId":""}`)
+	o.refused(t, errcode.InvalidRequest, "agentId", http.MethodPatch, path, "owner", `{"agentId":7}`)
 	require.Equal(t, mine, o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"name":"New"}`)["agentId"])
 	require.Nil(t, o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"agentId":null}`)["agentId"])
 	require.Equal(t, mine, o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"agentId":"`+mine+`"}`)["agentId"])
@@ -139,7 +140,7 @@ func TestPlanLimitOfChannels(t *testing.T) {
 	o := newOffice(t)
 	o.plan = 1
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("one"))["id"].(string)
-	o.refused(t, CodePlanLimitExceeded, "", http.MethodPost, "/channels", "owner", pageBody("two", "7", "t"))
+	o.refused(t, errcode.PlanLimitExceeded, "", http.MethodPost, "/channels", "owner", pageBody("two", "7", "t"))
 	require.Zero(t, o.platform.calls)
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/channels/"+id, "owner", "")
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("two", "7", "t"))
@@ -150,9 +151,9 @@ func TestChannelConflicts(t *testing.T) {
 	o := newOffice(t)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "t"))
 	other := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Bot"))["id"].(string)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "owner", botBody("Page"))
-	o.refused(t, CodeConflict, "", http.MethodPatch, "/channels/"+other, "owner", `{"name":"Page"}`)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "stranger", pageBody("Mine", "7", "t"))
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "owner", botBody("Page"))
+	o.refused(t, errcode.Conflict, "", http.MethodPatch, "/channels/"+other, "owner", `{"name":"Page"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "stranger", pageBody("Mine", "7", "t"))
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "stranger", botBody("Page"))
 }
 
@@ -190,11 +191,11 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 	require.Equal(t, "pending", squatter["state"])
 	path := "/channels/" + squatter["id"].(string)
 
-	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "owner", pageBody("Page", "7", "other"))
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "owner", pageBody("Page", "7", "other"))
 	require.Equal(t, squatter, o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", ""), "without proof nothing changes")
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Taken"))
 	calls := o.platform.calls
-	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "owner", pageBody("Taken", "7", "good"))
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "owner", pageBody("Taken", "7", "good"))
 	require.Equal(t, calls, o.platform.calls, "a name that is taken is no reason to ask the platform")
 
 	taken := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "good"))
@@ -225,7 +226,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 
 	// An active channel keeps its id, even if its credentials prove another one now.
 	o.platform.ids["fake"] = []string{"7"}
-	o.refused(t, CodeConflict, "", http.MethodPost, "/channels", "stranger", pageBody("Again", "7", "fake"))
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "stranger", pageBody("Again", "7", "fake"))
 }
 
 func TestNewCredentialsEndReauth(t *testing.T) {
@@ -236,7 +237,7 @@ func TestNewCredentialsEndReauth(t *testing.T) {
 	require.NoError(t, o.DB.SetChannelState(t.Context(), "test", "org_1", id, store.ChannelNeedsReauth))
 	path := "/channels/" + id
 	require.Equal(t, "needs_reauth", o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"name":"Page 2"}`)["state"])
-	o.refused(t, CodeInvalidRequest, "credentials.accessToken", http.MethodPatch, path, "owner", `{"credentials":{}}`)
+	o.refused(t, errcode.InvalidRequest, "credentials.accessToken", http.MethodPatch, path, "owner", `{"credentials":{}}`)
 	require.Equal(t, "active", o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"credentials":{"accessToken":"new"}}`)["state"])
 	channel, err := o.DB.ChannelByID(t.Context(), "org_1", id)
 	require.NoError(t, err)

@@ -4,27 +4,28 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
 // outcomeCodes maps each ending of a call that is an error to its public code (spec §7.2, design §6). A client that
 // left gets no answer; its code is only for the log.
-var outcomeCodes = map[gateway.Outcome]Code{
-	gateway.OutcomeUnsupportedModel:    CodeUnsupportedModel,
-	gateway.OutcomeContextTooLong:      CodeContextTooLong,
-	gateway.OutcomeInsufficientCredits: CodeInsufficientCredits,
-	gateway.OutcomeTooManyCalls:        CodeRateLimited,
-	gateway.OutcomeProviderBusy:        CodeProviderOverloaded,
-	gateway.OutcomeKeyReused:           CodeIdempotencyKeyReused,
-	gateway.OutcomeInFlight:            CodeConflict,
-	gateway.OutcomeNotKept:             CodeConflict,
-	gateway.OutcomeRequestTooLarge:     CodeInvalidRequest,
-	gateway.OutcomeProviderError:       CodeProviderError,
-	gateway.OutcomeProviderOverloaded:  CodeProviderOverloaded,
-	gateway.OutcomeProviderTimeout:     CodeProviderTimeout,
-	gateway.OutcomeClientGone:          CodeInternalError,
-	gateway.OutcomeExiting:             CodeInternalError,
-	gateway.OutcomeInternalError:       CodeInternalError,
+var outcomeCodes = map[gateway.Outcome]errcode.Code{
+	gateway.OutcomeUnsupportedModel:    errcode.UnsupportedModel,
+	gateway.OutcomeContextTooLong:      errcode.ContextTooLong,
+	gateway.OutcomeInsufficientCredits: errcode.InsufficientCredits,
+	gateway.OutcomeTooManyCalls:        errcode.RateLimited,
+	gateway.OutcomeProviderBusy:        errcode.ProviderOverloaded,
+	gateway.OutcomeKeyReused:           errcode.IdempotencyKeyReused,
+	gateway.OutcomeInFlight:            errcode.Conflict,
+	gateway.OutcomeNotKept:             errcode.Conflict,
+	gateway.OutcomeRequestTooLarge:     errcode.InvalidRequest,
+	gateway.OutcomeProviderError:       errcode.ProviderError,
+	gateway.OutcomeProviderOverloaded:  errcode.ProviderOverloaded,
+	gateway.OutcomeProviderTimeout:     errcode.ProviderTimeout,
+	gateway.OutcomeClientGone:          errcode.InternalError,
+	gateway.OutcomeExiting:             errcode.InternalError,
+	gateway.OutcomeInternalError:       errcode.InternalError,
 }
 
 // chatError is the public form of an error of [gateway.Gateway.Call]; w gets the mark of one that is a replay.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -177,7 +178,7 @@ func TestStreamFailsBeforeTheFirstByte(t *testing.T) {
 	w, err := post(t, &scriptedCall{fail: failed(gateway.OutcomeProviderOverloaded)}, stream)
 	answer, ok := errors.AsType[*Error](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, CodeProviderOverloaded, answer.Code)
+	require.Equal(t, errcode.ProviderOverloaded, answer.Code)
 	require.Zero(t, w.Body.Len())
 	require.False(t, w.Flushed)
 }
@@ -215,12 +216,12 @@ func TestClientGoneIsToldToTheGateway(t *testing.T) {
 // TestOutcomesHaveCodes: every ending that is an error has its public code (spec §7.2), and vendor text stays inside.
 func TestOutcomesHaveCodes(t *testing.T) {
 	t.Parallel()
-	for outcome, code := range map[gateway.Outcome]Code{
-		gateway.OutcomeUnsupportedModel: CodeUnsupportedModel, gateway.OutcomeContextTooLong: CodeContextTooLong,
-		gateway.OutcomeInsufficientCredits: CodeInsufficientCredits, gateway.OutcomeRequestTooLarge: CodeInvalidRequest,
-		gateway.OutcomeProviderError: CodeProviderError, gateway.OutcomeProviderOverloaded: CodeProviderOverloaded,
-		gateway.OutcomeProviderTimeout: CodeProviderTimeout, gateway.OutcomeClientGone: CodeInternalError,
-		gateway.OutcomeExiting: CodeInternalError, gateway.OutcomeInternalError: CodeInternalError,
+	for outcome, code := range map[gateway.Outcome]errcode.Code{
+		gateway.OutcomeUnsupportedModel: errcode.UnsupportedModel, gateway.OutcomeContextTooLong: errcode.ContextTooLong,
+		gateway.OutcomeInsufficientCredits: errcode.InsufficientCredits, gateway.OutcomeRequestTooLarge: errcode.InvalidRequest,
+		gateway.OutcomeProviderError: errcode.ProviderError, gateway.OutcomeProviderOverloaded: errcode.ProviderOverloaded,
+		gateway.OutcomeProviderTimeout: errcode.ProviderTimeout, gateway.OutcomeClientGone: errcode.InternalError,
+		gateway.OutcomeExiting: errcode.InternalError, gateway.OutcomeInternalError: errcode.InternalError,
 	} {
 		w, err := post(t, &scriptedCall{fail: failed(outcome)}, plain)
 		answer, ok := errors.AsType[*Error](err)
@@ -236,9 +237,9 @@ func TestChatNeedsPostAndPrincipal(t *testing.T) {
 	t.Parallel()
 	chat := &Chat{Gateway: &scriptedCall{}, Bodies: NewByteBudget(1), Streams: new(Streams)}
 	err := chat.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/chat/completions", http.NoBody))
-	require.Equal(t, CodeNotFound, asError(err).Code)
+	require.Equal(t, errcode.NotFound, asError(err).Code)
 	err = chat.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(plain)))
-	require.Equal(t, CodeInternalError, asError(err).Code)
+	require.Equal(t, errcode.InternalError, asError(err).Code)
 }
 
 // TestStreamLimit: one stream too many is 429 with a second to wait (design §4 "limits").
@@ -253,7 +254,7 @@ func TestStreamLimit(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(stream))
 	err = chat.Serve(w, r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: "org_1"})))
-	require.Equal(t, CodeRateLimited, asError(err).Code)
+	require.Equal(t, errcode.RateLimited, asError(err).Code)
 	require.Nil(t, g.request, "the call must not be made")
 }
 

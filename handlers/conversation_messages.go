@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
@@ -82,7 +83,7 @@ func (a *API) sendMessage(ctx context.Context, caller *identity.Principal, in *m
 	}
 	channel, err := a.DB.ChannelByID(ctx, caller.OrgID, conversation.ChannelID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, &Error{Code: CodeConflict, Message: "The channel of this conversation was deleted.", Cause: err}
+		return nil, &Error{Code: errcode.Conflict, Message: "The channel of this conversation was deleted.", Cause: err}
 	}
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading channel %s: %w", conversation.ChannelID, err))
@@ -114,11 +115,11 @@ func (a *API) checkSendable(channel *store.Channel, conversation *inbox.Conversa
 	switch {
 	case channel.State == store.ChannelNeedsReauth:
 		return &Error{
-			Code:    CodeChannelNeedsReauth,
+			Code:    errcode.ChannelNeedsReauth,
 			Message: "The platform refuses the channel's credentials. Give new ones with PATCH /channels/" + channel.ID + ".",
 		}
 	case channel.State != store.ChannelActive:
-		return &Error{Code: CodeConflict, Message: "The channel is not verified yet."}
+		return &Error{Code: errcode.Conflict, Message: "The channel is not verified yet."}
 	case conversation.State == inbox.StateClosed:
 		return customerBlocked(nil)
 	}
@@ -128,12 +129,12 @@ func (a *API) checkSendable(channel *store.Channel, conversation *inbox.Conversa
 		return nil
 	}
 	return &Error{
-		Code: Code(platforms.WindowCode(kind)),
+		Code: errcode.Code(platforms.WindowCode(kind)),
 		Message: fmt.Sprintf("The customer's last message is more than %d hours old; the platform takes no free text after that.",
 			int64(window.Hours())),
 	}
 }
 
 func customerBlocked(cause error) *Error {
-	return &Error{Code: CodeConflict, Message: "The customer has blocked the channel; the conversation is closed.", Cause: cause}
+	return &Error{Code: errcode.Conflict, Message: "The customer has blocked the channel; the conversation is closed.", Cause: cause}
 }

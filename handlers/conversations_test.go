@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -71,7 +72,7 @@ func TestListConversations(t *testing.T) {
 	o.inbox.conversations[0].Attention = "no_agent"
 	require.Equal(t, []string{first}, ids("?attention=true&order=recent"))
 	require.Equal(t, []string{first, second}, ids("?attention=false&order=oldest"))
-	o.refused(t, CodeInvalidRequest, "order", http.MethodGet, "/conversations?order=newest", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "order", http.MethodGet, "/conversations?order=newest", "owner", "")
 }
 
 func TestHandOverAndBack(t *testing.T) {
@@ -127,7 +128,7 @@ func TestSendAsHuman(t *testing.T) {
 	sent = o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"`+long+`"}`)
 	require.Len(t, sent["parts"], len(platforms.Split(platforms.Bot, long)))
 	for _, text := range []string{`""`, `" \n"`, `"` + long + `e"`, `7`, `"\u0000"`} {
-		o.refused(t, CodeInvalidRequest, "text", http.MethodPost, path, "owner", `{"text":`+text+`}`)
+		o.refused(t, errcode.InvalidRequest, "text", http.MethodPost, path, "owner", `{"text":`+text+`}`)
 	}
 }
 
@@ -138,15 +139,15 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		kind    platforms.Type
 		silence time.Duration
-		code    Code
+		code    errcode.Code
 	}{
 		{platforms.SocialMessenger, day - time.Millisecond, ""},
-		{platforms.SocialMessenger, day, CodeServiceWindowExpired},
-		{platforms.PhotoDM, day + time.Hour, CodeServiceWindowExpired},
+		{platforms.SocialMessenger, day, errcode.ServiceWindowExpired},
+		{platforms.PhotoDM, day + time.Hour, errcode.ServiceWindowExpired},
 		{platforms.ChatApp, day - time.Minute, ""},
-		{platforms.ChatApp, day + time.Minute, CodeTemplateRequired},
+		{platforms.ChatApp, day + time.Minute, errcode.TemplateRequired},
 		{platforms.LocalChat, 6 * day, ""},
-		{platforms.LocalChat, 7 * day, CodeServiceWindowExpired},
+		{platforms.LocalChat, 7 * day, errcode.ServiceWindowExpired},
 		{platforms.MarketA, 300 * day, ""},
 		{platforms.MarketB, 300 * day, ""},
 	} {
@@ -163,11 +164,11 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 			}
 			o.inbox.sent = nil
 			require.NoError(t, o.DB.SetChannelState(t.Context(), "test", "org_1", channelID, store.ChannelNeedsReauth))
-			o.refused(t, CodeChannelNeedsReauth, "", http.MethodPost, path, "owner", body)
+			o.refused(t, errcode.ChannelNeedsReauth, "", http.MethodPost, path, "owner", body)
 			require.NoError(t, o.DB.SetChannelState(t.Context(), "test", "org_1", channelID, store.ChannelPending))
-			o.refused(t, CodeConflict, "", http.MethodPost, path, "owner", body)
+			o.refused(t, errcode.Conflict, "", http.MethodPost, path, "owner", body)
 			require.NoError(t, o.DB.DeleteChannel(t.Context(), "test", "org_1", channelID))
-			o.refused(t, CodeConflict, "", http.MethodPost, path, "owner", body)
+			o.refused(t, errcode.Conflict, "", http.MethodPost, path, "owner", body)
 			require.Empty(t, o.inbox.sent)
 		})
 	}
@@ -178,7 +179,7 @@ func TestSendToACustomerWhoBlocked(t *testing.T) {
 	o := newOffice(t)
 	id, _ := o.withConversation(t, platforms.Bot, 0)
 	o.inbox.conversations[0].State = inbox.StateClosed
-	o.refused(t, CodeConflict, "", http.MethodPost, "/conversations/"+id+"/messages", "owner", `{"text":"Hello"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/conversations/"+id+"/messages", "owner", `{"text":"Hello"}`)
 	require.Empty(t, o.inbox.sent)
 }
 
@@ -192,13 +193,13 @@ func TestConversationsWithoutTheirStore(t *testing.T) {
 			continue
 		}
 		path := strings.Replace(route.Path, "{id}", id, 1)
-		require.NotContains(t, o.refused(t, CodeInternalError, "", route.Method, path, "owner", bodyFor(route)).text, "disk")
+		require.NotContains(t, o.refused(t, errcode.InternalError, "", route.Method, path, "owner", bodyFor(route)).text, "disk")
 	}
 	// Closed between the look and the write.
 	o.inbox.fail = nil
 	o.Conversations = closing{o.inbox}
 	for _, action := range []string{"messages", "handover", "handback"} {
-		o.refused(t, CodeConflict, "", http.MethodPost, "/conversations/"+id+"/"+action, "owner", `{"text":"Hello"}`)
+		o.refused(t, errcode.Conflict, "", http.MethodPost, "/conversations/"+id+"/"+action, "owner", `{"text":"Hello"}`)
 	}
 }
 

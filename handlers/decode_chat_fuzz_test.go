@@ -13,6 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // FuzzDecodeChat compares DecodeChat with a decoder that is written from the contract over a general JSON library: both
@@ -39,7 +41,7 @@ func FuzzDecodeChat(f *testing.F) {
 		want, field, valid := referenceDecode(body)
 		if !valid {
 			require.Nil(t, got)
-			require.Equal(t, CodeInvalidRequest, requireInvalid(t, err).Code)
+			require.Equal(t, errcode.InvalidRequest, requireInvalid(t, err).Code)
 			if field != "?" {
 				require.Equal(t, field, requireInvalid(t, err).Field)
 			}

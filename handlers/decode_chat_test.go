@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
@@ -28,7 +29,7 @@ func refused(t *testing.T, body string) *Error {
 	require.Nil(t, req, clipped(body))
 	e, ok := errors.AsType[*Error](err)
 	require.True(t, ok, "%s: %v", clipped(body), err)
-	require.Equal(t, CodeInvalidRequest, e.Code)
+	require.Equal(t, errcode.InvalidRequest, e.Code)
 	require.NotEmpty(t, e.Message)
 	return e
 }

@@ -5,26 +5,28 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // codeDoc is what docs/failure-modes.md says about an error code, for clients.
 type codeDoc struct {
-	Code Code
+	Code errcode.Code
 	// Cause and Client are text with code spans in backticks, on one line each: why it happens, and what to do.
 	Cause, Client string
 }
 
 // readCodeDocs reads the entries of docs/failure-modes.md: a heading `### code`, then `**Status** N`, `**Cause**:`,
-// `**Client**:` and `**Operator**:`, which is not for clients. It returns one for each of [Codes], in that order, and
+// `**Client**:` and `**Operator**:`, which is not for clients. It returns one for each of [errcode.All], in that order, and
 // reports codes without an entry, entries without a code, and statuses that aren't the code's.
 func readCodeDocs(page string) ([]codeDoc, error) {
-	found := make(map[Code]codeDoc)
+	found := make(map[errcode.Code]codeDoc)
 	var faults []error
 	sections := strings.Split("\n"+page, "\n### ")
 	for _, section := range sections[1:] {
 		name, text, _ := strings.Cut(section, "\n")
 		text, _, _ = strings.Cut(text, "\n## ")
-		doc := codeDoc{Code: Code(name), Cause: labelled(text, "Cause"), Client: labelled(text, "Client")}
+		doc := codeDoc{Code: errcode.Code(name), Cause: labelled(text, "Cause"), Client: labelled(text, "Client")}
 		status := leadingDigits(labelled(text, "Status"))
 		switch {
 		case status != strconv.Itoa(doc.Code.Status()):
@@ -35,7 +37,7 @@ func readCodeDocs(page string) ([]codeDoc, error) {
 		found[doc.Code] = doc
 	}
 	docs := make([]codeDoc, 0, len(found))
-	for _, code := range Codes() {
+	for _, code := range errcode.All() {
 		doc, ok := found[code]
 		if !ok {
 			faults = append(faults, fmt.Errorf("%s has no entry", code))

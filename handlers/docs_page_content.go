@@ -12,6 +12,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOperation {
@@ -82,7 +84,7 @@ func docsRules(schema *huma.Schema) []string {
 	if schema.Format != "" && schema.Type == huma.TypeString {
 		say("%s", schema.Format)
 	}
-	if len(schema.Enum) > 0 && len(schema.Enum) < len(Codes()) {
+	if len(schema.Enum) > 0 && len(schema.Enum) < len(errcode.All()) {
 		values := make([]string, len(schema.Enum))
 		for i, value := range schema.Enum {
 			values[i] = fmt.Sprintf("`%v`", value)

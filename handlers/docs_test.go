@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 func failureModes(t testing.TB) string {
@@ -70,7 +72,7 @@ func TestDocs(t *testing.T) {
 		httptest.NewRequest(http.MethodPost, "/docs", http.NoBody), httptest.NewRequest(http.MethodHead, "/docs", http.NoBody),
 		get("/docs/"), get("/docs/openapi"), get("/docs/style.css"), get("/docs.json"), get("/docs/openapi.json/"),
 	} {
-		refusedWith(t, CodeNotFound, d.Serve, r)
+		refusedWith(t, errcode.NotFound, d.Serve, r)
 	}
 }
 
@@ -84,7 +86,7 @@ func TestDocsPage(t *testing.T) {
 		require.False(t, ids[found[1]], "the id %s is there twice", found[1])
 		ids[found[1]] = true
 	}
-	for _, code := range Codes() {
+	for _, code := range errcode.All() {
 		require.True(t, ids[string(code)], "%s has no anchor", code)
 	}
 	for _, found := range regexp.MustCompile(`(?:href|src|aria-labelledby)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
@@ -141,9 +143,9 @@ func TestCodeDocs(t *testing.T) {
 	page := failureModes(t)
 	docs, err := readCodeDocs(page)
 	require.NoError(t, err)
-	require.Len(t, docs, len(Codes()))
+	require.Len(t, docs, len(errcode.All()))
 	for i, doc := range docs {
-		require.Equal(t, Codes()[i], doc.Code)
+		require.Equal(t, errcode.All()[i], doc.Code)
 		require.NotContains(t, doc.Cause+doc.Client, "](", "a link that leads nowhere from /docs")
 		require.Zero(t, strings.Count(doc.Cause, "`")%2)
 		require.Zero(t, strings.Count(doc.Client, "`")%2)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -80,12 +81,12 @@ func documentRefusal(err error, otherwise func() error) error {
 		return Busy(ingestRetryAfter, err)
 	case errors.Is(err, store.ErrLimit):
 		return &Error{
-			Code: CodePlanLimitExceeded, Cause: err,
+			Code: errcode.PlanLimitExceeded, Cause: err,
 			Message: "The organization's documents would have more bytes than its plan allows, or more than " +
 				strconv.Itoa(store.MaxDocuments) + " documents.",
 		}
 	case errors.Is(err, store.ErrConflict):
-		return &Error{Code: CodeConflict, Message: "The knowledge base has a document with this name already.", Cause: err}
+		return &Error{Code: errcode.Conflict, Message: "The knowledge base has a document with this name already.", Cause: err}
 	default:
 		return otherwise()
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -19,7 +20,7 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 // Error is an answer of the error contract (spec §7.1).
 type Error struct {
 	// Code decides the status.
-	Code Code
+	Code errcode.Code
 	// Message is public text; empty for internal_error means its standard text. It names no vendor detail, no secret
 	// and nothing of another organization.
 	Message string
@@ -58,12 +59,12 @@ func (e *Error) message() string {
 
 // InvalidRequest is invalid_request about one field of the body, or about the whole of it when field is empty.
 func InvalidRequest(field, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalidRequest, Field: field, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: errcode.InvalidRequest, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
 // NotFound is not_found with a text that says what is missing.
 func NotFound(format string, args ...any) *Error {
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: errcode.NotFound, Message: fmt.Sprintf(format, args...)}
 }
 
 // Internal is internal_error with the standard text, or [Busy] when the cause is that the store has too much to do. The
@@ -72,14 +73,14 @@ func Internal(cause error) *Error {
 	if errors.Is(cause, store.ErrBusy) {
 		return Busy(store.RetryAfter, cause)
 	}
-	return &Error{Code: CodeInternalError, Cause: cause}
+	return &Error{Code: errcode.InternalError, Cause: cause}
 }
 
 // Busy is internal_error that tells the client to come back after the given time: the service has too much to do, or
 // isn't ready yet. The contract keeps 503 for providers (spec §7.2).
 func Busy(after time.Duration, cause error) *Error {
 	return &Error{
-		Code: CodeInternalError, RetryAfter: after, Cause: cause,
+		Code: errcode.InternalError, RetryAfter: after, Cause: cause,
 		Message: "The service is busy. Try again shortly.",
 	}
 }
@@ -88,7 +89,7 @@ func Busy(after time.Duration, cause error) *Error {
 // an opinion of when to come back gets this one. Other errors stay as they are.
 func RetryLater(err error, after time.Duration) error {
 	e := asError(err)
-	if e.Code != CodeInternalError || e.RetryAfter > 0 {
+	if e.Code != errcode.InternalError || e.RetryAfter > 0 {
 		return err
 	}
 	later := *e
@@ -97,23 +98,10 @@ func RetryLater(err error, after time.Duration) error {
 }
 
 // FromStatus turns the status of a failure that is none of this package's (Caddy's own 404, 405, 413, …) into an answer
-// of the contract: 5xx is internal_error, for only a model provider of ours can be a provider_error; a status without
-// a code of its own is invalid_request. text is public and may be empty.
+// of the contract by [errcode.OfStatus]. text is public and may be empty.
 func FromStatus(status int, text string, cause error) *Error {
-	code := CodeInvalidRequest
-	switch status {
-	case http.StatusUnauthorized:
-		code = CodeUnauthenticated
-	case http.StatusForbidden:
-		code = CodeForbidden
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		code = CodeNotFound
-	case http.StatusConflict:
-		code = CodeConflict
-	case http.StatusTooManyRequests:
-		code = CodeRateLimited
-	}
-	if status < 400 || status >= 500 {
+	code := errcode.OfStatus(status)
+	if code == errcode.InternalError {
 		return Internal(cause)
 	}
 	if text == "" {
@@ -122,17 +110,17 @@ func FromStatus(status int, text string, cause error) *Error {
 	return &Error{Code: code, Message: text, Cause: cause}
 }
 
-func plainText(code Code) string {
+func plainText(code errcode.Code) string {
 	switch code {
-	case CodeUnauthenticated:
+	case errcode.Unauthenticated:
 		return "The request carries no valid credentials."
-	case CodeForbidden:
+	case errcode.Forbidden:
 		return "The request is not allowed."
-	case CodeNotFound:
+	case errcode.NotFound:
 		return "There is nothing at this address for this method."
-	case CodeConflict:
+	case errcode.Conflict:
 		return "The request conflicts with the current state."
-	case CodeRateLimited:
+	case errcode.RateLimited:
 		return "Too many requests."
 	default:
 		return "The request is not valid."

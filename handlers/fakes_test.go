@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
@@ -100,7 +101,7 @@ func served(h Handler, r *http.Request) *httptest.ResponseRecorder {
 
 // refusedWith checks that the handler answers with the code in the contract's shape, and that the interface description
 // names the code.
-func refusedWith(t *testing.T, code Code, h Handler, r *http.Request) answer {
+func refusedWith(t *testing.T, code errcode.Code, h Handler, r *http.Request) answer {
 	t.Helper()
 	a := checked(t, served(h, r))
 	require.Equal(t, string(code), a.code(), a.text)

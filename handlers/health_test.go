@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
@@ -48,8 +49,8 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, `{"status":"unready","reason":"shutting_down"}`, text)
 	require.Equal(t, `{"status":"live"}`, live())
 
-	refusedWith(t, CodeNotFound, h.Serve, get("/health"))
-	refusedWith(t, CodeNotFound, h.Serve, httptest.NewRequest(http.MethodPost, "/ready", nil))
+	refusedWith(t, errcode.NotFound, h.Serve, get("/health"))
+	refusedWith(t, errcode.NotFound, h.Serve, httptest.NewRequest(http.MethodPost, "/ready", nil))
 	require.Equal(t, http.StatusOK, served(h.Serve, httptest.NewRequest(http.MethodHead, "/live", nil)).Code)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
@@ -45,7 +46,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 			}
 			answer, ok := errors.AsType[*Error](err)
 			require.True(t, ok)
-			require.Equal(t, CodeInvalidRequest, answer.Code)
+			require.Equal(t, errcode.InvalidRequest, answer.Code)
 			require.Equal(t, "Idempotency-Key", answer.Field)
 		})
 	}
@@ -73,8 +74,8 @@ func TestReplaysAreMarked(t *testing.T) {
 // TestKeyOutcomes: the three ways a key can be refused (design §6 "Idempotency-Key", "retry hints").
 func TestKeyOutcomes(t *testing.T) {
 	t.Parallel()
-	for outcome, code := range map[gateway.Outcome]Code{
-		gateway.OutcomeKeyReused: CodeIdempotencyKeyReused, gateway.OutcomeInFlight: CodeConflict, gateway.OutcomeNotKept: CodeConflict,
+	for outcome, code := range map[gateway.Outcome]errcode.Code{
+		gateway.OutcomeKeyReused: errcode.IdempotencyKeyReused, gateway.OutcomeInFlight: errcode.Conflict, gateway.OutcomeNotKept: errcode.Conflict,
 	} {
 		_, err := post(t, &scriptedCall{fail: failed(outcome)}, plain)
 		answer, ok := errors.AsType[*Error](err)

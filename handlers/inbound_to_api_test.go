@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -69,7 +70,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 
 		for _, route := range o.Routes() {
 			if groupOf(route.Path) == "/conversations" && route.Path != "/conversations" {
-				o.refused(t, CodeForbidden, "", route.Method, "/conversations/"+conversation["id"].(string)+route.Path[len("/conversations/{id}"):],
+				o.refused(t, errcode.Forbidden, "", route.Method, "/conversations/"+conversation["id"].(string)+route.Path[len("/conversations/{id}"):],
 					"stranger", bodyFor(route))
 			}
 		}
@@ -91,6 +92,6 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		require.Len(t, texts(), 4)
 
 		o.ask(t, http.StatusNoContent, http.MethodDelete, path, "owner", "")
-		o.refused(t, CodeNotFound, "", http.MethodGet, path, "owner", "")
+		o.refused(t, errcode.NotFound, "", http.MethodGet, path, "owner", "")
 	})
 }

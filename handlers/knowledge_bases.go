@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -133,7 +134,7 @@ func (a *API) checkKnowledgeBases(ctx context.Context, caller *identity.Principa
 			continue
 		}
 		err = a.refuse(ctx, caller, store.KnowledgeBases, id, err)
-		if asError(err).Code == CodeNotFound {
+		if asError(err).Code == errcode.NotFound {
 			return unknownKnowledgeBase()
 		}
 		return err
@@ -148,7 +149,7 @@ func unknownKnowledgeBase() *Error {
 // knowledgeBaseConflict is the answer to a name that is taken, or otherwise.
 func knowledgeBaseConflict(err, otherwise error) error {
 	if errors.Is(err, store.ErrConflict) {
-		return &Error{Code: CodeConflict, Message: "The organization has a knowledge base with this name already.", Cause: err}
+		return &Error{Code: errcode.Conflict, Message: "The organization has a knowledge base with this name already.", Cause: err}
 	}
 	return otherwise
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -51,8 +52,8 @@ func TestKnowledgeBase(t *testing.T) {
 	require.Equal(t, "Shop", changed["name"])
 	require.Empty(t, changed["description"])
 	o.base(t, "owner", "Other")
-	o.refused(t, CodeConflict, "", http.MethodPatch, path, "owner", `{"name":"Other"}`)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/knowledge-bases", "owner", `{"name":"Shop"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPatch, path, "owner", `{"name":"Other"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/knowledge-bases", "owner", `{"name":"Shop"}`)
 	o.base(t, "stranger", "Shop")
 
 	list := o.ask(t, http.StatusOK, http.MethodGet, "/knowledge-bases?limit=1", "owner", "")
@@ -63,10 +64,10 @@ func TestKnowledgeBase(t *testing.T) {
 
 	o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody("a", "text/plain", "some text"))
 	o.ask(t, http.StatusNoContent, http.MethodDelete, path, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodGet, path, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodDelete, path, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodGet, path+"/documents", "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodPost, path+"/documents", "owner", documentBody("a", "text/plain", "some text"))
+	o.refused(t, errcode.NotFound, "", http.MethodGet, path, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, path, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, path+"/documents", "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodPost, path+"/documents", "owner", documentBody("a", "text/plain", "some text"))
 }
 
 func TestDocuments(t *testing.T) {
@@ -95,28 +96,28 @@ func TestDocuments(t *testing.T) {
 	require.Equal(t, docID, found[0].(map[string]any)["documentId"])
 	require.Empty(t, o.ask(t, http.StatusOK, http.MethodGet, path+"/search?q=alert%00%ff", "owner", "")["data"])
 
-	o.refused(t, CodeConflict, "", http.MethodPost, path+"/documents", "owner", documentBody("Opening hours", "text/plain", "x"))
-	o.refused(t, CodeInvalidRequest, "q", http.MethodGet, path+"/search", "owner", "")
-	o.refused(t, CodeInvalidRequest, "q", http.MethodGet, path+"/search?q="+strings.Repeat("a", 2001), "owner", "")
-	o.refused(t, CodeInvalidRequest, "limit", http.MethodGet, path+"/search?q=a&limit=51", "owner", "")
-	o.refused(t, CodeInvalidRequest, "content", http.MethodPost, path+"/documents", "owner", documentBody("b", "text/html", "<p>!</p>"))
-	o.refused(t, CodeInvalidRequest, "content", http.MethodPost, path+"/documents", "owner", `{"name":"b","mediaType":"text/html","content":"a\u0000"}`)
-	o.refused(t, CodeInvalidRequest, "mediaType", http.MethodPost, path+"/documents", "owner", documentBody("b", "application/pdf", "x"))
+	o.refused(t, errcode.Conflict, "", http.MethodPost, path+"/documents", "owner", documentBody("Opening hours", "text/plain", "x"))
+	o.refused(t, errcode.InvalidRequest, "q", http.MethodGet, path+"/search", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "q", http.MethodGet, path+"/search?q="+strings.Repeat("a", 2001), "owner", "")
+	o.refused(t, errcode.InvalidRequest, "limit", http.MethodGet, path+"/search?q=a&limit=51", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "content", http.MethodPost, path+"/documents", "owner", documentBody("b", "text/html", "<p>!</p>"))
+	o.refused(t, errcode.InvalidRequest, "content", http.MethodPost, path+"/documents", "owner", `{"name":"b","mediaType":"text/html","content":"a\u0000"}`)
+	o.refused(t, errcode.InvalidRequest, "mediaType", http.MethodPost, path+"/documents", "owner", documentBody("b", "application/pdf", "x"))
 
 	other, _ := o.base(t, "owner", "Other")
 	theirs, _ := o.base(t, "stranger", "Theirs")
-	o.refused(t, CodeNotFound, "", http.MethodGet, other+"/documents/"+docID, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodDelete, other+"/documents/"+docID, "owner", "")
-	o.refused(t, CodeForbidden, "", http.MethodGet, path+"/documents/"+docID, "stranger", "")
-	o.refused(t, CodeForbidden, "", http.MethodDelete, theirs+"/documents/"+docID, "stranger", "")
-	o.refused(t, CodeForbidden, "", http.MethodPost, path+"/documents", "stranger", documentBody("b", "text/plain", "x"))
-	o.refused(t, CodeForbidden, "", http.MethodGet, path+"/search?q=a", "stranger", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, other+"/documents/"+docID, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, other+"/documents/"+docID, "owner", "")
+	o.refused(t, errcode.Forbidden, "", http.MethodGet, path+"/documents/"+docID, "stranger", "")
+	o.refused(t, errcode.Forbidden, "", http.MethodDelete, theirs+"/documents/"+docID, "stranger", "")
+	o.refused(t, errcode.Forbidden, "", http.MethodPost, path+"/documents", "stranger", documentBody("b", "text/plain", "x"))
+	o.refused(t, errcode.Forbidden, "", http.MethodGet, path+"/search?q=a", "stranger", "")
 	for _, id := range []string{"%00", "x", "'", strings.Repeat("a", 100)} {
-		o.refused(t, CodeNotFound, "", http.MethodGet, path+"/documents/"+id, "owner", "")
-		o.refused(t, CodeNotFound, "", http.MethodDelete, path+"/documents/"+id, "owner", "")
+		o.refused(t, errcode.NotFound, "", http.MethodGet, path+"/documents/"+id, "owner", "")
+		o.refused(t, errcode.NotFound, "", http.MethodDelete, path+"/documents/"+id, "owner", "")
 	}
 	o.ask(t, http.StatusNoContent, http.MethodDelete, path+"/documents/"+docID, "owner", "")
-	o.refused(t, CodeNotFound, "", http.MethodGet, path+"/documents/"+docID, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, path+"/documents/"+docID, "owner", "")
 	require.Empty(t, o.ask(t, http.StatusOK, http.MethodGet, path+"/search?q=noi", "owner", "")["data"])
 }
 
@@ -131,14 +132,14 @@ func TestLargeDocument(t *testing.T) {
 	require.Less(t, created["chunksDone"], created["chunksTotal"])
 	o.ask(t, http.StatusNoContent, http.MethodDelete, path+"/documents/"+created["id"].(string), "owner", "")
 
-	o.refused(t, CodeInvalidRequest, "content", http.MethodPost, path+"/documents", "owner",
+	o.refused(t, errcode.InvalidRequest, "content", http.MethodPost, path+"/documents", "owner",
 		documentBody("too large", "text/plain", strings.Repeat("a", knowledge.MaxDocumentBytes+1)))
-	o.refused(t, CodeInvalidRequest, "", http.MethodPost, path+"/documents", "owner",
+	o.refused(t, errcode.InvalidRequest, "", http.MethodPost, path+"/documents", "owner",
 		documentBody("far too large", "text/plain", strings.Repeat("a", MaxDocumentBody)))
-	o.refused(t, CodeInvalidRequest, "", http.MethodPost, "/knowledge-bases", "owner",
+	o.refused(t, errcode.InvalidRequest, "", http.MethodPost, "/knowledge-bases", "owner",
 		`{"name":"b","description":"`+strings.Repeat("a", MaxAPIBody)+`"}`)
 	require.NoError(t, o.Knowledge.Close(t.Context()))
-	o.refused(t, CodeInternalError, "", http.MethodPost, path+"/documents", "owner", documentBody("late", "text/plain", text))
+	o.refused(t, errcode.InternalError, "", http.MethodPost, path+"/documents", "owner", documentBody("late", "text/plain", text))
 }
 
 func TestKnowledgePlanLimit(t *testing.T) {
@@ -147,9 +148,9 @@ func TestKnowledgePlanLimit(t *testing.T) {
 	path, _ := o.base(t, "owner", "Shop")
 	o.Plans = knowledgeLimit(10)
 	o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody("a", "text/plain", "12345"))
-	answer := refusedWith(t, CodePlanLimitExceeded, o.Serve,
+	answer := refusedWith(t, errcode.PlanLimitExceeded, o.Serve,
 		request(http.MethodPost, path+"/documents", "owner", documentBody("b", "text/plain", "123456")))
-	require.Equal(t, http.StatusPaymentRequired, CodePlanLimitExceeded.Status(), answer.text)
+	require.Equal(t, http.StatusPaymentRequired, errcode.PlanLimitExceeded.Status(), answer.text)
 	o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody("c", "text/plain", "12345"))
 	theirs, _ := o.base(t, "stranger", "Shop")
 	o.ask(t, http.StatusCreated, http.MethodPost, theirs+"/documents", "stranger", documentBody("a", "text/plain", "12345"))
@@ -170,11 +171,11 @@ func TestAgentKnowledge(t *testing.T) {
 	require.Equal(t, []any{agent}, o.ask(t, http.StatusOK, http.MethodGet, "/agents", "owner", "")["data"])
 
 	for _, body := range []string{ids(theirs), ids(one, theirs)} {
-		o.refused(t, CodeForbidden, "", http.MethodPatch, path, "owner", `{`+body+`}`)
-		o.refused(t, CodeForbidden, "", http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a",`+body+`}`)
+		o.refused(t, errcode.Forbidden, "", http.MethodPatch, path, "owner", `{`+body+`}`)
+		o.refused(t, errcode.Forbidden, "", http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a",`+body+`}`)
 	}
 	for _, body := range []string{ids("kb_none"), ids("\\u0000"), ids("'"), ids(""), `"knowledgeBaseIds":"` + one + `"`, `"knowledgeBaseIds":[7]`, ids(make([]string, 21)...)} {
-		a := refusedWith(t, CodeInvalidRequest, o.Serve, request(http.MethodPatch, path, "owner", `{`+body+`}`))
+		a := refusedWith(t, errcode.InvalidRequest, o.Serve, request(http.MethodPatch, path, "owner", `{`+body+`}`))
 		require.Contains(t, a.text, `"field":"knowledgeBaseIds`)
 	}
 	require.Equal(t, []any{one, two}, o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"name":"Mai"}`)["knowledgeBaseIds"])
@@ -194,7 +195,7 @@ func TestDocumentBodiesAreCharged(t *testing.T) {
 	body := documentBody("a", "text/plain", strings.Repeat("a", 3<<20))
 	w := httptest.NewRecorder()
 	err := o.Serve(w, request(http.MethodPost, path+"/documents", "owner", body))
-	require.Equal(t, CodeRateLimited, asError(err).Code)
+	require.Equal(t, errcode.RateLimited, asError(err).Code)
 	require.NotZero(t, asError(err).RetryAfter)
 	require.Zero(t, o.Bodies.Used())
 	documents, err := o.DB.Documents(t.Context(), "org_1", strings.TrimPrefix(path, "/knowledge-bases/"), store.Page{})

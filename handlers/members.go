@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -86,7 +87,7 @@ func (a *API) inviteMember(
 	user, link, err := a.users().Invite(ctx, caller.Authority(), caller.OrgID, in.Body.Email, in.Body.Role)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &Error{
-			Code: CodeConflict, Cause: err,
+			Code: errcode.Conflict, Cause: err,
 			Message: "The organization has a user, or an open invitation, with this e-mail address already.",
 		}
 	}
@@ -155,17 +156,17 @@ func (a *API) memberRefusal(ctx context.Context, caller *identity.Principal, id 
 	case badValue:
 		return badField(err)
 	case errors.Is(err, identity.ErrOwnersOnly):
-		return &Error{Code: CodeForbidden, Message: "Only an owner may make, change or remove an owner.", Cause: err}
+		return &Error{Code: errcode.Forbidden, Message: "Only an owner may make, change or remove an owner.", Cause: err}
 	case errors.Is(err, identity.ErrHigherRoleOnly):
 		return &Error{
-			Code: CodeForbidden, Cause: err,
+			Code: errcode.Forbidden, Cause: err,
 			Message: "Only a person of a higher role, or the operator, may reset this password. Change your own with PUT /session/password.",
 		}
 	case errors.Is(err, identity.ErrAdministratorsOnly):
-		return &Error{Code: CodeForbidden, Message: "This needs the role administrator.", Cause: err}
+		return &Error{Code: errcode.Forbidden, Message: "This needs the role administrator.", Cause: err}
 	case errors.Is(err, store.ErrLastOwner):
 		return &Error{
-			Code: CodeConflict, Message: "This is the organization's last owner. Make another member an owner first.", Cause: err,
+			Code: errcode.Conflict, Message: "This is the organization's last owner. Make another member an owner first.", Cause: err,
 		}
 	default:
 		return a.refuse(ctx, caller, store.Users, id, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -23,7 +24,7 @@ func TestMembers(t *testing.T) {
 		"id": made["id"], "email": "lan@example.com", "role": "member", "state": "invited",
 		"expiresAt": member["expiresAt"], "createdAt": made["createdAt"], "updatedAt": made["createdAt"],
 	}, member)
-	o.refused(t, CodeConflict, "", http.MethodPost, "/members", "user:owner", `{"email":"lan@EXAMPLE.com","role":"member"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/members", "user:owner", `{"email":"lan@EXAMPLE.com","role":"member"}`)
 	// An address that another organization has is invited like any other, and its link like any link that was used.
 	known := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"stranger@example.com","role":"member"}`)
 	require.Equal(t, "invited", known["state"])
@@ -33,7 +34,7 @@ func TestMembers(t *testing.T) {
 	_, code, _ := strings.Cut(known["link"].(string), "#")
 	var answers []string
 	for _, token := range []string{code, strings.Repeat("x", 43)} {
-		refusal := o.refused(t, CodeInvalidRequest, "token", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"correct horse battery"}`)
+		refusal := o.refused(t, errcode.InvalidRequest, "token", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"correct horse battery"}`)
 		answers = append(answers, refusal.fields["message"].(string))
 	}
 	require.Equal(t, answers[0], answers[1])
@@ -44,9 +45,9 @@ func TestMembers(t *testing.T) {
 	})
 	require.Equal(t, "expired", o.ask(t, http.StatusOK, http.MethodGet, one, "user:owner", "")["state"])
 	one = "/members/" + o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"lan@example.com","role":"member"}`)["id"].(string)
-	o.refused(t, CodeInvalidRequest, "email", http.MethodPost, "/members", "user:owner", `{"email":"lan","role":"member"}`)
-	o.refused(t, CodeInvalidRequest, "role", http.MethodPost, "/members", "user:owner", `{"email":"x@example.com","role":"boss"}`)
-	o.refused(t, CodeInvalidRequest, "role", http.MethodPatch, one, "user:owner", `{"role":"Owner"}`)
+	o.refused(t, errcode.InvalidRequest, "email", http.MethodPost, "/members", "user:owner", `{"email":"lan","role":"member"}`)
+	o.refused(t, errcode.InvalidRequest, "role", http.MethodPost, "/members", "user:owner", `{"email":"x@example.com","role":"boss"}`)
+	o.refused(t, errcode.InvalidRequest, "role", http.MethodPatch, one, "user:owner", `{"role":"Owner"}`)
 
 	require.Equal(t, "administrator", o.ask(t, http.StatusOK, http.MethodPatch, one, "user:administrator", `{"role":"administrator"}`)["role"])
 	require.Equal(t, "administrator", o.ask(t, http.StatusOK, http.MethodPatch, one, "user:owner", `{"role":null}`)["role"])
@@ -57,7 +58,7 @@ func TestMembers(t *testing.T) {
 	require.Len(t, listed["data"], 2)
 	require.NotNil(t, listed["nextCursor"])
 	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "user:administrator", "")
-	o.refused(t, CodeNotFound, "", http.MethodGet, one, "user:administrator", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, one, "user:administrator", "")
 }
 
 // An administrator doesn't touch owners; the last owner stays.
@@ -73,16 +74,16 @@ func TestMembersAndOwners(t *testing.T) {
 		{http.MethodPost, owner + "/link", ""},
 		{http.MethodPatch, "/members/usr_administrator", `{"role":"owner"}`},
 	} {
-		o.refused(t, CodeForbidden, "", c[0], c[1], "user:administrator", c[2])
+		o.refused(t, errcode.Forbidden, "", c[0], c[1], "user:administrator", c[2])
 	}
-	o.refused(t, CodeConflict, "", http.MethodDelete, owner, "user:owner", "")
-	o.refused(t, CodeConflict, "", http.MethodPatch, owner, "user:owner", `{"role":"administrator"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodDelete, owner, "user:owner", "")
+	o.refused(t, errcode.Conflict, "", http.MethodPatch, owner, "user:owner", `{"role":"administrator"}`)
 	require.Equal(t, before, o.snapshot(t))
 
 	o.ask(t, http.StatusOK, http.MethodPatch, "/members/usr_administrator", "user:owner", `{"role":"owner"}`)
-	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "user:administrator", "") // who has other rights signs in anew
+	o.refused(t, errcode.Unauthenticated, "", http.MethodGet, "/session", "user:administrator", "") // who has other rights signs in anew
 	o.ask(t, http.StatusNoContent, http.MethodDelete, owner, "user:owner", "")
-	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "user:owner", "")
+	o.refused(t, errcode.Unauthenticated, "", http.MethodGet, "/session", "user:owner", "")
 }
 
 func TestAuditLog(t *testing.T) {
@@ -126,7 +127,7 @@ func TestPasswordReset(t *testing.T) {
 		"user:owner": {"usr_owner"}, "user:administrator": {"usr_owner", "usr_administrator"},
 	} {
 		for _, id := range refused {
-			o.refused(t, CodeForbidden, "", http.MethodPost, "/members/"+id+"/link", caller, "")
+			o.refused(t, errcode.Forbidden, "", http.MethodPost, "/members/"+id+"/link", caller, "")
 		}
 	}
 	require.NotContains(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", ""), "passwordReset")
@@ -135,7 +136,7 @@ func TestPasswordReset(t *testing.T) {
 	o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", "")
 	body := `{"token":"` + code + `","password":"` + goodPassword + `"}`
 	o.ask(t, http.StatusCreated, http.MethodPost, "/session/password", "", body)
-	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "user:member", "")
+	o.refused(t, errcode.Unauthenticated, "", http.MethodGet, "/session", "user:member", "")
 
 	entries, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -71,8 +72,8 @@ func TestModelsHonoursExceptions(t *testing.T) {
 	m := NewModels(testModels(), without(map[string]bool{"acme/std": false, "acme/pro": true, "gone/x": true}))
 	require.Equal(t, []string{"acme/pro", "local/a/b"}, ids(t, okText(t, m.Serve, as(get("/v1/models"), someone()))))
 	okText(t, m.Serve, as(get("/v1/models/acme/pro"), someone()))
-	refusedWith(t, CodeNotFound, m.Serve, as(get("/v1/models/acme/std"), someone()))
-	refusedWith(t, CodeNotFound, m.Serve, as(get("/v1/models/gone/x"), someone()))
+	refusedWith(t, errcode.NotFound, m.Serve, as(get("/v1/models/acme/std"), someone()))
+	refusedWith(t, errcode.NotFound, m.Serve, as(get("/v1/models/gone/x"), someone()))
 	all := map[string]bool{"acme/std": false, "acme/pro": false, "local/a/b": false}
 	require.Empty(t, ids(t, okText(t, NewModels(testModels(), without(all)).Serve, as(get("/v1/models"), someone()))))
 }
@@ -88,7 +89,7 @@ func TestModelsOne(t *testing.T) {
 		"/v1/models/", "/v1/models/acme", "/v1/models/acme/pro/", "/v1/models//acme/pro", "/v1/models/acme%252Fpro", "/v1/models/ACME/pro",
 		"/v1/models/nobody/x", "/v1/modelsacme/pro", "/v1/modelsx", "/v1/model", "/models",
 	} {
-		refusedWith(t, CodeNotFound, m.Serve, as(get(path), someone()))
+		refusedWith(t, errcode.NotFound, m.Serve, as(get(path), someone()))
 	}
 }
 
@@ -97,7 +98,7 @@ func TestModelsOtherMethods(t *testing.T) {
 	m := NewModels(testModels(), without(nil))
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, http.MethodHead, "TRACE", "get"} {
 		for _, path := range []string{"/v1/models", "/v1/models/acme/pro"} {
-			refusedWith(t, CodeNotFound, m.Serve, as(httptest.NewRequest(method, path, nil), someone()))
+			refusedWith(t, errcode.NotFound, m.Serve, as(httptest.NewRequest(method, path, nil), someone()))
 		}
 	}
 }
@@ -108,7 +109,7 @@ func TestModelsFailureIsOurs(t *testing.T) {
 		return nil, errors.New("disk I/O error")
 	}))
 	for _, path := range []string{"/v1/models", "/v1/models/acme/pro"} {
-		require.NotContains(t, refusedWith(t, CodeInternalError, m.Serve, as(get(path), someone())).text, "disk")
+		require.NotContains(t, refusedWith(t, errcode.InternalError, m.Serve, as(get(path), someone())).text, "disk")
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 func TestNotFoundNamesTheChatEndpoint(t *testing.T) {
@@ -15,7 +17,7 @@ func TestNotFoundNamesTheChatEndpoint(t *testing.T) {
 		"/v1/chat/completions", "/v1/unknown", "/v1/",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
-			a := refusedWith(t, CodeNotFound, ServeNotFound, httptest.NewRequest(method, path, nil))
+			a := refusedWith(t, errcode.NotFound, ServeNotFound, httptest.NewRequest(method, path, nil))
 			require.Contains(t, a.fields["message"], "/v1/chat/completions", path)
 			require.Empty(t, a.header.Get("Access-Control-Allow-Origin"))
 		}
@@ -25,8 +27,8 @@ func TestNotFoundNamesTheChatEndpoint(t *testing.T) {
 func TestNotFoundEverywhereElse(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/", "/v2/chat/completions", "/favicon.ico", "/v1", "//v1/responses", "/v1/models", "/v1/models/a"} {
-		a := refusedWith(t, CodeNotFound, ServeNotFound, get(path))
+		a := refusedWith(t, errcode.NotFound, ServeNotFound, get(path))
 		require.NotEmpty(t, a.fields["message"])
 	}
-	require.NotContains(t, refusedWith(t, CodeNotFound, ServeNotFound, get("/SECRET%0d%0a")).text, "SECRET")
+	require.NotContains(t, refusedWith(t, errcode.NotFound, ServeNotFound, get("/SECRET%0d%0a")).text, "SECRET")
 }

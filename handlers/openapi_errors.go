@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // codesKey is where a response of the description lists the codes that it can have.
@@ -37,7 +39,7 @@ func (d *describer) errorResponse(status int) *huma.Response {
 }
 
 // addCode says that a response can have the code.
-func addCode(response *huma.Response, code Code) {
+func addCode(response *huma.Response, code errcode.Code) {
 	codes, _ := response.Extensions[codesKey].([]string)
 	codes = append(codes, string(code))
 	response.Extensions[codesKey] = codes
@@ -46,70 +48,70 @@ func addCode(response *huma.Response, code Code) {
 
 // codesOf are the errors that an operation can answer, in the order of spec §7.2: those that follow from who may use it and
 // what it takes, and its own.
-func codesOf(operation *huma.Operation, route Route) []Code {
-	codes := []Code{CodeInternalError}
+func codesOf(operation *huma.Operation, route Route) []errcode.Code {
+	codes := []errcode.Code{errcode.InternalError}
 	if !strings.HasPrefix(route.Path, "/docs") {
 		codes = append(codes, specificCodes[operation.OperationID]...)
 	}
 	if route.Scope != "" || route.Role != "" {
-		codes = append(codes, CodeUnauthenticated, CodeInvalidAPIKey, CodeAPIKeyRevoked, CodeOrganizationSuspended)
+		codes = append(codes, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked, errcode.OrganizationSuspended)
 	}
 	if route.Scope != "" {
-		codes = append(codes, CodeInsufficientScope)
+		codes = append(codes, errcode.InsufficientScope)
 	}
 	if route.Role != "" { // another site's request, a person without the role, an id of another organization
-		codes = append(codes, CodeForbidden)
+		codes = append(codes, errcode.Forbidden)
 	}
 	if strings.HasPrefix(route.Path, "/v1/") {
-		codes = append(codes, CodeRateLimited)
+		codes = append(codes, errcode.RateLimited)
 	}
 	if operation.RequestBody != nil {
-		codes = append(codes, CodeInvalidRequest)
+		codes = append(codes, errcode.InvalidRequest)
 		if route.Scope != "" || route.Role != "" { // the organization's share of the memory for bodies is full
-			codes = append(codes, CodeRateLimited)
+			codes = append(codes, errcode.RateLimited)
 		}
 	}
 	for _, parameter := range operation.Parameters {
 		switch {
 		case parameter.In == "query" && !strings.HasPrefix(route.Path, "/webhooks"):
-			codes = append(codes, CodeInvalidRequest)
+			codes = append(codes, errcode.InvalidRequest)
 		case parameter.In == "path" && !strings.HasPrefix(route.Path, "/webhooks"):
-			codes = append(codes, CodeNotFound)
+			codes = append(codes, errcode.NotFound)
 		}
 	}
-	order := Codes()
-	slices.SortFunc(codes, func(a, b Code) int { return slices.Index(order, a) - slices.Index(order, b) })
+	order := errcode.All()
+	slices.SortFunc(codes, func(a, b errcode.Code) int { return slices.Index(order, a) - slices.Index(order, b) })
 	return slices.Compact(codes)
 }
 
 // ofCalls are the errors of a model call beside those of its request.
-var ofCalls = []Code{
-	CodeUnsupportedModel, CodeContextTooLong, CodeInsufficientCredits, CodeRateLimited,
-	CodeProviderError, CodeProviderOverloaded, CodeProviderTimeout,
+var ofCalls = []errcode.Code{
+	errcode.UnsupportedModel, errcode.ContextTooLong, errcode.InsufficientCredits, errcode.RateLimited,
+	errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout,
 }
 
 // specificCodes are the errors of operations that don't follow from their routes, by operation.
-var specificCodes = map[string][]Code{
-	"createChatCompletion": slices.Concat(ofCalls, []Code{CodeConflict, CodeIdempotencyKeyReused}),
+var specificCodes = map[string][]errcode.Code{
+	"createChatCompletion": slices.Concat(ofCalls, []errcode.Code{errcode.Conflict, errcode.IdempotencyKeyReused}),
 	"tryAgent":             ofCalls,
 
-	"receiveBot": {CodeUnauthenticated}, "receiveSocial": {CodeUnauthenticated}, "receiveLocalChat": {CodeUnauthenticated},
-	"receiveMarketA": {CodeUnauthenticated}, "receiveMarketB": {CodeUnauthenticated}, "verifySocial": {CodeForbidden},
+	"receiveBot": {errcode.Unauthenticated}, "receiveSocial": {errcode.Unauthenticated}, "receiveLocalChat": {errcode.Unauthenticated},
+	"receiveMarketA": {errcode.Unauthenticated}, "receiveMarketB": {errcode.Unauthenticated}, "verifySocial": {errcode.Forbidden},
 
-	"beginVisit":     {CodeForbidden, CodeRateLimited},
-	"writeAsVisitor": {CodeUnauthenticated, CodeForbidden, CodePlanLimitExceeded, CodeRateLimited},
-	"listVisit":      {CodeUnauthenticated, CodeForbidden, CodeRateLimited},
+	"beginVisit":     {errcode.Forbidden, errcode.RateLimited},
+	"writeAsVisitor": {errcode.Unauthenticated, errcode.Forbidden, errcode.PlanLimitExceeded, errcode.RateLimited},
+	"listVisit":      {errcode.Unauthenticated, errcode.Forbidden, errcode.RateLimited},
 
-	"signIn":      {CodeUnauthenticated, CodeForbidden, CodeRateLimited},
-	"setPassword": {CodeForbidden, CodeRateLimited},
-	"signOut":     {CodeForbidden},
+	"signIn":      {errcode.Unauthenticated, errcode.Forbidden, errcode.RateLimited},
+	"setPassword": {errcode.Forbidden, errcode.RateLimited},
+	"signOut":     {errcode.Forbidden},
 
-	"createAPIKey": {CodeConflict},
-	"createAgent":  {CodeUnsupportedModel, CodeConflict}, "updateAgent": {CodeUnsupportedModel, CodeConflict},
-	"createKnowledgeBase": {CodeConflict}, "updateKnowledgeBase": {CodeConflict},
-	"createDocument": {CodePlanLimitExceeded, CodeConflict},
-	"createChannel":  {CodePlanLimitExceeded, CodeConflict}, "updateChannel": {CodeConflict},
-	"sendMessage": {CodeConflict, CodeChannelNeedsReauth, CodeServiceWindowExpired, CodeTemplateRequired},
-	"handOver":    {CodeConflict}, "handBack": {CodeConflict},
-	"inviteMember": {CodeConflict}, "updateMember": {CodeConflict}, "removeMember": {CodeConflict},
+	"createAPIKey": {errcode.Conflict},
+	"createAgent":  {errcode.UnsupportedModel, errcode.Conflict}, "updateAgent": {errcode.UnsupportedModel, errcode.Conflict},
+	"createKnowledgeBase": {errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
+	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
+	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
+	"sendMessage": {errcode.Conflict, errcode.ChannelNeedsReauth, errcode.ServiceWindowExpired, errcode.TemplateRequired},
+	"handOver":    {errcode.Conflict}, "handBack": {errcode.Conflict},
+	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
 }

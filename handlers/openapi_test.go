@@ -14,13 +14,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
 // description is the interface as NewDocs describes it.
 var description = sync.OnceValues(func() (*huma.OpenAPI, error) {
-	codes := make([]codeDoc, 0, len(Codes()))
-	for _, code := range Codes() {
+	codes := make([]codeDoc, 0, len(errcode.All()))
+	for _, code := range errcode.All() {
 		codes = append(codes, codeDoc{Code: code, Cause: "cause", Client: "client"})
 	}
 	return describe(NewAPI(APIDeps{}), DocsConfig{BaseURL: "https://svc.example"}, codes)
@@ -43,7 +44,7 @@ func requireDescribed(t testing.TB, r *http.Request, code string) {
 			found = operation
 		}
 	}
-	if found == nil || code == string(CodeNotFound) && !strings.Contains(found.Path, "{") {
+	if found == nil || code == string(errcode.NotFound) && !strings.Contains(found.Path, "{") {
 		return // every address is not_found where it isn't mounted
 	}
 	for _, response := range found.Responses {

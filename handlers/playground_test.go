@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
@@ -86,11 +87,11 @@ func TestPlaygroundRefusals(t *testing.T) {
 		`{"messages":[{"role":"user","content":"a\u0000"}]}`:                              "messages[0].content",
 		`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`: "messages",
 	} {
-		o.refused(t, CodeInvalidRequest, field, http.MethodPost, path, "owner", body)
+		o.refused(t, errcode.InvalidRequest, field, http.MethodPost, path, "owner", body)
 	}
 	const good = `{"messages":[{"role":"user","content":"hi"}]}`
 	o.Models = modelSet{}
-	o.refused(t, CodeUnsupportedModel, "model", http.MethodPost, path, "owner", good)
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, path, "owner", good)
 	require.Nil(t, calls.request, "no model was called")
 }
 
@@ -106,11 +107,11 @@ func TestPlaygroundFailures(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "[DONE]")
 
 	calls.pieces, calls.fail = nil, failed(gateway.OutcomeInsufficientCredits)
-	o.refused(t, CodeInsufficientCredits, "", http.MethodPost, path, "owner", good)
+	o.refused(t, errcode.InsufficientCredits, "", http.MethodPost, path, "owner", good)
 
 	closeStream, err := o.Chat.Streams.Open("org_1", 1)
 	require.NoError(t, err)
 	defer closeStream()
 	o.Chat.StreamLimit = 1
-	o.refused(t, CodeRateLimited, "", http.MethodPost, path, "owner", good)
+	o.refused(t, errcode.RateLimited, "", http.MethodPost, path, "owner", good)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -72,7 +73,7 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 		return Permit{l.Limiter, p.OrgID, d}, nil
 	}
 	return Permit{}, &Error{
-		Code:       CodeRateLimited,
+		Code:       errcode.RateLimited,
 		RetryAfter: max(d.ResetIn, time.Millisecond),
 		// Some clients take a 429 for permanent by its words (notes/clients.md §2 item 20).
 		Message: fmt.Sprintf("The limit of %d requests per minute is reached. Retry after %d seconds.", d.Limit, seconds),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
@@ -35,7 +36,7 @@ func TestRateLimitCountsByOrganizationAndPlan(t *testing.T) {
 		require.Equal(t, remaining, w.Header().Get("X-Ratelimit-Remaining-Requests"))
 		require.Equal(t, "42s", w.Header().Get("X-Ratelimit-Reset-Requests"))
 	}
-	a := refusedWith(t, CodeRateLimited, h, as(get("/"), someone()))
+	a := refusedWith(t, errcode.RateLimited, h, as(get("/"), someone()))
 	require.EqualValues(t, 42, a.fields["retryAfter"])
 	require.Equal(t, "41500", a.header.Get("Retry-After-Ms"))
 	require.Equal(t, "0", a.header.Get("X-Ratelimit-Remaining-Requests"))
@@ -61,7 +62,7 @@ func TestRateLimitRetryAfterIsNeverBelowOneNorAboveSixty(t *testing.T) {
 		l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 			return limit.Decision{Limit: 1, ResetIn: wait}, nil
 		})}
-		a := refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone()))
+		a := refusedWith(t, errcode.RateLimited, counted(l), as(get("/"), someone()))
 		require.EqualValues(t, want, a.fields["retryAfter"], wait)
 	}
 }
@@ -77,7 +78,7 @@ func TestRateLimitMessagesDoNotSoundPermanent(t *testing.T) {
 	require.NoError(t, err)
 	_, err = streams.Open("org", 1)
 	for _, text := range []string{
-		refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone())).text,
+		refusedWith(t, errcode.RateLimited, counted(l), as(get("/"), someone())).text,
 		written(t, err, "").text,
 		written(t, FromStatus(http.StatusTooManyRequests, "", nil), "").text,
 	} {
@@ -92,7 +93,7 @@ func TestRateLimitFailureIsOurs(t *testing.T) {
 	l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 		return limit.Decision{}, errors.New("connection refused")
 	})}
-	require.NotContains(t, refusedWith(t, CodeInternalError, counted(l), as(get("/"), someone())).text, "refused")
+	require.NotContains(t, refusedWith(t, errcode.InternalError, counted(l), as(get("/"), someone())).text, "refused")
 }
 
 // counted is the counting of a request that no later handler refuses.
@@ -128,7 +129,7 @@ func TestRefusedByTheStoreIsNotCounted(t *testing.T) {
 		}, as(get("/").WithContext(test.ctx), someone()))
 		require.Equal(t, test.remaining, w.Header().Get("X-Ratelimit-Remaining-Requests"), name)
 		if test.remaining == "0" {
-			refusedWith(t, CodeRateLimited, counted(l), as(get("/"), someone()))
+			refusedWith(t, errcode.RateLimited, counted(l), as(get("/"), someone()))
 			continue
 		}
 		require.Equal(t, http.StatusOK, served(counted(l), as(get("/"), someone())).Code, name)

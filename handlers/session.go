@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -162,7 +163,7 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 	token := s.token(r)
 	if token == "" {
 		return identity.Principal{}, &Error{
-			Code: CodeUnauthenticated, Cause: identity.ErrNoSession,
+			Code: errcode.Unauthenticated, Cause: identity.ErrNoSession,
 			Message: "There is no API key and no login session. Send a key as Authorization: Bearer <API_KEY> or as X-Api-Key, or sign in.",
 		}
 	}
@@ -172,7 +173,7 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 	principal, err := s.sessions.Authenticate(r.Context(), token)
 	if errors.Is(err, identity.ErrNoSession) {
 		return identity.Principal{}, &Error{
-			Code: CodeUnauthenticated, Message: "The login session has ended. Sign in again.", Cause: err,
+			Code: errcode.Unauthenticated, Message: "The login session has ended. Sign in again.", Cause: err,
 		}
 	}
 	if err != nil {
@@ -223,7 +224,7 @@ func (s *Sessions) cookieName(r *http.Request) (string, error) {
 		return localSessionCookie, nil
 	default:
 		return "", &Error{
-			Code: CodeForbidden,
+			Code: errcode.Forbidden,
 			Message: "Signing in needs https: over plain http the session could be read on the way. " +
 				"Use an https address, or http://localhost on the machine itself.",
 		}
@@ -253,7 +254,7 @@ func local(host string) bool {
 func sameOrigin(r *http.Request) error {
 	var protection http.CrossOriginProtection
 	if err := protection.Check(r); err != nil {
-		return &Error{Code: CodeForbidden, Message: "The request comes from another site.", Cause: err}
+		return &Error{Code: errcode.Forbidden, Message: "The request comes from another site.", Cause: err}
 	}
 	return nil
 }
@@ -262,18 +263,18 @@ func sameOrigin(r *http.Request) error {
 func loginRefusal(err error) error {
 	if throttled, ok := errors.AsType[*identity.ThrottledError](err); ok {
 		return &Error{
-			Code: CodeRateLimited, RetryAfter: throttled.RetryAfter, Cause: err,
+			Code: errcode.RateLimited, RetryAfter: throttled.RetryAfter, Cause: err,
 			Message: "Too many logins have failed. Try again later.",
 		}
 	}
 	switch {
 	case errors.Is(err, identity.ErrWrongPassword):
-		return &Error{Code: CodeUnauthenticated, Message: "The e-mail address or the password is wrong.", Cause: err}
+		return &Error{Code: errcode.Unauthenticated, Message: "The e-mail address or the password is wrong.", Cause: err}
 	case errors.Is(err, identity.ErrLinkUsed):
 		return InvalidRequest("token", "The link was used or has expired, or its e-mail address can't be used here. Ask for a new link, "+
 			"or for an invitation of another address.")
 	case errors.Is(err, identity.ErrNoSession):
-		return &Error{Code: CodeUnauthenticated, Message: "The login session has ended. Sign in again.", Cause: err}
+		return &Error{Code: errcode.Unauthenticated, Message: "The login session has ended. Sign in again.", Cause: err}
 	case errors.Is(err, identity.ErrBusy):
 		return Busy(busyRetryAfter, err)
 	default:

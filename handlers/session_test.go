@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -47,8 +48,8 @@ func TestSignInAndOut(t *testing.T) {
 	o := newOffice(t)
 	token := o.invite(t, "lan@example.com", RoleMember)
 	link := `{"token":"` + token + `","password":"` + goodPassword + `"}`
-	o.refused(t, CodeInvalidRequest, "password", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"short"}`)
-	o.refused(t, CodeInvalidRequest, "token", http.MethodPost, "/session/password", "", strings.Replace(link, token, token[1:], 1))
+	o.refused(t, errcode.InvalidRequest, "password", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"short"}`)
+	o.refused(t, errcode.InvalidRequest, "token", http.MethodPost, "/session/password", "", strings.Replace(link, token, token[1:], 1))
 
 	w := served(o.Serve, request(http.MethodPost, "/session/password", "", link))
 	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
@@ -58,23 +59,23 @@ func TestSignInAndOut(t *testing.T) {
 	require.Regexp(t, `^__Host-svc_session=[A-Za-z0-9_-]{43}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))
 	require.NotContains(t, w.Body.String(), cookie.Value)
 	require.Equal(t, w.Body.String(), okText(t, o.Serve, withCookie(get("/session"), cookie)))
-	o.refused(t, CodeInvalidRequest, "token", http.MethodPost, "/session/password", "", link)
+	o.refused(t, errcode.InvalidRequest, "token", http.MethodPost, "/session/password", "", link)
 
 	// A second sign-in of the same browser takes the first one's place; another browser has its own.
 	login := `{"email":" Lan@Example.com","password":"` + goodPassword + `"}`
 	again := setCookie(t, served(o.Serve, withCookie(request(http.MethodPost, "/session", "", login), cookie)))
-	refusedWith(t, CodeUnauthenticated, o.Serve, withCookie(get("/session"), cookie))
+	refusedWith(t, errcode.Unauthenticated, o.Serve, withCookie(get("/session"), cookie))
 	elsewhere := setCookie(t, served(o.Serve, request(http.MethodPost, "/session", "", login)))
 	okText(t, o.Serve, withCookie(get("/session"), again))
 
 	out := served(o.Serve, withCookie(httptest.NewRequest(http.MethodDelete, "/session", nil), again))
 	require.Equal(t, http.StatusNoContent, out.Code)
 	require.Regexp(t, `^__Host-svc_session=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Lax$`, out.Header().Get("Set-Cookie"))
-	refusedWith(t, CodeUnauthenticated, o.Serve, withCookie(get("/session"), again))
+	refusedWith(t, errcode.Unauthenticated, o.Serve, withCookie(get("/session"), again))
 	okText(t, o.Serve, withCookie(get("/session"), elsewhere))
 	require.Equal(t, http.StatusNoContent, served(o.Serve, httptest.NewRequest(http.MethodDelete, "/session", nil)).Code)
 
-	a := refusedWith(t, CodeUnauthenticated, o.Serve, request(http.MethodPost, "/session", "", strings.Replace(login, "horse", "cow", 1)))
+	a := refusedWith(t, errcode.Unauthenticated, o.Serve, request(http.MethodPost, "/session", "", strings.Replace(login, "horse", "cow", 1)))
 	require.NotEmpty(t, a.header.Get("Www-Authenticate"))
 	require.Empty(t, a.header.Get("Set-Cookie"))
 }
@@ -97,11 +98,11 @@ func TestPublicRoutes(t *testing.T) {
 		for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
 			r := request(route.Method, route.Path, "user:owner", bodyFor(route))
 			r.Header.Set(name, value)
-			refusedWith(t, CodeForbidden, o.Serve, r)
+			refusedWith(t, errcode.Forbidden, o.Serve, r)
 		}
 	}
 	require.Equal(t, before, o.snapshot(t))
-	refusedWith(t, CodeUnauthenticated, o.Serve, request(http.MethodPost, "/session", "owner", `{"email":"nobody@example.com","password":"a key is no password"}`))
+	refusedWith(t, errcode.Unauthenticated, o.Serve, request(http.MethodPost, "/session", "owner", `{"email":"nobody@example.com","password":"a key is no password"}`))
 }
 
 // Over plain http only this machine has sessions, with a cookie that says so; elsewhere the answer tells why not.
@@ -119,13 +120,13 @@ func TestPlainHTTP(t *testing.T) {
 		r.AddCookie(&http.Cookie{Name: localSessionCookie, Value: sessionToken("owner")})
 		principal, err := sessions.Principal(r)
 		if name == "" {
-			require.Equal(t, CodeUnauthenticated, asError(err).Code, host)
+			require.Equal(t, errcode.Unauthenticated, asError(err).Code, host)
 			w := httptest.NewRecorder()
 			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword)
-			require.Equal(t, CodeForbidden, asError(err).Code, host)
+			require.Equal(t, errcode.Forbidden, asError(err).Code, host)
 			require.Contains(t, asError(err).Message, "needs https", host)
-			require.Equal(t, CodeForbidden, asError(sessions.Allowed(r)).Code)
-			require.Equal(t, CodeForbidden, asError(sessions.SignOut(w, r)).Code)
+			require.Equal(t, errcode.Forbidden, asError(sessions.Allowed(r)).Code)
+			require.Equal(t, errcode.Forbidden, asError(sessions.SignOut(w, r)).Code)
 			require.Empty(t, w.Header().Get("Set-Cookie"))
 			continue
 		}
@@ -154,12 +155,12 @@ func TestThrottledSignIn(t *testing.T) {
 		body := `{"email":"nobody@example.com","password":"a wrong password"}`
 		w := served(o.Serve, WithClientAddress(request(http.MethodPost, "/session", "", body), "192.0.2.7"))
 		last = checked(t, w)
-		if last.code() == string(CodeRateLimited) {
+		if last.code() == string(errcode.RateLimited) {
 			break
 		}
-		require.Equal(t, string(CodeUnauthenticated), last.code())
+		require.Equal(t, string(errcode.Unauthenticated), last.code())
 	}
-	require.Equal(t, string(CodeRateLimited), last.code())
+	require.Equal(t, string(errcode.RateLimited), last.code())
 	require.Equal(t, http.StatusTooManyRequests, last.status)
 	require.NotEmpty(t, last.header.Get("Retry-After"))
 }
@@ -192,7 +193,7 @@ func TestKnownDeviceSignsIn(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword, &http.Cookie{Name: device.Name, Value: "x" + device.Value[1:]}).Code)
 	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword, device, device).Code, "one of two was planted")
 	require.Equal(t, http.StatusCreated, attempt(goodPassword, device).Code)
-	o.refused(t, CodeUnauthenticated, "", http.MethodGet, "/session", "", "")
+	o.refused(t, errcode.Unauthenticated, "", http.MethodGet, "/session", "", "")
 	require.Equal(t, http.StatusUnauthorized, served(o.Serve, withCookie(get("/session"), device)).Code)
 }
 
@@ -225,7 +226,7 @@ func TestSuspendedPeople(t *testing.T) {
 	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
 	require.Contains(t, w.Body.String(), `"suspended":true`)
 	cookie := setCookie(t, w)
-	refusedWith(t, CodeOrganizationSuspended, o.Serve, withCookie(get("/agents"), cookie))
+	refusedWith(t, errcode.OrganizationSuspended, o.Serve, withCookie(get("/agents"), cookie))
 	out := served(o.Serve, withCookie(httptest.NewRequest(http.MethodDelete, "/session", nil), cookie))
 	require.Equal(t, http.StatusNoContent, out.Code)
 }
@@ -236,7 +237,7 @@ func TestSessionsNeverWorkOnV1(t *testing.T) {
 	o := newOffice(t)
 	auth := &Auth{Authenticator: o.Authenticator, Scope: identity.ModelsRead}
 	var seen identity.Principal
-	refusedWith(t, CodeUnauthenticated, protect(auth, &seen), request(http.MethodGet, "/v1/models", "user:owner", ""))
+	refusedWith(t, errcode.Unauthenticated, protect(auth, &seen), request(http.MethodGet, "/v1/models", "user:owner", ""))
 	for _, route := range Routes() {
 		require.Empty(t, route.Role, route.Path)
 	}

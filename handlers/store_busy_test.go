@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -46,7 +47,7 @@ func TestBusyStore(t *testing.T) {
 		l := &RateLimit{Plans: planLimits{"free": 1}, Limiter: limiterFunc(func(context.Context, string, int64) (limit.Decision, error) {
 			return limit.Decision{}, errBusy
 		})}
-		requireBusy(t, refusedWith(t, CodeInternalError, counted(l), as(get("/"), someone())))
+		requireBusy(t, refusedWith(t, errcode.InternalError, counted(l), as(get("/"), someone())))
 	})
 	t.Run("any write", func(t *testing.T) {
 		t.Parallel()
@@ -55,7 +56,7 @@ func TestBusyStore(t *testing.T) {
 	})
 	each(t, func(t *testing.T, p platform, g *gate) {
 		g.fail = errBusy
-		a := refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text))
+		a := refusedWith(t, errcode.InternalError, p.serve(g), p.signed(p.text))
 		requireBusy(t, a)
 	})
 }

@@ -3,6 +3,8 @@ package handlers
 import (
 	"sync"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // Streams counts the streams of each organization that are open in this process. The zero value has none, and is safe
@@ -19,7 +21,7 @@ func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) 
 	defer s.mu.Unlock()
 	if limit > 0 && s.open[orgID] >= limit {
 		return nil, &Error{
-			Code: CodeRateLimited, RetryAfter: time.Second,
+			Code: errcode.RateLimited, RetryAfter: time.Second,
 			Message: "Too many streams of the organization are open at once. Retry when one has ended.",
 		}
 	}

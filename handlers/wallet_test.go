@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -132,9 +133,9 @@ func TestEnvironmentOfAWallet(t *testing.T) {
 	}
 	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions?environment=test", "user:member", "")), 1)
 	for _, path := range []string{"/wallet", "/wallet/spend", "/wallet/transactions", "/wallet/calls"} {
-		o.refused(t, CodeInvalidRequest, "environment", http.MethodGet, path+"?environment=live", "test", "")
-		o.refused(t, CodeInvalidRequest, "environment", http.MethodGet, path+"?environment=test", "owner", "")
-		o.refused(t, CodeInvalidRequest, "environment", http.MethodGet, path+"?environment=both", "user:member", "")
+		o.refused(t, errcode.InvalidRequest, "environment", http.MethodGet, path+"?environment=live", "test", "")
+		o.refused(t, errcode.InvalidRequest, "environment", http.MethodGet, path+"?environment=test", "owner", "")
+		o.refused(t, errcode.InvalidRequest, "environment", http.MethodGet, path+"?environment=both", "user:member", "")
 	}
 }
 
@@ -158,7 +159,7 @@ func TestCalls(t *testing.T) {
 	require.Empty(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls", "stranger", "")))
 
 	o.inbox.fail = errors.New("disk I/O error")
-	require.NotContains(t, o.refused(t, CodeInternalError, "", http.MethodGet, "/wallet/calls", "owner", "").text, "disk")
+	require.NotContains(t, o.refused(t, errcode.InternalError, "", http.MethodGet, "/wallet/calls", "owner", "").text, "disk")
 }
 
 func TestDaysOfHistory(t *testing.T) {
@@ -169,15 +170,15 @@ func TestDaysOfHistory(t *testing.T) {
 			"from=yesterday": "from", "from=2026-11-21T00:00:00Z": "from", "from=2026-02-30": "from", "from=0001-01-01": "from",
 			"to=2026-13-01": "to", "to=1": "to", "from=2026-11-02&to=2026-11-01": "to",
 		} {
-			o.refused(t, CodeInvalidRequest, field, http.MethodGet, path+"?"+query, "owner", "")
+			o.refused(t, errcode.InvalidRequest, field, http.MethodGet, path+"?"+query, "owner", "")
 		}
 	}
-	o.refused(t, CodeInvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-11-22", "owner", "")
-	o.refused(t, CodeInvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-08-21", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-11-22", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-08-21", "owner", "")
 	o.ask(t, http.StatusOK, http.MethodGet, "/wallet/spend?from=2026-08-22", "owner", "")
 	for _, path := range []string{"/wallet/transactions", "/wallet/calls"} {
 		for _, cursor := range []string{"MV8", "YV8x", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5X3g"} { // 1_, a_1, 99999999999999999999_x
-			o.refused(t, CodeInvalidRequest, "cursor", http.MethodGet, path+"?cursor="+cursor, "owner", "")
+			o.refused(t, errcode.InvalidRequest, "cursor", http.MethodGet, path+"?cursor="+cursor, "owner", "")
 		}
 	}
 }
@@ -197,7 +198,7 @@ func TestSpend(t *testing.T) {
 	require.Equal(t, `{"environment":"live","from":"2026-10-23","to":"2026-11-21","data":[]}`,
 		okText(t, o.Serve, keyed(http.MethodGet, "/wallet/spend", "stranger")))
 	o.Wallets = walletsFunc(nil)
-	o.refused(t, CodeInternalError, "", http.MethodGet, "/wallet/spend", "owner", "")
+	o.refused(t, errcode.InternalError, "", http.MethodGet, "/wallet/spend", "owner", "")
 }
 
 // table reads an answer of text/csv.
@@ -233,7 +234,7 @@ func TestTransactionsAsCSV(t *testing.T) {
 	r = keyed(http.MethodGet, "/wallet/transactions?format=json", "owner")
 	r.Header.Set("Accept", "text/csv")
 	require.Contains(t, okText(t, o.Serve, r), `"data"`)
-	o.refused(t, CodeInvalidRequest, "format", http.MethodGet, "/wallet/transactions?format=xml", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "format", http.MethodGet, "/wallet/transactions?format=xml", "owner", "")
 }
 
 func TestCallsAsCSV(t *testing.T) {
@@ -323,7 +324,7 @@ func TestOrganization(t *testing.T) {
 	o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:owner", `{"retentionDays":0}`)
 	o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:owner", `{}`)
 	for _, days := range []string{"-1", "1", "6", "3651", "1.5", `"7"`, "1e30"} {
-		o.refused(t, CodeInvalidRequest, "retentionDays", http.MethodPatch, "/organization", "user:owner", `{"retentionDays":`+days+`}`)
+		o.refused(t, errcode.InvalidRequest, "retentionDays", http.MethodPatch, "/organization", "user:owner", `{"retentionDays":`+days+`}`)
 	}
 	require.Zero(t, o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:stranger", "")["retentionDays"])
 	log, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -87,7 +88,7 @@ func acknowledge(w http.ResponseWriter, empty bool, queued int) {
 
 // wrongSignature is the answer to every delivery that isn't proven to come from the platform (spec §5.3).
 func wrongSignature() *Error {
-	return &Error{Code: CodeUnauthenticated, Message: "The webhook signature is missing or wrong."}
+	return &Error{Code: errcode.Unauthenticated, Message: "The webhook signature is missing or wrong."}
 }
 
 // extracted turns the error of an extraction into an answer.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 )
@@ -21,13 +22,13 @@ func TestBotRouting(t *testing.T) {
 		return delivery("/webhooks/bot/"+channelID, bot.header, secret, bot.text)
 	}
 	acknowledged(t, g.Bot, to("chn_bot2", "secret-2"), 1)
-	refusedWith(t, CodeUnauthenticated, g.Bot, to("chn_bot2", "secret-1"))
+	refusedWith(t, errcode.Unauthenticated, g.Bot, to("chn_bot2", "secret-1"))
 	acknowledged(t, g.Bot, to("chn_botpending", "secret-3"), 0)
-	refusedWith(t, CodeUnauthenticated, g.Bot, to("chn_botpending", "secret-1"))
+	refusedWith(t, errcode.Unauthenticated, g.Bot, to("chn_botpending", "secret-1"))
 	reads := g.routes.reads
 	for _, unknown := range []string{"chn_nobody", "chn_page1", "%00", "CHN_BOT1", strings.Repeat("a", 100), "..%2Fsocial"} {
 		if strings.Contains(unknown, "%2F") {
-			refusedWith(t, CodeNotFound, g.Bot, to(unknown, ""))
+			refusedWith(t, errcode.NotFound, g.Bot, to(unknown, ""))
 			continue
 		}
 		acknowledged(t, g.Bot, to(unknown, "secret-1"), 0)
@@ -38,7 +39,7 @@ func TestBotRouting(t *testing.T) {
 	broken := g.routes.byID["chn_bot2"]
 	broken.OrgID = "org_2" // sealed for another organization
 	g.routes.byID["chn_bot2"] = broken
-	a := refusedWith(t, CodeInternalError, g.Bot, to("chn_bot2", "secret-2"))
+	a := refusedWith(t, errcode.InternalError, g.Bot, to("chn_bot2", "secret-2"))
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 }
 
@@ -131,7 +132,7 @@ func TestMarketASignsTheConfiguredAddress(t *testing.T) {
 		r := delivery(market.path, market.header, hmacHex(testPartnerKey, address, "|", market.text), market.text)
 		r.Host = "evil.example"
 		r.Header.Set("X-Forwarded-Host", "evil.example")
-		refusedWith(t, CodeUnauthenticated, g.MarketA, r)
+		refusedWith(t, errcode.Unauthenticated, g.MarketA, r)
 	}
 	r := market.signed(market.text)
 	r.Host = "internal:8080"
@@ -156,9 +157,9 @@ func TestSocialHandshake(t *testing.T) {
 		"hub.mode=unsubscribe&hub.verify_token=hook-token&hub.challenge=1", "hub.verify_token=hook-token&hub.challenge=1",
 		"hub.mode=subscribe&hub.verify_token=&hub.challenge=1",
 	} {
-		refusedWith(t, CodeForbidden, g.Social, ask(query))
+		refusedWith(t, errcode.Forbidden, g.Social, ask(query))
 	}
 	g.config.Social.VerifyToken = ""
-	refusedWith(t, CodeForbidden, g.Social, ask("hub.mode=subscribe&hub.verify_token=&hub.challenge=1"))
+	refusedWith(t, errcode.Forbidden, g.Social, ask("hub.mode=subscribe&hub.verify_token=&hub.challenge=1"))
 	require.Zero(t, g.routes.reads)
 }

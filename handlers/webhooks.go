@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -187,7 +188,7 @@ func (h *Webhooks) handshake(w http.ResponseWriter, r *http.Request) error {
 	EnsureRequestID(w, r)
 	challenge, err := verify.Handshake(r.URL.Query(), h.config.Social.VerifyToken)
 	if err != nil {
-		return &Error{Code: CodeForbidden, Message: "The verify token does not match.", Cause: err}
+		return &Error{Code: errcode.Forbidden, Message: "The verify token does not match.", Cause: err}
 	}
 	writeWhole(w, http.StatusOK, "text/plain; charset=utf-8", []byte(challenge))
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 )
 
@@ -25,8 +26,8 @@ func FuzzSignedDelivery(f *testing.F) {
 		if w.Code != http.StatusOK {
 			code := checked(t, w).code()
 			// The test finds the local chat's timestamp only where it is written plainly.
-			if p.name != "localchat" || code != string(CodeUnauthenticated) {
-				require.Equal(t, string(CodeInvalidRequest), code)
+			if p.name != "localchat" || code != string(errcode.Unauthenticated) {
+				require.Equal(t, string(errcode.InvalidRequest), code)
 			}
 			require.Zero(t, g.enqueues)
 			return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -29,7 +30,7 @@ func TestWebhookDeliveriesElsewhere(t *testing.T) {
 			g := newGate(t)
 			path := strings.Replace(other.path, "chn_bot1", "chn_bot2", 1)
 			for _, header := range []string{seen.header, other.header} {
-				refusedWith(t, CodeUnauthenticated, other.serve(g), delivery(path, header, seen.sign(seen.text), seen.text))
+				refusedWith(t, errcode.Unauthenticated, other.serve(g), delivery(path, header, seen.sign(seen.text), seen.text))
 			}
 			require.Zero(t, g.enqueues)
 		}
@@ -107,7 +108,7 @@ func TestStrangersTakeNothingFromBots(t *testing.T) {
 	}
 	require.Zero(t, g.bodies.UsedBy(ShareOrganizations))
 	require.True(t, g.bodies.Take(Account{ShareOrganizations, "org_1"}, 64<<20), "as much as the organization may hold")
-	a := refusedWith(t, CodeInternalError, bot.serve(g), bot.signed(bot.text))
+	a := refusedWith(t, errcode.InternalError, bot.serve(g), bot.signed(bot.text))
 	require.Equal(t, "1", a.header.Get("Retry-After"), "platforms come back after a fault, not after a refusal")
 }
 
@@ -125,10 +126,10 @@ func TestPromptDeliveriesPassAFullReserve(t *testing.T) {
 		full := g.bodies.UsedBy(ShareDeliveries)
 		acknowledged(t, p.serve(g), p.signed(p.text), 1)
 		acknowledged(t, p.serve(g), p.signed(p.text+strings.Repeat(" ", promptDelivery-len(p.text))), 1)
-		refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text+strings.Repeat(" ", promptDelivery+1-len(p.text))))
+		refusedWith(t, errcode.InternalError, p.serve(g), p.signed(p.text+strings.Repeat(" ", promptDelivery+1-len(p.text))))
 		undeclared := p.signed(p.text)
 		undeclared.ContentLength = -1
-		refusedWith(t, CodeInternalError, p.serve(g), undeclared)
+		refusedWith(t, errcode.InternalError, p.serve(g), undeclared)
 
 		began := time.Now()
 		w := &deadlines{ResponseWriter: httptest.NewRecorder()}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -39,20 +40,20 @@ func TestWebhookWrongSignatures(t *testing.T) {
 			"empty": "", "upper case": strings.ToUpper(good), "truncated": good[:len(good)-1], "longer": good + "0", "other": p.sign(p.text+" ") + "x",
 			"bearer": "Bearer " + good, "space": " " + good + " x",
 		} {
-			a := refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(p.path, p.header, signature, p.text))
+			a := refusedWith(t, errcode.Unauthenticated, p.serve(g), delivery(p.path, p.header, signature, p.text))
 			require.NotContains(t, a.fields, "field", name)
 		}
 		missing := p.signed(p.text)
 		missing.Header.Del(p.header)
-		refusedWith(t, CodeUnauthenticated, p.serve(g), missing)
+		refusedWith(t, errcode.Unauthenticated, p.serve(g), missing)
 		doubled := p.signed(p.text)
 		doubled.Header.Add(p.header, good)
-		refusedWith(t, CodeUnauthenticated, p.serve(g), doubled)
+		refusedWith(t, errcode.Unauthenticated, p.serve(g), doubled)
 		malformed := delivery(p.path, p.header, "wrong", "{")
-		refusedWith(t, CodeUnauthenticated, p.serve(g), malformed)
+		refusedWith(t, errcode.Unauthenticated, p.serve(g), malformed)
 		if p.name != "bot" {
 			for _, body := range []string{p.text + " ", strings.Replace(p.text, "Chào", `Ch\u00e0o`, 1), p.text[:len(p.text)-1]} {
-				refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(p.path, p.header, good, body))
+				refusedWith(t, errcode.Unauthenticated, p.serve(g), delivery(p.path, p.header, good, body))
 			}
 			require.Zero(t, g.routes.reads)
 		}
@@ -69,12 +70,12 @@ func TestWebhookWithoutSecrets(t *testing.T) {
 		for _, signature := range []string{
 			"", "sha256=" + hmacHex("", p.text), hmacHex("", p.text), hmacHex("", testBaseURL+"/webhooks/market-a|"+p.text), "mac=" + hmacHex("", p.text),
 		} {
-			refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(path, p.header, signature, p.text))
+			refusedWith(t, errcode.Unauthenticated, p.serve(g), delivery(path, p.header, signature, p.text))
 		}
 		require.Zero(t, g.enqueues)
 	})
 	g := newGate(t)
-	refusedWith(t, CodeUnauthenticated, g.Bot, delivery("/webhooks/bot/chn_botbare", "X-Bot-Api-Secret-Token", "", "{}"))
+	refusedWith(t, errcode.Unauthenticated, g.Bot, delivery("/webhooks/bot/chn_botbare", "X-Bot-Api-Secret-Token", "", "{}"))
 }
 
 func TestWebhookHeaderNamesCanBeChanged(t *testing.T) {
@@ -83,7 +84,7 @@ func TestWebhookHeaderNamesCanBeChanged(t *testing.T) {
 		const other = "X-Other-Signature"
 		c := &g.config
 		c.Bot.Header, c.Social.Header, c.LocalChat.Header, c.MarketA.Header, c.MarketB.Header = other, other, other, other, other
-		refusedWith(t, CodeUnauthenticated, p.serve(g), p.signed(p.text))
+		refusedWith(t, errcode.Unauthenticated, p.serve(g), p.signed(p.text))
 		acknowledged(t, p.serve(g), delivery(p.path, other, p.sign(p.text), p.text), 1)
 	})
 }
@@ -91,9 +92,9 @@ func TestWebhookHeaderNamesCanBeChanged(t *testing.T) {
 func TestWebhookMalformedBodies(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
-		code := CodeInvalidRequest
+		code := errcode.InvalidRequest
 		if p.name == "localchat" {
-			code = CodeUnauthenticated // There is no timestamp to hash.
+			code = errcode.Unauthenticated // There is no timestamp to hash.
 		}
 		for _, body := range []string{"", "{", `{"object":"page",`, "x"} {
 			refusedWith(t, code, p.serve(g), p.signed(body))
@@ -133,16 +134,16 @@ func TestWebhookWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
 		g.fail = errors.New("disk I/O error")
-		a := refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text))
+		a := refusedWith(t, errcode.InternalError, p.serve(g), p.signed(p.text))
 		require.Equal(t, "5", a.header.Get("Retry-After"))
 		require.NotContains(t, a.text, "disk")
 		g.fail, g.routes.fail = nil, errors.New("disk I/O error")
-		require.Equal(t, "5", refusedWith(t, CodeInternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
+		require.Equal(t, "5", refusedWith(t, errcode.InternalError, p.serve(g), p.signed(p.text)).header.Get("Retry-After"))
 		g.routes.fail = nil
 		acknowledged(t, p.serve(g), p.signed(p.text), 1)
 		g.bodies.SetLimit(10, DefaultPace)
 		large := p.signed(p.text + strings.Repeat(" ", promptDelivery))
-		require.NotEmpty(t, refusedWith(t, CodeInternalError, p.serve(g), large).header.Get("Retry-After"))
+		require.NotEmpty(t, refusedWith(t, errcode.InternalError, p.serve(g), large).header.Get("Retry-After"))
 	})
 }
 
@@ -156,7 +157,7 @@ func TestWebhookEmptyAcknowledgement(t *testing.T) {
 		require.Empty(t, w.Body.String())
 		require.Equal(t, "0", w.Header().Get("Content-Length"))
 		require.Equal(t, 1, g.enqueues)
-		refusedWith(t, CodeUnauthenticated, p.serve(g), delivery(p.path, p.header, "", p.text))
+		refusedWith(t, errcode.Unauthenticated, p.serve(g), delivery(p.path, p.header, "", p.text))
 	})
 }
 
@@ -164,17 +165,17 @@ func TestWebhookOtherAddresses(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
 		for _, path := range []string{p.path + "/", p.path + "/x", "/webhooks", "/webhooks/bot", "/webhooks/bot/", "/webhooks/other", strings.ToUpper(p.path)} {
-			refusedWith(t, CodeNotFound, p.serve(g), delivery(path, p.header, p.sign(p.text), p.text))
+			refusedWith(t, errcode.NotFound, p.serve(g), delivery(path, p.header, p.sign(p.text), p.text))
 		}
 		for _, method := range []string{http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 			r := p.signed(p.text)
 			r.Method = method
-			refusedWith(t, CodeNotFound, p.serve(g), r)
+			refusedWith(t, errcode.NotFound, p.serve(g), r)
 		}
 		if p.name != "social" {
 			r := p.signed(p.text)
 			r.Method = http.MethodGet
-			refusedWith(t, CodeNotFound, p.serve(g), r)
+			refusedWith(t, errcode.NotFound, p.serve(g), r)
 		}
 		require.Zero(t, g.enqueues)
 	})
@@ -187,10 +188,10 @@ func TestWebhookBodyLimit(t *testing.T) {
 		body := p.text[:len(p.text)-1] + strings.Repeat(" ", MaxWebhookBody-len(p.text)) + "}"
 		require.Len(t, body, MaxWebhookBody)
 		acknowledged(t, p.serve(g), p.signed(body), 1)
-		refusedWith(t, CodeInvalidRequest, p.serve(g), p.signed(body+" "))
+		refusedWith(t, errcode.InvalidRequest, p.serve(g), p.signed(body+" "))
 		r := p.signed(p.text)
 		r.Header.Set("Content-Encoding", "gzip")
-		refusedWith(t, CodeInvalidRequest, p.serve(g), r)
+		refusedWith(t, errcode.InvalidRequest, p.serve(g), r)
 		require.Zero(t, g.bodies.Used())
 	})
 }

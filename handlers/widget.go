@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
@@ -165,7 +166,7 @@ func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begin
 		allowOrigin(w.Header(), v.origin)
 		return nil
 	case begins && v.origin == "":
-		return &Error{Code: CodeForbidden, Message: "A session needs the Origin header of a page that may use this widget."}
+		return &Error{Code: errcode.Forbidden, Message: "A session needs the Origin header of a page that may use this widget."}
 	case !begins && (v.origin == "" || fromItself(r, v.origin)):
 		return nil // the token decides
 	default:
@@ -175,7 +176,7 @@ func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begin
 
 func foreignOrigin() *Error {
 	return &Error{
-		Code:    CodeForbidden,
+		Code:    errcode.Forbidden,
 		Message: "This site may not use the widget. Add its origin to the channel's origins.",
 	}
 }
@@ -207,7 +208,7 @@ func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.W
 func (v *visitRequest) checkToken(r *http.Request) error {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || len(r.Header.Values("Authorization")) != 1 {
-		return &Error{Code: CodeUnauthenticated, Message: "The request has no token. POST …/session gives one."}
+		return &Error{Code: errcode.Unauthenticated, Message: "The request has no token. POST …/session gives one."}
 	}
 	opened, err := openVisit(v.Ring, v.channel, strings.TrimSpace(token))
 	if err == nil && opened.ended(v.Now()) {
@@ -215,9 +216,9 @@ func (v *visitRequest) checkToken(r *http.Request) error {
 	}
 	switch {
 	case errors.Is(err, errVisitEnded):
-		return &Error{Code: CodeUnauthenticated, Message: "The token has expired. POST …/session gives a new one for it.", Cause: err}
+		return &Error{Code: errcode.Unauthenticated, Message: "The token has expired. POST …/session gives a new one for it.", Cause: err}
 	case err != nil:
-		return &Error{Code: CodeUnauthenticated, Message: "The token is not valid for this widget.", Cause: err}
+		return &Error{Code: errcode.Unauthenticated, Message: "The token is not valid for this widget.", Cause: err}
 	case !allows(v.channel.Settings.Origins, opened.Origin):
 		return foreignOrigin()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -49,14 +50,14 @@ func TestOneVisitorLeavesRoom(t *testing.T) {
 				if w := s.writeFrom(test.greedy(n), token, "m-"+strconv.Itoa(n)); w.Code == http.StatusOK {
 					answered++
 				} else {
-					require.Equal(t, string(CodeRateLimited), checked(t, w).code())
+					require.Equal(t, string(errcode.RateLimited), checked(t, w).code())
 				}
 			}
 			require.Equal(t, 4, answered, "two thirds")
 			for n := range 2 {
 				wholeStream(t, s.writeFrom(test.other, token, "o-"+strconv.Itoa(n)))
 			}
-			require.Equal(t, string(CodeRateLimited), checked(t, s.writeFrom(test.other, token, "o-3")).code(), "the channel's own rate")
+			require.Equal(t, string(errcode.RateLimited), checked(t, s.writeFrom(test.other, token, "o-3")).code(), "the channel's own rate")
 		})
 	}
 }
@@ -74,7 +75,7 @@ func TestOneVisitorLeavesStreams(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Streams.Count() == streamsPerAddress }, time.Minute, time.Millisecond)
 	token := s.begin(t, `{}`)
 	refused := checked(t, s.writeFrom("192.0.2.1", token, "m-1"))
-	require.Equal(t, string(CodeRateLimited), refused.code())
+	require.Equal(t, string(errcode.RateLimited), refused.code())
 	require.EqualValues(t, 1, refused.fields["retryAfter"])
 	require.Empty(t, s.seen(t, token), "what is refused isn't stored")
 	go func() { answers <- s.writeFrom("192.0.2.2", token, "m-1") }()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -33,13 +34,13 @@ func TestSessionOrigins(t *testing.T) {
 		"", "null", "https://evil.example", "https://evil-example.com", "https://example.com", "http://shop.vn", "https://shop.vn.evil.org",
 		"https://svc.example", // our own page has no right of its own to a session
 	} {
-		a := refusedWith(t, CodeForbidden, s.Serve, session(origin))
+		a := refusedWith(t, errcode.Forbidden, s.Serve, session(origin))
 		require.Empty(t, a.header.Get("Access-Control-Allow-Origin"), "%q", origin)
 		require.Equal(t, "Origin", a.header.Get("Vary"))
 	}
 	twice := session(shop)
 	twice.Header.Add("Origin", shop)
-	refusedWith(t, CodeForbidden, s.Serve, twice)
+	refusedWith(t, errcode.Forbidden, s.Serve, twice)
 }
 
 // TestPreflight: browsers ask before a request with a token; pages of other origins are not told more than no.
@@ -54,7 +55,7 @@ func TestPreflight(t *testing.T) {
 		require.Equal(t, "Authorization, Content-Type", w.Header().Get("Access-Control-Allow-Headers"))
 		require.Equal(t, "Origin", w.Header().Get("Vary"))
 		for _, origin := range []string{"", "null", "https://evil-example.com"} {
-			a := refusedWith(t, CodeForbidden, s.Serve, visitorRequest(http.MethodOptions, "/widget/chn_1/"+part, origin, "", ""))
+			a := refusedWith(t, errcode.Forbidden, s.Serve, visitorRequest(http.MethodOptions, "/widget/chn_1/"+part, origin, "", ""))
 			require.Empty(t, a.header.Get("Access-Control-Allow-Origin"))
 		}
 	}
@@ -80,13 +81,13 @@ func TestVisitorTokens(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			r := visitorRequest(method, "/widget/chn_1/messages", "", bad, `{"id":"m-2","text":"x"}`)
-			a := refusedWith(t, CodeUnauthenticated, s.Serve, r)
+			a := refusedWith(t, errcode.Unauthenticated, s.Serve, r)
 			require.NotContains(t, a.text, "alo?", name)
 		}
 	}
 	twice := visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, "")
 	twice.Header.Add("Authorization", "Bearer "+token)
-	refusedWith(t, CodeUnauthenticated, s.Serve, twice)
+	refusedWith(t, errcode.Unauthenticated, s.Serve, twice)
 	require.Len(t, s.seen(t, token), 2)
 
 	read := func(origin string) *http.Request {
@@ -96,12 +97,12 @@ func TestVisitorTokens(t *testing.T) {
 	require.Equal(t, http.StatusOK, served(s.Serve, read("https://svc.example")).Code, "the page in the frame is ours")
 	require.Equal(t, http.StatusOK, served(s.Serve, read("")).Code)
 	for _, origin := range []string{"null", "https://evil-example.com"} {
-		require.Empty(t, refusedWith(t, CodeForbidden, s.Serve, read(origin)).header.Get("Access-Control-Allow-Origin"))
+		require.Empty(t, refusedWith(t, errcode.Forbidden, s.Serve, read(origin)).header.Get("Access-Control-Allow-Origin"))
 	}
 
 	settings := store.WidgetSettings{Origins: []string{"https://new.vn"}, RequestsPerMinute: 1000}
 	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
-	refusedWith(t, CodeForbidden, s.Serve, read(""))
+	refusedWith(t, errcode.Forbidden, s.Serve, read(""))
 }
 
 // TestExpiredToken: it opens nothing, and gets its visitor a new one, for a while and from an allowed page.
@@ -113,10 +114,10 @@ func TestExpiredToken(t *testing.T) {
 	s.ahead.Store(int64(visitLife - time.Minute))
 	require.Len(t, s.seen(t, token), 2)
 	s.ahead.Store(int64(visitLife + time.Minute))
-	a := refusedWith(t, CodeUnauthenticated, s.Serve, visitorRequest(http.MethodGet, "/widget/chn_1/messages", shop, token, ""))
+	a := refusedWith(t, errcode.Unauthenticated, s.Serve, visitorRequest(http.MethodGet, "/widget/chn_1/messages", shop, token, ""))
 	require.Contains(t, a.text, "expired")
 	require.Equal(t, shop, a.header.Get("Access-Control-Allow-Origin"), "the page must be able to read that")
-	refusedWith(t, CodeForbidden, s.Serve, visitorRequest(http.MethodPost, "/widget/chn_1/session", "https://evil.example", "", `{"token":"`+token+`"}`))
+	refusedWith(t, errcode.Forbidden, s.Serve, visitorRequest(http.MethodPost, "/widget/chn_1/session", "https://evil.example", "", `{"token":"`+token+`"}`))
 	renewed := s.begin(t, `{"token":"`+token+`"}`)
 	require.NotEqual(t, token, renewed)
 	require.Len(t, s.seen(t, renewed), 2)
@@ -143,7 +144,7 @@ func TestWidgetBodies(t *testing.T) {
 		`{"id":"m-1","text":"` + strings.Repeat("a", 70<<10) + `"}`: "",
 	} {
 		r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, body)
-		a := refusedWith(t, CodeInvalidRequest, s.Serve, r)
+		a := refusedWith(t, errcode.InvalidRequest, s.Serve, r)
 		if field == "" {
 			require.NotContains(t, a.fields, "field")
 		} else {
@@ -190,7 +191,7 @@ func TestUnknownWidgets(t *testing.T) {
 	for _, id := range []string{"chn_unknown", "chn_bot", "x", "%00", "a%20b", "..", "%2e%2e", strings.Repeat("a", 100), "'"} {
 		for _, part := range []string{"GET ", "GET /widget.js", "POST /session", "POST /messages", "GET /messages", "OPTIONS /session"} {
 			method, rest, _ := strings.Cut(part, " ")
-			refusedWith(t, CodeNotFound, s.Serve, visitorRequest(method, "/widget/"+id+rest, shop, "", `{}`))
+			refusedWith(t, errcode.NotFound, s.Serve, visitorRequest(method, "/widget/"+id+rest, shop, "", `{}`))
 		}
 	}
 	for _, r := range []string{
@@ -199,7 +200,7 @@ func TestUnknownWidgets(t *testing.T) {
 		"GET /widget/static/", "GET /widget/static/frame.js", "GET /widget/static/0/frame.js", "GET /widget/static/../widget.go", "OPTIONS /widget/chn_1",
 	} {
 		method, path, _ := strings.Cut(r, " ")
-		refusedWith(t, CodeNotFound, s.Serve, visitorRequest(method, path, shop, "", `{}`))
+		refusedWith(t, errcode.NotFound, s.Serve, visitorRequest(method, path, shop, "", `{}`))
 	}
 }
 
@@ -210,7 +211,7 @@ func TestWidgetOperationsAreServedByTheWidget(t *testing.T) {
 	for _, r := range []string{"POST session", "POST messages", "GET messages"} {
 		method, part, _ := strings.Cut(r, " ")
 		body := `{"id":"m-1","text":"x"}`
-		refusedWith(t, CodeNotFound, s.api.Serve, visitorRequest(method, "/widget/chn_1/"+part, shop, s.begin(t, `{}`), body))
+		refusedWith(t, errcode.NotFound, s.api.Serve, visitorRequest(method, "/widget/chn_1/"+part, shop, s.begin(t, `{}`), body))
 	}
 }
 
@@ -258,6 +259,6 @@ func TestWidgetWithoutItsStore(t *testing.T) {
 	s.db.Close(t.Context())
 	for _, part := range []string{"GET ", "POST /session", "POST /messages", "GET /messages"} {
 		method, rest, _ := strings.Cut(part, " ")
-		refusedWith(t, CodeInternalError, s.Serve, visitorRequest(method, "/widget/chn_1"+rest, shop, token, `{"id":"m","text":"x"}`))
+		refusedWith(t, errcode.InternalError, s.Serve, visitorRequest(method, "/widget/chn_1"+rest, shop, token, `{"id":"m","text":"x"}`))
 	}
 }

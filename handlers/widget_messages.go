@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
@@ -146,7 +147,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	case reply.Text == "" && !stream.begun:
 		writeJSON(w, http.StatusAccepted, marshal(visitReceipt{ID: message.ID, State: "waiting", Notice: waitingNotice}))
 	case !stream.end(reply.Text):
-		stream.fail(&Error{Code: CodeConflict, Message: "The answer broke off. What is said instead will appear here."}, RequestIDFrom(r.Context()))
+		stream.fail(&Error{Code: errcode.Conflict, Message: "The answer broke off. What is said instead will appear here."}, RequestIDFrom(r.Context()))
 	}
 	return nil
 }

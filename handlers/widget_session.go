@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
@@ -95,7 +96,7 @@ func (v *visitRequest) admit(ctx context.Context, what string, perMinute int64) 
 		return nil
 	}
 	return &Error{
-		Code: CodeRateLimited, RetryAfter: max(d.ResetIn, time.Millisecond),
+		Code: errcode.RateLimited, RetryAfter: max(d.ResetIn, time.Millisecond),
 		Message: fmt.Sprintf("Too many requests. Retry after %d seconds.", wholeSeconds(d.ResetIn)),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -124,7 +125,7 @@ func (v *visitRequest) checkSpend(ctx context.Context, place *answerPlace) error
 		return err
 	case day.SpentMicros >= most:
 		return &Error{
-			Code: CodePlanLimitExceeded, NoRetry: true,
+			Code: errcode.PlanLimitExceeded, NoRetry: true,
 			Message: "This chat has answered as much as it may today. Please come back tomorrow.",
 		}
 	case day.Calls == 0:
@@ -179,7 +180,7 @@ func (v *visitRequest) checkHolds(ctx context.Context, today time.Time, most int
 
 func tooManyAnswers(cause error) *Error {
 	return &Error{
-		Code: CodeRateLimited, RetryAfter: time.Second,
+		Code: errcode.RateLimited, RetryAfter: time.Second,
 		Message: "Too many answers of this chat are being written at once. Retry when one has ended.", Cause: cause,
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -35,13 +36,13 @@ func TestDailySpendByDefault(t *testing.T) {
 		_, err := s.book.Adjust(t.Context(), "test", wallet, -800_000, "other calls", "")
 		require.NoError(t, err)
 		wholeStream(t, s.write(token, "m-2", "two"))
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-3", "three")).code())
+		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(token, "m-3", "three")).code())
 		_, err = s.book.Credit(t.Context(), "test", wallet, 2_000_000, "more")
 		require.NoError(t, err)
 		wholeStream(t, s.write(token, "m-3", "three"))
 
 		s.configure(t, store.WidgetSettings{RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: 100_000, Valid: true}})
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-4", "four")).code(), "what the organization says counts")
+		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(token, "m-4", "four")).code(), "what the organization says counts")
 		s.configure(t, store.WidgetSettings{RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: 1e15, Valid: true}})
 		wholeStream(t, s.write(token, "m-4", "four"))
 	})
@@ -72,7 +73,7 @@ func TestAnswersBeingMadeCount(t *testing.T) {
 		require.Eventually(t, func() bool { return s.Streams.Count() == n+1 }, time.Minute, time.Millisecond)
 	}
 	token := s.begin(t, `{}`)
-	require.Equal(t, string(CodeRateLimited), checked(t, s.write(token, "m-1", "three")).code())
+	require.Equal(t, string(errcode.RateLimited), checked(t, s.write(token, "m-1", "three")).code())
 	// A process that doesn't have these streams sees the turns.
 	require.Eventually(t, func() bool {
 		day, err := s.db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
@@ -81,13 +82,13 @@ func TestAnswersBeingMadeCount(t *testing.T) {
 	elsewhere := *s.Widget
 	elsewhere.Streams, elsewhere.answers = new(Streams), new(answerPlaces)
 	r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-1","text":"three"}`)
-	require.Equal(t, string(CodeRateLimited), checked(t, served(elsewhere.Serve, r)).code())
+	require.Equal(t, string(errcode.RateLimited), checked(t, served(elsewhere.Serve, r)).code())
 	close(s.speaker.next)
 	for range 2 {
 		wholeStream(t, <-answers)
 	}
 	require.EqualValues(t, 3*chatCost, s.spent(t))
-	require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-1", "three")).code())
+	require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(token, "m-1", "three")).code())
 }
 
 // crowd lets visitors of n addresses write a first message each, which no model answers before the crowd may.
@@ -125,7 +126,7 @@ func TestCrowdStaysWithinTheSpend(t *testing.T) {
 				answers, answer := s.crowd(t, visitors)
 				for range visitors - room {
 					refused := checked(t, <-answers)
-					require.Equal(t, string(CodeRateLimited), refused.code())
+					require.Equal(t, string(errcode.RateLimited), refused.code())
 					require.EqualValues(t, 1, refused.fields["retryAfter"])
 				}
 				if !answeredBefore {
@@ -163,8 +164,8 @@ func TestDeletedConversationsCount(t *testing.T) {
 		answer()
 		<-answers
 		require.EqualValues(t, 2*chatCost, s.spent(t))
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(token, "m-2", "two")).code())
+		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
+		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(token, "m-2", "two")).code())
 
 		s.exec(t, `UPDATE deleted_turns SET created_at = created_at - 2 * 86400000 - 1`)
 		_, err := inbox.Forget(t.Context(), s.db)
@@ -186,10 +187,10 @@ func TestDeletedFirstAnswerIsHeld(t *testing.T) {
 		return err == nil && w.HeldMicros > 0
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, s.queue.DeleteConversation(t.Context(), "test", "org_1", s.conversation(t).ID))
-	require.Equal(t, string(CodeRateLimited), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
+	require.Equal(t, string(errcode.RateLimited), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
 	answer()
 	<-answers
-	require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
+	require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-2", "two")).code())
 }
 
 // TestPlaceOfAPanic: an answer whose check panics gives its place back, or no first answer could be made any more.
@@ -233,5 +234,5 @@ func TestVisitorsWhoLeaveCount(t *testing.T) {
 	r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", s.begin(t, `{}`), `{"id":"m-1","text":"one"}`)
 	served(left.Serve, r.WithContext(ctx))
 	require.EqualValues(t, chatCost, s.spent(t))
-	require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-1", "two")).code())
+	require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-1", "two")).code())
 }

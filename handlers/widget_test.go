@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -554,7 +555,7 @@ func TestDailySpend(t *testing.T) {
 		wholeStream(t, s.write(token, "m-1", "one"))
 		wholeStream(t, s.write(token, "m-2", "two"))
 		refused := checked(t, s.write(token, "m-3", "three"))
-		require.Equal(t, string(CodePlanLimitExceeded), refused.code())
+		require.Equal(t, string(errcode.PlanLimitExceeded), refused.code())
 		require.Equal(t, "This chat has answered as much as it may today. Please come back tomorrow.", refused.fields["message"], "no amounts")
 		require.Equal(t, "Xin chào.", wholeStream(t, s.write(token, "m-2", "two")))
 		require.Len(t, s.seen(t, token), 4)
@@ -565,7 +566,7 @@ func TestDailySpend(t *testing.T) {
 
 		settings.DailySpendMicros.Int64 = 0
 		require.NoError(t, db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
-		require.Equal(t, string(CodePlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-4", "four")).code())
+		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-4", "four")).code())
 	})
 }
 
@@ -579,7 +580,7 @@ func TestWidgetRates(t *testing.T) {
 	token := s.begin(t, `{}`)
 	wholeStream(t, s.write(token, "m-1", "one"))
 	refused := checked(t, s.write(token, "m-2", "two"))
-	require.Equal(t, string(CodeRateLimited), refused.code())
+	require.Equal(t, string(errcode.RateLimited), refused.code())
 	require.EqualValues(t, 30, refused.fields["retryAfter"])
 	require.Len(t, s.seen(t, token), 2)
 
@@ -588,7 +589,7 @@ func TestWidgetRates(t *testing.T) {
 	for range messagesPerMinute - 1 { // refused messages aren't counted
 		wholeStream(t, s.write(token, "m-1", "one"))
 	}
-	require.Equal(t, string(CodeRateLimited), checked(t, s.write(token, "m-1", "one")).code())
+	require.Equal(t, string(errcode.RateLimited), checked(t, s.write(token, "m-1", "one")).code())
 	fromElsewhere := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-1","text":"one"}`)
 	fromElsewhere.RemoteAddr = "198.51.100.7:1234"
 	wholeStream(t, served(s.Serve, fromElsewhere))
@@ -597,7 +598,7 @@ func TestWidgetRates(t *testing.T) {
 		s.begin(t, `{}`)
 	}
 	again := visitorRequest(http.MethodPost, "/widget/chn_1/session", shop, "", `{}`)
-	require.Equal(t, string(CodeRateLimited), refusedWith(t, CodeRateLimited, s.Serve, again).code())
+	require.Equal(t, string(errcode.RateLimited), refusedWith(t, errcode.RateLimited, s.Serve, again).code())
 
 	for range streamsPerChannel {
 		closeStream, err := s.Streams.Open("chn_1", streamsPerChannel)
@@ -606,7 +607,7 @@ func TestWidgetRates(t *testing.T) {
 	}
 	fromElsewhere = visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-9","text":"nine"}`)
 	fromElsewhere.RemoteAddr = "198.51.100.7:1234"
-	refused = refusedWith(t, CodeRateLimited, s.Serve, fromElsewhere)
+	refused = refusedWith(t, errcode.RateLimited, s.Serve, fromElsewhere)
 	require.EqualValues(t, 1, refused.fields["retryAfter"])
 	require.Len(t, s.seen(t, token), 2, "what is refused isn't stored")
 	require.Equal(t, map[string]int{"chn_1": streamsPerChannel}, s.Streams.open, "the organization's own streams are not counted here")
@@ -622,7 +623,7 @@ func TestWidgetReadRate(t *testing.T) {
 		require.Empty(t, s.seen(t, token))
 	}
 	again := visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, "")
-	require.EqualValues(t, 30, refusedWith(t, CodeRateLimited, s.Serve, again).fields["retryAfter"])
+	require.EqualValues(t, 30, refusedWith(t, errcode.RateLimited, s.Serve, again).fields["retryAfter"])
 	again.RemoteAddr = "198.51.100.7:1234"
 	require.Equal(t, http.StatusOK, served(s.Serve, again).Code)
 }

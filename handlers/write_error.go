@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 const (
@@ -14,18 +16,16 @@ const (
 	maxRetryAfter = 60 * time.Second
 	// maxRetryAfterMS stays below the 60,000 from which on the ai-sdk ignores retry-after-ms.
 	maxRetryAfterMS = 59_999
-	// overloadedRetryAfter is said when nobody knows better (design §6).
-	overloadedRetryAfter = 5 * time.Second
 )
 
 // errorBody is `error` of spec §7.1, in its order.
 type errorBody struct {
-	Code       Code   `json:"code"`
-	Message    string `json:"message"`
-	Field      string `json:"field,omitempty"`
-	DocsURL    string `json:"docsUrl,omitempty"`
-	RetryAfter int64  `json:"retryAfter,omitzero"`
-	RequestID  string `json:"requestId"`
+	Code       errcode.Code `json:"code"`
+	Message    string       `json:"message"`
+	Field      string       `json:"field,omitempty"`
+	DocsURL    string       `json:"docsUrl,omitempty"`
+	RetryAfter int64        `json:"retryAfter,omitzero"`
+	RequestID  string       `json:"requestId"`
 }
 
 type errorDocument struct {
@@ -61,7 +61,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase stri
 		ms := int64((wait + time.Millisecond - 1) / time.Millisecond)
 		h.Set("Retry-After-Ms", strconv.FormatInt(min(ms, maxRetryAfterMS), 10))
 	}
-	if e.NoRetry || e.Code == CodeIdempotencyKeyReused {
+	if e.NoRetry || e.Code.Final() {
 		h.Set("X-Should-Retry", "false")
 	}
 	text := marshal(errorDocument{body})
@@ -78,14 +78,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase stri
 func retryAfter(e *Error) time.Duration {
 	wait := e.RetryAfter
 	if wait <= 0 {
-		switch e.Code {
-		case CodeRateLimited:
-			wait = time.Second
-		case CodeProviderOverloaded:
-			wait = overloadedRetryAfter
-		default:
-			return 0
-		}
+		wait = e.Code.RetryAfter()
 	}
 	return min(wait, maxRetryAfter)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // answer is what a client sees of an error.
@@ -41,7 +43,7 @@ func checked(t *testing.T, w *httptest.ResponseRecorder) answer {
 	for key := range a.fields {
 		require.Contains(t, []string{"code", "message", "field", "docsUrl", "retryAfter", "requestId"}, key)
 	}
-	require.Equal(t, contractCodes()[a.code()], a.status)
+	require.Equal(t, errcode.Code(a.code()).Status(), a.status)
 	require.NotEmpty(t, a.fields["message"])
 	require.Regexp(t, `^req_[0-9a-z]{26}$`, a.fields["requestId"])
 	require.Equal(t, a.fields["requestId"], a.header.Get("X-Request-Id"))
@@ -62,7 +64,7 @@ func checked(t *testing.T, w *httptest.ResponseRecorder) answer {
 
 func TestWriteErrorKeepsTheContractForEveryCode(t *testing.T) {
 	t.Parallel()
-	for _, code := range Codes() {
+	for _, code := range errcode.All() {
 		a := written(t, &Error{Code: code, Message: "Text."}, "")
 		require.Equal(t, string(code), a.code())
 		require.Equal(t, "Text.", a.fields["message"])
@@ -74,7 +76,7 @@ func TestWriteErrorKeepsTheContractForEveryCode(t *testing.T) {
 func TestWriteErrorBodyInFull(t *testing.T) {
 	t.Parallel()
 	a := written(t, &Error{
-		Code: CodeProviderOverloaded, Message: `Say "later" <b>`, Field: "messages[0].content",
+		Code: errcode.ProviderOverloaded, Message: `Say "later" <b>`, Field: "messages[0].content",
 		RetryAfter: 1200 * time.Millisecond,
 	}, "http://localhost:8080/docs")
 	id := a.header.Get("X-Request-Id")
@@ -87,20 +89,20 @@ func TestWriteErrorRetryAfter(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name        string
-		code        Code
+		code        errcode.Code
 		wait        time.Duration
 		seconds, ms string
 	}{
-		{"429 without an opinion", CodeRateLimited, 0, "1", "1000"},
-		{"503 without an opinion", CodeProviderOverloaded, 0, "5", "5000"},
-		{"never 0", CodeRateLimited, time.Nanosecond, "1", "1"},
-		{"never negative", CodeRateLimited, -time.Minute, "1", "1000"},
-		{"rounded up", CodeRateLimited, 59_000*time.Millisecond + 1, "60", "59001"},
-		{"below 60000 ms for the ai-sdk", CodeRateLimited, time.Minute, "60", "59999"},
-		{"no more than a minute", CodeProviderOverloaded, time.Hour, "60", "59999"},
-		{"header only with other codes", CodeInternalError, 2 * time.Second, "2", "2000"},
-		{"none", CodeInternalError, 0, "", ""},
-		{"none with 502", CodeProviderError, 0, "", ""},
+		{"429 without an opinion", errcode.RateLimited, 0, "1", "1000"},
+		{"503 without an opinion", errcode.ProviderOverloaded, 0, "5", "5000"},
+		{"never 0", errcode.RateLimited, time.Nanosecond, "1", "1"},
+		{"never negative", errcode.RateLimited, -time.Minute, "1", "1000"},
+		{"rounded up", errcode.RateLimited, 59_000*time.Millisecond + 1, "60", "59001"},
+		{"below 60000 ms for the ai-sdk", errcode.RateLimited, time.Minute, "60", "59999"},
+		{"no more than a minute", errcode.ProviderOverloaded, time.Hour, "60", "59999"},
+		{"header only with other codes", errcode.InternalError, 2 * time.Second, "2", "2000"},
+		{"none", errcode.InternalError, 0, "", ""},
+		{"none with 502", errcode.ProviderError, 0, "", ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,10 +116,10 @@ func TestWriteErrorRetryAfter(t *testing.T) {
 
 func TestWriteErrorShouldRetry(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "false", written(t, &Error{Code: CodeIdempotencyKeyReused, Message: "x"}, "").header.Get("X-Should-Retry"))
-	require.Equal(t, "false", written(t, &Error{Code: CodeProviderError, Message: "x", NoRetry: true}, "").header.Get("X-Should-Retry"))
-	require.Empty(t, written(t, &Error{Code: CodeProviderError, Message: "x"}, "").header.Get("X-Should-Retry"))
-	require.Empty(t, written(t, &Error{Code: CodeConflict, Message: "x"}, "").header.Get("X-Should-Retry"))
+	require.Equal(t, "false", written(t, &Error{Code: errcode.IdempotencyKeyReused, Message: "x"}, "").header.Get("X-Should-Retry"))
+	require.Equal(t, "false", written(t, &Error{Code: errcode.ProviderError, Message: "x", NoRetry: true}, "").header.Get("X-Should-Retry"))
+	require.Empty(t, written(t, &Error{Code: errcode.ProviderError, Message: "x"}, "").header.Get("X-Should-Retry"))
+	require.Empty(t, written(t, &Error{Code: errcode.Conflict, Message: "x"}, "").header.Get("X-Should-Retry"))
 }
 
 func TestWriteErrorHidesCauses(t *testing.T) {
@@ -128,7 +130,7 @@ func TestWriteErrorHidesCauses(t *testing.T) {
 		fmt.Errorf("store %s: %w", secret, context.DeadlineExceeded),
 		Internal(errors.New(secret)),
 		Busy(time.Second, errors.New(secret)),
-		&Error{Code: CodeProviderError, Message: "The provider failed.", Cause: errors.New(secret)},
+		&Error{Code: errcode.ProviderError, Message: "The provider failed.", Cause: errors.New(secret)},
 		&Error{Code: "made_up", Message: secret},
 	} {
 		require.NotContains(t, written(t, err, "").text, "secret")
@@ -159,7 +161,7 @@ func TestWriteErrorTakesBytesThatAreNotUTF8(t *testing.T) {
 
 func TestAppendErrorEvent(t *testing.T) {
 	t.Parallel()
-	e := &Error{Code: CodeProviderTimeout, Message: "Line\nbreak", Field: "x", RetryAfter: time.Second, Cause: errors.New("secret")}
+	e := &Error{Code: errcode.ProviderTimeout, Message: "Line\nbreak", Field: "x", RetryAfter: time.Second, Cause: errors.New("secret")}
 	require.Equal(t,
 		"before data: "+`{"error":{"code":"provider_timeout","message":"Line\nbreak","requestId":"req_1"}}`+"\n\n",
 		string(AppendErrorEvent([]byte("before "), e, "req_1")))

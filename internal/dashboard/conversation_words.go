@@ -1,19 +1,21 @@
 package dashboard
 
+import "github.com/caddy-svc/caddy-svc/internal/errcode"
+
 // attentionWords say why messages stand unanswered, and what goes on then (docs/channels.md); an unknown code stays itself.
 func attentionWords(code string) string {
 	switch code {
-	case "insufficient_credits":
+	case string(errcode.InsufficientCredits):
 		return "The wallet can't carry an answer. It goes on by itself when there is more money in it."
-	case "organization_suspended":
+	case string(errcode.OrganizationSuspended):
 		return "The organization is suspended. It goes on by itself when it is resumed."
 	case "no_agent":
 		return "The channel has no assistant. It goes on by itself when it has one."
-	case "channel_needs_reauth":
+	case string(errcode.ChannelNeedsReauth):
 		return "The channel must be reconnected. It goes on by itself afterwards."
-	case "unsupported_model":
+	case string(errcode.UnsupportedModel):
 		return "The assistant's model is not available any more. Choose another one; it goes on when the customer writes again."
-	case "context_too_long":
+	case string(errcode.ContextTooLong):
 		return "The instructions and the message are too long for the model. Shorten the instructions; it goes on when the customer writes again."
 	case "empty_answer":
 		return "The model said nothing. It goes on when the customer writes again."
@@ -48,11 +50,11 @@ func deliveryWords(state string) string {
 // failureWords say why something wasn't sent and what helps; "" for codes that aren't about sending.
 func failureWords(code string) string {
 	switch code {
-	case "channel_needs_reauth":
+	case string(errcode.ChannelNeedsReauth):
 		return "The platform doesn't take the channel's token any more. Reconnect the channel, then send it again."
-	case "service_window_expired":
+	case string(errcode.ServiceWindowExpired):
 		return "The customer wrote too long ago: the platform takes no free text any more. You can write again when the customer does."
-	case "template_required":
+	case string(errcode.TemplateRequired):
 		return "The customer wrote more than 24 hours ago: the platform takes only approved templates now, which can't be sent from here. " +
 			"You can write again when the customer does."
 	case "customer_blocked":

@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // Codes of the error contract (spec §7.2) that the dashboard itself says or looks for.
 const (
-	codeUnauthenticated = "unauthenticated"
-	codeSuspended       = "organization_suspended"
-	codeForbidden       = "forbidden"
-	codeNotFound        = "not_found"
-	codeInvalidRequest  = "invalid_request"
-	codeConflict        = "conflict"
-	codeInternal        = "internal_error"
+	codeUnauthenticated = string(errcode.Unauthenticated)
+	codeSuspended       = string(errcode.OrganizationSuspended)
+	codeForbidden       = string(errcode.Forbidden)
+	codeNotFound        = string(errcode.NotFound)
+	codeInvalidRequest  = string(errcode.InvalidRequest)
+	codeConflict        = string(errcode.Conflict)
+	codeInternal        = string(errcode.InternalError)
 )
 
 // errAnswered is what show and do return when they wrote the answer themselves.

@@ -1,6 +1,10 @@
 package gateway
 
-import "time"
+import (
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
 
 // Outcome names how a call ended. It is stored with the call and labels the metrics.
 type Outcome string
@@ -10,11 +14,11 @@ const (
 	// OutcomeCompleted: the answer is whole and paid.
 	OutcomeCompleted Outcome = "completed"
 	// OutcomeUnsupportedModel: unknown, or not enabled for the organization.
-	OutcomeUnsupportedModel Outcome = "unsupported_model"
+	OutcomeUnsupportedModel Outcome = Outcome(errcode.UnsupportedModel)
 	// OutcomeContextTooLong: the prompt exceeds the model's window, by our count or the vendor's word.
-	OutcomeContextTooLong Outcome = "context_too_long"
+	OutcomeContextTooLong Outcome = Outcome(errcode.ContextTooLong)
 	// OutcomeInsufficientCredits: the wallet can't carry the hold.
-	OutcomeInsufficientCredits Outcome = "insufficient_credits"
+	OutcomeInsufficientCredits Outcome = Outcome(errcode.InsufficientCredits)
 	// OutcomeTooManyCalls: as many calls of the organization run in this process as are allowed.
 	OutcomeTooManyCalls Outcome = "too_many_calls"
 	// OutcomeProviderBusy: as many calls to the provider run in this process as are allowed.
@@ -30,17 +34,17 @@ const (
 	// OutcomeRequestTooLarge: the vendor refused the size of the request.
 	OutcomeRequestTooLarge Outcome = "request_too_large"
 	// OutcomeProviderError: the vendor failed, or there is no key for it.
-	OutcomeProviderError Outcome = "provider_error"
+	OutcomeProviderError Outcome = Outcome(errcode.ProviderError)
 	// OutcomeProviderOverloaded: the vendor asked to come back later.
-	OutcomeProviderOverloaded Outcome = "provider_overloaded"
+	OutcomeProviderOverloaded Outcome = Outcome(errcode.ProviderOverloaded)
 	// OutcomeProviderTimeout: the vendor, or one of our timers, gave up.
-	OutcomeProviderTimeout Outcome = "provider_timeout"
+	OutcomeProviderTimeout Outcome = Outcome(errcode.ProviderTimeout)
 	// OutcomeClientGone: the caller left before the answer was whole.
 	OutcomeClientGone Outcome = "client_gone"
 	// OutcomeExiting: this process is shutting down and the grace period is over.
 	OutcomeExiting Outcome = "exiting"
 	// OutcomeInternalError: a fault of ours, mostly the store.
-	OutcomeInternalError Outcome = "internal_error"
+	OutcomeInternalError Outcome = Outcome(errcode.InternalError)
 )
 
 // Failure is every error of [Gateway.Call].

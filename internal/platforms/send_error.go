@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // SendOutcome says what a failed call to a platform means for the message and its channel.
@@ -31,9 +33,9 @@ const (
 
 // The public error codes (spec §7.2) of a failed send.
 const (
-	codeNeedsReauth      = "channel_needs_reauth"
-	codeWindowExpired    = "service_window_expired"
-	codeTemplateRequired = "template_required"
+	codeNeedsReauth      = string(errcode.ChannelNeedsReauth)
+	codeWindowExpired    = string(errcode.ServiceWindowExpired)
+	codeTemplateRequired = string(errcode.TemplateRequired)
 )
 
 // Bounds of SendError.RetryAfter.

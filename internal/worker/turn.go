@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -27,14 +28,14 @@ const (
 // Codes of turns that stand with attention, beside those of the contract's errors.
 const (
 	codeNoAgent          = "no_agent"
-	codeSuspended        = "organization_suspended"
-	codeNeedsReauth      = "channel_needs_reauth"
+	codeSuspended        = string(errcode.OrganizationSuspended)
+	codeNeedsReauth      = string(errcode.ChannelNeedsReauth)
 	codeLoopGuard        = "loop_guard"
 	codeEmptyAnswer      = "empty_answer"
-	codeUnsupportedModel = string(gateway.OutcomeUnsupportedModel)
-	codeNoCredits        = string(gateway.OutcomeInsufficientCredits)
-	codeContextTooLong   = string(gateway.OutcomeContextTooLong)
-	codeInternal         = string(gateway.OutcomeInternalError)
+	codeUnsupportedModel = string(errcode.UnsupportedModel)
+	codeNoCredits        = string(errcode.InsufficientCredits)
+	codeContextTooLong   = string(errcode.ContextTooLong)
+	codeInternal         = string(errcode.InternalError)
 )
 
 // turn answers what waits, if anything does. Whether a human has the conversation is the queue's to know: what such a

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -28,10 +28,10 @@ type request struct {
 // outcome is a status and the code of its error, "" for an answer that isn't one of ours in JSON.
 type outcome struct {
 	status int
-	code   handlers.Code
+	code   errcode.Code
 }
 
-func failing(codes ...handlers.Code) (all []outcome) {
+func failing(codes ...errcode.Code) (all []outcome) {
 	for _, code := range codes {
 		all = append(all, outcome{code.Status(), code})
 	}
@@ -79,7 +79,7 @@ func (s *Siege) send(ctx context.Context, client *http.Client, r *request) error
 	if err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", r.path, err)
 	}
-	var body struct{ Error struct{ Code handlers.Code } }
+	var body struct{ Error struct{ Code errcode.Code } }
 	_ = json.Unmarshal(text, &body) // a page isn't JSON and has no code
 	if got := (outcome{response.StatusCode, body.Error.Code}); !slices.Contains(r.want, got) {
 		return fmt.Errorf("%s %s with %.100s answered %d %.300s instead of one of %v", r.method, r.path, r.body, got.status, text, r.want)
@@ -107,8 +107,8 @@ func hostileJSON(ctx context.Context, s *Siege) error {
 	const large, small = 900_000, 15_000
 	key := []string{"Authorization", "Bearer " + s.Key, "Content-Type", "application/json"}
 	plain := []string{"Content-Type", "application/json"}
-	bad := failing(handlers.CodeInvalidRequest)
-	unsigned := failing(handlers.CodeUnauthenticated)
+	bad := failing(errcode.InvalidRequest)
+	unsigned := failing(errcode.Unauthenticated)
 	fine := []outcome{{http.StatusOK, ""}}
 	usual := fmt.Sprintf(`"model":%q,"messages":[{"role":"user","content":"hello"}],"max_tokens":5`, s.Model)
 	var all []request
@@ -152,9 +152,9 @@ func hostileJSON(ctx context.Context, s *Siege) error {
 // known person, sessions, one-time links, visitors' tokens and signatures.
 func wrongCredentials(ctx context.Context, s *Siege) error {
 	unknown, _, _ := identity.NewKey(store.Live)
-	wrongKey, unauthenticated := failing(handlers.CodeInvalidAPIKey), failing(handlers.CodeUnauthenticated)
-	wrongPassword := failing(handlers.CodeUnauthenticated, handlers.CodeRateLimited)
-	wrongLink := failing(handlers.CodeInvalidRequest, handlers.CodeRateLimited)
+	wrongKey, unauthenticated := failing(errcode.InvalidAPIKey), failing(errcode.Unauthenticated)
+	wrongPassword := failing(errcode.Unauthenticated, errcode.RateLimited)
+	wrongLink := failing(errcode.InvalidRequest, errcode.RateLimited)
 	login := func(email string) string {
 		return fmt.Sprintf(`{"email":%q,"password":"wrong horse battery"}`, email)
 	}
@@ -190,7 +190,7 @@ func wrongCredentials(ctx context.Context, s *Siege) error {
 // hardPrompts need a count of tokens, and are of the sorts that a tokenizer takes long for.
 func hardPrompts(ctx context.Context, s *Siege) error {
 	const most = 200_000
-	want := append([]outcome{{http.StatusOK, ""}}, failing(handlers.CodeContextTooLong)...)
+	want := append([]outcome{{http.StatusOK, ""}}, failing(errcode.ContextTooLong)...)
 	var all []request
 	for range max(1, s.Connections) {
 		for _, text := range []string{

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -35,17 +36,17 @@ func (t *Target) Routes() []Route {
 	const origin = "Origin: " + Origin
 	key := "Authorization: Bearer " + t.Key
 	slow := func(path, header string) Route {
-		return Route{http.MethodPost, path, header, http.StatusBadRequest, string(handlers.CodeInvalidRequest)}
+		return Route{http.MethodPost, path, header, http.StatusBadRequest, string(errcode.InvalidRequest)}
 	}
 	page := func(path string) Route { return Route{http.MethodPost, path, formHeader, http.StatusBadRequest, ""} }
 	routes := []Route{
 		page("/dashboard/login"), page("/dashboard/welcome"),
 		{http.MethodPost, "/dashboard/logout", formHeader, http.StatusSeeOther, ""}, // without a session, to the login
 		{http.MethodPost, "/dashboard/keys", formHeader, http.StatusSeeOther, ""},
-		{http.MethodPost, "/nowhere", "", http.StatusNotFound, string(handlers.CodeNotFound)},
+		{http.MethodPost, "/nowhere", "", http.StatusNotFound, string(errcode.NotFound)},
 		// Bots show their secret before their body.
 		{http.MethodPost, "/webhooks/bot/" + store.NewID("chn"), botHeader + "wrong", http.StatusOK, ""},
-		{http.MethodPost, "/webhooks/bot/" + t.Bot, botHeader + "wrong", http.StatusUnauthorized, string(handlers.CodeUnauthenticated)},
+		{http.MethodPost, "/webhooks/bot/" + t.Bot, botHeader + "wrong", http.StatusUnauthorized, string(errcode.Unauthenticated)},
 		slow("/webhooks/bot/"+t.Bot, botHeader+t.BotSecret),
 		slow("/widget/"+t.Widget+"/session", origin),
 		slow("/widget/"+t.Widget+"/messages", origin+"\r\nAuthorization: Bearer "+t.VisitorToken),
@@ -58,13 +59,13 @@ func (t *Target) Routes() []Route {
 		case r.Public, strings.HasPrefix(path, "/webhooks/"):
 			routes = append(routes, slow(path, ""))
 		case strings.HasSuffix(path, "/verify"), strings.HasSuffix(path, "/handover"), strings.HasSuffix(path, "/handback"):
-			routes = append(routes, Route{r.Method, path, key, http.StatusNotFound, string(handlers.CodeNotFound)}) // they take no body
+			routes = append(routes, Route{r.Method, path, key, http.StatusNotFound, string(errcode.NotFound)}) // they take no body
 		case r.Scope != "":
 			route := slow(path, key)
 			route.Method = r.Method
 			routes = append(routes, route)
 		default: // only for people
-			routes = append(routes, Route{r.Method, path, "", http.StatusUnauthorized, string(handlers.CodeUnauthenticated)})
+			routes = append(routes, Route{r.Method, path, "", http.StatusUnauthorized, string(errcode.Unauthenticated)})
 		}
 	}
 	return routes
