@@ -111,14 +111,14 @@ func checkInstructions(text string) error {
 }
 
 func (d *desk) createAgent(ctx context.Context, agent store.Agent) (answer, error) {
-	err := d.db.CreateAgent(ctx, d.actor, agent)
+	err := d.db.Agents.Create(ctx, d.actor, agent)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, fmt.Errorf("organization %s already has an agent with the name %q", agent.OrgID, agent.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creating an agent: %w", err)
 	}
-	created, err := d.db.AgentByID(ctx, agent.OrgID, agent.ID)
+	created, err := d.db.Agents.ByID(ctx, agent.OrgID, agent.ID)
 	if err != nil {
 		return nil, fmt.Errorf("reading the new agent: %w", err)
 	}
@@ -132,7 +132,7 @@ func (f *commandFlags) agentList() *cobra.Command {
 		if _, err := d.organization(ctx, *org); err != nil {
 			return nil, err
 		}
-		agents, err := allPages(func(page store.Page) ([]store.Agent, error) { return d.db.Agents(ctx, *org, page) },
+		agents, err := allPages(func(page store.Page) ([]store.Agent, error) { return d.db.Agents.List(ctx, *org, page) },
 			func(a store.Agent) string { return a.ID })
 		if err != nil {
 			return nil, fmt.Errorf("listing agents: %w", err)

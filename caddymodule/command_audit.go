@@ -67,7 +67,7 @@ func auditCommand(f *commandFlags) *cobra.Command {
 		if limit < 1 || limit > mostAuditRows {
 			return nil, fmt.Errorf("--limit is %d, want 1 to %d", limit, mostAuditRows)
 		}
-		read := func() ([]store.AuditEntry, error) { return d.db.AuditLog(ctx, limit) }
+		read := func() ([]store.AuditEntry, error) { return d.db.AuditLog.Newest(ctx, limit) }
 		if org != "" {
 			if _, err := d.organization(ctx, org); err != nil {
 				return nil, err
@@ -87,7 +87,7 @@ func (d *desk) auditLogOf(ctx context.Context, org string, limit int) (entries [
 	var after string
 	for len(entries) < limit {
 		page := store.Page{After: after, Limit: limit - len(entries)}
-		rows, err := d.db.AuditLogOf(ctx, org, page)
+		rows, err := d.db.AuditLog.List(ctx, org, page)
 		if err != nil {
 			return nil, err
 		}

@@ -132,7 +132,7 @@ func (d *desk) createChannel(ctx context.Context, r channelRequest) (answer, err
 			return nil, err
 		}
 	}
-	err = d.db.CreateChannel(ctx, d.actor, channel, 0)
+	err = d.db.Channels.Create(ctx, d.actor, channel, 0)
 	switch {
 	case errors.Is(err, store.ErrAgentNotFound):
 		return nil, fmt.Errorf("organization %s has no agent %q; `caddy svc agent list --org %s` shows them", r.orgID, r.agentID, r.orgID)
@@ -160,7 +160,7 @@ func (d *desk) sealedCredentials(channel *store.Channel, file string) ([]byte, e
 // channelConflict says what a new channel collides with. Only the operator learns who has an external id.
 func (d *desk) channelConflict(ctx context.Context, c store.Channel) error {
 	key := store.RouteKey{Type: c.Type, ExternalID: c.ExternalID}
-	taken, err := d.db.Routes(ctx, []store.RouteKey{key})
+	taken, err := d.db.Routes.ByKeys(ctx, []store.RouteKey{key})
 	if err != nil {
 		return fmt.Errorf("looking for who has the external id: %w", err)
 	}
@@ -241,7 +241,7 @@ func (d *desk) readCredentials(file string, kind platforms.Type) ([]byte, error)
 
 // channel shows one channel.
 func (d *desk) channel(ctx context.Context, orgID, id string) (answer, error) {
-	channel, err := d.db.ChannelByID(ctx, orgID, id)
+	channel, err := d.db.Channels.ByID(ctx, orgID, id)
 	if err != nil {
 		return nil, fmt.Errorf("reading the channel: %w", err)
 	}
@@ -255,7 +255,7 @@ func (f *commandFlags) channelList() *cobra.Command {
 		if _, err := d.organization(ctx, *org); err != nil {
 			return nil, err
 		}
-		channels, err := allPages(func(page store.Page) ([]store.Channel, error) { return d.db.Channels(ctx, *org, page) },
+		channels, err := allPages(func(page store.Page) ([]store.Channel, error) { return d.db.Channels.List(ctx, *org, page) },
 			func(c store.Channel) string { return c.ID })
 		if err != nil {
 			return nil, fmt.Errorf("listing channels: %w", err)
@@ -280,14 +280,14 @@ nothing; one that needs new credentials is mended with those.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
 		id := d.args[0]
-		orgID, err := d.db.OwnerOf(ctx, store.Channels, id)
+		orgID, err := d.db.OwnerOf(ctx, store.OwnedChannels, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, fmt.Errorf("there is no channel with the id %q; `caddy svc channel list --org ORG_ID` shows them", id)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for the channel: %w", err)
 		}
-		channel, err := d.db.ChannelByID(ctx, orgID, id)
+		channel, err := d.db.Channels.ByID(ctx, orgID, id)
 		if err != nil {
 			return nil, fmt.Errorf("reading the channel: %w", err)
 		}
@@ -298,7 +298,7 @@ nothing; one that needs new credentials is mended with those.`,
 			return nil, fmt.Errorf("channel %s lost the external id %s, which the platform confirmed for another organization; "+
 				"`caddy svc channel delete %s` removes it", id, channel.LostExternalID, id)
 		}
-		if err := d.db.SetChannelState(ctx, d.actor, orgID, id, store.ChannelActive); err != nil {
+		if err := d.db.Channels.SetState(ctx, d.actor, orgID, id, store.ChannelActive); err != nil {
 			return nil, fmt.Errorf("approving the channel: %w", err)
 		}
 		return d.channel(ctx, orgID, id)
@@ -326,9 +326,9 @@ one that isn't theirs. A deletion that is interrupted leaves the channel pending
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, d *desk) (answer, error) {
 		id := d.args[0]
-		orgID, err := d.db.OwnerOf(ctx, store.Channels, id)
+		orgID, err := d.db.OwnerOf(ctx, store.OwnedChannels, id)
 		if err == nil {
-			err = d.db.DeleteChannel(ctx, d.actor, orgID, id)
+			err = d.db.Channels.Delete(ctx, d.actor, orgID, id)
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, fmt.Errorf("there is no channel with the id %q; `caddy svc channel list --org ORG_ID` shows them", id)

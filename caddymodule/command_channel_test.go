@@ -58,13 +58,13 @@ func TestAgentCommands(t *testing.T) {
 	require.Regexp(t, "^agt_", id)
 	require.Equal(t, "Mai", made["name"])
 	require.Equal(t, true, made["useByok"])
-	agent, err := c.db().AgentByID(t.Context(), org, id)
+	agent, err := c.db().Agents.ByID(t.Context(), org, id)
 	require.NoError(t, err)
 	require.Equal(t, "You sell tea.", agent.Instructions)
 
 	done := c.run("You sell\ncoffee.\n", "--json", "agent", "create", "--org", org, "--name", "Tu", "--model", "local/echo", "--instructions-file", "-")
 	require.NoError(t, done.err)
-	agent, err = c.db().AgentByID(t.Context(), org, strOf(t, object(t, done.stdout), "id"))
+	agent, err = c.db().Agents.ByID(t.Context(), org, strOf(t, object(t, done.stdout), "id"))
 	require.NoError(t, err)
 	require.Equal(t, "You sell\ncoffee.\n", agent.Instructions)
 
@@ -98,7 +98,7 @@ func TestChannelCommands(t *testing.T) {
 		"id": id, "orgId": org, "type": "bot", "name": "Tea", "externalId": "", "agentId": agent, "state": "active",
 		"webhookUrl": "http://localhost:8080/webhooks/bot/" + id, "createdAt": bot["createdAt"],
 	}, bot)
-	channel, err := c.db().ChannelByID(t.Context(), org, id)
+	channel, err := c.db().Channels.ByID(t.Context(), org, id)
 	require.NoError(t, err)
 	opened, err := c.ring().Open(channel.Credentials, vault.ChannelCredentials(org, id))
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestChannelCreateWidget(t *testing.T) {
 	org := c.newOrg("Acme")
 	created := c.json("channel", "create", "--org", org, "--type", "widget", "--name", "Site", "--origin", "https://Shop.vn/", "--origin", "https://*.shop.vn")
 	require.Equal(t, []any{"widget", "active", ""}, []any{created["type"], created["state"], created["webhookUrl"]})
-	widget, err := c.db().WidgetByID(t.Context(), created["id"].(string))
+	widget, err := c.db().Widgets.ByID(t.Context(), created["id"].(string))
 	require.NoError(t, err)
 	require.Equal(t, store.WidgetSettings{
 		Origins: []string{"https://shop.vn", "https://*.shop.vn"}, RequestsPerMinute: store.DefaultWidgetRequests,
@@ -192,7 +192,7 @@ func TestChannelApprove(t *testing.T) {
 	org := c.newOrg("Acme")
 	id := strOf(t, c.newChannel(`{"accessToken":"planted"}`, "--org", org, "--type", "chat_app", "--name", "Chat", "--external-id", "17"), "id")
 	db := c.db()
-	require.NoError(t, db.SetChannelState(t.Context(), "test", org, id, store.ChannelPending))
+	require.NoError(t, db.Channels.SetState(t.Context(), "test", org, id, store.ChannelPending))
 	for range 2 {
 		require.Equal(t, "active", c.json("channel", "approve", id)["state"])
 	}
@@ -203,7 +203,7 @@ func TestChannelApprove(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, approvals)
-	require.NoError(t, db.SetChannelState(t.Context(), "test", org, id, store.ChannelNeedsReauth))
+	require.NoError(t, db.Channels.SetState(t.Context(), "test", org, id, store.ChannelNeedsReauth))
 	c.refused("needs new credentials", "channel", "approve", id)
 	c.refused(`there is no channel with the id "chn_x"`, "channel", "approve", "chn_x")
 	c.refused("takes exactly one argument, the channel's id", "channel", "approve")
@@ -239,7 +239,7 @@ func TestRekeyOfChannels(t *testing.T) {
 	require.Equal(t, json.Number("3"), c.json("rekey")["current"])
 	require.Contains(t, c.run("", "audit").stdout, "channel.rekey")
 	for _, id := range ids {
-		channel, err := c.db().ChannelByID(t.Context(), org, id)
+		channel, err := c.db().Channels.ByID(t.Context(), org, id)
 		require.NoError(t, err)
 		opened, err := c.ring().Open(channel.Credentials, vault.ChannelCredentials(org, id))
 		require.NoError(t, err)
@@ -253,7 +253,7 @@ func (c *commandLine) giveUp(channelID string) string {
 	c.t.Helper()
 	ctx, db := c.t.Context(), c.db()
 	queue := inbox.New(db, c.ring())
-	route, found, err := db.RouteByID(ctx, channelID)
+	route, found, err := db.Routes.ByID(ctx, channelID)
 	require.NoError(c.t, err)
 	require.True(c.t, found)
 	require.NoError(c.t, queue.Enqueue(ctx, []inbox.Arrival{{Route: route, Items: []inbox.Item{{

@@ -59,7 +59,7 @@ alone and named; the exit status is then 1.`,
 // [identity.ProviderKeys.Rekey].
 func (d *desk) rekeyChannels(ctx context.Context, ring *vault.Ring) (done identity.Rekeyed, err error) {
 	var unopened []error
-	err = d.db.EachChannelCredentials(ctx, func(c store.Channel) error {
+	err = d.db.ChannelCredentials.Each(ctx, func(c store.Channel) error {
 		place := vault.ChannelCredentials(c.OrgID, c.ID)
 		plain, err := ring.Open(c.Credentials, place)
 		switch {
@@ -71,7 +71,7 @@ func (d *desk) rekeyChannels(ctx context.Context, ring *vault.Ring) (done identi
 			done.Current++
 			return nil
 		}
-		replaced, err := d.db.ReplaceSealedCredentials(ctx, c.OrgID, c.ID, c.Credentials, ring.Seal(plain, place))
+		replaced, err := d.db.ChannelCredentials.Reseal(ctx, c.OrgID, c.ID, c.Credentials, ring.Seal(plain, place))
 		switch {
 		case err != nil:
 			return err
@@ -86,7 +86,7 @@ func (d *desk) rekeyChannels(ctx context.Context, ring *vault.Ring) (done identi
 		err = fmt.Errorf("sealing the credentials of channels anew: %w", err)
 	}
 	if done.Renewed > 0 {
-		err = errors.Join(err, d.db.Audit(ctx, store.AuditEntry{
+		err = errors.Join(err, d.db.AuditLog.Add(ctx, store.AuditEntry{
 			Actor: d.actor, Action: "channel.rekey", Target: "channels",
 			Detail: fmt.Sprintf("%d sealed anew, %d can't be opened", done.Renewed, done.Unopened),
 		}))

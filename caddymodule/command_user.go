@@ -86,7 +86,7 @@ keys, provider keys and members), owner (also owners). An organization's first u
 		}
 		invited := d.userAnswer(user, link)
 		// Only the operator may learn that the address has a user in another organization.
-		holder, found, err := d.db.LoginByEmail(ctx, user.Email)
+		holder, found, err := d.db.Logins.ByEmail(ctx, user.Email)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (d *desk) user(ctx context.Context, orgID, email string) (store.User, error
 	if err != nil {
 		return store.User{}, err
 	}
-	user, err := d.db.UserByEmail(ctx, orgID, address)
+	user, err := d.db.Users.ByEmail(ctx, orgID, address)
 	if errors.Is(err, store.ErrNotFound) {
 		return store.User{}, fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, address)
 	}
@@ -192,7 +192,7 @@ func (f *commandFlags) userList() *cobra.Command {
 		if _, err := d.organization(ctx, *org); err != nil {
 			return nil, err
 		}
-		users, err := allPages(func(page store.Page) ([]store.User, error) { return d.db.Users(ctx, *org, page) },
+		users, err := allPages(func(page store.Page) ([]store.User, error) { return d.db.Users.List(ctx, *org, page) },
 			func(u store.User) string { return u.ID })
 		if err != nil {
 			return nil, fmt.Errorf("listing users: %w", err)

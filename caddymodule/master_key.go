@@ -66,13 +66,13 @@ func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (bill
 		err = nil
 	}
 	if err == nil {
-		err = db.EachSealed(ctx, func(key store.ProviderKey) error {
+		err = db.ProviderKeys.Each(ctx, func(key store.ProviderKey) error {
 			note(key.OrgID+":"+key.Provider, key.Sealed, vault.ProviderKey(key.OrgID, key.Provider))
 			return nil
 		})
 	}
 	if err == nil {
-		err = db.EachChannelCredentials(ctx, func(c store.Channel) error {
+		err = db.ChannelCredentials.Each(ctx, func(c store.Channel) error {
 			note(c.ID, c.Credentials, vault.ChannelCredentials(c.OrgID, c.ID))
 			return nil
 		})

@@ -111,18 +111,18 @@ func (s *shop) furnish(shared *sharedStore) {
 	s.t.Helper()
 	ctx, db := s.t.Context(), shared.db
 	s.orgID, s.channelID = store.NewID("org"), store.NewID("chn")
-	require.NoError(s.t, db.CreateOrganization(ctx, "test", store.Organization{ID: s.orgID, Name: "Acme", CreatedAt: time.Now().UnixMilli()}))
+	require.NoError(s.t, db.Organizations.Create(ctx, "test", store.Organization{ID: s.orgID, Name: "Acme", CreatedAt: time.Now().UnixMilli()}))
 	_, err := shared.book.Credit(ctx, "test", billing.WalletID{OrgID: s.orgID, Env: store.Live}, 1_000_000, "")
 	require.NoError(s.t, err)
 	agent := store.Agent{ID: store.NewID("agt"), OrgID: s.orgID, Name: "Mai", Model: "echo/echo-1"}
-	require.NoError(s.t, db.CreateAgent(ctx, "test", agent))
+	require.NoError(s.t, db.Agents.Create(ctx, "test", agent))
 	s.credentials = s.platform.Account(platforms.Bot, "4711")
 	s.credentials.SecretToken = botSecret
 	text, err := json.Marshal(s.credentials)
 	require.NoError(s.t, err)
 	ring, err := vault.ParseRing(testMasterKey)
 	require.NoError(s.t, err)
-	require.NoError(s.t, db.CreateChannel(ctx, "test", store.Channel{
+	require.NoError(s.t, db.Channels.Create(ctx, "test", store.Channel{
 		ID: s.channelID, OrgID: s.orgID, Type: string(platforms.Bot), Name: "Bot", AgentID: agent.ID, State: store.ChannelActive,
 		Credentials: ring.Seal(text, vault.ChannelCredentials(s.orgID, s.channelID)),
 	}, 0))

@@ -53,7 +53,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		CallLimit: int(a.Limits.calls()), Places: places, HoldTTL: a.Timing.holdTTL(), EarlyStatus: a.Timing.earlyStatus(),
 		Processors: shared.processors, Observer: callMetrics{}, Logger: a.log,
 	})
-	auth := identity.NewAuthenticator(shared.db)
+	auth := identity.NewAuthenticator(shared.db.APIKeys)
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.processors), a.BaseURL)
 	queue := inbox.New(shared.db, a.settings.ring)
 	queue.Log = a.log
@@ -79,7 +79,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		calls:     calls,
 		queue:     queue,
 		platforms: client,
-		models:    handlers.NewModels(catalog, shared.db),
+		models:    handlers.NewModels(catalog, shared.db.Organizations),
 		chat:      chat,
 		api:       api,
 		dashboard: a.newDashboard(api, sessions, shared.bodies),

@@ -72,7 +72,7 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	shared := run.app.runtime.shared
 	run.app.Limits = &Limits{BodyGrace: caddy.Duration(grace)}
 	refusal := &Error{bare: bare{app: run.app}, logger: zap.NewNop()}
-	require.NoError(t, shared.db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
+	require.NoError(t, shared.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
 	key, err := identity.NewAPIKeys(shared.db).Create(t.Context(), "test", identity.KeyRequest{OrgID: "org_1"})
 	require.NoError(t, err)
 

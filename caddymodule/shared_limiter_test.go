@@ -59,9 +59,9 @@ func organization(t *testing.T, run *instance) (orgID string, key http.Header) {
 	t.Helper()
 	db := run.app.runtime.shared.db
 	orgID = store.NewID("org")
-	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"}))
+	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"}))
 	raw, hash, hint := identity.NewKey(store.Live)
-	require.NoError(t, db.CreateAPIKey(t.Context(), "test", store.APIKey{
+	require.NoError(t, db.APIKeys.Create(t.Context(), "test", store.APIKey{
 		ID: store.NewID("key"), OrgID: orgID, Name: "k", Env: store.Live, Scopes: []string{"models:read"}, Hash: hash, Hint: hint,
 	}))
 	return orgID, http.Header{"X-Api-Key": {raw}}

@@ -84,7 +84,7 @@ func (a *App) webhookConfig() handlers.WebhookConfig {
 
 // webhooks are the receivers of all platforms, by the platform's name.
 func (a *App) webhooks(shared *sharedStore, queue *inbox.Queue) map[string]func(http.ResponseWriter, *http.Request) error {
-	received := handlers.NewWebhooks(a.webhookConfig(), shared.db, queue, a.settings.ring, shared.bodies, a.log)
+	received := handlers.NewWebhooks(a.webhookConfig(), shared.db.Routes, queue, a.settings.ring, shared.bodies, a.log)
 	return map[string]func(http.ResponseWriter, *http.Request) error{
 		platformBot:       received.Bot,
 		platformSocial:    received.Social,

@@ -153,7 +153,7 @@ func newWorkplace(t *testing.T) *workplace {
 func (w *workplace) customerWrites(customer string) {
 	w.t.Helper()
 	db := w.db()
-	route, found, err := db.RouteByID(w.t.Context(), w.channelID)
+	route, found, err := db.Routes.ByID(w.t.Context(), w.channelID)
 	require.NoError(w.t, err)
 	require.True(w.t, found)
 	require.NoError(w.t, inbox.New(db, w.ring()).Enqueue(w.t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{

@@ -34,7 +34,7 @@ func (a *API) registerAgentModels() {
 }
 
 func (a *API) listAgentModels(ctx context.Context, caller *identity.Principal, _ *struct{}) (*jsonBody[agentModelsObject], error) {
-	exceptions, err := a.DB.OrgModels(ctx, caller.OrgID)
+	exceptions, err := a.DB.Organizations.Models(ctx, caller.OrgID)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}

@@ -27,7 +27,7 @@ func TestAgentModels(t *testing.T) {
 		"maxOutputTokens": 4000.0, "vnHosted": true,
 	}, all[0])
 
-	require.NoError(t, o.DB.SetOrgModel(t.Context(), "test", "org_1", "echo/a", false))
+	require.NoError(t, o.DB.Organizations.SetModel(t.Context(), "test", "org_1", "echo/a", false))
 	left := o.ask(t, http.StatusOK, http.MethodGet, "/agents/models", "owner", "")["data"].([]any)
 	require.Equal(t, []any{all[1]}, left)
 	require.Len(t, o.ask(t, http.StatusOK, http.MethodGet, "/agents/models", "stranger", "")["data"], 2)

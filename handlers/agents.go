@@ -39,7 +39,7 @@ func (a *API) createAgent(
 	if err := a.checkKnowledgeBases(ctx, caller, agent.KnowledgeBaseIDs); err != nil {
 		return nil, err
 	}
-	if err := a.DB.CreateAgent(ctx, caller.Actor(), agent); err != nil {
+	if err := a.DB.Agents.Create(ctx, caller.Actor(), agent); err != nil {
 		return nil, agentConflict(err, Internal(fmt.Errorf("creating an agent: %w", err)))
 	}
 	return &jsonBody[agentObject]{showAgent(&agent)}, nil
@@ -52,7 +52,7 @@ func (a *API) listAgents(
 	if err != nil {
 		return nil, err
 	}
-	agents, err := a.DB.Agents(ctx, caller.OrgID, page)
+	agents, err := a.DB.Agents.List(ctx, caller.OrgID, page)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("listing agents: %w", err))
 	}
@@ -60,9 +60,9 @@ func (a *API) listAgents(
 }
 
 func (a *API) getAgent(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[agentObject], error) {
-	agent, err := a.DB.AgentByID(ctx, caller.OrgID, in.ID)
+	agent, err := a.DB.Agents.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Agents, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedAgents, in.ID, err)
 	}
 	return &jsonBody[agentObject]{showAgent(&agent)}, nil
 }
@@ -75,9 +75,9 @@ type agentUpdate struct {
 
 // updateAgent changes what the body names, and nothing that somebody else changes at the same time.
 func (a *API) updateAgent(ctx context.Context, caller *identity.Principal, in *agentUpdate) (*jsonBody[agentObject], error) {
-	agent, err := a.DB.AgentByID(ctx, caller.OrgID, in.ID)
+	agent, err := a.DB.Agents.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Agents, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedAgents, in.ID, err)
 	}
 	if err := in.Body.apply(&agent); err != nil {
 		return nil, err
@@ -91,19 +91,19 @@ func (a *API) updateAgent(ctx context.Context, caller *identity.Principal, in *a
 	if err := a.checkKnowledgeBases(ctx, caller, in.Body.KnowledgeBaseIDs); err != nil {
 		return nil, err
 	}
-	err = a.DB.UpdateAgent(ctx, caller.Actor(), caller.OrgID, in.ID, in.Body.apply)
+	err = a.DB.Agents.Update(ctx, caller.Actor(), caller.OrgID, in.ID, in.Body.apply)
 	if refused, ok := errors.AsType[*Error](err); ok { // together with what was changed since
 		return nil, refused
 	}
 	if err != nil {
-		return nil, agentConflict(err, a.refuse(ctx, caller, store.Agents, in.ID, err))
+		return nil, agentConflict(err, a.refuse(ctx, caller, store.OwnedAgents, in.ID, err))
 	}
 	return a.getAgent(ctx, caller, &in.PathID)
 }
 
 func (a *API) deleteAgent(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
-	if err := a.DB.DeleteAgent(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.Agents, in.ID, err)
+	if err := a.DB.Agents.Delete(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
+		return nil, a.refuse(ctx, caller, store.OwnedAgents, in.ID, err)
 	}
 	return &noBody{}, nil
 }
@@ -120,7 +120,7 @@ func (a *API) checkModel(ctx context.Context, caller *identity.Principal, model 
 	if !caller.HasOrgModels {
 		return nil
 	}
-	exceptions, err := a.DB.OrgModels(ctx, caller.OrgID)
+	exceptions, err := a.DB.Organizations.Models(ctx, caller.OrgID)
 	if err != nil {
 		return Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}

@@ -33,7 +33,7 @@ func TestAgentWithEverything(t *testing.T) {
 	o := newOffice(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a","instructions":"Be kind.\n",
 		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90}`)
-	agent, err := o.DB.AgentByID(t.Context(), "org_1", created["id"].(string))
+	agent, err := o.DB.Agents.ByID(t.Context(), "org_1", created["id"].(string))
 	require.NoError(t, err)
 	require.Equal(t, store.Agent{
 		ID: agent.ID, OrgID: "org_1", Name: "Lan", Model: "echo/a", Instructions: "Be kind.\n", UseBYOK: true, MaxTokens: 200,
@@ -111,7 +111,7 @@ func TestAgentRefusals(t *testing.T) {
 func TestAgentOfASwitchedOffModel(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	require.NoError(t, o.DB.SetOrgModel(t.Context(), "test", "org_1", "echo/b", false))
+	require.NoError(t, o.DB.Organizations.SetModel(t.Context(), "test", "org_1", "echo/b", false))
 	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/b"}`)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/a"}`)
 }
@@ -150,7 +150,7 @@ func TestDeleteAgent(t *testing.T) {
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/agents/"+id, "owner", "")
 	o.refused(t, errcode.NotFound, "", http.MethodGet, "/agents/"+id, "owner", "")
 	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/agents/"+id, "owner", "")
-	log, err := o.DB.AuditLog(t.Context(), 1)
+	log, err := o.DB.AuditLog.Newest(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, "key_1", log[0].Actor)
 }

@@ -133,7 +133,7 @@ func (a *API) listAPIKeys(
 	if err != nil {
 		return nil, err
 	}
-	keys, err := a.DB.APIKeyPage(ctx, caller.OrgID, page)
+	keys, err := a.DB.APIKeys.List(ctx, caller.OrgID, page)
 	if err != nil {
 		return nil, Internal(err)
 	}
@@ -141,16 +141,16 @@ func (a *API) listAPIKeys(
 }
 
 func (a *API) getAPIKey(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[APIKeyObject], error) {
-	key, err := a.DB.APIKeyByID(ctx, caller.OrgID, in.ID)
+	key, err := a.DB.APIKeys.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.APIKeys, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedAPIKeys, in.ID, err)
 	}
 	return &jsonBody[APIKeyObject]{showAPIKey(&key)}, nil
 }
 
 func (a *API) revokeAPIKey(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
 	if err := identity.NewAPIKeys(a.DB).Revoke(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.APIKeys, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedAPIKeys, in.ID, err)
 	}
 	return &noBody{}, nil
 }

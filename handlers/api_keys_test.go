@@ -31,7 +31,7 @@ func TestAPIKeys(t *testing.T) {
 		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
 		"createdBy": "usr_administrator", "createdByName": "administrator@example.com",
 	}, shown)
-	principal, err := identity.NewAuthenticator(o.DB).Authenticate(t.Context(), raw)
+	principal, err := identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
 	require.NoError(t, err)
 	require.Equal(t, "org_1", principal.OrgID)
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/api-keys", "owner", `{"name":"shop"}`)
@@ -54,7 +54,7 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, 3, strings.Count(list, `"id"`))
 	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "owner", "")
 	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "owner", "")
-	_, err = identity.NewAuthenticator(o.DB).Authenticate(t.Context(), raw)
+	_, err = identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
 	require.ErrorIs(t, err, identity.ErrRevokedKey)
 	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, one, "owner", "")["revokedAt"])
 }
@@ -111,7 +111,7 @@ func TestProviderKeys(t *testing.T) {
 	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/echo", "owner", "")
 
 	// A provider that was taken out of the configuration: its key can still be deleted.
-	require.NoError(t, o.DB.PutProviderKey(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
+	require.NoError(t, o.DB.ProviderKeys.Put(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/gone", "owner", "")
 }
 
@@ -120,7 +120,7 @@ func TestKeysOfKeys(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	end := time.Now().Add(48 * time.Hour).UnixMilli()
-	require.NoError(t, o.DB.CreateAPIKey(t.Context(), "cli:root", store.APIKey{
+	require.NoError(t, o.DB.APIKeys.Create(t.Context(), "cli:root", store.APIKey{
 		ID: "key_1", OrgID: "org_1", Env: store.Live, Name: "maker", Hash: [32]byte{1}, ExpiresAt: sql.NullInt64{Int64: end, Valid: true},
 	}))
 	o.Now = time.Now
@@ -137,7 +137,7 @@ func TestKeysOfKeys(t *testing.T) {
 	require.Equal(t, []any{"usr_owner", "owner@example.com"}, []any{byPerson["createdBy"], byPerson["createdByName"]})
 	first := o.ask(t, http.StatusOK, http.MethodGet, "/api-keys/key_1", "owner", "")
 	require.Equal(t, []any{"operator", nil}, []any{first["createdBy"], first["createdByName"]})
-	require.NoError(t, o.DB.RevokeAPIKey(t.Context(), "cli:root", "org_1", "key_1"))
+	require.NoError(t, o.DB.APIKeys.Revoke(t.Context(), "cli:root", "org_1", "key_1"))
 	o.refused(t, errcode.InvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"e"}`)
 }
 

@@ -47,9 +47,9 @@ func (a *API) refuse(ctx context.Context, caller *identity.Principal, kind store
 // singular is what a client calls one of a kind.
 func singular(kind store.OwnedKind) string {
 	switch kind {
-	case store.APIKeys:
+	case store.OwnedAPIKeys:
 		return "API key"
-	case store.Users:
+	case store.OwnedUsers:
 		return "member"
 	default:
 		return strings.ReplaceAll(strings.TrimSuffix(string(kind), "s"), "_", " ")

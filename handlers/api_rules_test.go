@@ -270,13 +270,13 @@ func (o *office) snapshot(t *testing.T) (all []any) {
 		all = append(all, rows)
 	}
 	for _, orgID := range []string{"org_1", "org_2", "org_3"} {
-		keep(o.DB.Agents(ctx, orgID, store.Page{}))
-		keep(o.DB.Channels(ctx, orgID, store.Page{}))
-		keep(o.DB.Users(ctx, orgID, store.Page{}))
-		keep(o.DB.APIKeys(ctx, orgID))
-		keep(o.DB.ProviderKeys(ctx, orgID))
-		keep(o.DB.KnowledgeBases(ctx, orgID, store.Page{}))
-		keep(o.DB.AuditLogOf(ctx, orgID, store.Page{}))
+		keep(o.DB.Agents.List(ctx, orgID, store.Page{}))
+		keep(o.DB.Channels.List(ctx, orgID, store.Page{}))
+		keep(o.DB.Users.List(ctx, orgID, store.Page{}))
+		keep(o.DB.APIKeys.All(ctx, orgID))
+		keep(o.DB.ProviderKeys.List(ctx, orgID))
+		keep(o.DB.KnowledgeBases.List(ctx, orgID, store.Page{}))
+		keep(o.DB.AuditLog.List(ctx, orgID, store.Page{}))
 	}
 	return append(all, slices.Clone(o.inbox.conversations), o.inbox.sent)
 }

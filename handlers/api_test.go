@@ -47,9 +47,9 @@ func newOffice(t *testing.T) *office {
 	t.Helper()
 	db := storetest.Open(t, store.SQLite, billing.Ledger)
 	for _, id := range []string{"org_1", "org_2"} {
-		require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
+		require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
 	}
-	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{
+	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{
 		ID: "org_3", Name: "org_3", Plan: "free", CreatedAt: 1, SuspendedAt: sql.NullInt64{Int64: 1, Valid: true},
 	}))
 	signIn(t, db, "org_1", "member", identity.Member)
@@ -85,9 +85,9 @@ func signIn(t *testing.T, db *store.DB, orgID, name string, role identity.Role) 
 	t.Helper()
 	user := store.User{ID: "usr_" + name, OrgID: orgID, Email: name + "@example.com", Role: string(role)}
 	link := store.UserLink{Hash: sha256.Sum256([]byte(name)), Purpose: "invite", Lifetime: 60_000}
-	require.NoError(t, db.CreateInvitation(t.Context(), "test", user, link))
+	require.NoError(t, db.Users.Invite(t.Context(), "test", user, link))
 	session := store.NewSession{Hash: sha256.Sum256([]byte(sessionToken(name))), Lifetime: 60_000}
-	require.NoError(t, db.UseLink(t.Context(), link.Hash, "no password fits", session))
+	require.NoError(t, db.UserLinks.Use(t.Context(), link.Hash, "no password fits", session))
 }
 
 func sessionToken(name string) string {

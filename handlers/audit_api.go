@@ -46,7 +46,7 @@ func (a *API) listAuditLog(
 	if err != nil {
 		return nil, err
 	}
-	entries, err := a.DB.AuditLogOf(ctx, caller.OrgID, page)
+	entries, err := a.DB.AuditLog.List(ctx, caller.OrgID, page)
 	if err != nil {
 		return nil, Internal(err)
 	}

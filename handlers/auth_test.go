@@ -121,15 +121,15 @@ func TestAuthWithTheStore(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)
 	ctx := t.Context()
-	require.NoError(t, db.CreateOrganization(ctx, "test", store.Organization{ID: "org_a", Name: "a", Plan: "free", CreatedAt: 1}))
+	require.NoError(t, db.Organizations.Create(ctx, "test", store.Organization{ID: "org_a", Name: "a", Plan: "free", CreatedAt: 1}))
 	raw, hash, hint := identity.NewKey(store.Test)
-	require.NoError(t, db.CreateAPIKey(ctx, "test", store.APIKey{
+	require.NoError(t, db.APIKeys.Create(ctx, "test", store.APIKey{
 		ID: "key_a", OrgID: "org_a", Name: "k", Env: store.Test, Scopes: []string{"models:read"}, Hash: hash, Hint: hint,
 		CreatedAt: time.Now().UnixMilli(),
 	}))
 	var seen identity.Principal
-	h := protect(&Auth{Authenticator: identity.NewAuthenticator(db), Scope: identity.ModelsRead}, &seen)
-	chat := protect(&Auth{Authenticator: identity.NewAuthenticator(db), Scope: identity.ChatWrite}, &seen)
+	h := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scope: identity.ModelsRead}, &seen)
+	chat := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scope: identity.ChatWrite}, &seen)
 	r := func() *http.Request { return withHeader("X-Api-Key", raw) }
 
 	okText(t, h, r())
@@ -137,12 +137,12 @@ func TestAuthWithTheStore(t *testing.T) {
 	require.Equal(t, store.Test, seen.Env)
 	refusedWith(t, errcode.InsufficientScope, chat, r())
 	refusedWith(t, errcode.InvalidAPIKey, h, withHeader("X-Api-Key", raw[:len(raw)-1]))
-	require.NoError(t, db.SetSuspended(ctx, "test", "org_a", true))
+	require.NoError(t, db.Organizations.SetSuspended(ctx, "test", "org_a", true))
 	refusedWith(t, errcode.OrganizationSuspended, h, r())
 	refusedWith(t, errcode.OrganizationSuspended, chat, r())
-	require.NoError(t, db.SetSuspended(ctx, "test", "org_a", false))
+	require.NoError(t, db.Organizations.SetSuspended(ctx, "test", "org_a", false))
 	okText(t, h, r())
-	require.NoError(t, db.RevokeAPIKey(ctx, "test", "org_a", "key_a"))
+	require.NoError(t, db.APIKeys.Revoke(ctx, "test", "org_a", "key_a"))
 	refusedWith(t, errcode.APIKeyRevoked, h, r())
 	require.NoError(t, db.Close(ctx))
 	refusedWith(t, errcode.InternalError, h, r())

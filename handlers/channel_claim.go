@@ -39,7 +39,7 @@ func (a *API) proven(ctx context.Context, channel *store.Channel, credentials pl
 func (a *API) takeOver(
 	ctx context.Context, caller *identity.Principal, channel *store.Channel, credentials platforms.Credentials, refusal error,
 ) error {
-	possible, err := a.DB.TakeOverPossible(ctx, *channel)
+	possible, err := a.DB.Channels.TakeOverPossible(ctx, *channel)
 	if err != nil {
 		return fmt.Errorf("looking for a pending claim: %w", err)
 	}
@@ -47,7 +47,7 @@ func (a *API) takeOver(
 		return refusal
 	}
 	channel.State = store.ChannelActive
-	if err := a.DB.TakeOverChannel(ctx, caller.Actor(), *channel, a.Plans.ChannelLimit(caller.Plan)); err != nil {
+	if err := a.DB.Channels.TakeOver(ctx, caller.Actor(), *channel, a.Plans.ChannelLimit(caller.Plan)); err != nil {
 		return fmt.Errorf("taking an external id over: %w", err)
 	}
 	return nil

@@ -46,7 +46,7 @@ func (a *API) createChannel(
 	if in.Body.Credentials != nil {
 		channel.Credentials = a.sealCredentials(&channel, credentials)
 	}
-	err = a.DB.CreateChannel(ctx, caller.Actor(), channel, a.Plans.ChannelLimit(caller.Plan))
+	err = a.DB.Channels.Create(ctx, caller.Actor(), channel, a.Plans.ChannelLimit(caller.Plan))
 	if errors.Is(err, store.ErrConflict) && channel.State == store.ChannelPending {
 		err = a.takeOver(ctx, caller, &channel, credentials, err)
 	}
@@ -54,7 +54,7 @@ func (a *API) createChannel(
 		return nil, channelRefusal(err, Internal(fmt.Errorf("creating a channel: %w", err)))
 	}
 	if channel.State == store.ChannelPending && a.proven(ctx, &channel, credentials) {
-		err := a.DB.SetChannelState(ctx, caller.Actor(), caller.OrgID, channel.ID, store.ChannelActive)
+		err := a.DB.Channels.SetState(ctx, caller.Actor(), caller.OrgID, channel.ID, store.ChannelActive)
 		if err == nil {
 			return a.getChannel(ctx, caller, &PathID{channel.ID})
 		}
@@ -71,7 +71,7 @@ func (a *API) listChannels(
 	if err != nil {
 		return nil, err
 	}
-	channels, err := a.DB.Channels(ctx, caller.OrgID, page)
+	channels, err := a.DB.Channels.List(ctx, caller.OrgID, page)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("listing channels: %w", err))
 	}
@@ -79,9 +79,9 @@ func (a *API) listChannels(
 }
 
 func (a *API) getChannel(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[channelObject], error) {
-	channel, err := a.DB.ChannelByID(ctx, caller.OrgID, in.ID)
+	channel, err := a.DB.Channels.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedChannels, in.ID, err)
 	}
 	return &jsonBody[channelObject]{a.showChannel(&channel)}, nil
 }
@@ -93,9 +93,9 @@ type channelUpdate struct {
 }
 
 func (a *API) updateChannel(ctx context.Context, caller *identity.Principal, in *channelUpdate) (*jsonBody[channelObject], error) {
-	channel, err := a.DB.ChannelByID(ctx, caller.OrgID, in.ID)
+	channel, err := a.DB.Channels.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedChannels, in.ID, err)
 	}
 	var change store.ChannelChange
 	if in.Body.Name != nil {
@@ -127,24 +127,24 @@ func (a *API) updateChannel(ctx context.Context, caller *identity.Principal, in 
 		change.Credentials = a.sealCredentials(&channel, credentials)
 		change.State = a.stateAfter(ctx, &channel, credentials)
 	}
-	if err := a.DB.UpdateChannel(ctx, caller.Actor(), caller.OrgID, in.ID, change); err != nil {
-		return nil, channelRefusal(err, a.refuse(ctx, caller, store.Channels, in.ID, err))
+	if err := a.DB.Channels.Update(ctx, caller.Actor(), caller.OrgID, in.ID, change); err != nil {
+		return nil, channelRefusal(err, a.refuse(ctx, caller, store.OwnedChannels, in.ID, err))
 	}
 	return a.getChannel(ctx, caller, &in.PathID)
 }
 
 func (a *API) deleteChannel(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
-	if err := a.DB.DeleteChannel(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
+	if err := a.DB.Channels.Delete(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
+		return nil, a.refuse(ctx, caller, store.OwnedChannels, in.ID, err)
 	}
 	return &noBody{}, nil
 }
 
 // verifyChannel asks for a channel that isn't active; what comes of it is the state in the answer.
 func (a *API) verifyChannel(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[channelObject], error) {
-	channel, err := a.DB.ChannelByID(ctx, caller.OrgID, in.ID)
+	channel, err := a.DB.Channels.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedChannels, in.ID, err)
 	}
 	if channel.State == store.ChannelActive || channel.Credentials == nil {
 		return &jsonBody[channelObject]{a.showChannel(&channel)}, nil
@@ -154,8 +154,8 @@ func (a *API) verifyChannel(ctx context.Context, caller *identity.Principal, in 
 		return nil, Internal(err)
 	}
 	if a.proven(ctx, &channel, credentials) {
-		if err := a.DB.SetChannelState(ctx, caller.Actor(), caller.OrgID, in.ID, store.ChannelActive); err != nil {
-			return nil, a.refuse(ctx, caller, store.Channels, in.ID, err)
+		if err := a.DB.Channels.SetState(ctx, caller.Actor(), caller.OrgID, in.ID, store.ChannelActive); err != nil {
+			return nil, a.refuse(ctx, caller, store.OwnedChannels, in.ID, err)
 		}
 	}
 	return a.getChannel(ctx, caller, in)
@@ -169,11 +169,11 @@ func (a *API) checkAgent(ctx context.Context, caller *identity.Principal, id str
 	if !wellFormedID(id) {
 		return unknownAgent()
 	}
-	_, err := a.DB.AgentByID(ctx, caller.OrgID, id)
+	_, err := a.DB.Agents.ByID(ctx, caller.OrgID, id)
 	if err == nil {
 		return nil
 	}
-	err = a.refuse(ctx, caller, store.Agents, id, err)
+	err = a.refuse(ctx, caller, store.OwnedAgents, id, err)
 	if asError(err).Code == errcode.NotFound {
 		return unknownAgent()
 	}

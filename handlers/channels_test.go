@@ -39,7 +39,7 @@ func TestBotChannel(t *testing.T) {
 	require.Zero(t, o.platform.calls, "a bot claims nothing")
 
 	// The credentials are sealed for this row and readable there.
-	channel, err := o.DB.ChannelByID(t.Context(), "org_1", id)
+	channel, err := o.DB.Channels.ByID(t.Context(), "org_1", id)
 	require.NoError(t, err)
 	require.NotContains(t, string(channel.Credentials), "ABC")
 	credentials, err := openCredentials(o.Ring, "org_1", id, channel.Credentials)
@@ -201,7 +201,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 	taken := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "good"))
 	require.Equal(t, "active", taken["state"])
 	require.Equal(t, "7", taken["externalId"])
-	route, err := o.DB.Routes(t.Context(), []store.RouteKey{{Type: "social_messenger", ExternalID: "7"}})
+	route, err := o.DB.Routes.ByKeys(t.Context(), []store.RouteKey{{Type: "social_messenger", ExternalID: "7"}})
 	require.NoError(t, err)
 	require.Equal(t, taken["id"], route[store.RouteKey{Type: "social_messenger", ExternalID: "7"}].ChannelID)
 
@@ -216,9 +216,9 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 		require.Nil(t, lost["externalId"])
 		require.Equal(t, "7", lost["lostExternalId"])
 	}
-	require.NoError(t, o.DB.SetChannelState(t.Context(), "cli:root", "org_2", squatter["id"].(string), store.ChannelActive))
+	require.NoError(t, o.DB.Channels.SetState(t.Context(), "cli:root", "org_2", squatter["id"].(string), store.ChannelActive))
 	require.Equal(t, "pending", o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", "")["state"])
-	entries, err := o.DB.AuditLogOf(t.Context(), "org_2", store.Page{})
+	entries, err := o.DB.AuditLog.List(t.Context(), "org_2", store.Page{})
 	require.NoError(t, err)
 	require.True(t, slices.ContainsFunc(entries, func(e store.AuditEntry) bool {
 		return e.Action == "channel.lose_external_id" && e.Target == squatter["id"] && !strings.Contains(e.Detail+e.Actor, "org_1")
@@ -234,12 +234,12 @@ func TestNewCredentialsEndReauth(t *testing.T) {
 	o := newOffice(t)
 	o.platform.ids = map[string][]string{"good": {"7"}}
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "good"))["id"].(string)
-	require.NoError(t, o.DB.SetChannelState(t.Context(), "test", "org_1", id, store.ChannelNeedsReauth))
+	require.NoError(t, o.DB.Channels.SetState(t.Context(), "test", "org_1", id, store.ChannelNeedsReauth))
 	path := "/channels/" + id
 	require.Equal(t, "needs_reauth", o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"name":"Page 2"}`)["state"])
 	o.refused(t, errcode.InvalidRequest, "credentials.accessToken", http.MethodPatch, path, "owner", `{"credentials":{}}`)
 	require.Equal(t, "active", o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"credentials":{"accessToken":"new"}}`)["state"])
-	channel, err := o.DB.ChannelByID(t.Context(), "org_1", id)
+	channel, err := o.DB.Channels.ByID(t.Context(), "org_1", id)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, channel.CredentialsVersion)
 	credentials, err := openCredentials(o.Ring, "org_1", id, channel.Credentials)
@@ -263,7 +263,7 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	list := served(o.Serve, keyed(http.MethodGet, "/channels", "owner")).Body.String()
 	require.Contains(t, list, "Page")
 	require.NotContains(t, list, secret)
-	log, err := o.DB.AuditLog(t.Context(), 10)
+	log, err := o.DB.AuditLog.Newest(t.Context(), 10)
 	require.NoError(t, err)
 	text, err := json.Marshal(log)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func (a *API) listMessages(
 	}
 	messages, err := read(ctx, caller.OrgID, in.ID, page)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
 	return listed(in.PageQuery, messages, func(row *inbox.Message) string { return row.ID }, showMessage), nil
 }
@@ -79,9 +79,9 @@ type sentMessage struct {
 func (a *API) sendMessage(ctx context.Context, caller *identity.Principal, in *messageInput) (*jsonBody[sentMessage], error) {
 	conversation, err := a.Conversations.Conversation(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
-	channel, err := a.DB.ChannelByID(ctx, caller.OrgID, conversation.ChannelID)
+	channel, err := a.DB.Channels.ByID(ctx, caller.OrgID, conversation.ChannelID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, &Error{Code: errcode.Conflict, Message: "The channel of this conversation was deleted.", Cause: err}
 	}
@@ -97,7 +97,7 @@ func (a *API) sendMessage(ctx context.Context, caller *identity.Principal, in *m
 	}
 	messages, err := a.Conversations.SendAsHuman(ctx, caller.Actor(), caller.OrgID, in.ID, parts)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
 	if len(messages) == 0 {
 		return nil, Internal(errors.New("the queue took a message and returned none"))

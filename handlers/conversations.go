@@ -111,28 +111,28 @@ func (a *API) getConversation(
 ) (*jsonBody[conversationObject], error) {
 	conversation, err := a.Conversations.Conversation(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
 	return &jsonBody[conversationObject]{a.showConversation(&conversation)}, nil
 }
 
 func (a *API) deleteConversation(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
 	if err := a.Conversations.DeleteConversation(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
 	return &noBody{}, nil
 }
 
 func (a *API) handOver(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[conversationObject], error) {
 	if err := a.Conversations.HandOver(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
 	return a.getConversation(ctx, caller, in)
 }
 
 func (a *API) handBack(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[conversationObject], error) {
 	if err := a.Conversations.HandBack(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.Conversations, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedConversations, in.ID, err)
 	}
 	return a.getConversation(ctx, caller, in)
 }

@@ -21,7 +21,7 @@ func (o *office) withConversation(t *testing.T, kind platforms.Type, silence tim
 	t.Helper()
 	channel := store.Channel{ID: store.NewID("chn"), OrgID: "org_1", Type: string(kind), State: store.ChannelActive}
 	channel.Name = channel.ID
-	require.NoError(t, o.DB.CreateChannel(t.Context(), "test", channel, 0))
+	require.NoError(t, o.DB.Channels.Create(t.Context(), "test", channel, 0))
 	conversation := inbox.Conversation{
 		ID: store.NewID("cnv"), OrgID: "org_1", ChannelID: channel.ID, CustomerRef: "8490", Address: "8490", State: inbox.StateAssistant,
 		LastCustomerAt: apiNow().Add(-silence).UnixMilli(), CreatedAt: 1000, UpdatedAt: 2000,
@@ -163,11 +163,11 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 				require.Empty(t, o.inbox.sent)
 			}
 			o.inbox.sent = nil
-			require.NoError(t, o.DB.SetChannelState(t.Context(), "test", "org_1", channelID, store.ChannelNeedsReauth))
+			require.NoError(t, o.DB.Channels.SetState(t.Context(), "test", "org_1", channelID, store.ChannelNeedsReauth))
 			o.refused(t, errcode.ChannelNeedsReauth, "", http.MethodPost, path, "owner", body)
-			require.NoError(t, o.DB.SetChannelState(t.Context(), "test", "org_1", channelID, store.ChannelPending))
+			require.NoError(t, o.DB.Channels.SetState(t.Context(), "test", "org_1", channelID, store.ChannelPending))
 			o.refused(t, errcode.Conflict, "", http.MethodPost, path, "owner", body)
-			require.NoError(t, o.DB.DeleteChannel(t.Context(), "test", "org_1", channelID))
+			require.NoError(t, o.DB.Channels.Delete(t.Context(), "test", "org_1", channelID))
 			o.refused(t, errcode.Conflict, "", http.MethodPost, path, "owner", body)
 			require.Empty(t, o.inbox.sent)
 		})

@@ -63,7 +63,7 @@ func (a *API) createDocument(ctx context.Context, caller *identity.Principal, in
 		Content: in.Body.Content,
 	}, a.Plans.KnowledgeLimit(caller.Plan))
 	if err != nil {
-		return nil, documentRefusal(err, func() error { return a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err) })
+		return nil, documentRefusal(err, func() error { return a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err) })
 	}
 	return &jsonBody[documentObject]{showDocument(&document)}, nil
 }
@@ -104,8 +104,8 @@ func (a *API) listDocuments(
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.DB.KnowledgeBaseByID(ctx, caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err)
+	if _, err := a.DB.KnowledgeBases.ByID(ctx, caller.OrgID, in.ID); err != nil {
+		return nil, a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err)
 	}
 	documents, err := a.Knowledge.Documents(ctx, caller.OrgID, in.ID, page)
 	if err != nil {
@@ -141,11 +141,11 @@ func (a *API) refuseDocument(ctx context.Context, caller *identity.Principal, in
 	if !errors.Is(err, store.ErrNotFound) {
 		return Internal(fmt.Errorf("document %s: %w", in.DocumentID, err))
 	}
-	if _, err := a.DB.KnowledgeBaseByID(ctx, caller.OrgID, in.ID); err != nil {
-		return a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err)
+	if _, err := a.DB.KnowledgeBases.ByID(ctx, caller.OrgID, in.ID); err != nil {
+		return a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err)
 	}
 	if !wellFormedID(in.DocumentID) {
 		return NotFound("There is no document with this id.")
 	}
-	return a.refuse(ctx, caller, store.Documents, in.DocumentID, err)
+	return a.refuse(ctx, caller, store.OwnedDocuments, in.DocumentID, err)
 }

@@ -52,7 +52,7 @@ func (l modelList) Models() []gateway.Model { return l }
 
 type exceptionsFunc func(ctx context.Context, orgID string) (map[string]bool, error)
 
-func (f exceptionsFunc) OrgModels(ctx context.Context, orgID string) (map[string]bool, error) {
+func (f exceptionsFunc) Models(ctx context.Context, orgID string) (map[string]bool, error) {
 	return f(ctx, orgID)
 }
 

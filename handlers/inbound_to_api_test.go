@@ -24,7 +24,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		stranger.OrgID, stranger.KeyID = "org_2", "key_2"
 		keys["stranger"] = stranger
 		for _, id := range []string{"org_1", "org_2"} {
-			require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
+			require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
 		}
 		ring := testRing(t)
 		queue := inbox.New(db, ring)
@@ -33,7 +33,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 			Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: queue, Ring: ring,
 			Models: modelSet{"echo/a": {ID: "echo/a"}}, Platforms: o.platform, Plans: o, BaseURL: testBaseURL,
 		})
-		hooks := NewWebhooks(WebhookConfig{BaseURL: testBaseURL, Social: SocialWebhook{AppSecret: testAppSecret}}, db, queue, ring, nil, nil)
+		hooks := NewWebhooks(WebhookConfig{BaseURL: testBaseURL, Social: SocialWebhook{AppSecret: testAppSecret}}, db.Routes, queue, ring, nil, nil)
 
 		agent := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 		channel := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", `{"agentId":"`+agent+`",`+botBody("Bot")[1:])["id"].(string)
@@ -87,7 +87,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		require.Len(t, o.ask(t, http.StatusOK, http.MethodGet, "/conversations", "owner", "")["data"], 2)
 
 		// Suspended organizations' messages are kept all the same.
-		require.NoError(t, db.SetSuspended(t.Context(), "test", "org_1", true))
+		require.NoError(t, db.Organizations.SetSuspended(t.Context(), "test", "org_1", true))
 		acknowledged(t, hooks.Bot, update(3, "Alo?"), 1)
 		require.Len(t, texts(), 4)
 

@@ -41,7 +41,7 @@ func (a *API) createKnowledgeBase(
 		ID: store.NewID("kb"), OrgID: caller.OrgID, Name: name, Description: in.Body.Description, CreatedAt: a.Now().UnixMilli(),
 	}
 	base.UpdatedAt = base.CreatedAt
-	if err := a.DB.CreateKnowledgeBase(ctx, caller.Actor(), base); err != nil {
+	if err := a.DB.KnowledgeBases.Create(ctx, caller.Actor(), base); err != nil {
 		return nil, knowledgeBaseConflict(err, Internal(fmt.Errorf("creating a knowledge base: %w", err)))
 	}
 	return &jsonBody[knowledgeBaseObject]{showKnowledgeBase(&base)}, nil
@@ -54,7 +54,7 @@ func (a *API) listKnowledgeBases(
 	if err != nil {
 		return nil, err
 	}
-	bases, err := a.DB.KnowledgeBases(ctx, caller.OrgID, page)
+	bases, err := a.DB.KnowledgeBases.List(ctx, caller.OrgID, page)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("listing knowledge bases: %w", err))
 	}
@@ -62,9 +62,9 @@ func (a *API) listKnowledgeBases(
 }
 
 func (a *API) getKnowledgeBase(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[knowledgeBaseObject], error) {
-	base, err := a.DB.KnowledgeBaseByID(ctx, caller.OrgID, in.ID)
+	base, err := a.DB.KnowledgeBases.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err)
 	}
 	return &jsonBody[knowledgeBaseObject]{showKnowledgeBase(&base)}, nil
 }
@@ -86,15 +86,15 @@ func (a *API) updateKnowledgeBase(
 		}
 		change.Name = &name
 	}
-	if err := a.DB.UpdateKnowledgeBase(ctx, caller.Actor(), caller.OrgID, in.ID, change); err != nil {
-		return nil, knowledgeBaseConflict(err, a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err))
+	if err := a.DB.KnowledgeBases.Update(ctx, caller.Actor(), caller.OrgID, in.ID, change); err != nil {
+		return nil, knowledgeBaseConflict(err, a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err))
 	}
 	return a.getKnowledgeBase(ctx, caller, &in.PathID)
 }
 
 func (a *API) deleteKnowledgeBase(ctx context.Context, caller *identity.Principal, in *PathID) (*noBody, error) {
 	if err := a.Knowledge.DeleteBase(ctx, caller.Actor(), caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err)
 	}
 	return &noBody{}, nil
 }
@@ -109,8 +109,8 @@ type knowledgeSearch struct {
 func (a *API) searchKnowledgeBase(
 	ctx context.Context, caller *identity.Principal, in *knowledgeSearch,
 ) (*jsonBody[snippetsObject], error) {
-	if _, err := a.DB.KnowledgeBaseByID(ctx, caller.OrgID, in.ID); err != nil {
-		return nil, a.refuse(ctx, caller, store.KnowledgeBases, in.ID, err)
+	if _, err := a.DB.KnowledgeBases.ByID(ctx, caller.OrgID, in.ID); err != nil {
+		return nil, a.refuse(ctx, caller, store.OwnedKnowledgeBases, in.ID, err)
 	}
 	snippets, err := a.Knowledge.Search(ctx, caller.OrgID, []string{in.ID}, in.Query, in.Limit)
 	if err != nil {
@@ -129,11 +129,11 @@ func (a *API) checkKnowledgeBases(ctx context.Context, caller *identity.Principa
 		if !wellFormedID(id) {
 			return unknownKnowledgeBase()
 		}
-		_, err := a.DB.KnowledgeBaseByID(ctx, caller.OrgID, id)
+		_, err := a.DB.KnowledgeBases.ByID(ctx, caller.OrgID, id)
 		if err == nil {
 			continue
 		}
-		err = a.refuse(ctx, caller, store.KnowledgeBases, id, err)
+		err = a.refuse(ctx, caller, store.OwnedKnowledgeBases, id, err)
 		if asError(err).Code == errcode.NotFound {
 			return unknownKnowledgeBase()
 		}

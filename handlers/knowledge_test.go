@@ -198,7 +198,7 @@ func TestDocumentBodiesAreCharged(t *testing.T) {
 	require.Equal(t, errcode.RateLimited, asError(err).Code)
 	require.NotZero(t, asError(err).RetryAfter)
 	require.Zero(t, o.Bodies.Used())
-	documents, err := o.DB.Documents(t.Context(), "org_1", strings.TrimPrefix(path, "/knowledge-bases/"), store.Page{})
+	documents, err := o.DB.Documents.List(t.Context(), "org_1", strings.TrimPrefix(path, "/knowledge-bases/"), store.Page{})
 	require.NoError(t, err)
 	require.Empty(t, documents)
 }

@@ -104,7 +104,7 @@ func (a *API) listMembers(
 	if err != nil {
 		return nil, err
 	}
-	users, err := a.DB.Users(ctx, caller.OrgID, page)
+	users, err := a.DB.Users.List(ctx, caller.OrgID, page)
 	if err != nil {
 		return nil, Internal(err)
 	}
@@ -112,9 +112,9 @@ func (a *API) listMembers(
 }
 
 func (a *API) getMember(ctx context.Context, caller *identity.Principal, in *PathID) (*jsonBody[MemberObject], error) {
-	user, err := a.DB.UserByID(ctx, caller.OrgID, in.ID)
+	user, err := a.DB.Users.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Users, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedUsers, in.ID, err)
 	}
 	return &jsonBody[MemberObject]{a.showMember(&user)}, nil
 }
@@ -140,9 +140,9 @@ func (a *API) linkMember(ctx context.Context, caller *identity.Principal, in *Pa
 	if err != nil {
 		return nil, a.memberRefusal(ctx, caller, in.ID, err)
 	}
-	user, err := a.DB.UserByID(ctx, caller.OrgID, in.ID)
+	user, err := a.DB.Users.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Users, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedUsers, in.ID, err)
 	}
 	return a.showLinked(&user, link), nil
 }
@@ -169,6 +169,6 @@ func (a *API) memberRefusal(ctx context.Context, caller *identity.Principal, id 
 			Code: errcode.Conflict, Message: "This is the organization's last owner. Make another member an owner first.", Cause: err,
 		}
 	default:
-		return a.refuse(ctx, caller, store.Users, id, err)
+		return a.refuse(ctx, caller, store.OwnedUsers, id, err)
 	}
 }

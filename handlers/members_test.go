@@ -89,7 +89,7 @@ func TestMembersAndOwners(t *testing.T) {
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	require.NoError(t, o.DB.SetPlan(t.Context(), "cli:root", "org_1", "pro"))
+	require.NoError(t, o.DB.Organizations.SetPlan(t.Context(), "cli:root", "org_1", "pro"))
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a"}`)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"theirs","model":"echo/a"}`)
 	page := o.ask(t, http.StatusOK, http.MethodGet, "/audit-log?limit=2", "user:administrator", "")
@@ -113,7 +113,7 @@ func TestAuditLog(t *testing.T) {
 		}
 		cursor = page["nextCursor"].(string)
 	}
-	all, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})
+	all, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{})
 	require.NoError(t, err)
 	require.Len(t, seen, len(all))
 }
@@ -138,7 +138,7 @@ func TestPasswordReset(t *testing.T) {
 	o.ask(t, http.StatusCreated, http.MethodPost, "/session/password", "", body)
 	o.refused(t, errcode.Unauthenticated, "", http.MethodGet, "/session", "user:member", "")
 
-	entries, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})
+	entries, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"usr_administrator", "user.set_password", "usr_member", "reset"},
 		[]string{entries[0].Actor, entries[0].Action, entries[0].Target, entries[0].Detail})

@@ -18,10 +18,10 @@ type ModelList interface {
 	Models() []gateway.Model
 }
 
-// ModelExceptions knows which models an organization has switched on or off, as [store.DB] does. A model without an
+// ModelExceptions knows which models an organization has switched on or off, as [store.Organizations] does. A model without an
 // exception is enabled (design §6).
 type ModelExceptions interface {
-	OrgModels(ctx context.Context, orgID string) (map[string]bool, error)
+	Models(ctx context.Context, orgID string) (map[string]bool, error)
 }
 
 // modelObject is a model as spec §2.1 shows it.
@@ -74,7 +74,7 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	exceptions, err := m.exceptions.OrgModels(r.Context(), p.OrgID)
+	exceptions, err := m.exceptions.Models(r.Context(), p.OrgID)
 	if err != nil {
 		return Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}

@@ -118,12 +118,12 @@ func TestModelsWithTheStoreAndCatalog(t *testing.T) {
 	db := storetest.Open(t, store.SQLite)
 	catalog, err := gateway.NewCatalog([]gateway.Model{{ID: "p/b", Provider: "p"}, {ID: "p/a", Provider: "p"}}, []gateway.ProviderEntry{{Name: "p"}})
 	require.NoError(t, err)
-	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "a", Plan: "free", CreatedAt: 1}))
-	m := NewModels(catalog, db)
+	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "a", Plan: "free", CreatedAt: 1}))
+	m := NewModels(catalog, db.Organizations)
 	list := func() []string { return ids(t, okText(t, m.Serve, as(get("/v1/models"), someone()))) }
 	require.Equal(t, []string{"p/a", "p/b"}, list())
-	require.NoError(t, db.SetOrgModel(t.Context(), "test", "org_1", "p/a", false))
+	require.NoError(t, db.Organizations.SetModel(t.Context(), "test", "org_1", "p/a", false))
 	require.Equal(t, []string{"p/b"}, list())
-	require.NoError(t, db.SetOrgModel(t.Context(), "test", "org_1", "p/a", true))
+	require.NoError(t, db.Organizations.SetModel(t.Context(), "test", "org_1", "p/a", true))
 	require.Equal(t, []string{"p/a", "p/b"}, list())
 }

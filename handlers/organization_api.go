@@ -42,7 +42,7 @@ func (a *API) registerOrganization() {
 }
 
 func (a *API) getOrganization(ctx context.Context, caller *identity.Principal, _ *struct{}) (*jsonBody[organizationObject], error) {
-	organization, err := a.DB.OrganizationByID(ctx, caller.OrgID)
+	organization, err := a.DB.Organizations.ByID(ctx, caller.OrgID)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading the organization: %w", err))
 	}
@@ -53,7 +53,7 @@ func (a *API) updateOrganization(
 	ctx context.Context, caller *identity.Principal, in *struct{ Body organizationChange },
 ) (*jsonBody[organizationObject], error) {
 	if days := in.Body.RetentionDays; days != nil {
-		err := a.DB.SetRetention(ctx, caller.Actor(), caller.OrgID, *days)
+		err := a.DB.Organizations.SetRetention(ctx, caller.Actor(), caller.OrgID, *days)
 		if errors.Is(err, store.ErrRetention) {
 			return nil, InvalidRequest("retentionDays", "retentionDays must be 0, or %d to %d.", store.MinRetentionDays, store.MaxRetentionDays)
 		}

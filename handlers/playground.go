@@ -54,9 +54,9 @@ type streamBody struct{ Body func(huma.Context) }
 // tryAgent answers the texts after the last answer, as the worker would. The live wallet pays (design §6 "test keys"), but
 // for a test key, which never spends live credits.
 func (a *API) tryAgent(ctx context.Context, caller *identity.Principal, in *agentTry) (*streamBody, error) {
-	agent, err := a.DB.AgentByID(ctx, caller.OrgID, in.ID)
+	agent, err := a.DB.Agents.ByID(ctx, caller.OrgID, in.ID)
 	if err != nil {
-		return nil, a.refuse(ctx, caller, store.Agents, in.ID, err)
+		return nil, a.refuse(ctx, caller, store.OwnedAgents, in.ID, err)
 	}
 	history, waiting := in.Body.split()
 	if len(waiting) == 0 {

@@ -57,7 +57,7 @@ func (a *API) registerProviderKeys() {
 func (a *API) listProviderKeys(
 	ctx context.Context, caller *identity.Principal, _ *struct{},
 ) (*jsonBody[listObject[providerKeyObject]], error) {
-	keys, err := a.DB.ProviderKeys(ctx, caller.OrgID)
+	keys, err := a.DB.ProviderKeys.List(ctx, caller.OrgID)
 	if err != nil {
 		return nil, Internal(err)
 	}
@@ -78,7 +78,7 @@ func (a *API) putProviderKey(
 	if err != nil {
 		return nil, badField(err)
 	}
-	keys, err := a.DB.ProviderKeys(ctx, caller.OrgID)
+	keys, err := a.DB.ProviderKeys.List(ctx, caller.OrgID)
 	if err != nil {
 		return nil, Internal(err)
 	}

@@ -38,7 +38,7 @@ func (a *API) passwordResetOf(ctx context.Context, user *store.User) (*passwordR
 		return nil, nil //nolint:nilnil // no reset is no fault
 	}
 	shown := &passwordReset{By: shownActor(user.ResetBy), At: timestamp(user.ResetAt)}
-	author, err := a.DB.UserByID(ctx, user.OrgID, user.ResetBy)
+	author, err := a.DB.Users.ByID(ctx, user.OrgID, user.ResetBy)
 	switch {
 	case err == nil:
 		shown.By = author.Email
@@ -127,7 +127,7 @@ func (a *API) setPassword(
 }
 
 func (a *API) getSession(ctx context.Context, caller *identity.Principal, _ *struct{}) (*jsonBody[sessionObject], error) {
-	user, err := a.DB.UserByID(ctx, caller.OrgID, caller.UserID)
+	user, err := a.DB.Users.ByID(ctx, caller.OrgID, caller.UserID)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading the user of a session: %w", err))
 	}
@@ -135,7 +135,7 @@ func (a *API) getSession(ctx context.Context, caller *identity.Principal, _ *str
 	if err != nil {
 		return nil, err
 	}
-	organization, err := a.DB.OrganizationByID(ctx, caller.OrgID)
+	organization, err := a.DB.Organizations.ByID(ctx, caller.OrgID)
 	if err != nil {
 		return nil, Internal(fmt.Errorf("reading the organization of a session: %w", err))
 	}

@@ -220,7 +220,7 @@ func TestSuspendedPeople(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	link := store.UserLink{Hash: sha256.Sum256([]byte(sessionToken("link"))), Purpose: "reset", Lifetime: 60_000}
-	require.NoError(t, o.DB.PutUserLink(t.Context(), "test", "org_3", "usr_suspended",
+	require.NoError(t, o.DB.UserLinks.Put(t.Context(), "test", "org_3", "usr_suspended",
 		func(store.User) error { return nil }, func(store.User) store.UserLink { return link }))
 	w := served(o.Serve, request(http.MethodPost, "/session/password", "", `{"token":"`+sessionToken("link")+`","password":"`+goodPassword+`"}`))
 	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
@@ -248,7 +248,7 @@ func TestActorOfASession(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "user:member", `{"name":"Mai","model":"echo/a"}`)
-	log, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{Limit: 1})
+	log, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, "usr_member", log[0].Actor)
 	require.Equal(t, "agent.create", log[0].Action)

@@ -327,7 +327,7 @@ func TestOrganization(t *testing.T) {
 		o.refused(t, errcode.InvalidRequest, "retentionDays", http.MethodPatch, "/organization", "user:owner", `{"retentionDays":`+days+`}`)
 	}
 	require.Zero(t, o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:stranger", "")["retentionDays"])
-	log, err := o.DB.AuditLogOf(t.Context(), "org_1", store.Page{})
+	log, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{})
 	require.NoError(t, err)
 	var changes []string
 	for _, entry := range log {

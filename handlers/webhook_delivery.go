@@ -111,7 +111,7 @@ func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued
 			keys = append(keys, key)
 		}
 	}
-	routes, err := h.routes.Routes(ctx, keys)
+	routes, err := h.routes.ByKeys(ctx, keys)
 	if err != nil {
 		return 0, fmt.Errorf("finding the channels of a delivery: %w", err)
 	}

@@ -28,10 +28,10 @@ const webhookRetryAfter = 5 * time.Second
 // a part of the shared budget for as long as they like. Platforms give up after a few seconds themselves.
 const webhookBodyTime = 10 * time.Second
 
-// ChannelRoutes finds the channels of a delivery, as [store.DB] does. Channels that don't exist are left out.
+// ChannelRoutes finds the channels of a delivery, as [store.Routes] does. Channels that don't exist are left out.
 type ChannelRoutes interface {
-	RouteByID(ctx context.Context, channelID string) (store.Route, bool, error)
-	Routes(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error)
+	ByID(ctx context.Context, channelID string) (store.Route, bool, error)
+	ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error)
 }
 
 // Enqueuer keeps what arrived, as [inbox.Queue] does: durably when it returns, and once however often it is delivered.
@@ -118,7 +118,7 @@ func (h *Webhooks) botRoute(ctx context.Context, channelID string) (route store.
 	if !wellFormedID(channelID) {
 		return route, false, nil
 	}
-	route, found, err = h.routes.RouteByID(ctx, channelID)
+	route, found, err = h.routes.ByID(ctx, channelID)
 	if err != nil {
 		return route, false, fmt.Errorf("finding the channel of a delivery: %w", err)
 	}

@@ -41,13 +41,13 @@ type fakeRoutes struct {
 	fail  error
 }
 
-func (f *fakeRoutes) RouteByID(_ context.Context, id string) (store.Route, bool, error) {
+func (f *fakeRoutes) ByID(_ context.Context, id string) (store.Route, bool, error) {
 	f.reads++
 	route, found := f.byID[id]
 	return route, found, f.fail
 }
 
-func (f *fakeRoutes) Routes(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+func (f *fakeRoutes) ByKeys(_ context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
 	f.reads++
 	found := map[store.RouteKey]store.Route{}
 	for _, key := range keys {
@@ -249,11 +249,11 @@ func (q *countingQueue) Enqueue(_ context.Context, arrivals []inbox.Arrival) err
 // frozenRoutes may be used by many.
 type frozenRoutes map[string]store.Route
 
-func (f frozenRoutes) RouteByID(_ context.Context, id string) (store.Route, bool, error) {
+func (f frozenRoutes) ByID(_ context.Context, id string) (store.Route, bool, error) {
 	route, found := f[id]
 	return route, found, nil
 }
 
-func (f frozenRoutes) Routes(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
-	return (&fakeRoutes{byID: f}).Routes(ctx, keys)
+func (f frozenRoutes) ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+	return (&fakeRoutes{byID: f}).ByKeys(ctx, keys)
 }

@@ -42,7 +42,7 @@ func TestWebhookWritesNothingForStrangers(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, []store.Kind{inbox.Kind}, func(t *testing.T, db *store.DB) {
 		g := newGate(t)
-		g.Webhooks = NewWebhooks(g.config, db, inbox.New(db, testRing(t)), testRing(t), nil, nil)
+		g.Webhooks = NewWebhooks(g.config, db.Routes, inbox.New(db, testRing(t)), testRing(t), nil, nil)
 		before := rowsOf(t, db)
 		require.Greater(t, len(before), 20)
 		for i := range 100 {

@@ -94,7 +94,7 @@ func (h *Widget) Serve(w http.ResponseWriter, r *http.Request) error {
 	if serve == nil {
 		return notFound(r)
 	}
-	widget, err := h.DB.WidgetByID(r.Context(), channelID)
+	widget, err := h.DB.Widgets.ByID(r.Context(), channelID)
 	if errors.Is(err, store.ErrNotFound) {
 		return NotFound("There is no widget with this id.")
 	}

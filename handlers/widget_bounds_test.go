@@ -23,7 +23,7 @@ func (s *site) writeFrom(address, token, id string) *httptest.ResponseRecorder {
 func (s *site) configure(t *testing.T, settings store.WidgetSettings) {
 	t.Helper()
 	settings.Origins = []string{shop}
-	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 }
 
 // TestOneVisitorLeavesRoom: whatever one address does, and whichever addresses of its IPv6 network it uses, visitors from

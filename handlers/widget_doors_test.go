@@ -101,7 +101,7 @@ func TestVisitorTokens(t *testing.T) {
 	}
 
 	settings := store.WidgetSettings{Origins: []string{"https://new.vn"}, RequestsPerMinute: 1000}
-	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 	refusedWith(t, errcode.Forbidden, s.Serve, read(""))
 }
 
@@ -185,7 +185,7 @@ func TestVisitorsBodyIsReadLast(t *testing.T) {
 func TestUnknownWidgets(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
-	require.NoError(t, s.db.CreateChannel(t.Context(), "test", store.Channel{
+	require.NoError(t, s.db.Channels.Create(t.Context(), "test", store.Channel{
 		ID: "chn_bot", OrgID: "org_1", Type: "bot", Name: "Bot", State: store.ChannelActive,
 	}, 0))
 	for _, id := range []string{"chn_unknown", "chn_bot", "x", "%00", "a%20b", "..", "%2e%2e", strings.Repeat("a", 100), "'"} {
@@ -246,7 +246,7 @@ func TestWidgetPage(t *testing.T) {
 	require.Equal(t, "cross-origin", script.Header().Get("Cross-Origin-Resource-Policy"))
 
 	settings := store.WidgetSettings{RequestsPerMinute: 1}
-	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 	_, policy = page()
 	require.Contains(t, policy, "frame-ancestors 'none'")
 }

@@ -141,14 +141,14 @@ func (v *visitRequest) checkSpend(ctx context.Context, place *answerPlace) error
 
 // spend is what the channel's answers have cost since today began, and may cost.
 func (v *visitRequest) spend(ctx context.Context, today time.Time) (day store.ChannelDay, most int64, err error) {
-	day, err = v.DB.ChannelSpend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
+	day, err = v.DB.Widgets.Spend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
 	if err != nil {
 		return day, 0, Internal(fmt.Errorf("adding up what widget %s has cost: %w", v.channel.ChannelID, err))
 	}
 	if v.channel.Settings.DailySpendMicros.Valid {
 		return day, v.channel.Settings.DailySpendMicros.Int64, nil
 	}
-	now, then, err := v.DB.WalletSince(ctx, v.channel.OrgID, today)
+	now, then, err := v.DB.Widgets.WalletSince(ctx, v.channel.OrgID, today)
 	if err != nil {
 		return day, 0, Internal(fmt.Errorf("reading the wallet of widget %s: %w", v.channel.ChannelID, err))
 	}
@@ -161,13 +161,13 @@ func (v *visitRequest) spend(ctx context.Context, today time.Time) (day store.Ch
 
 // checkHolds refuses a message when as much is held for the channel's running answers as they may cost.
 func (v *visitRequest) checkHolds(ctx context.Context, today time.Time, most int64) error {
-	turns, err := v.DB.RunningTurns(ctx, v.channel.OrgID, v.channel.ChannelID, today)
+	turns, err := v.DB.Widgets.RunningTurns(ctx, v.channel.OrgID, v.channel.ChannelID, today)
 	if err != nil {
 		return Internal(fmt.Errorf("reading the running answers of widget %s: %w", v.channel.ChannelID, err))
 	}
 	held := int64(0)
 	for _, turn := range turns {
-		micros, err := v.DB.KeyHold(ctx, v.channel.OrgID, gateway.TurnKeyHash(turn))
+		micros, err := v.DB.Widgets.KeyHold(ctx, v.channel.OrgID, gateway.TurnKeyHash(turn))
 		if err != nil {
 			return Internal(fmt.Errorf("reading what is held for widget %s: %w", v.channel.ChannelID, err))
 		}

@@ -76,7 +76,7 @@ func TestAnswersBeingMadeCount(t *testing.T) {
 	require.Equal(t, string(errcode.RateLimited), checked(t, s.write(token, "m-1", "three")).code())
 	// A process that doesn't have these streams sees the turns.
 	require.Eventually(t, func() bool {
-		day, err := s.db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
+		day, err := s.db.Widgets.Spend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
 		return err == nil && day.Asking == 2
 	}, time.Minute, time.Millisecond)
 	elsewhere := *s.Widget
@@ -157,7 +157,7 @@ func TestDeletedConversationsCount(t *testing.T) {
 		require.NoError(t, s.queue.DeleteConversation(t.Context(), "test", "org_1", s.conversation(t).ID))
 		answers, answer := s.crowd(t, 1)
 		require.Eventually(t, func() bool {
-			day, err := s.db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
+			day, err := s.db.Widgets.Spend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
 			return err == nil && day.Asking == 1
 		}, time.Minute, time.Millisecond)
 		require.NoError(t, s.queue.DeleteConversation(t.Context(), "test", "org_1", s.conversation(t).ID))

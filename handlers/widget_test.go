@@ -122,9 +122,9 @@ func newSite(t *testing.T, db *store.DB) *site {
 	ctx := t.Context()
 	s := &site{db: db, queue: inbox.New(db, testRing(t)), book: billing.NewBook(db), speaker: &speaker{}}
 	for _, id := range []string{"org_1", "org_2"} {
-		require.NoError(t, db.CreateOrganization(ctx, "test", store.Organization{ID: id, Name: id, Plan: "free"}))
+		require.NoError(t, db.Organizations.Create(ctx, "test", store.Organization{ID: id, Name: id, Plan: "free"}))
 	}
-	require.NoError(t, db.CreateAgent(ctx, "test", store.Agent{ID: "agt_1", OrgID: "org_1", Name: "Lan", Model: "echo/a", MaxTokens: 50}))
+	require.NoError(t, db.Agents.Create(ctx, "test", store.Agent{ID: "agt_1", OrgID: "org_1", Name: "Lan", Model: "echo/a", MaxTokens: 50}))
 	_, err := s.book.Credit(ctx, "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, 1_000_000, "ref")
 	require.NoError(t, err)
 	for org, channel := range map[string]store.Channel{
@@ -135,7 +135,7 @@ func newSite(t *testing.T, db *store.DB) *site {
 		channel.Widget = &store.WidgetSettings{
 			Origins: []string{shop, "https://*.example.com", "http://localhost:8080"}, RequestsPerMinute: 1000,
 		}
-		require.NoError(t, db.CreateChannel(ctx, "test", channel, 0))
+		require.NoError(t, db.Channels.Create(ctx, "test", channel, 0))
 	}
 	catalog, err := gateway.NewCatalog([]gateway.Model{{
 		ID: "echo/a", Provider: "echo", Upstream: "a", ContextWindow: 4000, MaxOutputTokens: 500, MaxTokensField: "max_tokens",
@@ -327,7 +327,7 @@ func TestVisitorIsAnswered(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, messages, 2)
 		require.Equal(t, inbox.OutboundSent, messages[1].State)
-		spent, err := db.ChannelSpend(t.Context(), "org_1", "chn_1", time.Now().Add(-time.Hour))
+		spent, err := db.Widgets.Spend(t.Context(), "org_1", "chn_1", time.Now().Add(-time.Hour))
 		require.NoError(t, err)
 		require.Equal(t, store.ChannelDay{SpentMicros: chatCost, LargestMicros: chatCost, Calls: 1}, spent)
 		require.Zero(t, s.Streams.Count())
@@ -466,11 +466,11 @@ func TestNobodyAnswersNow(t *testing.T) {
 		}, "organization_suspended"},
 		"no agent": {func(t *testing.T, s *site) {
 			t.Helper()
-			require.NoError(t, s.db.DeleteAgent(t.Context(), "test", "org_1", "agt_1"))
+			require.NoError(t, s.db.Agents.Delete(t.Context(), "test", "org_1", "agt_1"))
 		}, "no_agent"},
 		"channel not active": {func(t *testing.T, s *site) {
 			t.Helper()
-			require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{State: &suspended}))
+			require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{State: &suspended}))
 		}, "channel_needs_reauth"},
 		"no credits": {func(t *testing.T, s *site) {
 			t.Helper()
@@ -550,7 +550,7 @@ func TestDailySpend(t *testing.T) {
 	storetest.Each(t, siteKinds, func(t *testing.T, db *store.DB) {
 		s := newSite(t, db)
 		settings := store.WidgetSettings{Origins: []string{shop}, RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: chatCost + 1, Valid: true}}
-		require.NoError(t, db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+		require.NoError(t, db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 		token := s.begin(t, `{}`)
 		wholeStream(t, s.write(token, "m-1", "one"))
 		wholeStream(t, s.write(token, "m-2", "two"))
@@ -565,7 +565,7 @@ func TestDailySpend(t *testing.T) {
 		require.Equal(t, "Xin chào.", wholeStream(t, s.write(s.begin(t, `{"token":"`+token+`"}`), "m-3", "three")))
 
 		settings.DailySpendMicros.Int64 = 0
-		require.NoError(t, db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+		require.NoError(t, db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(s.begin(t, `{}`), "m-4", "four")).code())
 	})
 }
@@ -575,7 +575,7 @@ func TestWidgetRates(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
 	settings := store.WidgetSettings{Origins: []string{shop}, RequestsPerMinute: 1}
-	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 	s.Limiter = limit.NewMemory(func() time.Time { return time.Unix(1_800_000_030, 0) })
 	token := s.begin(t, `{}`)
 	wholeStream(t, s.write(token, "m-1", "one"))
@@ -585,7 +585,7 @@ func TestWidgetRates(t *testing.T) {
 	require.Len(t, s.seen(t, token), 2)
 
 	settings.RequestsPerMinute = 1000
-	require.NoError(t, s.db.UpdateChannel(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
 	for range messagesPerMinute - 1 { // refused messages aren't counted
 		wholeStream(t, s.write(token, "m-1", "one"))
 	}

@@ -110,7 +110,7 @@ func TestBrowserEndedThings(t *testing.T) {
 // userID is the person's id.
 func (p *person) userID(b *business) string {
 	p.t.Helper()
-	user, err := b.db.UserByEmail(p.t.Context(), b.OrgID, p.Email)
+	user, err := b.db.Users.ByEmail(p.t.Context(), b.OrgID, p.Email)
 	require.NoError(p.t, err)
 	return user.ID
 }

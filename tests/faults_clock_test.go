@@ -38,7 +38,7 @@ func openClockNode(t *testing.T, location store.Location) *clockNode {
 	require.NoError(t, err)
 	return &clockNode{
 		db: db, book: billing.NewBook(db), queue: inbox.New(db, ring), sessions: identity.NewSessions(db, nil),
-		keys: identity.NewAuthenticator(db), windows: limit.NewStore(db),
+		keys: identity.NewAuthenticator(db.APIKeys), windows: limit.NewStore(db),
 	}
 }
 
@@ -59,7 +59,7 @@ func newClockTest(t *testing.T, here *clockNode) *clockTest {
 	c := &clockTest{clockNode: here, wallet: billing.WalletID{OrgID: organization.ID, Env: store.Live}}
 	_, err = here.book.Credit(ctx, actor, c.wallet, 1_000_000, "")
 	require.NoError(t, err)
-	require.NoError(t, here.db.CreateChannel(ctx, actor, store.Channel{
+	require.NoError(t, here.db.Channels.Create(ctx, actor, store.Channel{
 		ID: "chn_1", OrgID: organization.ID, Type: "bot", Name: "bot", State: store.ChannelActive,
 	}, 0))
 	c.route = store.Route{ChannelID: "chn_1", OrgID: organization.ID, Type: "bot", State: store.ChannelActive}

@@ -45,11 +45,11 @@ func (oneModel) Identify(context.Context, platforms.Type, string, platforms.Cred
 func realHouse(t *testing.T) (*Dashboard, *store.DB) {
 	t.Helper()
 	db := storetest.Open(t, store.SQLite, billing.Ledger, inbox.Kind)
-	require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_1", Name: "Shop", Plan: "free", CreatedAt: 1}))
+	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Shop", Plan: "free", CreatedAt: 1}))
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)
 	api := handlers.NewAPI(handlers.APIDeps{
-		Authenticator: identity.NewAuthenticator(db), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
+		Authenticator: identity.NewAuthenticator(db.APIKeys), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
 		Models: oneModel{}, Platforms: oneModel{}, Plans: oneModel{}, Providers: []string{"acme"}, BaseURL: "http://localhost:8080",
 	})
 	return New(Config{

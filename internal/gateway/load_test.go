@@ -71,7 +71,7 @@ func elsewhere(r *gateway.Request) { r.Model = "other/std" }
 func TestCallLimit(t *testing.T) {
 	t.Parallel()
 	c := crowded(t, gateway.Config{CallLimit: 3}, 0, false)
-	require.NoError(t, c.db.CreateOrganization(t.Context(), "test", store.Organization{ID: "org_2", Name: "Two", Plan: "free"}))
+	require.NoError(t, c.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_2", Name: "Two", Plan: "free"}))
 	_, err := c.book.Credit(t.Context(), "test", billing.WalletID{OrgID: "org_2", Env: store.Live}, credits, "start 2")
 	require.NoError(t, err)
 	c.hang(t, 3)

@@ -60,7 +60,7 @@ func (c *call) pickModel(ctx context.Context) *Failure {
 	if c.req.AllModels {
 		return nil
 	}
-	exceptions, err := c.DB.OrgModels(ctx, c.req.OrgID)
+	exceptions, err := c.DB.Organizations.Models(ctx, c.req.OrgID)
 	if err != nil {
 		return internal(ctx, "reading the organization's models", err)
 	}
@@ -145,7 +145,7 @@ func (c *call) upstreamKey(ctx context.Context) (string, *Failure) {
 
 // ownKey opens the organization's own key for the provider.
 func (c *call) ownKey(ctx context.Context) (string, *Failure) {
-	sealed, ok, err := c.DB.ProviderKeySealed(ctx, c.req.OrgID, c.provider.Name)
+	sealed, ok, err := c.DB.ProviderKeys.Sealed(ctx, c.req.OrgID, c.provider.Name)
 	if err != nil {
 		return "", internal(ctx, "reading the provider key", err)
 	}

@@ -46,11 +46,11 @@ func (k *APIKeys) Create(ctx context.Context, actor string, request KeyRequest) 
 	raw, key.Hash, key.Hint = NewKey(key.Env)
 	key.ID = store.NewID("key")
 	key.CreatedAt = time.Now().UnixMilli()
-	if err := k.db.CreateAPIKey(ctx, actor, key); err != nil {
+	if err := k.db.APIKeys.Create(ctx, actor, key); err != nil {
 		return IssuedKey{}, fmt.Errorf("creating an API key of organization %q: %w", clip(request.OrgID), err)
 	}
 	// The store knows when the key ends that made it.
-	if key, err = k.db.APIKeyByID(ctx, key.OrgID, key.ID); err != nil {
+	if key, err = k.db.APIKeys.ByID(ctx, key.OrgID, key.ID); err != nil {
 		return IssuedKey{}, fmt.Errorf("reading the new API key: %w", err)
 	}
 	return IssuedKey{APIKey: key, Raw: raw}, nil
@@ -88,14 +88,14 @@ func (r KeyRequest) key() (store.APIKey, error) {
 // List gives an organization's keys, revoked and expired ones too. [store.ErrNotFound] when there is no such
 // organization.
 func (k *APIKeys) List(ctx context.Context, orgID string) ([]store.APIKey, error) {
-	keys, err := k.db.APIKeys(ctx, orgID)
+	keys, err := k.db.APIKeys.All(ctx, orgID)
 	if err != nil {
 		return nil, fmt.Errorf("listing the API keys of organization %q: %w", clip(orgID), err)
 	}
 	if len(keys) > 0 {
 		return keys, nil
 	}
-	if _, err := k.db.OrganizationByID(ctx, orgID); err != nil {
+	if _, err := k.db.Organizations.ByID(ctx, orgID); err != nil {
 		return nil, fmt.Errorf("organization %q: %w", clip(orgID), err)
 	}
 	return nil, nil
@@ -104,7 +104,7 @@ func (k *APIKeys) List(ctx context.Context, orgID string) ([]store.APIKey, error
 // Revoke ends a key of the organization for good, from the next request on (spec §5.1 rule 6). Revoking twice is no
 // fault and keeps the first time.
 func (k *APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
-	if err := k.db.RevokeAPIKey(ctx, actor, orgID, keyID); err != nil {
+	if err := k.db.APIKeys.Revoke(ctx, actor, orgID, keyID); err != nil {
 		return fmt.Errorf("API key %q: %w", clip(keyID), err)
 	}
 	return nil
@@ -112,7 +112,7 @@ func (k *APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error 
 
 // Organization tells whose key keyID is, for the operator's command line, which names keys alone.
 func (k *APIKeys) Organization(ctx context.Context, keyID string) (string, error) {
-	orgID, err := k.db.APIKeyOrg(ctx, keyID)
+	orgID, err := k.db.OwnerOf(ctx, store.OwnedAPIKeys, keyID)
 	if err != nil {
 		return "", fmt.Errorf("API key %q: %w", clip(keyID), err)
 	}

@@ -53,9 +53,9 @@ func TestCreateKey(t *testing.T) {
 				require.Equal(t, past.UnixMilli(), row.ExpiresAt.Int64)
 			}
 		}
-		_, err = identity.NewAuthenticator(db).Authenticate(ctx, full.Raw)
+		_, err = identity.NewAuthenticator(db.APIKeys).Authenticate(ctx, full.Raw)
 		require.ErrorIs(t, err, identity.ErrInvalidKey, "expired")
-		principal, err := identity.NewAuthenticator(db).Authenticate(ctx, plain.Raw)
+		principal, err := identity.NewAuthenticator(db.APIKeys).Authenticate(ctx, plain.Raw)
 		require.NoError(t, err)
 		require.Equal(t, identity.ScopesOf(identity.ModelsRead, identity.ChatWrite), principal.Scopes)
 
@@ -63,7 +63,7 @@ func TestCreateKey(t *testing.T) {
 		zero := time.Time{}
 		old, err := keys.Create(ctx, "test", identity.KeyRequest{OrgID: organization.ID, ExpiresAt: &zero})
 		require.NoError(t, err)
-		_, err = identity.NewAuthenticator(db).Authenticate(ctx, old.Raw)
+		_, err = identity.NewAuthenticator(db.APIKeys).Authenticate(ctx, old.Raw)
 		require.ErrorIs(t, err, identity.ErrInvalidKey)
 	})
 }
@@ -106,7 +106,7 @@ func TestRevokeKey(t *testing.T) {
 		require.NoError(t, err)
 
 		require.ErrorIs(t, keys.Revoke(ctx, "test", theirs.ID, key.ID), store.ErrNotFound, "of another organization")
-		_, err = identity.NewAuthenticator(db).Authenticate(ctx, key.Raw)
+		_, err = identity.NewAuthenticator(db.APIKeys).Authenticate(ctx, key.Raw)
 		require.NoError(t, err, "no side effect")
 		require.ErrorIs(t, keys.Revoke(ctx, "test", ours.ID, "key_nothing"), store.ErrNotFound)
 

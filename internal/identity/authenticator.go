@@ -42,7 +42,7 @@ type Principal struct {
 	Suspended bool
 	// Scopes are the key's, or all that a user may give to a key.
 	Scopes Scopes
-	// HasOrgModels is false when the organization has no exception among the models, so that [store.DB.OrgModels]
+	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.
 	HasOrgModels bool
 }
@@ -67,9 +67,9 @@ func (p Principal) Actor() string {
 // Authority is what the caller may do to users. A key has no role and so no such right.
 func (p Principal) Authority() Authority { return Authority{Actor: p.Actor(), Role: p.Role} }
 
-// keyReader is what an [Authenticator] asks: [store.DB], which reads the key anew each time.
+// keyReader is what an [Authenticator] asks: [store.APIKeys], which reads the key anew each time.
 type keyReader interface {
-	KeyByHash(ctx context.Context, hash [sha256.Size]byte) (store.KeyRecord, bool, error)
+	ByHash(ctx context.Context, hash [sha256.Size]byte) (store.KeyRecord, bool, error)
 }
 
 // Authenticator turns raw keys into principals. It keeps no state and is safe for concurrent use.
@@ -87,7 +87,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 	if !ok {
 		return Principal{}, errMalformed
 	}
-	record, found, err := a.keys.KeyByHash(ctx, hash)
+	record, found, err := a.keys.ByHash(ctx, hash)
 	if err != nil {
 		return Principal{}, fmt.Errorf("reading the API key: %w", err)
 	}

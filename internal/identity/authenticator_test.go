@@ -23,7 +23,7 @@ type answering struct {
 	asked  *int
 }
 
-func (a answering) KeyByHash(context.Context, [sha256.Size]byte) (store.KeyRecord, bool, error) {
+func (a answering) ByHash(context.Context, [sha256.Size]byte) (store.KeyRecord, bool, error) {
 	if a.asked != nil {
 		*a.asked++
 	}
@@ -106,7 +106,7 @@ func TestChangesHoldAtTheNextRequestOfAnotherProcess(t *testing.T) {
 			location := storetest.Location(t, engine)
 			here, there := open(t, location), open(t, location)
 			organizations, keys := identity.NewOrganizations(here), identity.NewAPIKeys(here)
-			authenticator := identity.NewAuthenticator(there)
+			authenticator := identity.NewAuthenticator(there.APIKeys)
 
 			organization, err := organizations.Create(t.Context(), "test", "Acme", "free")
 			require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestAStoreThatIsClosedIsNotAnInvalidKey(t *testing.T) {
 	raw, _, _ := identity.NewKey(store.Live)
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		require.NoError(t, db.Close(t.Context()))
-		_, err := identity.NewAuthenticator(db).Authenticate(t.Context(), raw)
+		_, err := identity.NewAuthenticator(db.APIKeys).Authenticate(t.Context(), raw)
 		require.Error(t, err)
 		require.NotErrorIs(t, err, identity.ErrInvalidKey)
 	})

@@ -26,7 +26,7 @@ func (o *Organizations) Create(ctx context.Context, actor, name, plan string) (s
 		return store.Organization{}, err
 	}
 	organization := store.Organization{ID: store.NewID("org"), Name: name, Plan: plan, CreatedAt: time.Now().UnixMilli()}
-	if err := o.db.CreateOrganization(ctx, actor, organization); err != nil {
+	if err := o.db.Organizations.Create(ctx, actor, organization); err != nil {
 		return store.Organization{}, fmt.Errorf("creating organization %q: %w", name, err)
 	}
 	return organization, nil
@@ -34,7 +34,7 @@ func (o *Organizations) Create(ctx context.Context, actor, name, plan string) (s
 
 // List gives all organizations, in the store's order.
 func (o *Organizations) List(ctx context.Context) ([]store.Organization, error) {
-	organizations, err := o.db.Organizations(ctx)
+	organizations, err := o.db.Organizations.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing organizations: %w", err)
 	}
@@ -43,7 +43,7 @@ func (o *Organizations) List(ctx context.Context) ([]store.Organization, error) 
 
 // ByID gives one organization.
 func (o *Organizations) ByID(ctx context.Context, id string) (store.Organization, error) {
-	organization, err := o.db.OrganizationByID(ctx, id)
+	organization, err := o.db.Organizations.ByID(ctx, id)
 	if err != nil {
 		return store.Organization{}, fmt.Errorf("organization %q: %w", clip(id), err)
 	}
@@ -61,7 +61,7 @@ func (o *Organizations) Resume(ctx context.Context, actor, id string) error {
 }
 
 func (o *Organizations) setSuspended(ctx context.Context, actor, id string, suspended bool) error {
-	if err := o.db.SetSuspended(ctx, actor, id, suspended); err != nil {
+	if err := o.db.Organizations.SetSuspended(ctx, actor, id, suspended); err != nil {
 		return fmt.Errorf("organization %q: %w", clip(id), err)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (o *Organizations) SetPlan(ctx context.Context, actor, id, plan string) err
 	if plan == "" {
 		return &FieldError{"plan", "is empty"}
 	}
-	if err := o.db.SetPlan(ctx, actor, id, plan); err != nil {
+	if err := o.db.Organizations.SetPlan(ctx, actor, id, plan); err != nil {
 		return fmt.Errorf("organization %q: %w", clip(id), err)
 	}
 	return nil
@@ -81,7 +81,7 @@ func (o *Organizations) SetPlan(ctx context.Context, actor, id, plan string) err
 // SetModel makes or ends an organization's exception for a model of the configuration, which the caller has checked.
 // All models are enabled for a new organization (design §6). Setting twice is no fault.
 func (o *Organizations) SetModel(ctx context.Context, actor, id, model string, enabled bool) error {
-	if err := o.db.SetOrgModel(ctx, actor, id, model, enabled); err != nil {
+	if err := o.db.Organizations.SetModel(ctx, actor, id, model, enabled); err != nil {
 		return fmt.Errorf("model %q of organization %q: %w", clip(model), clip(id), err)
 	}
 	return nil

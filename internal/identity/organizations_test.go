@@ -44,7 +44,7 @@ func TestOrganizations(t *testing.T) {
 		listed, err := organizations.List(ctx)
 		require.NoError(t, err)
 		require.Equal(t, []store.Organization{made}, listed)
-		models, err := db.OrgModels(ctx, made.ID)
+		models, err := db.Organizations.Models(ctx, made.ID)
 		require.NoError(t, err)
 		require.Equal(t, map[string]bool{"openai/a": false}, models)
 
@@ -55,7 +55,7 @@ func TestOrganizations(t *testing.T) {
 		require.ErrorIs(t, organizations.SetPlan(ctx, "cli:ann", nobody, "pro"), store.ErrNotFound)
 		require.ErrorIs(t, organizations.SetModel(ctx, "cli:ann", nobody, "openai/a", true), store.ErrNotFound)
 
-		log, err := db.AuditLog(ctx, 100)
+		log, err := db.AuditLog.Newest(ctx, 100)
 		require.NoError(t, err)
 		require.NotEmpty(t, log)
 		for _, entry := range log {

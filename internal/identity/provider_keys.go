@@ -39,7 +39,7 @@ func (p *ProviderKeys) Put(ctx context.Context, actor, orgID, provider, key stri
 		Sealed:   p.ring.Seal([]byte(key), vault.ProviderKey(orgID, provider)),
 		Hint:     providerKeyHint(key),
 	}
-	if err := p.db.PutProviderKey(ctx, actor, row); err != nil {
+	if err := p.db.ProviderKeys.Put(ctx, actor, row); err != nil {
 		return fmt.Errorf("storing the key of organization %q for %q: %w", clip(orgID), clip(provider), err)
 	}
 	return nil
@@ -74,7 +74,7 @@ func providerKeyHint(key string) string {
 // error, or the vault's ([vault.ErrUnknownKey], [vault.ErrCorrupt]) when the stored value doesn't open: a fault of
 // ours, not the caller's.
 func (p *ProviderKeys) ProviderKey(ctx context.Context, orgID, provider string) (key string, found bool, err error) {
-	sealed, found, err := p.db.ProviderKeySealed(ctx, orgID, provider)
+	sealed, found, err := p.db.ProviderKeys.Sealed(ctx, orgID, provider)
 	if err != nil {
 		return "", false, fmt.Errorf("reading a provider key: %w", err)
 	}
@@ -90,7 +90,7 @@ func (p *ProviderKeys) ProviderKey(ctx context.Context, orgID, provider string) 
 
 // Delete removes an organization's key for a provider; [store.ErrNotFound] when there is none.
 func (p *ProviderKeys) Delete(ctx context.Context, actor, orgID, provider string) error {
-	if err := p.db.DeleteProviderKey(ctx, actor, orgID, provider); err != nil {
+	if err := p.db.ProviderKeys.Delete(ctx, actor, orgID, provider); err != nil {
 		return fmt.Errorf("provider key of organization %q for %q: %w", clip(orgID), clip(provider), err)
 	}
 	return nil
@@ -111,7 +111,7 @@ type Rekeyed struct {
 func (p *ProviderKeys) Rekey(ctx context.Context, actor string) (Rekeyed, error) {
 	var done Rekeyed
 	var unopened []error
-	err := p.db.EachSealed(ctx, func(row store.ProviderKey) error {
+	err := p.db.ProviderKeys.Each(ctx, func(row store.ProviderKey) error {
 		place := vault.ProviderKey(row.OrgID, row.Provider)
 		plain, err := p.ring.Open(row.Sealed, place)
 		switch {
@@ -123,7 +123,7 @@ func (p *ProviderKeys) Rekey(ctx context.Context, actor string) (Rekeyed, error)
 			done.Current++
 			return nil
 		}
-		replaced, err := p.db.ReplaceSealed(ctx, row.OrgID, row.Provider, row.Sealed, p.ring.Seal(plain, place))
+		replaced, err := p.db.ProviderKeys.Reseal(ctx, row.OrgID, row.Provider, row.Sealed, p.ring.Seal(plain, place))
 		switch {
 		case err != nil:
 			return err
@@ -144,7 +144,7 @@ func (p *ProviderKeys) Rekey(ctx context.Context, actor string) (Rekeyed, error)
 }
 
 func (p *ProviderKeys) auditRekey(ctx context.Context, actor string, done Rekeyed) error {
-	err := p.db.Audit(ctx, store.AuditEntry{
+	err := p.db.AuditLog.Add(ctx, store.AuditEntry{
 		Actor: actor, Action: "provider_key.rekey", Target: "provider_keys",
 		Detail: fmt.Sprintf("%d sealed anew, %d can't be opened", done.Renewed, done.Unopened),
 	})

@@ -44,14 +44,14 @@ func TestProviderKeyRoundTrip(t *testing.T) {
 		require.True(t, found)
 		require.Equal(t, vendorKey, key)
 
-		rows, err := db.ProviderKeys(ctx, organization.ID)
+		rows, err := db.ProviderKeys.List(ctx, organization.ID)
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 		require.Equal(t, "…WXYZ", rows[0].Hint)
-		sealed, _, err := db.ProviderKeySealed(ctx, organization.ID, "openai")
+		sealed, _, err := db.ProviderKeys.Sealed(ctx, organization.ID, "openai")
 		require.NoError(t, err)
 		require.NotContains(t, string(sealed), "sk-proj")
-		log, err := db.AuditLog(ctx, 100)
+		log, err := db.AuditLog.Newest(ctx, 100)
 		require.NoError(t, err)
 		for _, entry := range log {
 			require.NotContains(t, entry.Detail+entry.Target, "sk-")
@@ -105,7 +105,7 @@ func TestSwappedProviderKeysDoNotOpen(t *testing.T) {
 func swap(t *testing.T, db *store.DB, a, b string) {
 	t.Helper()
 	sealed := func(id string) []byte {
-		value, found, err := db.ProviderKeySealed(t.Context(), id, "openai")
+		value, found, err := db.ProviderKeys.Sealed(t.Context(), id, "openai")
 		require.NoError(t, err)
 		require.True(t, found)
 		return value

@@ -66,12 +66,12 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	if err != nil || CheckPassword(password) != nil {
 		return "", Principal{}, ErrWrongPassword // nobody has these
 	}
-	record, _, err := s.db.LoginByEmail(ctx, email)
+	record, _, err := s.db.Logins.ByEmail(ctx, email)
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("reading a login: %w", err)
 	}
 	device := knownDevice(record.Password, from.Device)
-	login, err := s.db.TakeLogin(ctx, loginBounds(email, from.Address, device))
+	login, err := s.db.Logins.Take(ctx, loginBounds(email, from.Address, device))
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("counting a login: %w", err)
 	}
@@ -80,14 +80,14 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	}
 	matches, stale, err := s.passwords.check(ctx, record.Password, password, device != "")
 	if errors.Is(err, ErrBusy) {
-		_ = s.db.GiveBackLogin(ctx, login) // else the person waits for a minute at most
+		_ = s.db.Logins.GiveBack(ctx, login) // else the person waits for a minute at most
 	}
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
 	}
 	if !matches {
 		// It is written for every address alike, and the answer is the same if that fails.
-		_ = s.db.CountFailedLogin(ctx, sha256.Sum256([]byte("failed\n"+email)), record, from.Address)
+		_ = s.db.Logins.CountFailed(ctx, sha256.Sum256([]byte("failed\n"+email)), record, from.Address)
 		return "", Principal{}, ErrWrongPassword
 	}
 	renewed := ""
@@ -97,7 +97,7 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 		}
 	}
 	token, session := newSession(from)
-	err = s.db.BeginSession(ctx, record, renewed, session, login)
+	err = s.db.Sessions.Begin(ctx, record, renewed, session, login)
 	if errors.Is(err, store.ErrNotFound) { // changed, or removed, since it was read
 		return "", Principal{}, ErrWrongPassword
 	}
@@ -116,7 +116,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 		return "", Principal{}, ErrLinkUsed
 	}
 	// Looked at first, so that nobody without a link makes us hash.
-	record, found, err := s.db.LinkByHash(ctx, linkHash)
+	record, found, err := s.db.UserLinks.ByHash(ctx, linkHash)
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("reading a link: %w", err)
 	}
@@ -131,7 +131,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 		return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
 	}
 	token, session := newSession(from)
-	err = s.db.UseLink(ctx, linkHash, hash, session)
+	err = s.db.UserLinks.Use(ctx, linkHash, hash, session)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", Principal{}, ErrLinkUsed
 	}
@@ -153,14 +153,14 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 		return err
 	}
 	subject := sha256.Sum256([]byte("change\n" + user.UserID))
-	login, err := s.db.TakeLogin(ctx, []store.LoginBound{{Subject: subject, Most: maxFailuresOfPair}})
+	login, err := s.db.Logins.Take(ctx, []store.LoginBound{{Subject: subject, Most: maxFailuresOfPair}})
 	if err != nil {
 		return fmt.Errorf("counting a change of a password: %w", err)
 	}
 	if login.RetryAfter > 0 {
 		return &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
 	}
-	record, err := s.db.LoginByID(ctx, user.OrgID, user.UserID)
+	record, err := s.db.Logins.ByID(ctx, user.OrgID, user.UserID)
 	if err != nil {
 		return fmt.Errorf("reading a login: %w", err)
 	}
@@ -176,7 +176,7 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 		return fmt.Errorf("hashing a password: %w", err)
 	}
 	kept, _ := tokenHash(token) // Authenticate has taken it
-	if err := s.db.ChangePassword(ctx, record, hash, kept, login); err != nil {
+	if err := s.db.Logins.ChangePassword(ctx, record, hash, kept, login); err != nil {
 		return fmt.Errorf("changing a password: %w", err)
 	}
 	return nil
@@ -184,7 +184,7 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 
 // EndAll signs a user out everywhere, at once and on every node.
 func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
-	if err := s.db.EndSessions(ctx, user.OrgID, user.UserID); err != nil {
+	if err := s.db.Sessions.EndAll(ctx, user.OrgID, user.UserID); err != nil {
 		return fmt.Errorf("ending all sessions: %w", err)
 	}
 	return nil
@@ -192,7 +192,7 @@ func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
 
 // List returns the user's sessions that haven't ended, the newest 100 first, and which of them is the token's.
 func (s *Sessions) List(ctx context.Context, user Principal, token string) (list []store.LiveSession, current int, err error) {
-	list, err = s.db.LiveSessions(ctx, user.OrgID, user.UserID, SessionIdle.Milliseconds())
+	list, err = s.db.Sessions.Live(ctx, user.OrgID, user.UserID, SessionIdle.Milliseconds())
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing sessions: %w", err)
 	}
@@ -214,7 +214,7 @@ func newSession(from Client) (token string, session store.NewSession) {
 // Device makes a token for the device that a user has just signed in from. With it in [Client], failed logins from elsewhere
 // don't keep the user out there, until the password changes.
 func (s *Sessions) Device(ctx context.Context, user Principal) (string, error) {
-	record, err := s.db.LoginByID(ctx, user.OrgID, user.UserID)
+	record, err := s.db.Logins.ByID(ctx, user.OrgID, user.UserID)
 	if err != nil {
 		return "", fmt.Errorf("making a device token: %w", err)
 	}
@@ -228,7 +228,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 	if !ok {
 		return Principal{}, ErrNoSession
 	}
-	record, found, err := s.db.SessionByHash(ctx, hash)
+	record, found, err := s.db.Sessions.ByHash(ctx, hash)
 	if err != nil {
 		return Principal{}, fmt.Errorf("reading a session: %w", err)
 	}
@@ -238,7 +238,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 	}
 	if unused >= seenEvery {
 		// A use that isn't noted ends the session earlier, never later; no reason to refuse a request.
-		_ = s.db.TouchSession(ctx, hash)
+		_ = s.db.Sessions.Touch(ctx, hash)
 	}
 	role := Role(record.Role)
 	return Principal{
@@ -259,7 +259,7 @@ func (s *Sessions) End(ctx context.Context, token string) error {
 	if !ok {
 		return nil
 	}
-	if err := s.db.EndSession(ctx, hash); err != nil {
+	if err := s.db.Sessions.End(ctx, hash); err != nil {
 		return fmt.Errorf("ending a session: %w", err)
 	}
 	return nil

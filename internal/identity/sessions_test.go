@@ -50,7 +50,7 @@ func TestSession(t *testing.T) {
 		seen, err := another.Authenticate(ctx, first)
 		require.NoError(t, err)
 		require.Equal(t, principal, seen)
-		require.NoError(t, db.SetSuspended(ctx, "test", o.orgID, true))
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "test", o.orgID, true))
 		seen, err = another.Authenticate(ctx, first)
 		require.NoError(t, err)
 		require.True(t, seen.Suspended)
@@ -173,7 +173,7 @@ func TestPasswordsAreHashedAnew(t *testing.T) {
 	o, _ := clocked(t)
 	o.join("lan@example.com", identity.Owner)
 	stored := func() string {
-		record, _, err := o.db.LoginByEmail(t.Context(), "lan@example.com")
+		record, _, err := o.db.Logins.ByEmail(t.Context(), "lan@example.com")
 		require.NoError(t, err)
 		return record.Password
 	}
@@ -314,7 +314,7 @@ func TestFailedLoginsAreAudited(t *testing.T) {
 		require.ErrorIs(t, o.fail("nobody@example.com", fmt.Sprintf("198.51.100.%d", i)), identity.ErrWrongPassword)
 		c.pass(2 * time.Minute)
 	}
-	log, err := o.db.AuditLog(t.Context(), 100)
+	log, err := o.db.AuditLog.Newest(t.Context(), 100)
 	require.NoError(t, err)
 	failed := map[string]int{}
 	for _, entry := range log {

@@ -60,10 +60,10 @@ func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, r
 	}
 	link, row := newLink(false)
 	user := store.User{ID: store.NewID("usr"), OrgID: orgID, Email: email, Role: string(role)}
-	if err := u.db.CreateInvitation(ctx, by.Actor, user, row); err != nil {
+	if err := u.db.Users.Invite(ctx, by.Actor, user, row); err != nil {
 		return store.User{}, Link{}, fmt.Errorf("inviting a user: %w", err)
 	}
-	if user, err = u.db.UserByID(ctx, orgID, user.ID); err != nil {
+	if user, err = u.db.Users.ByID(ctx, orgID, user.ID); err != nil {
 		return store.User{}, Link{}, fmt.Errorf("reading the new user: %w", err)
 	}
 	return user, link, nil
@@ -74,7 +74,7 @@ func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, r
 // with an equal or higher role is [ErrHigherRoleOnly].
 func (u *Users) NewLink(ctx context.Context, by Authority, orgID, id string) (Link, error) {
 	var link Link
-	err := u.db.PutUserLink(ctx, by.Actor, orgID, id, by.mayReset, func(user store.User) (row store.UserLink) {
+	err := u.db.UserLinks.Put(ctx, by.Actor, orgID, id, by.mayReset, func(user store.User) (row store.UserLink) {
 		link, row = newLink(user.Active)
 		return row
 	})
@@ -90,7 +90,7 @@ func (u *Users) SetRole(ctx context.Context, by Authority, orgID, id string, rol
 	if err != nil {
 		return err
 	}
-	err = u.db.SetUserRole(ctx, by.Actor, orgID, id, string(role), func(user store.User) error {
+	err = u.db.Users.SetRole(ctx, by.Actor, orgID, id, string(role), func(user store.User) error {
 		return errors.Join(by.mayChange(user), by.mayHave(role))
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (u *Users) SetRole(ctx context.Context, by Authority, orgID, id string, rol
 
 // Remove takes a user out of the organization, whose sessions end at once.
 func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) error {
-	if err := u.db.DeleteUser(ctx, by.Actor, orgID, id, by.mayChange); err != nil {
+	if err := u.db.Users.Delete(ctx, by.Actor, orgID, id, by.mayChange); err != nil {
 		return fmt.Errorf("removing user %q: %w", clip(id), err)
 	}
 	return nil

@@ -57,7 +57,7 @@ func (o *office) signedOut(session string) {
 
 func (o *office) role(id string) identity.Role {
 	o.t.Helper()
-	user, err := o.db.UserByID(o.t.Context(), o.orgID, id)
+	user, err := o.db.Users.ByID(o.t.Context(), o.orgID, id)
 	require.NoError(o.t, err)
 	return identity.Role(user.Role)
 }
@@ -101,7 +101,7 @@ func TestInvite(t *testing.T) {
 		_, _, err = o.sessions.BeginWithLink(ctx, theirs.Token, password, identity.Client{})
 		require.ErrorIs(t, err, identity.ErrLinkUsed, "who accepts first has the address")
 
-		listed, err := db.Users(ctx, o.orgID, store.Page{})
+		listed, err := db.Users.List(ctx, o.orgID, store.Page{})
 		require.NoError(t, err)
 		require.Len(t, listed, 1)
 		require.True(t, listed[0].Active)
@@ -211,7 +211,7 @@ func TestWhoMayChangeWhom(t *testing.T) {
 				require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
 				continue
 			}
-			invited, err := db.UserByEmail(ctx, o.orgID, "y@example.com")
+			invited, err := db.Users.ByEmail(ctx, o.orgID, "y@example.com")
 			require.NoError(t, err)
 			require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, invited.ID))
 		}
@@ -242,7 +242,7 @@ func TestLastOwner(t *testing.T) {
 		}
 		err := errors.Join(<-errs, <-errs)
 		require.ErrorIs(t, err, store.ErrLastOwner)
-		users, err := db.Users(ctx, o.orgID, store.Page{})
+		users, err := db.Users.List(ctx, o.orgID, store.Page{})
 		require.NoError(t, err)
 		require.Len(t, users, 2)
 	})
@@ -264,7 +264,7 @@ func TestUsersAreAudited(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, o.users.Remove(ctx, as(identity.Owner), o.orgID, id))
 
-		log, err := db.AuditLogOf(ctx, o.orgID, store.Page{})
+		log, err := db.AuditLog.List(ctx, o.orgID, store.Page{})
 		require.NoError(t, err)
 		var entries []string
 		for _, entry := range log {

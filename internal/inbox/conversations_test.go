@@ -204,7 +204,7 @@ func TestDeletedChannel(t *testing.T) {
 		second := q.channel(t, "org_2", "chn_2")
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
-		require.NoError(t, q.db.DeleteChannel(t.Context(), "test", "org_1", "chn_1"))
+		require.NoError(t, q.db.Channels.Delete(t.Context(), "test", "org_1", "chn_1"))
 		_, err := q.Open(t.Context(), lease, 10)
 		require.ErrorIs(t, err, store.ErrNotFound)
 		require.ErrorIs(t, q.Release(t.Context(), lease), ErrLeaseLost)

@@ -53,13 +53,13 @@ func testRing(t testing.TB) *vault.Ring {
 func (q *inboxTest) channel(t testing.TB, orgID, channelID string) store.Route {
 	t.Helper()
 	ctx := context.Background()
-	err := q.db.CreateOrganization(ctx, "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"})
+	err := q.db.Organizations.Create(ctx, "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"})
 	if err != nil {
 		require.ErrorIs(t, err, store.ErrConflict)
 	}
 	agentID := "agt_" + channelID
-	require.NoError(t, q.db.CreateAgent(ctx, "test", store.Agent{ID: agentID, OrgID: orgID, Name: agentID, Model: "local/echo"}))
-	require.NoError(t, q.db.CreateChannel(ctx, "test", store.Channel{
+	require.NoError(t, q.db.Agents.Create(ctx, "test", store.Agent{ID: agentID, OrgID: orgID, Name: agentID, Model: "local/echo"}))
+	require.NoError(t, q.db.Channels.Create(ctx, "test", store.Channel{
 		ID: channelID, OrgID: orgID, Type: "bot", Name: channelID, AgentID: agentID, State: store.ChannelActive,
 	}, 0))
 	return store.Route{ChannelID: channelID, OrgID: orgID, Type: "bot", State: store.ChannelActive}

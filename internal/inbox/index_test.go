@@ -146,7 +146,7 @@ func (q *inboxTest) everything(t *testing.T) {
 	require.NoError(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundFailed, "x", SendFailure{RestOfTurn: true}))
 	require.NoError(t, q.Release(ctx, lease))
 	require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
-	require.NoError(t, q.db.SetRetention(ctx, "usr_1", "org_1", store.MinRetentionDays))
+	require.NoError(t, q.db.Organizations.SetRetention(ctx, "usr_1", "org_1", store.MinRetentionDays))
 	forgotten, err := forgetConversation(ctx, q.db, store.Retention{OrgID: "org_1", Days: 7}, "cnv_1")
 	require.NoError(t, err)
 	require.NotZero(t, forgotten.Turns)

@@ -105,11 +105,11 @@ func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err e
 	if err != nil {
 		return err
 	}
-	work.Channel, err = q.db.ChannelByID(ctx, lease.OrgID, lease.ChannelID)
+	work.Channel, err = q.db.Channels.ByID(ctx, lease.OrgID, lease.ChannelID)
 	if err != nil || work.Channel.AgentID == "" {
 		return err
 	}
-	agent, err := q.db.AgentByID(ctx, lease.OrgID, work.Channel.AgentID)
+	agent, err := q.db.Agents.ByID(ctx, lease.OrgID, work.Channel.AgentID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

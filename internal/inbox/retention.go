@@ -31,7 +31,7 @@ func (f *Forgotten) add(more Forgotten) {
 	f.Turns += more.Turns
 }
 
-// Forget deletes what organizations don't keep any longer ([store.DB.SetRetention]): turns that ended so many days ago, with
+// Forget deletes what organizations don't keep any longer ([store.Organizations.SetRetention]): turns that ended so many days ago, with
 // the messages they answered and the answers; other messages of that age that nobody has to answer or deliver any more; and
 // conversations of which nothing is left and in which nothing happened for so long. What still waits to be answered or
 // delivered stays until it has ended, however old it is, and so does a conversation that a worker has.
@@ -45,7 +45,7 @@ func Forget(ctx context.Context, db *store.DB) (all Forgotten, err error) {
 		return all, err
 	}
 	for page := (store.Page{}); ; {
-		retentions, err := db.Retentions(ctx, page)
+		retentions, err := db.Organizations.Retentions(ctx, page)
 		if err != nil {
 			return all, fmt.Errorf("forget conversations: %w", err)
 		}
@@ -69,7 +69,7 @@ func forgetOf(ctx context.Context, db *store.DB, retention store.Retention) (For
 	if all == (Forgotten{}) {
 		return all, err
 	}
-	return all, errors.Join(err, db.Audit(context.WithoutCancel(ctx), store.AuditEntry{
+	return all, errors.Join(err, db.AuditLog.Add(context.WithoutCancel(ctx), store.AuditEntry{
 		Actor: "retention", Action: "conversation.forget", Target: retention.OrgID, OrgID: retention.OrgID,
 		Detail: fmt.Sprintf("%d conversations and %d messages older than %d days", all.Conversations, all.Messages, retention.Days),
 	}))

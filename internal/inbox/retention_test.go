@@ -22,7 +22,7 @@ func (q *inboxTest) age(t testing.TB, days int64) {
 
 func (q *inboxTest) retain(t testing.TB, orgID string, days int64) {
 	t.Helper()
-	require.NoError(t, q.db.SetRetention(context.Background(), "usr_1", orgID, days))
+	require.NoError(t, q.db.Organizations.SetRetention(context.Background(), "usr_1", orgID, days))
 }
 
 func (q *inboxTest) forget(t testing.TB) Forgotten {

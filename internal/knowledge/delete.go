@@ -13,7 +13,7 @@ import (
 func (l *Library) DeleteDocument(ctx context.Context, actor, orgID, baseID, id string) error {
 	some := func(ctx context.Context) (gone bool, err error) {
 		err = l.paced(ctx, func() (err error) {
-			gone, err = l.db.DeleteSomeChunks(ctx, actor, orgID, baseID, id)
+			gone, err = l.db.Documents.DeleteSomeChunks(ctx, actor, orgID, baseID, id)
 			return err
 		})
 		return gone, err
@@ -37,11 +37,11 @@ const deletePage = 100
 // closed, what is left stays until it is deleted again.
 func (l *Library) DeleteBase(ctx context.Context, actor, orgID, id string) error {
 	for {
-		deleted, err := l.db.DeleteEmptyKnowledgeBase(ctx, actor, orgID, id)
+		deleted, err := l.db.KnowledgeBases.DeleteEmpty(ctx, actor, orgID, id)
 		if err != nil || deleted {
 			return err
 		}
-		documents, err := l.db.Documents(ctx, orgID, id, store.Page{Limit: deletePage})
+		documents, err := l.db.Documents.List(ctx, orgID, id, store.Page{Limit: deletePage})
 		if err != nil {
 			return err
 		}

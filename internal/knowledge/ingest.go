@@ -33,7 +33,7 @@ const (
 // background, and [Library.Document] shows how far it is. limit is how many bytes the organization's plan allows, less
 // than 0 is no limit.
 //
-// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.DB.CreateDocument]. After
+// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.Documents.Create]. After
 // an error nothing is there.
 func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit int64) (store.Document, error) {
 	if limit >= 0 && int64(len(upload.Content)) > limit {
@@ -54,7 +54,7 @@ func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit
 			return store.Document{}, err
 		}
 	}
-	if err := l.db.CreateDocument(ctx, actor, document, first, limit); err != nil {
+	if err := l.db.Documents.Create(ctx, actor, document, first, limit); err != nil {
 		leave()
 		return store.Document{}, err
 	}
@@ -99,7 +99,7 @@ func (l *Library) ingest(orgID, id string, from int64, chunks []store.Chunk) {
 func (l *Library) write(orgID, id string, from int64, batch []store.Chunk) (err error) {
 	wait := firstRetry
 	for range batchTries {
-		err = l.paced(l.life, func() error { return l.db.AppendChunks(l.life, orgID, id, from, batch) })
+		err = l.paced(l.life, func() error { return l.db.Documents.AppendChunks(l.life, orgID, id, from, batch) })
 		if err == nil || errors.Is(err, store.ErrNotFound) || l.life.Err() != nil {
 			return err
 		}
@@ -117,20 +117,20 @@ func (l *Library) fail(orgID, id string, cause error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.life), failWait)
 	defer cancel()
-	err := l.db.FailDocument(ctx, orgID, id, reason)
+	err := l.db.Documents.Fail(ctx, orgID, id, reason)
 	l.logger.WarnContext(ctx, "a document was not ingested", "document", id, "cause", cause, "error", err)
 }
 
 // Document reads a document of an organization's knowledge base, or [store.ErrNotFound].
 func (l *Library) Document(ctx context.Context, orgID, baseID, id string) (store.Document, error) {
-	document, err := l.db.DocumentByID(ctx, orgID, baseID, id)
+	document, err := l.db.Documents.ByID(ctx, orgID, baseID, id)
 	l.noteInterruption(&document)
 	return document, err
 }
 
 // Documents reads a page of the documents of an organization's knowledge base, oldest first.
 func (l *Library) Documents(ctx context.Context, orgID, baseID string, page store.Page) ([]store.Document, error) {
-	documents, err := l.db.Documents(ctx, orgID, baseID, page)
+	documents, err := l.db.Documents.List(ctx, orgID, baseID, page)
 	for i := range documents {
 		l.noteInterruption(&documents[i])
 	}

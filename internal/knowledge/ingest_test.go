@@ -37,7 +37,7 @@ func stored(t *testing.T, l *Library) (n int) {
 // indexedRows counts the rows that a word finds in the index, whatever became of their chunks.
 func indexedRows(t *testing.T, l *Library, folded string) int64 {
 	t.Helper()
-	counts, err := l.db.CountChunks(t.Context(), []store.WordQuery{inAnyBase([]string{shop}, folded)}, 1_000_000)
+	counts, err := l.db.Chunks.Count(t.Context(), []store.WordQuery{inAnyBase([]string{shop}, folded)}, 1_000_000)
 	require.NoError(t, err)
 	return counts[0]
 }
@@ -61,7 +61,7 @@ func TestLongDocument(t *testing.T) {
 		require.Len(t, snippets, 1)
 		require.EqualValues(t, 60, snippets[0].Position)
 
-		base, err := l.db.KnowledgeBaseByID(t.Context(), acme, shop)
+		base, err := l.db.KnowledgeBases.ByID(t.Context(), acme, shop)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, base.Documents)
 		require.Equal(t, document.Bytes, base.Bytes)
@@ -172,7 +172,7 @@ func TestInterruptedByACrash(t *testing.T) {
 		row := store.Document{ID: "doc_1", OrgID: acme, KnowledgeBaseID: shop, Name: "half", MediaType: "text/plain", Bytes: 9, ChunksTotal: 3}
 		half, err := (&Upload{KnowledgeBaseID: shop, MediaType: PlainText, Content: "needle"}).chunks()
 		require.NoError(t, err)
-		require.NoError(t, l.db.CreateDocument(t.Context(), "test", row, half, -1))
+		require.NoError(t, l.db.Documents.Create(t.Context(), "test", row, half, -1))
 
 		document, err := l.Document(t.Context(), acme, shop, "doc_1")
 		require.NoError(t, err)
@@ -272,16 +272,16 @@ func TestBatchWrittenTwice(t *testing.T) {
 		chunks, err := (&Upload{KnowledgeBaseID: shop, MediaType: PlainText, Content: long(3)}).chunks()
 		require.NoError(t, err)
 		row := store.Document{ID: "doc_1", OrgID: acme, KnowledgeBaseID: shop, Name: "a", MediaType: "text/plain", ChunksTotal: 4}
-		require.NoError(t, l.db.CreateDocument(t.Context(), "test", row, chunks[:1], -1))
+		require.NoError(t, l.db.Documents.Create(t.Context(), "test", row, chunks[:1], -1))
 		for range 2 {
-			require.NoError(t, l.db.AppendChunks(t.Context(), acme, "doc_1", 1, chunks[1:3]))
+			require.NoError(t, l.db.Documents.AppendChunks(t.Context(), acme, "doc_1", 1, chunks[1:3]))
 		}
-		require.ErrorIs(t, l.db.AppendChunks(t.Context(), acme, "doc_1", 0, chunks[:1]), store.ErrNotFound)
-		require.ErrorIs(t, l.db.AppendChunks(t.Context(), other, "doc_1", 3, chunks[3:]), store.ErrNotFound)
+		require.ErrorIs(t, l.db.Documents.AppendChunks(t.Context(), acme, "doc_1", 0, chunks[:1]), store.ErrNotFound)
+		require.ErrorIs(t, l.db.Documents.AppendChunks(t.Context(), other, "doc_1", 3, chunks[3:]), store.ErrNotFound)
 		for range 2 {
-			require.NoError(t, l.db.AppendChunks(t.Context(), acme, "doc_1", 3, chunks[3:]))
+			require.NoError(t, l.db.Documents.AppendChunks(t.Context(), acme, "doc_1", 3, chunks[3:]))
 		}
-		require.NoError(t, l.db.FailDocument(t.Context(), acme, "doc_1", "late"))
+		require.NoError(t, l.db.Documents.Fail(t.Context(), acme, "doc_1", "late"))
 		document, err := l.Document(t.Context(), acme, shop, "doc_1")
 		require.NoError(t, err)
 		require.Equal(t, store.DocumentReady, document.State)

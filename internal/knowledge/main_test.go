@@ -25,10 +25,10 @@ const (
 func library(t *testing.T, db *store.DB) *Library {
 	t.Helper()
 	for _, org := range []string{acme, other} {
-		require.NoError(t, db.CreateOrganization(t.Context(), "test", store.Organization{ID: org, Name: org, Plan: "free"}))
+		require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: org, Name: org, Plan: "free"}))
 	}
 	for base, org := range map[string]string{shop: acme, staff: acme, alien: other} {
-		require.NoError(t, db.CreateKnowledgeBase(t.Context(), "test", store.KnowledgeBase{ID: base, OrgID: org, Name: base}))
+		require.NoError(t, db.KnowledgeBases.Create(t.Context(), "test", store.KnowledgeBase{ID: base, OrgID: org, Name: base}))
 	}
 	l := New(db, nil)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })

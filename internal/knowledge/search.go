@@ -64,7 +64,7 @@ func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, qu
 }
 
 func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, asked *question, n int) ([]Snippet, error) {
-	chunks, err := l.db.ReadyChunks(ctx, orgID, baseIDs)
+	chunks, err := l.db.Documents.ReadyChunks(ctx, orgID, baseIDs)
 	if err != nil || chunks == 0 {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, as
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.db.FoundChunks(ctx, orgID, baseIDs, candidates)
+	found, err := l.db.Chunks.Read(ctx, orgID, baseIDs, candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, 
 	for i := range asked.words {
 		queries[i] = inAnyBase(baseIDs, asked.words[i].folded)
 	}
-	counts, err := l.db.CountChunks(ctx, queries, commonChunks+1)
+	counts, err := l.db.Chunks.Count(ctx, queries, commonChunks+1)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (l *Library) candidates(ctx context.Context, baseIDs []string, asked *quest
 	for i, w := range rare {
 		queries[i] = inAnyBase(baseIDs, w.folded)
 	}
-	found, err := l.db.FindChunks(ctx, queries, commonChunks)
+	found, err := l.db.Chunks.Find(ctx, queries, commonChunks)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (l *Library) withAll(ctx context.Context, baseIDs []string, words []*askedW
 	}
 	queries := []store.WordQuery{inAnyBase(baseIDs, folded...), inAnyBase(baseIDs, folded[0])}
 	for _, query := range queries {
-		found, err := l.db.FindChunks(ctx, []store.WordQuery{query}, maxCandidates)
+		found, err := l.db.Chunks.Find(ctx, []store.WordQuery{query}, maxCandidates)
 		if err != nil || len(found[0]) > 0 {
 			return found[0], err
 		}

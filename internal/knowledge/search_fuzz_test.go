@@ -51,8 +51,8 @@ func FuzzSearch(f *testing.F) {
 		f.Add(seed)
 	}
 	db := storetest.Open(f, store.SQLite)
-	require.NoError(f, db.CreateOrganization(f.Context(), "test", store.Organization{ID: acme, Name: acme, Plan: "free"}))
-	require.NoError(f, db.CreateKnowledgeBase(f.Context(), "test", store.KnowledgeBase{ID: shop, OrgID: acme, Name: shop}))
+	require.NoError(f, db.Organizations.Create(f.Context(), "test", store.Organization{ID: acme, Name: acme, Plan: "free"}))
+	require.NoError(f, db.KnowledgeBases.Create(f.Context(), "test", store.KnowledgeBase{ID: shop, OrgID: acme, Name: shop}))
 	l := New(db, nil)
 	for name, text := range corpus {
 		_, err := l.Ingest(f.Context(), "test", upload(name, text), -1)

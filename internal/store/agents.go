@@ -29,11 +29,14 @@ type Agent struct {
 	CreatedAt, UpdatedAt int64
 }
 
-// CreateAgent adds an agent, with [ErrConflict] when the organization has one with this name, [ErrNotFound] for an
+// Agents reads and writes agents.
+type Agents struct{ db *DB }
+
+// Create adds an agent, with [ErrConflict] when the organization has one with this name, [ErrNotFound] for an
 // unknown organization, and [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's. Its UpdatedAt
 // is its CreatedAt.
-func (db *DB) CreateAgent(ctx context.Context, actor string, agent Agent) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
+	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := lockKnowledgeBases(ctx, tx, agent.OrgID, agent.KnowledgeBaseIDs); err != nil {
 			return err
 		}
@@ -51,13 +54,13 @@ func (db *DB) CreateAgent(ctx context.Context, actor string, agent Agent) error 
 	})
 }
 
-// UpdateAgent changes an agent: edit gets it as it is in the transaction, so of two changes at once neither undoes what the
+// Update changes an agent: edit gets it as it is in the transaction, so of two changes at once neither undoes what the
 // other has changed. What edit leaves is written, but for id, organization and CreatedAt, with the transaction's clock as
-// UpdatedAt. Edit may run more than once, and must not wait for anything; its error ends the change and is returned. UpdateAgent
+// UpdatedAt. Edit may run more than once, and must not wait for anything; its error ends the change and is returned. Update
 // answers [ErrNotFound] when the organization has no such agent, [ErrConflict] when another one has the name, and
 // [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's.
-func (db *DB) UpdateAgent(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
+	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var agent Agent
 		found := false
 		err := tx.Query(ctx, func(row Row) (err error) {
@@ -91,9 +94,9 @@ func (db *DB) UpdateAgent(ctx context.Context, actor, orgID, id string, edit fun
 	})
 }
 
-// DeleteAgent removes an organization's agent, or [ErrNotFound]. Its channels have no agent from then on.
-func (db *DB) DeleteAgent(ctx context.Context, actor, orgID, id string) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// Delete removes an organization's agent, or [ErrNotFound]. Its channels have no agent from then on.
+func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
+	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		// The agent goes first: who is giving it to a channel holds its row, and is waited for here.
 		if err := change(ctx, tx, `DELETE FROM agents WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID); err != nil {
 			return err
@@ -115,14 +118,14 @@ func scanAgent(row Row) (agent Agent, err error) {
 	return agent, err
 }
 
-// AgentByID reads an organization's agent, or [ErrNotFound].
-func (db *DB) AgentByID(ctx context.Context, orgID, id string) (Agent, error) {
-	agents, err := ReadRows(ctx, db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+// ByID reads an organization's agent, or [ErrNotFound].
+func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
+	agents, err := ReadRows(ctx, a.db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 	if err == nil && len(agents) == 0 {
 		err = sqlError("read an agent", ErrNotFound)
 	}
 	if err == nil {
-		err = db.readAgentKnowledge(ctx, orgID, agents)
+		err = a.readKnowledge(ctx, orgID, agents)
 	}
 	if err != nil {
 		return Agent{}, err
@@ -130,12 +133,12 @@ func (db *DB) AgentByID(ctx context.Context, orgID, id string) (Agent, error) {
 	return agents[0], nil
 }
 
-// Agents reads a page of an organization's agents, oldest first.
-func (db *DB) Agents(ctx context.Context, orgID string, page Page) ([]Agent, error) {
-	agents, err := ReadRows(ctx, db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+// List reads a page of an organization's agents, oldest first.
+func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, error) {
+	agents, err := ReadRows(ctx, a.db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 	if err == nil {
-		err = db.readAgentKnowledge(ctx, orgID, agents)
+		err = a.readKnowledge(ctx, orgID, agents)
 	}
 	return agents, err
 }

@@ -16,7 +16,7 @@ import (
 
 func createAgent(t *testing.T, db *store.DB, orgID, id string) {
 	t.Helper()
-	require.NoError(t, db.CreateAgent(t.Context(), "cli", store.Agent{ID: id, OrgID: orgID, Name: "name of " + id, Model: "a/b"}))
+	require.NoError(t, db.Agents.Create(t.Context(), "cli", store.Agent{ID: id, OrgID: orgID, Name: "name of " + id, Model: "a/b"}))
 }
 
 func TestAgents(t *testing.T) {
@@ -30,16 +30,16 @@ func TestAgents(t *testing.T) {
 			MaxTokens: 300, TemperatureMilli: sql.NullInt64{Int64: 0, Valid: true}, DebounceMS: 1500, DebounceMaxMS: 9000,
 			Supersede: true, PauseMS: 60_000, CreatedAt: 5,
 		}
-		require.NoError(t, db.CreateAgent(ctx, "key_1", agent))
+		require.NoError(t, db.Agents.Create(ctx, "key_1", agent))
 		agent.UpdatedAt = 5
-		read, err := db.AgentByID(ctx, "org_1", "agt_1")
+		read, err := db.Agents.ByID(ctx, "org_1", "agt_1")
 		require.NoError(t, err)
 		require.Equal(t, agent, read)
 
-		require.ErrorIs(t, db.CreateAgent(ctx, "cli", store.Agent{ID: "agt_2", OrgID: "org_1", Name: agent.Name}), store.ErrConflict)
-		require.ErrorIs(t, db.CreateAgent(ctx, "cli", store.Agent{ID: "agt_2", OrgID: "org_none", Name: "x"}), store.ErrNotFound)
-		require.NoError(t, db.CreateAgent(ctx, "cli", store.Agent{ID: "agt_2", OrgID: "org_2", Name: agent.Name}), "names are the organization's own")
-		_, err = db.AgentByID(ctx, "org_2", "agt_1")
+		require.ErrorIs(t, db.Agents.Create(ctx, "cli", store.Agent{ID: "agt_2", OrgID: "org_1", Name: agent.Name}), store.ErrConflict)
+		require.ErrorIs(t, db.Agents.Create(ctx, "cli", store.Agent{ID: "agt_2", OrgID: "org_none", Name: "x"}), store.ErrNotFound)
+		require.NoError(t, db.Agents.Create(ctx, "cli", store.Agent{ID: "agt_2", OrgID: "org_2", Name: agent.Name}), "names are the organization's own")
+		_, err = db.Agents.ByID(ctx, "org_2", "agt_1")
 		require.ErrorIs(t, err, store.ErrNotFound, "another organization's agent")
 
 		changed := store.Agent{ID: "agt_1", OrgID: "org_1", Name: "plain", Model: "a/b", CreatedAt: 99, UpdatedAt: 99}
@@ -49,22 +49,22 @@ func TestAgents(t *testing.T) {
 				return nil
 			}
 		}
-		require.NoError(t, db.UpdateAgent(ctx, "usr_1", "org_1", "agt_1", to(changed)))
-		read, err = db.AgentByID(ctx, "org_1", "agt_1")
+		require.NoError(t, db.Agents.Update(ctx, "usr_1", "org_1", "agt_1", to(changed)))
+		read, err = db.Agents.ByID(ctx, "org_1", "agt_1")
 		require.NoError(t, err)
 		require.Greater(t, read.UpdatedAt, int64(1_700_000_000_000))
 		changed.CreatedAt, changed.UpdatedAt = 5, read.UpdatedAt
 		require.Equal(t, changed, read)
 		createAgent(t, db, "org_1", "agt_3")
 		changed.Name = "name of agt_3"
-		require.ErrorIs(t, db.UpdateAgent(ctx, "cli", "org_1", "agt_1", to(changed)), store.ErrConflict)
-		require.ErrorIs(t, db.UpdateAgent(ctx, "cli", "org_2", "agt_1", to(changed)), store.ErrNotFound)
+		require.ErrorIs(t, db.Agents.Update(ctx, "cli", "org_1", "agt_1", to(changed)), store.ErrConflict)
+		require.ErrorIs(t, db.Agents.Update(ctx, "cli", "org_2", "agt_1", to(changed)), store.ErrNotFound)
 		refused := errors.New("refused")
-		require.ErrorIs(t, db.UpdateAgent(ctx, "cli", "org_1", "agt_1", func(*store.Agent) error { return refused }), refused)
+		require.ErrorIs(t, db.Agents.Update(ctx, "cli", "org_1", "agt_1", func(*store.Agent) error { return refused }), refused)
 
-		require.ErrorIs(t, db.DeleteAgent(ctx, "cli", "org_2", "agt_1"), store.ErrNotFound)
-		require.NoError(t, db.DeleteAgent(ctx, "cli", "org_1", "agt_1"))
-		require.ErrorIs(t, db.DeleteAgent(ctx, "cli", "org_1", "agt_1"), store.ErrNotFound)
+		require.ErrorIs(t, db.Agents.Delete(ctx, "cli", "org_2", "agt_1"), store.ErrNotFound)
+		require.NoError(t, db.Agents.Delete(ctx, "cli", "org_1", "agt_1"))
+		require.ErrorIs(t, db.Agents.Delete(ctx, "cli", "org_1", "agt_1"), store.ErrNotFound)
 		require.Equal(t, []string{
 			"cli organization.create org_1", "cli organization.create org_2", "key_1 agent.create agt_1", "cli agent.create agt_2",
 			"usr_1 agent.update agt_1", "cli agent.create agt_3", "cli agent.delete agt_1",
@@ -87,7 +87,7 @@ func TestAgentPages(t *testing.T) {
 		createAgent(t, db, "org_2", store.NewID("agt"))
 		var seen []string
 		for page := (store.Page{Limit: 50}); ; {
-			agents, err := db.Agents(t.Context(), "org_1", page)
+			agents, err := db.Agents.List(t.Context(), "org_1", page)
 			require.NoError(t, err)
 			for _, agent := range agents {
 				page.After = agent.ID
@@ -98,7 +98,7 @@ func TestAgentPages(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, seen)
-		first, err := db.Agents(t.Context(), "org_1", store.Page{})
+		first, err := db.Agents.List(t.Context(), "org_1", store.Page{})
 		require.NoError(t, err)
 		require.Len(t, first, 100)
 	})
@@ -137,18 +137,18 @@ func TestDeletedAgentLeavesItsChannels(t *testing.T) {
 			for i := range n {
 				givers.Go(func() {
 					begun <- struct{}{}
-					errs <- other.UpdateChannel(context.Background(), "cli", "org_1", fmt.Sprintf("chn_%02d", i), store.ChannelChange{AgentID: &agent})
+					errs <- other.Channels.Update(context.Background(), "cli", "org_1", fmt.Sprintf("chn_%02d", i), store.ChannelChange{AgentID: &agent})
 				})
 			}
 			<-begun
-			require.NoError(t, db.DeleteAgent(t.Context(), "cli", "org_1", "agt_1"))
+			require.NoError(t, db.Agents.Delete(t.Context(), "cli", "org_1", "agt_1"))
 			givers.Wait()
 			for range n {
 				if err := <-errs; err != nil {
 					require.ErrorIs(t, err, store.ErrAgentNotFound)
 				}
 			}
-			channels, err := db.Channels(t.Context(), "org_1", store.Page{})
+			channels, err := db.Channels.List(t.Context(), "org_1", store.Page{})
 			require.NoError(t, err)
 			require.Len(t, channels, n+2)
 			require.Equal(t, "agt_2", channels[n+1].AgentID)

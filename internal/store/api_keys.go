@@ -26,11 +26,14 @@ type APIKey struct {
 // ErrOutlives is returned for a key that would be valid longer than the key that makes it.
 var ErrOutlives = errors.New("a key can't make a key that is valid longer than itself")
 
-// CreateAPIKey adds a key, made by actor. When that is a key, the new one expires no later than it: one that asks for no
+// APIKeys reads and writes API keys.
+type APIKeys struct{ db *DB }
+
+// Create adds a key, made by actor. When that is a key, the new one expires no later than it: one that asks for no
 // end gets the same, one that asks for a later end is [ErrOutlives], as everything is when the key is revoked meanwhile. It
 // returns [ErrConflict] when its name is taken, and [ErrNotFound] for an unknown organization.
-func (db *DB) CreateAPIKey(ctx context.Context, actor string, key APIKey) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
+	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		expiresAt, err := expiryWithin(ctx, tx, actor, key)
 		if err != nil {
 			return err
@@ -47,7 +50,7 @@ func (db *DB) CreateAPIKey(ctx context.Context, actor string, key APIKey) error 
 	})
 }
 
-// expiryWithin is when a new key expires that actor makes, by the rules of [DB.CreateAPIKey].
+// expiryWithin is when a new key expires that actor makes, by the rules of [APIKeys.Create].
 func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.NullInt64, error) {
 	if !strings.HasPrefix(actor, "key_") {
 		return key.ExpiresAt, nil
@@ -67,20 +70,20 @@ func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.Nul
 	}
 }
 
-// APIKeys reads an organization's keys, revoked ones too, oldest first.
-func (db *DB) APIKeys(ctx context.Context, orgID string) ([]APIKey, error) {
-	return ReadRows(ctx, db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 ORDER BY created_at, id`, orgID)
+// All reads an organization's keys, revoked ones too, oldest first.
+func (k APIKeys) All(ctx context.Context, orgID string) ([]APIKey, error) {
+	return ReadRows(ctx, k.db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 ORDER BY created_at, id`, orgID)
 }
 
-// APIKeyPage reads a page of an organization's keys, revoked ones too, oldest first.
-func (db *DB) APIKeyPage(ctx context.Context, orgID string, page Page) ([]APIKey, error) {
-	return ReadRows(ctx, db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+// List reads a page of an organization's keys, revoked ones too, oldest first.
+func (k APIKeys) List(ctx context.Context, orgID string, page Page) ([]APIKey, error) {
+	return ReadRows(ctx, k.db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 
-// APIKeyByID reads an organization's key, also a revoked one, or [ErrNotFound].
-func (db *DB) APIKeyByID(ctx context.Context, orgID, id string) (APIKey, error) {
-	return ReadRow(ctx, db, "read an API key", scanAPIKey, apiKeyColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+// ByID reads an organization's key, also a revoked one, or [ErrNotFound].
+func (k APIKeys) ByID(ctx context.Context, orgID, id string) (APIKey, error) {
+	return ReadRow(ctx, k.db, "read an API key", scanAPIKey, apiKeyColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
 const apiKeyColumns = `SELECT id, org_id, env, name, scopes, hash, hint, created_at, expires_at, revoked_at, created_by,
@@ -98,18 +101,10 @@ func scanAPIKey(row Row) (key APIKey, err error) {
 	return key, err
 }
 
-// APIKeyOrg is the organization a key belongs to, or [ErrNotFound].
-func (db *DB) APIKeyOrg(ctx context.Context, keyID string) (orgID string, err error) {
-	return ReadRow(ctx, db, "find an API key", func(row Row) (orgID string, err error) {
-		err = row.Scan(&orgID)
-		return orgID, err
-	}, `SELECT org_id FROM api_keys WHERE id = $1`, keyID)
-}
-
-// RevokeAPIKey revokes an organization's key, which holds at the next request, or [ErrNotFound]. Revoking it again
+// Revoke revokes an organization's key, which holds at the next request, or [ErrNotFound]. Revoking it again
 // changes nothing and is no error.
-func (db *DB) RevokeAPIKey(ctx context.Context, actor, orgID, keyID string) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
+	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		revoked, err := changed(ctx, tx, `UPDATE api_keys SET revoked_at = $3
 			WHERE id = $1 AND org_id = $2 AND revoked_at IS NULL RETURNING id`, keyID, orgID, tx.Now())
 		if err != nil {

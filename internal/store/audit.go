@@ -22,25 +22,28 @@ func QueueAudit(tx Tx, entry AuditEntry) {
 		NewID("aud"), orNow(tx, entry.At), entry.Actor, entry.Action, entry.Target, entry.OrgID, entry.Detail)
 }
 
-// Audit writes an entry about something that happened outside the database.
-func (db *DB) Audit(ctx context.Context, entry AuditEntry) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+// AuditLog reads and writes the audit log.
+type AuditLog struct{ db *DB }
+
+// Add writes an entry about something that happened outside the database.
+func (l AuditLog) Add(ctx context.Context, entry AuditEntry) error {
+	return l.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		QueueAudit(tx, entry)
 		return nil
 	})
 }
 
-// AuditLog reads the newest limit entries, newest first.
-func (db *DB) AuditLog(ctx context.Context, limit int) ([]AuditEntry, error) {
+// Newest reads the newest limit entries, newest first.
+func (l AuditLog) Newest(ctx context.Context, limit int) ([]AuditEntry, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("store: read the audit log: limit %d is not positive", limit)
 	}
-	return ReadRows(ctx, db, "read the audit log", scanAuditEntry, auditColumns+` ORDER BY id DESC LIMIT $1`, limit)
+	return ReadRows(ctx, l.db, "read the audit log", scanAuditEntry, auditColumns+` ORDER BY id DESC LIMIT $1`, limit)
 }
 
-// AuditLogOf reads a page of the entries about an organization, newest first: After is the id of the oldest that was seen.
-func (db *DB) AuditLogOf(ctx context.Context, orgID string, page Page) ([]AuditEntry, error) {
-	return ReadRows(ctx, db, "read the audit log", scanAuditEntry,
+// List reads a page of the entries about an organization, newest first: After is the id of the oldest that was seen.
+func (l AuditLog) List(ctx context.Context, orgID string, page Page) ([]AuditEntry, error) {
+	return ReadRows(ctx, l.db, "read the audit log", scanAuditEntry,
 		auditColumns+` WHERE org_id = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, orgID, page.After, page.Rows())
 }
 

@@ -117,7 +117,7 @@ func TestUnfitValuesAreRefused(t *testing.T) {
 			require.ErrorIs(t, err, store.ErrText, name)
 			require.NotContains(t, err.Error(), text)
 		}
-		_, err := db.APIKeys(t.Context(), "a\x00b")
+		_, err := db.APIKeys.All(t.Context(), "a\x00b")
 		require.ErrorIs(t, err, store.ErrText)
 		require.ErrorContains(t, tryWrite(db, `INSERT INTO items (id) VALUES ($1)`, 1.5), "float64")
 		require.Error(t, tryWrite(db, `INSERT INTO items (id) VALUES ($1)`)) // too few

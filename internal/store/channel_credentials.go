@@ -2,11 +2,14 @@ package store
 
 import "context"
 
-// ReplaceCredentials swaps a channel's sealed credentials when their version is still oldVersion, and counts the
+// ChannelCredentials replaces the sealed credentials of channels.
+type ChannelCredentials struct{ db *DB }
+
+// Replace swaps a channel's sealed credentials when their version is still oldVersion, and counts the
 // version up; false: they were replaced meanwhile, or the channel is gone. It is for tokens that a platform refreshed:
 // it leaves updated_at alone and writes no audit entry.
-func (db *DB) ReplaceCredentials(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
+	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		replaced, err = changed(ctx, tx, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
 			WHERE id = $1 AND org_id = $2 AND credentials_version = $3 RETURNING id`, id, orgID, oldVersion, sealed)
 		return err
@@ -14,11 +17,11 @@ func (db *DB) ReplaceCredentials(ctx context.Context, orgID, id string, oldVersi
 	return replaced && err == nil, err
 }
 
-// RefuseCredentials marks a channel as in need of reauthorization, because its platform has refused the credentials of
+// Refuse marks a channel as in need of reauthorization, because its platform has refused the credentials of
 // this version. It reports false when they were replaced meanwhile, or the channel is gone; then nothing is marked. As
-// with [DB.SetChannelState] a pending channel stays pending.
-func (db *DB) RefuseCredentials(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// with [Channels.SetState] a pending channel stays pending.
+func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
+	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		const held = ` WHERE id = $1 AND org_id = $2 AND credentials_version = $3`
 		marked, err := changed(ctx, tx, `UPDATE channels SET state = $4, updated_at = $5`+held+` AND state NOT IN ($4, $6) RETURNING id`,
 			id, orgID, version, ChannelNeedsReauth, tx.Now(), ChannelPending)
@@ -36,11 +39,11 @@ func (db *DB) RefuseCredentials(ctx context.Context, actor, orgID, id string, ve
 	return current && err == nil, err
 }
 
-// ReplaceSealedCredentials swaps the sealed bytes of a channel's credentials for the same ones under another master
+// Reseal swaps the sealed bytes of a channel's credentials for the same ones under another master
 // key, and reports false when they were replaced, or the channel deleted, meanwhile. The version stays: a refresh that
 // is under way has used up its old token, and must be able to store the new one.
-func (db *DB) ReplaceSealedCredentials(ctx context.Context, orgID, id string, was, sealed []byte) (replaced bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (c ChannelCredentials) Reseal(ctx context.Context, orgID, id string, was, sealed []byte) (replaced bool, err error) {
+	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		replaced, err = changed(ctx, tx, `UPDATE channels SET credentials = $4
 			WHERE id = $1 AND org_id = $2 AND credentials = $3 RETURNING id`, id, orgID, was, sealed)
 		return err
@@ -48,12 +51,12 @@ func (db *DB) ReplaceSealedCredentials(ctx context.Context, orgID, id string, wa
 	return replaced && err == nil, err
 }
 
-// EachChannelCredentials hands every channel that has credentials, of every organization, to each, in order of id. One
+// Each hands every channel that has credentials, of every organization, to each, in order of id. One
 // that is written meanwhile may be seen before or after the change. The first error of each ends it.
-func (db *DB) EachChannelCredentials(ctx context.Context, each func(Channel) error) error {
+func (c ChannelCredentials) Each(ctx context.Context, each func(Channel) error) error {
 	var after string
 	for {
-		page, err := ReadRows(ctx, db, "list channels", scanChannel,
+		page, err := ReadRows(ctx, c.db, "list channels", scanChannel,
 			channelColumns+` WHERE c.id > $1 AND c.credentials IS NOT NULL ORDER BY c.id LIMIT $2`, after, sealedPage)
 		if err != nil {
 			return err

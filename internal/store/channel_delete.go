@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// What one transaction of [DB.DeleteChannel] takes away at most: so many conversations, and of each so many messages,
+// What one transaction of [Channels.Delete] takes away at most: so many conversations, and of each so many messages,
 // turns and outbound messages. Others wait for the writer no longer than that takes (design §7).
 const (
 	deletedConversations = 10
 	deletedRows          = 50
 )
 
-// How often DeleteChannel looks again for what somebody else has locked, and how long it waits in between. It adds up
+// How often Delete looks again for what somebody else has locked, and how long it waits in between. It adds up
 // to more than a transaction may last.
 const (
 	deleteLooks = 1000
 	deletePause = 20 * time.Millisecond
 )
 
-// DeleteChannel removes an organization's channel with its conversations and all that was said in them, or answers
+// Delete removes an organization's channel with its conversations and all that was said in them, or answers
 // [ErrNotFound]. A large channel takes many small transactions. The first makes the channel pending, so that nothing
 // new comes in; the last removes it, and sees that nothing came in meanwhile. Once the first is done it goes on when
 // ctx ends. When it fails later, or with [ErrBusy] after 20 s in which others had locked what was left, the channel
 // stays, pending, until it is deleted again.
-func (db *DB) DeleteChannel(ctx context.Context, actor, orgID, id string) error {
-	err := db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (c Channels) Delete(ctx context.Context, actor, orgID, id string) error {
+	err := c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		return change(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4 WHERE id = $1 AND org_id = $2 RETURNING id`,
 			id, orgID, ChannelPending, tx.Now())
 	})
@@ -37,7 +37,7 @@ func (db *DB) DeleteChannel(ctx context.Context, actor, orgID, id string) error 
 	for range deleteLooks {
 		step := channelDeletion{actor: actor, orgID: orgID, id: id, conversations: 1}
 		for step.conversations > 0 {
-			if err := db.Exec(ctx, step.run); err != nil {
+			if err := c.db.Exec(ctx, step.run); err != nil {
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ func (db *DB) DeleteChannel(ctx context.Context, actor, orgID, id string) error 
 		}
 		select {
 		case <-time.After(deletePause):
-		case <-db.writer.queue.closed:
+		case <-c.db.writer.queue.closed:
 			return ErrClosed
 		}
 	}

@@ -70,15 +70,15 @@ func TestDeleteChannel(t *testing.T) {
 		fillChannel(t, db, "org_1", "chn_3", 2, 2)
 		before := rowsOf(t, db, "chn_3")
 
-		require.ErrorIs(t, db.DeleteChannel(ctx, "cli", "org_2", "chn_1"), store.ErrNotFound)
-		require.ErrorIs(t, db.DeleteChannel(ctx, "cli", "org_1", "chn_none"), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.Delete(ctx, "cli", "org_2", "chn_1"), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.Delete(ctx, "cli", "org_1", "chn_none"), store.ErrNotFound)
 		require.Equal(t, 25*(1+3*3), rowsOf(t, db, "chn_1"), "another organization's request changes nothing")
 		for _, id := range []string{"chn_1", "chn_2"} {
-			require.NoError(t, db.DeleteChannel(ctx, "cli", "org_1", id))
+			require.NoError(t, db.Channels.Delete(ctx, "cli", "org_1", id))
 			require.Zero(t, rowsOf(t, db, id))
-			_, err := db.ChannelByID(ctx, "org_1", id)
+			_, err := db.Channels.ByID(ctx, "org_1", id)
 			require.ErrorIs(t, err, store.ErrNotFound)
-			require.ErrorIs(t, db.DeleteChannel(ctx, "cli", "org_1", id), store.ErrNotFound)
+			require.ErrorIs(t, db.Channels.Delete(ctx, "cli", "org_1", id), store.ErrNotFound)
 		}
 		require.Equal(t, before, rowsOf(t, db, "chn_3"))
 		require.Equal(t, []string{"cli channel.delete chn_1", "cli channel.delete chn_2"}, actions(t, db)[5:])
@@ -108,7 +108,7 @@ func TestDeleteChannelGoesOn(t *testing.T) {
 		observer.cancel = sync.OnceFunc(func() { observer.cancel = cancel }) // not after this transaction, but the next
 		return nil
 	}))
-	require.NoError(t, db.DeleteChannel(ctx, "cli", "org_1", "chn_1"))
+	require.NoError(t, db.Channels.Delete(ctx, "cli", "org_1", "chn_1"))
 	require.Error(t, ctx.Err())
 	require.Zero(t, rowsOf(t, db, "chn_1"))
 }
@@ -127,15 +127,15 @@ func TestDeleteChannelAgain(t *testing.T) {
 			start = `DROP TRIGGER stop ON conversations`
 		}
 		write(t, db, stop)
-		require.ErrorContains(t, db.DeleteChannel(t.Context(), "cli", "org_1", "chn_1"), "stopped")
-		channel, err := db.ChannelByID(t.Context(), "org_1", "chn_1")
+		require.ErrorContains(t, db.Channels.Delete(t.Context(), "cli", "org_1", "chn_1"), "stopped")
+		channel, err := db.Channels.ByID(t.Context(), "org_1", "chn_1")
 		require.NoError(t, err)
 		require.Equal(t, store.ChannelPending, channel.State)
 		require.Equal(t, 15*4, rowsOf(t, db, "chn_1"), "what a failed transaction took away is still there")
 		require.Len(t, actions(t, db), 2)
 
 		write(t, db, start)
-		require.NoError(t, db.DeleteChannel(t.Context(), "cli", "org_1", "chn_1"))
+		require.NoError(t, db.Channels.Delete(t.Context(), "cli", "org_1", "chn_1"))
 		require.Zero(t, rowsOf(t, db, "chn_1"))
 	})
 }
@@ -160,7 +160,7 @@ func TestDeleteChannelWhileMessagesComeIn(t *testing.T) {
 			for range senders {
 				<-came
 			}
-			require.NoError(t, dbs[0].DeleteChannel(t.Context(), "cli", "org_1", "chn_1"))
+			require.NoError(t, dbs[0].Channels.Delete(t.Context(), "cli", "org_1", "chn_1"))
 			for range senders {
 				if err := <-ends; err != nil {
 					require.ErrorIs(t, err, store.ErrNotFound, "what comes in too late")
@@ -179,7 +179,7 @@ func keepReceiving(db *store.DB, sender int, came chan<- struct{}) error {
 		if i == 20 {
 			came <- struct{}{}
 		}
-		route, found, err := db.RouteByID(context.Background(), "chn_1")
+		route, found, err := db.Routes.ByID(context.Background(), "chn_1")
 		if err != nil || !found || route.State != store.ChannelActive {
 			return err
 		}

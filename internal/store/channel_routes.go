@@ -25,21 +25,24 @@ type Route struct {
 	DebounceMS, DebounceMaxMS, PauseMS int64
 }
 
-// maxRouteKeys bounds the keys of one query of [DB.Routes], so that one delivery doesn't keep the others waiting.
+// maxRouteKeys bounds the keys of one query of [Routes.ByKeys], so that one delivery doesn't keep the others waiting.
 const maxRouteKeys = 1000
 
-// RouteByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
+// Routes looks channels up for deliveries. Nothing is cached: a change holds for the next delivery.
+type Routes struct{ db *DB }
+
+// ByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
 // change holds for the next delivery. One query serves all who asked before it began.
-func (db *DB) RouteByID(ctx context.Context, channelID string) (Route, bool, error) {
+func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
 	if !isText(channelID) {
 		return Route{}, false, nil
 	}
-	return db.hot.route(ctx, channelID)
+	return r.db.hot.route(ctx, channelID)
 }
 
-// Routes reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
-// external id has no route. Up to 1,000 keys cost what RouteByID costs, and a little for each.
-func (db *DB) Routes(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, error) {
+// ByKeys reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
+// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each.
+func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, error) {
 	found := make(map[RouteKey]Route, min(len(keys), maxRouteKeys))
 	wanted := make([]RouteKey, 0, len(keys))
 	for _, key := range keys {
@@ -48,7 +51,7 @@ func (db *DB) Routes(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, 
 		}
 	}
 	for some := range slices.Chunk(wanted, maxRouteKeys) {
-		if err := db.hot.routes(ctx, some, found); err != nil {
+		if err := r.db.hot.routes(ctx, some, found); err != nil {
 			return nil, err
 		}
 	}

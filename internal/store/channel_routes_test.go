@@ -23,7 +23,7 @@ func TestRoutes(t *testing.T) {
 			db := storetest.OpenAt(t, location, store.Options{})
 			other := storetest.OpenAt(t, location, store.Options{}) // as another process
 			createOrganization(t, other, "org_1")
-			require.NoError(t, other.CreateAgent(ctx, "cli", store.Agent{
+			require.NoError(t, other.Agents.Create(ctx, "cli", store.Agent{
 				ID: "agt_1", OrgID: "org_1", Name: "one", DebounceMS: 1, DebounceMaxMS: 2, PauseMS: 3,
 			}))
 			createChannel(t, other, store.Channel{ID: "chn_1", OrgID: "org_1", Credentials: []byte{1, 2}})
@@ -40,20 +40,20 @@ func TestRoutes(t *testing.T) {
 			three := two
 			three.ChannelID, three.Type, three.State = "chn_3", "chat_app", store.ChannelActive
 			for id, want := range map[string]store.Route{"chn_1": one, "chn_2": two} {
-				route, found, err := db.RouteByID(ctx, id)
+				route, found, err := db.Routes.ByID(ctx, id)
 				require.NoError(t, err)
 				require.True(t, found)
 				require.Equal(t, want, route)
 			}
 			for _, id := range []string{"chn_none", "", "chn_1\x00", "\xff", "org_1"} {
-				route, found, err := db.RouteByID(ctx, id)
+				route, found, err := db.Routes.ByID(ctx, id)
 				require.NoError(t, err, "%q", id)
 				require.False(t, found, "%q", id)
 				require.Zero(t, route)
 			}
 
 			twoKey, threeKey := store.RouteKey{Type: "photo_dm", ExternalID: "Trang'1\u2028<\"🍞"}, store.RouteKey{Type: "chat_app", ExternalID: "Trang'1\u2028<\"🍞"}
-			routes, err := db.Routes(ctx, []store.RouteKey{
+			routes, err := db.Routes.ByKeys(ctx, []store.RouteKey{
 				threeKey, twoKey, twoKey,
 				{Type: "localchat", ExternalID: "Trang'1\u2028<\"🍞"},
 				{Type: "photo_dm", ExternalID: "none"},
@@ -65,15 +65,15 @@ func TestRoutes(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Equal(t, map[store.RouteKey]store.Route{twoKey: two, threeKey: three}, routes)
-			routes, err = db.Routes(ctx, nil)
+			routes, err = db.Routes.ByKeys(ctx, nil)
 			require.NoError(t, err)
 			require.Empty(t, routes)
 
-			require.NoError(t, other.SetChannelState(ctx, "cli", "org_1", "chn_2", store.ChannelActive))
-			require.NoError(t, other.DeleteAgent(ctx, "cli", "org_1", "agt_1"))
-			require.NoError(t, other.DeleteChannel(ctx, "cli", "org_1", "chn_3"))
+			require.NoError(t, other.Channels.SetState(ctx, "cli", "org_1", "chn_2", store.ChannelActive))
+			require.NoError(t, other.Agents.Delete(ctx, "cli", "org_1", "agt_1"))
+			require.NoError(t, other.Channels.Delete(ctx, "cli", "org_1", "chn_3"))
 			two.State, two.DebounceMS, two.DebounceMaxMS, two.PauseMS = store.ChannelActive, 0, 0, 0
-			routes, err = db.Routes(ctx, []store.RouteKey{twoKey, threeKey})
+			routes, err = db.Routes.ByKeys(ctx, []store.RouteKey{twoKey, threeKey})
 			require.NoError(t, err)
 			require.Equal(t, map[store.RouteKey]store.Route{twoKey: two}, routes)
 		})
@@ -83,7 +83,7 @@ func TestRoutes(t *testing.T) {
 // createRoutes adds n channels with an agent each, all of one organization, and answers their keys.
 func createRoutes(t testing.TB, db *store.DB, n int) (keys []store.RouteKey) {
 	t.Helper()
-	require.NoError(t, db.CreateOrganization(t.Context(), "cli", store.Organization{ID: "org_1", Name: "one", Plan: "free"}))
+	require.NoError(t, db.Organizations.Create(t.Context(), "cli", store.Organization{ID: "org_1", Name: "one", Plan: "free"}))
 	require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
 		for i := range n {
 			id := fmt.Sprint(i)
@@ -106,7 +106,7 @@ func TestRoutesOfManyKeys(t *testing.T) {
 		for i := range 9000 {
 			keys = append(keys, store.RouteKey{Type: "photo_dm", ExternalID: fmt.Sprint("none", i)})
 		}
-		routes, err := db.Routes(t.Context(), keys)
+		routes, err := db.Routes.ByKeys(t.Context(), keys)
 		require.NoError(t, err)
 		require.Len(t, routes, 1500)
 		for key, route := range routes {
@@ -137,11 +137,11 @@ func TestRoutesAtOnce(t *testing.T) {
 func askForRoutes(db *store.DB, keys []store.RouteKey, worker int) error {
 	for i := range 50 {
 		first := (worker + i) % (len(keys) - 1)
-		routes, err := db.Routes(context.Background(), keys[first:first+2])
+		routes, err := db.Routes.ByKeys(context.Background(), keys[first:first+2])
 		if err != nil {
 			return err
 		}
-		route, found, err := db.RouteByID(context.Background(), fmt.Sprint(first))
+		route, found, err := db.Routes.ByID(context.Background(), fmt.Sprint(first))
 		if err != nil || !found {
 			return fmt.Errorf("channel %d: %t %w", first, found, err)
 		}
@@ -171,7 +171,7 @@ func BenchmarkRoutes(b *testing.B) {
 			b.SetParallelism(32)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					_, found, err := db.RouteByID(context.Background(), "7")
+					_, found, err := db.Routes.ByID(context.Background(), "7")
 					require.NoError(b, err)
 					require.True(b, found)
 				}
@@ -183,7 +183,7 @@ func BenchmarkRoutes(b *testing.B) {
 				b.SetParallelism(32)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						routes, err := db.Routes(context.Background(), keys[:n])
+						routes, err := db.Routes.ByKeys(context.Background(), keys[:n])
 						require.NoError(b, err)
 						require.Len(b, routes, n)
 					}

@@ -2,10 +2,10 @@ package store
 
 import "context"
 
-// TakeOverPossible reports whether [DB.CreateChannel] refuses the channel only because a pending channel of another
-// organization claims its external id, which [DB.TakeOverChannel] takes from there.
-func (db *DB) TakeOverPossible(ctx context.Context, channel Channel) (bool, error) {
-	rows, err := ReadRows(ctx, db, "look for a pending claim", func(row Row) (one int, err error) {
+// TakeOverPossible reports whether [Channels.Create] refuses the channel only because a pending channel of another
+// organization claims its external id, which [Channels.TakeOver] takes from there.
+func (c Channels) TakeOverPossible(ctx context.Context, channel Channel) (bool, error) {
+	rows, err := ReadRows(ctx, c.db, "look for a pending claim", func(row Row) (one int, err error) {
 		err = row.Scan(&one)
 		return one, err
 	}, `SELECT 1 FROM channels WHERE type = $1 AND external_id = $2 AND external_id <> '' AND state = $3 AND org_id <> $4
@@ -14,12 +14,12 @@ func (db *DB) TakeOverPossible(ctx context.Context, channel Channel) (bool, erro
 	return len(rows) > 0, err
 }
 
-// TakeOverChannel is [DB.CreateChannel] for a channel whose external id the platform has confirmed to be the
+// TakeOver is [Channels.Create] for a channel whose external id the platform has confirmed to be the
 // organization's. A pending channel of another organization that claims the id loses it in the same transaction: it stays
 // pending for good, with its LostExternalID, and the loss is in the audit log of its organization, without the winner's name.
 // A claim that is pending no more is [ErrConflict].
-func (db *DB) TakeOverChannel(ctx context.Context, actor string, channel Channel, limit int64) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (c Channels) TakeOver(ctx context.Context, actor string, channel Channel, limit int64) error {
+	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var id, orgID string
 		err := tx.Query(ctx, func(row Row) error { return row.Scan(&id, &orgID) },
 			`UPDATE channels SET lost_external_id = external_id, external_id = '', updated_at = $5

@@ -25,7 +25,7 @@ type Channel struct {
 	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; "" when it has none
 	AgentID    string // who answers; "" is nobody
 	State      string // ChannelPending, ChannelActive or ChannelNeedsReauth
-	// LostExternalID is the external id that a pending channel lost, see [DB.TakeOverChannel]; such a channel stays pending.
+	// LostExternalID is the external id that a pending channel lost, see [Channels.TakeOver]; such a channel stays pending.
 	LostExternalID string
 	// Credentials are sealed by their owner: the store never sees them. nil is none.
 	Credentials []byte
@@ -37,12 +37,15 @@ type Channel struct {
 	CreatedAt, UpdatedAt int64
 }
 
-// CreateChannel adds a channel with version 1 of its credentials; its UpdatedAt is its CreatedAt. limit is how many
+// Channels reads and writes channels.
+type Channels struct{ db *DB }
+
+// Create adds a channel with version 1 of its credentials; its UpdatedAt is its CreatedAt. limit is how many
 // channels the organization's plan allows, 0 or less is no limit: [ErrLimit] when it has them already, and that holds
 // however many are created at once. [ErrConflict] when the organization has the name, or anybody the external id;
 // [ErrNotFound] for an unknown organization, [ErrAgentNotFound] for an agent that isn't the organization's.
-func (db *DB) CreateChannel(ctx context.Context, actor string, channel Channel, limit int64) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error { return createChannel(ctx, tx, actor, channel, limit) })
+func (c Channels) Create(ctx context.Context, actor string, channel Channel, limit int64) error {
+	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return createChannel(ctx, tx, actor, channel, limit) })
 }
 
 func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, limit int64) error {
@@ -101,10 +104,10 @@ type ChannelChange struct {
 	Widget *WidgetSettings
 }
 
-// UpdateChannel changes an organization's channel. It answers [ErrNotFound] when there is none, [ErrConflict] when
+// Update changes an organization's channel. It answers [ErrNotFound] when there is none, [ErrConflict] when
 // another channel has the name, and [ErrAgentNotFound] for an agent that isn't the organization's.
-func (db *DB) UpdateChannel(ctx context.Context, actor, orgID, id string, update ChannelChange) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (c Channels) Update(ctx context.Context, actor, orgID, id string, update ChannelChange) error {
+	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if update.AgentID != nil && *update.AgentID != "" {
 			if err := lockAgent(ctx, tx, orgID, *update.AgentID); err != nil {
 				return err
@@ -157,11 +160,11 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 		WHERE id = $1 AND org_id = $2 RETURNING id`, arguments, strings.Join(names, " ")
 }
 
-// SetChannelState puts an organization's channel into a state, or [ErrNotFound]. A pending channel stays pending when
+// SetState puts an organization's channel into a state, or [ErrNotFound]. A pending channel stays pending when
 // it is told to need reauthorization: only an approval ends that, and nothing ends it for a channel that lost its external
 // id. What changes nothing isn't in the audit log.
-func (db *DB) SetChannelState(ctx context.Context, actor, orgID, id, state string) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (c Channels) SetState(ctx context.Context, actor, orgID, id, state string) error {
+	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		was, err := changed(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4
 			WHERE id = $1 AND org_id = $2 AND state <> $3 AND NOT (state = $5 AND $3 = $6) AND lost_external_id = ''
 			RETURNING id`,
@@ -197,14 +200,14 @@ func scanChannel(row Row) (channel Channel, err error) {
 	return channel, err
 }
 
-// ChannelByID reads an organization's channel, or [ErrNotFound].
-func (db *DB) ChannelByID(ctx context.Context, orgID, id string) (Channel, error) {
-	return ReadRow(ctx, db, "read a channel", scanChannel, channelColumns+` WHERE c.id = $1 AND c.org_id = $2`, id, orgID)
+// ByID reads an organization's channel, or [ErrNotFound].
+func (c Channels) ByID(ctx context.Context, orgID, id string) (Channel, error) {
+	return ReadRow(ctx, c.db, "read a channel", scanChannel, channelColumns+` WHERE c.id = $1 AND c.org_id = $2`, id, orgID)
 }
 
-// Channels reads a page of an organization's channels, oldest first.
-func (db *DB) Channels(ctx context.Context, orgID string, page Page) ([]Channel, error) {
-	return ReadRows(ctx, db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1 AND c.id > $2 ORDER BY c.id LIMIT $3`,
+// List reads a page of an organization's channels, oldest first.
+func (c Channels) List(ctx context.Context, orgID string, page Page) ([]Channel, error) {
+	return ReadRows(ctx, c.db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1 AND c.id > $2 ORDER BY c.id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 

@@ -18,7 +18,7 @@ func createChannel(t *testing.T, db *store.DB, channel store.Channel) {
 	t.Helper()
 	channel.Type, channel.Name = cmp.Or(channel.Type, "bot"), cmp.Or(channel.Name, "name of "+channel.ID)
 	channel.State = cmp.Or(channel.State, store.ChannelActive)
-	require.NoError(t, db.CreateChannel(t.Context(), "cli", channel, 0))
+	require.NoError(t, db.Channels.Create(t.Context(), "cli", channel, 0))
 }
 
 func TestChannels(t *testing.T) {
@@ -33,31 +33,31 @@ func TestChannels(t *testing.T) {
 			ID: "chn_1", OrgID: "org_1", Type: "photo_dm", Name: "Tiệm bánh", ExternalID: "1784", AgentID: "agt_1",
 			State: store.ChannelPending, Credentials: []byte{0, 1}, CredentialsVersion: 7, CreatedAt: 5, UpdatedAt: 99,
 		}
-		require.NoError(t, db.CreateChannel(ctx, "key_1", channel, 0))
+		require.NoError(t, db.Channels.Create(ctx, "key_1", channel, 0))
 		channel.CredentialsVersion, channel.UpdatedAt = 1, 5
-		read, err := db.ChannelByID(ctx, "org_1", "chn_1")
+		read, err := db.Channels.ByID(ctx, "org_1", "chn_1")
 		require.NoError(t, err)
 		require.Equal(t, channel, read)
-		_, err = db.ChannelByID(ctx, "org_2", "chn_1")
+		_, err = db.Channels.ByID(ctx, "org_2", "chn_1")
 		require.ErrorIs(t, err, store.ErrNotFound, "another organization's channel")
 
 		other := store.Channel{ID: "chn_2", OrgID: "org_2", Type: "photo_dm", Name: "two", ExternalID: "1784", State: store.ChannelActive}
-		require.ErrorIs(t, db.CreateChannel(ctx, "cli", other, 0), store.ErrConflict, "the external id is taken, by whomever")
+		require.ErrorIs(t, db.Channels.Create(ctx, "cli", other, 0), store.ErrConflict, "the external id is taken, by whomever")
 		other.Type = "social_messenger"
-		require.NoError(t, db.CreateChannel(ctx, "cli", other, 0), "on another platform it isn't")
+		require.NoError(t, db.Channels.Create(ctx, "cli", other, 0), "on another platform it isn't")
 		other.ID, other.Type, other.ExternalID = "chn_3", "bot", ""
-		require.ErrorIs(t, db.CreateChannel(ctx, "cli", other, 0), store.ErrConflict, "the name is taken")
+		require.ErrorIs(t, db.Channels.Create(ctx, "cli", other, 0), store.ErrConflict, "the name is taken")
 		other.Name, other.OrgID = "three", "org_none"
-		require.ErrorIs(t, db.CreateChannel(ctx, "cli", other, 0), store.ErrNotFound)
-		require.ErrorIs(t, db.CreateChannel(ctx, "cli", other, 1), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.Create(ctx, "cli", other, 0), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.Create(ctx, "cli", other, 1), store.ErrNotFound)
 		other.OrgID, other.AgentID = "org_2", "agt_1"
-		require.ErrorIs(t, db.CreateChannel(ctx, "cli", other, 0), store.ErrAgentNotFound, "another organization's agent")
+		require.ErrorIs(t, db.Channels.Create(ctx, "cli", other, 0), store.ErrAgentNotFound, "another organization's agent")
 		other.AgentID = ""
-		require.NoError(t, db.CreateChannel(ctx, "cli", other, 0))
+		require.NoError(t, db.Channels.Create(ctx, "cli", other, 0))
 		other.ID, other.Name = "chn_4", "four"
-		require.NoError(t, db.CreateChannel(ctx, "cli", other, 0), "channels without an external id don't collide")
+		require.NoError(t, db.Channels.Create(ctx, "cli", other, 0), "channels without an external id don't collide")
 
-		channels, err := db.Channels(ctx, "org_2", store.Page{After: "chn_2", Limit: 1})
+		channels, err := db.Channels.List(ctx, "org_2", store.Page{After: "chn_2", Limit: 1})
 		require.NoError(t, err)
 		require.Len(t, channels, 1)
 		require.Equal(t, "chn_3", channels[0].ID)
@@ -79,18 +79,18 @@ func TestUpdateChannel(t *testing.T) {
 		createAgent(t, db, "org_2", "agt_2")
 		createChannel(t, db, store.Channel{ID: "chn_0", OrgID: "org_1", Name: "taken"})
 		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Credentials: []byte{1}, CreatedAt: 5})
-		want, err := db.ChannelByID(ctx, "org_1", "chn_1")
+		want, err := db.Channels.ByID(ctx, "org_1", "chn_1")
 		require.NoError(t, err)
 		check := func(text string) {
 			t.Helper()
-			read, err := db.ChannelByID(ctx, "org_1", "chn_1")
+			read, err := db.Channels.ByID(ctx, "org_1", "chn_1")
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, read.UpdatedAt, want.UpdatedAt)
 			want.UpdatedAt = read.UpdatedAt
 			require.Equal(t, want, read, text)
 		}
 		update := func(change store.ChannelChange) error {
-			return db.UpdateChannel(ctx, "usr_1", "org_1", "chn_1", change)
+			return db.Channels.Update(ctx, "usr_1", "org_1", "chn_1", change)
 		}
 		value := func(text string) *string { return &text }
 
@@ -112,11 +112,11 @@ func TestUpdateChannel(t *testing.T) {
 		require.ErrorIs(t, update(store.ChannelChange{AgentID: value("agt_2")}), store.ErrAgentNotFound)
 		require.ErrorIs(t, update(store.ChannelChange{AgentID: value("agt_none")}), store.ErrNotFound)
 		require.Error(t, update(store.ChannelChange{State: value("lost")}))
-		require.ErrorIs(t, db.UpdateChannel(ctx, "usr_1", "org_2", "chn_1", store.ChannelChange{Name: value("x")}), store.ErrNotFound)
-		require.ErrorIs(t, db.UpdateChannel(ctx, "usr_1", "org_2", "chn_1", store.ChannelChange{}), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.Update(ctx, "usr_1", "org_2", "chn_1", store.ChannelChange{Name: value("x")}), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.Update(ctx, "usr_1", "org_2", "chn_1", store.ChannelChange{}), store.ErrNotFound)
 		check("what failed changed nothing")
 
-		entries, err := db.AuditLog(ctx, 100)
+		entries, err := db.AuditLog.Newest(ctx, 100)
 		require.NoError(t, err)
 		var details []string
 		for _, entry := range entries {
@@ -148,15 +148,15 @@ func TestRefuseCredentials(t *testing.T) {
 			{store.ChannelNeedsReauth, "org_1", "chn_1", 1, true, store.ChannelNeedsReauth},
 			{store.ChannelPending, "org_1", "chn_1", 1, true, store.ChannelPending}, // still not shown to be theirs
 		} {
-			require.NoError(t, db.SetChannelState(t.Context(), "usr_1", "org_1", "chn_1", step.was))
-			current, err := db.RefuseCredentials(t.Context(), "worker", step.org, step.id, step.version)
+			require.NoError(t, db.Channels.SetState(t.Context(), "usr_1", "org_1", "chn_1", step.was))
+			current, err := db.ChannelCredentials.Refuse(t.Context(), "worker", step.org, step.id, step.version)
 			require.NoError(t, err)
 			require.Equal(t, step.current, current, step)
-			channel, err := db.ChannelByID(t.Context(), "org_1", "chn_1")
+			channel, err := db.Channels.ByID(t.Context(), "org_1", "chn_1")
 			require.NoError(t, err)
 			require.Equal(t, step.is, channel.State, step)
 		}
-		entries, err := db.AuditLog(t.Context(), 100)
+		entries, err := db.AuditLog.Newest(t.Context(), 100)
 		require.NoError(t, err)
 		marks := 0
 		for _, entry := range entries {
@@ -182,14 +182,14 @@ func TestSetChannelState(t *testing.T) {
 			{store.ChannelNeedsReauth, store.ChannelNeedsReauth},
 			{store.ChannelPending, store.ChannelPending},
 		} {
-			require.NoError(t, db.SetChannelState(t.Context(), "worker", "org_1", "chn_1", step.set))
-			channel, err := db.ChannelByID(t.Context(), "org_1", "chn_1")
+			require.NoError(t, db.Channels.SetState(t.Context(), "worker", "org_1", "chn_1", step.set))
+			channel, err := db.Channels.ByID(t.Context(), "org_1", "chn_1")
 			require.NoError(t, err)
 			require.Equal(t, step.is, channel.State)
 		}
-		require.ErrorIs(t, db.SetChannelState(t.Context(), "worker", "org_2", "chn_1", store.ChannelActive), store.ErrNotFound)
-		require.ErrorIs(t, db.SetChannelState(t.Context(), "worker", "org_1", "chn_none", store.ChannelActive), store.ErrNotFound)
-		require.Error(t, db.SetChannelState(t.Context(), "worker", "org_1", "chn_1", "lost"))
+		require.ErrorIs(t, db.Channels.SetState(t.Context(), "worker", "org_2", "chn_1", store.ChannelActive), store.ErrNotFound)
+		require.ErrorIs(t, db.Channels.SetState(t.Context(), "worker", "org_1", "chn_none", store.ChannelActive), store.ErrNotFound)
+		require.Error(t, db.Channels.SetState(t.Context(), "worker", "org_1", "chn_1", "lost"))
 		set := []string{"worker channel.set_state chn_1", "worker channel.set_state chn_1", "worker channel.set_state chn_1"}
 		require.Equal(t, append([]string{"cli organization.create org_1", "cli channel.create chn_1"}, set...), actions(t, db))
 	})
@@ -211,7 +211,7 @@ func TestChannelLimit(t *testing.T) {
 			for i := range parallel {
 				go func() {
 					<-start
-					errs <- dbs[i%2].CreateChannel(context.Background(), "cli", store.Channel{
+					errs <- dbs[i%2].Channels.Create(context.Background(), "cli", store.Channel{
 						ID: fmt.Sprintf("chn_%d", i), OrgID: "org_1", Type: "bot", Name: fmt.Sprint("n", i), State: store.ChannelActive,
 					}, limit)
 				}()
@@ -226,13 +226,13 @@ func TestChannelLimit(t *testing.T) {
 				}
 			}
 			require.Equal(t, limit, created)
-			channels, err := dbs[1].Channels(t.Context(), "org_1", store.Page{})
+			channels, err := dbs[1].Channels.List(t.Context(), "org_1", store.Page{})
 			require.NoError(t, err)
 			require.Len(t, channels, limit)
 
-			require.NoError(t, dbs[1].DeleteChannel(t.Context(), "cli", "org_1", channels[0].ID))
+			require.NoError(t, dbs[1].Channels.Delete(t.Context(), "cli", "org_1", channels[0].ID))
 			again := store.Channel{ID: "chn_again", OrgID: "org_1", Type: "bot", Name: "again", State: store.ChannelActive}
-			require.NoError(t, dbs[0].CreateChannel(t.Context(), "cli", again, limit), "a deleted channel doesn't count")
+			require.NoError(t, dbs[0].Channels.Create(t.Context(), "cli", again, limit), "a deleted channel doesn't count")
 		})
 	}
 }
@@ -245,7 +245,7 @@ func TestChannelCredentials(t *testing.T) {
 		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Credentials: []byte{1}, CreatedAt: 5})
 		check := func(sealed byte, version int64) {
 			t.Helper()
-			channel, err := db.ChannelByID(ctx, "org_1", "chn_1")
+			channel, err := db.Channels.ByID(ctx, "org_1", "chn_1")
 			require.NoError(t, err)
 			require.Equal(t, []byte{sealed}, channel.Credentials)
 			require.Equal(t, version, channel.CredentialsVersion)
@@ -256,7 +256,7 @@ func TestChannelCredentials(t *testing.T) {
 			version   int64
 			replaced  bool
 		}{{"org_1", "chn_1", 1, true}, {"org_1", "chn_1", 1, false}, {"org_2", "chn_1", 2, false}, {"org_1", "chn_2", 2, false}} {
-			replaced, err := db.ReplaceCredentials(ctx, step.orgID, step.id, step.version, []byte{2})
+			replaced, err := db.ChannelCredentials.Replace(ctx, step.orgID, step.id, step.version, []byte{2})
 			require.NoError(t, err)
 			require.Equal(t, step.replaced, replaced)
 		}
@@ -268,12 +268,12 @@ func TestChannelCredentials(t *testing.T) {
 			was      byte
 			replaced bool
 		}{{"org_2", 2, false}, {"org_1", 9, false}, {"org_1", 2, true}} {
-			replaced, err := db.ReplaceSealedCredentials(ctx, step.orgID, "chn_1", []byte{step.was}, []byte{3})
+			replaced, err := db.ChannelCredentials.Reseal(ctx, step.orgID, "chn_1", []byte{step.was}, []byte{3})
 			require.NoError(t, err)
 			require.Equal(t, step.replaced, replaced)
 		}
 		check(3, 2)
-		replaced, err := db.ReplaceCredentials(ctx, "org_1", "chn_1", 2, []byte{4})
+		replaced, err := db.ChannelCredentials.Replace(ctx, "org_1", "chn_1", 2, []byte{4})
 		require.NoError(t, err)
 		require.True(t, replaced)
 		check(4, 3)
@@ -295,7 +295,7 @@ func TestReplaceCredentialsAtOnce(t *testing.T) {
 		answers := make(chan answer)
 		for i := range byte(16) {
 			go func() {
-				replaced, err := db.ReplaceCredentials(context.Background(), "org_1", "chn_1", 1, []byte{i + 1})
+				replaced, err := db.ChannelCredentials.Replace(context.Background(), "org_1", "chn_1", 1, []byte{i + 1})
 				answers <- answer{i + 1, replaced, err}
 			}()
 		}
@@ -308,7 +308,7 @@ func TestReplaceCredentialsAtOnce(t *testing.T) {
 			}
 		}
 		require.Len(t, stored, 1)
-		channel, err := db.ChannelByID(t.Context(), "org_1", "chn_1")
+		channel, err := db.Channels.ByID(t.Context(), "org_1", "chn_1")
 		require.NoError(t, err)
 		require.Equal(t, stored, channel.Credentials)
 		require.EqualValues(t, 2, channel.CredentialsVersion)
@@ -333,14 +333,14 @@ func TestEachChannelCredentials(t *testing.T) {
 			return nil
 		}))
 		seen := map[string]bool{}
-		require.NoError(t, db.EachChannelCredentials(t.Context(), func(channel store.Channel) error {
+		require.NoError(t, db.ChannelCredentials.Each(t.Context(), func(channel store.Channel) error {
 			seen[channel.ID] = true
-			replaced, err := db.ReplaceSealedCredentials(t.Context(), channel.OrgID, channel.ID, channel.Credentials, append(channel.Credentials, 1))
+			replaced, err := db.ChannelCredentials.Reseal(t.Context(), channel.OrgID, channel.ID, channel.Credentials, append(channel.Credentials, 1))
 			require.True(t, replaced)
 			return err
 		}))
 		require.Len(t, seen, n-n/10)
 		enough := errors.New("enough")
-		require.ErrorIs(t, db.EachChannelCredentials(t.Context(), func(store.Channel) error { return enough }), enough)
+		require.ErrorIs(t, db.ChannelCredentials.Each(t.Context(), func(store.Channel) error { return enough }), enough)
 	})
 }

@@ -66,11 +66,14 @@ func chunkMatch(engine Engine, n int) string {
 	return fmt.Sprintf(`SELECT rowid AS seq FROM chunk_words WHERE chunk_words MATCH $%d`, n)
 }
 
+// Chunks finds the chunks of documents by their words.
+type Chunks struct{ db *DB }
+
 // texts are queries in the engine's language, as arguments.
-func (db *DB) texts(queries []WordQuery) ([]any, error) {
+func (c Chunks) texts(queries []WordQuery) ([]any, error) {
 	arguments := make([]any, len(queries))
 	for i, query := range queries {
-		text, ok := query.text(db.location.Engine)
+		text, ok := query.text(c.db.location.Engine)
 		if !ok {
 			return nil, fmt.Errorf("store: query %d has what is no word", i)
 		}
@@ -79,18 +82,18 @@ func (db *DB) texts(queries []WordQuery) ([]any, error) {
 	return arguments, nil
 }
 
-// CountChunks is how many chunks each of the queries finds, over all organizations, counted up to most.
-func (db *DB) CountChunks(ctx context.Context, queries []WordQuery, most int) ([]int64, error) {
+// Count is how many chunks each of the queries finds, over all organizations, counted up to most.
+func (c Chunks) Count(ctx context.Context, queries []WordQuery, most int) ([]int64, error) {
 	if len(queries) == 0 {
 		return nil, nil
 	}
-	arguments, err := db.texts(queries)
+	arguments, err := c.texts(queries)
 	if err != nil {
 		return nil, err
 	}
 	columns := make([]string, len(queries))
 	for i := range queries {
-		columns[i] = fmt.Sprintf(`(SELECT count(*) FROM (%s LIMIT %d) AS found)`, chunkMatch(db.location.Engine, i+1), most)
+		columns[i] = fmt.Sprintf(`(SELECT count(*) FROM (%s LIMIT %d) AS found)`, chunkMatch(c.db.location.Engine, i+1), most)
 	}
 	scan := func(row Row) ([]int64, error) {
 		counts := make([]int64, len(queries))
@@ -101,25 +104,25 @@ func (db *DB) CountChunks(ctx context.Context, queries []WordQuery, most int) ([
 		err := row.Scan(into...)
 		return counts, err
 	}
-	return ReadRow(ctx, db, "count chunks", scan, `SELECT `+strings.Join(columns, ", "), arguments...)
+	return ReadRow(ctx, c.db, "count chunks", scan, `SELECT `+strings.Join(columns, ", "), arguments...)
 }
 
-// FindChunks finds chunks by each of the queries, over all organizations: their seqs, for [DB.FoundChunks]. most bounds
+// Find finds chunks by each of the queries, over all organizations: their seqs, for [Chunks.Read]. most bounds
 // what each query finds.
-func (db *DB) FindChunks(ctx context.Context, queries []WordQuery, most int) ([][]int64, error) {
+func (c Chunks) Find(ctx context.Context, queries []WordQuery, most int) ([][]int64, error) {
 	found := make([][]int64, len(queries))
 	if len(queries) == 0 {
 		return found, nil
 	}
-	arguments, err := db.texts(queries)
+	arguments, err := c.texts(queries)
 	if err != nil {
 		return nil, err
 	}
 	parts := make([]string, len(queries))
 	for i := range queries {
-		parts[i] = fmt.Sprintf(`SELECT %d AS query, seq FROM (%s LIMIT %d) AS found%d`, i, chunkMatch(db.location.Engine, i+1), most, i)
+		parts[i] = fmt.Sprintf(`SELECT %d AS query, seq FROM (%s LIMIT %d) AS found%d`, i, chunkMatch(c.db.location.Engine, i+1), most, i)
 	}
-	_, err = ReadRows(ctx, db, "find chunks", func(row Row) (struct{}, error) {
+	_, err = ReadRows(ctx, c.db, "find chunks", func(row Row) (struct{}, error) {
 		var query int
 		var seq int64
 		err := row.Scan(&query, &seq)
@@ -141,9 +144,9 @@ type FoundChunk struct {
 	Text            string
 }
 
-// FoundChunks reads those of the chunks that stand in documents, ready, of some of an organization's knowledge bases, in
+// Read reads those of the chunks that stand in documents, ready, of some of an organization's knowledge bases, in
 // the order of seq. Others are left out.
-func (db *DB) FoundChunks(ctx context.Context, orgID string, baseIDs []string, seqs []int64) ([]FoundChunk, error) {
+func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs []int64) ([]FoundChunk, error) {
 	if len(baseIDs) == 0 || len(seqs) == 0 {
 		return nil, nil
 	}
@@ -152,7 +155,7 @@ func (db *DB) FoundChunks(ctx context.Context, orgID string, baseIDs []string, s
 		FROM chunks c JOIN documents d ON d.id = c.document_id
 		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN (%s) AND c.seq IN (%s) ORDER BY c.seq`,
 		placeholders(&arguments, baseIDs), placeholders(&arguments, seqs))
-	return ReadRows(ctx, db, "read chunks", func(row Row) (chunk FoundChunk, err error) {
+	return ReadRows(ctx, c.db, "read chunks", func(row Row) (chunk FoundChunk, err error) {
 		err = row.Scan(&chunk.Seq, &chunk.DocumentID, &chunk.Document, &chunk.KnowledgeBaseID, &chunk.Position, &chunk.Text)
 		return chunk, err
 	}, text, arguments...)

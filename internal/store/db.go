@@ -26,6 +26,8 @@ type Options struct {
 
 // DB is one database: its readers and its writer. All methods may be called at the same time.
 type DB struct {
+	Resources
+
 	location Location
 	kinds    map[string]int // index in Options.Kinds by name
 	logger   *slog.Logger
@@ -57,6 +59,7 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 		kinds[kind.Name()] = i
 	}
 	db := &DB{location: location, kinds: kinds, logger: options.Logger, clock: options.Clock}
+	db.Resources = newResources(db)
 	conn, err := db.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", errors.Join(err, db.disconnect(ctx)))

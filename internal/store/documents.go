@@ -41,14 +41,17 @@ type Chunk struct {
 	Words []string // distinct, [a-z0-9]+, as they are looked up
 }
 
-// CreateDocument adds a document with its first chunks, and the ones to come in [DB.AppendChunks]; with all of its
+// Documents reads and writes documents with their chunks.
+type Documents struct{ db *DB }
+
+// Create adds a document with its first chunks, and the ones to come in [Documents.AppendChunks]; with all of its
 // ChunksTotal it is ready at once. State, ChunksDone and Reason follow from that; its UpdatedAt is its CreatedAt.
 //
 // limit is how many bytes the organization's plan allows, less than 0 is no limit: [ErrLimit] when the document is too
 // much, or the organization has [MaxDocuments], and that holds however many are added at once. [ErrConflict] when the
 // knowledge base has the name, [ErrNotFound] when the organization has no such knowledge base.
-func (db *DB) CreateDocument(ctx context.Context, actor string, document Document, chunks []Chunk, limit int64) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (d Documents) Create(ctx context.Context, actor string, document Document, chunks []Chunk, limit int64) error {
+	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := checkKnowledgeLimit(ctx, tx, document.OrgID, document.Bytes, limit); err != nil {
 			return err
 		}
@@ -87,9 +90,9 @@ func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit 
 // AppendChunks writes the chunks that follow the first ones of a document that is ingesting; the last of them make it
 // ready. from is how many there are: chunks that are written already are not written again. [ErrNotFound] when the
 // document isn't ingesting there any more.
-func (db *DB) AppendChunks(ctx context.Context, orgID, id string, from int64, chunks []Chunk) error {
+func (d Documents) AppendChunks(ctx context.Context, orgID, id string, from int64, chunks []Chunk) error {
 	done := from + int64(len(chunks))
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		advanced, err := changed(ctx, tx, `UPDATE documents SET chunks_done = $4, updated_at = $5,
 				state = CASE WHEN $4 = chunks_total THEN $6 ELSE state END
 			WHERE id = $1 AND org_id = $2 AND state = $7 AND chunks_done = $3 RETURNING id`,
@@ -114,17 +117,17 @@ func queueChunks(tx Tx, documentID string, from int64, chunks []Chunk) {
 	}
 }
 
-// FailDocument ends the ingestion of a document for a reason that its owner is told. Who fails a document that isn't
+// Fail ends the ingestion of a document for a reason that its owner is told. Who fails a document that isn't
 // ingesting changes nothing.
-func (db *DB) FailDocument(ctx context.Context, orgID, id, reason string) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
+	return d.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(AnyRows, `UPDATE documents SET state = $3, reason = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND state = $6`,
 			id, orgID, DocumentFailed, reason, tx.Now(), DocumentIngesting)
 		return nil
 	})
 }
 
-// deletedChunks is how many chunks one transaction of [DB.DeleteSomeChunks] takes away at most. Others wait for the
+// deletedChunks is how many chunks one transaction of [Documents.DeleteSomeChunks] takes away at most. Others wait for the
 // writer no longer than that takes (design §7).
 const deletedChunks = 50
 
@@ -134,8 +137,8 @@ const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
 // DeleteSomeChunks takes away a part of a document, and reports true when that was the last and the document is gone, too.
 // The document is not found any more from the first part on. It is called again until then; a document of which a part
 // is left stays, failed. [ErrNotFound] when the knowledge base has no such document.
-func (db *DB) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (d Documents) DeleteSomeChunks(ctx context.Context, actor, orgID, baseID, id string) (gone bool, err error) {
+	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		gone = false
 		err := change(ctx, tx, `UPDATE documents SET state = $4, reason = $5, updated_at = $6
 			WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3 RETURNING id`,
@@ -167,26 +170,26 @@ func scanDocument(row Row) (document Document, err error) {
 	return document, err
 }
 
-// DocumentByID reads a document of an organization's knowledge base, or [ErrNotFound].
-func (db *DB) DocumentByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
-	return ReadRow(ctx, db, "read a document", scanDocument,
+// ByID reads a document of an organization's knowledge base, or [ErrNotFound].
+func (d Documents) ByID(ctx context.Context, orgID, baseID, id string) (Document, error) {
+	return ReadRow(ctx, d.db, "read a document", scanDocument,
 		documentColumns+` WHERE id = $1 AND org_id = $2 AND knowledge_base_id = $3`, id, orgID, baseID)
 }
 
-// Documents reads a page of the documents of an organization's knowledge base, oldest first.
-func (db *DB) Documents(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
-	return ReadRows(ctx, db, "list documents", scanDocument,
+// List reads a page of the documents of an organization's knowledge base, oldest first.
+func (d Documents) List(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
+	return ReadRows(ctx, d.db, "list documents", scanDocument,
 		documentColumns+` WHERE org_id = $1 AND knowledge_base_id = $2 AND id > $3 ORDER BY id LIMIT $4`,
 		orgID, baseID, page.After, page.Rows())
 }
 
 // ReadyChunks is how many chunks the documents that are ready have in some of an organization's knowledge bases.
-func (db *DB) ReadyChunks(ctx context.Context, orgID string, baseIDs []string) (n int64, err error) {
+func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []string) (n int64, err error) {
 	if len(baseIDs) == 0 {
 		return 0, nil
 	}
 	arguments := []any{orgID, DocumentReady}
-	return ReadRow(ctx, db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+	return ReadRow(ctx, d.db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
 		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN (%s)`, placeholders(&arguments, baseIDs)), arguments...)
 }
 

@@ -29,21 +29,21 @@ type KeyRecord struct {
 	Plan         string
 	SuspendedAt  sql.NullInt64
 	NowMS        int64 // the database's clock when the key was read
-	// HasOrgModels tells whether org_models holds anything about the organization; if not, [DB.OrgModels] is empty
+	// HasOrgModels tells whether org_models holds anything about the organization; if not, [Organizations.Models] is empty
 	// and need not be asked.
 	HasOrgModels bool
 }
 
-// KeyByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it is one prepared
+// ByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it is one prepared
 // statement; on PostgreSQL one query serves all who asked before it began.
-func (db *DB) KeyByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, error) {
-	return db.hot.key(ctx, hash)
+func (k APIKeys) ByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, error) {
+	return k.db.hot.key(ctx, hash)
 }
 
-// OrgModels reads the organization's exceptions: the models it has switched on or off. A model without an entry is
-// enabled (design §6). It costs what KeyByHash costs.
-func (db *DB) OrgModels(ctx context.Context, orgID string) (map[string]bool, error) {
-	return db.hot.models(ctx, orgID)
+// Models reads the organization's exceptions: the models it has switched on or off. A model without an entry is
+// enabled (design §6). It costs what [APIKeys.ByHash] costs.
+func (o Organizations) Models(ctx context.Context, orgID string) (map[string]bool, error) {
+	return o.db.hot.models(ctx, orgID)
 }
 
 // The columns of a key lookup, and the tables they come from.

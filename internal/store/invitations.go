@@ -20,12 +20,12 @@ const people = `SELECT id, org_id, email, role, active, created_at, updated_at, 
 		FROM invitations
 	) AS people`
 
-// CreateInvitation invites a person, with the link to set a password. Whether other organizations have invited the
-// address, or have a user with it, makes no difference here: [DB.UseLink] decides. It returns [ErrConflict] when the
+// Invite invites a person, with the link to set a password. Whether other organizations have invited the
+// address, or have a user with it, makes no difference here: [UserLinks.Use] decides. It returns [ErrConflict] when the
 // organization itself has a user or an open invitation with the address, and [ErrNotFound] for an unknown organization. An
 // invitation of the address that has expired gives way, and invitations that expired long ago are deleted.
-func (db *DB) CreateInvitation(ctx context.Context, actor string, user User, link UserLink) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (u Users) Invite(ctx context.Context, actor string, user User, link UserLink) error {
+	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		now := tx.Now()
 		open := now - inviteDays*dayMillis
 		const stale = `email = $1 AND org_id = $2 AND password = '' AND created_at <= $3`

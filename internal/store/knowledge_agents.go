@@ -65,13 +65,13 @@ func queueAgentKnowledge(tx Tx, orgID, agentID string, baseIDs []string) {
 	}
 }
 
-// readAgentKnowledge fills in what the agents of a page know.
-func (db *DB) readAgentKnowledge(ctx context.Context, orgID string, agents []Agent) error {
+// readKnowledge fills in what the agents of a page know.
+func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent) error {
 	if len(agents) == 0 {
 		return nil
 	}
 	type known struct{ agentID, baseID string }
-	rows, err := ReadRows(ctx, db, "read what agents know", func(row Row) (k known, err error) {
+	rows, err := ReadRows(ctx, a.db, "read what agents know", func(row Row) (k known, err error) {
 		err = row.Scan(&k.agentID, &k.baseID)
 		return k, err
 	}, `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases

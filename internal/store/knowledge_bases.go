@@ -13,10 +13,13 @@ type KnowledgeBase struct {
 	CreatedAt, UpdatedAt int64
 }
 
-// CreateKnowledgeBase adds a knowledge base, with [ErrConflict] when the organization has one with this name, and
+// KnowledgeBases reads and writes knowledge bases.
+type KnowledgeBases struct{ db *DB }
+
+// Create adds a knowledge base, with [ErrConflict] when the organization has one with this name, and
 // [ErrNotFound] for an unknown organization. Its UpdatedAt is its CreatedAt.
-func (db *DB) CreateKnowledgeBase(ctx context.Context, actor string, base KnowledgeBase) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+func (b KnowledgeBases) Create(ctx context.Context, actor string, base KnowledgeBase) error {
+	return b.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(1, `INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $5)`,
 			base.ID, base.OrgID, base.Name, base.Description, orNow(tx, base.CreatedAt))
@@ -32,10 +35,10 @@ type KnowledgeBaseChange struct {
 	Name, Description *string
 }
 
-// UpdateKnowledgeBase changes an organization's knowledge base. It answers [ErrNotFound] when there is none, and
+// Update changes an organization's knowledge base. It answers [ErrNotFound] when there is none, and
 // [ErrConflict] when another one has the name.
-func (db *DB) UpdateKnowledgeBase(ctx context.Context, actor, orgID, id string, update KnowledgeBaseChange) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, update KnowledgeBaseChange) error {
+	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		err := change(ctx, tx, `UPDATE knowledge_bases SET
 				name = CASE WHEN $3 THEN $4 ELSE name END,
 				description = CASE WHEN $5 THEN $6 ELSE description END,
@@ -52,10 +55,10 @@ func (db *DB) UpdateKnowledgeBase(ctx context.Context, actor, orgID, id string, 
 	})
 }
 
-// DeleteEmptyKnowledgeBase removes an organization's knowledge base that has no documents, and takes it from its agents.
+// DeleteEmpty removes an organization's knowledge base that has no documents, and takes it from its agents.
 // It reports false when there are documents, whoever added them, and answers [ErrNotFound] when there is no such base.
-func (db *DB) DeleteEmptyKnowledgeBase(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
+	err = b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		deleted = false
 		// Who adds a document locks the base by its foreign key, so it is either seen in the next statement or fails.
 		err := change(ctx, tx, `SELECT id FROM knowledge_bases WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
@@ -87,16 +90,16 @@ func scanKnowledgeBase(row Row) (base KnowledgeBase, err error) {
 	return base, err
 }
 
-// KnowledgeBaseByID reads an organization's knowledge base, or [ErrNotFound].
-func (db *DB) KnowledgeBaseByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
-	return ReadRow(ctx, db, "read a knowledge base", scanKnowledgeBase,
+// ByID reads an organization's knowledge base, or [ErrNotFound].
+func (b KnowledgeBases) ByID(ctx context.Context, orgID, id string) (KnowledgeBase, error) {
+	return ReadRow(ctx, b.db, "read a knowledge base", scanKnowledgeBase,
 		knowledgeBaseColumns+` WHERE b.id = $1 AND b.org_id = $2`+knowledgeBaseGroup, id, orgID)
 }
 
-// KnowledgeBases reads a page of an organization's knowledge bases, oldest first.
-func (db *DB) KnowledgeBases(ctx context.Context, orgID string, page Page) ([]KnowledgeBase, error) {
+// List reads a page of an organization's knowledge bases, oldest first.
+func (b KnowledgeBases) List(ctx context.Context, orgID string, page Page) ([]KnowledgeBase, error) {
 	// The page is cut first, so that only its own documents are counted.
-	return ReadRows(ctx, db, "list knowledge bases", scanKnowledgeBase,
+	return ReadRows(ctx, b.db, "list knowledge bases", scanKnowledgeBase,
 		knowledgeBaseColumns+` WHERE b.org_id = $1 AND b.id IN (
 			SELECT id FROM knowledge_bases WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3)`+knowledgeBaseGroup,
 		orgID, page.After, page.Rows())

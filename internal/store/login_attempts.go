@@ -22,11 +22,14 @@ type Login struct {
 	RetryAfter int64
 }
 
-// TakeLogin counts an attempt to log in before it is made, so that attempts at the same moment, on any node, can't pass
+// Logins checks logins: the records that passwords are compared with, and the windows that bound the attempts.
+type Logins struct{ db *DB }
+
+// Take counts an attempt to log in before it is made, so that attempts at the same moment, on any node, can't pass
 // a bound together. Bounds are taken in their order up to the first that is reached: what is refused there counts in none
-// of those after it. An attempt that succeeds is given back by [DB.BeginSession], one that was not made by [DB.GiveBackLogin].
-func (db *DB) TakeLogin(ctx context.Context, bounds []LoginBound) (login Login, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// of those after it. An attempt that succeeds is given back by [Sessions.Begin], one that was not made by [Logins.GiveBack].
+func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err error) {
+	err = l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		login = Login{window: tx.Now() / loginWindow * loginWindow}
 		for _, bound := range bounds {
 			var count int64
@@ -50,9 +53,9 @@ func (db *DB) TakeLogin(ctx context.Context, bounds []LoginBound) (login Login, 
 	return login, err
 }
 
-// GiveBackLogin counts an attempt no more: nobody looked at its password.
-func (db *DB) GiveBackLogin(ctx context.Context, login Login) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+// GiveBack counts an attempt no more: nobody looked at its password.
+func (l Logins) GiveBack(ctx context.Context, login Login) error {
+	return l.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		login.queueGiveBack(tx)
 		return nil
 	})
@@ -68,11 +71,11 @@ func (l Login) queueGiveBack(tx Tx) {
 // failureWindow is within how long failed logins of a user are counted for the audit log, in milliseconds.
 const failureWindow = 60 * 60_000
 
-// CountFailedLogin counts a login that failed, by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on
+// CountFailed counts a login that failed, by the SHA-256 of its e-mail address. The 1st, 10th, 100th, 1,000th and so on
 // within an hour of a user is in the audit log, with the client's address: a flood leaves a few rows, and the first of them at
 // once. record is empty when there is no such user; then it is only counted.
-func (db *DB) CountFailedLogin(ctx context.Context, subject [32]byte, record LoginRecord, address string) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (l Logins) CountFailed(ctx context.Context, subject [32]byte, record LoginRecord, address string) error {
+	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var count int64
 		// The window is named by its end, so that the windows of logins, which pass in minutes, don't take it away.
 		end := (tx.Now()/failureWindow + 1) * failureWindow

@@ -16,9 +16,12 @@ type Organization struct {
 	RetentionDays int64
 }
 
-// CreateOrganization adds an organization, with [ErrConflict] when the name or the id is taken.
-func (db *DB) CreateOrganization(ctx context.Context, actor string, organization Organization) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+// Organizations reads and writes organizations.
+type Organizations struct{ db *DB }
+
+// Create adds an organization, with [ErrConflict] when the name or the id is taken.
+func (o Organizations) Create(ctx context.Context, actor string, organization Organization) error {
+	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(1, `INSERT INTO organizations (id, name, plan, created_at, suspended_at) VALUES ($1, $2, $3, $4, $5)`,
 			organization.ID, organization.Name, organization.Plan, orNow(tx, organization.CreatedAt), organization.SuspendedAt)
 		QueueAudit(tx, AuditEntry{
@@ -37,19 +40,19 @@ func scanOrganization(row Row) (organization Organization, err error) {
 	return organization, err
 }
 
-// Organizations reads all organizations, oldest first.
-func (db *DB) Organizations(ctx context.Context) ([]Organization, error) {
-	return ReadRows(ctx, db, "list organizations", scanOrganization, organizationColumns+` ORDER BY created_at, id`)
+// All reads all organizations, oldest first.
+func (o Organizations) All(ctx context.Context) ([]Organization, error) {
+	return ReadRows(ctx, o.db, "list organizations", scanOrganization, organizationColumns+` ORDER BY created_at, id`)
 }
 
-// OrganizationByID reads one organization, or [ErrNotFound].
-func (db *DB) OrganizationByID(ctx context.Context, id string) (Organization, error) {
-	return ReadRow(ctx, db, "read an organization", scanOrganization, organizationColumns+` WHERE id = $1`, id)
+// ByID reads one organization, or [ErrNotFound].
+func (o Organizations) ByID(ctx context.Context, id string) (Organization, error) {
+	return ReadRow(ctx, o.db, "read an organization", scanOrganization, organizationColumns+` WHERE id = $1`, id)
 }
 
 // SetSuspended suspends or resumes an organization, or [ErrNotFound]. The time of a suspension that stands is kept.
-func (db *DB) SetSuspended(ctx context.Context, actor, id string, suspended bool) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (o Organizations) SetSuspended(ctx context.Context, actor, id string, suspended bool) error {
+	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		entry := AuditEntry{Actor: actor, Action: "organization.resume", Target: id, OrgID: id}
 		text, arguments := `UPDATE organizations SET suspended_at = NULL WHERE id = $1 RETURNING id`, []any{id}
 		if suspended {
@@ -66,8 +69,8 @@ func (db *DB) SetSuspended(ctx context.Context, actor, id string, suspended bool
 }
 
 // SetPlan puts an organization on a plan, or [ErrNotFound]. Whether the plan exists is the caller's to know.
-func (db *DB) SetPlan(ctx context.Context, actor, id, plan string) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (o Organizations) SetPlan(ctx context.Context, actor, id, plan string) error {
+	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := change(ctx, tx, `UPDATE organizations SET plan = $2 WHERE id = $1 RETURNING id`, id, plan); err != nil {
 			return err
 		}

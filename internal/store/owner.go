@@ -10,26 +10,26 @@ type OwnedKind string
 
 // The sorts of resources whose owner can be asked for.
 const (
-	Agents        OwnedKind = "agents"
-	Channels      OwnedKind = "channels"
-	Conversations OwnedKind = "conversations"
-	APIKeys       OwnedKind = "api_keys"
-	Users         OwnedKind = "users"
+	OwnedAgents        OwnedKind = "agents"
+	OwnedChannels      OwnedKind = "channels"
+	OwnedConversations OwnedKind = "conversations"
+	OwnedAPIKeys       OwnedKind = "api_keys"
+	OwnedUsers         OwnedKind = "users"
 
-	KnowledgeBases OwnedKind = "knowledge_bases"
-	Documents      OwnedKind = "documents"
+	OwnedKnowledgeBases OwnedKind = "knowledge_bases"
+	OwnedDocuments      OwnedKind = "documents"
 )
 
 // OwnerOf is the organization that a resource belongs to, or [ErrNotFound]. It is for the miss path only: an id that an
 // organization doesn't have is forbidden when it is another's, and unknown otherwise (design §6).
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
-	case Agents, Channels, Conversations, APIKeys, Users, KnowledgeBases, Documents:
+	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments:
 	default:
 		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
 	}
 	text := `SELECT org_id FROM ` + string(kind) + ` WHERE id = $1`
-	if kind == Users {
+	if kind == OwnedUsers {
 		text += ` UNION ALL SELECT org_id FROM invitations WHERE id = $1`
 	}
 	return ReadRow(ctx, db, "find an owner", func(row Row) (orgID string, err error) {

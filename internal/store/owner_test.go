@@ -17,7 +17,7 @@ func TestOwnerOf(t *testing.T) {
 		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1"})
 		fillChannel(t, db, "org_1", "chn_1", 1, 0)
 		for kind, id := range map[store.OwnedKind]string{
-			store.Agents: "agt_1", store.Channels: "chn_1", store.Conversations: "chn_1/cnv_000",
+			store.OwnedAgents: "agt_1", store.OwnedChannels: "chn_1", store.OwnedConversations: "chn_1/cnv_000",
 		} {
 			owner, err := db.OwnerOf(t.Context(), kind, id)
 			require.NoError(t, err)

@@ -208,32 +208,32 @@ func runEverything(t *testing.T, db *store.DB) {
 	t.Helper()
 	ctx := t.Context()
 	createOrganization(t, db, "org_a")
-	require.NoError(t, db.SetPlan(ctx, "cli", "org_a", "pro"))
-	require.NoError(t, db.SetSuspended(ctx, "cli", "org_a", true))
-	require.NoError(t, db.SetSuspended(ctx, "cli", "org_a", false))
-	require.NoError(t, db.SetRetention(ctx, "cli", "org_a", store.MinRetentionDays))
-	require.NoError(t, db.CreateAPIKey(ctx, "cli", store.APIKey{ID: "key_a", OrgID: "org_a", Env: store.Live, Hash: [32]byte{1}}))
-	require.NoError(t, db.SetOrgModel(ctx, "cli", "org_a", "m", false))
-	require.NoError(t, db.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_a", Provider: "openai", Sealed: []byte{1}}))
-	_, err := db.ReplaceSealed(ctx, "org_a", "openai", []byte{1}, []byte{2})
+	require.NoError(t, db.Organizations.SetPlan(ctx, "cli", "org_a", "pro"))
+	require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_a", true))
+	require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_a", false))
+	require.NoError(t, db.Organizations.SetRetention(ctx, "cli", "org_a", store.MinRetentionDays))
+	require.NoError(t, db.APIKeys.Create(ctx, "cli", store.APIKey{ID: "key_a", OrgID: "org_a", Env: store.Live, Hash: [32]byte{1}}))
+	require.NoError(t, db.Organizations.SetModel(ctx, "cli", "org_a", "m", false))
+	require.NoError(t, db.ProviderKeys.Put(ctx, "cli", store.ProviderKey{OrgID: "org_a", Provider: "openai", Sealed: []byte{1}}))
+	_, err := db.ProviderKeys.Reseal(ctx, "org_a", "openai", []byte{1}, []byte{2})
 	require.NoError(t, err)
 	createAgent(t, db, "org_a", "agt_a")
 	createChannel(t, db, store.Channel{ID: "chn_a", OrgID: "org_a", Type: "photo_dm", ExternalID: "x", AgentID: "agt_a"})
-	require.NoError(t, db.SetChannelState(ctx, "cli", "org_a", "chn_a", store.ChannelActive))
-	_, err = db.ReplaceCredentials(ctx, "org_a", "chn_a", 1, []byte{1})
+	require.NoError(t, db.Channels.SetState(ctx, "cli", "org_a", "chn_a", store.ChannelActive))
+	_, err = db.ChannelCredentials.Replace(ctx, "org_a", "chn_a", 1, []byte{1})
 	require.NoError(t, err)
 	contested := store.Channel{ID: "chn_b", OrgID: "org_a", Type: "photo_dm", Name: "b", ExternalID: "y", State: store.ChannelActive}
-	_, err = db.TakeOverPossible(ctx, contested)
+	_, err = db.Channels.TakeOverPossible(ctx, contested)
 	require.NoError(t, err)
-	require.NoError(t, db.TakeOverChannel(ctx, "cli", contested, 0))
+	require.NoError(t, db.Channels.TakeOver(ctx, "cli", contested, 0))
 
 	runReads(t, db)
 	runMoney(t, db)
-	require.NoError(t, db.RevokeAPIKey(ctx, "cli", "org_a", "key_a"))
-	require.NoError(t, db.DeleteProviderKey(ctx, "cli", "org_a", "openai"))
+	require.NoError(t, db.APIKeys.Revoke(ctx, "cli", "org_a", "key_a"))
+	require.NoError(t, db.ProviderKeys.Delete(ctx, "cli", "org_a", "openai"))
 	fillChannel(t, db, "org_a", "chn_a", 2, 1)
-	require.NoError(t, db.DeleteChannel(ctx, "cli", "org_a", "chn_a"))
-	require.NoError(t, db.DeleteAgent(ctx, "cli", "org_a", "agt_a"))
+	require.NoError(t, db.Channels.Delete(ctx, "cli", "org_a", "chn_a"))
+	require.NoError(t, db.Agents.Delete(ctx, "cli", "org_a", "agt_a"))
 	_, err = inbox.Check(ctx, db)
 	require.NoError(t, err)
 }
@@ -250,35 +250,35 @@ func runReads(t *testing.T, db *store.DB) {
 	t.Helper()
 	ctx := t.Context()
 	reads := map[string]func() error{
-		"key":    func() error { _, _, err := db.KeyByHash(ctx, [32]byte{1}); return err },
-		"models": func() error { _, err := db.OrgModels(ctx, "org_a"); return err },
-		"route":  func() error { _, _, err := db.RouteByID(ctx, "chn_a"); return err },
+		"key":    func() error { _, _, err := db.APIKeys.ByHash(ctx, [32]byte{1}); return err },
+		"models": func() error { _, err := db.Organizations.Models(ctx, "org_a"); return err },
+		"route":  func() error { _, _, err := db.Routes.ByID(ctx, "chn_a"); return err },
 		"routes": func() error {
-			_, err := db.Routes(ctx, []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}})
+			_, err := db.Routes.ByKeys(ctx, []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}})
 			return err
 		},
-		"provider":    func() error { _, _, err := db.ProviderKeySealed(ctx, "org_a", "openai"); return err },
-		"providers":   func() error { _, err := db.ProviderKeys(ctx, "org_a"); return err },
-		"all sealed":  func() error { return db.EachSealed(ctx, func(store.ProviderKey) error { return nil }) },
-		"credentials": func() error { return db.EachChannelCredentials(ctx, func(store.Channel) error { return nil }) },
-		"retentions":  func() error { _, err := db.Retentions(ctx, store.Page{}); return err },
-		"org":         func() error { _, err := db.OrganizationByID(ctx, "org_a"); return err },
-		"keys":        func() error { _, err := db.APIKeys(ctx, "org_a"); return err },
-		"key's org":   func() error { _, err := db.APIKeyOrg(ctx, "key_a"); return err },
-		"agents":      func() error { _, err := db.Agents(ctx, "org_a", store.Page{}); return err },
-		"agent":       func() error { _, err := db.AgentByID(ctx, "org_a", "agt_a"); return err },
-		"channels":    func() error { _, err := db.Channels(ctx, "org_a", store.Page{}); return err },
-		"channel":     func() error { _, err := db.ChannelByID(ctx, "org_a", "chn_a"); return err },
-		"owner":       func() error { _, err := db.OwnerOf(ctx, store.Channels, "chn_a"); return err },
-		"audit":       func() error { _, err := db.AuditLog(ctx, 10); return err },
+		"provider":    func() error { _, _, err := db.ProviderKeys.Sealed(ctx, "org_a", "openai"); return err },
+		"providers":   func() error { _, err := db.ProviderKeys.List(ctx, "org_a"); return err },
+		"all sealed":  func() error { return db.ProviderKeys.Each(ctx, func(store.ProviderKey) error { return nil }) },
+		"credentials": func() error { return db.ChannelCredentials.Each(ctx, func(store.Channel) error { return nil }) },
+		"retentions":  func() error { _, err := db.Organizations.Retentions(ctx, store.Page{}); return err },
+		"org":         func() error { _, err := db.Organizations.ByID(ctx, "org_a"); return err },
+		"keys":        func() error { _, err := db.APIKeys.All(ctx, "org_a"); return err },
+		"key's org":   func() error { _, err := db.OwnerOf(ctx, store.OwnedAPIKeys, "key_a"); return err },
+		"agents":      func() error { _, err := db.Agents.List(ctx, "org_a", store.Page{}); return err },
+		"agent":       func() error { _, err := db.Agents.ByID(ctx, "org_a", "agt_a"); return err },
+		"channels":    func() error { _, err := db.Channels.List(ctx, "org_a", store.Page{}); return err },
+		"channel":     func() error { _, err := db.Channels.ByID(ctx, "org_a", "chn_a"); return err },
+		"owner":       func() error { _, err := db.OwnerOf(ctx, store.OwnedChannels, "chn_a"); return err },
+		"audit":       func() error { _, err := db.AuditLog.Newest(ctx, 10); return err },
 		"ping":        func() error { return db.Ping(ctx) },
-		"user":        func() error { return missing(db.UserByID(ctx, "org_a", "usr_a")) },
-		"user's mail": func() error { return missing(db.UserByEmail(ctx, "org_a", "lan@example.com")) },
-		"users":       func() error { _, err := db.Users(ctx, "org_a", store.Page{}); return err },
-		"link":        func() error { _, _, err := db.LinkByHash(ctx, [32]byte{1}); return err },
-		"login":       func() error { _, _, err := db.LoginByEmail(ctx, "lan@example.com"); return err },
-		"session":     func() error { _, _, err := db.SessionByHash(ctx, [32]byte{1}); return err },
-		"sessions":    func() error { _, err := db.LiveSessions(ctx, "org_a", "usr_a", 1); return err },
+		"user":        func() error { return missing(db.Users.ByID(ctx, "org_a", "usr_a")) },
+		"user's mail": func() error { return missing(db.Users.ByEmail(ctx, "org_a", "lan@example.com")) },
+		"users":       func() error { _, err := db.Users.List(ctx, "org_a", store.Page{}); return err },
+		"link":        func() error { _, _, err := db.UserLinks.ByHash(ctx, [32]byte{1}); return err },
+		"login":       func() error { _, _, err := db.Logins.ByEmail(ctx, "lan@example.com"); return err },
+		"session":     func() error { _, _, err := db.Sessions.ByHash(ctx, [32]byte{1}); return err },
+		"sessions":    func() error { _, err := db.Sessions.Live(ctx, "org_a", "usr_a", 1); return err },
 	}
 	for name, read := range reads {
 		require.NoError(t, read(), name)

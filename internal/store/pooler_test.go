@@ -146,20 +146,20 @@ func useOnce(db *store.DB, kind *items, bad store.Kind, id int64) error {
 	}
 	var hash [32]byte
 	copy(hash[:], fmt.Sprintf("%032d", id))
-	if err := db.CreateAPIKey(ctx, "cli", store.APIKey{ID: fmt.Sprint("key_", id), OrgID: "org_1", Env: store.Live, Hash: hash}); err != nil {
+	if err := db.APIKeys.Create(ctx, "cli", store.APIKey{ID: fmt.Sprint("key_", id), OrgID: "org_1", Env: store.Live, Hash: hash}); err != nil {
 		return err
 	}
-	record, found, err := db.KeyByHash(ctx, hash)
+	record, found, err := db.APIKeys.ByHash(ctx, hash)
 	if err != nil || !found || record.KeyID != fmt.Sprint("key_", id) || record.NowMS == 0 {
 		return fmt.Errorf("looked up key %d: %v %v %w", id, record, found, err)
 	}
-	if _, err := db.OrgModels(ctx, "org_1"); err != nil {
+	if _, err := db.Organizations.Models(ctx, "org_1"); err != nil {
 		return err
 	}
-	if _, err := db.Routes(ctx, []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}, {Type: "bot", ExternalID: fmt.Sprint(id)}}); err != nil {
+	if _, err := db.Routes.ByKeys(ctx, []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}, {Type: "bot", ExternalID: fmt.Sprint(id)}}); err != nil {
 		return err
 	}
-	_, err = db.OrganizationByID(ctx, "org_1")
+	_, err = db.Organizations.ByID(ctx, "org_1")
 	return err
 }
 

@@ -47,11 +47,11 @@ func TestServerDropsAllConnections(t *testing.T) {
 	killer := storetest.OpenAt(t, location, store.Options{})
 	createItems(t, db)
 	for round := range int64(3) {
-		_, _, err := db.KeyByHash(t.Context(), [32]byte{})
+		_, _, err := db.APIKeys.ByHash(t.Context(), [32]byte{})
 		require.NoError(t, err)
 		_, err = killer.Reader().Exec(killOthers)
 		require.NoError(t, err)
-		_, _, err = db.KeyByHash(t.Context(), [32]byte{})
+		_, _, err = db.APIKeys.ByHash(t.Context(), [32]byte{})
 		require.NoError(t, err)
 		if err := db.Do(t.Context(), kind, &insert{ID: 2 * round}); err != nil {
 			require.NoError(t, db.Do(t.Context(), kind, &insert{ID: 2*round + 1}))
@@ -81,7 +81,7 @@ func TestReadOnlyServer(t *testing.T) {
 	require.NoError(t, db.Do(t.Context(), kind, &insert{ID: 1}))
 
 	become("on")
-	_, _, err = db.KeyByHash(t.Context(), [32]byte{})
+	_, _, err = db.APIKeys.ByHash(t.Context(), [32]byte{})
 	require.NoError(t, err)
 	_ = db.Do(t.Context(), kind, &insert{ID: 2}) // may meet the connection that was cut
 	for id := range int64(5) {

@@ -25,11 +25,11 @@ func TestHangingServer(t *testing.T) {
 	db := storetest.OpenAt(t, wire.Location, store.Options{Kinds: []store.Kind{kind}})
 	createItems(t, db)
 	asks := map[string]func(id int64) error{
-		"key":    func(int64) error { _, _, err := db.KeyByHash(context.Background(), [32]byte{}); return err },
-		"models": func(int64) error { _, err := db.OrgModels(context.Background(), "org_1"); return err },
-		"route":  func(int64) error { _, _, err := db.RouteByID(context.Background(), "chn_1"); return err },
+		"key":    func(int64) error { _, _, err := db.APIKeys.ByHash(context.Background(), [32]byte{}); return err },
+		"models": func(int64) error { _, err := db.Organizations.Models(context.Background(), "org_1"); return err },
+		"route":  func(int64) error { _, _, err := db.Routes.ByID(context.Background(), "chn_1"); return err },
 		"routes": func(int64) error {
-			_, err := db.Routes(context.Background(), []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}})
+			_, err := db.Routes.ByKeys(context.Background(), []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}})
 			return err
 		},
 		"write": func(id int64) error { return db.Do(context.Background(), kind, &insert{ID: id}) },
@@ -115,10 +115,10 @@ func TestRestartedServer(t *testing.T) {
 	createItems(t, db)
 	for range 3 {
 		require.Equal(t, 0, countItems(t, db))
-		_, _, err := db.KeyByHash(t.Context(), [32]byte{})
+		_, _, err := db.APIKeys.ByHash(t.Context(), [32]byte{})
 		require.NoError(t, err)
 		wire.Drop()
-		_, _, err = db.KeyByHash(t.Context(), [32]byte{})
+		_, _, err = db.APIKeys.ByHash(t.Context(), [32]byte{})
 		require.NoError(t, err)
 		require.Equal(t, 0, countItems(t, db), "the connections of the other pool were as dead")
 	}

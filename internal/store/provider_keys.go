@@ -13,9 +13,12 @@ type ProviderKey struct {
 	UpdatedAt       int64  // epoch milliseconds; 0 when it is written: the transaction's clock
 }
 
-// PutProviderKey sets or replaces a key, with [ErrNotFound] for an unknown organization.
-func (db *DB) PutProviderKey(ctx context.Context, actor string, key ProviderKey) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+// ProviderKeys reads and writes the keys that organizations have at providers.
+type ProviderKeys struct{ db *DB }
+
+// Put sets or replaces a key, with [ErrNotFound] for an unknown organization.
+func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) error {
+	return k.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(1, `INSERT INTO provider_keys (org_id, provider, sealed, hint, updated_at) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (org_id, provider) DO UPDATE SET sealed = excluded.sealed, hint = excluded.hint, updated_at = excluded.updated_at`,
 			key.OrgID, key.Provider, key.Sealed, key.Hint, orNow(tx, key.UpdatedAt))
@@ -24,9 +27,9 @@ func (db *DB) PutProviderKey(ctx context.Context, actor string, key ProviderKey)
 	})
 }
 
-// ProviderKeySealed reads the sealed key of an organization at a provider, and false when it has none.
-func (db *DB) ProviderKeySealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
-	sealed, err = ReadRow(ctx, db, "read a provider key", func(row Row) (sealed []byte, err error) {
+// Sealed reads the sealed key of an organization at a provider, and false when it has none.
+func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
+	sealed, err = ReadRow(ctx, k.db, "read a provider key", func(row Row) (sealed []byte, err error) {
 		err = row.Scan(&sealed)
 		return sealed, err
 	}, `SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider)
@@ -36,9 +39,9 @@ func (db *DB) ProviderKeySealed(ctx context.Context, orgID, provider string) (se
 	return sealed, err == nil, err
 }
 
-// DeleteProviderKey removes a key, or [ErrNotFound].
-func (db *DB) DeleteProviderKey(ctx context.Context, actor, orgID, provider string) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// Delete removes a key, or [ErrNotFound].
+func (k ProviderKeys) Delete(ctx context.Context, actor, orgID, provider string) error {
+	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		if err := change(ctx, tx, `DELETE FROM provider_keys WHERE org_id = $1 AND provider = $2 RETURNING provider`, orgID, provider); err != nil {
 			return err
 		}
@@ -54,20 +57,20 @@ func scanProviderKey(row Row) (key ProviderKey, err error) {
 	return key, err
 }
 
-// ProviderKeys reads an organization's keys, still sealed, by provider.
-func (db *DB) ProviderKeys(ctx context.Context, orgID string) ([]ProviderKey, error) {
-	return ReadRows(ctx, db, "list provider keys", scanProviderKey, providerKeyColumns+` WHERE org_id = $1 ORDER BY provider`, orgID)
+// List reads an organization's keys, still sealed, by provider.
+func (k ProviderKeys) List(ctx context.Context, orgID string) ([]ProviderKey, error) {
+	return ReadRows(ctx, k.db, "list provider keys", scanProviderKey, providerKeyColumns+` WHERE org_id = $1 ORDER BY provider`, orgID)
 }
 
-// sealedPage is how many keys EachSealed reads at a time, so that no read stays open while the callback works.
+// sealedPage is how many keys Each reads at a time, so that no read stays open while the callback works.
 const sealedPage = 100
 
-// EachSealed hands every provider key of every organization to each, in the order of their primary key. A key that is
+// Each hands every provider key of every organization to each, in the order of their primary key. A key that is
 // written meanwhile may be seen before or after the change. The first error of each ends it.
-func (db *DB) EachSealed(ctx context.Context, each func(ProviderKey) error) error {
+func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) error {
 	var orgID, provider string
 	for {
-		page, err := ReadRows(ctx, db, "list provider keys", scanProviderKey,
+		page, err := ReadRows(ctx, k.db, "list provider keys", scanProviderKey,
 			providerKeyColumns+` WHERE (org_id, provider) > ($1, $2) ORDER BY org_id, provider LIMIT $3`, orgID, provider, sealedPage)
 		if err != nil {
 			return err
@@ -84,11 +87,11 @@ func (db *DB) EachSealed(ctx context.Context, each func(ProviderKey) error) erro
 	}
 }
 
-// ReplaceSealed swaps the sealed bytes of a key for the same secret under another master key, and reports false when
+// Reseal swaps the sealed bytes of a key for the same secret under another master key, and reports false when
 // the key was changed or deleted meanwhile. It leaves updated_at alone and writes no audit entry: nothing the
 // organization can see has changed.
-func (db *DB) ReplaceSealed(ctx context.Context, orgID, provider string, was, sealed []byte) (replaced bool, err error) {
-	err = db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (k ProviderKeys) Reseal(ctx context.Context, orgID, provider string, was, sealed []byte) (replaced bool, err error) {
+	err = k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		replaced, err = changed(ctx, tx, `UPDATE provider_keys SET sealed = $4
 			WHERE org_id = $1 AND provider = $2 AND sealed = $3 RETURNING provider`, orgID, provider, was, sealed)
 		return err

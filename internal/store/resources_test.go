@@ -17,13 +17,13 @@ func at(milliseconds int64) sql.NullInt64 { return sql.NullInt64{Int64: millisec
 
 func createOrganization(t *testing.T, db *store.DB, id string) {
 	t.Helper()
-	require.NoError(t, db.CreateOrganization(t.Context(), "cli", store.Organization{ID: id, Name: "name of " + id, Plan: "free"}))
+	require.NoError(t, db.Organizations.Create(t.Context(), "cli", store.Organization{ID: id, Name: "name of " + id, Plan: "free"}))
 }
 
 // actions are the audit log's actions and targets, oldest first.
 func actions(t *testing.T, db *store.DB) (seen []string) {
 	t.Helper()
-	entries, err := db.AuditLog(t.Context(), 100)
+	entries, err := db.AuditLog.Newest(t.Context(), 100)
 	require.NoError(t, err)
 	for _, entry := range entries {
 		require.NotZero(t, entry.At)
@@ -36,40 +36,40 @@ func TestOrganizations(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx := t.Context()
-		none, err := db.Organizations(ctx)
+		none, err := db.Organizations.All(ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
 		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1}
-		require.NoError(t, db.CreateOrganization(ctx, "cli", one))
-		require.NoError(t, db.CreateOrganization(ctx, "cli", store.Organization{ID: "org_2", Name: "two", Plan: "pro"}))
-		require.ErrorIs(t, db.CreateOrganization(ctx, "cli", store.Organization{ID: "org_3", Name: one.Name}), store.ErrConflict)
-		require.ErrorIs(t, db.CreateOrganization(ctx, "cli", store.Organization{ID: "org_1", Name: "other"}), store.ErrConflict)
+		require.NoError(t, db.Organizations.Create(ctx, "cli", one))
+		require.NoError(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_2", Name: "two", Plan: "pro"}))
+		require.ErrorIs(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_3", Name: one.Name}), store.ErrConflict)
+		require.ErrorIs(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_1", Name: "other"}), store.ErrConflict)
 
-		all, err := db.Organizations(ctx)
+		all, err := db.Organizations.All(ctx)
 		require.NoError(t, err)
 		require.Len(t, all, 2)
 		require.Equal(t, one, all[0])
 		require.Greater(t, all[1].CreatedAt, int64(1_700_000_000_000))
 
-		require.NoError(t, db.SetSuspended(ctx, "cli", "org_1", true))
-		first, err := db.OrganizationByID(ctx, "org_1")
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", true))
+		first, err := db.Organizations.ByID(ctx, "org_1")
 		require.NoError(t, err)
 		require.True(t, first.SuspendedAt.Valid)
-		require.NoError(t, db.SetSuspended(ctx, "cli", "org_1", true))
-		again, err := db.OrganizationByID(ctx, "org_1")
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", true))
+		again, err := db.Organizations.ByID(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, first, again)
-		require.NoError(t, db.SetSuspended(ctx, "cli", "org_1", false))
-		require.NoError(t, db.SetPlan(ctx, "cli", "org_1", "pro"))
+		require.NoError(t, db.Organizations.SetSuspended(ctx, "cli", "org_1", false))
+		require.NoError(t, db.Organizations.SetPlan(ctx, "cli", "org_1", "pro"))
 		one.Plan = "pro"
-		now, err := db.OrganizationByID(ctx, "org_1")
+		now, err := db.Organizations.ByID(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, one, now)
 
-		_, err = db.OrganizationByID(ctx, "org_none")
+		_, err = db.Organizations.ByID(ctx, "org_none")
 		require.ErrorIs(t, err, store.ErrNotFound)
-		require.ErrorIs(t, db.SetSuspended(ctx, "cli", "org_none", true), store.ErrNotFound)
-		require.ErrorIs(t, db.SetPlan(ctx, "cli", "org_none", "pro"), store.ErrNotFound)
+		require.ErrorIs(t, db.Organizations.SetSuspended(ctx, "cli", "org_none", true), store.ErrNotFound)
+		require.ErrorIs(t, db.Organizations.SetPlan(ctx, "cli", "org_none", "pro"), store.ErrNotFound)
 		require.Equal(t, []string{
 			"cli organization.create org_1", "cli organization.create org_2", "cli organization.suspend org_1",
 			"cli organization.suspend org_1", "cli organization.resume org_1", "cli organization.set_plan org_1",
@@ -87,34 +87,34 @@ func TestAPIKeys(t *testing.T) {
 			ID: "key_1", OrgID: "org_1", Name: "shop", Env: store.Live, Scopes: []string{"chat:write", "models:read"},
 			Hash: [32]byte{1}, Hint: "ck_live_…abc", CreatedAt: 5, ExpiresAt: at(9),
 		}
-		require.NoError(t, db.CreateAPIKey(ctx, "cli", key))
+		require.NoError(t, db.APIKeys.Create(ctx, "cli", key))
 		unnamed := store.APIKey{ID: "key_2", OrgID: "org_1", Env: store.Test, Hash: [32]byte{2}}
-		require.NoError(t, db.CreateAPIKey(ctx, "cli", unnamed))
+		require.NoError(t, db.APIKeys.Create(ctx, "cli", unnamed))
 		unnamed.ID, unnamed.Hash = "key_3", [32]byte{3}
-		require.NoError(t, db.CreateAPIKey(ctx, "cli", unnamed))
+		require.NoError(t, db.APIKeys.Create(ctx, "cli", unnamed))
 
 		sameHash := store.APIKey{ID: "key_4", OrgID: "org_2", Env: store.Live, Hash: [32]byte{1}}
-		require.ErrorIs(t, db.CreateAPIKey(ctx, "cli", sameHash), store.ErrConflict)
+		require.ErrorIs(t, db.APIKeys.Create(ctx, "cli", sameHash), store.ErrConflict)
 		sameName := store.APIKey{ID: "key_4", OrgID: "org_1", Name: "shop", Env: store.Test, Hash: [32]byte{4}}
-		require.ErrorIs(t, db.CreateAPIKey(ctx, "cli", sameName), store.ErrConflict)
-		require.ErrorIs(t, db.CreateAPIKey(ctx, "cli", store.APIKey{ID: "key_4", OrgID: "org_none", Env: store.Live, Hash: [32]byte{4}}), store.ErrNotFound)
+		require.ErrorIs(t, db.APIKeys.Create(ctx, "cli", sameName), store.ErrConflict)
+		require.ErrorIs(t, db.APIKeys.Create(ctx, "cli", store.APIKey{ID: "key_4", OrgID: "org_none", Env: store.Live, Hash: [32]byte{4}}), store.ErrNotFound)
 
-		keys, err := db.APIKeys(ctx, "org_1")
+		keys, err := db.APIKeys.All(ctx, "org_1")
 		require.NoError(t, err)
 		require.Len(t, keys, 3)
 		key.CreatedBy = "cli"
 		require.Equal(t, key, keys[0])
-		org, err := db.APIKeyOrg(ctx, "key_1")
+		org, err := db.OwnerOf(ctx, store.OwnedAPIKeys, "key_1")
 		require.NoError(t, err)
 		require.Equal(t, "org_1", org)
-		_, err = db.APIKeyOrg(ctx, "key_none")
+		_, err = db.OwnerOf(ctx, store.OwnedAPIKeys, "key_none")
 		require.ErrorIs(t, err, store.ErrNotFound)
 
-		require.ErrorIs(t, db.RevokeAPIKey(ctx, "cli", "org_2", "key_1"), store.ErrNotFound, "another organization's key")
-		require.ErrorIs(t, db.RevokeAPIKey(ctx, "cli", "org_1", "key_none"), store.ErrNotFound)
-		require.NoError(t, db.RevokeAPIKey(ctx, "cli", "org_1", "key_1"))
-		require.NoError(t, db.RevokeAPIKey(ctx, "cli", "org_1", "key_1"))
-		require.NoError(t, db.CreateAPIKey(ctx, "cli", sameName), "a revoked key's name is free again")
+		require.ErrorIs(t, db.APIKeys.Revoke(ctx, "cli", "org_2", "key_1"), store.ErrNotFound, "another organization's key")
+		require.ErrorIs(t, db.APIKeys.Revoke(ctx, "cli", "org_1", "key_none"), store.ErrNotFound)
+		require.NoError(t, db.APIKeys.Revoke(ctx, "cli", "org_1", "key_1"))
+		require.NoError(t, db.APIKeys.Revoke(ctx, "cli", "org_1", "key_1"))
+		require.NoError(t, db.APIKeys.Create(ctx, "cli", sameName), "a revoked key's name is free again")
 		require.Equal(t, []string{
 			"cli organization.create org_1", "cli organization.create org_2", "cli api_key.create key_1",
 			"cli api_key.create key_2", "cli api_key.create key_3", "cli api_key.revoke key_1", "cli api_key.create key_4",
@@ -127,31 +127,31 @@ func TestProviderKeys(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx := t.Context()
 		createOrganization(t, db, "org_1")
-		_, found, err := db.ProviderKeySealed(ctx, "org_1", "openai")
+		_, found, err := db.ProviderKeys.Sealed(ctx, "org_1", "openai")
 		require.NoError(t, err)
 		require.False(t, found)
 		key := store.ProviderKey{OrgID: "org_1", Provider: "openai", Sealed: []byte{0, 1, 2}, Hint: "…xyz", UpdatedAt: 7}
-		require.NoError(t, db.PutProviderKey(ctx, "cli", key))
+		require.NoError(t, db.ProviderKeys.Put(ctx, "cli", key))
 		key.Sealed, key.UpdatedAt = []byte{3}, 8
-		require.NoError(t, db.PutProviderKey(ctx, "cli", key))
-		sealed, found, err := db.ProviderKeySealed(ctx, "org_1", "openai")
+		require.NoError(t, db.ProviderKeys.Put(ctx, "cli", key))
+		sealed, found, err := db.ProviderKeys.Sealed(ctx, "org_1", "openai")
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, []byte{3}, sealed)
-		keys, err := db.ProviderKeys(ctx, "org_1")
+		keys, err := db.ProviderKeys.List(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, []store.ProviderKey{key}, keys)
-		require.ErrorIs(t, db.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_none", Provider: "openai", Sealed: []byte{1}}), store.ErrNotFound)
+		require.ErrorIs(t, db.ProviderKeys.Put(ctx, "cli", store.ProviderKey{OrgID: "org_none", Provider: "openai", Sealed: []byte{1}}), store.ErrNotFound)
 
-		replaced, err := db.ReplaceSealed(ctx, "org_1", "openai", []byte{9}, []byte{4})
+		replaced, err := db.ProviderKeys.Reseal(ctx, "org_1", "openai", []byte{9}, []byte{4})
 		require.NoError(t, err)
 		require.False(t, replaced, "it was changed meanwhile")
-		replaced, err = db.ReplaceSealed(ctx, "org_1", "openai", []byte{3}, []byte{4})
+		replaced, err = db.ProviderKeys.Reseal(ctx, "org_1", "openai", []byte{3}, []byte{4})
 		require.NoError(t, err)
 		require.True(t, replaced)
 
-		require.NoError(t, db.DeleteProviderKey(ctx, "cli", "org_1", "openai"))
-		require.ErrorIs(t, db.DeleteProviderKey(ctx, "cli", "org_1", "openai"), store.ErrNotFound)
+		require.NoError(t, db.ProviderKeys.Delete(ctx, "cli", "org_1", "openai"))
+		require.ErrorIs(t, db.ProviderKeys.Delete(ctx, "cli", "org_1", "openai"), store.ErrNotFound)
 	})
 }
 
@@ -170,14 +170,14 @@ func TestEachSealed(t *testing.T) {
 			return nil
 		}))
 		seen := map[string]bool{}
-		require.NoError(t, db.EachSealed(t.Context(), func(key store.ProviderKey) error {
+		require.NoError(t, db.ProviderKeys.Each(t.Context(), func(key store.ProviderKey) error {
 			seen[key.OrgID+key.Provider] = true
-			_, err := db.ReplaceSealed(t.Context(), key.OrgID, key.Provider, key.Sealed, append(key.Sealed, 1))
+			_, err := db.ProviderKeys.Reseal(t.Context(), key.OrgID, key.Provider, key.Sealed, append(key.Sealed, 1))
 			return err
 		}))
 		require.Len(t, seen, 2*each)
 		enough := errors.New("enough")
-		require.ErrorIs(t, db.EachSealed(t.Context(), func(store.ProviderKey) error { return enough }), enough)
+		require.ErrorIs(t, db.ProviderKeys.Each(t.Context(), func(store.ProviderKey) error { return enough }), enough)
 	})
 }
 
@@ -186,17 +186,17 @@ func TestOrgModels(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx := t.Context()
 		createOrganization(t, db, "org_1")
-		models, err := db.OrgModels(ctx, "org_1")
+		models, err := db.Organizations.Models(ctx, "org_1")
 		require.NoError(t, err)
 		require.Empty(t, models)
 		for _, enabled := range []bool{true, false, false} {
-			require.NoError(t, db.SetOrgModel(ctx, "cli", "org_1", "a/b", enabled))
-			require.NoError(t, db.SetOrgModel(ctx, "cli", "org_1", "a/c", true))
-			models, err = db.OrgModels(ctx, "org_1")
+			require.NoError(t, db.Organizations.SetModel(ctx, "cli", "org_1", "a/b", enabled))
+			require.NoError(t, db.Organizations.SetModel(ctx, "cli", "org_1", "a/c", true))
+			models, err = db.Organizations.Models(ctx, "org_1")
 			require.NoError(t, err)
 			require.Equal(t, map[string]bool{"a/b": enabled, "a/c": true}, models)
 		}
-		require.ErrorIs(t, db.SetOrgModel(ctx, "cli", "org_none", "a/b", true), store.ErrNotFound)
+		require.ErrorIs(t, db.Organizations.SetModel(ctx, "cli", "org_none", "a/b", true), store.ErrNotFound)
 	})
 }
 
@@ -205,23 +205,23 @@ func TestAuditLog(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		ctx := t.Context()
 		for i := range 3 {
-			require.NoError(t, db.Audit(ctx, store.AuditEntry{At: 5, Actor: "usr_1", Action: "a.b", Target: fmt.Sprint(i), OrgID: "org_1", Detail: "d"}))
+			require.NoError(t, db.AuditLog.Add(ctx, store.AuditEntry{At: 5, Actor: "usr_1", Action: "a.b", Target: fmt.Sprint(i), OrgID: "org_1", Detail: "d"}))
 		}
-		entries, err := db.AuditLog(ctx, 2)
+		entries, err := db.AuditLog.Newest(ctx, 2)
 		require.NoError(t, err)
 		require.Equal(t, []store.AuditEntry{
 			{ID: entries[0].ID, At: 5, Actor: "usr_1", Action: "a.b", Target: "2", OrgID: "org_1", Detail: "d"},
 			{ID: entries[1].ID, At: 5, Actor: "usr_1", Action: "a.b", Target: "1", OrgID: "org_1", Detail: "d"},
 		}, entries)
-		require.NoError(t, db.Audit(ctx, store.AuditEntry{Actor: "usr_2", Action: "a.b", Target: "x", OrgID: "org_2"}))
-		ours, err := db.AuditLogOf(ctx, "org_1", store.Page{Limit: 2})
+		require.NoError(t, db.AuditLog.Add(ctx, store.AuditEntry{Actor: "usr_2", Action: "a.b", Target: "x", OrgID: "org_2"}))
+		ours, err := db.AuditLog.List(ctx, "org_1", store.Page{Limit: 2})
 		require.NoError(t, err)
 		require.Equal(t, entries, ours)
-		rest, err := db.AuditLogOf(ctx, "org_1", store.Page{After: ours[1].ID})
+		rest, err := db.AuditLog.List(ctx, "org_1", store.Page{After: ours[1].ID})
 		require.NoError(t, err)
 		require.Len(t, rest, 1)
 		require.Equal(t, "0", rest[0].Target)
-		_, err = db.AuditLog(ctx, 0)
+		_, err = db.AuditLog.Newest(ctx, 0)
 		require.Error(t, err)
 	})
 }
@@ -236,15 +236,15 @@ func TestKeyByHash(t *testing.T) {
 			location := storetest.Location(t, engine)
 			db := storetest.OpenAt(t, location, store.Options{})
 			other := storetest.OpenAt(t, location, store.Options{}) // as another process
-			_, found, err := db.KeyByHash(ctx, [32]byte{1})
+			_, found, err := db.APIKeys.ByHash(ctx, [32]byte{1})
 			require.NoError(t, err)
 			require.False(t, found)
 
 			createOrganization(t, other, "org_1")
-			require.NoError(t, other.CreateAPIKey(ctx, "cli", store.APIKey{
+			require.NoError(t, other.APIKeys.Create(ctx, "cli", store.APIKey{
 				ID: "key_1", OrgID: "org_1", Env: store.Test, Scopes: []string{"chat:write", "models:read"}, Hash: [32]byte{1}, ExpiresAt: at(9),
 			}))
-			record, found, err := db.KeyByHash(ctx, [32]byte{1})
+			record, found, err := db.APIKeys.ByHash(ctx, [32]byte{1})
 			require.NoError(t, err)
 			require.True(t, found)
 			require.Greater(t, record.NowMS, int64(1_700_000_000_000))
@@ -254,11 +254,11 @@ func TestKeyByHash(t *testing.T) {
 				KeyID: "key_1", OrgID: "org_1", Hash: [32]byte{1}, Env: store.Test, Scopes: "chat:write models:read", Plan: "free", ExpiresAt: at(9),
 			}, record)
 
-			require.NoError(t, other.SetPlan(ctx, "cli", "org_1", "pro"))
-			require.NoError(t, other.SetSuspended(ctx, "cli", "org_1", true))
-			require.NoError(t, other.RevokeAPIKey(ctx, "cli", "org_1", "key_1"))
-			require.NoError(t, other.SetOrgModel(ctx, "cli", "org_1", "a/b", false))
-			record, found, err = db.KeyByHash(ctx, [32]byte{1})
+			require.NoError(t, other.Organizations.SetPlan(ctx, "cli", "org_1", "pro"))
+			require.NoError(t, other.Organizations.SetSuspended(ctx, "cli", "org_1", true))
+			require.NoError(t, other.APIKeys.Revoke(ctx, "cli", "org_1", "key_1"))
+			require.NoError(t, other.Organizations.SetModel(ctx, "cli", "org_1", "a/b", false))
+			record, found, err = db.APIKeys.ByHash(ctx, [32]byte{1})
 			require.NoError(t, err)
 			require.True(t, found)
 			require.Equal(t, "pro", record.Plan)
@@ -275,7 +275,7 @@ func TestKeyByHashAtOnce(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		createOrganization(t, db, "org_1")
 		for i := range byte(10) {
-			require.NoError(t, db.CreateAPIKey(t.Context(), "cli", store.APIKey{
+			require.NoError(t, db.APIKeys.Create(t.Context(), "cli", store.APIKey{
 				ID: fmt.Sprint("key_", i), OrgID: "org_1", Env: store.Live, Hash: [32]byte{i},
 			}))
 		}
@@ -284,7 +284,7 @@ func TestKeyByHashAtOnce(t *testing.T) {
 			go func() {
 				for i := range byte(50) {
 					hash := [32]byte{(worker + i) % 12} // 10 and 11 don't exist
-					record, found, err := db.KeyByHash(context.Background(), hash)
+					record, found, err := db.APIKeys.ByHash(context.Background(), hash)
 					if err == nil && (found != (hash[0] < 10) || found && record.KeyID != fmt.Sprint("key_", hash[0])) {
 						err = fmt.Errorf("hash %d answered %t %s", hash[0], found, record.KeyID)
 					}

@@ -18,11 +18,11 @@ var ErrRetention = errors.New("the retention must be 0 days, or 7 to 3650")
 
 // SetRetention says for how many days an organization keeps its conversations; 0 is until they are deleted. It answers
 // [ErrRetention], or [ErrNotFound] for an unknown organization. The same retention again changes nothing.
-func (db *DB) SetRetention(ctx context.Context, actor, id string, days int64) error {
+func (o Organizations) SetRetention(ctx context.Context, actor, id string, days int64) error {
 	if days != 0 && (days < MinRetentionDays || days > MaxRetentionDays) {
 		return fmt.Errorf("store: set a retention of %d days: %w", days, ErrRetention)
 	}
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		before := int64(-1)
 		read := func(row Row) error { return row.Scan(&before) }
 		if err := tx.Query(ctx, read, `SELECT retention_days FROM organizations WHERE id = $1`+tx.LockRows(), id); err != nil {
@@ -49,8 +49,8 @@ type Retention struct {
 }
 
 // Retentions reads a page of the organizations that don't keep their conversations for ever, in order of id.
-func (db *DB) Retentions(ctx context.Context, page Page) ([]Retention, error) {
-	return ReadRows(ctx, db, "list retentions", func(row Row) (r Retention, err error) {
+func (o Organizations) Retentions(ctx context.Context, page Page) ([]Retention, error) {
+	return ReadRows(ctx, o.db, "list retentions", func(row Row) (r Retention, err error) {
 		err = row.Scan(&r.OrgID, &r.Days)
 		return r, err
 	}, `SELECT id, retention_days FROM organizations WHERE retention_days > 0 AND id > $1 ORDER BY id LIMIT $2`,

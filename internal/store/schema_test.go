@@ -80,11 +80,11 @@ func TestUpgradeKeepsTheRows(t *testing.T) {
 			hash := [32]byte{1} // as processes of the first version write it
 			write(t, old, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
 				VALUES ('key_1', 'org_1', 'live', '', '', $1, '', 1)`, hash[:])
-			require.NoError(t, old.PutProviderKey(ctx, "cli", store.ProviderKey{OrgID: "org_1", Provider: "openai", Sealed: []byte{1}}))
+			require.NoError(t, old.ProviderKeys.Put(ctx, "cli", store.ProviderKey{OrgID: "org_1", Provider: "openai", Sealed: []byte{1}}))
 			write(t, old, `INSERT INTO wallets (org_id, env, balance_micros) VALUES ('org_1', 'live', 100)`)
 			write(t, old, `INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', '', 100, 1)`)
 			before := contents(t, old)
-			_, err = old.Channels(ctx, "org_1", store.Page{})
+			_, err = old.Channels.List(ctx, "org_1", store.Page{})
 			require.Error(t, err, "the first version has no channels")
 
 			db := storetest.OpenAt(t, location, store.Options{})
@@ -94,7 +94,7 @@ func TestUpgradeKeepsTheRows(t *testing.T) {
 			createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", AgentID: "agt_1"})
 
 			createOrganization(t, old, "org_2")
-			_, found, err := old.KeyByHash(ctx, hash)
+			_, found, err := old.APIKeys.ByHash(ctx, hash)
 			require.NoError(t, err)
 			require.True(t, found)
 			createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_2"})

@@ -2,7 +2,7 @@ package store
 
 // schemaV2 adds what customer messages need: assistants, channels, and the queue (design §7), by the rules of
 // [schemaV1]. internal/inbox owns every statement on conversations, messages, turns and outbound_messages, but for those
-// that take them away with their channel ([DB.DeleteChannel]).
+// that take them away with their channel ([Channels.Delete]).
 const schemaV2 = `
 CREATE TABLE agents (
 	id                TEXT    NOT NULL PRIMARY KEY,

@@ -18,8 +18,8 @@ func knowledgeRows(t *testing.T, db *store.DB) {
 		createAgent(t, db, org, "agt_of_"+org)
 		createBase(t, db, org, "kb_of_"+org)
 	}
-	require.NoError(t, db.CreateDocument(t.Context(), "cli", document("doc_1", 1), chunks("a"), -1))
-	require.NoError(t, db.UpdateAgent(t.Context(), "cli", "org_1", "agt_of_org_1", func(agent *store.Agent) error {
+	require.NoError(t, db.Documents.Create(t.Context(), "cli", document("doc_1", 1), chunks("a"), -1))
+	require.NoError(t, db.Agents.Update(t.Context(), "cli", "org_1", "agt_of_org_1", func(agent *store.Agent) error {
 		agent.KnowledgeBaseIDs = []string{"kb_of_org_1"}
 		return nil
 	}))
@@ -27,7 +27,7 @@ func knowledgeRows(t *testing.T, db *store.DB) {
 
 func createBase(t *testing.T, db *store.DB, orgID, id string) {
 	t.Helper()
-	require.NoError(t, db.CreateKnowledgeBase(t.Context(), "cli", store.KnowledgeBase{ID: id, OrgID: orgID, Name: "name of " + id}))
+	require.NoError(t, db.KnowledgeBases.Create(t.Context(), "cli", store.KnowledgeBase{ID: id, OrgID: orgID, Name: "name of " + id}))
 }
 
 // document is one of kb_of_org_1.
@@ -106,8 +106,8 @@ func TestFullTextIndexIsConsistent(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)
 	knowledgeRows(t, db)
-	require.NoError(t, db.CreateDocument(t.Context(), "cli", document("doc_2", 3), chunks("a", "b", "c"), -1))
-	gone, err := db.DeleteSomeChunks(t.Context(), "cli", "org_1", "kb_of_org_1", "doc_1")
+	require.NoError(t, db.Documents.Create(t.Context(), "cli", document("doc_2", 3), chunks("a", "b", "c"), -1))
+	gone, err := db.Documents.DeleteSomeChunks(t.Context(), "cli", "org_1", "kb_of_org_1", "doc_1")
 	require.NoError(t, err)
 	require.True(t, gone)
 	write(t, db, `INSERT INTO chunk_words (chunk_words, rank) VALUES ('integrity-check', 1)`)

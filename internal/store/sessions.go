@@ -12,9 +12,9 @@ type LoginRecord struct {
 	Password      string // the encoded hash; "" for a user who has none yet
 }
 
-// LoginByEmail reads the user with an e-mail address, and false when there is none.
-func (db *DB) LoginByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
-	record, err = ReadRow(ctx, db, "read a login", func(row Row) (record LoginRecord, err error) {
+// ByEmail reads the user with an e-mail address, and false when there is none.
+func (l Logins) ByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
+	record, err = ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
 		return record, err
 	}, `SELECT id, org_id, password FROM users WHERE email = $1`, email)
@@ -24,9 +24,9 @@ func (db *DB) LoginByEmail(ctx context.Context, email string) (record LoginRecor
 	return record, err == nil, err
 }
 
-// LoginByID reads what a password of an organization's user is checked against, or [ErrNotFound].
-func (db *DB) LoginByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
-	return ReadRow(ctx, db, "read a login", func(row Row) (record LoginRecord, err error) {
+// ByID reads what a password of an organization's user is checked against, or [ErrNotFound].
+func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
+	return ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
 		return record, err
 	}, `SELECT id, org_id, password FROM users WHERE id = $1 AND org_id = $2`, userID, orgID)
@@ -40,11 +40,14 @@ type NewSession struct {
 	Client   string // what the client calls itself
 }
 
-// BeginSession begins a session of the user whose password was checked: when it isn't record's any more it answers
+// Sessions reads and writes login sessions.
+type Sessions struct{ db *DB }
+
+// Begin begins a session of the user whose password was checked: when it isn't record's any more it answers
 // [ErrNotFound]. renewed, unless it is "", takes the password's place. What the login has taken of its windows is given back,
 // and sessions that have expired are deleted.
-func (db *DB) BeginSession(ctx context.Context, record LoginRecord, renewed string, session NewSession, login Login) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (s Sessions) Begin(ctx context.Context, record LoginRecord, renewed string, session NewSession, login Login) error {
+	return s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		password := record.Password
 		if renewed != "" {
 			password = renewed
@@ -85,9 +88,9 @@ type SessionRecord struct {
 	HasOrgModels  bool // as in [KeyRecord]
 }
 
-// SessionByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
-func (db *DB) SessionByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
-	record, err = ReadRow(ctx, db, "read a session", func(row Row) (record SessionRecord, err error) {
+// ByHash reads the session with this SHA-256 hash, and false when there is none. Nothing is cached.
+func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionRecord, found bool, err error) {
+	record, err = ReadRow(ctx, s.db, "read a session", func(row Row) (record SessionRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Role, &record.SeenAt, &record.ExpiresAt,
 			&record.Plan, &record.SuspendedAt, &record.HasOrgModels)
 		return record, err
@@ -95,7 +98,7 @@ func (db *DB) SessionByHash(ctx context.Context, hash [32]byte) (record SessionR
 			EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = u.org_id)
 		FROM sessions s JOIN users u ON u.id = s.user_id JOIN organizations o ON o.id = u.org_id WHERE s.hash = $1`, hash[:])
 	if err == nil {
-		record.NowMS, err = db.Now(ctx)
+		record.NowMS, err = s.db.Now(ctx)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return SessionRecord{}, false, nil
@@ -103,17 +106,17 @@ func (db *DB) SessionByHash(ctx context.Context, hash [32]byte) (record SessionR
 	return record, err == nil, err
 }
 
-// TouchSession notes that a session is in use. One that has ended stays so.
-func (db *DB) TouchSession(ctx context.Context, hash [32]byte) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+// Touch notes that a session is in use. One that has ended stays so.
+func (s Sessions) Touch(ctx context.Context, hash [32]byte) error {
+	return s.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		tx.Queue(AnyRows, `UPDATE sessions SET seen_at = $2 WHERE hash = $1 AND seen_at < $2`, hash[:], tx.Now())
 		return nil
 	})
 }
 
-// EndSession deletes a session; one that isn't there is no fault.
-func (db *DB) EndSession(ctx context.Context, hash [32]byte) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// End deletes a session; one that isn't there is no fault.
+func (s Sessions) End(ctx context.Context, hash [32]byte) error {
+	return s.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var userID, orgID string
 		err := tx.Query(ctx, func(row Row) error { return row.Scan(&userID, &orgID) },
 			`DELETE FROM sessions WHERE hash = $1 RETURNING user_id, org_id`, hash[:])
@@ -132,13 +135,13 @@ type LiveSession struct {
 	CreatedAt, SeenAt, ExpiresAt int64
 }
 
-// LiveSessions reads the newest 100 sessions of a user that haven't ended, and were used within the last idle milliseconds.
-func (db *DB) LiveSessions(ctx context.Context, orgID, userID string, idle int64) ([]LiveSession, error) {
-	now, err := db.Now(ctx)
+// Live reads the newest 100 sessions of a user that haven't ended, and were used within the last idle milliseconds.
+func (s Sessions) Live(ctx context.Context, orgID, userID string, idle int64) ([]LiveSession, error) {
+	now, err := s.db.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return ReadRows(ctx, db, "list sessions", func(row Row) (session LiveSession, err error) {
+	return ReadRows(ctx, s.db, "list sessions", func(row Row) (session LiveSession, err error) {
 		var hash []byte
 		err = row.Scan(&hash, &session.Client, &session.CreatedAt, &session.SeenAt, &session.ExpiresAt)
 		copy(session.Hash[:], hash)
@@ -148,9 +151,9 @@ func (db *DB) LiveSessions(ctx context.Context, orgID, userID string, idle int64
 		userID, orgID, now, now-idle)
 }
 
-// EndSessions deletes all sessions of a user.
-func (db *DB) EndSessions(ctx context.Context, orgID, userID string) error {
-	return db.Exec(ctx, func(_ context.Context, tx Tx) error {
+// EndAll deletes all sessions of a user.
+func (s Sessions) EndAll(ctx context.Context, orgID, userID string) error {
+	return s.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		queueEndSessions(tx, orgID, userID)
 		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end_all", Target: userID, OrgID: orgID})
 		return nil
@@ -160,8 +163,8 @@ func (db *DB) EndSessions(ctx context.Context, orgID, userID string) error {
 // ChangePassword sets another password for the user whose password was checked, and ends the user's links and sessions but
 // the one with the hash kept. What the check has taken of its windows is given back. It returns [ErrNotFound] when the
 // password isn't record's any more.
-func (db *DB) ChangePassword(ctx context.Context, record LoginRecord, password string, kept [32]byte, login Login) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (l Logins) ChangePassword(ctx context.Context, record LoginRecord, password string, kept [32]byte, login Login) error {
+	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		err := change(ctx, tx, `UPDATE users SET password = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
 			record.UserID, record.OrgID, record.Password, password, tx.Now())
 		if err != nil {

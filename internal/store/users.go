@@ -31,28 +31,31 @@ func scanUser(row Row) (user User, err error) {
 	return user, err
 }
 
-// UserByID reads an organization's user, or a person who is invited, or [ErrNotFound].
-func (db *DB) UserByID(ctx context.Context, orgID, id string) (User, error) {
-	return ReadRow(ctx, db, "read a user", scanUser, people+` WHERE id = $1 AND org_id = $2`, id, orgID)
+// Users reads and writes users and invitations.
+type Users struct{ db *DB }
+
+// ByID reads an organization's user, or a person who is invited, or [ErrNotFound].
+func (u Users) ByID(ctx context.Context, orgID, id string) (User, error) {
+	return ReadRow(ctx, u.db, "read a user", scanUser, people+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
-// UserByEmail reads an organization's user, or a person who is invited, by the e-mail address, or [ErrNotFound].
-func (db *DB) UserByEmail(ctx context.Context, orgID, email string) (User, error) {
-	return ReadRow(ctx, db, "read a user", scanUser, people+` WHERE email = $1 AND org_id = $2`, email, orgID)
+// ByEmail reads an organization's user, or a person who is invited, by the e-mail address, or [ErrNotFound].
+func (u Users) ByEmail(ctx context.Context, orgID, email string) (User, error) {
+	return ReadRow(ctx, u.db, "read a user", scanUser, people+` WHERE email = $1 AND org_id = $2`, email, orgID)
 }
 
-// Users reads a page of an organization's users, invited people among them, oldest first.
-func (db *DB) Users(ctx context.Context, orgID string, page Page) ([]User, error) {
-	return ReadRows(ctx, db, "list users", scanUser, people+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+// List reads a page of an organization's users, invited people among them, oldest first.
+func (u Users) List(ctx context.Context, orgID string, page Page) ([]User, error) {
+	return ReadRows(ctx, u.db, "list users", scanUser, people+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		orgID, page.After, page.Rows())
 }
 
-// SetUserRole changes a user's role, ends the user's sessions and takes back an unused one-time link, which somebody with
+// SetRole changes a user's role, ends the user's sessions and takes back an unused one-time link, which somebody with
 // fewer rights than the new role's may have made, when allow lets it: it gets the user as it is in the
 // transaction, may run more than once, and its error is returned. A user who has the role already stays as it is. It
 // answers [ErrNotFound] when the organization has no such user, and [ErrLastOwner].
-func (db *DB) SetUserRole(ctx context.Context, actor, orgID, id, role string, allow func(User) error) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (u Users) SetRole(ctx context.Context, actor, orgID, id, role string, allow func(User) error) error {
+	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, role, allow)
 		if err != nil || user.Role == role {
 			return err
@@ -71,9 +74,9 @@ func (db *DB) SetUserRole(ctx context.Context, actor, orgID, id, role string, al
 	})
 }
 
-// DeleteUser removes a user with the sessions and the link, by the rules of [DB.SetUserRole].
-func (db *DB) DeleteUser(ctx context.Context, actor, orgID, id string, allow func(User) error) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// Delete removes a user with the sessions and the link, by the rules of [Users.SetRole].
+func (u Users) Delete(ctx context.Context, actor, orgID, id string, allow func(User) error) error {
+	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, "", allow)
 		if err != nil {
 			return err
@@ -133,10 +136,13 @@ type UserLink struct {
 	Lifetime int64
 }
 
-// PutUserLink gives a user a new link, which takes the place of the one before, when allow lets it: see
-// [DB.SetUserRole]. link gets the user and makes the link. It answers [ErrNotFound] when the organization has no such user.
-func (db *DB) PutUserLink(ctx context.Context, actor, orgID, id string, allow func(User) error, link func(User) UserLink) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+// UserLinks reads and writes the one-time links by which users set a password.
+type UserLinks struct{ db *DB }
+
+// Put gives a user a new link, which takes the place of the one before, when allow lets it: see
+// [Users.SetRole]. link gets the user and makes the link. It answers [ErrNotFound] when the organization has no such user.
+func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(User) error, link func(User) UserLink) error {
+	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, roleOwner, allow)
 		if err != nil {
 			return err
@@ -170,16 +176,16 @@ type LinkRecord struct {
 	NowMS                  int64 // the database's clock when the link was read
 }
 
-// LinkByHash reads the one-time link with this SHA-256 hash, and false when there is none.
-func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
-	record, err = ReadRow(ctx, db, "read a link", func(row Row) (record LinkRecord, err error) {
+// ByHash reads the one-time link with this SHA-256 hash, and false when there is none.
+func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord, found bool, err error) {
+	record, err = ReadRow(ctx, l.db, "read a link", func(row Row) (record LinkRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Purpose, &record.ExpiresAt, &record.Email)
 		return record, err
 	}, `SELECT l.user_id, l.org_id, l.purpose, l.expires_at, u.email
 		FROM user_links l JOIN users u ON u.id = l.user_id WHERE l.hash = $1
 		UNION ALL SELECT id, org_id, 'invite', expires_at, email FROM invitations WHERE hash = $1`, hash[:])
 	if err == nil {
-		record.NowMS, err = db.Now(ctx)
+		record.NowMS, err = l.db.Now(ctx)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return LinkRecord{}, false, nil
@@ -187,11 +193,11 @@ func (db *DB) LinkByHash(ctx context.Context, hash [32]byte) (record LinkRecord,
 	return record, err == nil, err
 }
 
-// UseLink takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
+// Use takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
 // answers [ErrNotFound] for a link that isn't there any more, or has expired, and for an invitation of an e-mail address that
 // has a user by now, in any organization.
-func (db *DB) UseLink(ctx context.Context, hash [32]byte, password string, session NewSession) error {
-	return db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+func (l UserLinks) Use(ctx context.Context, hash [32]byte, password string, session NewSession) error {
+	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var userID, orgID, purpose, author string
 		link := func(row Row) error { return row.Scan(&userID, &orgID, &purpose, &author) }
 		err := tx.Query(ctx, link, `SELECT user_id, org_id, purpose, created_by FROM user_links WHERE hash = $1`, hash[:])

@@ -14,7 +14,7 @@ func inviteUser(t *testing.T, db *store.DB, orgID, id, role string) store.UserLi
 	t.Helper()
 	link := store.UserLink{Hash: [32]byte{1, id[len(id)-1]}, Purpose: "invite", Lifetime: 60_000}
 	user := store.User{ID: id, OrgID: orgID, Email: id + "@example.com", Role: role}
-	require.NoError(t, db.CreateInvitation(t.Context(), "test", user, link))
+	require.NoError(t, db.Users.Invite(t.Context(), "test", user, link))
 	return link
 }
 
@@ -22,7 +22,7 @@ func joinUser(t *testing.T, db *store.DB, orgID, id, role string) store.NewSessi
 	t.Helper()
 	link := inviteUser(t, db, orgID, id, role)
 	session := store.NewSession{Hash: [32]byte{2, id[len(id)-1]}, Lifetime: 60_000}
-	require.NoError(t, db.UseLink(t.Context(), link.Hash, "hash", session))
+	require.NoError(t, db.UserLinks.Use(t.Context(), link.Hash, "hash", session))
 	return session
 }
 
@@ -36,11 +36,11 @@ func TestUseExpiredLink(t *testing.T) {
 		link := inviteUser(t, db, "org_1", "usr_1", "owner")
 		write(t, db, `UPDATE invitations SET expires_at = 1`)
 		session := store.NewSession{Hash: [32]byte{9}, Lifetime: 60_000}
-		require.ErrorIs(t, db.UseLink(t.Context(), link.Hash, "hash", session), store.ErrNotFound)
-		user, err := db.UserByID(t.Context(), "org_1", "usr_1")
+		require.ErrorIs(t, db.UserLinks.Use(t.Context(), link.Hash, "hash", session), store.ErrNotFound)
+		user, err := db.Users.ByID(t.Context(), "org_1", "usr_1")
 		require.NoError(t, err)
 		require.False(t, user.Active)
-		_, found, err := db.SessionByHash(t.Context(), session.Hash)
+		_, found, err := db.Sessions.ByHash(t.Context(), session.Hash)
 		require.NoError(t, err)
 		require.False(t, found)
 	})
@@ -64,23 +64,23 @@ func TestInvitationsOfOlderProcesses(t *testing.T) {
 		session := func(n byte) store.NewSession { return store.NewSession{Hash: [32]byte{9, n}, Lifetime: 60_000} }
 		first, second := old("usr_a", 1, 0), old("usr_b", 2, 0)
 		old("usr_c", 3, 7)
-		listed, err := db.Users(t.Context(), "org_1", store.Page{})
+		listed, err := db.Users.List(t.Context(), "org_1", store.Page{})
 		require.NoError(t, err)
 		require.Len(t, listed, 3)
 		require.False(t, listed[0].Active)
 		require.Equal(t, listed[0].CreatedAt+7*86_400_000, listed[0].ExpiresAt)
-		require.NoError(t, db.UseLink(t.Context(), first.Hash, "hash", session(1)))
+		require.NoError(t, db.UserLinks.Use(t.Context(), first.Hash, "hash", session(1)))
 
 		invite := func(orgID, id, email string, hash byte) error {
-			return db.CreateInvitation(t.Context(), "test", store.User{ID: id, OrgID: orgID, Email: email, Role: "member"},
+			return db.Users.Invite(t.Context(), "test", store.User{ID: id, OrgID: orgID, Email: email, Role: "member"},
 				store.UserLink{Hash: [32]byte{hash}, Lifetime: 60_000})
 		}
 		require.ErrorIs(t, invite("org_1", "usr_d", "usr_b@example.com", 4), store.ErrConflict)
 		require.NoError(t, invite("org_1", "usr_e", "usr_c@example.com", 5), "it has expired")
 		require.NoError(t, invite("org_2", "usr_f", "usr_b@example.com", 6))
-		require.NoError(t, db.UseLink(t.Context(), [32]byte{6}, "hash", session(2)))
-		require.ErrorIs(t, db.UseLink(t.Context(), second.Hash, "hash", session(3)), store.ErrNotFound)
-		shown, err := db.UserByID(t.Context(), "org_1", "usr_b")
+		require.NoError(t, db.UserLinks.Use(t.Context(), [32]byte{6}, "hash", session(2)))
+		require.ErrorIs(t, db.UserLinks.Use(t.Context(), second.Hash, "hash", session(3)), store.ErrNotFound)
+		shown, err := db.Users.ByID(t.Context(), "org_1", "usr_b")
 		require.NoError(t, err, "it isn't told that the address has a user now")
 		require.False(t, shown.Active)
 	})
@@ -103,8 +103,8 @@ func TestLastOwnerOnTwoNodes(t *testing.T) {
 		joinUser(t, one, "org_1", "usr_1", "owner")
 		joinUser(t, one, "org_1", "usr_2", "owner")
 		ctx, errs := context.WithoutCancel(t.Context()), make(chan error, 2)
-		go func() { errs <- one.DeleteUser(ctx, "test", "org_1", "usr_1", anyUser) }()
-		go func() { errs <- two.SetUserRole(ctx, "test", "org_1", "usr_2", "member", anyUser) }()
+		go func() { errs <- one.Users.Delete(ctx, "test", "org_1", "usr_1", anyUser) }()
+		go func() { errs <- two.Users.SetRole(ctx, "test", "org_1", "usr_2", "member", anyUser) }()
 		first, second := <-errs, <-errs
 		require.NotEqual(t, first == nil, second == nil, "%v; %v", first, second)
 		for _, err := range []error{first, second} {

@@ -68,13 +68,16 @@ type Widget struct {
 	Settings         WidgetSettings
 }
 
-// WidgetByID reads a channel of type widget, of any state, or answers [ErrNotFound]. A widget without settings, which an
+// Widgets reads what a widget may do and what its answers have cost.
+type Widgets struct{ db *DB }
+
+// ByID reads a channel of type widget, of any state, or answers [ErrNotFound]. A widget without settings, which an
 // older process made, has the defaults and no origins.
-func (db *DB) WidgetByID(ctx context.Context, channelID string) (Widget, error) {
+func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 	if !isText(channelID) {
 		return Widget{}, ErrNotFound
 	}
-	return ReadRow(ctx, db, "read a widget", func(row Row) (widget Widget, err error) {
+	return ReadRow(ctx, w.db, "read a widget", func(row Row) (widget Widget, err error) {
 		var stored storedWidget
 		if err := row.Scan(append([]any{&widget.ChannelID, &widget.OrgID}, stored.into()...)...); err != nil {
 			return widget, err
@@ -106,12 +109,12 @@ const dayTurns = `(SELECT id, state = 'asking' AS asking, FALSE AS deleted FROM 
 		WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3
 	UNION ALL SELECT id, FALSE, TRUE FROM deleted_turns WHERE channel_id = $1 AND created_at >= $2 AND org_id = $3)`
 
-// ChannelSpend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what
+// Spend adds up the turns of an organization's channel that began at since or later. It takes 2 s at most; what
 // takes longer is an error.
-func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since time.Time) (ChannelDay, error) {
+func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.Time) (ChannelDay, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
-	day, err := ReadRow(ctx, db, "add up a channel's calls", func(row Row) (day ChannelDay, err error) {
+	day, err := ReadRow(ctx, w.db, "add up a channel's calls", func(row Row) (day ChannelDay, err error) {
 		return day, row.Scan(&day.SpentMicros, &day.LargestMicros, &day.Asking, &day.Calls)
 	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT), COALESCE(max(c.charged_micros), 0),
 			count(DISTINCT CASE WHEN t.asking THEN t.id END), count(c.id)
@@ -123,13 +126,13 @@ func (db *DB) ChannelSpend(ctx context.Context, orgID, channelID string, since t
 	return day, err
 }
 
-// runningTurns bounds [DB.RunningTurns].
+// runningTurns bounds [Widgets.RunningTurns].
 const runningTurns = 200
 
-// RunningTurns reads the ids of up to 200 turns of [DB.ChannelSpend] whose call may still run. Those of a deleted
+// RunningTurns reads the ids of up to 200 turns of [Widgets.Spend] whose call may still run. Those of a deleted
 // conversation are among them until a call of theirs has ended.
-func (db *DB) RunningTurns(ctx context.Context, orgID, channelID string, since time.Time) (ids []string, err error) {
-	return ReadRows(ctx, db, "read a channel's running turns", func(row Row) (id string, err error) { return id, row.Scan(&id) },
+func (w Widgets) RunningTurns(ctx context.Context, orgID, channelID string, since time.Time) (ids []string, err error) {
+	return ReadRows(ctx, w.db, "read a channel's running turns", func(row Row) (id string, err error) { return id, row.Scan(&id) },
 		`SELECT t.id FROM `+dayTurns+` AS t WHERE t.asking OR t.deleted
 			AND NOT EXISTS (SELECT 1 FROM calls WHERE request_id = t.id AND key_id = '') ORDER BY t.deleted LIMIT $4`,
 		channelID, since.UnixMilli(), orgID, runningTurns)
@@ -137,17 +140,17 @@ func (db *DB) RunningTurns(ctx context.Context, orgID, channelID string, since t
 
 // KeyHold reads what is held from an organization's live wallet for the running call with an idempotency key, in micros;
 // 0 if none runs, or it is free.
-func (db *DB) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (micros int64, err error) {
-	return ReadRow(ctx, db, "read the hold of a call", func(row Row) (micros int64, err error) { return micros, row.Scan(&micros) },
+func (w Widgets) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (micros int64, err error) {
+	return ReadRow(ctx, w.db, "read the hold of a call", func(row Row) (micros int64, err error) { return micros, row.Scan(&micros) },
 		`SELECT CAST(COALESCE(sum(h.amount_micros), 0) AS BIGINT) FROM idempotency_keys k JOIN holds h ON h.id = k.call_id AND h.status = 'open'
 			WHERE k.org_id = $1 AND k.env = 'live' AND k.key_hash = $2`, orgID, keyHash[:])
 }
 
 // WalletSince reads the balance of an organization's live wallet now and at a moment, in micros. For a wallet that is
 // younger the latter is what its first entry made of it, and 0 for one without entries.
-func (db *DB) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
+func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
 	type balances struct{ now, then int64 }
-	read, err := ReadRow(ctx, db, "read the balances of a day", func(row Row) (b balances, err error) {
+	read, err := ReadRow(ctx, w.db, "read the balances of a day", func(row Row) (b balances, err error) {
 		return b, row.Scan(&b.now, &b.then)
 	}, `SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = 'live'), 0), COALESCE(
 		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at < $2 ORDER BY created_at DESC LIMIT 1),

@@ -25,31 +25,31 @@ func TestWidgetSettings(t *testing.T) {
 		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Type: "widget", Widget: &settings})
 		createChannel(t, db, store.Channel{ID: "chn_2", OrgID: "org_1", Type: "bot"})
 		createChannel(t, db, store.Channel{ID: "chn_3", OrgID: "org_1", Type: "widget"})
-		widget, err := db.WidgetByID(ctx, "chn_1")
+		widget, err := db.Widgets.ByID(ctx, "chn_1")
 		require.NoError(t, err)
 		require.Equal(t, store.Widget{ChannelID: "chn_1", OrgID: "org_1", Settings: settings}, widget)
 		for _, id := range []string{"chn_2", "chn_none", "", "\x00", "\xff"} {
-			_, err := db.WidgetByID(ctx, id)
+			_, err := db.Widgets.ByID(ctx, id)
 			require.ErrorIs(t, err, store.ErrNotFound, "%q", id)
 		}
-		plain, err := db.WidgetByID(ctx, "chn_3")
+		plain, err := db.Widgets.ByID(ctx, "chn_3")
 		require.NoError(t, err)
 		require.Equal(t, store.WidgetSettings{RequestsPerMinute: store.DefaultWidgetRequests}, plain.Settings)
 
 		changed := store.WidgetSettings{Origins: []string{}, RequestsPerMinute: 8}
-		require.ErrorIs(t, db.UpdateChannel(ctx, "cli", "org_2", "chn_1", store.ChannelChange{Widget: &changed}), store.ErrNotFound)
-		require.NoError(t, db.UpdateChannel(ctx, "cli", "org_1", "chn_1", store.ChannelChange{Widget: &changed}))
-		require.NoError(t, db.UpdateChannel(ctx, "cli", "org_1", "chn_3", store.ChannelChange{Widget: &changed}))
-		channels, err := db.Channels(ctx, "org_1", store.Page{})
+		require.ErrorIs(t, db.Channels.Update(ctx, "cli", "org_2", "chn_1", store.ChannelChange{Widget: &changed}), store.ErrNotFound)
+		require.NoError(t, db.Channels.Update(ctx, "cli", "org_1", "chn_1", store.ChannelChange{Widget: &changed}))
+		require.NoError(t, db.Channels.Update(ctx, "cli", "org_1", "chn_3", store.ChannelChange{Widget: &changed}))
+		channels, err := db.Channels.List(ctx, "org_1", store.Page{})
 		require.NoError(t, err)
 		require.Equal(t, []*store.WidgetSettings{&changed, nil, &changed},
 			[]*store.WidgetSettings{channels[0].Widget, channels[1].Widget, channels[2].Widget})
-		log, err := db.AuditLogOf(ctx, "org_1", store.Page{})
+		log, err := db.AuditLog.List(ctx, "org_1", store.Page{})
 		require.NoError(t, err)
 		require.Contains(t, []string{log[0].Detail, log[len(log)-1].Detail}, "widget")
 
-		require.NoError(t, db.DeleteChannel(ctx, "cli", "org_1", "chn_1"))
-		_, err = db.WidgetByID(ctx, "chn_1")
+		require.NoError(t, db.Channels.Delete(ctx, "cli", "org_1", "chn_1"))
+		_, err = db.Widgets.ByID(ctx, "chn_1")
 		require.ErrorIs(t, err, store.ErrNotFound)
 	})
 }
@@ -64,11 +64,11 @@ func TestChannelSpendIsBounded(t *testing.T) {
 	defer func() { require.NoError(t, other.Close(context.WithoutCancel(t.Context()))) }()
 	_, err = other.Exec(t.Context(), `BEGIN; LOCK TABLE turns IN ACCESS EXCLUSIVE MODE`)
 	require.NoError(t, err)
-	_, err = db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
+	_, err = db.Widgets.Spend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
 	require.ErrorContains(t, err, "longer than 2 s")
 	_, err = other.Exec(t.Context(), `ROLLBACK`)
 	require.NoError(t, err)
-	_, err = db.ChannelSpend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
+	_, err = db.Widgets.Spend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
 	require.NoError(t, err)
 }
 
@@ -88,7 +88,7 @@ func TestChannelSpend(t *testing.T) {
 				VALUES ($1, $2, 'org_1', 'live', $3, 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', $4, 0, 0, 1, 1)`, id, request, key, micros)
 		}
 		day := func(channel string, since int64) store.ChannelDay {
-			day, err := db.ChannelSpend(ctx, "org_1", channel, time.UnixMilli(since))
+			day, err := db.Widgets.Spend(ctx, "org_1", channel, time.UnixMilli(since))
 			require.NoError(t, err)
 			return day
 		}
@@ -109,7 +109,7 @@ func TestChannelSpend(t *testing.T) {
 		turn("trn_4", "chn_1", 2000)
 		write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'trn_4'`)
 		require.Equal(t, store.ChannelDay{SpentMicros: 111, LargestMicros: 100, Asking: 2, Calls: 3}, day("chn_1", 1000), "one of them has two calls")
-		theirs, err := db.ChannelSpend(context.WithoutCancel(ctx), "org_2", "chn_1", time.UnixMilli(0))
+		theirs, err := db.Widgets.Spend(context.WithoutCancel(ctx), "org_2", "chn_1", time.UnixMilli(0))
 		require.NoError(t, err)
 		require.Zero(t, theirs)
 	})
@@ -121,7 +121,7 @@ func TestWalletSince(t *testing.T) {
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
 		createOrganization(t, db, "org_1")
 		balances := func(org string, since int64) [2]int64 {
-			now, then, err := db.WalletSince(t.Context(), org, time.UnixMilli(since))
+			now, then, err := db.Widgets.WalletSince(t.Context(), org, time.UnixMilli(since))
 			require.NoError(t, err)
 			return [2]int64{now, then}
 		}

@@ -19,10 +19,10 @@ func TestAttention(t *testing.T) {
 	t.Parallel()
 	const org, channel, agent = "org_poor", "chn_poor", "agt_poor"
 	setChannel := func(t *testing.T, h *house, change store.ChannelChange) {
-		require.NoError(t, h.db.UpdateChannel(t.Context(), "test", org, channel, change))
+		require.NoError(t, h.db.Channels.Update(t.Context(), "test", org, channel, change))
 	}
 	suspend := func(t *testing.T, h *house, suspended bool) {
-		require.NoError(t, h.db.SetSuspended(t.Context(), "test", org, suspended))
+		require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", org, suspended))
 	}
 	text := func(s string) *string { return &s }
 	tests := map[string]struct {
@@ -140,10 +140,10 @@ func (g *teller) FreeBalance(ctx context.Context, orgID string, env store.Env) (
 func TestOldTurnsAreNotTakenUp(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	require.NoError(t, h.db.SetSuspended(t.Context(), "test", acme, true))
+	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, true))
 	h.say(t, bot, "lan", "hello")
 	h.drain(t, h.worker())
-	require.NoError(t, h.db.SetSuspended(t.Context(), "test", acme, false))
+	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
 	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(retakeAge + time.Minute) } })
 	require.NoError(t, tomorrow.retake(t.Context()))
 	require.Zero(t, h.drain(t, tomorrow))

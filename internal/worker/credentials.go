@@ -83,7 +83,7 @@ func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, pas
 func (p *pass) newer(ctx context.Context) bool {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	channel, err := p.DB.ChannelByID(ctx, p.lease.OrgID, p.lease.ChannelID)
+	channel, err := p.DB.Channels.ByID(ctx, p.lease.OrgID, p.lease.ChannelID)
 	if err != nil {
 		p.Logger.ErrorContext(ctx, "reading a channel again failed", "channel", p.lease.ChannelID, "error", err)
 		return false
@@ -161,7 +161,7 @@ func (p *pass) replace(ctx context.Context, fresh *platforms.Credentials) bool {
 	sealed := p.Ring.Seal(plain, vault.ChannelCredentials(channel.OrgID, channel.ID))
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	replaced, err := p.DB.ReplaceCredentials(bounded, channel.OrgID, channel.ID, channel.CredentialsVersion, sealed)
+	replaced, err := p.DB.ChannelCredentials.Replace(bounded, channel.OrgID, channel.ID, channel.CredentialsVersion, sealed)
 	switch {
 	case err != nil:
 		// The old refresh token is used up: what we hold is the only good one, so this pass at least goes on with it.
@@ -183,7 +183,7 @@ func (p *pass) welcomeBack(ctx context.Context) {
 	if p.newer(ctx) || p.work.Channel.State != store.ChannelNeedsReauth {
 		return
 	}
-	if err := p.DB.SetChannelState(ctx, actor, p.lease.OrgID, p.lease.ChannelID, store.ChannelActive); err != nil {
+	if err := p.DB.Channels.SetState(ctx, actor, p.lease.OrgID, p.lease.ChannelID, store.ChannelActive); err != nil {
 		p.Logger.ErrorContext(ctx, "a channel could not be marked", "channel", p.lease.ChannelID, "error", err)
 		return
 	}
@@ -200,7 +200,7 @@ func (p *pass) needsReauth(ctx context.Context) (mended bool, err error) {
 	}
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	current, err := p.DB.RefuseCredentials(bounded, actor, p.lease.OrgID, p.lease.ChannelID, p.work.Channel.CredentialsVersion)
+	current, err := p.DB.ChannelCredentials.Refuse(bounded, actor, p.lease.OrgID, p.lease.ChannelID, p.work.Channel.CredentialsVersion)
 	if err != nil {
 		return false, fmt.Errorf("marking a channel: %w", err)
 	}

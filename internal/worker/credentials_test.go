@@ -21,7 +21,7 @@ const chat = "chn_chat"
 // stored is a channel as it is now, with its opened credentials.
 func (h *house) stored(t *testing.T, id string) (store.Channel, platforms.Credentials) {
 	t.Helper()
-	channel, err := h.db.ChannelByID(t.Context(), acme, id)
+	channel, err := h.db.Channels.ByID(t.Context(), acme, id)
 	require.NoError(t, err)
 	plain, err := h.ring.Open(channel.Credentials, vault.ChannelCredentials(acme, id))
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestATokenIsRefreshedBeforeItEnds(t *testing.T) {
 			h := open(t)
 			credentials := h.channel(t, acme, chat, platforms.LocalChat, helper)
 			credentials.ExpiresAt = time.Now().Add(test.left).UnixMilli()
-			require.NoError(t, h.db.UpdateChannel(t.Context(), "test", acme, chat, store.ChannelChange{
+			require.NoError(t, h.db.Channels.Update(t.Context(), "test", acme, chat, store.ChannelChange{
 				Credentials: h.sealed(t, acme, chat, credentials),
 			}))
 			h.say(t, chat, "lan", "hello")
@@ -152,7 +152,7 @@ func TestTheLoserOfARefreshWaits(t *testing.T) {
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &refresher{Platforms: h.client, after: func() {
-			replaced, err := h.db.ReplaceCredentials(t.Context(), acme, chat, 1, h.sealed(t, acme, chat, fresh))
+			replaced, err := h.db.ChannelCredentials.Replace(t.Context(), acme, chat, 1, h.sealed(t, acme, chat, fresh))
 			require.NoError(t, err)
 			require.True(t, replaced)
 		}}
@@ -198,7 +198,7 @@ func TestARefreshInTimeEndsAnEarlyVerdict(t *testing.T) {
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &refresher{Platforms: h.client, after: func() {
-			require.NoError(t, h.db.SetChannelState(t.Context(), "test", acme, chat, store.ChannelNeedsReauth))
+			require.NoError(t, h.db.Channels.SetState(t.Context(), "test", acme, chat, store.ChannelNeedsReauth))
 		}}
 	}))
 	require.Equal(t, []string{"You said: hello"}, h.texts())
@@ -239,7 +239,7 @@ func TestALostCompareAndSet(t *testing.T) {
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &refresher{Platforms: h.client, after: func() {
-			require.NoError(t, h.db.UpdateChannel(t.Context(), "test", acme, chat, store.ChannelChange{
+			require.NoError(t, h.db.Channels.Update(t.Context(), "test", acme, chat, store.ChannelChange{
 				Credentials: h.sealed(t, acme, chat, anew),
 			}))
 		}}
@@ -260,7 +260,7 @@ func TestANewTokenDuringTheSendIsTried(t *testing.T) {
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &interceptor{Platforms: h.client, before: func(n int) {
 			if n == 1 {
-				require.NoError(t, h.db.UpdateChannel(t.Context(), "test", acme, chat, store.ChannelChange{
+				require.NoError(t, h.db.Channels.Update(t.Context(), "test", acme, chat, store.ChannelChange{
 					Credentials: h.sealed(t, acme, chat, anew),
 				}))
 			}

@@ -187,7 +187,7 @@ func onEach(t *testing.T, run func(t *testing.T, h *house)) {
 
 func (h *house) organization(t *testing.T, id string, funds int64) {
 	t.Helper()
-	require.NoError(t, h.db.CreateOrganization(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free"}))
+	require.NoError(t, h.db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free"}))
 	if funds > 0 {
 		h.credit(t, id, funds)
 	}
@@ -205,13 +205,13 @@ func (h *house) agent(t *testing.T, org, id string, change ...func(*store.Agent)
 	for _, f := range change {
 		f(&agent)
 	}
-	require.NoError(t, h.db.CreateAgent(t.Context(), "test", agent))
+	require.NoError(t, h.db.Agents.Create(t.Context(), "test", agent))
 }
 
 // changeAgent changes the house's own assistant.
 func (h *house) changeAgent(t *testing.T, change func(*store.Agent)) {
 	t.Helper()
-	require.NoError(t, h.db.UpdateAgent(t.Context(), "test", acme, helper, func(agent *store.Agent) error {
+	require.NoError(t, h.db.Agents.Update(t.Context(), "test", acme, helper, func(agent *store.Agent) error {
 		change(agent)
 		return nil
 	}))
@@ -222,7 +222,7 @@ func (h *house) channel(t *testing.T, org, id string, kind platforms.Type, agent
 	h.accounts++
 	externalID := fmt.Sprint(1000 + h.accounts)
 	account := h.platform.Account(kind, externalID)
-	require.NoError(t, h.db.CreateChannel(t.Context(), "test", store.Channel{
+	require.NoError(t, h.db.Channels.Create(t.Context(), "test", store.Channel{
 		ID: id, OrgID: org, Type: string(kind), Name: id, ExternalID: externalID, AgentID: agent, State: store.ChannelActive,
 		Credentials: h.sealed(t, org, id, account),
 	}, 0))
@@ -248,7 +248,7 @@ func (h *house) say(t *testing.T, channel, customer string, texts ...string) {
 
 func (h *house) deliver(t *testing.T, channel string, items ...inbox.Item) {
 	t.Helper()
-	route, found, err := h.db.RouteByID(t.Context(), channel)
+	route, found, err := h.db.Routes.ByID(t.Context(), channel)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.NoError(t, h.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: route, Items: items}}))

@@ -18,7 +18,7 @@ import (
 // teach gives the house's assistant a knowledge base with documents.
 func (h *house) teach(t *testing.T, documents map[string]string) {
 	t.Helper()
-	require.NoError(t, h.db.CreateKnowledgeBase(t.Context(), "test", store.KnowledgeBase{ID: "kb_shop", OrgID: acme, Name: "shop"}))
+	require.NoError(t, h.db.KnowledgeBases.Create(t.Context(), "test", store.KnowledgeBase{ID: "kb_shop", OrgID: acme, Name: "shop"}))
 	l := knowledge.New(h.db, nil)
 	for name, text := range documents {
 		document, err := l.Ingest(t.Context(), "test", knowledge.Upload{

@@ -41,7 +41,7 @@ func (r *reader) there() error {
 // widgetOf makes a widget channel of the house.
 func (h *house) widget(t *testing.T, id string) {
 	t.Helper()
-	require.NoError(t, h.db.CreateChannel(t.Context(), "test", store.Channel{
+	require.NoError(t, h.db.Channels.Create(t.Context(), "test", store.Channel{
 		ID: id, OrgID: acme, Type: string(platforms.Widget), Name: id, AgentID: helper, State: store.ChannelActive,
 	}, 0))
 }

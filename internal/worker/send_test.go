@@ -74,7 +74,7 @@ func TestWhatThePlatformSays(t *testing.T) {
 			if test.line != "(pending)" {
 				require.NotEmpty(t, conversation.Attention, "somebody should look")
 			}
-			row, err := h.db.ChannelByID(t.Context(), acme, channel)
+			row, err := h.db.Channels.ByID(t.Context(), acme, channel)
 			require.NoError(t, err)
 			require.Equal(t, orElse(test.channel, store.ChannelActive), row.State)
 
@@ -228,13 +228,13 @@ func TestAChannelWithoutCredentialsNeedsThem(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	const channel = "chn_tested"
-	require.NoError(t, h.db.CreateChannel(t.Context(), "test", store.Channel{
+	require.NoError(t, h.db.Channels.Create(t.Context(), "test", store.Channel{
 		ID: channel, OrgID: acme, Type: "bot", Name: channel, AgentID: helper, State: store.ChannelActive,
 	}, 0))
 	h.say(t, channel, "lan", "hello")
 	h.drain(t, h.worker())
 	require.Equal(t, "assistant: You said: hello (failed channel_needs_reauth)", h.lines(t, acme, "lan")[1])
-	row, err := h.db.ChannelByID(t.Context(), acme, channel)
+	row, err := h.db.Channels.ByID(t.Context(), acme, channel)
 	require.NoError(t, err)
 	require.Equal(t, store.ChannelNeedsReauth, row.State)
 }
