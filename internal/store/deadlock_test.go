@@ -123,3 +123,44 @@ func (n *node) work(orgs, channels []string, at int, customer, id string) error 
 	_, err = n.book.Sweep(ctx)
 	return err
 }
+
+// TestDeadlockRunsAgain: hand-written writes that share a transaction lock rows in the order of their arrival, which another
+// node may have the other way round. The one that the server ends runs again.
+func TestDeadlockRunsAgain(t *testing.T) {
+	t.Parallel()
+	location := storetest.Location(t, store.Postgres)
+	db := storetest.OpenAt(t, location, store.Options{})
+	createOrganization(t, db, "org_a")
+	createOrganization(t, db, "org_b")
+	conn, err := pgx.Connect(t.Context(), location.DSN)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) // its transaction is over
+	const touch = `UPDATE organizations SET name = name || 'x' WHERE id = $1`
+	_, err = conn.Exec(t.Context(), `SET deadlock_timeout = '1min'`) // so that the other one is ended
+	require.NoError(t, err)
+	other, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = other.Exec(t.Context(), touch, "org_a")
+	require.NoError(t, err)
+
+	runs, has, ended := 0, make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- db.Exec(context.WithoutCancel(t.Context()), func(ctx context.Context, tx store.Tx) error {
+			tx.Queue(1, touch, "org_b")
+			if err := tx.Flush(ctx); err != nil {
+				return err
+			}
+			if runs++; runs == 1 {
+				close(has)
+			}
+			tx.Queue(1, touch, "org_a")
+			return nil
+		})
+	}()
+	<-has
+	_, err = other.Exec(t.Context(), touch, "org_b")
+	require.NoError(t, err)
+	require.NoError(t, other.Commit(t.Context()))
+	require.NoError(t, <-ended)
+	require.Equal(t, 2, runs)
+}

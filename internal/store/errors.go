@@ -58,7 +58,7 @@ func sqlError(doing string, err error) error {
 		return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
 	case isForeignKey(err):
 		return fmt.Errorf("%s: %w: %w", doing, ErrNotFound, err)
-	case isLocked(err):
+	case isLocked(err), isDeadlock(err):
 		return fmt.Errorf("%s: %w: %w", doing, ErrBusy, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
@@ -68,6 +68,9 @@ func isUnique(err error) bool {
 	return postgresCode(err) == "23505" ||
 		sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE
 }
+
+// isDeadlock reports whether PostgreSQL rolled a statement back to end a deadlock with another transaction.
+func isDeadlock(err error) bool { return postgresCode(err) == "40P01" }
 
 func isForeignKey(err error) bool {
 	return postgresCode(err) == "23503" || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY

@@ -16,6 +16,8 @@ type Ticket struct {
 	class class
 	size  int // in bytes, see Sized
 
+	deadlocks int // that ended its transaction
+
 	next, previous *Ticket // in its line
 	queued         bool    // guarded by the queue's mutex
 
@@ -73,8 +75,9 @@ var errUnknownKind = errors.New("store: the kind was not given to Open")
 // always known. The writer bounds both. When transactions become slower while operations wait, those that can't be taken
 // within 5 s any more end with [ErrBusy] as soon as that shows, the last in line first; an urgent one is given up after
 // 10 s. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer; on SQLite
-// it may wait for its turn for a second and then 5 s for the file's lock. Other errors: [ErrClosed], [ErrCommitUnknown],
-// or the fault of the operation itself, after it ran alone, too.
+// it may wait for its turn for a second and then 5 s for the file's lock. An operation that
+// PostgreSQL ends because of a deadlock runs again, three times at most; then it is an [ErrBusy]. Other errors: [ErrClosed],
+// [ErrCommitUnknown], or the fault of the operation itself, after it ran alone, too.
 func (db *DB) Do(ctx context.Context, kind Kind, op Op) error {
 	index, ok := db.kinds[kind.Name()]
 	if !ok {

@@ -21,6 +21,8 @@ const (
 	batchTime     = 5 * time.Millisecond
 	mostBatchTime = 500 * time.Millisecond
 
+	// mostDeadlocks is how often an operation runs again after a deadlock.
+	mostDeadlocks = 3
 	// retryPieces is how many groups the operations of a failed one run in again: the faulty operation of a full batch is
 	// alone after two rounds.
 	retryPieces = 16
@@ -60,7 +62,7 @@ type transaction interface {
 type Batch struct {
 	Operations  int           // that ended in it, well or not
 	Failed      int           // of these, with an error
-	Retried     int           // operations of a failed group that will run again, each alone
+	Retried     int           // operations that will run again, in smaller groups or alone
 	PutBack     int           // operations that time cut off
 	Turn        time.Duration // waited for the turn
 	Transaction time.Duration // from BEGIN to the end of COMMIT
@@ -432,12 +434,18 @@ func checkErrors(group ticketGroup, errs []error) []error {
 	return errs
 }
 
-// fail ends an operation that ran alone, and lets the others run again in smaller groups.
+// fail ends an operation that ran alone, and lets the others run again in smaller groups. One that the server chose to end a
+// deadlock runs again, too, in a transaction without the others whose rows it had to wait for.
 func (w *writer) fail(o *outcome, group ticketGroup, failed []error) {
 	now := time.Now()
 	again := make([]*Ticket, 0, len(group.tickets))
 	for i, ticket := range group.tickets {
-		if len(group.tickets) == 1 || w.late(ticket, now) {
+		ended := len(group.tickets) == 1
+		if ended && isDeadlock(failed[i]) {
+			ticket.deadlocks++
+			ended = ticket.deadlocks > mostDeadlocks
+		}
+		if ended || w.late(ticket, now) {
 			o.end(failed[i], ticket)
 			continue
 		}
