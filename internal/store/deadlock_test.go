@@ -53,8 +53,9 @@ func TestNodesDoNotDeadlock(t *testing.T) {
 					customer := fmt.Sprint("c", rand.IntN(customers))
 					id := fmt.Sprintf("%d-%d-%d", n, caller, round)
 					err := node.work(orgs, channels, at, customer, id)
-					// On a slow machine a node may refuse: the others hold the rows that it wants for seconds.
-					for again := 0; errors.Is(err, store.ErrBusy) && again < 10; again++ {
+					// On a slow machine a node refuses while the others hold the rows that it wants.
+					for again := 0; errors.Is(err, store.ErrBusy) && again < 300; again++ {
+						<-time.After(100 * time.Millisecond)
 						err = node.work(orgs, channels, at, customer, fmt.Sprint(id, "-", again))
 					}
 					if err != nil {
