@@ -1,11 +1,16 @@
 package caddymodule
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // appName is the name of the app in the JSON configuration, of its global Caddyfile block, and of its paths in
@@ -33,7 +38,7 @@ type App struct {
 
 	// The key that encrypts what is secret in the store: exactly one `{env.NAME}` or `{file.PATH}` with the base64 of
 	// 32 bytes, optionally followed by older ones, which stay readable until `caddy svc rekey` has run. Required.
-	MasterKey Secret `json:"master_key,omitempty"`
+	MasterKey config.Secret `json:"master_key,omitempty"`
 
 	// The plans. The first is the one an organization gets when none is named. Without any, organizations have no
 	// limits.
@@ -69,10 +74,38 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
+// ReadApp returns the svc app of a whole configuration in Caddy's JSON form. It checks the app as [App.Provision] does
+// first, but reads no secret and opens nothing. Errors call the configuration name.
+func ReadApp(configuration []byte, name string) (*App, error) {
+	var read struct {
+		Apps map[string]json.RawMessage `json:"apps"`
+	}
+	if err := json.Unmarshal(caddy.RemoveMetaFields(configuration), &read); err != nil {
+		return nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
+	}
+	return readApp(read.Apps, name)
+}
+
+// readApp is [ReadApp] for the apps of a configuration.
+func readApp(apps map[string]json.RawMessage, name string) (*App, error) {
+	raw, found := apps[appName]
+	if !found {
+		return nil, fmt.Errorf("%s has no %s block; name the configuration that the server runs with (--config)", name, appName)
+	}
+	app := new(App)
+	if err := caddy.StrictUnmarshalJSON(raw, app); err != nil {
+		return nil, fmt.Errorf("the %s app of %s: %w", appName, name, err)
+	}
+	if err := app.faults().Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return app, nil
+}
+
 // faults is the one judge of a configuration, whichever entrance it came through. It returns everything that can be
 // seen without reading a secret, in the order of the fields.
-func (a *App) faults() *faults {
-	fs := new(faults)
+func (a *App) faults() *config.Faults {
+	fs := new(config.Faults)
 	baseURLFaults(fs, a.BaseURL)
 	a.Store.faults(fs)
 	a.Redis.faults(fs)
@@ -87,35 +120,35 @@ func (a *App) faults() *faults {
 	return fs
 }
 
-func baseURLFaults(fs *faults, address string) {
+func baseURLFaults(fs *config.Faults, address string) {
 	const path, form = "svc.base_url", "scheme://host[:port] with http or https, e.g. https://api.example.com"
 	if address == "" {
-		fs.addf(path, "missing; give %s", form)
+		fs.Addf(path, "missing; give %s", form)
 		return
 	}
 	u, err := url.Parse(address)
 	switch {
 	case err == nil && (u.Path != "" || strings.HasSuffix(address, "/")):
-		fs.addf(path, "takes no path and no slash at the end, only %s", form)
+		fs.Addf(path, "takes no path and no slash at the end, only %s", form)
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u), address != u.Scheme+"://"+u.Host:
-		fs.addf(path, "must be %s", form)
+		fs.Addf(path, "must be %s", form)
 	}
 }
 
-func (a *App) masterKeyFaults(fs *faults) {
+func (a *App) masterKeyFaults(fs *config.Faults) {
 	const path = "svc.master_key"
 	if a.MasterKey == "" {
-		fs.addf(path, "missing; give %s that holds the base64 of 32 random bytes", referenceForms)
+		fs.Addf(path, "missing; give %s that holds the base64 of 32 random bytes", config.ReferenceForms)
 		return
 	}
-	a.MasterKey.faults(fs, path, "")
+	a.MasterKey.Check(fs, path, "")
 }
 
-func (a *App) planFaults(fs *faults) {
+func (a *App) planFaults(fs *config.Faults) {
 	names := make(names)
 	for i, plan := range a.Plans {
 		if plan == nil || plan.Name == "" {
-			fs.nameless("plan", i)
+			fs.Nameless("plan", i)
 			continue
 		}
 		plan.faults(fs, names.path(fs, "plan", plan.Name))
@@ -123,11 +156,11 @@ func (a *App) planFaults(fs *faults) {
 }
 
 // providerFaults also returns the names that models may refer to.
-func (a *App) providerFaults(fs *faults) (known []string) {
+func (a *App) providerFaults(fs *config.Faults) (known []string) {
 	names := make(names)
 	for i, provider := range a.Providers {
 		if provider == nil || provider.Name == "" {
-			fs.nameless("provider", i)
+			fs.Nameless("provider", i)
 			continue
 		}
 		provider.faults(fs, names.path(fs, "provider", provider.Name))
@@ -136,11 +169,11 @@ func (a *App) providerFaults(fs *faults) (known []string) {
 	return slices.Compact(known)
 }
 
-func (a *App) modelFaults(fs *faults, providers []string) {
+func (a *App) modelFaults(fs *config.Faults, providers []string) {
 	names := make(names)
 	for i, model := range a.Models {
 		if model == nil || model.Name == "" {
-			fs.nameless("model", i)
+			fs.Nameless("model", i)
 			continue
 		}
 		model.faults(fs, names.path(fs, "model", model.Name), providers)
@@ -151,11 +184,11 @@ func (a *App) modelFaults(fs *faults, providers []string) {
 type names map[string]int
 
 // path is the path of the next element called name; a name that came before is a fault.
-func (n names) path(fs *faults, list, name string) string {
+func (n names) path(fs *config.Faults, list, name string) string {
 	n[name]++
-	path := repeated(element(list, name), n[name])
+	path := config.Repeated(config.Element(list, name), n[name])
 	if n[name] > 1 {
-		fs.addf(path, "the name is taken by an earlier %s; names are unique", list)
+		fs.Addf(path, "the name is taken by an earlier %s; names are unique", list)
 	}
 	return path
 }
@@ -173,3 +206,32 @@ func (a *App) plan(name string) *Plan {
 	}
 	return new(Plan)
 }
+
+// DefaultPlan is the name of the plan of an organization that names none; "" if there are no plans.
+func (a *App) DefaultPlan() string { return a.plan("").Name }
+
+// PlanNames are the names of the plans, in their order.
+func (a *App) PlanNames() []string {
+	return namesOf(a.Plans, func(p *Plan) string { return p.Name })
+}
+
+// ModelNames are the ids of the models.
+func (a *App) ModelNames() []string {
+	return namesOf(a.Models, func(m *Model) string { return m.Name })
+}
+
+// ProviderNames are the names of the providers.
+func (a *App) ProviderNames() []string {
+	return namesOf(a.Providers, func(p *Provider) string { return p.Name })
+}
+
+func namesOf[T any](list []T, name func(T) string) []string {
+	names := make([]string, len(list))
+	for i, element := range list {
+		names[i] = name(element)
+	}
+	return names
+}
+
+// SweepInterval is the pause between two sweeps of expired holds.
+func (a *App) SweepInterval() time.Duration { return a.Timing.sweepInterval() }

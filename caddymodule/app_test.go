@@ -9,17 +9,22 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // testMasterKey is the base64 of 32 bytes.
 const testMasterKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
+// planted stands where no secret may stand, and must never be seen again.
+const planted = "hunter2"
+
 // secretFile writes content to a file of its own and returns the reference to it.
-func secretFile(t *testing.T, content string) Secret {
+func secretFile(t *testing.T, content string) config.Secret {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return Secret("{file." + path + "}")
+	return config.Secret("{file." + path + "}")
 }
 
 // goodApp is a configuration without a fault.
@@ -180,7 +185,7 @@ func TestBaseURL(t *testing.T) {
 		"https://api example.com":       false,
 		"":                              false,
 	} {
-		var fs faults
+		var fs config.Faults
 		baseURLFaults(&fs, address)
 		require.Equal(t, good, len(fs) == 0, "%q: %v", address, fs)
 	}

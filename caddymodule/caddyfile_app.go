@@ -1,10 +1,15 @@
 package caddymodule
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	caddytokens "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -12,7 +17,7 @@ func init() { httpcaddyfile.RegisterGlobalOption(appName, parseGlobalOption) }
 
 // parseGlobalOption reads the global option svc into the JSON form of the app. There is one such block; a second one
 // is refused.
-func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
+func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 	if previous != nil {
 		d.Next()
 		return nil, d.Err("svc: there is one svc block; a second one is refused. To spread it over files, use import inside it")
@@ -109,57 +114,44 @@ func parseGlobalOption(d *caddyfile.Dispenser, previous any) (any, error) {
 //
 // plan, provider, model and platform may be repeated under other names; the order of the plans counts (the first is the default),
 // no other order does. The error tells every fault of the block at once, each with file and line and what is allowed.
-func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	r := newReader()
-	d.Next()
-	block := newOption(d.NextSegment())
-	r.places[appName] = block
-	if len(block.args) > 0 {
-		r.notef(appName, block, "takes no arguments, only a block")
-	}
-	r.block(appName, block, []rule{
-		{word: "base_url", read: r.text(&a.BaseURL, "scheme://host[:port]")},
-		{word: "store", holds: true, read: a.readStore(r)},
-		{word: "redis", holds: true, read: a.readRedis(r)},
-		{word: "master_key", read: r.secret(&a.MasterKey, referenceForms)},
-		{word: "plan", named: true, holds: true, read: a.readPlan(r)},
-		{word: "provider", named: true, holds: true, read: a.readProvider(r)},
-		{word: "model", named: true, holds: true, read: a.readModel(r)},
-		{word: "platform", named: true, once: true, holds: true, read: a.readPlatform(r)},
-		{word: "worker", holds: true, read: a.readWorker(r)},
-		{word: "timing", holds: true, read: a.readTiming(r)},
-		{word: "limits", holds: true, read: a.readLimits(r)},
+func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
+	r, block := caddyfile.NewReader(d)
+	r.Block(appName, block, []caddyfile.Rule{
+		{Word: "base_url", Read: r.Text(&a.BaseURL, "scheme://host[:port]")},
+		{Word: "store", HasBlock: true, Read: a.readStore(r)},
+		{Word: "redis", HasBlock: true, Read: a.readRedis(r)},
+		{Word: "master_key", Read: r.Secret(&a.MasterKey, config.ReferenceForms)},
+		{Word: "plan", Named: true, HasBlock: true, Read: a.readPlan(r)},
+		{Word: "provider", Named: true, HasBlock: true, Read: a.readProvider(r)},
+		{Word: "model", Named: true, HasBlock: true, Read: a.readModel(r)},
+		{Word: "platform", Named: true, Once: true, HasBlock: true, Read: a.readPlatform(r)},
+		{Word: "worker", HasBlock: true, Read: a.readWorker(r)},
+		{Word: "timing", HasBlock: true, Read: a.readTiming(r)},
+		{Word: "limits", HasBlock: true, Read: a.readLimits(r)},
 	})
-	a.Providers = sortedBy(a.Providers, func(p *Provider) string { return p.Name })
-	a.Models = sortedBy(a.Models, func(m *Model) string { return m.Name })
-	return r.err(a.faults(), block)
+	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(a.Models, func(a, b *Model) int { return strings.Compare(a.Name, b.Name) })
+	return r.Err(a.faults(), block)
 }
 
-func (a *App) readStore(r *reader) func(string, option) {
-	return func(path string, o option) {
+func (a *App) readStore(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
 		const forms = "give `sqlite PATH` or `postgres {env.NAME}`"
-		if len(o.args) != 2 {
-			r.faultf(path, o, "takes exactly an engine and its address; %s", forms)
+		if len(o.Args) != 2 {
+			r.Unreadf(path, o, "takes exactly an engine and its address; %s", forms)
 			return
 		}
-		engine, address := o.args[0].Text, o.args[1].Text
+		engine, address := o.Args[0].Text, o.Args[1].Text
 		read := &Store{Engine: engine}
 		if store.Engine(engine) == store.Postgres {
-			read.DSN = Secret(address)
+			read.DSN = config.Secret(address)
 		} else {
 			read.Path = address
 		}
-		r.block(path, o, []rule{{word: "direct", read: r.secret(&read.Direct, referenceForms)}})
-		set(r, path, o, &a.Store, read)
+		r.Block(path, o, []caddyfile.Rule{{Word: "direct", Read: r.Secret(&read.Direct, config.ReferenceForms)}})
+		caddyfile.Set(r, path, o, &a.Store, read)
 	}
 }
 
-// noArguments notes arguments of an option that takes only a block.
-func (r *reader) noArguments(path string, o option) {
-	if len(o.args) > 0 {
-		r.notef(path, o, "takes no arguments, only a block")
-	}
-}
-
-// Interface guards.
-var _ caddyfile.Unmarshaler = (*App)(nil)
+// Interface guard.
+var _ caddytokens.Unmarshaler = (*App)(nil)

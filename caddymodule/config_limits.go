@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
@@ -44,16 +45,16 @@ const (
 	DefaultCalls         int64 = 1000
 )
 
-func (l *Limits) faults(fs *faults) {
+func (l *Limits) faults(fs *config.Faults) {
 	if l == nil {
 		return
 	}
-	fs.optionalBetween("svc.limits.buffered_bytes", l.BufferedBytes, 1, 1<<40)
-	fs.duration("svc.limits.body_grace", l.BodyGrace)
-	fs.duration("svc.limits.body_grace_with_key", l.BodyGraceWithKey)
-	fs.optionalBetween("svc.limits.body_rate", l.BodyRate, 1, 1<<40)
-	fs.optionalBetween("svc.limits.streams", l.Streams, 1, 1_000_000)
-	fs.optionalBetween("svc.limits.calls", l.Calls, 1, 1_000_000)
+	fs.OptionalBetween("svc.limits.buffered_bytes", l.BufferedBytes, 1, 1<<40)
+	fs.Duration("svc.limits.body_grace", l.BodyGrace)
+	fs.Duration("svc.limits.body_grace_with_key", l.BodyGraceWithKey)
+	fs.OptionalBetween("svc.limits.body_rate", l.BodyRate, 1, 1<<40)
+	fs.OptionalBetween("svc.limits.streams", l.Streams, 1, 1_000_000)
+	fs.OptionalBetween("svc.limits.calls", l.Calls, 1, 1_000_000)
 }
 
 // bufferedBytes returns the budget of body bytes; l may be nil.

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // Model is one model of the list that clients see (spec §2.1), with its limits and its price (design §4).
@@ -83,7 +85,7 @@ func (m *Model) provider() string {
 	return provider
 }
 
-func (m *Model) faults(fs *faults, path string, providers []string) {
+func (m *Model) faults(fs *config.Faults, path string, providers []string) {
 	m.nameFaults(fs, path, providers)
 	for _, text := range []struct{ word, value string }{
 		{"upstream_model", m.UpstreamModel},
@@ -91,32 +93,32 @@ func (m *Model) faults(fs *faults, path string, providers []string) {
 		{"friendly_name", m.FriendlyName},
 		{"owned_by", m.OwnedBy},
 	} {
-		if !printable(text.value, longestModelName) {
-			fs.addf(path+"."+text.word, "must be at most %d printable characters", longestModelName)
+		if !config.Printable(text.value, longestModelName) {
+			fs.Addf(path+"."+text.word, "must be at most %d printable characters", longestModelName)
 		}
 	}
 	if m.Tier != "" && !tierName.MatchString(m.Tier) {
-		fs.addf(path+".tier", "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", DefaultTier)
+		fs.Addf(path+".tier", "must be 1 to 64 lower-case letters, digits, hyphens and underscores, e.g. %s", DefaultTier)
 	}
 	if m.MaxTokensField != "" && !slices.Contains(maxTokensFields, m.MaxTokensField) {
-		fs.addf(path+".max_tokens_field", "%q is not known; allowed: %s", m.MaxTokensField, listed(maxTokensFields))
+		fs.Addf(path+".max_tokens_field", "%q is not known; allowed: %s", m.MaxTokensField, config.Listed(maxTokensFields))
 	}
-	fs.optionalBetween(path+".created", m.Created, 0, latestCreated)
-	fs.requiredBetween(path+".context_window", m.ContextWindow, 1, mostTokens)
-	fs.requiredBetween(path+".max_output_tokens", m.MaxOutputTokens, 1, mostTokens)
-	fs.requiredBetween(path+".price_input", m.PriceInput, 0, highestPrice)
-	fs.requiredBetween(path+".price_output", m.PriceOutput, 0, highestPrice)
-	fs.optionalBetween(path+".price_cached_input", m.PriceCachedInput, 0, highestPrice)
+	fs.OptionalBetween(path+".created", m.Created, 0, latestCreated)
+	fs.RequiredBetween(path+".context_window", m.ContextWindow, 1, mostTokens)
+	fs.RequiredBetween(path+".max_output_tokens", m.MaxOutputTokens, 1, mostTokens)
+	fs.RequiredBetween(path+".price_input", m.PriceInput, 0, highestPrice)
+	fs.RequiredBetween(path+".price_output", m.PriceOutput, 0, highestPrice)
+	fs.OptionalBetween(path+".price_cached_input", m.PriceCachedInput, 0, highestPrice)
 }
 
-func (m *Model) nameFaults(fs *faults, path string, providers []string) {
+func (m *Model) nameFaults(fs *config.Faults, path string, providers []string) {
 	provider, rest, found := strings.Cut(m.Name, "/")
 	if !found || !blockName.MatchString(provider) || !modelPart.MatchString(rest) {
-		fs.addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
+		fs.Addf(path, "the id must be PROVIDER/MODEL, e.g. openai/gpt-4o-mini; MODEL is 1 to 128 letters, digits and . _ : / @ + -")
 		return
 	}
 	if !slices.Contains(providers, provider) {
-		fs.addf(path, "there is no provider %q; there are: %s", provider, listed(providers))
+		fs.Addf(path, "there is no provider %q; there are: %s", provider, config.Listed(providers))
 	}
 }
 

@@ -1,6 +1,10 @@
 package caddymodule
 
-import "regexp"
+import (
+	"regexp"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+)
 
 // Plan is a named set of limits for organizations (spec §8). The first plan of the list is the one an organization
 // gets when none is named at its creation. A limit that is not given is unlimited.
@@ -27,13 +31,13 @@ var blockName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 const blockNameForm = "1 to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
 
-func (p *Plan) faults(fs *faults, path string) {
+func (p *Plan) faults(fs *config.Faults, path string) {
 	if !blockName.MatchString(p.Name) {
-		fs.addf(path, "the name must be %s", blockNameForm)
+		fs.Addf(path, "the name must be %s", blockNameForm)
 	}
-	fs.optionalBetween(path+".requests_per_minute", p.RequestsPerMinute, 1, 1_000_000_000)
-	fs.optionalBetween(path+".channels", p.Channels, 1, 1_000_000)
-	fs.optionalBetween(path+".knowledge_bytes", p.KnowledgeBytes, 0, 1<<50)
+	fs.OptionalBetween(path+".requests_per_minute", p.RequestsPerMinute, 1, 1_000_000_000)
+	fs.OptionalBetween(path+".channels", p.Channels, 1, 1_000_000)
+	fs.OptionalBetween(path+".knowledge_bytes", p.KnowledgeBytes, 0, 1<<50)
 }
 
 // requestsPerMinute is the limit as the rate limit counts it: 0 for none.

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // Platforms says how the messaging platforms and marketplaces are spoken to, both ways: their webhooks are checked
@@ -64,10 +66,10 @@ type SocialPlatform struct {
 	Platform
 
 	// The secret of the application, which signs its webhooks. Required.
-	AppSecret Secret `json:"app_secret,omitempty"`
+	AppSecret config.Secret `json:"app_secret,omitempty"`
 
 	// The token that the platform sends with the handshake of a webhook subscription. Required.
-	VerifyToken Secret `json:"verify_token,omitempty"`
+	VerifyToken config.Secret `json:"verify_token,omitempty"`
 
 	// The values of `object` that name the channel types.
 	Objects *SocialObjects `json:"objects,omitempty"`
@@ -93,10 +95,10 @@ type LocalChatPlatform struct {
 	AuthBase string `json:"auth_base,omitempty"`
 
 	// The id of the application; it may be one `{env.NAME}` or `{file.PATH}`. Required.
-	AppID Identifier `json:"app_id,omitempty"`
+	AppID config.Identifier `json:"app_id,omitempty"`
 
 	// The secret of the application, which signs its webhooks. Required.
-	AppSecret Secret `json:"app_secret,omitempty"`
+	AppSecret config.Secret `json:"app_secret,omitempty"`
 }
 
 // MarketAPlatform is the partner account with marketplace A.
@@ -104,10 +106,10 @@ type MarketAPlatform struct {
 	Platform
 
 	// The id of the partner, a whole number; it may be one `{env.NAME}` or `{file.PATH}`. Required.
-	PartnerID Identifier `json:"partner_id,omitempty"`
+	PartnerID config.Identifier `json:"partner_id,omitempty"`
 
 	// The key of the partner, which signs webhooks and calls. Required.
-	PartnerKey Secret `json:"partner_key,omitempty"`
+	PartnerKey config.Secret `json:"partner_key,omitempty"`
 }
 
 // MarketBPlatform is the application that is registered with marketplace B.
@@ -118,10 +120,10 @@ type MarketBPlatform struct {
 	AuthBase string `json:"auth_base,omitempty"`
 
 	// The key that names the application, not a secret; it may be one `{env.NAME}` or `{file.PATH}`. Required.
-	AppKey Identifier `json:"app_key,omitempty"`
+	AppKey config.Identifier `json:"app_key,omitempty"`
 
 	// The secret of the application, which signs webhooks and calls. Required.
-	AppSecret Secret `json:"app_secret,omitempty"`
+	AppSecret config.Secret `json:"app_secret,omitempty"`
 }
 
 // configured reports whether webhooks of the platform can be served: it has a block, or needs none.
@@ -144,7 +146,7 @@ func (p *Platforms) configured(name string) bool {
 	}
 }
 
-func (p *Platforms) faults(fs *faults) {
+func (p *Platforms) faults(fs *config.Faults) {
 	if p == nil {
 		return
 	}
@@ -165,22 +167,22 @@ func (p *Platforms) faults(fs *faults) {
 	}
 }
 
-func platformPath(name string) string { return element("platform", name) }
+func platformPath(name string) string { return config.Element("platform", name) }
 
-func (p *Platform) faults(fs *faults, path string) {
+func (p *Platform) faults(fs *config.Faults, path string) {
 	if p.Header != "" && !headerName(p.Header) {
-		fs.addf(path+".header", "%s is no name of a header", quoted(p.Header))
+		fs.Addf(path+".header", "%s is no name of a header", config.Quoted(p.Header))
 	}
 	platformURLFaults(fs, path+".api_base", p.APIBase)
 	if p.Ack != "" && p.Ack != AckEmpty {
-		fs.addf(path+".ack", "%s is not known; allowed: %s", quoted(p.Ack), AckEmpty)
+		fs.Addf(path+".ack", "%s is not known; allowed: %s", config.Quoted(p.Ack), AckEmpty)
 	}
 }
 
-func (p *SocialPlatform) faults(fs *faults, path string) {
+func (p *SocialPlatform) faults(fs *config.Faults, path string) {
 	p.Platform.faults(fs, path)
-	requiredSecret(fs, path+".app_secret", p.AppSecret)
-	requiredSecret(fs, path+".verify_token", p.VerifyToken)
+	p.AppSecret.CheckRequired(fs, path+".app_secret")
+	p.VerifyToken.CheckRequired(fs, path+".verify_token")
 	p.objects().faults(fs, path)
 }
 
@@ -192,18 +194,18 @@ func (p *SocialPlatform) objects() SocialObjects {
 	return *p.Objects
 }
 
-func (o SocialObjects) faults(fs *faults, path string) {
+func (o SocialObjects) faults(fs *config.Faults, path string) {
 	effective := o.withDefaults()
 	seen := make(map[string]string, 3)
 	for _, object := range []struct{ name, value string }{
 		{"page", effective.Page}, {"photo_dm", effective.PhotoDM}, {"chat_app", effective.ChatApp},
 	} {
 		objectPath := path + ".object[" + object.name + "]"
-		if !printable(object.value, 64) {
-			fs.addf(objectPath, "must be at most 64 characters, none of them a control character")
+		if !config.Printable(object.value, 64) {
+			fs.Addf(objectPath, "must be at most 64 characters, none of them a control character")
 		}
 		if other, taken := seen[object.value]; taken {
-			fs.addf(objectPath, "%s is the value of %s already; webhooks could not be told apart", quoted(object.value), other)
+			fs.Addf(objectPath, "%s is the value of %s already; webhooks could not be told apart", config.Quoted(object.value), other)
 			continue
 		}
 		seen[object.value] = object.name
@@ -223,35 +225,27 @@ func (o SocialObjects) withDefaults() SocialObjects {
 	return o
 }
 
-func (p *LocalChatPlatform) faults(fs *faults, path string) {
+func (p *LocalChatPlatform) faults(fs *config.Faults, path string) {
 	p.Platform.faults(fs, path)
 	platformURLFaults(fs, path+".auth_base", p.AuthBase)
-	p.AppID.faults(fs, path+".app_id")
-	requiredSecret(fs, path+".app_secret", p.AppSecret)
+	p.AppID.Check(fs, path+".app_id")
+	p.AppSecret.CheckRequired(fs, path+".app_secret")
 }
 
-func (p *MarketAPlatform) faults(fs *faults, path string) {
+func (p *MarketAPlatform) faults(fs *config.Faults, path string) {
 	p.Platform.faults(fs, path)
-	p.PartnerID.faults(fs, path+".partner_id")
-	if p.PartnerID != "" && !Secret(p.PartnerID).wellFormed() && identifier(string(p.PartnerID)) {
+	p.PartnerID.Check(fs, path+".partner_id")
+	if p.PartnerID != "" && !config.Secret(p.PartnerID).IsReference() && config.IsIdentifier(string(p.PartnerID)) {
 		partnerIDFaults(fs, string(p.PartnerID))
 	}
-	requiredSecret(fs, path+".partner_key", p.PartnerKey)
+	p.PartnerKey.CheckRequired(fs, path+".partner_key")
 }
 
-func (p *MarketBPlatform) faults(fs *faults, path string) {
+func (p *MarketBPlatform) faults(fs *config.Faults, path string) {
 	p.Platform.faults(fs, path)
 	platformURLFaults(fs, path+".auth_base", p.AuthBase)
-	p.AppKey.faults(fs, path+".app_key")
-	requiredSecret(fs, path+".app_secret", p.AppSecret)
-}
-
-func requiredSecret(fs *faults, path string, s Secret) {
-	if s == "" {
-		fs.addf(path, "missing; give %s", referenceForms)
-		return
-	}
-	s.faults(fs, path, "")
+	p.AppKey.Check(fs, path+".app_key")
+	p.AppSecret.CheckRequired(fs, path+".app_secret")
 }
 
 // headerName reports whether text can be the name of a header (RFC 9110 §5.1).
@@ -264,7 +258,7 @@ func headerName(text string) bool {
 }
 
 // platformURLFaults never quotes the address: a user part or a token in it would be a secret.
-func platformURLFaults(fs *faults, path, address string) {
+func platformURLFaults(fs *config.Faults, path, address string) {
 	const example = "e.g. https://api.example.com"
 	if address == "" {
 		return
@@ -272,10 +266,10 @@ func platformURLFaults(fs *faults, path, address string) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
-		fs.addf(path, "must be an http or https address with a host and no placeholders, %s", example)
+		fs.Addf(path, "must be an http or https address with a host and no placeholders, %s", example)
 	case u.User != nil:
-		fs.addf(path, "takes no user and no password, %s", example)
+		fs.Addf(path, "takes no user and no password, %s", example)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		fs.addf(path, "takes no query and no fragment, %s", example)
+		fs.Addf(path, "takes no query and no fragment, %s", example)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 )
 
@@ -24,7 +25,7 @@ func allPlatforms(t *testing.T) *Platforms {
 			AppID: "4318", AppSecret: secretFile(t, "local-"+planted),
 		},
 		MarketA: &MarketAPlatform{
-			Platform: Platform{APIBase: "https://partner.example.com"}, PartnerID: Identifier(secretFile(t, "2001887\n")),
+			Platform: Platform{APIBase: "https://partner.example.com"}, PartnerID: config.Identifier(secretFile(t, "2001887\n")),
 			PartnerKey: secretFile(t, "partner-"+planted),
 		},
 		MarketB: &MarketBPlatform{
@@ -94,8 +95,8 @@ func TestMissingPlatformSecretsAreToldTogether(t *testing.T) {
 	app.Platforms = &Platforms{
 		Social:    &SocialPlatform{AppSecret: "{env.SVC_TEST_NO_1}", VerifyToken: "{env.SVC_TEST_NO_2}"},
 		LocalChat: &LocalChatPlatform{AppID: "{env.SVC_TEST_NO_3}", AppSecret: "{env.SVC_TEST_NO_4}"},
-		MarketA:   &MarketAPlatform{PartnerID: Identifier(secretFile(t, planted)), PartnerKey: "{env.SVC_TEST_NO_5}"},
-		MarketB:   &MarketBPlatform{AppKey: Identifier(secretFile(t, planted+"\nand more")), AppSecret: "{env.SVC_TEST_NO_6}"},
+		MarketA:   &MarketAPlatform{PartnerID: config.Identifier(secretFile(t, planted)), PartnerKey: "{env.SVC_TEST_NO_5}"},
+		MarketB:   &MarketBPlatform{AppKey: config.Identifier(secretFile(t, planted+"\nand more")), AppSecret: "{env.SVC_TEST_NO_6}"},
 	}
 	err := load(t, app)
 	require.ErrorContains(t, err, "8 faults:")

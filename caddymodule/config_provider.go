@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // The protocols a [Provider] may speak.
@@ -17,7 +19,7 @@ const (
 )
 
 // NoKey as a provider's api_key sends requests without Authorization.
-const NoKey Secret = "none"
+const NoKey config.Secret = "none"
 
 // The defaults of a provider's timeouts.
 const (
@@ -49,7 +51,7 @@ type Provider struct {
 	// The operator's key for this provider: exactly one `{env.NAME}` or `{file.PATH}`, or `none` to send no
 	// Authorization. Without it only calls with an organization's own key (BYOK) work; all others get 502
 	// `provider_error` without a call. `echo` needs no key.
-	APIKey Secret `json:"api_key,omitempty"`
+	APIKey config.Secret `json:"api_key,omitempty"`
 
 	// How long connecting may take: name resolution, TCP and TLS together. More than 0, at most 24h. Default: `5s`.
 	ConnectTimeout caddy.Duration `json:"connect_timeout,omitempty"`
@@ -87,23 +89,23 @@ var protocolHints = map[string]string{
 	"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 
-func (p *Provider) faults(fs *faults, path string) {
+func (p *Provider) faults(fs *config.Faults, path string) {
 	if !blockName.MatchString(p.Name) {
-		fs.addf(path, "the name must be %s", blockNameForm)
+		fs.Addf(path, "the name must be %s", blockNameForm)
 	}
 	p.protocolFaults(fs, path)
 	if p.APIKey != "" && p.APIKey != NoKey {
-		p.APIKey.faults(fs, path+".api_key", ", or none")
+		p.APIKey.Check(fs, path+".api_key", ", or none")
 	}
-	fs.duration(path+".connect_timeout", p.ConnectTimeout)
-	fs.duration(path+".first_byte_timeout", p.FirstByteTimeout)
-	fs.duration(path+".idle_timeout", p.IdleTimeout)
-	fs.duration(path+".response_timeout", p.ResponseTimeout)
-	fs.duration(path+".max_duration", p.MaxDuration)
-	fs.optionalBetween(path+".max_calls", p.MaxCalls, 1, 1_000_000)
+	fs.Duration(path+".connect_timeout", p.ConnectTimeout)
+	fs.Duration(path+".first_byte_timeout", p.FirstByteTimeout)
+	fs.Duration(path+".idle_timeout", p.IdleTimeout)
+	fs.Duration(path+".response_timeout", p.ResponseTimeout)
+	fs.Duration(path+".max_duration", p.MaxDuration)
+	fs.OptionalBetween(path+".max_calls", p.MaxCalls, 1, 1_000_000)
 }
 
-func (p *Provider) protocolFaults(fs *faults, path string) {
+func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 	const allowed = "allowed: " + ProtocolOpenAI + ", " + ProtocolEcho
 	switch p.Protocol {
 	case ProtocolOpenAI:
@@ -111,38 +113,38 @@ func (p *Provider) protocolFaults(fs *faults, path string) {
 		transportFaults(fs, path+".transport", p.TransportRaw)
 	case ProtocolEcho:
 		if p.BaseURL != "" {
-			fs.addf(path+".base_url", "the echo protocol calls nobody; leave it out")
+			fs.Addf(path+".base_url", "the echo protocol calls nobody; leave it out")
 		}
 		if p.TransportRaw != nil {
-			fs.addf(path+".transport", "the echo protocol calls nobody; leave it out")
+			fs.Addf(path+".transport", "the echo protocol calls nobody; leave it out")
 		}
 	case "":
-		fs.addf(path+".protocol", "missing; %s", allowed)
+		fs.Addf(path+".protocol", "missing; %s", allowed)
 	default:
 		if hint, known := protocolHints[p.Protocol]; known {
-			fs.addf(path+".protocol", "%s is not spoken natively; use `protocol openai` with the vendor's OpenAI-compatible "+
+			fs.Addf(path+".protocol", "%s is not spoken natively; use `protocol openai` with the vendor's OpenAI-compatible "+
 				"endpoint, `base_url %s`", p.Protocol, hint)
 			return
 		}
-		fs.addf(path+".protocol", "%q is not known; %s", p.Protocol, allowed)
+		fs.Addf(path+".protocol", "%q is not known; %s", p.Protocol, allowed)
 	}
 }
 
 // providerURLFaults never quotes the address: a user part would be a secret.
-func providerURLFaults(fs *faults, path, address string) {
+func providerURLFaults(fs *config.Faults, path, address string) {
 	const example = "e.g. https://api.openai.com/v1"
 	if address == "" {
-		fs.addf(path, "missing; %s", example)
+		fs.Addf(path, "missing; %s", example)
 		return
 	}
 	u, err := url.Parse(address)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
-		fs.addf(path, "must be an http or https address with a host and no placeholders, %s", example)
+		fs.Addf(path, "must be an http or https address with a host and no placeholders, %s", example)
 	case u.User != nil:
-		fs.addf(path, "a user or password doesn't belong into the address; use api_key")
+		fs.Addf(path, "a user or password doesn't belong into the address; use api_key")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		fs.addf(path, "takes no query and no fragment, %s", example)
+		fs.Addf(path, "takes no query and no fragment, %s", example)
 	}
 }
 

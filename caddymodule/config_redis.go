@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
@@ -23,7 +24,7 @@ type Redis struct {
 	// The address of one server: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or
 	// `unix://[user:password@]/path[?db=database]`. It may hold a password, so it must be exactly one `{env.NAME}` or
 	// `{file.PATH}`.
-	URL Secret `json:"url,omitempty"`
+	URL config.Secret `json:"url,omitempty"`
 
 	// The sentinels that know the server.
 	Sentinel *RedisSentinel `json:"sentinel,omitempty"`
@@ -36,13 +37,13 @@ type Redis struct {
 	Nodes *int64 `json:"nodes,omitempty"`
 
 	// The user of the servers. Only with sentinel and cluster. Default: Redis' default user.
-	Username Identifier `json:"username,omitempty"`
+	Username config.Identifier `json:"username,omitempty"`
 
 	// The password of the servers. Only with sentinel and cluster. Default: none.
-	Password Secret `json:"password,omitempty"`
+	Password config.Secret `json:"password,omitempty"`
 
 	// The password of the sentinels. Only with sentinel. Default: none.
-	SentinelPassword Secret `json:"sentinel_password,omitempty"`
+	SentinelPassword config.Secret `json:"sentinel_password,omitempty"`
 
 	// TLS for all connections. With url the scheme `rediss` says so, and this only names the authority.
 	TLS *RedisTLS `json:"tls,omitempty"`
@@ -75,7 +76,7 @@ const redisForms = "give `redis {env.NAME}`, `redis sentinel MASTER HOST:PORT…
 
 const redisPath = appName + ".redis"
 
-func (r *Redis) faults(fs *faults) {
+func (r *Redis) faults(fs *config.Faults) {
 	if r == nil {
 		return
 	}
@@ -86,74 +87,74 @@ func (r *Redis) faults(fs *faults) {
 		}
 	}
 	if given != 1 {
-		fs.addf(redisPath, "exactly one of an address, sentinel and cluster is needed; %s", redisForms)
+		fs.Addf(redisPath, "exactly one of an address, sentinel and cluster is needed; %s", redisForms)
 	}
 	if r.URL != "" {
 		r.urlFaults(fs)
 	}
 	r.Sentinel.faults(fs)
 	r.Cluster.faults(fs)
-	fs.optionalBetween(redisPath+".nodes", r.Nodes, 1, 10_000)
+	fs.OptionalBetween(redisPath+".nodes", r.Nodes, 1, 10_000)
 	if r.Username != "" {
-		r.Username.faults(fs, redisPath+".username")
+		r.Username.Check(fs, redisPath+".username")
 	}
 	if r.Password != "" {
-		r.Password.faults(fs, redisPath+".password", "")
+		r.Password.Check(fs, redisPath+".password", "")
 	}
 	if r.Username != "" && r.Password == "" {
-		fs.addf(redisPath+".username", "a user needs a password")
+		fs.Addf(redisPath+".username", "a user needs a password")
 	}
 	if r.SentinelPassword != "" {
-		r.SentinelPassword.faults(fs, redisPath+".sentinel_password", "")
+		r.SentinelPassword.Check(fs, redisPath+".sentinel_password", "")
 		if r.Sentinel == nil {
-			fs.addf(redisPath+".sentinel_password", "only sentinels take it")
+			fs.Addf(redisPath+".sentinel_password", "only sentinels take it")
 		}
 	}
 	if r.TLS != nil && strings.ContainsAny(r.TLS.CAFile, "{}") {
-		fs.addf(redisPath+".tls", "the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+		fs.Addf(redisPath+".tls", "the path of a file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
 	}
 }
 
 // urlFaults notes what belongs into the address instead.
-func (r *Redis) urlFaults(fs *faults) {
-	r.URL.faults(fs, redisPath, ", or sentinel or cluster with their addresses")
+func (r *Redis) urlFaults(fs *config.Faults) {
+	r.URL.Check(fs, redisPath, ", or sentinel or cluster with their addresses")
 	if r.Username != "" {
-		fs.addf(redisPath+".username", "belongs into the address")
+		fs.Addf(redisPath+".username", "belongs into the address")
 	}
 	if r.Password != "" {
-		fs.addf(redisPath+".password", "belongs into the address")
+		fs.Addf(redisPath+".password", "belongs into the address")
 	}
 	if r.TLS != nil && r.TLS.CAFile == "" {
-		fs.addf(redisPath+".tls", "the address says rediss:// for TLS; give the file of an authority, or leave it out")
+		fs.Addf(redisPath+".tls", "the address says rediss:// for TLS; give the file of an authority, or leave it out")
 	}
 }
 
-func (s *RedisSentinel) faults(fs *faults) {
+func (s *RedisSentinel) faults(fs *config.Faults) {
 	if s == nil {
 		return
 	}
-	if !identifier(s.Master) || strings.ContainsAny(s.Master, "{}") {
-		fs.addf(redisPath, "sentinel needs the name of the master, 1 to 128 visible ASCII characters; %s", redisForms)
+	if !config.IsIdentifier(s.Master) || strings.ContainsAny(s.Master, "{}") {
+		fs.Addf(redisPath, "sentinel needs the name of the master, 1 to 128 visible ASCII characters; %s", redisForms)
 	}
 	redisAddressFaults(fs, "sentinel", s.Addresses)
 }
 
-func (c *RedisCluster) faults(fs *faults) {
+func (c *RedisCluster) faults(fs *config.Faults) {
 	if c != nil {
 		redisAddressFaults(fs, "cluster", c.Addresses)
 	}
 }
 
-func redisAddressFaults(fs *faults, of string, addresses []string) {
+func redisAddressFaults(fs *config.Faults, of string, addresses []string) {
 	if len(addresses) == 0 {
-		fs.addf(redisPath, "%s needs at least one address; %s", of, redisForms)
+		fs.Addf(redisPath, "%s needs at least one address; %s", of, redisForms)
 	}
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
 		number, portErr := strconv.ParseUint(port, 10, 16)
 		// What is no address may be a URL with a password: it isn't quoted.
-		if err != nil || portErr != nil || number == 0 || !identifier(host) || strings.ContainsAny(host, "{}@/") {
-			fs.addf(redisPath, "the addresses of a %s are HOST:PORT, e.g. redis-1.example.com:6379; one of them is not", of)
+		if err != nil || portErr != nil || number == 0 || !config.IsIdentifier(host) || strings.ContainsAny(host, "{}@/") {
+			fs.Addf(redisPath, "the addresses of a %s are HOST:PORT, e.g. redis-1.example.com:6379; one of them is not", of)
 			return
 		}
 	}
@@ -178,7 +179,7 @@ type redisSettings struct {
 type redisDigest [sha256.Size]byte
 
 // read resolves the references, and reads the authority. What fails is noted in fs, by path; r may be nil.
-func (r *Redis) read(repl *caddy.Replacer, fs *faults) *redisSettings {
+func (r *Redis) read(repl *caddy.Replacer, fs *config.Faults) *redisSettings {
 	if r == nil {
 		return nil
 	}
@@ -189,15 +190,15 @@ func (r *Redis) read(repl *caddy.Replacer, fs *faults) *redisSettings {
 	return &redisSettings{server: *server, nodes: r.nodes(), digest: digest}
 }
 
-func (r *Redis) readServer(repl *caddy.Replacer, fs *faults) *limit.RedisServer {
+func (r *Redis) readServer(repl *caddy.Replacer, fs *config.Faults) *limit.RedisServer {
 	server := new(limit.RedisServer)
-	resolve := func(path string, s Secret) string {
+	resolve := func(path string, s config.Secret) string {
 		if s == "" {
 			return ""
 		}
 		text, err := s.Resolve(repl)
 		if err != nil {
-			fs.addf(path, "%v", err)
+			fs.Addf(path, "%v", err)
 		}
 		return text
 	}
@@ -212,7 +213,7 @@ func (r *Redis) readServer(repl *caddy.Replacer, fs *faults) *limit.RedisServer 
 	if r.Username != "" {
 		name, err := r.Username.Resolve(repl)
 		if err != nil {
-			fs.addf(redisPath+".username", "%v", err)
+			fs.Addf(redisPath+".username", "%v", err)
 		}
 		server.Username = name
 	}
@@ -224,22 +225,22 @@ func (r *Redis) readServer(repl *caddy.Replacer, fs *faults) *limit.RedisServer 
 }
 
 // readURL reads an address; one that could not be read is empty, and noted already.
-func (r *Redis) readURL(address string, fs *faults) *limit.RedisServer {
+func (r *Redis) readURL(address string, fs *config.Faults) *limit.RedisServer {
 	if address == "" {
 		return new(limit.RedisServer)
 	}
 	server, err := limit.ParseRedisURL(address)
 	if err != nil {
-		fs.addf(redisPath, "what %s holds is %v", string(r.URL), err)
+		fs.Addf(redisPath, "what %s holds is %v", string(r.URL), err)
 	}
 	if err == nil && r.TLS != nil && server.TLS == nil {
-		fs.addf(redisPath+".tls", "what %s holds begins with redis:// or unix://; TLS needs rediss://", string(r.URL))
+		fs.Addf(redisPath+".tls", "what %s holds begins with redis:// or unix://; TLS needs rediss://", string(r.URL))
 	}
 	return &server
 }
 
 // readTLS also returns the authority's certificates as they stand in their file.
-func (r *Redis) readTLS(server *limit.RedisServer, fs *faults) (authority []byte) {
+func (r *Redis) readTLS(server *limit.RedisServer, fs *config.Faults) (authority []byte) {
 	if r.TLS == nil {
 		return nil
 	}
@@ -251,12 +252,12 @@ func (r *Redis) readTLS(server *limit.RedisServer, fs *faults) (authority []byte
 	}
 	pem, err := os.ReadFile(r.TLS.CAFile)
 	if err != nil {
-		fs.addf(redisPath+".tls", "%v", err)
+		fs.Addf(redisPath+".tls", "%v", err)
 		return nil
 	}
 	server.TLS.RootCAs = x509.NewCertPool()
 	if !server.TLS.RootCAs.AppendCertsFromPEM(pem) {
-		fs.addf(redisPath+".tls", "%q holds no certificate in PEM form", r.TLS.CAFile)
+		fs.Addf(redisPath+".tls", "%q holds no certificate in PEM form", r.TLS.CAFile)
 	}
 	return pem
 }

@@ -15,17 +15,18 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
 // readRedis resolves a configuration's references, which must be in order.
 func readRedis(t *testing.T, r *Redis) *redisSettings {
 	t.Helper()
-	var fs faults
+	var fs config.Faults
 	r.faults(&fs)
-	require.NoError(t, fs.err())
+	require.NoError(t, fs.Err())
 	read := r.read(caddy.NewReplacer(), &fs)
-	require.NoError(t, fs.err())
+	require.NoError(t, fs.Err())
 	return read
 }
 

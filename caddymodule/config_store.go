@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -20,22 +21,22 @@ type Store struct {
 
 	// The connection string of a `postgres` store, as a URL or in keyword form. It may hold a password, so it must be
 	// exactly one `{env.NAME}` or `{file.PATH}`. Required with `postgres`, refused with `sqlite`.
-	DSN Secret `json:"dsn,omitempty"`
+	DSN config.Secret `json:"dsn,omitempty"`
 
 	// A second connection string of the same `postgres` database, for a `dsn` that leads to a pooler in transaction mode
 	// (PgBouncer's `pool_mode = transaction`): it must give a client a session of its own, as the server itself does, or
 	// a pooler in session mode. Migrations (advisory lock) and the worker's wake-up (LISTEN) use it. With it, nothing is
 	// prepared or set for a session through `dsn`. Without it, `dsn` must give sessions. Refused with `sqlite`.
-	Direct Secret `json:"direct,omitempty"`
+	Direct config.Secret `json:"direct,omitempty"`
 }
 
 // engines are the allowed values of [Store.Engine].
 var engines = []store.Engine{store.SQLite, store.Postgres}
 
-func (s *Store) faults(fs *faults) {
+func (s *Store) faults(fs *config.Faults) {
 	const path = "svc.store"
 	if s == nil {
-		fs.addf(path, "missing; give `sqlite PATH` or `postgres {env.NAME}`")
+		fs.Addf(path, "missing; give `sqlite PATH` or `postgres {env.NAME}`")
 		return
 	}
 	switch store.Engine(s.Engine) {
@@ -44,56 +45,56 @@ func (s *Store) faults(fs *faults) {
 	case store.Postgres:
 		s.postgresFaults(fs, path)
 	default:
-		fs.addf(path, "%q is no engine; allowed: %s", s.Engine, listed(engines))
+		fs.Addf(path, "%q is no engine; allowed: %s", s.Engine, config.Listed(engines))
 	}
 }
 
-func (s *Store) sqliteFaults(fs *faults, path string) {
+func (s *Store) sqliteFaults(fs *config.Faults, path string) {
 	if s.DSN != "" {
-		fs.addf(path, "sqlite takes a path, not a dsn")
+		fs.Addf(path, "sqlite takes a path, not a dsn")
 	}
 	if s.Direct != "" {
-		fs.addf(path+".direct", "sqlite takes no direct address; there is no pooler before a file")
+		fs.Addf(path+".direct", "sqlite takes no direct address; there is no pooler before a file")
 	}
 	if s.Path == "" {
-		fs.addf(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
+		fs.Addf(path, "sqlite needs the path of its file, e.g. ./data/svc.db")
 	}
 	if strings.ContainsAny(s.Path, "{}") {
-		fs.addf(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
+		fs.Addf(path, "the path of a sqlite file takes no placeholders; in a Caddyfile {$NAME} is filled in before it is read")
 	}
 }
 
-func (s *Store) postgresFaults(fs *faults, path string) {
+func (s *Store) postgresFaults(fs *config.Faults, path string) {
 	if s.Path != "" {
-		fs.addf(path, "postgres takes a dsn, not a path")
+		fs.Addf(path, "postgres takes a dsn, not a path")
 	}
-	s.DSN.faults(fs, path, "")
+	s.DSN.Check(fs, path, "")
 	if s.Direct != "" {
-		s.Direct.faults(fs, path+".direct", "")
+		s.Direct.Check(fs, path+".direct", "")
 	}
 }
 
 // Location reads the store's address with repl. Its error tells everything that is wrong, by path. See [Store.read].
 func (s *Store) Location(repl *caddy.Replacer) (store.Location, error) {
-	var fs faults
+	var fs config.Faults
 	location := s.read(repl, &fs)
-	return location, fs.err()
+	return location, fs.Err()
 }
 
 // read resolves the connection strings of a `postgres` store with repl and brings either engine's address into its one
 // canonical form. It opens nothing. Faults never hold a connection string.
-func (s *Store) read(repl *caddy.Replacer, fs *faults) store.Location {
+func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 	const path = "svc.store"
 	before := len(*fs)
 	address, direct := s.Path, ""
 	var err error
 	if store.Engine(s.Engine) == store.Postgres {
 		if address, err = s.DSN.Resolve(repl); err != nil {
-			fs.addf(path, "%v", err)
+			fs.Addf(path, "%v", err)
 		}
 		if s.Direct != "" {
 			if direct, err = s.Direct.Resolve(repl); err != nil {
-				fs.addf(path+".direct", "%v", err)
+				fs.Addf(path+".direct", "%v", err)
 			}
 		}
 		if len(*fs) > before {
@@ -105,7 +106,7 @@ func (s *Store) read(repl *caddy.Replacer, fs *faults) store.Location {
 		location, err = location.WithDirect(direct)
 	}
 	if err != nil {
-		fs.addf(path, "%v", err)
+		fs.Addf(path, "%v", err)
 	}
 	return location
 }

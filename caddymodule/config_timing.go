@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
@@ -36,14 +37,14 @@ const (
 	DefaultEarlyStatus   = gateway.DefaultEarlyStatus
 )
 
-func (t *Timing) faults(fs *faults) {
+func (t *Timing) faults(fs *config.Faults) {
 	if t == nil {
 		return
 	}
-	fs.duration("svc.timing.hold_ttl", t.HoldTTL)
-	fs.duration("svc.timing.sweep_interval", t.SweepInterval)
-	fs.duration("svc.timing.lease", t.Lease)
-	fs.duration("svc.timing.early_status", t.EarlyStatus)
+	fs.Duration("svc.timing.hold_ttl", t.HoldTTL)
+	fs.Duration("svc.timing.sweep_interval", t.SweepInterval)
+	fs.Duration("svc.timing.lease", t.Lease)
+	fs.Duration("svc.timing.early_status", t.EarlyStatus)
 }
 
 // holdTTL returns the hold's grace after the longest call; t may be nil.

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // Worker tunes the companion worker, which answers the customers (`caddy svc-worker` or the binary svc-worker). A
@@ -21,13 +23,13 @@ type Worker struct {
 // DefaultConcurrency is how many conversations a worker answers at the same time.
 const DefaultConcurrency int64 = 32
 
-func (w *Worker) faults(fs *faults) {
+func (w *Worker) faults(fs *config.Faults) {
 	if w == nil {
 		return
 	}
-	fs.optionalBetween("svc.worker.concurrency", w.Concurrency, 1, 10_000)
+	fs.OptionalBetween("svc.worker.concurrency", w.Concurrency, 1, 10_000)
 	if w.Listen != "" && !listenAddress(w.Listen) {
-		fs.addf("svc.worker.listen", "must be one address with its port, e.g. 127.0.0.1:8082, or unix/PATH; placeholders are not filled in")
+		fs.Addf("svc.worker.listen", "must be one address with its port, e.g. 127.0.0.1:8082, or unix/PATH; placeholders are not filled in")
 	}
 }
 

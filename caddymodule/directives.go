@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // init registers every directive with its module and its place in the order of directives (design §4 "Directive
@@ -110,10 +112,10 @@ func (*bare) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	name := d.Val()
 	if d.NextArg() {
-		return d.Errf("%s takes no arguments, found %s", name, quoted(d.Val()))
+		return d.Errf("%s takes no arguments, found %s", name, config.Quoted(d.Val()))
 	}
 	for d.NextBlock(0) {
-		return d.Errf("%s takes no block, found %s", name, quoted(d.Val()))
+		return d.Errf("%s takes no block, found %s", name, config.Quoted(d.Val()))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func readBack(t *testing.T, segment caddyfile.Segment) {
 	if err := caddy.StrictUnmarshalJSON(raw, again); err != nil {
 		t.Fatalf("the JSON form can't be read back: %v\n%s", err, raw)
 	}
-	if err := again.faults().err(); err != nil {
+	if err := again.faults().Err(); err != nil {
 		t.Fatalf("accepted as a Caddyfile, refused as JSON: %v\n%s", err, raw)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 func init() { caddy.RegisterModule(new(LogEncoder)) }
@@ -48,11 +50,11 @@ func (*LogEncoder) CaddyModule() caddy.ModuleInfo {
 func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.NextArg() {
-		return d.Errf("format svc takes no arguments, found %s", quoted(d.Val()))
+		return d.Errf("format svc takes no arguments, found %s", config.Quoted(d.Val()))
 	}
 	for d.NextBlock(0) {
 		if d.Val() != "wrap" {
-			return d.Errf("format svc has no option %s; allowed: wrap", quoted(d.Val()))
+			return d.Errf("format svc has no option %s; allowed: wrap", config.Quoted(d.Val()))
 		}
 		if e.WrappedRaw != nil {
 			return d.Err("format svc: wrap stands twice")

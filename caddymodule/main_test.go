@@ -8,18 +8,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// workerVariable is set for the processes that are a worker.
-const workerVariable = "SVC_TEST_WORKER"
-
 // TestMain waits for stores that close in the background, as after a reload, and then looks for goroutines that nobody
-// stopped. The ones it lets pass are Caddy's: a test has no way to end a provisioned configuration (notes/caddy.md §8),
+// stopped. The ones it lets pass are Caddy's: a test has no way to end a provisioned configuration,
 // and the log writer's mill never ends.
-//
-// With the variable workerVariable set the test binary is the worker's: tests of whole processes start it so.
 func TestMain(m *testing.M) {
-	if os.Getenv(workerVariable) != "" {
-		os.Exit(WorkerMain())
-	}
 	code := m.Run()
 	retired.Wait()
 	if code == 0 {

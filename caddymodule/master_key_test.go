@@ -39,7 +39,7 @@ func TestStartWithAnotherMasterKey(t *testing.T) {
 	require.NoError(t, start(testMasterKey, put("org_1")))
 
 	err := start(otherKey, nil)
-	require.ErrorIs(t, err, errOtherMasterKey)
+	require.ErrorIs(t, err, ErrOtherMasterKey)
 	require.ErrorContains(t, err, "svc.master_key ({file.")
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "Give the master key with which this store was used")

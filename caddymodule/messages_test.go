@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
@@ -33,7 +34,7 @@ const (
 type shop struct {
 	t         *testing.T
 	path      string
-	masterKey Secret
+	masterKey config.Secret
 	platform  *platformtest.Server
 	// In the store of the first instance.
 	orgID, channelID string

@@ -62,7 +62,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
 	}
 	api := handlers.NewAPI(handlers.APIDeps{
-		Authenticator: auth, Sessions: sessions, Providers: a.providerNames(),
+		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
 		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: client, Plans: a, Knowledge: shared.knowledge, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,

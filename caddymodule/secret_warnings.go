@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // weakSecretLength is below how many bytes a secret can be guessed: 16 random characters have about 80 bits or more.
@@ -18,7 +20,7 @@ const otherReaders = 0o004
 // namedSecret is a reference of the configuration and its path.
 type namedSecret struct {
 	path      string
-	reference Secret
+	reference config.Secret
 	// location: an address with a password in it, whose length says nothing.
 	location bool
 }
@@ -35,11 +37,11 @@ func (a *App) secrets() []namedSecret {
 	}
 	for _, provider := range a.Providers {
 		if provider.APIKey != NoKey {
-			all = append(all, namedSecret{path: element("provider", provider.Name) + ".api_key", reference: provider.APIKey})
+			all = append(all, namedSecret{path: config.Element("provider", provider.Name) + ".api_key", reference: provider.APIKey})
 		}
 	}
 	if p := a.Platforms; p != nil {
-		add := func(platform, option string, reference Secret) {
+		add := func(platform, option string, reference config.Secret) {
 			all = append(all, namedSecret{path: platformPath(platform) + "." + option, reference: reference})
 		}
 		if p.Social != nil {

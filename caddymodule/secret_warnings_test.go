@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 func TestSecretWarnings(t *testing.T) {
@@ -19,14 +21,14 @@ func TestSecretWarnings(t *testing.T) {
 	t.Setenv("SVC_SHORT", "fifteen letters")
 	t.Setenv("SVC_LONG", "sixteen letters!")
 	app := &App{
-		MasterKey: Secret("{file." + open + "}"),
+		MasterKey: config.Secret("{file." + open + "}"),
 		Providers: []*Provider{
 			{Name: "short", APIKey: "{env.SVC_SHORT}"},
 			{Name: "long", APIKey: "{env.SVC_LONG}"},
 			{Name: "none", APIKey: NoKey},
 			{Name: "byok"},
 			{Name: "absent", APIKey: "{env.SVC_NEVER_SET}"},
-			{Name: "private", APIKey: Secret("{file." + private + "}")},
+			{Name: "private", APIKey: config.Secret("{file." + private + "}")},
 		},
 		Platforms: &Platforms{MarketB: &MarketBPlatform{AppSecret: "{env.SVC_SHORT}"}},
 	}

@@ -3,10 +3,10 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -38,7 +38,7 @@ type vendor struct {
 // everything that is wrong at once: first what can be seen in the configuration itself, else every secret that is
 // missing or unusable. It opens no store and connects to nobody.
 func (a *App) Provision(ctx caddy.Context) error {
-	if err := a.faults().err(); err != nil {
+	if err := a.faults().Err(); err != nil {
 		return err
 	}
 	read, err := a.readSettings(ctx)
@@ -54,7 +54,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // readSettings resolves every reference and collects what fails, by path.
 func (a *App) readSettings(ctx caddy.Context) (settings, error) {
-	var fs faults
+	var fs config.Faults
 	repl := caddy.NewReplacer()
 	read := settings{vendors: make(map[string]vendor, len(a.Providers))}
 
@@ -64,7 +64,7 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 
 	ring, err := a.Ring(repl)
 	if err != nil {
-		fs.addf("svc.master_key", "%v", err)
+		fs.Addf("svc.master_key", "%v", err)
 	}
 	read.ring = ring
 
@@ -72,7 +72,7 @@ func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 		read.vendors[p.Name] = p.read(ctx, repl, &fs)
 	}
 	read.platforms = a.Platforms.read(repl, &fs)
-	return read, fs.err()
+	return read, fs.Err()
 }
 
 // Ring reads the keys behind master_key with repl. The error never holds a key.
@@ -88,16 +88,16 @@ func (a *App) Ring(repl *caddy.Replacer) (*vault.Ring, error) {
 	return ring, nil
 }
 
-func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *faults) vendor {
-	path := element("provider", p.Name)
+func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faults) vendor {
+	path := config.Element("provider", p.Name)
 	var read vendor
 	if p.APIKey != "" && p.APIKey != NoKey {
 		key, err := p.APIKey.Resolve(repl)
 		switch {
 		case err != nil:
-			fs.addf(path+".api_key", "%v", err)
-		case !headerSafe(key):
-			fs.addf(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
+			fs.Addf(path+".api_key", "%v", err)
+		case !config.VisibleASCII(key):
+			fs.Addf(path+".api_key", "what %s holds can't be sent in a header; allowed: visible ASCII characters", string(p.APIKey))
 		}
 		read.apiKey = key
 	}
@@ -105,26 +105,9 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *faults) ven
 		connect, _, _, _, _ := p.timeouts()
 		transport, err := loadTransport(ctx, p.TransportRaw, connect)
 		if err != nil {
-			fs.addf(path+".transport", "%v", err)
+			fs.Addf(path+".transport", "%v", err)
 		}
 		read.transport = transport
 	}
 	return read
-}
-
-// headerSafe reports whether a key can stand behind "Bearer ": visible ASCII only.
-func headerSafe(key string) bool {
-	return strings.IndexFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
-}
-
-// printable reports whether text has no more characters than longest, none of them a control character.
-func printable(text string, longest int) bool {
-	count := 0
-	for _, r := range text {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
-			return false
-		}
-		count++
-	}
-	return count <= longest
 }

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // platformSettings are what the references of the platform blocks stand for; empty where there is no block.
@@ -15,7 +17,7 @@ type platformSettings struct {
 }
 
 // read resolves the references of the platforms that are configured, and notes by path what fails.
-func (p *Platforms) read(repl *caddy.Replacer, fs *faults) (read platformSettings) {
+func (p *Platforms) read(repl *caddy.Replacer, fs *config.Faults) (read platformSettings) {
 	if p == nil {
 		return read
 	}
@@ -25,7 +27,7 @@ func (p *Platforms) read(repl *caddy.Replacer, fs *faults) (read platformSetting
 	) string {
 		value, err := reference.Resolve(repl)
 		if err != nil {
-			fs.addf(platformPath(platform)+"."+option, "%v", err)
+			fs.Addf(platformPath(platform)+"."+option, "%v", err)
 		}
 		return value
 	}
@@ -52,8 +54,8 @@ func (p *Platforms) read(repl *caddy.Replacer, fs *faults) (read platformSetting
 }
 
 // partnerIDFaults notes what is no partner's id, without quoting it.
-func partnerIDFaults(fs *faults, text string) {
+func partnerIDFaults(fs *config.Faults, text string) {
 	if id, err := strconv.ParseInt(text, 10, 64); err != nil || id < 1 {
-		fs.addf(platformPath(platformMarketA)+".partner_id", "must be a whole number above 0")
+		fs.Addf(platformPath(platformMarketA)+".partner_id", "must be a whole number above 0")
 	}
 }

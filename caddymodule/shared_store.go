@@ -37,8 +37,8 @@ var (
 	retired sync.WaitGroup
 )
 
-// kinds are the sorts of durable operations, in the order every process locks their rows in.
-func kinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger, inbox.Kind} }
+// StoreKinds are the kinds of durable operations. Every process locks their rows in this order.
+func StoreKinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger, inbox.Kind} }
 
 // sharedStore is an open database with everything that must be one per process and database: its writer, the count of
 // calls that live on it, the documents that are being ingested, the sweepers.
@@ -84,7 +84,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 	value, _, err := stores.LoadOrNew(location, func() (caddy.Destructor, error) {
 		newest := newNewestLog(log)
 		log := slog.New(newest)
-		db, err := store.Open(ctx, location, store.Options{Kinds: kinds(), Logger: log, Observer: writerMetrics{}})
+		db, err := store.Open(ctx, location, store.Options{Kinds: StoreKinds(), Logger: log, Observer: writerMetrics{}})
 		if err != nil {
 			return nil, err //nolint:wrapcheck // Start says what was being done
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -42,18 +43,18 @@ func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	for d.NextBlock(0) {
-		return d.Errf("svc_auth takes no block, found %s", quoted(d.Val()))
+		return d.Errf("svc_auth takes no block, found %s", config.Quoted(d.Val()))
 	}
 	return nil
 }
 
 func (h *Auth) scopeFault() error {
 	if len(h.Scopes) == 0 {
-		return fmt.Errorf("svc_auth needs at least one scope; allowed: %s", listed(identity.AllScopes()))
+		return fmt.Errorf("svc_auth needs at least one scope; allowed: %s", config.Listed(identity.AllScopes()))
 	}
 	for _, scope := range h.Scopes {
 		if !scope.Known() {
-			return fmt.Errorf("svc_auth: %s is not a scope; allowed: %s", quoted(string(scope)), listed(identity.AllScopes()))
+			return fmt.Errorf("svc_auth: %s is not a scope; allowed: %s", config.Quoted(string(scope)), config.Listed(identity.AllScopes()))
 		}
 	}
 	return nil

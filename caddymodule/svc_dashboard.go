@@ -54,7 +54,7 @@ func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodie
 			}
 		}),
 		BaseURL:   a.BaseURL,
-		Providers: a.providerNames(),
+		Providers: a.ProviderNames(),
 		SignInRefusal: func(r *http.Request) string {
 			if refusal, ok := errors.AsType[*handlers.Error](sessions.Allowed(r)); ok {
 				return refusal.Message

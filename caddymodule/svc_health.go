@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
@@ -47,17 +48,17 @@ func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	if d.NextArg() {
-		return d.Errf("svc_health takes at most one probe, found %s", quoted(d.Val()))
+		return d.Errf("svc_health takes at most one probe, found %s", config.Quoted(d.Val()))
 	}
 	for d.NextBlock(0) {
-		return d.Errf("svc_health takes no block, found %s", quoted(d.Val()))
+		return d.Errf("svc_health takes no block, found %s", config.Quoted(d.Val()))
 	}
 	return nil
 }
 
 func (h *Health) probeFault() error {
 	if !slices.Contains([]string{"", probeLive, probeReady}, h.Probe) {
-		return fmt.Errorf("svc_health: %s is not a probe; allowed: %s, %s", quoted(h.Probe), probeLive, probeReady)
+		return fmt.Errorf("svc_health: %s is not a probe; allowed: %s, %s", config.Quoted(h.Probe), probeLive, probeReady)
 	}
 	return nil
 }

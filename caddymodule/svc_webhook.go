@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // Webhook takes the customer messages that a platform delivers (spec §4.3): it checks the signature over the raw bytes
@@ -39,10 +41,10 @@ func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	if d.NextArg() {
-		return d.Errf("svc_webhook takes one platform, found %s, too", quoted(d.Val()))
+		return d.Errf("svc_webhook takes one platform, found %s, too", config.Quoted(d.Val()))
 	}
 	for d.NextBlock(0) {
-		return d.Errf("svc_webhook takes no block, found %s; options of a platform stand in the %s block", quoted(d.Val()), appName)
+		return d.Errf("svc_webhook takes no block, found %s; options of a platform stand in the %s block", config.Quoted(d.Val()), appName)
 	}
 	return nil
 }
@@ -50,9 +52,9 @@ func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *Webhook) platformFault() error {
 	switch {
 	case h.Platform == "":
-		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", listed(platformNames))
+		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(platformNames))
 	case !slices.Contains(platformNames, h.Platform):
-		return fmt.Errorf("svc_webhook: there is no platform %s; allowed: %s", quoted(h.Platform), listed(platformNames))
+		return fmt.Errorf("svc_webhook: there is no platform %s; allowed: %s", config.Quoted(h.Platform), config.Listed(platformNames))
 	default:
 		return nil
 	}

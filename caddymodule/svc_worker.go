@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // workerAppName is the name of the worker's app in the JSON configuration.
@@ -45,9 +47,9 @@ func (*WorkerApp) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app whose queue is worked on.
 func (w *WorkerApp) Provision(ctx caddy.Context) (err error) {
-	var fs faults
-	fs.duration(workerAppName+".grace_period", w.GracePeriod)
-	if err := fs.err(); err != nil {
+	var fs config.Faults
+	fs.Duration(workerAppName+".grace_period", w.GracePeriod)
+	if err := fs.Err(); err != nil {
 		return err
 	}
 	if w.app, err = configuredApp(ctx, workerAppName); err != nil {

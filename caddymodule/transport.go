@@ -14,6 +14,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
 // httpTransport is the id of the only transport module that is allowed, and its protocol in the inline key.
@@ -31,46 +33,46 @@ const idleConnectionsPerHost = 1024
 var trustPools = []string{"file", "inline", "storage", "system"}
 
 // transportFaults judges a provider's transport options; raw may be nil (design §5 "Transport").
-func transportFaults(fs *faults, path string, raw json.RawMessage) {
+func transportFaults(fs *config.Faults, path string, raw json.RawMessage) {
 	if raw == nil {
 		return
 	}
 	options, err := decodeTransport(raw)
 	if err != nil {
-		fs.addf(path, "%v", err)
+		fs.Addf(path, "%v", err)
 		return
 	}
 	if slices.Contains(options.Versions, "3") {
-		fs.addf(path, "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c")
+		fs.Addf(path, "versions 3 is refused: HTTP/3 doesn't go through the timers of a model call; allowed: 1.1, 2, h2c")
 	}
 	if options.ProxyProtocol != "" {
-		fs.addf(path, "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send")
+		fs.Addf(path, "proxy_protocol is refused: connections are shared by many clients, so there is no client address to send")
 	}
 	if options.ReadTimeout != 0 {
-		fs.addf(path, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout")
+		fs.Addf(path, "read_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's idle_timeout")
 	}
 	if options.WriteTimeout != 0 {
-		fs.addf(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
+		fs.Addf(path, "write_timeout is refused: on HTTP/2 it ends other calls of the connection; use the provider's max_duration")
 	}
 	if options.ResponseHeaderTimeout != 0 {
-		fs.addf(path, "response_header_timeout is refused: it would end calls beside our own timers; use first_byte_timeout or response_timeout")
+		fs.Addf(path, "response_header_timeout is refused: it would end calls beside our own timers; use first_byte_timeout or response_timeout")
 	}
 	tlsFaults(fs, path, options.TLS)
 }
 
-func tlsFaults(fs *faults, path string, options *reverseproxy.TLSConfig) {
+func tlsFaults(fs *config.Faults, path string, options *reverseproxy.TLSConfig) {
 	if options == nil {
 		return
 	}
 	if strings.ContainsAny(options.ServerName, "{}") {
-		fs.addf(path, "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy")
+		fs.Addf(path, "tls_server_name takes no placeholders: they can't be filled in outside reverse_proxy")
 	}
 	if options.ClientCertificateAutomate != "" {
-		fs.addf(path, "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key")
+		fs.Addf(path, "tls_client_auth with one name is refused: it needs the tls app; give the files of certificate and key")
 	}
 	if pool, ok := refusedTrustPool(options.CARaw); ok {
-		fs.addf(path, "tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
-			pool, listed(trustPools))
+		fs.Addf(path, "tls_trust_pool %q is refused: it needs another app or the network while the configuration is loaded; allowed: %s",
+			pool, config.Listed(trustPools))
 	}
 }
 

@@ -140,7 +140,7 @@ func TestSecurityPolicy(t *testing.T) {
 	}
 	add("make ", `(?m)^([a-z]+):`, read(t, "../Makefile"))
 	add("", `(/v1)/`, read(t, "../Caddyfile.example"))
-	for _, pattern := range []string{"../caddymodule/*.go", "../handlers/*.go"} {
+	for _, pattern := range []string{"../caddymodule/*.go", "../caddymodule/*/*.go", "../handlers/*.go"} {
 		paths, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, path := range paths {
@@ -150,7 +150,7 @@ func TestSecurityPolicy(t *testing.T) {
 			source := read(t, path)
 			add("", `"([A-Za-z_-]+)"`, source)
 			add("caddy svc ", `Use:\s+"([a-z-]+)`, source)
-			add("limits ", `word: "([a-z_]+)"`, source)
+			add("limits ", `Word: "([a-z_]+)"`, source)
 			add("format ", `"caddy\.logging\.encoders\.([a-z]+)"`, source)
 		}
 	}

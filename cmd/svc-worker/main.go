@@ -7,7 +7,7 @@ import (
 	// So that the server's Caddyfile can be read: Caddy's own directives.
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/caddymodule/command"
 )
 
-func main() { os.Exit(caddymodule.WorkerMain()) }
+func main() { os.Exit(command.WorkerMain()) }

@@ -1,0 +1,238 @@
+// Package caddyfile reads the svc block of a Caddyfile into the structs of the JSON form. Unlike Caddy's own parsers it
+// doesn't stop at the first fault: all are reported together, each with file and line.
+//
+// It checks only what the text form adds to JSON: words, counts of arguments, repetitions and formats of numbers. Values
+// are checked by the methods of the structs, which [Reader.Err] joins with the faults of the text.
+package caddyfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+)
+
+// root is the word of the block and the path of it in messages.
+const root = "svc"
+
+// Option is one line of a block with its arguments, and the block it may open.
+type Option struct {
+	Args []caddyfile.Token
+
+	word    caddyfile.Token
+	segment caddyfile.Segment
+	// order counts the options in the order of the text, which is the order of the faults.
+	order int
+}
+
+// newOption reads the first line of a segment.
+func newOption(segment caddyfile.Segment) Option {
+	d := caddyfile.NewDispenser(segment)
+	d.Next()
+	return Option{word: d.Token(), Args: d.RemainingArgsAsTokens(), segment: segment}
+}
+
+// Texts returns the arguments from index first on.
+func (o Option) Texts(first int) []string {
+	var texts []string
+	for i := first; i < len(o.Args); i++ {
+		texts = append(texts, o.Args[i].Text)
+	}
+	return texts
+}
+
+// Dispenser returns the first argument and all that follows, for a module of Caddy's that parses them itself.
+func (o Option) Dispenser() *caddyfile.Dispenser { return caddyfile.NewDispenser(o.segment[1:]) }
+
+// opensBlock reports whether a block follows the arguments.
+func (o Option) opensBlock() bool { return len(o.segment) > 1+len(o.Args) }
+
+// options returns the lines of the option's block, none if it has no block.
+func (o Option) options() []Option {
+	var lines []Option
+	d := caddyfile.NewDispenser(o.segment)
+	d.Next()
+	d.RemainingArgs()
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		lines = append(lines, newOption(d.NextSegment()))
+	}
+	return lines
+}
+
+// Read reads an option at path. It adds what is wrong to the [Reader] it was made for.
+type Read func(path string, o Option)
+
+// Rule describes an option that a block may have. The option's path is the block's path and the word.
+type Rule struct {
+	Word string
+	// Named options have a name as their first argument, may be repeated, and have the path svc.word[name].
+	Named bool
+	// Once: no name may be repeated.
+	Once bool
+	// Valued: one value follows the name.
+	Valued bool
+	// HasBlock: the option may open a block.
+	HasBlock bool
+	Read     Read
+}
+
+// Reader turns the tokens of the svc block into values and collects every fault.
+type Reader struct {
+	// options are the options by path; of repeated ones the first.
+	options map[string]Option
+	// names counts the options of each path that may be repeated.
+	names map[string]int
+	found []located
+	count int
+}
+
+// located is a fault with the option it is about.
+type located struct {
+	config.Fault
+
+	option Option
+	// unread: the fault kept a value from being read, so faults of the value at its path say nothing.
+	unread bool
+	// placed: the text has file and line already.
+	placed bool
+}
+
+// NewReader returns a reader and the svc block that d is at, which takes no arguments.
+func NewReader(d *caddyfile.Dispenser) (*Reader, Option) {
+	d.Next()
+	block := newOption(d.NextSegment())
+	r := &Reader{options: map[string]Option{root: block}, names: make(map[string]int)}
+	r.NoArguments(root, block)
+	return r, block
+}
+
+// Unreadf adds a fault because of which the value of o can't be read.
+func (r *Reader) Unreadf(path string, o Option, format string, args ...any) {
+	r.found = append(r.found, located{Fault: config.Fault{Path: path, Text: fmt.Sprintf(format, args...)}, option: o, unread: true})
+}
+
+// Faultf adds any other fault of o.
+func (r *Reader) Faultf(path string, o Option, format string, args ...any) {
+	r.found = append(r.found, located{Fault: config.Fault{Path: path, Text: fmt.Sprintf(format, args...)}, option: o})
+}
+
+// UnreadBecause is [Reader.Unreadf] for an error of a Caddy parser, which has file and line.
+func (r *Reader) UnreadBecause(path string, o Option, err error) {
+	r.found = append(r.found, located{Fault: config.Fault{Path: path, Text: err.Error()}, option: o, unread: true, placed: true})
+}
+
+// NoArguments adds a fault if an option that takes only a block has arguments.
+func (r *Reader) NoArguments(path string, o Option) {
+	if len(o.Args) > 0 {
+		r.Faultf(path, o, "takes no arguments, only a block")
+	}
+}
+
+// Block reads the block of o, whose path is path, by rules.
+func (r *Reader) Block(path string, o Option, rules []Rule) {
+	for _, line := range o.options() {
+		r.count++
+		line.order = r.count
+		i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Word == line.word.Text })
+		if i < 0 {
+			words := make([]string, len(rules))
+			for i, rule := range rules {
+				words[i] = rule.Word
+			}
+			r.Faultf(path, line, "%s is not an option here; allowed: %s", config.Quoted(line.word.Text), config.Listed(words))
+			continue
+		}
+		r.line(path, line, rules[i])
+	}
+}
+
+// line reads one option of the block at path by its rule.
+func (r *Reader) line(path string, line Option, rule Rule) {
+	path, ok := r.linePath(path+"."+rule.Word, line, rule)
+	if !ok {
+		return
+	}
+	if line.opensBlock() && !rule.HasBlock {
+		r.Faultf(path, line, "takes no block")
+	}
+	if first, twice := r.options[path]; twice {
+		r.Faultf(path, line, "given twice; first at %s:%d", first.word.File, first.word.Line)
+		rule.Read(path+"#2", line) // for its own faults; Set drops the value
+		return
+	}
+	r.options[path] = line
+	rule.Read(path, line)
+}
+
+// linePath returns the path of an option, which for a named one has its name. It reports whether the name is there.
+func (r *Reader) linePath(path string, line Option, rule Rule) (string, bool) {
+	switch {
+	case !rule.Named:
+		return path, true
+	case rule.Valued && len(line.Args) != 2:
+		r.Unreadf(path, line, "takes exactly one name and its value")
+		return "", false
+	case !rule.Valued && len(line.Args) != 1:
+		r.Unreadf(path, line, "takes exactly one name")
+		return "", false
+	}
+	path = config.Element(strings.TrimPrefix(path, root+"."), line.Args[0].Text)
+	if !rule.Once {
+		r.names[path]++
+		path = config.Repeated(path, r.names[path])
+	}
+	return path, true
+}
+
+// Set stores the value of o at path, unless the option was given before.
+func Set[T any](r *Reader, path string, o Option, to *T, value T) {
+	if r.options[path].order == o.order {
+		*to = value
+	}
+}
+
+// Err returns the faults of the text and those of the values, invalid, as one error in the order of the text, each with
+// its file and line. Faults of a value that could not be read are left out. The error is nil if there are none.
+func (r *Reader) Err(invalid *config.Faults, block Option) error {
+	all := slices.Clone(r.found)
+	for _, f := range *invalid {
+		if slices.ContainsFunc(r.found, func(l located) bool { return l.unread && l.Path == f.Path }) {
+			continue
+		}
+		all = append(all, located{Fault: f, option: r.nearest(f.Path, block)})
+	}
+	slices.SortStableFunc(all, func(a, b located) int { return a.option.order - b.option.order })
+	lines := make([]string, len(all))
+	for i, l := range all {
+		lines[i] = l.text()
+	}
+	return config.JoinLines(lines)
+}
+
+// nearest returns the option at path, or the innermost one around it that was given.
+func (r *Reader) nearest(path string, block Option) Option {
+	for {
+		if o, ok := r.options[path]; ok {
+			return o
+		}
+		i := strings.LastIndexByte(path, '.')
+		if i < 0 {
+			return block
+		}
+		path = path[:i]
+	}
+}
+
+// text is the fault with file, line and import chain in Caddy's own form.
+func (l located) text() string {
+	if l.placed {
+		return l.String()
+	}
+	d := caddyfile.NewDispenser([]caddyfile.Token{l.option.word})
+	d.Next()
+	return d.WrapErr(errors.New(l.String())).Error()
+}

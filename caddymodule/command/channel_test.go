@@ -1,0 +1,327 @@
+package command_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	botToken       = "4711:plantedBotToken"
+	botCredentials = `{"secretToken":"planted-secret","botToken":"` + botToken + `"}`
+)
+
+// db opens the store of the command line beside it.
+func (c *commandLine) db() *store.DB {
+	c.t.Helper()
+	location, err := store.ParseLocation(store.SQLite, c.path("svc.db"))
+	require.NoError(c.t, err)
+	return storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{inbox.Kind}})
+}
+
+func (c *commandLine) ring() *vault.Ring {
+	c.t.Helper()
+	text, err := os.ReadFile(c.path("master.key"))
+	require.NoError(c.t, err)
+	ring, err := vault.ParseRing(string(text))
+	require.NoError(c.t, err)
+	return ring
+}
+
+// newChannel makes a channel with credentials on standard input.
+func (c *commandLine) newChannel(credentials string, args ...string) map[string]any {
+	c.t.Helper()
+	done := c.run(credentials, append([]string{"--json", "channel", "create", "--credentials-file", "-"}, args...)...)
+	require.NoError(c.t, done.err)
+	require.NotContains(c.t, done.stdout+done.stderr, "lanted")
+	return object(c.t, done.stdout)
+}
+
+func TestAgentCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	made := c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo", "--instructions", "You sell tea.", "--use-byok")
+	id := strOf(t, made, "id")
+	require.Regexp(t, "^agt_", id)
+	require.Equal(t, "Mai", made["name"])
+	require.Equal(t, true, made["useByok"])
+	agent, err := c.db().Agents.ByID(t.Context(), org, id)
+	require.NoError(t, err)
+	require.Equal(t, "You sell tea.", agent.Instructions)
+
+	done := c.run("You sell\ncoffee.\n", "--json", "agent", "create", "--org", org, "--name", "Tu", "--model", "local/echo", "--instructions-file", "-")
+	require.NoError(t, done.err)
+	agent, err = c.db().Agents.ByID(t.Context(), org, strOf(t, object(t, done.stdout), "id"))
+	require.NoError(t, err)
+	require.Equal(t, "You sell\ncoffee.\n", agent.Instructions)
+
+	list := c.json("agent", "list", "--org", org)["data"].([]any)
+	require.Len(t, list, 2)
+	require.Equal(t, made, list[0])
+	text := c.run("", "agent", "list", "--org", org)
+	require.NoError(t, text.err)
+	require.Regexp(t, `agt_\w+ +Mai +local/echo`, text.stdout)
+
+	create := func(args ...string) []string { return append([]string{"agent", "create", "--org", org}, args...) }
+	c.refused(`already has an agent with the name "Mai"`, create("--name", "Mai", "--model", "local/echo")...)
+	c.refused(`there is no model "gpt"; the configuration has: local/echo`, create("--name", "A", "--model", "gpt")...)
+	c.refused("name: is empty", create("--name", " ", "--model", "local/echo")...)
+	c.refused("instructions: must be UTF-8", create("--name", "A", "--model", "local/echo", "--instructions", "\xff")...)
+	c.refused("instructions: at most 100000", create("--name", "A", "--model", "local/echo", "--instructions", strings.Repeat("x", 100_001))...)
+	c.refused("reading the instructions: open", create("--name", "A", "--model", "local/echo", "--instructions-file", c.path("none"))...)
+	c.refused(`there is no organization "org_x"`, "agent", "create", "--org", "org_x", "--name", "A", "--model", "local/echo")
+	c.refused(`there is no organization "org_x"`, "agent", "list", "--org", "org_x")
+}
+
+func TestChannelCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
+
+	bot := c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent)
+	id := strOf(t, bot, "id")
+	require.Equal(t, map[string]any{
+		"id": id, "orgId": org, "type": "bot", "name": "Tea", "externalId": "", "agentId": agent, "state": "active",
+		"webhookUrl": "http://localhost:8080/webhooks/bot/" + id, "createdAt": bot["createdAt"],
+	}, bot)
+	channel, err := c.db().Channels.ByID(t.Context(), org, id)
+	require.NoError(t, err)
+	opened, err := c.ring().Open(channel.Credentials, vault.ChannelCredentials(org, id))
+	require.NoError(t, err)
+	require.JSONEq(t, botCredentials, string(opened))
+
+	for kind, path := range map[string]string{
+		"social_messenger": "social", "photo_dm": "social", "chat_app": "social", "localchat": "localchat", "market_a": "market-a", "market_b": "market-b",
+	} {
+		credentials := `{"accessToken":"planted-access"}`
+		if path != "social" {
+			credentials = `{"accessToken":"planted-access","refreshToken":"planted-refresh","expiresAt":1800000000000}`
+		}
+		made := c.newChannel(credentials, "--org", org, "--type", kind, "--name", kind, "--external-id", "947042923")
+		require.Equal(t, "http://localhost:8080/webhooks/"+path, made["webhookUrl"])
+		require.Equal(t, "947042923", made["externalId"])
+	}
+	require.Len(t, c.json("channel", "list", "--org", org)["data"], 7, "the plan doesn't bind the operator")
+	text := c.run("", "channel", "list", "--org", org)
+	require.NoError(t, text.err)
+	require.Contains(t, text.stdout, "http://localhost:8080/webhooks/bot/"+id)
+
+	files, err := filepath.Glob(c.path("svc.db*"))
+	require.NoError(t, err)
+	for _, file := range files {
+		bytes, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotContains(t, string(bytes), "lanted")
+	}
+}
+
+func TestChannelCreateWidget(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	created := c.json("channel", "create", "--org", org, "--type", "widget", "--name", "Site", "--origin", "https://Shop.vn/", "--origin", "https://*.shop.vn")
+	require.Equal(t, []any{"widget", "active", ""}, []any{created["type"], created["state"], created["webhookUrl"]})
+	widget, err := c.db().Widgets.ByID(t.Context(), created["id"].(string))
+	require.NoError(t, err)
+	require.Equal(t, store.WidgetSettings{
+		Origins: []string{"https://shop.vn", "https://*.shop.vn"}, RequestsPerMinute: store.DefaultWidgetRequests,
+	}, widget.Settings)
+}
+
+func TestChannelCreateRefuses(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea")
+	c.newChannel(`{"accessToken":"planted"}`, "--org", org, "--type", "chat_app", "--name", "Chat", "--external-id", "17")
+	for i, test := range []struct {
+		want, credentials string
+		args              string
+	}{
+		{"already has a channel with the name", botCredentials, "--type bot --name Tea"},
+		{"(active) has this external id; if it isn't theirs, `caddy svc channel delete chn_", `{"accessToken":"planted"}`, "--type chat_app --name B --external-id 17"},
+		{"there is no channel type \"fax\"; allowed: bot, social_messenger", botCredentials, "--type fax --name A"},
+		{"a widget has neither", "{}", "--type widget --name A --external-id 7"},
+		{"--origin: only a widget has origins", botCredentials, "--type bot --name A --origin https://shop.vn"},
+		{"--external-id: a bot channel has none", botCredentials, "--type bot --name A --external-id 1"},
+		{"--external-id is missing", `{"accessToken":"planted"}`, "--type photo_dm --name A"},
+		{"visible ASCII characters", `{"accessToken":"planted"}`, "--type photo_dm --name A --external-id é"},
+		{"has no agent \"agt_x\"", botCredentials, "--type bot --name A --agent agt_x"},
+		{"the credentials are not one JSON object", "planted", "--type bot --name A"},
+		{"the credentials are not one JSON object", `{"planted":1}`, "--type bot --name A"},
+		{"the credentials are not one JSON object", `{"secretToken":{"planted":1}}`, "--type bot --name A"},
+		{"the credentials are not one JSON object", botCredentials + botCredentials, "--type bot --name A"},
+		{"the credentials are not one JSON object", botCredentials + "}", "--type bot --name A"},
+		{"the credentials are not one JSON object", strings.Repeat(" ", 70_000) + botCredentials, "--type bot --name A"},
+		{"botToken: is missing", `{"secretToken":"planted"}`, "--type bot --name A"},
+		{"accessToken: is missing", `{"refreshToken":"planted"}`, "--type market_a --name A --external-id 1"},
+		{"secretToken: ", `{"secretToken":"planted planted","botToken":"` + botToken + `"}`, "--type bot --name A"},
+	} {
+		args := append(strings.Fields("--json channel create --credentials-file - --org "+org), strings.Fields(test.args)...)
+		done := c.run(test.credentials, args...)
+		require.ErrorContains(t, done.err, test.want, "%d", i)
+		require.Empty(t, done.stdout)
+		require.NotContains(t, done.stderr, "lanted", "%d", i)
+	}
+	c.refused("--origin: origins[1] must begin with https:// or http://", "channel", "create", "--org", org, "--type", "widget", "--name", "A",
+		"--origin", "https://shop.vn", "--origin", "shop.vn")
+	c.refused("secretToken: is missing; they are read from --credentials-file", "channel", "create", "--org", org, "--type", "bot", "--name", "A")
+	c.refused("reading the credentials: open", "channel", "create", "--org", org, "--type", "bot", "--name", "A", "--credentials-file", c.path("none"))
+	c.refused(`there is no organization "org_x"`, "channel", "create", "--org", "org_x", "--type", "bot", "--name", "A")
+	c.refused(`there is no organization "org_x"`, "channel", "list", "--org", "org_x")
+	require.Len(t, c.json("channel", "list", "--org", org)["data"], 2)
+}
+
+func TestChannelApprove(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	id := strOf(t, c.newChannel(`{"accessToken":"planted"}`, "--org", org, "--type", "chat_app", "--name", "Chat", "--external-id", "17"), "id")
+	db := c.db()
+	require.NoError(t, db.Channels.SetState(t.Context(), "test", org, id, store.ChannelPending))
+	for range 2 {
+		require.Equal(t, "active", c.json("channel", "approve", id)["state"])
+	}
+	approvals := 0
+	for _, entry := range c.json("audit")["data"].([]any) {
+		if e := entry.(map[string]any); e["action"] == "channel.set_state" && strings.HasPrefix(e["actor"].(string), "cli:") {
+			approvals++
+		}
+	}
+	require.Equal(t, 1, approvals)
+	require.NoError(t, db.Channels.SetState(t.Context(), "test", org, id, store.ChannelNeedsReauth))
+	c.refused("needs new credentials", "channel", "approve", id)
+	c.refused(`there is no channel with the id "chn_x"`, "channel", "approve", "chn_x")
+	c.refused("takes exactly one argument, the channel's id", "channel", "approve")
+}
+
+func TestChannelDelete(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	args := []string{"--type", "chat_app", "--name", "Chat", "--external-id", "17"}
+	squatter := strOf(t, c.newChannel(`{"accessToken":"planted"}`, append(args, "--org", c.newOrg("Squatter"))...), "id")
+	require.Equal(t, map[string]any{"id": squatter, "deleted": true}, c.json("channel", "delete", squatter))
+	c.newChannel(`{"accessToken":"planted"}`, append(args, "--org", c.newOrg("Owner"))...)
+	c.refused(`there is no channel with the id "`+squatter+`"`, "channel", "delete", squatter)
+	c.refused("takes exactly one argument, the channel's id", "channel", "delete")
+}
+
+// The credentials of channels are sealed anew with the keys of providers.
+func TestRekeyOfChannels(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	ids := make([]string, 3)
+	for i := range ids {
+		ids[i] = strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", fmt.Sprintf("Tea %d", i)), "id")
+	}
+	c.write("master.key", masterKey(2))
+	lost := c.run("", "--json", "rekey")
+	require.ErrorContains(t, lost.err, "credentials of channel "+ids[0])
+	require.Equal(t, json.Number("3"), object(t, lost.stdout)["unopened"])
+	c.write("master.key", masterKey(2)+masterKey(1))
+	require.Equal(t, json.Number("3"), c.json("rekey")["renewed"])
+	c.write("master.key", masterKey(2))
+	require.Equal(t, json.Number("3"), c.json("rekey")["current"])
+	require.Contains(t, c.run("", "audit").stdout, "channel.rekey")
+	for _, id := range ids {
+		channel, err := c.db().Channels.ByID(t.Context(), org, id)
+		require.NoError(t, err)
+		opened, err := c.ring().Open(channel.Credentials, vault.ChannelCredentials(org, id))
+		require.NoError(t, err)
+		require.JSONEq(t, botCredentials, string(opened))
+		require.EqualValues(t, 1, channel.CredentialsVersion)
+	}
+}
+
+// giveUp makes a turn that was given up, as a worker would, and gives its id.
+func (c *commandLine) giveUp(channelID string) string {
+	c.t.Helper()
+	ctx, db := c.t.Context(), c.db()
+	queue := inbox.New(db, c.ring())
+	route, found, err := db.Routes.ByID(ctx, channelID)
+	require.NoError(c.t, err)
+	require.True(c.t, found)
+	require.NoError(c.t, queue.Enqueue(ctx, []inbox.Arrival{{Route: route, Items: []inbox.Item{{
+		Kind: inbox.Text, CustomerRef: "5", Address: "5", MessageID: "5:1", Text: "Green tea?",
+	}}}}))
+	leases, err := queue.Lease(ctx, 1, time.Minute, nil)
+	require.NoError(c.t, err)
+	require.Len(c.t, leases, 1)
+	work, err := queue.Open(ctx, leases[0], 10)
+	require.NoError(c.t, err)
+	turn, err := queue.BeginTurn(ctx, leases[0], work.Channel.AgentID, []string{work.Waiting[0].ID}, []byte("{}"))
+	require.NoError(c.t, err)
+	require.NoError(c.t, queue.Dead(ctx, leases[0], turn, "provider_error"))
+	require.NoError(c.t, queue.Release(ctx, leases[0]))
+	return turn
+}
+
+func TestQueueCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
+	require.Empty(t, c.json("queue", "dead")["data"])
+	turn := c.giveUp(channel)
+
+	dead := c.json("queue", "dead")["data"].([]any)
+	require.Len(t, dead, 1)
+	first := dead[0].(map[string]any)
+	require.Equal(t, turn, first["id"])
+	require.Equal(t, org, first["orgId"])
+	require.Equal(t, channel, first["channelId"])
+	require.Equal(t, "provider_error", first["code"])
+	text := c.run("", "queue", "dead")
+	require.NoError(t, text.err)
+	require.Contains(t, text.stdout, turn)
+	require.NotContains(t, text.stdout, "Green tea")
+
+	require.Equal(t, map[string]any{"id": turn, "retried": true}, c.json("queue", "retry", turn))
+	require.Empty(t, c.json("queue", "dead")["data"])
+	c.refused("that was given up; `caddy svc queue dead` shows them", "queue", "retry", turn)
+	c.refused(`there is no turn with the id "trn_x"`, "queue", "retry", "trn_x")
+	c.refused("takes exactly one argument, the turn's id", "queue", "retry")
+	c.refused("--limit is 0, want 1 to 10000", "queue", "dead", "--limit", "0")
+	require.Equal(t, true, c.json("doctor")["ok"])
+}
+
+// The doctor looks at the queue, too: a message that names a turn which doesn't exist has no answer.
+func TestDoctorExaminesTheQueue(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
+	c.giveUp(channel)
+	db, err := sql.Open("sqlite", c.path("svc.db"))
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE messages SET turn_id = 'trn_gone'`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	ill := c.run("", "--json", "doctor")
+	require.EqualError(t, ill.err, "the books, the queue or the master key break an invariant")
+	for _, invariant := range object(t, ill.stdout)["invariants"].([]any) {
+		examined := invariant.(map[string]any)
+		if examined["id"] == "L17" {
+			require.NotEmpty(t, examined["findings"])
+		} else {
+			require.Empty(t, examined["findings"])
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "svc",
+		Usage: "<command>",
+		Short: "Administers the model gateway: organizations, users, keys, wallets, models, channels and the store",
+		Long: `
+Administers the model gateway that the configuration describes: organizations, their users, API keys, wallets,
+models, provider keys, assistants and messaging channels, the queue, and the store itself.
+
+Every command reads the configuration that the server runs with (--config), takes from its svc block what it needs,
+resolves only the secrets it uses, brings the store's schema up to date, does one thing and ends. It never runs the
+server, and works beside a running one, whose next request sees the change.
+
+Results go to standard output, everything else to standard error. With --json the result is exactly one JSON object,
+with money as decimal strings of micros and times in RFC 3339; a command that failed writes no result. The exit status
+is 0 when all went well and 1 otherwise, also when doctor has findings.
+
+Secrets are read from files or standard input, never from the command line.`,
+		CobraFunc: addCommands,
+	})
+}
+
+// addCommands hangs the nouns of design §8 under `caddy svc`.
+func addCommands(root *cobra.Command) {
+	flags := new(commandFlags)
+	flags.configFlags(root)
+	root.PersistentFlags().BoolVar(&flags.json, "json", false, "write the result as one JSON object")
+
+	root.Example = `  $ caddy svc org create --name "Acme"
+  $ caddy svc user invite --org org_… --email lan@example.com --role owner
+  $ caddy svc wallet credit --org org_… --micros 10000000 --ref invoice-17
+  $ caddy svc key create --org org_… --scopes models:read,chat:write --json
+  $ caddy svc doctor --config /etc/caddy/Caddyfile --envfile /etc/caddy/env`
+	noun(root,
+		orgCommand(flags), userCommand(flags), keyCommand(flags), walletCommand(flags), modelCommand(flags), providerKeyCommand(flags),
+		agentCommand(flags), channelCommand(flags), queueCommand(flags),
+		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
+		exportCommand(flags), importCommand(flags),
+	)
+}
+
+// noun makes command one that only groups verbs: alone, or with a verb that it doesn't have, it fails and names them.
+func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	command.AddCommand(verbs...)
+	names := make([]string, len(verbs))
+	for i, verb := range verbs {
+		names[i] = verb.Name()
+	}
+	command.Args = cobra.ArbitraryArgs
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%s has no command %q; it has: %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+		}
+		return fmt.Errorf("%s needs one of: %s (see %s --help)", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath())
+	}
+	return command
+}
+
+// answer is what a command found or did. Its JSON form is exactly one object; text writes it for people, with tabs
+// between columns.
+type answer interface {
+	text(w *strings.Builder)
+}
+
+// verb makes a command that opens the store, does its work and writes the answer. An answer that comes with an error
+// is written all the same.
+func (f *commandFlags) verb(command *cobra.Command, opens opening, work func(context.Context, *commandEnv) (answer, error)) *cobra.Command {
+	command.DisableFlagsInUseLine = true
+	if command.Args == nil {
+		command.Args = noArguments
+	}
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		context.AfterFunc(ctx, stop) // a second signal ends the process at once
+		e, err := f.openEnv(ctx, cmd, args, opens)
+		if err != nil {
+			return err
+		}
+		result, err := work(ctx, e)
+		if closeErr := e.close(); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+		if result == nil {
+			return err
+		}
+		return errors.Join(f.write(cmd.OutOrStdout(), result), err)
+	}
+	return command
+}
+
+func (f *commandFlags) write(w io.Writer, result answer) error {
+	var out strings.Builder
+	if err := f.render(&out, result); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	if _, err := io.WriteString(w, out.String()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}
+
+func (f *commandFlags) render(out *strings.Builder, result answer) error {
+	if f.json {
+		encoder := json.NewEncoder(out)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(result)
+	}
+	var columns strings.Builder
+	result.text(&columns)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if _, err := io.WriteString(table, columns.String()); err != nil {
+		return err
+	}
+	return table.Flush()
+}

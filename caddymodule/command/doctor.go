@@ -1,0 +1,122 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// errFindings makes doctor end with status 1.
+var errFindings = errors.New("the books, the queue or the master key break an invariant")
+
+type doctorAnswer struct {
+	OK bool `json:"ok"`
+	billing.Report
+}
+
+func (a doctorAnswer) text(w *strings.Builder) {
+	fmt.Fprint(w, a.String())
+	if a.OK {
+		fmt.Fprintln(w, "No findings.")
+	}
+}
+
+func doctorCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "doctor",
+		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages and the master key",
+		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
+every message is answered at most once, and that the master key opens provider keys and the credentials of channels. It
+changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the findings
+say where to look.`,
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		report, err := billing.Checker{SweepInterval: e.app.SweepInterval()}.Check(ctx, e.db)
+		if err != nil {
+			return nil, err
+		}
+		queue, err := examineQueue(ctx, e.db)
+		if err != nil {
+			return nil, err
+		}
+		report.Invariants = append(report.Invariants, queue)
+		// A doctor without the secret can still look at the books.
+		if ring, err := e.app.Ring(e.repl); err != nil {
+			_, _ = fmt.Fprintf(e.stderr, "svc.master_key was not checked: %v\n", err)
+		} else {
+			key, err := examineMasterKey(ctx, e.db, ring)
+			if err != nil {
+				return nil, err
+			}
+			report.Invariants = append(report.Invariants, key)
+		}
+		if !report.OK() {
+			return doctorAnswer{Report: report}, errFindings
+		}
+		return doctorAnswer{OK: true, Report: report}, nil
+	})
+}
+
+// examineQueue checks the stored part of L17 (reliability notes §1.4) in the words of the books' report.
+func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
+	examined := billing.Examined{
+		ID: "L17", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
+		Advice: "the conversation in GET /conversations/{id}/messages, and `caddy svc audit`",
+	}
+	findings, err := inbox.Check(ctx, db)
+	if err != nil {
+		return examined, fmt.Errorf("checking the queue: %w", err)
+	}
+	for _, f := range findings {
+		examined.Findings = append(examined.Findings, billing.Finding{Subject: f.Subject, Detail: f.Detail})
+	}
+	return examined, nil
+}
+
+// examineMasterKey checks, for the doctor's report, that the master key opens every provider key and the credentials of every
+// channel, which `caddy svc rekey` seals anew, and that checkMasterKey accepts it.
+func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (billing.Examined, error) {
+	const most = 20 // findings, as of the books
+	examined := billing.Examined{
+		ID: "KEY", Text: "master_key opens every provider key and the credentials of every channel",
+		Advice: "put the missing key back into master_key, or see docs/operating.md \"A lost master key\"",
+	}
+	note := func(subject string, sealed []byte, place vault.Where) {
+		_, err := ring.Open(sealed, place)
+		if err != nil && len(examined.Findings) == most {
+			examined.More = true
+		} else if err != nil {
+			examined.Findings = append(examined.Findings, billing.Finding{Subject: subject, Detail: err.Error()})
+		}
+	}
+	err := caddymodule.CheckMasterKey(ctx, db, ring)
+	if errors.Is(err, caddymodule.ErrOtherMasterKey) {
+		examined.Findings = append(examined.Findings, billing.Finding{Subject: "master_key", Detail: err.Error()})
+		err = nil
+	}
+	if err == nil {
+		err = db.ProviderKeys.Each(ctx, func(key store.ProviderKey) error {
+			note(key.OrgID+":"+key.Provider, key.Sealed, vault.ProviderKey(key.OrgID, key.Provider))
+			return nil
+		})
+	}
+	if err == nil {
+		err = db.ChannelCredentials.Each(ctx, func(c store.Channel) error {
+			note(c.ID, c.Credentials, vault.ChannelCredentials(c.OrgID, c.ID))
+			return nil
+		})
+	}
+	if err != nil {
+		return examined, fmt.Errorf("checking the master key: %w", err)
+	}
+	return examined, nil
+}

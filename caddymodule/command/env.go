@@ -1,0 +1,146 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// opening says whether a command may begin a new store.
+type opening int
+
+const (
+	// openExisting refuses a SQLite file that isn't there: a command that reads or changes something would else look
+	// into an empty store, most likely made in the wrong working directory.
+	openExisting opening = iota
+	openOrCreate
+	// openImport is openOrCreate that takes a store with an unfinished import, too, which everybody else refuses.
+	openImport
+)
+
+// closeWait bounds how long a command waits for the store to close.
+const closeWait = 5 * time.Second
+
+// commandEnv is what one run of a command works with: the configuration, the open store, and who asks.
+type commandEnv struct {
+	app      *caddymodule.App
+	repl     *caddy.Replacer
+	location store.Location
+	db       *store.DB
+	actor    string
+	args     []string
+	stdin    io.Reader
+	stderr   io.Writer
+}
+
+// openEnv reads the configuration, opens the store as the server does and brings its schema up to date.
+func (f *commandFlags) openEnv(ctx context.Context, cmd *cobra.Command, args []string, opens opening) (*commandEnv, error) {
+	app, err := f.app()
+	if err != nil {
+		return nil, err
+	}
+	e := &commandEnv{
+		app: app, repl: caddy.NewReplacer(), actor: operator(),
+		args: args, stdin: cmd.InOrStdin(), stderr: cmd.ErrOrStderr(),
+	}
+	if e.location, err = app.Store.Location(e.repl); err != nil {
+		return nil, err
+	}
+	if err := e.mayOpen(opens); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if e.db, err = store.Open(ctx, e.location, store.Options{Kinds: caddymodule.StoreKinds(), Logger: log}); err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", e.location.Redacted(), err)
+	}
+	err = e.db.Migrate(ctx)
+	if opens == openImport && errors.Is(err, store.ErrUnfinishedImport) {
+		err = nil
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("migrating the store %s: %w", e.location.Redacted(), err), e.close())
+	}
+	return e, nil
+}
+
+func (e *commandEnv) mayOpen(opens opening) error {
+	if opens != openExisting || e.location.Engine != store.SQLite {
+		return nil
+	}
+	if _, err := os.Stat(e.location.DSN); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store %s yet; is this the server's working directory? `caddy svc migrate` makes a new one",
+			e.location.DSN)
+	}
+	return nil
+}
+
+// close ends the store's writer. It waits on a context of its own: the command's may have been interrupted.
+func (e *commandEnv) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := e.db.Close(ctx); err != nil {
+		return fmt.Errorf("closing the store: %w", err)
+	}
+	return nil
+}
+
+// operator names the system's user in the audit log.
+func operator() string {
+	if current, err := user.Current(); err == nil && current.Username != "" {
+		return "cli:" + current.Username
+	}
+	return fmt.Sprintf("cli:uid %d", os.Getuid())
+}
+
+func (e *commandEnv) organizations() *identity.Organizations { return identity.NewOrganizations(e.db) }
+func (e *commandEnv) apiKeys() *identity.APIKeys             { return identity.NewAPIKeys(e.db) }
+func (e *commandEnv) book() *billing.Book                    { return billing.NewBook(e.db) }
+
+// providerKeys resolves the master key, which no other command needs.
+func (e *commandEnv) providerKeys() (*identity.ProviderKeys, error) {
+	ring, err := e.app.Ring(e.repl)
+	if err != nil {
+		return nil, fmt.Errorf("svc.master_key: %w", err)
+	}
+	return identity.NewProviderKeys(e.db, ring), nil
+}
+
+// organization reads the organization that --org names, so that an unknown one is told as such whatever follows.
+func (e *commandEnv) organization(ctx context.Context, id string) (store.Organization, error) {
+	organization, err := e.organizations().ByID(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Organization{}, fmt.Errorf("there is no organization %q; `caddy svc org list` shows them", id)
+	}
+	return organization, err
+}
+
+// configured refuses a name that the configuration doesn't have, and tells which it has.
+func configured(kind, name string, names []string) error {
+	switch {
+	case slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("there is no %s %q: the configuration has none", kind, name)
+	default:
+		return fmt.Errorf("there is no %s %q; the configuration has: %s", kind, name, strings.Join(names, ", "))
+	}
+}
+
+// moment writes epoch milliseconds as results show them: RFC 3339 in UTC.
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -1,0 +1,142 @@
+package command
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// standardStream as the name of an archive is standard output or input.
+const standardStream = "-"
+
+type exportAnswer struct {
+	// Path is "-" for standard output.
+	Path    string           `json:"path"`
+	Archive string           `json:"archive"`
+	Rows    int64            `json:"rows"`
+	Tables  map[string]int64 `json:"tables"`
+}
+
+func (a exportAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "Archive %s written to %s (%d rows). The store that imports it needs the same master_key.\n", a.Archive, a.Path, a.Rows)
+}
+
+func exportCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "export FILE|-",
+		Short: "Writes everything the store holds as one archive, to be imported into another store of either engine",
+		Long: `Writes everything the store holds, as it is at one moment, as one archive into a file that doesn't exist yet, or to
+standard output. It is compressed when the file's name ends in .gz. caddy svc import fills an empty store of either
+engine with it: that is how an installation moves from SQLite to PostgreSQL, or back. The steps are in the operator's
+guide.
+
+Servers and workers may go on working, but what they do from then on is not in the archive: for the final move, stop them
+first. Calls that were under way move with their holds, which expire on the other side. For the time of the export a
+SQLite store needs as much free space beside it as it has itself.
+
+Provider keys, credentials and messages stay encrypted in the archive: the other side needs the same master_key, older
+keys in it included. Organizations, wallets and the books can be read by whoever has the file.
+
+With - the result is written to standard error, and --json is refused. An interrupted export is begun again.`,
+		Example: `  $ caddy svc export ./svc-2026-11-21.archive.gz
+  $ caddy svc export - | ssh db2 caddy svc import -`,
+		Args: exactly("the file to write, or - for standard output"),
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		path := e.args[0]
+		if path == standardStream && f.json {
+			return nil, errors.New("--json: standard output takes either the archive or the result; name a file")
+		}
+		ring, err := e.app.Ring(e.repl)
+		if err != nil {
+			return nil, fmt.Errorf("svc.master_key: %w", err)
+		}
+		told := &archiveReport{w: e.stderr, verb: "exported"}
+		options := store.ExportOptions{Probes: ring.Probes(), Progress: told.report}
+		if path == standardStream {
+			return nil, e.exportTo(ctx, command.OutOrStdout(), options)
+		}
+		summary, err := e.exportFile(ctx, path, options)
+		if err != nil {
+			return nil, err
+		}
+		return exportAnswer{Path: path, Archive: summary.ID, Rows: summary.Total(), Tables: summary.Rows}, nil
+	})
+}
+
+// exportTo exports to standard output, and says how that went on standard error.
+func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options store.ExportOptions) error {
+	summary, err := e.db.Export(ctx, stdout, options)
+	if err != nil {
+		return fmt.Errorf("exporting the store: %w", err)
+	}
+	var line strings.Builder
+	exportAnswer{Path: "standard output", Archive: summary.ID, Rows: summary.Total()}.text(&line)
+	_, err = io.WriteString(e.stderr, line.String())
+	return err //nolint:wrapcheck // nobody would read it
+}
+
+// exportFile exports to a new file, readable by this user only, and leaves none when it fails.
+func (e *commandEnv) exportFile(ctx context.Context, path string, options store.ExportOptions) (summary store.ArchiveSummary, err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return summary, fmt.Errorf("%s exists already; an export never overwrites", path)
+	}
+	if err != nil {
+		return summary, fmt.Errorf("creating the archive: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close(), os.Remove(path))
+		}
+	}()
+	if strings.HasSuffix(path, ".gz") {
+		compressed := gzip.NewWriter(file)
+		if summary, err = e.db.Export(ctx, compressed, options); err == nil {
+			err = compressed.Close()
+		}
+	} else {
+		summary, err = e.db.Export(ctx, file, options)
+	}
+	if err != nil {
+		return summary, fmt.Errorf("exporting the store: %w", err)
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return summary, fmt.Errorf("writing the archive: %w", err)
+	}
+	return summary, nil
+}
+
+// reportEvery is how often a long export or import says how far it is.
+const reportEvery = 2 * time.Second
+
+// archiveReport tells a person how far an export or import is: at each new table, and every now and then.
+type archiveReport struct {
+	w    io.Writer
+	verb string
+
+	told store.ArchiveProgress
+	at   time.Time
+}
+
+func (r *archiveReport) report(progress store.ArchiveProgress) {
+	same := progress.Table == r.told.Table && progress.Skipped == r.told.Skipped
+	if same && time.Since(r.at) < reportEvery {
+		return
+	}
+	r.told, r.at = progress, time.Now()
+	verb := r.verb
+	if progress.Skipped {
+		verb = "passed over, in the store already"
+	}
+	_, _ = fmt.Fprintf(r.w, "%d rows %s, at %s\n", progress.Rows, verb, progress.Table)
+}

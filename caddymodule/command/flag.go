@@ -1,0 +1,104 @@
+package command
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// required marks flags without which a command is refused.
+func required(command *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := command.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag was not defined: a fault of the code, seen by every test
+		}
+	}
+}
+
+// noArguments accepts flags only. Cobra's own refusal calls the argument an unknown command.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes flags only, no argument %q (see %s --help)", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// exactly accepts one argument and says what it is for when it is missing.
+func exactly(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s takes exactly one argument, %s; %d were given", cmd.CommandPath(), what, len(args))
+		}
+		return nil
+	}
+}
+
+// orgFlag adds the required flag --org.
+func orgFlag(command *cobra.Command) *string {
+	org := command.Flags().String("org", "", "the `id` of the organization")
+	required(command, "org")
+	return org
+}
+
+// envFlag adds --env, which tells the wallet or the kind of key.
+func envFlag(command *cobra.Command) *envValue {
+	env := envValue(store.Live)
+	command.Flags().Var(&env, "env", "the environment, `live|test`")
+	return &env
+}
+
+// envValue is a flag that takes one of the two environments.
+type envValue store.Env
+
+func (e *envValue) String() string { return string(*e) }
+
+// Type implements pflag.Value; usage texts show it.
+func (*envValue) Type() string { return "live|test" }
+
+func (e *envValue) Set(text string) error {
+	if !store.Env(text).Valid() {
+		return fmt.Errorf("want %s or %s", store.Live, store.Test)
+	}
+	*e = envValue(text)
+	return nil
+}
+
+// microsValue is a flag that takes a whole number of micros, in plain decimal digits only: the flag package's own
+// integers also read 0x10 and take 010 for eight.
+type microsValue int64
+
+func (m *microsValue) String() string { return billing.FormatMicros(int64(*m)) }
+
+// Type implements pflag.Value; usage texts show it.
+func (*microsValue) Type() string { return "micros" }
+
+func (m *microsValue) Set(text string) error {
+	micros, err := billing.ParseMicros(strings.TrimPrefix(text, "+"))
+	if err != nil {
+		return err
+	}
+	*m = microsValue(micros)
+	return nil
+}
+
+// nullableMoment is nil for a moment that is not set.
+func nullableMoment(ms sql.NullInt64) *string {
+	if !ms.Valid {
+		return nil
+	}
+	text := moment(ms.Int64)
+	return &text
+}
+
+// orDash shows a moment that may be absent in a table.
+func orDash(text *string) string {
+	if text == nil {
+		return "-"
+	}
+	return *text
+}

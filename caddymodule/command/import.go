@@ -1,0 +1,110 @@
+package command
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+type importAnswer struct {
+	Archive string           `json:"archive"`
+	Engine  string           `json:"engine"`
+	Store   string           `json:"store"`
+	Rows    int64            `json:"rows"`
+	Tables  map[string]int64 `json:"tables"`
+	// Resumed: an earlier import of the archive had been interrupted.
+	Resumed bool `json:"resumed"`
+}
+
+func (a importAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "Archive %s is in the %s store %s (%d rows). Now run caddy svc doctor.\n", a.Archive, a.Engine, a.Store, a.Rows)
+}
+
+func importCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Fills an empty store with an archive of caddy svc export",
+		Long: `Fills an empty store of either engine with an archive of caddy svc export, from a file or standard input; one that is
+compressed is noticed as such. No server or worker may run on the store meanwhile. A SQLite file is made if there is none.
+
+It can be interrupted, by kill -9 too: the same command with the same archive goes on where it stopped and ends with
+exactly the same rows. Until then neither a server nor another command takes the store. A damaged or cut archive is
+noticed before anything behind the damage is imported; a whole copy of the same archive goes on.
+
+The configuration must have the master_key of the exporting side, older keys in it included: that is checked first.`,
+		Example: `  $ caddy svc import ./svc-2026-11-21.archive.gz --config ./Caddyfile.postgres
+  $ caddy svc doctor --config ./Caddyfile.postgres`,
+		Args: exactly("the archive to read, or - for standard input"),
+	}
+	return f.verb(command, openImport, func(ctx context.Context, e *commandEnv) (answer, error) {
+		ring, err := e.app.Ring(e.repl)
+		if err != nil {
+			return nil, fmt.Errorf("svc.master_key: %w", err)
+		}
+		stream := e.stdin
+		if path := e.args[0]; path != standardStream {
+			file, err := os.Open(path)
+			if err != nil {
+				return nil, fmt.Errorf("opening the archive: %w", err)
+			}
+			defer file.Close() //nolint:errcheck // it was only read
+			stream = file
+		}
+		if stream, err = plainArchive(stream); err != nil {
+			return nil, err
+		}
+		told := &archiveReport{w: e.stderr, verb: "imported"}
+		summary, err := e.db.Import(ctx, stream, store.ImportOptions{
+			Admit:    func(header store.ArchiveHeader) error { return ring.OpenProbes(header.Probes) },
+			Progress: told.report,
+		})
+		if err != nil {
+			return nil, importFault(err)
+		}
+		return importAnswer{
+			Archive: summary.ID, Engine: string(e.location.Engine), Store: e.location.Redacted(),
+			Rows: summary.Total(), Tables: summary.Rows, Resumed: summary.Resumed,
+		}, nil
+	})
+}
+
+// plainArchive takes the compression off a stream that has one.
+func plainArchive(stream io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(stream)
+	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" { // RFC 1952 §2.3.1; what ends earlier is no archive anyway
+		return buffered, nil
+	}
+	plain, err := gzip.NewReader(buffered)
+	if err != nil {
+		return nil, fmt.Errorf("reading the compressed archive: %w", err)
+	}
+	return plain, nil
+}
+
+// importFault says what to do about a failed import.
+func importFault(err error) error {
+	what := "run the same command again: it goes on where it stopped"
+	switch {
+	case errors.Is(err, vault.ErrUnknownKey):
+		what = "give this configuration the master_key of the store that was exported, with every older key in it; nothing was imported"
+	case errors.Is(err, store.ErrNotEmpty):
+		what = "an import needs a new database, or for SQLite a file that doesn't exist; if one has just ended here, all is done: caddy svc doctor"
+	case errors.Is(err, store.ErrOtherImport):
+		what = "finish that import with its own archive, or begin anew with an empty database"
+	case errors.Is(err, store.ErrArchiveNewer):
+		what = "update this program; nothing was imported"
+	case errors.Is(err, store.ErrArchive):
+		what = "run the same command with a whole copy of the archive: what is in the store stays and is not imported twice"
+	}
+	return fmt.Errorf("importing the archive: %w\n%s", err, what)
+}

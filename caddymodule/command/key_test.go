@@ -1,0 +1,76 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeyCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+
+	plain := c.json("key", "create", "--org", org)
+	raw := strOf(t, plain, "key")
+	require.True(t, strings.HasPrefix(raw, "ck_live_"))
+	require.Equal(t, org, plain["orgId"])
+	require.Equal(t, "live", plain["environment"])
+	require.Equal(t, []any{"models:read", "chat:write"}, plain["scopes"])
+	require.Nil(t, plain["expiresAt"])
+
+	full := c.json("key", "create", "--org", org, "--name", "shop", "--env", "test",
+		"--scopes", "wallet:read,chat:write", "--expires-in-days", "90")
+	require.True(t, strings.HasPrefix(strOf(t, full, "key"), "ck_test_"))
+	expires, err := time.Parse(time.RFC3339, strOf(t, full, "expiresAt"))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(90*24*time.Hour), expires, time.Hour)
+	past := c.json("key", "create", "--org", org, "--expires-at", "2020-01-02T03:04:05+07:00")
+	require.Equal(t, "2020-01-01T20:04:05.000Z", past["expiresAt"], "may lie in the past")
+
+	text := c.run("", "key", "create", "--org", org)
+	require.NoError(t, text.err)
+	require.Regexp(t, `key +ck_live_\w{49}\n`, text.stdout)
+	require.Contains(t, text.stdout, "can't be shown again")
+
+	require.Equal(t, map[string]any{"id": plain["id"], "orgId": org, "revoked": true}, c.json("key", "revoke", strOf(t, plain, "id")))
+	require.Equal(t, true, c.json("key", "revoke", strOf(t, plain, "id"))["revoked"], "twice is no fault")
+
+	listed := c.run("", "--json", "key", "list", "--org", org)
+	require.NoError(t, listed.err)
+	require.NotContains(t, listed.stdout, raw)
+	list := object(t, listed.stdout)["data"].([]any)
+	require.Len(t, list, 4)
+	for _, element := range list {
+		key := element.(map[string]any)
+		require.Equal(t, key["id"] == plain["id"], key["revokedAt"] != nil)
+		require.NotContains(t, key, "key")
+	}
+	require.Empty(t, c.json("key", "list", "--org", c.newOrg("Other"))["data"])
+}
+
+func TestKeyCommandsRefuse(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	raw := strOf(t, c.json("key", "create", "--org", org, "--name", "shop"), "key")
+	create := func(args ...string) []string { return append([]string{"key", "create", "--org", org}, args...) }
+
+	c.refused(`required flag(s) "org" not set`, "key", "create")
+	c.refused(`there is no organization "org_x"`, "key", "create", "--org", "org_x")
+	c.refused(`there is no organization "org_x"`, "key", "list", "--org", "org_x")
+	c.refused(`already has an API key with the name "shop"`, create("--name", "shop")...)
+	c.refused(`unknown scope "all"; known are models:read, chat:write`, create("--scopes", "all")...)
+	c.refused("want live or test", create("--env", "prod")...)
+	c.refused("expires_in_days: is 0, want 1 to 3650", create("--expires-in-days", "0")...)
+	c.refused(`"tomorrow" is not an RFC 3339 time`, create("--expires-at", "tomorrow")...)
+	c.refused("[expires-at expires-in-days] were all set", create("--expires-at", "2030-01-01T00:00:00Z", "--expires-in-days", "1")...)
+	c.refused(`there is no API key with the id "key_x"`, "key", "revoke", "key_x")
+	c.refused("takes exactly one argument, the key's id; 0 were given", "key", "revoke")
+
+	done := c.run("", "key", "revoke", raw)
+	require.ErrorContains(t, done.err, "that is an API key, not the id of one")
+	require.NotContains(t, done.stderr, raw[8:])
+}

@@ -1,0 +1,26 @@
+package command_test
+
+import (
+	"os"
+	"testing"
+
+	// The worker's probes need Caddy's own handlers.
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"go.uber.org/goleak"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/command"
+)
+
+// workerVariable is set for the processes that are a worker.
+const workerVariable = "SVC_TEST_WORKER"
+
+// TestMain fails if a test leaves a goroutine behind, and runs the worker instead of the tests if [workerVariable] is set:
+// tests of whole processes start this binary so.
+func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) != "" {
+		os.Exit(command.WorkerMain())
+	}
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/DeRuina/timberjack.(*Logger).millRun"), // Caddy's log writer never ends it
+	)
+}

@@ -1,0 +1,49 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOrgCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+
+	acme := c.json("org", "create", "--name", " Acme ")
+	id := strOf(t, acme, "id")
+	require.True(t, strings.HasPrefix(id, "org_"))
+	require.Equal(t, "Acme", acme["name"])
+	require.Equal(t, "free", acme["plan"], "the first plan of the configuration")
+	require.Equal(t, false, acme["suspended"])
+	require.Nil(t, acme["suspendedAt"])
+	require.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`, acme["createdAt"])
+	require.Equal(t, "pro", c.json("org", "create", "--name", "Other", "--plan", "pro")["plan"])
+
+	suspended := c.json("org", "suspend", id)
+	require.Equal(t, true, suspended["suspended"])
+	require.NotNil(t, suspended["suspendedAt"])
+	require.Equal(t, suspended, c.json("org", "suspend", "--org", id), "twice is no fault and keeps the time")
+	require.Equal(t, false, c.json("org", "resume", id)["suspended"])
+	require.Equal(t, "pro", c.json("org", "set-plan", id, "--plan", "pro")["plan"])
+
+	list := c.json("org", "list")["data"].([]any)
+	require.Len(t, list, 2)
+	text := c.run("", "org", "list")
+	require.NoError(t, text.err)
+	require.Contains(t, text.stdout, "ID")
+	require.Contains(t, text.stdout, id)
+	require.Contains(t, text.stdout, "Acme")
+	require.Empty(t, text.stderr)
+
+	c.refused(`there is already an organization with the name "Acme"`, "org", "create", "--name", "Acme")
+	c.refused("name: is empty", "org", "create", "--name", " ")
+	c.refused(`there is no plan "gold"; the configuration has: free, pro`, "org", "create", "--name", "X", "--plan", "gold")
+	c.refused(`there is no plan "gold"`, "org", "set-plan", id, "--plan", "gold")
+	c.refused(`there is no organization "org_x"; `+"`caddy svc org list` shows them", "org", "suspend", "org_x")
+	c.refused(`there is no organization "org_x"`, "org", "set-plan", "--org", "org_x", "--plan", "pro")
+	c.refused("caddy svc org suspend takes the id of one organization", "org", "suspend")
+	c.refused("takes the id of one organization", "org", "resume", id, id)
+	c.refused("takes the id of one organization", "org", "resume", id, "--org", id)
+}

@@ -1,0 +1,250 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// userAnswer is a user with a new one-time link, which is shown this once.
+type userAnswer struct {
+	ID            string `json:"id"`
+	OrgID         string `json:"orgId"`
+	Email         string `json:"email"`
+	Role          string `json:"role"`
+	Link          string `json:"link"`
+	LinkExpiresAt string `json:"linkExpiresAt"`
+	// Warning says why the link can't be used, if it can't.
+	Warning string `json:"warning,omitempty"`
+}
+
+func (e *commandEnv) userAnswer(u store.User, link identity.Link) userAnswer {
+	return userAnswer{
+		ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role,
+		Link: handlers.WelcomeURL(e.app.BaseURL, link.Token), LinkExpiresAt: moment(time.Now().Add(link.Lifetime).UnixMilli()),
+	}
+}
+
+func (u userAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "user\t%s\norganization\t%s\ne-mail\t%s\nrole\t%s\nlink\t%s\nlink expires\t%s\n",
+		u.ID, u.OrgID, u.Email, u.Role, u.Link, u.LinkExpiresAt)
+	fmt.Fprintln(w, "No e-mail is sent: hand the link to the person yourself. Whoever opens it first sets the password; it works once.")
+	if u.Warning != "" {
+		fmt.Fprintln(w, u.Warning)
+	}
+}
+
+func userCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use:   "user",
+		Short: "Invites people to an organization, resets their passwords by a one-time link, lists and removes them",
+	}, f.userInvite(), f.userReset(), f.userList(), f.userRemove())
+}
+
+func (e *commandEnv) users() *identity.Users { return identity.NewUsers(e.db) }
+
+// authority is the operator's: everything.
+func (e *commandEnv) authority() identity.Authority {
+	return identity.Authority{Actor: e.actor, Role: identity.Owner, Operator: true}
+}
+
+func (f *commandFlags) userInvite() *cobra.Command {
+	var email, role string
+	command := &cobra.Command{
+		Use:   "invite --org ORG_ID --email ADDRESS --role ROLE",
+		Short: "Makes a user and shows the one-time link to set a password, this once",
+		Long: `Makes a user of an organization and shows a one-time link to set a password, this once. No e-mail is sent: hand the link to
+the person yourself. It holds for 7 days, then the invitation ends; ` + "`caddy svc user reset`" + ` makes another link.
+
+Roles: member (assistants, knowledge bases, conversations; reads channels and the wallet), administrator (also channels, API
+keys, provider keys and members), owner (also owners). An organization's first user is best an owner.`,
+		Example: "  $ caddy svc user invite --org org_… --email lan@example.com --role owner",
+	}
+	org := orgFlag(command)
+	command.Flags().StringVar(&email, "email", "", "the e-mail `address`")
+	command.Flags().StringVar(&role, "role", "", "the `role`: member, administrator or owner")
+	required(command, "email", "role")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		if _, err := e.organization(ctx, *org); err != nil {
+			return nil, err
+		}
+		user, link, err := e.users().Invite(ctx, e.authority(), *org, email, identity.Role(role))
+		if errors.Is(err, store.ErrConflict) {
+			return nil, fmt.Errorf("organization %s has a user, or an open invitation, with the e-mail address %q; "+
+				"`caddy svc user reset` makes a new link, `caddy svc user remove` ends it", *org, email)
+		}
+		if err != nil {
+			return nil, err
+		}
+		invited := e.userAnswer(user, link)
+		// Only the operator may learn that the address has a user in another organization.
+		holder, found, err := e.db.Logins.ByEmail(ctx, user.Email)
+		if err != nil {
+			return nil, err
+		}
+		if found && holder.OrgID != user.OrgID {
+			invited.Warning = fmt.Sprintf(
+				"Organization %s has a user with this e-mail address: the link can't be used as long as it has.", holder.OrgID)
+		}
+		return invited, nil
+	})
+}
+
+func (f *commandFlags) userReset() *cobra.Command {
+	var email, role string
+	command := &cobra.Command{
+		Use:   "reset --org ORG_ID --email ADDRESS [--role ROLE]",
+		Short: "Shows a new one-time link for a user who lost the password or the link",
+		Long: `Shows a new one-time link for a user who lost the password, or the link before, which ends. No e-mail is sent: hand the link
+to the person yourself. The password and the sessions stay as they are until the link is used, for which there is a day (7 days
+when the user has no password yet). With --role the user also gets another role, and is signed out if it is a new one.`,
+		Example: "  $ caddy svc user reset --org org_… --email lan@example.com",
+	}
+	org := orgFlag(command)
+	command.Flags().StringVar(&email, "email", "", "the user's e-mail `address`")
+	command.Flags().StringVar(&role, "role", "", "another `role`: member, administrator or owner")
+	required(command, "email")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		user, err := e.user(ctx, *org, email)
+		if err != nil {
+			return nil, err
+		}
+		return e.resetUser(ctx, user, role)
+	})
+}
+
+func (e *commandEnv) resetUser(ctx context.Context, user store.User, role string) (answer, error) {
+	if role != "" {
+		err := e.users().SetRole(ctx, e.authority(), user.OrgID, user.ID, identity.Role(role))
+		if err != nil {
+			return nil, lastOwner(err, user)
+		}
+		user.Role = role
+	}
+	link, err := e.users().NewLink(ctx, e.authority(), user.OrgID, user.ID)
+	if err != nil {
+		return nil, err
+	}
+	return e.userAnswer(user, link), nil
+}
+
+// user is an organization's user with an e-mail address.
+func (e *commandEnv) user(ctx context.Context, orgID, email string) (store.User, error) {
+	if _, err := e.organization(ctx, orgID); err != nil {
+		return store.User{}, err
+	}
+	address, err := identity.CleanEmail(email)
+	if err != nil {
+		return store.User{}, err
+	}
+	user, err := e.db.Users.ByEmail(ctx, orgID, address)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.User{}, fmt.Errorf("organization %s has no user with the e-mail address %q; `caddy svc user list` shows them", orgID, address)
+	}
+	return user, err
+}
+
+// lastOwner puts it into words that somebody is the last owner; other errors stay as they are.
+func lastOwner(err error, user store.User) error {
+	if errors.Is(err, store.ErrLastOwner) {
+		return fmt.Errorf("%s is the last owner of organization %s; make another user an owner first", user.Email, user.OrgID)
+	}
+	return err
+}
+
+// listedUser is a user in a list.
+type listedUser struct {
+	ID        string `json:"id"`
+	OrgID     string `json:"orgId"`
+	Email     string `json:"email"`
+	Role      string `json:"role"`
+	State     string `json:"state"` // active, invited or expired
+	CreatedAt string `json:"createdAt"`
+}
+
+type userListAnswer struct {
+	Data []listedUser `json:"data"`
+}
+
+func (l userListAnswer) text(w *strings.Builder) {
+	fmt.Fprintln(w, "ID\tE-MAIL\tROLE\tSTATE\tCREATED")
+	for _, u := range l.Data {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", u.ID, u.Email, u.Role, u.State, u.CreatedAt)
+	}
+}
+
+func (f *commandFlags) userList() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "list --org ORG_ID",
+		Short: "Lists the users of an organization",
+		Long:  "Lists the users of an organization. Who is invited has set no password yet, and who is expired did not in time.",
+	}
+	org := orgFlag(command)
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		if _, err := e.organization(ctx, *org); err != nil {
+			return nil, err
+		}
+		users, err := allPages(func(page store.Page) ([]store.User, error) { return e.db.Users.List(ctx, *org, page) },
+			func(u store.User) string { return u.ID })
+		if err != nil {
+			return nil, fmt.Errorf("listing users: %w", err)
+		}
+		list := userListAnswer{Data: make([]listedUser, len(users))}
+		for i, u := range users {
+			list.Data[i] = listedUser{ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role, State: "active", CreatedAt: moment(u.CreatedAt)}
+			switch {
+			case u.Active:
+			case u.ExpiresAt <= time.Now().UnixMilli():
+				list.Data[i].State = "expired"
+			default:
+				list.Data[i].State = "invited"
+			}
+		}
+		return list, nil
+	})
+}
+
+// removedUserAnswer is a user who is gone.
+type removedUserAnswer struct {
+	ID      string `json:"id"`
+	OrgID   string `json:"orgId"`
+	Email   string `json:"email"`
+	Removed bool   `json:"removed"`
+}
+
+func (a removedUserAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "User %s (%s) is removed.\n", a.ID, a.Email)
+}
+
+func (f *commandFlags) userRemove() *cobra.Command {
+	var email string
+	command := &cobra.Command{
+		Use:   "remove --org ORG_ID --email ADDRESS",
+		Short: "Removes a user, and frees the e-mail address",
+		Long: `Removes a user with the sessions and an unused link, at once. The e-mail address is free again, for instance when an
+organization has invited somebody who isn't theirs. What the user did stays in the audit log. The last owner who can sign in
+can't be removed.`,
+		Example: "  $ caddy svc user remove --org org_… --email lan@example.com",
+	}
+	org := orgFlag(command)
+	command.Flags().StringVar(&email, "email", "", "the user's e-mail `address`")
+	required(command, "email")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		user, err := e.user(ctx, *org, email)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.users().Remove(ctx, e.authority(), user.OrgID, user.ID); err != nil {
+			return nil, lastOwner(err, user)
+		}
+		return removedUserAnswer{ID: user.ID, OrgID: user.OrgID, Email: user.Email, Removed: true}, nil
+	})
+}

@@ -1,0 +1,171 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// entryAnswer is a ledger entry as results show it.
+type entryAnswer struct {
+	ID            string `json:"id"`
+	OrgID         string `json:"orgId"`
+	Environment   string `json:"environment"`
+	Kind          string `json:"kind"`
+	AmountMicros  string `json:"amountMicros"`
+	BalanceMicros string `json:"balanceMicros"`
+	Ref           string `json:"ref"`
+	Note          string `json:"note,omitempty"`
+	CreatedAt     string `json:"createdAt"`
+	Replayed      bool   `json:"replayed"`
+}
+
+func newEntryAnswer(e billing.Entry) entryAnswer {
+	return entryAnswer{
+		ID: e.ID, OrgID: e.Wallet.OrgID, Environment: string(e.Wallet.Env), Kind: string(e.Kind),
+		AmountMicros: billing.FormatMicros(e.AmountMicros), BalanceMicros: billing.FormatMicros(e.BalanceMicros),
+		Ref: e.Ref, Note: e.Note, CreatedAt: moment(e.At), Replayed: e.Replayed,
+	}
+}
+
+func (e entryAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "entry\t%s\norganization\t%s\nenvironment\t%s\nkind\t%s\namount\t%s micros\nbalance after\t%s micros\nref\t%s\n",
+		e.ID, e.OrgID, e.Environment, e.Kind, e.AmountMicros, e.BalanceMicros, e.Ref)
+	if e.Replayed {
+		fmt.Fprintln(w, "This reference was booked before; nothing was changed now.")
+	}
+}
+
+// walletAnswer has the names of `GET /wallet` (design §6 "groups' conventions").
+type walletAnswer struct {
+	OrgID         string `json:"orgId"`
+	Environment   string `json:"environment"`
+	BalanceMicros string `json:"balanceMicros"`
+	HeldMicros    string `json:"heldMicros"`
+}
+
+func (a walletAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "organization\t%s\nenvironment\t%s\nbalance\t%s micros\nheld of it\t%s micros\n",
+		a.OrgID, a.Environment, a.BalanceMicros, a.HeldMicros)
+}
+
+func walletCommand(f *commandFlags) *cobra.Command {
+	return noun(&cobra.Command{
+		Use:   "wallet",
+		Short: "Credits, adjusts, refunds and shows the wallets of an organization",
+		Long: `Credits, adjusts, refunds and shows wallets. An organization has two, live and test.
+
+Amounts are micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
+ledger and a row of the audit log.`,
+	}, f.walletCredit(), f.walletAdjust(), f.walletRefund(), f.walletShow())
+}
+
+// walletFlags adds --org and --env and gives the wallet they name.
+func walletFlags(command *cobra.Command) func() billing.WalletID {
+	org, env := orgFlag(command), envFlag(command)
+	return func() billing.WalletID { return billing.WalletID{OrgID: *org, Env: store.Env(*env)} }
+}
+
+// posted runs a change of a wallet, whose organization must exist.
+func (e *commandEnv) posted(ctx context.Context, wallet billing.WalletID, post func() (billing.Entry, error)) (answer, error) {
+	if _, err := e.organization(ctx, wallet.OrgID); err != nil {
+		return nil, err
+	}
+	entry, err := post()
+	if err != nil {
+		return nil, err
+	}
+	return newEntryAnswer(entry), nil
+}
+
+func (f *commandFlags) walletCredit() *cobra.Command {
+	var micros microsValue
+	var ref string
+	command := &cobra.Command{
+		Use:   "credit --org ORG_ID --micros N [--env live|test] [--ref REF]",
+		Short: "Tops up a wallet",
+		Long: `Tops up a wallet by a number of micros above 0.
+
+With --ref the command can be repeated safely: the same reference with the same amount is booked once, and with another
+amount it is refused. Without it every run is a payment of its own.`,
+		Example: "  $ caddy svc wallet credit --org org_… --micros 10000000 --ref invoice-17",
+	}
+	wallet := walletFlags(command)
+	command.Flags().Var(&micros, "micros", "the amount in `micros`, above 0")
+	command.Flags().StringVar(&ref, "ref", "", "the payment's `reference`, booked once")
+	required(command, "micros")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		return e.posted(ctx, wallet(), func() (billing.Entry, error) {
+			return e.book().Credit(ctx, e.actor, wallet(), int64(micros), ref)
+		})
+	})
+}
+
+func (f *commandFlags) walletAdjust() *cobra.Command {
+	var micros microsValue
+	var reason, ref string
+	command := &cobra.Command{
+		Use:     "adjust --org ORG_ID --micros ±N --reason TEXT [--env live|test] [--ref REF]",
+		Short:   "Corrects a wallet up or down; never below what is held",
+		Example: "  $ caddy svc wallet adjust --org org_… --micros -250000 --reason \"booked twice\"",
+	}
+	wallet := walletFlags(command)
+	command.Flags().Var(&micros, "micros", "the amount in `micros`, below 0 to take")
+	command.Flags().StringVar(&reason, "reason", "", "why, for the ledger and the audit log")
+	command.Flags().StringVar(&ref, "ref", "", "a `reference`, booked once")
+	required(command, "micros", "reason")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		return e.posted(ctx, wallet(), func() (billing.Entry, error) {
+			return e.book().Adjust(ctx, e.actor, wallet(), int64(micros), reason, ref)
+		})
+	})
+}
+
+func (f *commandFlags) walletRefund() *cobra.Command {
+	var ref string
+	command := &cobra.Command{
+		Use:     "refund CALL_ID [--ref REF]",
+		Short:   "Gives back what a model call was charged, once",
+		Example: "  $ caddy svc wallet refund call_… --ref ticket-4711",
+		Args:    exactly("the call's id"),
+	}
+	command.Flags().StringVar(&ref, "ref", "", "your own `note` of it, e.g. a ticket")
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		entry, err := e.book().Refund(ctx, e.actor, e.args[0], ref)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("there is no call %q", e.args[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+		return newEntryAnswer(entry), nil
+	})
+}
+
+func (f *commandFlags) walletShow() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "show --org ORG_ID [--env live|test]",
+		Short: "Shows a wallet's balance and what of it is held for running calls",
+	}
+	wallet := walletFlags(command)
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		id := wallet()
+		if _, err := e.organization(ctx, id.OrgID); err != nil {
+			return nil, err
+		}
+		found, err := e.book().Wallet(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return walletAnswer{
+			OrgID: id.OrgID, Environment: string(id.Env),
+			BalanceMicros: billing.FormatMicros(found.BalanceMicros), HeldMicros: billing.FormatMicros(found.HeldMicros),
+		}, nil
+	})
+}

@@ -1,0 +1,113 @@
+package command_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+)
+
+func TestWalletCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	wallet := func(args ...string) map[string]any {
+		return c.json(append([]string{"wallet"}, append(args, "--org", org)...)...)
+	}
+	require.Equal(t, map[string]any{"orgId": org, "environment": "live", "balanceMicros": "0", "heldMicros": "0"}, wallet("show"))
+
+	credit := wallet("credit", "--micros", "9007199254740993", "--ref", "invoice-17")
+	require.Equal(t, "9007199254740993", credit["amountMicros"], "beyond what a float holds")
+	require.Equal(t, "9007199254740993", credit["balanceMicros"])
+	require.Equal(t, "topup", credit["kind"])
+	require.Equal(t, "invoice-17", credit["ref"])
+	require.Equal(t, false, credit["replayed"])
+	again := wallet("credit", "--micros", "9007199254740993", "--ref", "invoice-17")
+	require.Equal(t, true, again["replayed"], "idempotent by ref")
+	require.Equal(t, credit["id"], again["id"])
+
+	require.Equal(t, "7", wallet("credit", "--micros", "7", "--env", "test")["balanceMicros"], "test credits are apart")
+	require.Equal(t, "14", wallet("credit", "--micros", "+7", "--env", "test")["balanceMicros"], "no ref: a payment of its own")
+	require.Equal(t, "4", wallet("adjust", "--micros", "-10", "--reason", "booked twice", "--env", "test")["balanceMicros"])
+	require.Equal(t, "4", wallet("show", "--env", "test")["balanceMicros"])
+	require.Equal(t, "9007199254740993", wallet("show")["balanceMicros"])
+
+	text := c.run("", "wallet", "show", "--org", org, "--env", "test")
+	require.NoError(t, text.err)
+	require.Regexp(t, `balance +4 micros\n`, text.stdout)
+
+	require.Equal(t, true, c.json("doctor")["ok"])
+}
+
+func TestWalletCommandsRefuse(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	c.json("wallet", "credit", "--org", org, "--micros", "100", "--ref", "a")
+	with := func(args ...string) []string { return append([]string{"wallet"}, append(args, "--org", org)...) }
+
+	c.refused("the reference already names another posting", with("credit", "--micros", "101", "--ref", "a")...)
+	for _, micros := range []string{"010", "0x10", "1_000", "1.5", "1e3", "", "9223372036854775808", "$5"} {
+		c.refused(`invalid argument "`+micros+`" for "--micros"`, with("credit", "--micros", micros)...)
+	}
+	c.refused("a credit needs an amount above 0", with("credit", "--micros", "0")...)
+	c.refused("a credit needs an amount above 0", with("credit", "--micros", "-5")...)
+	c.refused("an adjustment needs an amount other than 0", with("adjust", "--micros", "0", "--reason", "x")...)
+	c.refused(`required flag(s) "reason" not set`, with("adjust", "--micros", "1")...)
+	c.refused("an adjustment needs a reason", with("adjust", "--micros", "1", "--reason", " ")...)
+	c.refused("the wallet's free balance is too small", with("adjust", "--micros", "-101", "--reason", "x")...)
+	c.refused("want live or test", with("show", "--env", "LIVE")...)
+	c.refused(`there is no organization "org_x"`, "wallet", "credit", "--org", "org_x", "--micros", "1")
+	c.refused(`there is no organization "org_x"`, "wallet", "show", "--org", "org_x")
+	c.refused(`there is no call "call_x"`, "wallet", "refund", "call_x")
+	c.refused("takes exactly one argument, the call's id", "wallet", "refund")
+	require.Equal(t, "100", c.json("wallet", "show", "--org", org)["balanceMicros"])
+}
+
+func TestWalletRefundCommand(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	c.json("wallet", "credit", "--org", org, "--micros", "100", "--env", "test")
+	c.charge(billing.WalletID{OrgID: org, Env: store.Test}, "call_1", 30)
+	require.Equal(t, "70", c.json("wallet", "show", "--org", org, "--env", "test")["balanceMicros"])
+
+	refund := c.json("wallet", "refund", "call_1", "--ref", "ticket-4711")
+	require.Equal(t, "30", refund["amountMicros"])
+	require.Equal(t, "100", refund["balanceMicros"])
+	require.Equal(t, "test", refund["environment"])
+	require.Equal(t, "refund", refund["kind"])
+	require.Equal(t, "ticket-4711", refund["note"])
+	require.Equal(t, true, c.json("wallet", "refund", "call_1")["replayed"], "once")
+	require.Equal(t, "100", c.json("wallet", "show", "--org", org, "--env", "test")["balanceMicros"])
+	require.Equal(t, true, c.json("doctor")["ok"])
+
+	text := c.run("", "wallet", "refund", "call_1")
+	require.NoError(t, text.err)
+	require.Contains(t, text.stdout, "nothing was changed now")
+}
+
+// charge books a model call that cost micros, as the server would.
+func (c *commandLine) charge(wallet billing.WalletID, callID string, micros int64) {
+	c.t.Helper()
+	location, err := store.ParseLocation(store.SQLite, c.path("svc.db"))
+	require.NoError(c.t, err)
+	db := storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{billing.Ledger}})
+	book := billing.NewBook(db)
+	_, err = book.Hold(c.t.Context(), billing.Hold{
+		CallID: callID, Wallet: wallet, AmountMicros: micros, ExpiresIn: time.Minute, Model: "local/echo",
+	})
+	require.NoError(c.t, err)
+	_, err = book.Settle(c.t.Context(), billing.Settlement{
+		Call: billing.Call{
+			ID: callID, Wallet: wallet, Model: "local/echo", Provider: "local", KeyID: "key_1", RequestID: "req_1",
+			UsageSource: billing.UsageProvider, Outcome: "completed", StartedAt: time.Now().UnixMilli(),
+		},
+		Held: true, ChargeMicros: micros,
+	})
+	require.NoError(c.t, err)
+}

@@ -1,0 +1,147 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// RunWorker runs a worker with the server's configuration, in Caddy's JSON form, until ctx ends, and then until the worker
+// has stopped. It may be called once per process, which is expected to end after it. Errors call the configuration name.
+func RunWorker(ctx context.Context, server []byte, name string) error {
+	configuration, err := workerConfig(server, name)
+	if err != nil {
+		return err
+	}
+	if err := caddy.Load(configuration, true); err != nil {
+		return fmt.Errorf("starting the worker: %w", err)
+	}
+	found, err := caddy.ActiveContext().AppIfConfigured(workerAppName)
+	worker, ok := found.(*WorkerApp)
+	if err != nil || !ok {
+		return errors.Join(fmt.Errorf("the worker's app is a %T", found), err, caddy.Stop())
+	}
+	select {
+	case <-ctx.Done():
+		caddy.Log().Named(workerAppName).Info("stopping: conversations that are being answered may finish")
+	case <-worker.ended:
+	}
+	beginExit()
+	err = caddy.Stop()
+	endExit()
+	return errors.Join(worker.err, err)
+}
+
+// workerConfig makes the configuration of a worker process out of the server's, in Caddy's JSON form: the app svc as it
+// is, the worker, and its private listener if the worker block names one. Sites, certificates and the admin interface
+// are the server's. from names the server's configuration in errors.
+func workerConfig(server []byte, from string) ([]byte, error) {
+	var config struct {
+		Logging map[string]json.RawMessage `json:"logging"`
+		Apps    map[string]json.RawMessage `json:"apps"`
+	}
+	if err := json.Unmarshal(caddy.RemoveMetaFields(server), &config); err != nil {
+		return nil, fmt.Errorf("%s is no Caddy configuration: %w", from, err)
+	}
+	app, err := readApp(config.Apps, from)
+	if err != nil {
+		return nil, err
+	}
+	grace, err := gracePeriod(config.Apps["http"])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	logging, err := workerLogging(config.Logging)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	apps := map[string]any{
+		appName:       config.Apps[appName],
+		workerAppName: &WorkerApp{GracePeriod: grace},
+	}
+	if address := app.Worker.listen(); address != "" {
+		apps["http"] = privateListener(address)
+		// The certificates in the storage are the server's to look after.
+		apps["tls"] = map[string]any{"disable_storage_clean": true}
+	}
+	return json.Marshal(map[string]any{ //nolint:wrapcheck // there is nothing to add
+		"admin":   map[string]any{"disabled": true, "config": map[string]any{"persist": false}},
+		"logging": logging,
+		"apps":    apps,
+	})
+}
+
+// gracePeriod reads how long the server's http app waits when it stops; 0 for nothing said.
+func gracePeriod(site json.RawMessage) (caddy.Duration, error) {
+	if site == nil {
+		return 0, nil
+	}
+	var options struct {
+		GracePeriod caddy.Duration `json:"grace_period"`
+	}
+	if err := json.Unmarshal(site, &options); err != nil {
+		return 0, fmt.Errorf("the grace_period of the http app: %w", err)
+	}
+	return options.GracePeriod, nil
+}
+
+// workerLogging is the server's logging without its files: two processes that roll one file lose lines. What the server
+// writes to a file by default goes to standard error; logs for sites, which write to files of their own, have nothing to
+// say in a worker.
+func workerLogging(server map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	raw, given := server["logs"]
+	if !given {
+		return server, nil
+	}
+	var logs map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &logs); err != nil {
+		return nil, fmt.Errorf("the logs: %w", err)
+	}
+	for name, log := range logs {
+		var writer struct {
+			Output string `json:"output"`
+		}
+		if log["writer"] == nil {
+			continue
+		}
+		if err := json.Unmarshal(log["writer"], &writer); err != nil {
+			return nil, fmt.Errorf("the writer of the log %s: %w", name, err)
+		}
+		switch {
+		case writer.Output != "file":
+		case name == "default":
+			delete(log, "writer")
+		default:
+			delete(logs, name)
+		}
+	}
+	kept, err := json.Marshal(logs)
+	if err != nil {
+		return nil, fmt.Errorf("the logs: %w", err)
+	}
+	logging := maps.Clone(server)
+	logging["logs"] = kept
+	return logging, nil
+}
+
+// privateListener is the http app of a worker: probes and metrics, for the operator only.
+func privateListener(address string) map[string]any {
+	type object = map[string]any
+	handle := func(handler string) []object { return []object{{"handler": handler}} }
+	failed := []object{{"handle": handle("svc_error")}}
+	return object{"grace_period": "5s", "servers": object{"worker": object{
+		"listen":          []string{address},
+		"automatic_https": object{"disable": true},
+		"protocols":       []string{"h1"},
+		"routes": []object{
+			{"match": []object{{"path": []string{"/metrics"}}}, "handle": handle("metrics"), "terminal": true},
+			{"match": []object{{"path": []string{"/health/*"}}}, "handle": handle("svc_health"), "terminal": true},
+			failed[0],
+		},
+		"errors": object{"routes": failed},
+	}}}
+}
