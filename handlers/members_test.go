@@ -2,9 +2,11 @@ package handlers
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -142,10 +144,24 @@ func TestPasswordReset(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"usr_administrator", "user.set_password", "usr_member", "reset"},
 		[]string{entries[0].Actor, entries[0].Action, entries[0].Target, entries[0].Detail})
-	for range 2 { // a sign-in doesn't remove it: it may be an intruder's, with the link
-		session := o.ask(t, http.StatusCreated, http.MethodPost, "/session", "", `{"email":"member@example.com","password":"`+goodPassword+`"}`)
-		reset := session["passwordReset"].(map[string]any)
+	signedIn := func() map[string]any {
+		return o.ask(t, http.StatusCreated, http.MethodPost, "/session", "", `{"email":"member@example.com","password":"`+goodPassword+`"}`)
+	}
+	for _, days := range []int64{29, 1} { // a sign-in doesn't remove it, which may be an intruder's; 30 days do
+		reset := signedIn()["passwordReset"].(map[string]any)
 		require.Equal(t, "administrator@example.com", reset["by"])
 		require.NotEmpty(t, reset["at"])
+		require.NoError(t, o.DB.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(1, `UPDATE users SET reset_at = reset_at - $1 WHERE id = 'usr_member'`, days*24*time.Hour.Milliseconds())
+			return nil
+		}))
 	}
+	require.NotContains(t, signedIn(), "passwordReset")
+
+	link := store.UserLink{Hash: sha256.Sum256([]byte(sessionToken("link"))), Purpose: "reset", Lifetime: 60_000}
+	require.NoError(t, o.DB.UserLinks.Put(t.Context(), "cli:root", "org_1", "usr_member",
+		func(store.User) error { return nil }, func(store.User) store.UserLink { return link }))
+	body = `{"token":"` + sessionToken("link") + `","password":"` + goodPassword + `"}`
+	session := o.ask(t, http.StatusCreated, http.MethodPost, "/session/password", "", body)
+	require.Equal(t, "operator", session["passwordReset"].(map[string]any)["by"])
 }

@@ -3,6 +3,7 @@ package handlers
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -147,14 +148,18 @@ func TestPlainHTTP(t *testing.T) {
 	require.Equal(t, "svc_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax", w.Header().Get("Set-Cookie"))
 }
 
+// Failures are counted under the client's network, whichever of its addresses they come from.
 func TestThrottledSignIn(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
+	attempt := func(address string) answer {
+		r := request(http.MethodPost, "/session", "", `{"email":"nobody@example.com","password":"a wrong password"}`)
+		r.RemoteAddr = address
+		return checked(t, served(o.Serve, r))
+	}
 	var last answer
-	for range 14 { // in at most two windows
-		body := `{"email":"nobody@example.com","password":"a wrong password"}`
-		w := served(o.Serve, WithClientAddress(request(http.MethodPost, "/session", "", body), "192.0.2.7"))
-		last = checked(t, w)
+	for i := range 14 { // in at most two windows
+		last = attempt(fmt.Sprintf("[2001:db8:1:2%02x::%d]:%d", i, i, 1000+i))
 		if last.code() == string(errcode.RateLimited) {
 			break
 		}
@@ -163,6 +168,7 @@ func TestThrottledSignIn(t *testing.T) {
 	require.Equal(t, string(errcode.RateLimited), last.code())
 	require.Equal(t, http.StatusTooManyRequests, last.status)
 	require.NotEmpty(t, last.header.Get("Retry-After"))
+	require.Equal(t, string(errcode.Unauthenticated), attempt("[2001:db8:1:300::1]:1000").code(), "of another network")
 }
 
 // A person's browser gets in while others have used up all their failures, and its cookie alone is no session.
@@ -282,6 +288,7 @@ func TestOwnPasswordAndSessions(t *testing.T) {
 	require.True(t, alive(second))
 	w := put(goodPassword, another)
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.NotContains(t, w.Body.String(), "passwordReset", "nobody else did it")
 	require.Contains(t, w.Header().Get("Set-Cookie"), "__Host-svc_device=", "the device's old cookie ended with the old password")
 	require.True(t, alive(first))
 	require.False(t, alive(second))

@@ -304,6 +304,27 @@ func TestKnownDevice(t *testing.T) {
 	require.ErrorAs(t, try("lan@example.com", "another password", other), &throttled, "a new password forgets the devices")
 }
 
+// A one-time link, a session and a known device each give a turn to hash a password that strangers can't take.
+func TestKeptTurns(t *testing.T) {
+	t.Parallel()
+	o, _ := clocked(t)
+	ctx := t.Context()
+	_, link := o.invite("lan@example.com", identity.Owner)
+	defer o.sessions.Occupy()()
+	session, lan, err := o.sessions.BeginWithLink(ctx, link.Token, password, identity.Client{})
+	require.NoError(t, err)
+	require.NoError(t, o.sessions.ChangePassword(ctx, session, password, "another password"))
+
+	device, err := o.sessions.Device(ctx, lan)
+	require.NoError(t, err)
+	today := identity.NewSessions(o.db, nil) // hashes anew what was cheap
+	defer today.Occupy()()
+	_, _, err = today.Begin(ctx, "lan@example.com", "another password", identity.Client{Device: device})
+	require.NoError(t, err)
+	_, _, err = today.Begin(ctx, "lan@example.com", "another password", identity.Client{})
+	require.ErrorIs(t, err, identity.ErrBusy)
+}
+
 // Failed logins are in the audit log of the person's organization, few of many.
 func TestFailedLoginsAreAudited(t *testing.T) {
 	t.Parallel()

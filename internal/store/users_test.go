@@ -70,6 +70,9 @@ func TestInvitationsOfOlderProcesses(t *testing.T) {
 		require.False(t, listed[0].Active)
 		require.Equal(t, listed[0].CreatedAt+7*86_400_000, listed[0].ExpiresAt)
 		require.NoError(t, db.UserLinks.Use(t.Context(), first.Hash, "hash", session(1)))
+		joined, err := db.Users.ByID(t.Context(), "org_1", "usr_a")
+		require.NoError(t, err)
+		require.Zero(t, joined.ResetAt, "the first password is no reset")
 
 		invite := func(orgID, id, email string, hash byte) error {
 			return db.Users.Invite(t.Context(), "test", store.User{ID: id, OrgID: orgID, Email: email, Role: "member"},
