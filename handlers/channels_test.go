@@ -205,8 +205,9 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, taken["id"], route[store.RouteKey{Type: "social_messenger", ExternalID: "7"}].ChannelID)
 
-	// The loser sees why, and nothing brings the id back.
+	// The loser sees why, and nothing brings the id back. The platform isn't asked: nothing is left to prove.
 	o.platform.ids["fake"] = []string{"7", ""}
+	calls = o.platform.calls
 	for _, lost := range []map[string]any{
 		o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", ""),
 		o.ask(t, http.StatusOK, http.MethodPost, path+"/verify", "stranger", ""),
@@ -215,6 +216,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 		require.Equal(t, "pending", lost["state"])
 		require.Nil(t, lost["externalId"])
 		require.Equal(t, "7", lost["lostExternalId"])
+		require.Equal(t, calls, o.platform.calls)
 	}
 	require.NoError(t, o.DB.Channels.SetState(t.Context(), "cli:root", "org_2", squatter["id"].(string), store.ChannelActive))
 	require.Equal(t, "pending", o.ask(t, http.StatusOK, http.MethodGet, path, "stranger", "")["state"])
@@ -227,6 +229,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 	// An active channel keeps its id, even if its credentials prove another one now.
 	o.platform.ids["fake"] = []string{"7"}
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "stranger", pageBody("Again", "7", "fake"))
+	require.Equal(t, calls, o.platform.calls)
 }
 
 func TestNewCredentialsEndReauth(t *testing.T) {

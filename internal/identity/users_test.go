@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,7 +74,7 @@ func TestInvite(t *testing.T) {
 		require.False(t, user.Active)
 		require.NotZero(t, user.CreatedAt)
 		require.Len(t, link.Token, 43)
-		require.Equal(t, identity.InviteLifetime, link.Lifetime)
+		require.Equal(t, 7*24*time.Hour, link.Lifetime)
 
 		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "LAN@example.com", identity.Member)
 		require.ErrorIs(t, err, store.ErrConflict, "case doesn't make another address")

@@ -195,6 +195,38 @@ func TestSetChannelState(t *testing.T) {
 	})
 }
 
+// TestTakeOver guarantees that an external id is taken over from a claim that is pending at that moment only, and that nothing
+// makes the channel active that lost it.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		ctx := t.Context()
+		createOrganization(t, db, "org_1")
+		createOrganization(t, db, "org_2")
+		claimed := store.Channel{ID: "chn_1", OrgID: "org_1", Type: "social_messenger", ExternalID: "7", State: store.ChannelPending}
+		createChannel(t, db, claimed)
+		owner := store.Channel{ID: "chn_2", OrgID: "org_2", Type: "social_messenger", Name: "Page", ExternalID: "7", State: store.ChannelActive}
+		state := func() (state, externalID string) {
+			channel, err := db.Channels.ByID(ctx, "org_1", "chn_1")
+			require.NoError(t, err)
+			return channel.State, channel.ExternalID
+		}
+		for _, proven := range []string{store.ChannelActive, store.ChannelNeedsReauth} {
+			require.NoError(t, db.Channels.SetState(ctx, "cli", "org_1", "chn_1", proven))
+			require.ErrorIs(t, db.Channels.TakeOver(ctx, "usr_2", owner, 0), store.ErrConflict)
+			is, id := state()
+			require.Equal(t, []string{proven, "7"}, []string{is, id})
+		}
+		require.NoError(t, db.Channels.SetState(ctx, "cli", "org_1", "chn_1", store.ChannelPending))
+		require.NoError(t, db.Channels.TakeOver(ctx, "usr_2", owner, 0))
+		active := store.ChannelActive
+		require.NoError(t, db.Channels.SetState(ctx, "cli", "org_1", "chn_1", active))
+		require.NoError(t, db.Channels.Update(ctx, "usr_1", "org_1", "chn_1", store.ChannelChange{State: &active, Credentials: []byte{1}}))
+		is, id := state()
+		require.Equal(t, []string{store.ChannelPending, ""}, []string{is, id})
+	})
+}
+
 // The plan's number of channels holds, however many are created at once, by however many processes.
 func TestChannelLimit(t *testing.T) {
 	t.Parallel()

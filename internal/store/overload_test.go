@@ -28,7 +28,12 @@ func newSlowEngine(commit, life time.Duration) *slowEngine {
 	return e
 }
 
-func (e *slowEngine) takeTurn(<-chan struct{}) (release func()) { return func() {} }
+// takeTurn waits for a moment of the fake clock: every caller whom the transaction before has released asks for what comes
+// next before a batch is collected. Else the processors that are free decide how much a batch carries.
+func (e *slowEngine) takeTurn(<-chan struct{}) (release func()) {
+	time.Sleep(time.Nanosecond) //nolint:forbidigo // on the fake clock
+	return func() {}
+}
 
 func (e *slowEngine) begin(ctx context.Context) (transaction, error) {
 	return &slowTransaction{engine: e, ctx: ctx, commitTime: time.Duration(e.commit.Load())}, nil

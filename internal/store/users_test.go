@@ -89,6 +89,33 @@ func TestInvitationsOfOlderProcesses(t *testing.T) {
 	})
 }
 
+// An invitation that has expired is shown for a while, gives way to another one of its address, and is deleted in the end.
+func TestExpiredInvitations(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		createOrganization(t, db, "org_1")
+		shown := func() (ids []string) {
+			users, err := db.Users.List(t.Context(), "org_1", store.Page{})
+			require.NoError(t, err)
+			for _, user := range users {
+				ids = append(ids, user.ID)
+			}
+			return ids
+		}
+		for i, id := range []string{"usr_1", "usr_2", "usr_3"} {
+			inviteUser(t, db, "org_1", id, "member")
+			write(t, db, `UPDATE invitations SET expires_at = $1 WHERE id = $2`, nowOf(t, db)-int64(i)*20*86_400_000, id)
+		}
+		require.Equal(t, []string{"usr_1", "usr_2", "usr_3"}, shown())
+		again := store.User{ID: "usr_4", OrgID: "org_1", Email: "usr_1@example.com", Role: "member"}
+		link := store.UserLink{Hash: [32]byte{4}, Lifetime: 60_000}
+		require.NoError(t, db.Users.Invite(t.Context(), "test", again, link))
+		require.Equal(t, []string{"usr_2", "usr_4"}, shown(), "40 days are long ago, 20 are not")
+		again.ID = "usr_5"
+		require.ErrorIs(t, db.Users.Invite(t.Context(), "test", again, link), store.ErrConflict)
+	})
+}
+
 func nowOf(t *testing.T, db *store.DB) int64 {
 	t.Helper()
 	now, err := db.Now(t.Context())
