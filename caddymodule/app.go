@@ -10,7 +10,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	// Registers the log format svc.
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	_ "github.com/caddy-svc/caddy-svc/caddymodule/logformat"
 )
 
 // appName is the name of the app in the JSON configuration, of its global Caddyfile block, and of its paths in

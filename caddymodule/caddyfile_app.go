@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 func init() { httpcaddyfile.RegisterGlobalOption(appName, parseGlobalOption) }
@@ -132,25 +131,6 @@ func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(a.Models, func(a, b *Model) int { return strings.Compare(a.Name, b.Name) })
 	return r.Err(a.faults(), block)
-}
-
-func (a *App) readStore(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		const forms = "give `sqlite PATH` or `postgres {env.NAME}`"
-		if len(o.Args) != 2 {
-			r.Unreadf(path, o, "takes exactly an engine and its address; %s", forms)
-			return
-		}
-		engine, address := o.Args[0].Text, o.Args[1].Text
-		read := &Store{Engine: engine}
-		if store.Engine(engine) == store.Postgres {
-			read.DSN = config.Secret(address)
-		} else {
-			read.Path = address
-		}
-		r.Block(path, o, []caddyfile.Rule{{Word: "direct", Read: r.Secret(&read.Direct, config.ReferenceForms)}})
-		caddyfile.Set(r, path, o, &a.Store, read)
-	}
 }
 
 // Interface guard.

@@ -10,18 +10,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-func (a *App) readPlan(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		plan := &Plan{Name: o.Args[0].Text}
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "requests_per_minute", Read: r.Integer(&plan.RequestsPerMinute)},
-			{Word: "channels", Read: r.Integer(&plan.Channels)},
-			{Word: "knowledge_bytes", Read: r.Size(&plan.KnowledgeBytes)},
-		})
-		caddyfile.Set(r, path, o, &a.Plans, append(a.Plans, plan))
-	}
-}
-
 func (a *App) readProvider(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		p := &Provider{Name: o.Args[0].Text}
@@ -59,57 +47,5 @@ func readTransport(r *caddyfile.Reader, to *json.RawMessage) caddyfile.Read {
 		}
 		raw := caddyconfig.JSONModuleObject(transport, "protocol", httpTransportProtocol, nil)
 		caddyfile.Set(r, path, o, to, raw)
-	}
-}
-
-func (a *App) readModel(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		m := &Model{Name: o.Args[0].Text}
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "upstream_model", Read: r.Text(&m.UpstreamModel, "the vendor's name of the model")},
-			{Word: "display_name", Read: r.Text(&m.DisplayName, "a name")},
-			{Word: "friendly_name", Read: r.Text(&m.FriendlyName, "a name")},
-			{Word: "tier", Read: r.Text(&m.Tier, "a class, e.g. "+DefaultTier)},
-			{Word: "owned_by", Read: r.Text(&m.OwnedBy, "a name")},
-			{Word: "vn_hosted", Read: r.Bool(&m.VNHosted)},
-			{Word: "created", Read: r.Integer(&m.Created)},
-			{Word: "context_window", Read: r.Integer(&m.ContextWindow)},
-			{Word: "max_output_tokens", Read: r.Integer(&m.MaxOutputTokens)},
-			{Word: "max_tokens_field", Read: r.Text(&m.MaxTokensField, config.Listed(maxTokensFields))},
-			{Word: "price_input", Read: r.Price(&m.PriceInput)},
-			{Word: "price_output", Read: r.Price(&m.PriceOutput)},
-			{Word: "price_cached_input", Read: r.Price(&m.PriceCachedInput)},
-		})
-		caddyfile.Set(r, path, o, &a.Models, append(a.Models, m))
-	}
-}
-
-func (a *App) readTiming(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		timing := new(Timing)
-		r.NoArguments(path, o)
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "hold_ttl", Read: r.Duration(&timing.HoldTTL)},
-			{Word: "sweep_interval", Read: r.Duration(&timing.SweepInterval)},
-			{Word: "lease", Read: r.Duration(&timing.Lease)},
-			{Word: "early_status", Read: r.Duration(&timing.EarlyStatus)},
-		})
-		caddyfile.Set(r, path, o, &a.Timing, timing)
-	}
-}
-
-func (a *App) readLimits(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		limits := new(Limits)
-		r.NoArguments(path, o)
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "buffered_bytes", Read: r.Size(&limits.BufferedBytes)},
-			{Word: "body_grace", Read: r.Duration(&limits.BodyGrace)},
-			{Word: "body_grace_with_key", Read: r.Duration(&limits.BodyGraceWithKey)},
-			{Word: "body_rate", Read: r.Size(&limits.BodyRate)},
-			{Word: "streams", Read: r.Integer(&limits.Streams)},
-			{Word: "calls", Read: r.Integer(&limits.Calls)},
-		})
-		caddyfile.Set(r, path, o, &a.Limits, limits)
 	}
 }

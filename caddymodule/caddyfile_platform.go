@@ -83,15 +83,3 @@ func (p *SocialPlatform) readObject(r *caddyfile.Reader) caddyfile.Read {
 		p.Objects = &objects
 	}
 }
-
-func (a *App) readWorker(r *caddyfile.Reader) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		worker := new(Worker)
-		r.NoArguments(path, o)
-		r.Block(path, o, []caddyfile.Rule{
-			{Word: "concurrency", Read: r.Integer(&worker.Concurrency)},
-			{Word: "listen", Read: r.Text(&worker.Listen, "an address with its port, e.g. 127.0.0.1:8082")},
-		})
-		caddyfile.Set(r, path, o, &a.Worker, worker)
-	}
-}

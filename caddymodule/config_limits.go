@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
@@ -93,4 +94,20 @@ func (l *Limits) bodyPace() handlers.Pace {
 		pace.Rate = *l.BodyRate
 	}
 	return pace
+}
+
+func (a *App) readLimits(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		limits := new(Limits)
+		r.NoArguments(path, o)
+		r.Block(path, o, []caddyfile.Rule{
+			{Word: "buffered_bytes", Read: r.Size(&limits.BufferedBytes)},
+			{Word: "body_grace", Read: r.Duration(&limits.BodyGrace)},
+			{Word: "body_grace_with_key", Read: r.Duration(&limits.BodyGraceWithKey)},
+			{Word: "body_rate", Read: r.Size(&limits.BodyRate)},
+			{Word: "streams", Read: r.Integer(&limits.Streams)},
+			{Word: "calls", Read: r.Integer(&limits.Calls)},
+		})
+		caddyfile.Set(r, path, o, &a.Limits, limits)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
@@ -145,4 +146,26 @@ func (m *Model) withDefaults() *Model {
 		filled.PriceCachedInput = filled.PriceInput
 	}
 	return &filled
+}
+
+func (a *App) readModel(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		m := &Model{Name: o.Args[0].Text}
+		r.Block(path, o, []caddyfile.Rule{
+			{Word: "upstream_model", Read: r.Text(&m.UpstreamModel, "the vendor's name of the model")},
+			{Word: "display_name", Read: r.Text(&m.DisplayName, "a name")},
+			{Word: "friendly_name", Read: r.Text(&m.FriendlyName, "a name")},
+			{Word: "tier", Read: r.Text(&m.Tier, "a class, e.g. "+DefaultTier)},
+			{Word: "owned_by", Read: r.Text(&m.OwnedBy, "a name")},
+			{Word: "vn_hosted", Read: r.Bool(&m.VNHosted)},
+			{Word: "created", Read: r.Integer(&m.Created)},
+			{Word: "context_window", Read: r.Integer(&m.ContextWindow)},
+			{Word: "max_output_tokens", Read: r.Integer(&m.MaxOutputTokens)},
+			{Word: "max_tokens_field", Read: r.Text(&m.MaxTokensField, config.Listed(maxTokensFields))},
+			{Word: "price_input", Read: r.Price(&m.PriceInput)},
+			{Word: "price_output", Read: r.Price(&m.PriceOutput)},
+			{Word: "price_cached_input", Read: r.Price(&m.PriceCachedInput)},
+		})
+		caddyfile.Set(r, path, o, &a.Models, append(a.Models, m))
+	}
 }

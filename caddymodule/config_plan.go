@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"regexp"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
@@ -62,4 +63,16 @@ func (p *Plan) channelLimit() int64 {
 		return 0
 	}
 	return *p.Channels
+}
+
+func (a *App) readPlan(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		plan := &Plan{Name: o.Args[0].Text}
+		r.Block(path, o, []caddyfile.Rule{
+			{Word: "requests_per_minute", Read: r.Integer(&plan.RequestsPerMinute)},
+			{Word: "channels", Read: r.Integer(&plan.Channels)},
+			{Word: "knowledge_bytes", Read: r.Size(&plan.KnowledgeBytes)},
+		})
+		caddyfile.Set(r, path, o, &a.Plans, append(a.Plans, plan))
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -109,4 +110,23 @@ func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 		fs.Addf(path, "%v", err)
 	}
 	return location
+}
+
+func (a *App) readStore(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		const forms = "give `sqlite PATH` or `postgres {env.NAME}`"
+		if len(o.Args) != 2 {
+			r.Unreadf(path, o, "takes exactly an engine and its address; %s", forms)
+			return
+		}
+		engine, address := o.Args[0].Text, o.Args[1].Text
+		read := &Store{Engine: engine}
+		if store.Engine(engine) == store.Postgres {
+			read.DSN = config.Secret(address)
+		} else {
+			read.Path = address
+		}
+		r.Block(path, o, []caddyfile.Rule{{Word: "direct", Read: r.Secret(&read.Direct, config.ReferenceForms)}})
+		caddyfile.Set(r, path, o, &a.Store, read)
+	}
 }

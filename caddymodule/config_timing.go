@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
@@ -77,4 +78,18 @@ func (t *Timing) earlyStatus() time.Duration {
 		return DefaultEarlyStatus
 	}
 	return orDefault(t.EarlyStatus, DefaultEarlyStatus)
+}
+
+func (a *App) readTiming(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		timing := new(Timing)
+		r.NoArguments(path, o)
+		r.Block(path, o, []caddyfile.Rule{
+			{Word: "hold_ttl", Read: r.Duration(&timing.HoldTTL)},
+			{Word: "sweep_interval", Read: r.Duration(&timing.SweepInterval)},
+			{Word: "lease", Read: r.Duration(&timing.Lease)},
+			{Word: "early_status", Read: r.Duration(&timing.EarlyStatus)},
+		})
+		caddyfile.Set(r, path, o, &a.Timing, timing)
+	}
 }

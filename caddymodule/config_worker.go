@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
@@ -67,4 +68,16 @@ func (w *Worker) listen() string {
 		return ""
 	}
 	return w.Listen
+}
+
+func (a *App) readWorker(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		worker := new(Worker)
+		r.NoArguments(path, o)
+		r.Block(path, o, []caddyfile.Rule{
+			{Word: "concurrency", Read: r.Integer(&worker.Concurrency)},
+			{Word: "listen", Read: r.Text(&worker.Listen, "an address with its port, e.g. 127.0.0.1:8082")},
+		})
+		caddyfile.Set(r, path, o, &a.Worker, worker)
+	}
 }

@@ -132,3 +132,12 @@ func (p storePing) Ping(ctx context.Context) error {
 	}
 	return rt.shared.db.Ping(ctx)
 }
+
+// withClientAddress tells the plain handlers whom Caddy takes for the client, by its `trusted_proxies`.
+func withClientAddress(r *http.Request) *http.Request {
+	address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	if !ok {
+		return r
+	}
+	return handlers.WithClientAddress(r, address)
+}

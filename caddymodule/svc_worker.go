@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
 // workerAppName is the name of the worker's app in the JSON configuration.
@@ -105,3 +106,12 @@ var (
 	_ caddy.App         = (*WorkerApp)(nil)
 	_ caddy.Provisioner = (*WorkerApp)(nil)
 )
+
+// newWorker puts a worker together out of what the handlers work with, too; it does no I/O.
+func (a *App) newWorker(rt *runtime) *worker.Worker {
+	return worker.New(worker.Config{
+		Queue: rt.queue, DB: rt.shared.db, Ring: a.settings.ring, Gateway: rt.calls, Platforms: rt.platforms,
+		Knowledge:   rt.shared.knowledge,
+		Concurrency: a.Worker.concurrency(), Lease: a.Timing.lease(), Observer: workerMetrics{}, Logger: a.log,
+	})
+}

@@ -1,4 +1,6 @@
-package caddymodule
+// Package logformat is the log format `svc`, which shows no secrets. It encodes log lines for Caddy and writes them with
+// another encoder.
+package logformat
 
 import (
 	"bytes"
@@ -19,9 +21,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-func init() { caddy.RegisterModule(new(LogEncoder)) }
+func init() { caddy.RegisterModule(new(Encoder)) }
 
-// LogEncoder is a log format that shows no secret, whatever name a client sends it under. Of a request's headers,
+// Encoder is a log format that shows no secret, whatever name a client sends it under. Of a request's headers,
 // of the response's, and of a query it shows the values of an allow-list; of others only the name, and not even
 // that when it could itself be a key. In all other texts of a log it finds API keys of this service, passwords and
 // queries in addresses, and the tokens of bots in paths, and replaces them by REDACTED. Caddy's option
@@ -32,7 +34,7 @@ func init() { caddy.RegisterModule(new(LogEncoder)) }
 //	format svc [{
 //	    wrap <format> …
 //	}]
-type LogEncoder struct {
+type Encoder struct {
 	// The format that writes the lines. Default: json, or console when the log goes to a terminal.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
 
@@ -42,12 +44,12 @@ type LogEncoder struct {
 }
 
 // CaddyModule returns the Caddy module information.
-func (*LogEncoder) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "caddy.logging.encoders.svc", New: func() caddy.Module { return new(LogEncoder) }}
+func (*Encoder) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.logging.encoders.svc", New: func() caddy.Module { return new(Encoder) }}
 }
 
-// UnmarshalCaddyfile reads the format. Syntax: see [LogEncoder].
-func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+// UnmarshalCaddyfile reads the format. Syntax: see [Encoder].
+func (e *Encoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.NextArg() {
 		return d.Errf("format svc takes no arguments, found %s", config.Quoted(d.Val()))
@@ -73,7 +75,7 @@ func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Provision loads the format that writes the lines.
-func (e *LogEncoder) Provision(ctx caddy.Context) error {
+func (e *Encoder) Provision(ctx caddy.Context) error {
 	if e.byDefault = e.WrappedRaw == nil; e.byDefault {
 		return e.wrapDefault(ctx, new(logging.JSONEncoder))
 	}
@@ -90,7 +92,7 @@ func (e *LogEncoder) Provision(ctx caddy.Context) error {
 }
 
 // wrapDefault wraps a format of Caddy's own.
-func (e *LogEncoder) wrapDefault(ctx caddy.Context, format interface {
+func (e *Encoder) wrapDefault(ctx caddy.Context, format interface {
 	zapcore.Encoder
 	caddy.Provisioner
 },
@@ -100,7 +102,7 @@ func (e *LogEncoder) wrapDefault(ctx caddy.Context, format interface {
 }
 
 // ConfigureDefaultFormat chooses the format for people when the log goes to a terminal and the configuration names none.
-func (e *LogEncoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
+func (e *Encoder) ConfigureDefaultFormat(writer caddy.WriterOpener) error {
 	if !e.byDefault {
 		if wrapped, ok := e.Encoder.(caddy.ConfiguresFormatterDefault); ok {
 			return wrapped.ConfigureDefaultFormat(writer)
@@ -119,10 +121,10 @@ func isTerminal(file *os.File) bool {
 }
 
 // Clone implements [zapcore.Encoder].
-func (e *LogEncoder) Clone() zapcore.Encoder { return &LogEncoder{Encoder: e.Encoder.Clone()} }
+func (e *Encoder) Clone() zapcore.Encoder { return &Encoder{Encoder: e.Encoder.Clone()} }
 
 // EncodeEntry implements [zapcore.Encoder].
-func (e *LogEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+func (e *Encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	entry.Message = cleanText(entry.Message)
 	entry.Stack = cleanText(entry.Stack)
 	clean := zap.Inline(zapcore.ObjectMarshalerFunc(func(line zapcore.ObjectEncoder) error {
@@ -135,25 +137,25 @@ func (e *LogEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 }
 
 // AddString implements [zapcore.ObjectEncoder].
-func (e *LogEncoder) AddString(key, value string) { cleanObject{e.Encoder}.AddString(key, value) }
+func (e *Encoder) AddString(key, value string) { cleanObject{e.Encoder}.AddString(key, value) }
 
 // AddByteString implements [zapcore.ObjectEncoder].
-func (e *LogEncoder) AddByteString(key string, value []byte) {
+func (e *Encoder) AddByteString(key string, value []byte) {
 	cleanObject{e.Encoder}.AddByteString(key, value)
 }
 
 // AddArray implements [zapcore.ObjectEncoder].
-func (e *LogEncoder) AddArray(key string, value zapcore.ArrayMarshaler) error {
+func (e *Encoder) AddArray(key string, value zapcore.ArrayMarshaler) error {
 	return cleanObject{e.Encoder}.AddArray(key, value)
 }
 
 // AddObject implements [zapcore.ObjectEncoder].
-func (e *LogEncoder) AddObject(key string, value zapcore.ObjectMarshaler) error {
+func (e *Encoder) AddObject(key string, value zapcore.ObjectMarshaler) error {
 	return cleanObject{e.Encoder}.AddObject(key, value)
 }
 
 // AddReflected implements [zapcore.ObjectEncoder].
-func (e *LogEncoder) AddReflected(key string, value any) error {
+func (e *Encoder) AddReflected(key string, value any) error {
 	return cleanObject{e.Encoder}.AddReflected(key, value)
 }
 
@@ -294,8 +296,8 @@ func cleanJSON(value any) any {
 }
 
 var (
-	_ caddy.Provisioner                = (*LogEncoder)(nil)
-	_ caddy.ConfiguresFormatterDefault = (*LogEncoder)(nil)
-	_ caddyfile.Unmarshaler            = (*LogEncoder)(nil)
-	_ zapcore.Encoder                  = (*LogEncoder)(nil)
+	_ caddy.Provisioner                = (*Encoder)(nil)
+	_ caddy.ConfiguresFormatterDefault = (*Encoder)(nil)
+	_ caddyfile.Unmarshaler            = (*Encoder)(nil)
+	_ zapcore.Encoder                  = (*Encoder)(nil)
 )

@@ -1,4 +1,4 @@
-package caddymodule
+package logformat
 
 import (
 	"encoding/json"
