@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
@@ -73,37 +71,25 @@ func (h *Auth) Provision(ctx caddy.Context) (err error) {
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	passed := r
 	err := h.app.check("svc_auth", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
-		auth := handlers.Auth{Authenticator: rt.auth, Scope: h.Scopes[0]}
+		auth := handlers.Auth{Authenticator: rt.auth, Scopes: h.Scopes}
 		passed, err = auth.Serve(w, r)
-		if err != nil {
-			return err
-		}
-		return h.admit(passed)
+		return err
 	})
 	if err != nil {
 		return err
 	}
+	setUser(passed)
 	return next.ServeHTTP(w, passed)
 }
 
-// admit checks the other scopes and tells Caddy who makes the request.
-func (h *Auth) admit(r *http.Request) error {
-	principal, ok := handlers.PrincipalFrom(r.Context())
-	if !ok {
-		return errors.New("the checked request has no principal")
-	}
-	for _, scope := range h.Scopes[1:] {
-		if !principal.Can(scope, "") {
-			return &handlers.Error{
-				Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope),
-			}
-		}
-	}
-	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+// setUser sets the placeholders for the organization and the key of an authenticated request.
+func setUser(r *http.Request) {
+	principal, authenticated := handlers.PrincipalFrom(r.Context())
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if authenticated && ok {
 		repl.Set("http.auth.user.id", principal.OrgID)
 		repl.Set("http.svc.key_id", principal.KeyID)
 	}
-	return nil
 }
 
 var _ caddy.Provisioner = (*Auth)(nil)

@@ -20,8 +20,8 @@ type Authenticator interface {
 // groups, which [API] checks.
 type Auth struct {
 	Authenticator Authenticator
-	// Scope is what the key must be allowed to do.
-	Scope identity.Scope
+	// Scopes are the scopes that the key must have, all of them.
+	Scopes []identity.Scope
 }
 
 type principalKey struct{}
@@ -56,8 +56,10 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 	if p.Suspended {
 		return nil, suspended()
 	}
-	if !p.Can(a.Scope, "") {
-		return nil, lacksScope(a.Scope)
+	for _, scope := range a.Scopes {
+		if !p.Can(scope, "") {
+			return nil, lacksScope(scope)
+		}
 	}
 	return r.WithContext(WithPrincipal(r.Context(), p)), nil
 }

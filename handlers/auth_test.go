@@ -42,7 +42,7 @@ func withHeader(name string, values ...string) *http.Request {
 func TestAuthLetsAGoodKeyIn(t *testing.T) {
 	t.Parallel()
 	p := someone(identity.ModelsRead)
-	auth := &Auth{Authenticator: keyring{"good": p}, Scope: identity.ModelsRead}
+	auth := &Auth{Authenticator: keyring{"good": p}, Scopes: []identity.Scope{identity.ModelsRead}}
 	for _, r := range []*http.Request{
 		withHeader("Authorization", "Bearer good"), withHeader("Authorization", "bearer good"),
 		withHeader("Authorization", "BEARER good"), withHeader("X-Api-Key", "good"),
@@ -80,7 +80,7 @@ func TestAuthRefusals(t *testing.T) {
 			return identity.Principal{}, fmt.Errorf("%w: unknown", identity.ErrInvalidKey)
 		}
 	})
-	auth := &Auth{Authenticator: keys, Scope: identity.ChatWrite}
+	auth := &Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ChatWrite}}
 	var seen identity.Principal
 	h := protect(auth, &seen)
 	for _, c := range []struct {
@@ -128,8 +128,8 @@ func TestAuthWithTheStore(t *testing.T) {
 		CreatedAt: time.Now().UnixMilli(),
 	}))
 	var seen identity.Principal
-	h := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scope: identity.ModelsRead}, &seen)
-	chat := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scope: identity.ChatWrite}, &seen)
+	h := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scopes: []identity.Scope{identity.ModelsRead}}, &seen)
+	chat := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scopes: []identity.Scope{identity.ChatWrite}}, &seen)
 	r := func() *http.Request { return withHeader("X-Api-Key", raw) }
 
 	okText(t, h, r())

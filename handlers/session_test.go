@@ -241,7 +241,7 @@ func TestSuspendedPeople(t *testing.T) {
 func TestSessionsNeverWorkOnV1(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	auth := &Auth{Authenticator: o.Authenticator, Scope: identity.ModelsRead}
+	auth := &Auth{Authenticator: o.Authenticator, Scopes: []identity.Scope{identity.ModelsRead}}
 	var seen identity.Principal
 	refusedWith(t, errcode.Unauthenticated, protect(auth, &seen), request(http.MethodGet, "/v1/models", "user:owner", ""))
 	for _, route := range Routes() {
