@@ -111,7 +111,7 @@ func (b *Book) Record(settlement Settlement) *Settling {
 // Settling is a settlement on its way.
 type Settling struct {
 	op     *settleOp
-	ticket *store.Ticket // nil for a settlement that was refused before it reached the writer
+	ticket *store.PendingWrite // nil for a settlement that was refused before it reached the writer
 }
 
 // Done is closed when the outcome is known.

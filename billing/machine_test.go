@@ -445,7 +445,7 @@ func (m *model) run(t *testing.T, db *store.DB, steps []step) {
 		}
 		return 1
 	})
-	tickets := make([]*store.Ticket, len(steps))
+	tickets := make([]*store.PendingWrite, len(steps))
 	for i, step := range steps {
 		tickets[i] = db.Submit(Ledger, step.op)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/archive"
 )
 
 // standardStream as the name of an archive is standard output or input.
@@ -61,7 +61,7 @@ With - the result is written to standard error, and --json is refused. An interr
 			return nil, fmt.Errorf("svc.master_key: %w", err)
 		}
 		told := &archiveReport{w: e.stderr, verb: "exported"}
-		options := store.ExportOptions{Probes: ring.Probes(), Progress: told.report}
+		options := archive.ExportOptions{Probes: ring.Probes(), Progress: told.report}
 		if path == standardStream {
 			return nil, e.exportTo(ctx, command.OutOrStdout(), options)
 		}
@@ -74,8 +74,8 @@ With - the result is written to standard error, and --json is refused. An interr
 }
 
 // exportTo exports to standard output, and says how that went on standard error.
-func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options store.ExportOptions) error {
-	summary, err := e.db.Export(ctx, stdout, options)
+func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options archive.ExportOptions) error {
+	summary, err := archive.Export(ctx, e.db, stdout, options)
 	if err != nil {
 		return fmt.Errorf("exporting the store: %w", err)
 	}
@@ -86,7 +86,7 @@ func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options sto
 }
 
 // exportFile exports to a new file, readable by this user only, and leaves none when it fails.
-func (e *commandEnv) exportFile(ctx context.Context, path string, options store.ExportOptions) (summary store.ArchiveSummary, err error) {
+func (e *commandEnv) exportFile(ctx context.Context, path string, options archive.ExportOptions) (summary archive.Summary, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return summary, fmt.Errorf("%s exists already; an export never overwrites", path)
@@ -101,11 +101,11 @@ func (e *commandEnv) exportFile(ctx context.Context, path string, options store.
 	}()
 	if strings.HasSuffix(path, ".gz") {
 		compressed := gzip.NewWriter(file)
-		if summary, err = e.db.Export(ctx, compressed, options); err == nil {
+		if summary, err = archive.Export(ctx, e.db, compressed, options); err == nil {
 			err = compressed.Close()
 		}
 	} else {
-		summary, err = e.db.Export(ctx, file, options)
+		summary, err = archive.Export(ctx, e.db, file, options)
 	}
 	if err != nil {
 		return summary, fmt.Errorf("exporting the store: %w", err)
@@ -124,11 +124,11 @@ type archiveReport struct {
 	w    io.Writer
 	verb string
 
-	told store.ArchiveProgress
+	told archive.Progress
 	at   time.Time
 }
 
-func (r *archiveReport) report(progress store.ArchiveProgress) {
+func (r *archiveReport) report(progress archive.Progress) {
 	same := progress.Table == r.told.Table && progress.Skipped == r.told.Skipped
 	if same && time.Since(r.at) < reportEvery {
 		return

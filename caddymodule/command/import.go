@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/archive"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
@@ -64,8 +64,8 @@ The configuration must have the master_key of the exporting side, older keys in 
 			return nil, err
 		}
 		told := &archiveReport{w: e.stderr, verb: "imported"}
-		summary, err := e.db.Import(ctx, stream, store.ImportOptions{
-			Admit:    func(header store.ArchiveHeader) error { return ring.OpenProbes(header.Probes) },
+		summary, err := archive.Import(ctx, e.db, stream, archive.ImportOptions{
+			Admit:    func(header archive.Header) error { return ring.OpenProbes(header.Probes) },
 			Progress: told.report,
 		})
 		if err != nil {
@@ -97,13 +97,13 @@ func importFault(err error) error {
 	switch {
 	case errors.Is(err, vault.ErrUnknownKey):
 		what = "give this configuration the master_key of the store that was exported, with every older key in it; nothing was imported"
-	case errors.Is(err, store.ErrNotEmpty):
+	case errors.Is(err, archive.ErrNotEmpty):
 		what = "an import needs a new database, or for SQLite a file that doesn't exist; if one has just ended here, all is done: caddy svc doctor"
-	case errors.Is(err, store.ErrOtherImport):
+	case errors.Is(err, archive.ErrOtherImport):
 		what = "finish that import with its own archive, or begin anew with an empty database"
-	case errors.Is(err, store.ErrArchiveNewer):
+	case errors.Is(err, archive.ErrNewer):
 		what = "update this program; nothing was imported"
-	case errors.Is(err, store.ErrArchive):
+	case errors.Is(err, archive.ErrDamaged):
 		what = "run the same command with a whole copy of the archive: what is in the store stays and is not imported twice"
 	}
 	return fmt.Errorf("importing the archive: %w\n%s", err, what)

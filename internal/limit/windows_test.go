@@ -203,7 +203,7 @@ func TestWindowsOfManyOrganizationsInOneBatch(t *testing.T) {
 	storetest.Each(t, []store.Kind{Counter}, func(t *testing.T, db *store.DB) {
 		w := NewStore(db)
 		for _, n := range []int{1, 2, 4, 5, 17, 64, 65, 256} {
-			tickets := make([]*store.Ticket, 0, 3*n)
+			tickets := make([]*store.PendingWrite, 0, 3*n)
 			takes := make([]*take, 0, 3*n)
 			before := windowNow(t, w)
 			for i := range 3 * n {

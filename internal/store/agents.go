@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // Agent is an assistant: what the model is told, and how it is asked. The store takes what the tables take; the limits
@@ -122,7 +124,7 @@ func scanAgent(row Row) (agent Agent, err error) {
 func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
 	agents, err := ReadRows(ctx, a.db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 	if err == nil && len(agents) == 0 {
-		err = sqlError("read an agent", ErrNotFound)
+		err = driver.WrapError("read an agent", ErrNotFound)
 	}
 	if err == nil {
 		err = a.readKnowledge(ctx, orgID, agents)
@@ -145,7 +147,7 @@ func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, err
 
 // lockAgent keeps an organization's agent from being deleted until the transaction ends, or answers [ErrAgentNotFound].
 func lockAgent(ctx context.Context, tx Tx, orgID, id string) error {
-	found, err := changed(ctx, tx, `SELECT id FROM agents WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+	found, err := Changed(ctx, tx, `SELECT id FROM agents WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 	if err == nil && !found {
 		err = ErrAgentNotFound
 	}

@@ -105,7 +105,7 @@ func scanAPIKey(row Row) (key APIKey, err error) {
 // changes nothing and is no error.
 func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
 	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		revoked, err := changed(ctx, tx, `UPDATE api_keys SET revoked_at = $3
+		revoked, err := Changed(ctx, tx, `UPDATE api_keys SET revoked_at = $3
 			WHERE id = $1 AND org_id = $2 AND revoked_at IS NULL RETURNING id`, keyID, orgID, tx.Now())
 		if err != nil {
 			return err
@@ -116,4 +116,10 @@ func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "api_key.revoke", Target: keyID, OrgID: orgID})
 		return nil
 	})
+}
+
+// ByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it is one prepared
+// statement; on PostgreSQL one query serves all who asked before it began.
+func (k APIKeys) ByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, error) {
+	return k.db.hot.Key(ctx, hash)
 }

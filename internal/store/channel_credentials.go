@@ -10,7 +10,7 @@ type ChannelCredentials struct{ db *DB }
 // it leaves updated_at alone and writes no audit entry.
 func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
 	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		replaced, err = changed(ctx, tx, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
+		replaced, err = Changed(ctx, tx, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
 			WHERE id = $1 AND org_id = $2 AND credentials_version = $3 RETURNING id`, id, orgID, oldVersion, sealed)
 		return err
 	})
@@ -23,7 +23,7 @@ func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVe
 func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
 	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		const held = ` WHERE id = $1 AND org_id = $2 AND credentials_version = $3`
-		marked, err := changed(ctx, tx, `UPDATE channels SET state = $4, updated_at = $5`+held+` AND state NOT IN ($4, $6) RETURNING id`,
+		marked, err := Changed(ctx, tx, `UPDATE channels SET state = $4, updated_at = $5`+held+` AND state NOT IN ($4, $6) RETURNING id`,
 			id, orgID, version, ChannelNeedsReauth, tx.Now(), ChannelPending)
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string,
 			QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: ChannelNeedsReauth})
 			return nil
 		}
-		current, err = changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
+		current, err = Changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
 		return err
 	})
 	return current && err == nil, err
@@ -44,7 +44,7 @@ func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string,
 // is under way has used up its old token, and must be able to store the new one.
 func (c ChannelCredentials) Reseal(ctx context.Context, orgID, id string, was, sealed []byte) (replaced bool, err error) {
 	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		replaced, err = changed(ctx, tx, `UPDATE channels SET credentials = $4
+		replaced, err = Changed(ctx, tx, `UPDATE channels SET credentials = $4
 			WHERE id = $1 AND org_id = $2 AND credentials = $3 RETURNING id`, id, orgID, was, sealed)
 		return err
 	})

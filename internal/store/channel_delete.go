@@ -46,7 +46,7 @@ func (c Channels) Delete(ctx context.Context, actor, orgID, id string) error {
 		}
 		select {
 		case <-time.After(deletePause):
-		case <-c.db.writer.queue.closed:
+		case <-c.db.writer.Closed():
 			return ErrClosed
 		}
 	}
@@ -107,14 +107,14 @@ func queueDeletions(tx Tx, conversationIDs []string) {
 // deleteEmptyChannel removes the channel, unless somebody has it locked, or it has conversations. Who begins one locks
 // the channel by its foreign key, so it is either seen here or fails. [ErrNotFound]: somebody else removed it.
 func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (deleted bool, err error) {
-	locked, err := changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+lockFreeRows(tx), d.id, d.orgID)
+	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+lockFreeRows(tx), d.id, d.orgID)
 	if err == nil && !locked {
 		err = change(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`, d.id, d.orgID)
 	}
 	if err != nil || !locked {
 		return false, err
 	}
-	filled, err := changed(ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 LIMIT 1`, d.id)
+	filled, err := Changed(ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 LIMIT 1`, d.id)
 	if err != nil || filled {
 		return false, err
 	}

@@ -25,7 +25,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 			db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{kind}})
 			createItems(t, db)
 			atGate := closeGate(t, db)
-			var tickets []*store.Ticket
+			var tickets []*store.PendingWrite
 			for id := range int64(300) {
 				tickets = append(tickets, db.Submit(kind, &insert{ID: id}))
 			}

@@ -5,11 +5,15 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+	"github.com/caddy-svc/caddy-svc/internal/store/driver/postgres"
+	"github.com/caddy-svc/caddy-svc/internal/store/driver/sqlite"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+	"github.com/caddy-svc/caddy-svc/internal/store/writer"
 )
 
 // Options is what a DB needs from its wiring. The zero value has no kinds, keeps no logs and uses the system's clock.
@@ -21,7 +25,7 @@ type Options struct {
 	// Clock is [Tx.Now] on SQLite, where the process's clock is the database's; nil is [time.Now].
 	Clock func() time.Time
 	// Observer is told about every transaction of the writer; nil is nobody.
-	Observer WriterObserver
+	Observer writer.Observer
 }
 
 // DB is one database: its readers and its writer. All methods may be called at the same time.
@@ -29,14 +33,11 @@ type DB struct {
 	Resources
 
 	location Location
-	kinds    map[string]int // index in Options.Kinds by name
-	logger   *slog.Logger
-	clock    func() time.Time
 
-	writer *writer
-	reader *sql.DB
-	hot    hotReader
-	pools  *postgresPools // PostgreSQL only
+	driver driver.Driver
+	reader *sql.DB          // the driver's
+	hot    driver.HotReader // the driver's
+	writer *writer.Writer
 
 	closing sync.Once
 	closed  error
@@ -51,33 +52,58 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 	if options.Clock == nil {
 		options.Clock = time.Now
 	}
-	kinds := make(map[string]int, len(options.Kinds))
-	for i, kind := range options.Kinds {
-		if _, twice := kinds[kind.Name()]; twice {
-			return nil, fmt.Errorf("store: two kinds have the name %s", kind.Name())
-		}
-		kinds[kind.Name()] = i
-	}
-	db := &DB{location: location, kinds: kinds, logger: options.Logger, clock: options.Clock}
+	db := &DB{location: location}
 	db.Resources = newResources(db)
-	conn, err := db.connect(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", errors.Join(err, db.disconnect(ctx)))
+	var err error
+	switch location.Engine {
+	case SQLite:
+		db.driver, err = sqlite.Open(ctx, location.DSN, options.Clock)
+	case Postgres:
+		db.driver, err = postgres.Open(ctx, location)
+	default:
+		err = errors.New("the location names no engine: use ParseLocation")
 	}
-	db.writer = newWriter(conn, options)
-	go db.writer.run()
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	db.reader, db.hot = db.driver.Reader(), db.driver.HotReader()
+	db.writer, err = writer.New(db.driver.Writer(), writer.Options{Kinds: options.Kinds, Logger: options.Logger, Observer: options.Observer})
+	if err != nil {
+		return nil, errors.Join(err, db.driver.Close(ctx))
+	}
+	go db.writer.Run()
 	return db, nil
 }
 
-// connect opens the readers and answers the writer's connection.
-func (db *DB) connect(ctx context.Context) (conn writerConn, err error) {
-	switch db.location.Engine {
-	case SQLite:
-		return db.connectSQLite(ctx)
-	case Postgres:
-		return db.connectPostgres(ctx)
+// Migrate brings the tables to the newest version. It is expand-only, so that older processes go on working, and does
+// nothing when all is done. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
+// SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
+// PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that nobody who
+// writes waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are
+// built outside of transactions there, while others write; what an interrupted build left is dropped first.
+//
+// When that is done it fails with [ErrUnfinishedImport] in a store that holds only a part of an archive.
+func (db *DB) Migrate(ctx context.Context) error {
+	conn, done, err := db.driver.ForMigration(ctx)
+	if err != nil {
+		return fmt.Errorf("store: migrate: %w", err)
 	}
-	return nil, errors.New("the location names no engine: use ParseLocation")
+	err = schema.Migrate(ctx, db.Engine(), conn, schema.Versions(db.Engine()))
+	if closed := done(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return driver.WrapError("store: migrate", err)
+	}
+	unfinished, err := schema.ImportUnfinished(ctx, db.Engine(), db.reader)
+	if err != nil {
+		return driver.WrapError("store: migrate", db.orClosed(err))
+	}
+	if unfinished {
+		return fmt.Errorf("store: migrate: %w: the store holds only a part of an archive; run `caddy svc import` with the same archive again, "+
+			"or begin anew with an empty database", ErrUnfinishedImport)
+	}
+	return nil
 }
 
 // Engine is the database's engine.
@@ -95,102 +121,96 @@ func (db *DB) Ping(ctx context.Context) error {
 	var one int
 	err := db.reader.QueryRowContext(ctx, "SELECT 1 FROM organizations LIMIT 1").Scan(&one)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return sqlError("store: read", err)
+		return driver.WrapError("store: read", err)
 	}
-	return db.writer.do(ctx, newPing())
+	return db.writer.Ping(ctx)
 }
 
 // Queued is the number of operations that wait for the writer.
-func (db *DB) Queued() int { return db.writer.queue.length() }
+func (db *DB) Queued() int { return db.writer.Queued() }
 
 // WALBytes is the size of SQLite's write-ahead log in bytes, 0 on PostgreSQL.
-func (db *DB) WALBytes() int64 {
-	if db.location.Engine != SQLite {
-		return 0
-	}
-	about, err := os.Stat(db.location.DSN + "-wal")
-	if err != nil {
-		return 0
-	}
-	return about.Size()
-}
+func (db *DB) WALBytes() int64 { return db.driver.WALBytes() }
 
 // BackupTo writes a consistent copy of a SQLite database to a new file, readable by this user only, while the database
 // is in use. It fails when the file exists, and with [ErrUnsupported] on PostgreSQL, whose own pg_dump does it better.
-func (db *DB) BackupTo(ctx context.Context, path string) error {
-	if db.location.Engine != SQLite {
-		return fmt.Errorf("back up: %w: use pg_dump", ErrUnsupported)
-	}
-	target, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("back up: create the file: %w", err)
-	}
-	defer target.Close() //nolint:errcheck // it was synced
-	if err := db.vacuumInto(ctx, path); err != nil {
-		return errors.Join(fmt.Errorf("back up: %w", err), removeIfThere(path))
-	}
-	if err := target.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("back up: sync the file: %w", err), removeIfThere(path))
-	}
-	return nil
+func (db *DB) BackupTo(ctx context.Context, path string) error { return db.driver.BackupTo(ctx, path) }
+
+// Snapshot reads the database as it is now, until done is called, while others work on it. On SQLite it reads a copy that
+// is made first, in a new folder beside the database, so that no read stays open on the database itself; that takes the
+// space of the database once more until done is called. On PostgreSQL it reads one snapshot, which keeps the server from
+// cleaning up for as long.
+func (db *DB) Snapshot(ctx context.Context) (reader driver.SnapshotReader, done func() error, err error) {
+	return db.driver.Snapshot(ctx)
 }
 
-func (db *DB) vacuumInto(ctx context.Context, path string) error {
-	from, err := openSQLite(db.location.DSN, sqlitePragmas)
+// Now is the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
+func (db *DB) Now(ctx context.Context) (int64, error) {
+	now, err := db.driver.Now(ctx)
 	if err != nil {
-		return err
+		return 0, driver.WrapError("store: read the clock", db.orClosed(err))
 	}
-	defer from.Close() //nolint:errcheck // it only read
-	if _, err := from.ExecContext(ctx, "VACUUM INTO $1", path); err != nil {
-		return sqlError("copy the database", err)
-	}
-	return nil
+	return now, nil
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the unfinished file: %w", err)
+// Listen hears what is notified on a PostgreSQL channel while use runs: it takes a connection of its own, subscribes,
+// and hands use a function that waits until a notification comes, or for at most the given time, and says which. One
+// that came since the subscription is not lost. So use looks first and waits then. It returns [ErrUnsupported] on
+// SQLite, which can't notify, and the error of use. A lost connection is an error: call it again.
+func (db *DB) Listen(
+	ctx context.Context, channel string,
+	use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
+) error {
+	subscribed := false
+	err := db.driver.Listen(ctx, channel, func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error {
+		subscribed = true
+		return use(wait)
+	})
+	if err != nil && !subscribed {
+		err = driver.WrapError("store: listen", db.orClosed(err))
 	}
-	return nil
+	return err
+}
+
+// Do hands an operation to the writer and waits until it is durable.
+//
+// An operation that could not begin within 2 s, or within one and a half transactions when they are slow, 4 s at
+// most, is refused at once with [ErrBusy]: nothing happened, and whoever asked may come back after a second. An [Urgent]
+// one isn't, unless 8,192 of them are in line.
+//
+// When ctx ends before the writer took the operation, it is withdrawn, nothing happened, and Do returns the context's
+// cause, as an [ErrBusy]. Once taken, Do waits for the end of its transaction, whatever ctx does, so that the outcome is
+// always known. The writer bounds both. When transactions become slower while operations wait, those that can't be taken
+// within 5 s any more end with [ErrBusy] as soon as that shows, the last in line first; an urgent one is given up after
+// 10 s. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer; on SQLite
+// it may wait for its turn for a second and then 5 s for the file's lock. An operation that PostgreSQL ends
+// because of a deadlock runs again, three times at most; then it is an [ErrBusy]. Other errors: [ErrClosed],
+// [ErrCommitUnknown], or the fault of the operation itself, after it ran alone, too.
+func (db *DB) Do(ctx context.Context, kind Kind, op Op) error { return db.writer.Do(ctx, kind, op) }
+
+// Submit hands an operation to the writer and does not wait. What [DB.Do] would refuse is finished at once.
+func (db *DB) Submit(kind Kind, op Op) *PendingWrite { return db.writer.Submit(kind, op) }
+
+// SubmitLazily is [DB.Submit] for an operation that has time: it goes with the next transaction that something else
+// starts and that has room, and starts one itself after a second, or when 256 of its sort are in line, or when the
+// database is closed. It is refused with [ErrBusy] when 8,192 of its sort are in line. A process that is killed meanwhile
+// loses it.
+func (db *DB) SubmitLazily(kind Kind, op Op) *PendingWrite { return db.writer.SubmitLazily(kind, op) }
+
+// Exec runs one hand-written write in a savepoint of its own in the writer's next transaction, and waits as [DB.Do]
+// does. run's error rolls the savepoint back and is returned as it is wrapped; what it queued last is flushed after it.
+// run is called by the writer's goroutine: it must not wait for anything but tx.
+func (db *DB) Exec(ctx context.Context, run func(ctx context.Context, tx Tx) error) error {
+	return db.writer.Exec(ctx, run)
 }
 
 // Close refuses new work, lets the writer finish what is queued, and closes the connections. When ctx ends first, what
 // has not begun ends with [ErrClosed], and Close waits only for the transaction that runs. Later calls wait for the
-// first and return its error.
+// first and return its error. A read that is still open keeps a PostgreSQL pool from closing: Close waits for it for as
+// long as ctx allows.
 func (db *DB) Close(ctx context.Context) error {
 	db.closing.Do(func() {
-		db.closed = errors.Join(db.stopWriter(ctx), db.disconnect(ctx))
+		db.closed = errors.Join(db.writer.Close(ctx), db.driver.Close(ctx))
 	})
 	return db.closed
-}
-
-func (db *DB) stopWriter(ctx context.Context) error {
-	db.writer.queue.close()
-	select {
-	case <-db.writer.stopped:
-		return nil
-	case <-ctx.Done():
-	}
-	close(db.writer.abandoned)
-	<-db.writer.stopped
-	return fmt.Errorf("store: closed before all queued writes had run: %w", context.Cause(ctx))
-}
-
-// disconnect closes whatever is open. A read that someone still has open holds a PostgreSQL pool back: it is waited
-// for as long as ctx allows.
-func (db *DB) disconnect(ctx context.Context) error {
-	var failed error
-	if db.writer != nil {
-		failed = db.writer.conn.close()
-	}
-	if db.hot != nil {
-		failed = errors.Join(failed, db.hot.close())
-	}
-	if db.reader != nil {
-		failed = errors.Join(failed, db.reader.Close())
-	}
-	if db.pools != nil {
-		failed = errors.Join(failed, db.pools.close(ctx))
-	}
-	return failed
 }

@@ -93,7 +93,7 @@ func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit 
 func (d Documents) AppendChunks(ctx context.Context, orgID, id string, from int64, chunks []Chunk) error {
 	done := from + int64(len(chunks))
 	return d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		advanced, err := changed(ctx, tx, `UPDATE documents SET chunks_done = $4, updated_at = $5,
+		advanced, err := Changed(ctx, tx, `UPDATE documents SET chunks_done = $4, updated_at = $5,
 				state = CASE WHEN $4 = chunks_total THEN $6 ELSE state END
 			WHERE id = $1 AND org_id = $2 AND state = $7 AND chunks_done = $3 RETURNING id`,
 			id, orgID, from, done, tx.Now(), DocumentReady, DocumentIngesting)

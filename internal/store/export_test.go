@@ -3,28 +3,24 @@ package store
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver/postgres"
+	"github.com/caddy-svc/caddy-svc/internal/store/driver/sqlite"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+	"github.com/caddy-svc/caddy-svc/internal/store/writer"
 )
 
 // MaxQueued is the bound of the write queue, for the tests.
-const MaxQueued = maxQueued
-
-// HoldTurn takes the turn to write to a SQLite file until release is called.
-func HoldTurn(path string) (release func() error, err error) {
-	turns, err := openTurnstile(path)
-	if err != nil {
-		return nil, err
-	}
-	turns.take(nil)
-	return turns.close, nil
-}
+const MaxQueued = writer.MaxQueued
 
 // Abandoned reports that Close has run out of time.
 func (db *DB) Abandoned() bool {
 	select {
-	case <-db.writer.abandoned:
+	case <-db.writer.Abandoned():
 		return true
 	default:
 		return false
@@ -32,54 +28,46 @@ func (db *DB) Abandoned() bool {
 }
 
 // Versions is the number of schema versions.
-func Versions() int { return len(migrations(SQLite)) }
+func Versions() int { return len(schema.Versions(SQLite)) }
 
 // MigrateTo does what Migrate of an older binary does, whose newest schema version this is.
 func (db *DB) MigrateTo(ctx context.Context, version int) error {
-	conn, err := openForMigration(db.location)
-	if err != nil {
-		return err
-	}
-	engine := db.location.Engine
-	return errors.Join(migrate(ctx, engine, conn, migrations(engine)[:version]), conn.Close())
+	return db.migrateTo(ctx, schema.Versions(db.Engine())[:version])
 }
-
-// Unhurried lets operations and transactions take as long as they like. It is called before the first of them.
-func (db *DB) Unhurried() {
-	db.writer.patience, db.writer.life = time.Hour, 0
-	pace := &db.writer.queue.pace
-	pace.least, pace.most, pace.longest = time.Hour, time.Hour, time.Hour
-}
-
-// Connections is the number of a process's connections to PostgreSQL, those that are being made or closed included.
-func (db *DB) Connections() int32 {
-	return db.pools.work.Stat().TotalConns() + db.pools.reads.Stat().TotalConns()
-}
-
-// Hurried leaves operations no time to wait. It is called before the first of them.
-func (db *DB) Hurried() { db.writer.patience = 0 }
 
 // MigrateWith does what Migrate of a newer binary does, which has one version more.
 func (db *DB) MigrateWith(ctx context.Context, ddl string) error {
-	conn, err := openForMigration(db.location)
+	return db.migrateTo(ctx, append(schema.Versions(db.Engine()), schema.Version{Number: 1000, DDL: ddl}))
+}
+
+func (db *DB) migrateTo(ctx context.Context, versions []schema.Version) error {
+	conn, done, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return err
 	}
-	engine := db.location.Engine
-	versions := append(migrations(engine), migration{version: 1000, ddl: ddl})
-	return errors.Join(migrate(ctx, engine, conn, versions), conn.Close())
+	return errors.Join(schema.Migrate(ctx, db.Engine(), conn, versions), done())
 }
+
+// Unhurried lets operations and transactions take as long as they like. It is called before the first of them.
+func (db *DB) Unhurried() { db.writer.SetPatience(time.Hour, 0) }
+
+// Hurried leaves operations no time to wait. It is called before the first of them.
+func (db *DB) Hurried() { db.writer.SetPatience(0, time.Hour) }
+
+// Connections is the number of a process's connections to PostgreSQL, those that are being made or closed included.
+func (db *DB) Connections() int32 { return db.driver.(*postgres.Driver).Connections() }
 
 // Statements are the texts that the writer and one lookup connection have prepared on SQLite.
-func (db *DB) Statements() (texts []string) {
-	writer, hot := db.writer.conn.(*sqliteWriter), db.hot.(*sqliteHotReader)
-	idle := <-hot.idle
-	defer func() { hot.idle <- idle }()
-	for _, conn := range []*sqliteConn{writer.conn, idle} {
-		texts = slices.AppendSeq(texts, maps.Keys(conn.statements))
-	}
-	return texts
-}
+func (db *DB) Statements() []string { return db.driver.(*sqlite.Driver).PreparedStatements() }
 
 // PostgresClock is the database's clock in PostgreSQL's words.
-const PostgresClock = postgresClock
+const PostgresClock = postgres.ClockSQL
+
+// HoldTurn takes the turn to write to a SQLite file until release is called.
+func HoldTurn(path string) (release func() error, err error) {
+	file, err := os.OpenFile(path+".turn", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return file.Close, errors.Join(unix.Flock(int(file.Fd()), unix.LOCK_EX))
+}

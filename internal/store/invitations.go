@@ -33,7 +33,7 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 		tx.Queue(AnyRows, `DELETE FROM users WHERE `+stale, user.Email, user.OrgID, open)
 		tx.Queue(AnyRows, `DELETE FROM invitations WHERE org_id = $1 AND email = $2 AND expires_at <= $3`, user.OrgID, user.Email, now)
 		tx.Queue(AnyRows, `DELETE FROM invitations WHERE expires_at <= $1`, now-invitationKept)
-		taken, err := changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, user.Email, user.OrgID)
+		taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, user.Email, user.OrgID)
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string
 		if err != nil {
 			return err
 		}
-		filled, err := changed(ctx, tx, `SELECT id FROM documents WHERE org_id = $1 AND knowledge_base_id = $2 LIMIT 1`, orgID, id)
+		filled, err := Changed(ctx, tx, `SELECT id FROM documents WHERE org_id = $1 AND knowledge_base_id = $2 LIMIT 1`, orgID, id)
 		if err != nil || filled {
 			return err
 		}

@@ -107,9 +107,14 @@ func tryWrite(db *store.DB, text string, arguments ...any) error {
 	})
 }
 
-func countItems(t *testing.T, db *store.DB) (n int) {
+func countItems(t *testing.T, db *store.DB) int {
 	t.Helper()
-	require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM items`).Scan(&n))
+	return countRows(t, db, "items")
+}
+
+func countRows(t *testing.T, db *store.DB, from string) (n int) {
+	t.Helper()
+	require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM `+from).Scan(&n))
 	return n
 }
 

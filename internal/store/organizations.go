@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
 )
 
 // Organization is a tenant.
@@ -77,4 +80,74 @@ func (o Organizations) SetPlan(ctx context.Context, actor, id, plan string) erro
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "organization.set_plan", Target: id, OrgID: id, Detail: plan})
 		return nil
 	})
+}
+
+// Models reads the organization's exceptions: the models it has switched on or off. A model without an entry is
+// enabled (design §6). It costs what [APIKeys.ByHash] costs.
+func (o Organizations) Models(ctx context.Context, orgID string) (map[string]bool, error) {
+	return o.db.hot.Models(ctx, orgID)
+}
+
+// SetModel switches a model on or off for an organization, with [ErrNotFound] for an unknown one. It is idempotent.
+// Whether the model exists is the caller's to know: an exception may outlive its model.
+func (o Organizations) SetModel(ctx context.Context, actor, orgID, model string, enabled bool) error {
+	return o.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+		tx.Queue(1, `INSERT INTO org_models (org_id, model, enabled) VALUES ($1, $2, $3)
+			ON CONFLICT (org_id, model) DO UPDATE SET enabled = excluded.enabled`, orgID, model, enabled)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "org_model.set", Target: model, OrgID: orgID, Detail: "enabled=" + strconv.FormatBool(enabled),
+		})
+		return nil
+	})
+}
+
+// The bounds of an organization's retention in days. The least is for how long platforms repeat a delivery (7 days,
+// notes/platforms.md): the ids by which repetitions are merged go with the messages.
+const (
+	MinRetentionDays = 7
+	MaxRetentionDays = 3650
+)
+
+// ErrRetention is returned for a retention that is neither 0 nor within its bounds.
+var ErrRetention = errors.New("the retention must be 0 days, or 7 to 3650")
+
+// SetRetention says for how many days an organization keeps its conversations; 0 is until they are deleted. It answers
+// [ErrRetention], or [ErrNotFound] for an unknown organization. The same retention again changes nothing.
+func (o Organizations) SetRetention(ctx context.Context, actor, id string, days int64) error {
+	if days != 0 && (days < MinRetentionDays || days > MaxRetentionDays) {
+		return fmt.Errorf("store: set a retention of %d days: %w", days, ErrRetention)
+	}
+	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		before := int64(-1)
+		read := func(row Row) error { return row.Scan(&before) }
+		if err := tx.Query(ctx, read, `SELECT retention_days FROM organizations WHERE id = $1`+tx.LockRows(), id); err != nil {
+			return err
+		}
+		switch before {
+		case -1:
+			return ErrNotFound
+		case days:
+			return nil
+		}
+		tx.Queue(1, `UPDATE organizations SET retention_days = $2 WHERE id = $1`, id, days)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "organization.set_retention", Target: id, OrgID: id, Detail: fmt.Sprintf("%d days", days),
+		})
+		return nil
+	})
+}
+
+// Retention is for how many days an organization keeps its conversations.
+type Retention struct {
+	OrgID string
+	Days  int64
+}
+
+// Retentions reads a page of the organizations that don't keep their conversations for ever, in order of id.
+func (o Organizations) Retentions(ctx context.Context, page Page) ([]Retention, error) {
+	return ReadRows(ctx, o.db, "list retentions", func(row Row) (r Retention, err error) {
+		err = row.Scan(&r.OrgID, &r.Days)
+		return r, err
+	}, `SELECT id, retention_days FROM organizations WHERE retention_days > 0 AND id > $1 ORDER BY id LIMIT $2`,
+		page.After, page.Rows())
 }

@@ -39,8 +39,6 @@ func runChild(role, path string) int {
 		err = saturate(owner, path)
 	case role == "hold":
 		err = holdTurn(path)
-	case role == "network":
-		err = openOnNetwork(path)
 	default:
 		err = fmt.Errorf("no such role: %s", role)
 	}

@@ -92,7 +92,7 @@ func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) er
 // organization can see has changed.
 func (k ProviderKeys) Reseal(ctx context.Context, orgID, provider string, was, sealed []byte) (replaced bool, err error) {
 	err = k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		replaced, err = changed(ctx, tx, `UPDATE provider_keys SET sealed = $4
+		replaced, err = Changed(ctx, tx, `UPDATE provider_keys SET sealed = $4
 			WHERE org_id = $1 AND provider = $2 AND sealed = $3 RETURNING provider`, orgID, provider, was, sealed)
 		return err
 	})

@@ -1,5 +1,11 @@
 package store
 
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
 // Resources are the rows of a database, with one type for each sort of rows that has no rules of its own.
 type Resources struct {
 	APIKeys            APIKeys
@@ -39,4 +45,75 @@ func newResources(db *DB) Resources {
 		Users:              Users{db},
 		Widgets:            Widgets{db},
 	}
+}
+
+// Errors of resources that a caller tells apart with [errors.Is]. None of them carries a value that was written or asked
+// for. [ErrNotFound] and [ErrConflict] are the usual ones.
+var (
+	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is an ErrNotFound, too.
+	ErrAgentNotFound = fmt.Errorf("%w: the agent", ErrNotFound)
+	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall know. It is an
+	// ErrNotFound, too.
+	ErrKnowledgeBaseNotFound = fmt.Errorf("%w: the knowledge base", ErrNotFound)
+	// ErrLimit: the organization has as many as its plan allows. Nothing happened.
+	ErrLimit = errors.New("store: limit reached")
+	// ErrLastOwner: the organization would have no owner left who can sign in. Nothing happened.
+	ErrLastOwner = errors.New("store: the last owner")
+	// ErrUnfinishedImport: the store holds a part of an archive, so no process may serve from it. [DB.Migrate] returns it.
+	ErrUnfinishedImport = errors.New("store: an import is unfinished")
+)
+
+// OwnedKind is a sort of resource that belongs to an organization.
+type OwnedKind string
+
+// The sorts of resources whose owner can be asked for.
+const (
+	OwnedAgents        OwnedKind = "agents"
+	OwnedChannels      OwnedKind = "channels"
+	OwnedConversations OwnedKind = "conversations"
+	OwnedAPIKeys       OwnedKind = "api_keys"
+	OwnedUsers         OwnedKind = "users"
+
+	OwnedKnowledgeBases OwnedKind = "knowledge_bases"
+	OwnedDocuments      OwnedKind = "documents"
+)
+
+// OwnerOf is the organization that a resource belongs to, or [ErrNotFound]. It is for the miss path only: an id that an
+// organization doesn't have is forbidden when it is another's, and unknown otherwise (design §6).
+func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
+	switch kind {
+	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments:
+	default:
+		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
+	}
+	text := `SELECT org_id FROM ` + string(kind) + ` WHERE id = $1`
+	if kind == OwnedUsers {
+		text += ` UNION ALL SELECT org_id FROM invitations WHERE id = $1`
+	}
+	return ReadRow(ctx, db, "find an owner", func(row Row) (orgID string, err error) {
+		err = row.Scan(&orgID)
+		return orgID, err
+	}, text, id)
+}
+
+const (
+	// sealedSample is how many values of each sort SealedSample reads.
+	sealedSample = 8
+	// selectSealedSample reads the beginning of values: a value names its key there. Provider keys have no order of their
+	// own; there are a few for an organization at most, so they are sorted.
+	selectSealedSample = `SELECT head FROM (SELECT substr(sealed, 1, 64) AS head FROM provider_keys
+			ORDER BY updated_at DESC LIMIT $1) AS of_providers
+		UNION ALL SELECT head FROM (SELECT substr(credentials, 1, 64) AS head FROM channels
+			WHERE credentials IS NOT NULL ORDER BY id DESC LIMIT $1) AS of_channels
+		UNION ALL SELECT head FROM (SELECT substr(body, 1, 64) AS head FROM messages ORDER BY id DESC LIMIT $1) AS of_customers
+		UNION ALL SELECT head FROM (SELECT substr(response, 1, 64) AS head FROM idempotency_keys
+			WHERE state = 'done' AND response IS NOT NULL ORDER BY expires_at DESC LIMIT $1) AS of_calls`
+)
+
+// SealedSample reads the first 64 bytes of the newest values that are sealed with the master key: at most 8 each of provider
+// keys, credentials of channels, messages of customers, and answers kept for an Idempotency-Key. It takes 2 s at most.
+func (db *DB) SealedSample(ctx context.Context) ([][]byte, error) {
+	return ReadRows(ctx, db, "read sealed values", func(row Row) (head []byte, err error) {
+		return head, row.Scan(&head)
+	}, selectSealedSample, sealedSample)
 }

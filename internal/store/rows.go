@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // readPatience bounds [ReadRows] and [ReadRow]: a read that stays open keeps SQLite's log from being cut (design §7).
@@ -17,23 +19,23 @@ func ReadRows[T any](
 ) (items []T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	bound, err := postgresArgs(arguments) // database/sql takes the same values on both engines
+	bound, err := driver.BindArgs(arguments) // database/sql takes the same values on both engines
 	if err != nil {
-		return nil, sqlError(doing, err)
+		return nil, driver.WrapError(doing, err)
 	}
 	rows, err := db.reader.QueryContext(ctx, text, bound...)
 	if err != nil {
-		return nil, sqlError(doing, db.orClosed(err))
+		return nil, driver.WrapError(doing, db.orClosed(err))
 	}
 	defer closeRows(rows, &err, doing)
 	for rows.Next() {
 		item, err := scan(rows)
 		if err != nil {
-			return nil, sqlError(doing, err)
+			return nil, driver.WrapError(doing, err)
 		}
 		items = append(items, item)
 	}
-	return items, sqlError(doing, rows.Err())
+	return items, driver.WrapError(doing, rows.Err())
 }
 
 // ReadRow is [ReadRows] for a query of at most one row, and fails with [ErrNotFound] when there is none.
@@ -45,21 +47,21 @@ func ReadRow[T any](
 		return item, err
 	}
 	if len(items) == 0 {
-		return item, sqlError(doing, ErrNotFound)
+		return item, driver.WrapError(doing, ErrNotFound)
 	}
 	return items[0], nil
 }
 
 func closeRows(rows *sql.Rows, err *error, doing string) {
 	if closed := rows.Close(); *err == nil && closed != nil {
-		*err = sqlError(doing, closed)
+		*err = driver.WrapError(doing, closed)
 	}
 }
 
 // orClosed names the reason when a read failed because the database was closed.
 func (db *DB) orClosed(err error) error {
 	select {
-	case <-db.writer.queue.closed:
+	case <-db.writer.Closed():
 		return ErrClosed
 	default:
 		return err
@@ -67,7 +69,7 @@ func (db *DB) orClosed(err error) error {
 }
 
 // changed runs a writing statement with RETURNING and reports whether it changed a row.
-func changed(ctx context.Context, tx Tx, text string, arguments ...any) (bool, error) {
+func Changed(ctx context.Context, tx Tx, text string, arguments ...any) (bool, error) {
 	found := false
 	err := tx.Query(ctx, func(Row) error {
 		found = true
@@ -78,7 +80,7 @@ func changed(ctx context.Context, tx Tx, text string, arguments ...any) (bool, e
 
 // change is changed where a row that isn't there is an error: ErrNotFound.
 func change(ctx context.Context, tx Tx, text string, arguments ...any) error {
-	found, err := changed(ctx, tx, text, arguments...)
+	found, err := Changed(ctx, tx, text, arguments...)
 	if err == nil && !found {
 		err = ErrNotFound
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // DefaultWidgetRequests is how many messages a minute a widget takes unless its organization says otherwise.
@@ -74,7 +76,7 @@ type Widgets struct{ db *DB }
 // ByID reads a channel of type widget, of any state, or answers [ErrNotFound]. A widget without settings, which an
 // older process made, has the defaults and no origins.
 func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
-	if !isText(channelID) {
+	if !driver.IsText(channelID) {
 		return Widget{}, ErrNotFound
 	}
 	return ReadRow(ctx, w.db, "read a widget", func(row Row) (widget Widget, err error) {

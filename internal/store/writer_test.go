@@ -51,7 +51,7 @@ func TestOperationsThatWaitShareATransaction(t *testing.T) {
 	eachWith(t, []store.Kind{&items{name: "items"}}, func(t *testing.T, db *store.DB, seen *batches) {
 		const n = 600
 		atGate := closeGate(t, db)
-		tickets := make([]*store.Ticket, n)
+		tickets := make([]*store.PendingWrite, n)
 		kind := &items{name: "items"}
 		for i := range tickets {
 			tickets[i] = db.Submit(kind, &insert{ID: int64(i)})
@@ -122,7 +122,7 @@ func TestFailedGroupRunsAgainAlone(t *testing.T) {
 		write(t, db, `INSERT INTO items (id, owner) VALUES (3, 'there before')`)
 		kind := &items{name: "items"} // same name, so the registered one applies
 		atGate := closeGate(t, db)
-		var tickets []*store.Ticket
+		var tickets []*store.PendingWrite
 		for id := range int64(5) {
 			tickets = append(tickets, db.Submit(kind, &insert{ID: id, Owner: "group"}))
 		}
@@ -155,7 +155,7 @@ func TestKindsAreApart(t *testing.T) {
 	storetest.Each(t, kinds, func(t *testing.T, db *store.DB) {
 		createItems(t, db)
 		atGate := closeGate(t, db)
-		tickets := map[string]*store.Ticket{
+		tickets := map[string]*store.PendingWrite{
 			"failing":   db.Submit(failing{}, nil),
 			"good":      db.Submit(good, &insert{ID: 1}),
 			"panicking": db.Submit(panicking{}, true),
@@ -279,7 +279,7 @@ func TestQueueIsBounded(t *testing.T) {
 		left := make(chan error, 1)
 		go func() { left <- db.Do(ctx, kind, &insert{ID: -1}) }()
 		require.Eventually(t, func() bool { return db.Queued() == 1 }, time.Minute, time.Millisecond)
-		var tickets []*store.Ticket
+		var tickets []*store.PendingWrite
 		for id := int64(1); id < store.MaxQueued; id++ {
 			tickets = append(tickets, db.Submit(kind, &insert{ID: id}))
 		}
@@ -307,7 +307,7 @@ func TestFullQueueIsNotWaitedFor(t *testing.T) {
 		db.Unhurried()
 		createItems(t, db)
 		atGate := closeGate(t, db)
-		var last *store.Ticket
+		var last *store.PendingWrite
 		for id := range int64(store.MaxQueued) {
 			last = db.Submit(kind, &insert{ID: id})
 		}

@@ -1,0 +1,121 @@
+package archive
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+)
+
+// ExportOptions is what an export needs from its caller. The zero value is ready.
+type ExportOptions struct {
+	// Probes are values sealed with each key that the store's secrets are sealed with, which go into the header: an
+	// import shows them to [ImportOptions.Admit].
+	Probes [][]byte
+	// Progress is told after each block; nil is nobody. It must return quickly.
+	Progress func(Progress)
+}
+
+// Export writes everything the store holds to w as an archive, see [Header]: what was committed when it began,
+// from one moment. Processes may go on working on the store; what they commit meanwhile is not in the archive. Memory
+// doesn't grow with the store. On SQLite it reads a copy that is made first, in a new folder beside the database, so that
+// no read stays open on the database itself (design §7); that takes the space of the database once more until Export
+// returns. On PostgreSQL it reads one snapshot, which keeps the server from cleaning up for as long.
+//
+// An archive holds sealed values as they are: only the same master key opens them. It fails with [ErrNewer] when a
+// newer version of the product has changed the schema.
+func Export(ctx context.Context, db *store.DB, w io.Writer, options ExportOptions) (Summary, error) {
+	header := Header{
+		Format: archiveFormat, Version: archiveVersion, ID: store.NewID("arc"), Engine: db.Engine(),
+		CreatedAt: time.Now().UnixMilli(), Probes: options.Probes,
+	}
+	source, done, err := db.Snapshot(ctx)
+	if err != nil {
+		return Summary{}, fmt.Errorf("store: export: %w", err)
+	}
+	rows, err := export(ctx, source, w, header, options.Progress)
+	if err := errors.Join(err, done()); err != nil {
+		return Summary{}, fmt.Errorf("store: export: %w", err)
+	}
+	return Summary{ID: header.ID, Rows: rows}, nil
+}
+
+func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, header Header, progress func(Progress)) (map[string]int64, error) {
+	var err error
+	if header.Schema, err = knownSchema(ctx, source, header.Engine); err != nil {
+		return nil, err
+	}
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	archive, err := newArchiveWriter(buffered, header, progress)
+	if err != nil {
+		return nil, err
+	}
+	for place := range archiveTables {
+		if err := exportTable(ctx, source, archive, tableOfArchive(place)); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.end(); err != nil {
+		return nil, err
+	}
+	if err := buffered.Flush(); err != nil {
+		return nil, fmt.Errorf("write the archive: %w", err)
+	}
+	return archive.rows, nil
+}
+
+// knownSchema is the schema version of the store, or [ErrNewer] when a newer version of the product made it: it
+// may have tables that this one doesn't know.
+func knownSchema(ctx context.Context, source driver.SnapshotReader, engine store.Engine) (int64, error) {
+	var version int64
+	if err := source.QueryRowContext(ctx, "SELECT max(version_id) FROM "+schema.VersionTable).Scan(&version); err != nil {
+		return 0, driver.WrapError("read the schema version", err)
+	}
+	if version > schema.Newest(engine) {
+		return 0, fmt.Errorf("%w: the store's schema has version %d, this program knows %d", ErrNewer, version, schema.Newest(engine))
+	}
+	return version, nil
+}
+
+// exportTable writes a table in the order in which the engine reads it fastest: no reader of an archive needs another.
+func exportTable(ctx context.Context, source driver.SnapshotReader, archive *writer, table table) (err error) {
+	if err := archive.begin(table); err != nil {
+		return err
+	}
+	doing := "read " + table.name
+	rows, err := source.QueryContext(ctx, "SELECT "+strings.Join(table.columnNames(), ", ")+" FROM "+table.name)
+	if err != nil {
+		return driver.WrapError(doing, err)
+	}
+	defer func() {
+		if closed := rows.Close(); err == nil {
+			err = driver.WrapError(doing, closed)
+		}
+	}()
+	values := make([]any, len(table.columns))
+	into := make([]any, len(values))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return driver.WrapError(doing, err)
+		}
+		for i, column := range table.columns {
+			if values[i], err = archived(column.kind, values[i]); err != nil {
+				return fmt.Errorf("%s: %s: %w", doing, column.name, err)
+			}
+		}
+		if err := archive.row(values); err != nil {
+			return err
+		}
+	}
+	return driver.WrapError(doing, rows.Err())
+}

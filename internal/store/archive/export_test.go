@@ -1,0 +1,51 @@
+package archive
+
+import (
+	"errors"
+	"io"
+)
+
+// ArchivedTables is the list of tables in an archive, and the columns of each with their types.
+func ArchivedTables() (names []string, columns map[string]map[string]string) {
+	columns = map[string]map[string]string{}
+	for place := range archiveTables {
+		table := tableOfArchive(place)
+		names, columns[table.name] = append(names, table.name), map[string]string{}
+		for _, column := range table.columns {
+			columns[table.name][column.name] = string(column.kind)
+		}
+	}
+	return names, columns
+}
+
+// LeftOutOfArchives are the tables that no archive has.
+func LeftOutOfArchives() []string { return archiveLeftOut[:] }
+
+// LeftOutColumns are the columns, by table, that no archive has.
+func LeftOutColumns() map[string]string { return archiveLeftOutColumns }
+
+// ReadArchive reads a whole archive without a store, and counts its rows.
+func ReadArchive(r io.Reader) (rows int, err error) {
+	archive, err := openArchive(r)
+	for err == nil {
+		var block *block
+		if block, err = archive.next(); err == nil {
+			var inserts []insert
+			inserts, err = block.inserts()
+			rows += len(inserts)
+		}
+	}
+	if errors.Is(err, io.EOF) && archive != nil {
+		err = nil
+	}
+	return rows, err
+}
+
+// The limits of a block, for the tests.
+const (
+	BlockRows  = blockRows
+	BlockBytes = blockBytes
+)
+
+// MaxArchiveLine bounds a line, for the tests.
+const MaxArchiveLine = maxArchiveLine

@@ -1,0 +1,151 @@
+package archive_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/store/archive"
+)
+
+// oddText has what JSON, SQL and terminals trip over.
+const oddText = "Hà Nội 😀 \"quoted\" <b>&amp;</b> \\ \u2028 \t\r\n\x01 ''"
+
+// allBytes has every byte once.
+func allBytes() []byte {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return all
+}
+
+// fillEveryTable puts rows with the extremes of every type into every table, NULL and empty values among them.
+func fillEveryTable(t testing.TB, db *store.DB) {
+	t.Helper()
+	hash := bytes.Repeat([]byte{0xff}, 32)
+	for _, row := range []struct {
+		text   string
+		values []any
+	}{
+		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30), ('org_2', '', '', 0, 1, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
+		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2, '', 0), ('usr_2', 'org_2', 'b@example.com', 'member', '$argon2id$', 1, 2, 'usr_1', 3)`, []any{oddText}},
+		{`INSERT INTO user_links VALUES ($1, 'usr_1', 'org_1', 'invite', 1, $2, 'cli:root')`, []any{hash, int64(math.MaxInt64)}},
+		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},
+		{`INSERT INTO api_keys VALUES ($1, 'org_1', 'live', '', 'chat:write', $2, 'ck_…', 1, NULL,NULL, ''), ('key_2', 'org_1', 'test', 'n', '', $3, '', 1, 2, 3, 'key_1')`, []any{"key_1", hash, make([]byte, 32)}},
+		{`INSERT INTO provider_keys VALUES ('org_1', 'openai', $1, 'h', 1), ('org_1', 'empty', $2, '', 1)`, []any{allBytes(), []byte{}}},
+		{`INSERT INTO org_models VALUES ('org_1', 'a/b', $1), ('org_1', 'c/d', $2)`, []any{true, false}},
+		{`INSERT INTO audit_log VALUES ('aud_1', $1, $2, 'a', 'b', '', '')`, []any{int64(math.MinInt64), oddText}},
+		{`INSERT INTO rate_windows VALUES ('org_1', 60000, 0)`, nil},
+		{`INSERT INTO wallets VALUES ('org_1', 'live', $1, 5), ('org_1', 'test', 0, 0)`, []any{int64(math.MaxInt64)}},
+		{`INSERT INTO holds VALUES ('call_1', 'org_1', 'live', 5, 'open', 'a/b', 1, 2, -1, 1, 2, NULL), ('call_2', 'org_1', 'live', 5, 'settled', 'a/b', 0, 0, 0, 1, 2, 3)`, nil},
+		{`INSERT INTO ledger_tx VALUES ('txn_1', 'org_1', 'live', 'topup', 'r', $1, 5, 1)`, []any{oddText}},
+		{`INSERT INTO ledger_entries VALUES ('txn_1', 0, 'org:org_1:live', $1), ('txn_1', 1, 'sys:cash', $2)`, []any{int64(math.MaxInt64), int64(math.MinInt64)}},
+		{`INSERT INTO calls VALUES ('call_2', 'req_1', 'org_1', 'live', 'key_1', 'a/b', 'openai', $1, $2, 'completed', 1, 2, 0, 'provider', 5, 0, 0, 'txn_2', 1, 9),
+			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $1, 'completed', 1, 2, 0, 'none', 0, 0, 0, NULL, 1, 9)`, []any{false, true}},
+		{`INSERT INTO idempotency_keys VALUES ('org_1', 'live', $1, $2, 'in_progress', 'call_1', 1, NULL, 1, NULL, 2), ('org_1', 'live', $2, $1, 'done', 'call_2', 1, $3, 1, 2, 3)`, []any{hash, make([]byte, 32), allBytes()}},
+		{`INSERT INTO agents VALUES ('agt_1', 'org_1', 'one', 'a/b', $1, $2, 0, NULL, 0, 0, $3, 0, 1, 1), ('agt_2', 'org_1', 'two', 'a/b', '', $3, 9, 2000, 1, 2, $2, 3, 1, 1)`, []any{oddText, true, false}},
+		{`INSERT INTO knowledge_bases VALUES ('kb_1', 'org_1', $1, '', 1, 2), ('kb_2', 'org_2', 'x', $1, 1, 2)`, []any{oddText}},
+		{`INSERT INTO agent_knowledge_bases VALUES ('agt_1', 'kb_1', 'org_1'), ('agt_2', 'kb_1', 'org_1')`, nil},
+		{`INSERT INTO documents VALUES ('doc_1', 'org_1', 'kb_1', $1, 'text/html', 9, 'ready', 2, 2, '', 1, 2), ('doc_2', 'org_1', 'kb_1', 'f', 'text/plain', 0, 'failed', 0, 5, 'x', 1, 2)`, []any{oddText}},
+		{`INSERT INTO chunks (document_id, position, text, words) VALUES ('doc_1', 0, $1, 'b1 one'), ('doc_1', 1, '', ''), ('doc_2', 0, 'x', 'b1 two')`, []any{oddText}},
+		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, ''), ('chn_2', 'org_1', 'market_a', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y')`, []any{allBytes()}},
+		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
+		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
+		{`INSERT INTO messages VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2)`, []any{allBytes(), true, []byte{}, false}},
+		{`INSERT INTO turns VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1)`, []any{allBytes()}},
+		{`INSERT INTO outbound_messages VALUES ('out_1', 'org_1', 'chn_1', 'cnv_1', 'trn_1', 0, 'assistant', $1, 'delivery_unknown', 'x', '', 1, 1, 1), ('out_2', 'org_1', 'chn_1', 'cnv_1', NULL, 0, 'human', $2, 'sent', '', 'p', 0, 1, 1)`, []any{allBytes(), []byte{}}},
+		{`INSERT INTO message_tombstones VALUES ($1, 1)`, []any{hash}},
+		{`INSERT INTO deleted_turns VALUES ('trn_3', 'org_1', 'chn_1', $1)`, []any{int64(math.MaxInt64)}},
+	} {
+		require.NoError(t, tryWrite(db, row.text, row.values...), row.text)
+	}
+}
+
+// fillAudit adds rows to a table without rules, so that an archive has several blocks.
+func fillAudit(t testing.TB, db *store.DB, rows int) {
+	t.Helper()
+	require.NoError(t, tryWrite(db, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+		INSERT INTO audit_log SELECT 'aud_x' || i, 1, 'cli', 'test.fill', 'x', '', '' FROM n`, rows))
+}
+
+// everything is the rows of every table that an archive holds, sorted, as the database itself gives them.
+func everything(t testing.TB, db *store.DB) map[string][]string {
+	t.Helper()
+	names, _ := archive.ArchivedTables()
+	found := map[string][]string{}
+	for _, name := range names {
+		found[name] = rowsAsText(t, db, name)
+	}
+	return found
+}
+
+// rowsAsText are the rows of a table with the names, types and values of their columns, sorted.
+func rowsAsText(t testing.TB, db *store.DB, table string) (found []string) {
+	t.Helper()
+	rows, err := db.Reader().QueryContext(t.Context(), `SELECT * FROM `+table) //nolint:unqueryvet // whatever it has
+	require.NoError(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		require.NoError(t, rows.Scan(into...))
+		row := ""
+		for i, value := range values {
+			switch is := value.(type) {
+			case bool: // SQLite has numbers
+				value = map[bool]int64{true: 1}[is]
+			case []byte: // one driver says nil for no bytes
+				value = append([]byte{}, is...)
+			}
+			row += fmt.Sprintf("%s=%T:%q ", columns[i], value, fmt.Sprint(value))
+		}
+		found = append(found, row)
+	}
+	require.NoError(t, rows.Err())
+	slices.Sort(found)
+	return found
+}
+
+// archivedRows are the row lines of an archive by their table line, sorted.
+func archivedRows(t testing.TB, packed []byte) map[string][]string {
+	t.Helper()
+	rows := map[string][]string{}
+	table := ""
+	for line := range bytes.Lines(packed) {
+		switch {
+		case bytes.HasPrefix(line, []byte(`{"table"`)):
+			table = string(line)
+			rows[table] = []string{}
+		case line[0] == '[':
+			rows[table] = append(rows[table], string(line))
+		}
+	}
+	for _, of := range rows {
+		slices.Sort(of)
+	}
+	require.NotEmpty(t, rows)
+	return rows
+}
+
+// exported is an archive of everything, with several blocks.
+func exported(t testing.TB) (packed []byte, source *store.DB) {
+	t.Helper()
+	source = storetest.Open(t, store.SQLite)
+	fillEveryTable(t, source)
+	fillAudit(t, source, 3*archive.BlockRows)
+	var stream bytes.Buffer
+	_, err := archive.Export(t.Context(), source, &stream, archive.ExportOptions{Probes: [][]byte{{1}, {2}}})
+	require.NoError(t, err)
+	return stream.Bytes(), source
+}

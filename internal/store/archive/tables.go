@@ -1,0 +1,138 @@
+package archive
+
+import (
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+)
+
+// archiveTables are the tables an archive holds, in an order in which each row finds the rows its foreign keys name. A
+// column is text unless it says otherwise. A test compares the list with the catalogue of both engines, so that a new
+// table or column can't be forgotten; a column that is added must have a default, as for older processes, because an
+// archive of an older schema comes without it.
+var archiveTables = [...]struct{ name, columns string }{
+	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int"},
+	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int"},
+	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int created_by"},
+	{"invitations", "id org_id email role hash:bytes created_at:int updated_at:int expires_at:int"},
+	{"api_keys", "id org_id env name scopes hash:bytes hint created_at:int expires_at:int revoked_at:int created_by"},
+	{"provider_keys", "org_id provider sealed:bytes hint updated_at:int"},
+	{"org_models", "org_id model enabled:bool"},
+	{"audit_log", "id at:int actor action target org_id detail"},
+	{"rate_windows", "org_id window_start:int count:int"},
+	{"wallets", "org_id env balance_micros:int held_micros:int"},
+	{"holds", "id org_id env amount_micros:int status model price_input:int price_output:int price_cached_input:int " +
+		"created_at:int expires_at:int resolved_at:int"},
+	{"ledger_tx", "id org_id env kind ref reason balance_micros:int created_at:int"},
+	{"ledger_entries", "tx_id seq:int account amount_micros:int"},
+	{"calls", "id request_id org_id env key_id model provider byok:bool stream:bool outcome prompt_tokens:int " +
+		"completion_tokens:int cached_tokens:int usage_source charged_micros:int extra_micros:int shortfall_micros:int " +
+		"tx_id started_at:int duration_ms:int"},
+	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes state call_id lease_until:int response:bytes " +
+		"created_at:int finished_at:int expires_at:int"},
+	{"agents", "id org_id name model instructions use_byok:bool max_tokens:int temperature_milli:int debounce_ms:int " +
+		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int"},
+	{"knowledge_bases", "id org_id name description created_at:int updated_at:int"},
+	{"agent_knowledge_bases", "agent_id knowledge_base_id org_id"},
+	{"documents", "id org_id knowledge_base_id name media_type bytes:int state chunks_done:int chunks_total:int reason " +
+		"created_at:int updated_at:int"},
+	{"chunks", "document_id position:int text words"},
+	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
+		"created_at:int updated_at:int lost_external_id"},
+	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
+	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
+		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
+		"created_at:int updated_at:int"},
+	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
+		"sent_at:int received_at:int"},
+	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
+		"created_at:int updated_at:int"},
+	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
+		"platform_message_id attempts:int created_at:int updated_at:int"},
+	{"message_tombstones", "hash:bytes expires_at:int"},
+	{"deleted_turns", "id org_id channel_id created_at:int"},
+}
+
+// archiveLeftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
+// make it row by row, stands here, too; [store.DB.Import] makes it anew in its last transaction.
+var archiveLeftOut = [...]string{
+	schema.VersionTable,  // every store has its own
+	schema.ProgressTable, // exists while an import is under way
+	"sessions",           // who is signed in signs in again: the new store has another address, or a break behind it
+	"login_windows",      // what failed in this minute or the one before
+	// SQLite's full text, which triggers make with each row of chunks. On PostgreSQL it is an index.
+	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",
+}
+
+// archiveLeftOutColumns are columns, by table, that an archive doesn't hold, because the database counts them up by itself
+// and nothing else in it refers to them.
+var archiveLeftOutColumns = map[string]string{"chunks": "seq"}
+
+// columnType is how a column's values stand in an archive.
+type columnType string
+
+const (
+	textColumn  columnType = "text"  // a JSON string
+	intColumn   columnType = "int"   // a JSON number without fraction, of 64 bits
+	boolColumn  columnType = "bool"  // true or false on either engine
+	bytesColumn columnType = "bytes" // a JSON string of base64
+)
+
+type column struct {
+	name string
+	kind columnType
+}
+
+// table is a table with the columns that are exported, or that an archive brings.
+type table struct {
+	name    string
+	columns []column
+}
+
+// tableOfArchive is the table at a place of [archiveTables].
+func tableOfArchive(place int) table {
+	table := table{name: archiveTables[place].name}
+	for word := range strings.FieldsSeq(archiveTables[place].columns) {
+		name, kind, typed := strings.Cut(word, ":")
+		if !typed {
+			kind = string(textColumn)
+		}
+		table.columns = append(table.columns, column{name, columnType(kind)})
+	}
+	return table
+}
+
+// placeInArchive is the place of a table in [archiveTables], or -1.
+func placeInArchive(name string) int {
+	for place := range archiveTables {
+		if archiveTables[place].name == name {
+			return place
+		}
+	}
+	return -1
+}
+
+// only is the table with these of its columns, in this order; false when one is unknown or named twice, or there is none.
+func (t table) only(names []string) (table, bool) {
+	chosen := table{name: t.name, columns: make([]column, 0, len(names))}
+	taken := make(map[string]bool, len(names))
+	for _, name := range names {
+		for _, column := range t.columns {
+			if column.name == name && !taken[name] {
+				chosen.columns, taken[name] = append(chosen.columns, column), true
+			}
+		}
+		if !taken[name] {
+			return table{}, false
+		}
+	}
+	return chosen, len(chosen.columns) == len(names) && len(names) > 0
+}
+
+func (t table) columnNames() []string {
+	names := make([]string, len(t.columns))
+	for i, column := range t.columns {
+		names[i] = column.name
+	}
+	return names
+}

@@ -1,0 +1,88 @@
+package archive_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/store/archive"
+)
+
+const (
+	// catalogueOf names every column of every table in the engine's own words.
+	catalogueOfSQLite = `SELECT t.name, c.name, c.type FROM pragma_table_list t JOIN pragma_table_info(t.name) c
+		WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite_%'`
+	catalogueOfPostgres = `SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()`
+)
+
+// Whoever adds a table or a column to the schema must add it to the archive, too, or say why not.
+func TestArchivesHoldTheWholeSchema(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		catalogue, typeOf := catalogueOfPostgres, map[string]string{"text": "text", "int": "bigint", "bool": "boolean", "bytes": "bytea"}
+		if db.Engine() == store.SQLite {
+			catalogue, typeOf = catalogueOfSQLite, map[string]string{"text": "TEXT", "int": "INTEGER", "bool": "INTEGER", "bytes": "BLOB"}
+		}
+		found := map[string]map[string]string{}
+		rows, err := db.Reader().QueryContext(t.Context(), catalogue)
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var table, column, kind string
+			require.NoError(t, rows.Scan(&table, &column, &kind))
+			if slices.Contains(archive.LeftOutOfArchives(), table) || archive.LeftOutColumns()[table] == column {
+				continue
+			}
+			if found[table] == nil {
+				found[table] = map[string]string{}
+			}
+			found[table][column] = kind
+		}
+		require.NoError(t, rows.Err())
+		_, want := archive.ArchivedTables()
+		for _, columns := range want {
+			for column, kind := range columns {
+				columns[column] = typeOf[kind]
+			}
+		}
+		require.Equal(t, want, found, "archiveTables must name every table and column, or archiveLeftOut the table")
+	})
+}
+
+// The order of an archive's tables lets every row find what it refers to, and a number that the database counts up by itself
+// is in no archive: after an import it would begin anew.
+func TestOrderOfArchivedTables(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.Postgres)
+	names, _ := archive.ArchivedTables()
+	rows, err := db.Reader().QueryContext(t.Context(), `SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint WHERE contype = 'f'`)
+	require.NoError(t, err)
+	defer rows.Close()
+	references := 0
+	for ; rows.Next(); references++ {
+		var from, to string
+		require.NoError(t, rows.Scan(&from, &to))
+		if slices.Contains(archive.LeftOutOfArchives(), from) {
+			continue
+		}
+		require.Less(t, slices.Index(names, to), slices.Index(names, from), "%s refers to %s", from, to)
+	}
+	require.NoError(t, rows.Err())
+	require.NotZero(t, references)
+
+	counting := map[string]string{}
+	columns, err := db.Reader().QueryContext(t.Context(), `SELECT table_name, column_name FROM information_schema.columns
+		WHERE table_schema = current_schema() AND table_name = ANY ($1) AND (is_identity = 'YES' OR column_default LIKE 'nextval%')`, names)
+	require.NoError(t, err)
+	defer columns.Close()
+	for columns.Next() {
+		var table, column string
+		require.NoError(t, columns.Scan(&table, &column))
+		counting[table] = column
+	}
+	require.NoError(t, columns.Err())
+	require.Equal(t, archive.LeftOutColumns(), counting, "an import must set the sequence behind the column, or leave it to count anew")
+}

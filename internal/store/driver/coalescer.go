@@ -1,0 +1,162 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// maxRound bounds the different keys that wait for one round of a coalescer.
+const maxRound = 8192
+
+// errLookupSlow ends a round whose time is over.
+var errLookupSlow = errors.New("store: the lookup took too long")
+
+// coalescer lets one fetch serve all who asked for something before it began: natural batching for reads. The zero
+// value with fetch set is ready.
+type Coalescer[K comparable, V any] struct {
+	// fetch answers the values of some keys, and leaves out those that don't exist. It bounds its own time.
+	Fetch func(keys []K) (map[K]V, error)
+	// patience bounds a round from the moment its first key came, the wait for the fetch before it included; 0 is no
+	// bound. Who asks later waits less.
+	Patience time.Duration
+
+	mu      sync.Mutex
+	next    *round[K, V] // gathers keys while a fetch runs
+	running bool
+	closed  bool
+	fetches sync.WaitGroup
+}
+
+// round is one fetch and those who wait for it.
+type round[K comparable, V any] struct {
+	wanted map[K]struct{}
+	ending sync.Once
+	done   chan struct{}
+	found  map[K]V
+	err    error
+	late   *time.Timer // nil without patience
+}
+
+func newRound[K comparable, V any](patience time.Duration) *round[K, V] {
+	r := &round[K, V]{wanted: map[K]struct{}{}, done: make(chan struct{})}
+	if patience > 0 {
+		r.late = time.AfterFunc(patience, func() { r.end(nil, errLookupSlow) })
+	}
+	return r
+}
+
+// end wakes those who wait. Only its first call counts.
+func (r *round[K, V]) end(found map[K]V, err error) {
+	r.ending.Do(func() {
+		r.found, r.err = found, err
+		close(r.done)
+	})
+}
+
+// over reports that nobody waits any more.
+func (r *round[K, V]) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// get answers the value of a key as it was after get began, and false when there is none. When ctx ends first, it
+// returns the context's cause and the fetch goes on for the others.
+func (c *Coalescer[K, V]) Get(ctx context.Context, key K) (value V, ok bool, err error) {
+	found, err := c.wait(ctx, key)
+	value, ok = found[key]
+	return value, ok, err
+}
+
+// getAll is get for up to maxRound keys, which one fetch answers; they may repeat. The values are shared with others
+// who asked for them.
+func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error) {
+	found, err := c.wait(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	mine := make(map[K]V, len(keys))
+	for _, key := range keys {
+		if value, ok := found[key]; ok {
+			mine[key] = value
+		}
+	}
+	return mine, nil
+}
+
+// wait answers what a round found that fetched the keys, and maybe others.
+func (c *Coalescer[K, V]) wait(ctx context.Context, keys ...K) (map[K]V, error) {
+	mine, err := c.join(keys...)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-mine.done:
+		return mine.found, mine.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// join puts the keys into the next round, and starts a goroutine for it when none fetches.
+func (c *Coalescer[K, V]) join(keys ...K) (*round[K, V], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if c.next == nil || c.next.over() {
+		c.next = newRound[K, V](c.Patience)
+	}
+	if len(c.next.wanted)+len(keys) > maxRound {
+		return nil, ErrBusy
+	}
+	for _, key := range keys {
+		c.next.wanted[key] = struct{}{}
+	}
+	if !c.running {
+		c.running = true
+		c.fetches.Go(c.run)
+	}
+	return c.next, nil
+}
+
+// run fetches round after round until nobody waits.
+func (c *Coalescer[K, V]) run() {
+	for {
+		runtime.Gosched() // whoever is ready to ask does so before the fetch begins, and shares it
+		c.mu.Lock()
+		current := c.next
+		c.next = nil
+		c.running = current != nil
+		c.mu.Unlock()
+		if current == nil {
+			return
+		}
+		if current.over() {
+			continue
+		}
+		keys := make([]K, 0, len(current.wanted))
+		for key := range current.wanted {
+			keys = append(keys, key)
+		}
+		current.end(c.Fetch(keys))
+		if current.late != nil {
+			current.late.Stop()
+		}
+	}
+}
+
+// close refuses new keys and waits for those who were asked for.
+func (c *Coalescer[K, V]) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.fetches.Wait()
+}

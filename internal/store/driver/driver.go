@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// MigrationLockTimeout bounds how long a statement of a migration waits for a table on PostgreSQL. Every later statement
+// on the table waits behind it, so that is also what a migration may add to a write of an old node; it is far below the
+// time that a write has.
+const MigrationLockTimeout = time.Second
+
+// Driver is an open database of one engine. All methods may be called at the same time.
+type Driver interface {
+	// Writer is the connection that writes. One goroutine uses it.
+	Writer() Writer
+	// Reader is for reading with $n SQL.
+	Reader() *sql.DB
+	// HotReader reads what every request needs.
+	HotReader() HotReader
+	// Now returns the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
+	Now(ctx context.Context) (int64, error)
+	// Listen subscribes to a notification channel while use runs; the function that use gets waits until a notification
+	// comes, or for at most the given time, and reports which. It returns the error of use, or [ErrUnsupported].
+	Listen(
+		ctx context.Context, channel string,
+		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
+	) error
+	// ForMigration opens a connection without the bounds of everyday statements, because a migration may take long.
+	// Nothing else that migrates a SQLite file runs until done is called, which closes the connection.
+	ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error)
+	// Snapshot reads the database as it is now, until done is called.
+	Snapshot(ctx context.Context) (reader SnapshotReader, done func() error, err error)
+	// BackupTo writes a consistent copy to a new file, or fails with [ErrUnsupported].
+	BackupTo(ctx context.Context, path string) error
+	// WALBytes returns the size of the write-ahead log in bytes, 0 where the server keeps it.
+	WALBytes() int64
+	// Close closes all connections. It waits for open reads for as long as ctx allows.
+	Close(ctx context.Context) error
+}
+
+// SnapshotReader reads a database as it was at one moment.
+type SnapshotReader interface {
+	QueryContext(ctx context.Context, text string, arguments ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, text string, arguments ...any) *sql.Row
+}

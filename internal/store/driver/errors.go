@@ -1,0 +1,93 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// The errors a caller tells apart with [errors.Is]. None of them carries a value that was written or asked for.
+var (
+	// ErrNotFound: no row has that id, or its organization doesn't exist.
+	ErrNotFound = errors.New("store: not found")
+	// ErrConflict: a uniqueness constraint refused the row (design §6 "uniqueness").
+	ErrConflict = errors.New("store: already exists")
+	// ErrClosed: the database was closed before the operation began. Nothing happened.
+	ErrClosed = errors.New("store: closed")
+	// ErrBusy: too much waits for the writer, or another process kept the database locked. Nothing happened.
+	ErrBusy = errors.New("store: busy")
+	// ErrOverloaded: the writer refused the operation, because too much waits for it. It is an ErrBusy, too. The writer logs
+	// when such refusals begin and end, so none of them needs a line of its own.
+	ErrOverloaded = fmt.Errorf("%w: overloaded", ErrBusy)
+	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
+	// whoever asked may ask again with the same id.
+	ErrCommitUnknown = errors.New("store: commit outcome unknown")
+	// ErrRows: a statement did not affect as many rows as [Tx.Queue] was told.
+	ErrRows = errors.New("store: unexpected number of rows")
+	// ErrText: a text contains NUL or isn't valid UTF-8. PostgreSQL can't keep such a text; SQLite refuses it here,
+	// so that both engines take the same input.
+	ErrText = errors.New("store: text contains NUL or invalid UTF-8")
+	// ErrUnsupported: the engine can't do this.
+	ErrUnsupported = errors.New("store: not supported by this engine")
+)
+
+// RetryAfter is when a write that ended with [ErrBusy] may be asked again. It doesn't follow how slow the store is: a
+// refusal costs next to nothing, and there may be room again as soon as a transaction has ended.
+const RetryAfter = time.Second
+
+// WrapError says what was being done and puts an engine's error into the package's own where there is one. The
+// engine's text stays in the chain for the log.
+func WrapError(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isUnique(err):
+		return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
+	case isForeignKey(err):
+		return fmt.Errorf("%s: %w: %w", doing, ErrNotFound, err)
+	case isLocked(err), IsDeadlock(err):
+		return fmt.Errorf("%s: %w: %w", doing, ErrBusy, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func isUnique(err error) bool {
+	return PostgresCode(err) == "23505" ||
+		SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE
+}
+
+// IsDeadlock reports whether PostgreSQL rolled a statement back to end a deadlock with another transaction.
+func IsDeadlock(err error) bool { return PostgresCode(err) == "40P01" }
+
+func isForeignKey(err error) bool {
+	return PostgresCode(err) == "23503" || SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+}
+
+// LockNotAvailable is PostgreSQL's SQLSTATE for a lock that was not won within lock_timeout.
+const LockNotAvailable = "55P03"
+
+// isLocked reports that a lock was not won in time: SQLITE_BUSY, SQLITE_LOCKED, lock_not_available.
+func isLocked(err error) bool {
+	primary := SQLiteCode(err) & 0xff
+	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || PostgresCode(err) == LockNotAvailable
+}
+
+// SQLiteCode is SQLite's extended result code, 0 for any other error.
+func SQLiteCode(err error) int {
+	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
+		return failed.Code()
+	}
+	return 0
+}
+
+// PostgresCode is PostgreSQL's SQLSTATE, "" for any other error.
+func PostgresCode(err error) string {
+	if failed, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return failed.Code
+	}
+	return ""
+}

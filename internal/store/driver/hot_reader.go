@@ -1,0 +1,135 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"time"
+)
+
+// HotReader answers what every request asks: its key and its organization's models, or the channels of a delivery.
+// Nothing is cached, so a revocation, a suspension or a disabled model holds at the very next request on every node
+// (design §7). The texts of routes are valid for PostgreSQL.
+type HotReader interface {
+	Key(ctx context.Context, hash [32]byte) (KeyRecord, bool, error)
+	Models(ctx context.Context, orgID string) (map[string]bool, error)
+	Route(ctx context.Context, channelID string) (Route, bool, error)
+	// routes adds to found what it finds of up to MaxRouteKeys keys.
+	Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error
+	// close waits for the lookups that run, and refuses later ones with ErrClosed.
+	Close() error
+}
+
+// KeyRecord is an API key with what its organization decides about a request.
+type KeyRecord struct {
+	KeyID, OrgID string
+	Hash         [32]byte // of the raw key, to be compared in constant time (notes/reliability.md S1)
+	Env          Env
+	Scopes       string        // space separated
+	ExpiresAt    sql.NullInt64 // epoch milliseconds, as the others
+	RevokedAt    sql.NullInt64
+	Plan         string
+	SuspendedAt  sql.NullInt64
+	NowMS        int64 // the database's clock when the key was read
+	// HasOrgModels tells whether org_models holds anything about the organization; if not, store.Organizations.Models is empty
+	// and need not be asked.
+	HasOrgModels bool
+}
+
+// The columns of a key lookup, and the tables they come from.
+const (
+	KeyColumns = `k.hash, k.id, k.org_id, k.env, k.scopes, k.expires_at, k.revoked_at, o.plan, o.suspended_at,
+	EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = k.org_id)`
+	KeyTables = ` FROM api_keys k JOIN organizations o ON o.id = k.org_id WHERE k.hash `
+)
+
+// ScanKey reads KeyColumns, then what else the row has.
+func ScanKey(row Row, record *KeyRecord, more ...any) error {
+	var hash []byte
+	var env string
+	columns := append([]any{
+		&hash, &record.KeyID, &record.OrgID, &env, &record.Scopes, &record.ExpiresAt, &record.RevokedAt,
+		&record.Plan, &record.SuspendedAt, &record.HasOrgModels,
+	}, more...)
+	if err := row.Scan(columns...); err != nil {
+		return err
+	}
+	copy(record.Hash[:], hash)
+	record.Env = Env(env)
+	return nil
+}
+
+// RouteKey is how a platform names the channel of a delivery.
+type RouteKey struct{ Type, ExternalID string }
+
+// lookable reports whether a channel may have the key: one without an external id has none, and PostgreSQL can't even
+// be asked for a text that it can't keep.
+func (k RouteKey) Lookable() bool {
+	return k.ExternalID != "" && IsText(k.Type) && IsText(k.ExternalID)
+}
+
+// Route is what a webhook needs to know about a channel.
+type Route struct {
+	ChannelID, OrgID, Type, ExternalID, State string
+
+	Credentials []byte // sealed; nil is none
+	// Of the channel's agent, in milliseconds, see store.Agent; 0 without one.
+	DebounceMS, DebounceMaxMS, PauseMS int64
+}
+
+// MaxRouteKeys bounds the keys of one query of store.Routes.ByKeys, so that one delivery doesn't keep the others waiting.
+const MaxRouteKeys = 1000
+
+// RouteReader shares lookups of routes: all who ask while one runs are answered by the next. On SQLite, too, where it
+// saves each delivery of a crowd a read transaction of its own.
+type RouteReader struct {
+	byIDs  Coalescer[string, Route]
+	byKeys Coalescer[RouteKey, Route]
+}
+
+func NewRouteReader(
+	byIDs func(channelIDs []string) (map[string]Route, error), byKeys func(keys []RouteKey) (map[RouteKey]Route, error),
+	patience time.Duration,
+) *RouteReader {
+	return &RouteReader{
+		byIDs:  Coalescer[string, Route]{Fetch: byIDs, Patience: patience},
+		byKeys: Coalescer[RouteKey, Route]{Fetch: byKeys, Patience: patience},
+	}
+}
+
+func (r *RouteReader) Route(ctx context.Context, channelID string) (Route, bool, error) {
+	route, found, err := r.byIDs.Get(ctx, channelID)
+	// The answer is shared by all who asked: each gets its own copy, because it may keep and change it.
+	route.Credentials = bytes.Clone(route.Credentials)
+	return route, found, err
+}
+
+func (r *RouteReader) Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error {
+	shared, err := r.byKeys.getAll(ctx, keys)
+	for key, route := range shared {
+		route.Credentials = bytes.Clone(route.Credentials)
+		found[key] = route
+	}
+	return err
+}
+
+// close waits for the lookups that run, and refuses later ones.
+func (r *RouteReader) Close() {
+	r.byIDs.Close()
+	r.byKeys.Close()
+}
+
+// The columns of a route lookup, and the tables they come from.
+const (
+	RouteColumns = `c.id, c.org_id, c.type, c.external_id, c.state, c.credentials,
+	COALESCE(a.debounce_ms, 0), COALESCE(a.debounce_max_ms, 0), COALESCE(a.pause_ms, 0)`
+	RouteTables = ` channels c LEFT JOIN agents a ON a.id = c.agent_id AND a.org_id = c.org_id `
+)
+
+func ScanRoute(row Row) (route Route, err error) {
+	err = row.Scan(&route.ChannelID, &route.OrgID, &route.Type, &route.ExternalID, &route.State, &route.Credentials,
+		&route.DebounceMS, &route.DebounceMaxMS, &route.PauseMS)
+	return route, err
+}
+
+func (r Route) Key() RouteKey { return RouteKey{r.Type, r.ExternalID} }

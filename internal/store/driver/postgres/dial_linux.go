@@ -1,0 +1,23 @@
+package postgres
+
+import (
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// setUserTimeout lets the kernel give a connection up whose data is not acknowledged (RFC 5482).
+func setUserTimeout(network, _ string, raw syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil
+	}
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // the dialer says what was being done
+	}
+	return failed //nolint:wrapcheck // as above
+}

@@ -1,0 +1,233 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+const (
+	// maxPostgresConns bounds a process's connections to the DSN unless it has pool_max_conns.
+	maxPostgresConns = 16
+	// maxSessions bounds the connections to the direct address, when there is one: a worker listens on one.
+	maxSessions = 2
+	// lifetimeJitter keeps many nodes from renewing all their connections at the same moment.
+	lifetimeJitter = 5 * time.Minute
+)
+
+// connPools are a process's connections to PostgreSQL. Work is what requests wait for: one connection writes, and up
+// to four look up. Reads is for everything else, so that no page of the dashboard, however slow, takes a connection away
+// from a request. Together they have at most pool_max_conns, half each, but at least one each. Sessions is for what needs
+// a session of its own, LISTEN: the direct address, or reads where there is none.
+type connPools struct {
+	work, reads, sessions *pgxpool.Pool
+}
+
+// lost empties the pools after a connection broke, most often because all did: the server restarted, or the network
+// broke, and each would cost its finder a wait of its own. One that only took too long speaks for its own pool.
+func (p *connPools) lost(own *pgxpool.Pool, err error) {
+	if pgconn.Timeout(err) {
+		own.Reset()
+		return
+	}
+	for _, pool := range p.all() {
+		pool.Reset()
+	}
+}
+
+// all are the pools that were opened.
+func (p *connPools) all() []*pgxpool.Pool {
+	return slices.DeleteFunc([]*pgxpool.Pool{p.work, p.reads, p.sessions}, func(pool *pgxpool.Pool) bool { return pool == nil })
+}
+
+// openPools connects nothing yet. What it made before an error is closed by the caller.
+func openPools(ctx context.Context, location driver.Location) (pools *connPools, err error) {
+	pools = &connPools{}
+	config, err := pgxpool.ParseConfig(location.DSN)
+	if err != nil {
+		return pools, driver.ErrPostgresDSN
+	}
+	total := int32(maxPostgresConns)
+	if strings.Contains(location.DSN, "pool_max_conns=") {
+		total = config.MaxConns
+	}
+	pooled := location.Direct != ""
+	work, reads := max(1, (total+1)/2), max(1, total/2)
+	if pools.work, err = pools.open(ctx, config.Copy(), work, idleInWriteTimeout, pooled); err != nil {
+		return pools, err
+	}
+	if pools.reads, err = pools.open(ctx, config, reads, idleInReadTimeout, pooled); err != nil {
+		return pools, err
+	}
+	pools.sessions = pools.reads
+	if !pooled {
+		return pools, nil
+	}
+	direct, err := pgxpool.ParseConfig(location.Direct)
+	if err != nil {
+		return pools, driver.ErrPostgresDSN
+	}
+	pools.sessions, err = pools.open(ctx, direct, maxSessions, idleInReadTimeout, false)
+	return pools, err
+}
+
+// open makes a pool whose every use has a deadline. pooled says that the address may be a pooler that gives each
+// transaction another session (PgBouncer's transaction mode): then nothing is set for a session and no statement is kept
+// in it; the writer sets what it needs in each transaction.
+func (p *connPools) open(
+	ctx context.Context, config *pgxpool.Config, size int32, idle time.Duration, pooled bool,
+) (*pgxpool.Pool, error) {
+	config.MaxConns, config.MinConns, config.MinIdleConns = size, 0, 0
+	if config.MaxConnLifetimeJitter == 0 {
+		config.MaxConnLifetimeJitter = lifetimeJitter
+	}
+	if config.PingTimeout == 0 {
+		config.PingTimeout = pingTime
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "caddy-svc"
+	}
+	guard := &poolGuard{all: p}
+	config.ConnConfig.Tracer = guard
+	boundConnect(&config.ConnConfig.Config)
+	if pooled {
+		keepNothing(config.ConnConfig)
+	} else {
+		config.AfterConnect = setSession(idle)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, driver.WrapError("connect to PostgreSQL", err)
+	}
+	guard.own = pool
+	return pool, nil
+}
+
+// keepNothing describes each statement once and sends its text every time, unless the DSN has default_query_exec_mode:
+// poolers that keep prepared statements (PgBouncer 1.21 with max_prepared_statements) need no such care.
+func keepNothing(config *pgx.ConnConfig) {
+	if !strings.Contains(config.ConnString(), "default_query_exec_mode=") {
+		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+}
+
+// setSession sets the server's bounds by statement: a pooler refuses them as parameters of the connection, even in
+// session mode.
+//
+// Every statement of a request has an index for its rows, and takes it from the first row on. Else the plan that a
+// connection keeps from when a table was small, to read it from end to end, lasts until the server has counted the rows
+// anew: a minute in which a busy new installation wrote so many that each write took over four seconds. Where only the
+// whole table will do, its cost then looks so high that the server would compile the plan, hence the second setting.
+func setSession(idle time.Duration) func(context.Context, *pgx.Conn) error {
+	text := noticeVanished(idle) + fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, text)
+		return err //nolint:wrapcheck // who connects says so
+	}
+}
+
+// setMigrationSession bounds what a migration makes others wait for, but not itself.
+func setMigrationSession(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, noticeVanished(idleInReadTimeout)+
+		fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds()))
+	return err //nolint:wrapcheck // who connects says so
+}
+
+// noticeVanished lets the server give up a client that is stopped, or gone without a word.
+func noticeVanished(idle time.Duration) string {
+	return fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET tcp_keepalives_idle = %d; SET tcp_keepalives_interval = %d;
+		SET tcp_keepalives_count = %d; SET tcp_user_timeout = %d; `, idle.Milliseconds(), int(keepAliveIdle.Seconds()),
+		int(keepAliveInterval.Seconds()), keepAliveProbes, userTimeout.Milliseconds())
+}
+
+// ping asks each pool for a connection that works.
+func (p *connPools) ping(ctx context.Context) error {
+	if err := p.work.Ping(ctx); err != nil {
+		return driver.WrapError("connect to PostgreSQL", err)
+	}
+	if p.sessions == p.reads {
+		return nil
+	}
+	if err := p.sessions.Ping(ctx); err != nil {
+		return driver.WrapError("connect to PostgreSQL directly", err)
+	}
+	return nil
+}
+
+// close waits until everybody has given their connections back, for as long as ctx allows.
+func (p *connPools) close(ctx context.Context) error {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, pool := range p.all() {
+			pool.Close()
+		}
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("store: a read was still open: %w", context.Cause(ctx))
+	}
+}
+
+// poolGuard gives a deadline to whoever takes a connection or runs a statement without one, and notices dead connections.
+type poolGuard struct {
+	own *pgxpool.Pool
+	all *connPools
+}
+
+type cancelKey struct{}
+
+func (*poolGuard) bound(ctx context.Context, atMost time.Duration) context.Context {
+	if _, has := ctx.Deadline(); has {
+		return ctx
+	}
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	return context.WithValue(ctx, cancelKey{}, cancel)
+}
+
+func (*poolGuard) end(ctx context.Context) {
+	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
+		cancel()
+	}
+}
+
+// TraceAcquireStart implements [pgxpool.AcquireTracer].
+func (g *poolGuard) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	return g.bound(ctx, acquireTime)
+}
+
+// TraceAcquireEnd implements [pgxpool.AcquireTracer].
+func (g *poolGuard) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
+	g.end(ctx)
+}
+
+// TraceQueryStart implements [pgx.QueryTracer].
+func (g *poolGuard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return g.bound(ctx, readTime)
+}
+
+// TraceQueryEnd implements [pgx.QueryTracer]. A connection that was closed because its caller went away says nothing about
+// the others.
+func (g *poolGuard) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	if data.Err != nil && conn.IsClosed() && !errors.Is(ctx.Err(), context.Canceled) {
+		g.all.lost(g.own, data.Err)
+	}
+	g.end(ctx)
+}
+
+// Interface guards.
+var (
+	_ pgx.QueryTracer       = (*poolGuard)(nil)
+	_ pgxpool.AcquireTracer = (*poolGuard)(nil)
+)

@@ -1,0 +1,184 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// Driver is an open PostgreSQL database.
+type Driver struct {
+	location driver.Location
+	pools    *connPools
+	writer   *writerConn
+	reader   *sql.DB
+	hot      *hotReader
+}
+
+// Open connects to a PostgreSQL database.
+func Open(ctx context.Context, location driver.Location) (opened *Driver, err error) {
+	d := &Driver{location: location}
+	d.pools, err = openPools(ctx, location)
+	if err == nil {
+		err = d.pools.ping(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.pools.close(ctx))
+	}
+	d.reader = stdlib.OpenDBFromPool(d.pools.reads)
+	d.hot = newHotReader(d.pools.work)
+	d.writer = newWriterConn(d.pools, location.Direct != "")
+	return d, nil
+}
+
+// Writer implements [driver.Driver].
+func (d *Driver) Writer() driver.Writer { return d.writer }
+
+// Reader implements [driver.Driver].
+func (d *Driver) Reader() *sql.DB { return d.reader }
+
+// HotReader implements [driver.Driver].
+func (d *Driver) HotReader() driver.HotReader { return d.hot }
+
+// Now implements [driver.Driver].
+func (d *Driver) Now(ctx context.Context) (now int64, err error) {
+	err = d.reader.QueryRowContext(ctx, "SELECT "+ClockSQL).Scan(&now)
+	return now, err //nolint:wrapcheck // the caller says what it read
+}
+
+// Listen implements [driver.Driver].
+func (d *Driver) Listen(
+	ctx context.Context, channel string,
+	use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
+) error {
+	conn, err := d.pools.sessions.Acquire(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what it did
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	failed := use(func(ctx context.Context, atMost time.Duration) (bool, error) {
+		return waitForNotification(ctx, conn.Conn(), atMost)
+	})
+	// The connection goes back to the pool, so it must hear nothing more; one that can't say so is closed.
+	if _, err := conn.Exec(context.WithoutCancel(ctx), "UNLISTEN *"); err != nil {
+		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
+		return errors.Join(failed, driver.WrapError("stop listening", err))
+	}
+	return failed
+}
+
+// waitForNotification leaves the connection usable when the time is over: pgx breaks a wait by its deadline only.
+func waitForNotification(ctx context.Context, conn *pgx.Conn, atMost time.Duration) (bool, error) {
+	bounded, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	_, err := conn.WaitForNotification(bounded)
+	switch {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case pgconn.Timeout(err):
+		return false, nil
+	}
+	return false, driver.WrapError("store: wait for a notification", err)
+}
+
+// ForMigration implements [driver.Driver]. It uses the direct address, if there is one.
+func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error) {
+	if conn, err = d.unbounded(); err != nil {
+		return nil, nil, err
+	}
+	if err := d.sameDatabase(ctx, conn); err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, conn.Close, nil
+}
+
+// unbounded opens a session without the bounds of everyday statements.
+func (d *Driver) unbounded() (*sql.DB, error) {
+	config, err := pgxpool.ParseConfig(d.location.SessionDSN()) // takes the pool_* settings out
+	if err != nil {
+		return nil, driver.ErrPostgresDSN
+	}
+	boundConnect(&config.ConnConfig.Config)
+	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(setMigrationSession)), nil
+}
+
+// errOtherDatabase: the two addresses of a location don't lead to the same place.
+var errOtherDatabase = errors.New("the direct address leads to another database or server than the first one")
+
+// sameDatabase makes sure that a direct address and the first one are about the same database of the same server.
+func (d *Driver) sameDatabase(ctx context.Context, direct *sql.DB) error {
+	if d.location.Direct == "" {
+		return nil
+	}
+	var places [2]struct{ name, started string }
+	for i, conn := range []*sql.DB{d.reader, direct} {
+		row := conn.QueryRowContext(ctx, "SELECT current_database(), pg_postmaster_start_time()::text")
+		if err := row.Scan(&places[i].name, &places[i].started); err != nil {
+			return fmt.Errorf("ask which database it is: %w", err)
+		}
+	}
+	if places[0] != places[1] {
+		return errOtherDatabase
+	}
+	return nil
+}
+
+// Snapshot implements [driver.Driver]. It has a connection of its own: everyday reads have bounds, which are not for a table that
+// is read whole, at the pace of its reader.
+func (d *Driver) Snapshot(ctx context.Context) (reader driver.SnapshotReader, done func() error, err error) {
+	conn, err := d.unbounded()
+	if err != nil {
+		return nil, nil, err
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, nil, errors.Join(driver.WrapError("begin a snapshot", err), conn.Close())
+	}
+	done = func() error {
+		err := tx.Rollback()
+		if errors.Is(err, sql.ErrTxDone) { // ctx has ended
+			err = nil
+		}
+		return errors.Join(driver.WrapError("end the snapshot", err), conn.Close())
+	}
+	if _, err := tx.ExecContext(ctx, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		return nil, nil, errors.Join(driver.WrapError("begin a snapshot", err), done())
+	}
+	return tx, done, nil
+}
+
+// BackupTo implements [driver.Driver]: pg_dump does it better.
+func (d *Driver) BackupTo(context.Context, string) error {
+	return fmt.Errorf("back up: %w: use pg_dump", driver.ErrUnsupported)
+}
+
+// WALBytes implements [driver.Driver].
+func (d *Driver) WALBytes() int64 { return 0 }
+
+// Connections returns the number of the process's connections, those that are being made or closed included. Tests bound
+// it.
+func (d *Driver) Connections() int32 {
+	return d.pools.work.Stat().TotalConns() + d.pools.reads.Stat().TotalConns()
+}
+
+// Close implements [driver.Driver]. It waits for reads that are still open for as long as ctx allows.
+func (d *Driver) Close(ctx context.Context) error {
+	return errors.Join(d.writer.Close(), d.hot.Close(), d.reader.Close(), d.pools.close(ctx))
+}
+
+// Interface guard.
+var _ driver.Driver = (*Driver)(nil)

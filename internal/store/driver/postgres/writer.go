@@ -1,0 +1,313 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// ClockSQL is the database's clock in epoch milliseconds.
+const ClockSQL = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+// writerConn begins transactions on connections of a pool. Servers order their writers by row locks, so there are no
+// turns to take.
+type writerConn struct {
+	pools *connPools
+	// opening stands at the beginning of every transaction.
+	opening []statement
+}
+
+// newWriterConn makes the writer. Where each transaction may have another session, the server's bounds are set for
+// each transaction, in its first round trip.
+func newWriterConn(pools *connPools, pooled bool) *writerConn {
+	w := &writerConn{pools: pools, opening: []statement{{text: "BEGIN", want: driver.AnyRows}}}
+	if pooled {
+		w.opening = append(w.opening, statement{want: driver.AnyRows, text: fmt.Sprintf(
+			"SELECT set_config('statement_timeout', '%d', true), set_config('idle_in_transaction_session_timeout', '%d', true), "+
+				"set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
+			statementTimeout.Milliseconds(), idleInWriteTimeout.Milliseconds())})
+	}
+	w.opening = append(w.opening, statement{text: "SELECT " + ClockSQL, clock: true})
+	return w
+}
+
+func (w *writerConn) MaxTime() time.Duration { return writeTime }
+
+func (w *writerConn) TakeTurn(<-chan struct{}) (release func()) { return func() {} }
+
+func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
+	conn, err := w.pools.work.Acquire(ctx)
+	if err != nil {
+		return nil, driver.WrapError("connect to PostgreSQL", err)
+	}
+	t := &transaction{pools: w.pools, conn: conn, ctx: ctx, mark: notQueued}
+	t.pending = append(t.pending, w.opening...)
+	return t, nil
+}
+
+func (w *writerConn) Close() error { return nil }
+
+// statement is a statement that waits for the next round trip.
+type statement struct {
+	text      string
+	arguments []any
+	want      int64
+	clock     bool // its row is the transaction's clock
+}
+
+// notQueued as transaction.mark: the savepoint isn't among the pending statements.
+const notQueued = -1
+
+// transaction is a transaction that sends what is queued in one round trip: BEGIN, clock and SAVEPOINT ride with the
+// first statements of a kind, RELEASE and COMMIT with the last ones.
+type transaction struct {
+	pools   *connPools
+	conn    *pgxpool.Conn
+	ctx     context.Context //nolint:containedctx // the transaction's own bound, which Now needs without a parameter
+	pending []statement
+	mark    int   // where the group's SAVEPOINT stands in pending, or notQueued
+	counted bool  // a pending statement must affect a certain number of rows
+	failed  error // of a statement; nothing runs after it until the savepoint is rolled back
+	broken  error // the connection, or the transaction as a whole, is lost
+
+	begun, committed, querying bool
+
+	now int64
+}
+
+func (t *transaction) Context() context.Context { return t.ctx }
+
+func (t *transaction) LockRows() string { return " FOR UPDATE" }
+
+// Now asks for the clock at once when no statement has gone out yet. A fault is told by the next Query or Flush.
+func (t *transaction) Now() int64 {
+	if !t.begun && t.fault() == nil {
+		t.failed = t.send(t.ctx, nil, nil)
+	}
+	return t.now
+}
+
+func (t *transaction) Queue(want int64, text string, arguments ...any) {
+	if t.fault() != nil {
+		return
+	}
+	bound, err := driver.BindArgs(arguments)
+	if err != nil {
+		t.failed = err
+		return
+	}
+	t.counted = t.counted || want != driver.AnyRows
+	t.pending = append(t.pending, statement{text: text, arguments: bound, want: want})
+}
+
+func (t *transaction) Query(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
+	if err := t.fault(); err != nil {
+		return err
+	}
+	if t.querying {
+		return driver.ErrNestedStatement
+	}
+	bound, err := driver.BindArgs(arguments)
+	if err != nil {
+		t.failed = err
+		return err
+	}
+	var refused error // by the caller, which is no fault of the database
+	t.querying = true
+	err = t.send(ctx, &statement{text: text, arguments: bound}, func(row driver.Row) error {
+		refused = each(row)
+		return refused
+	})
+	t.querying = false
+	if refused == nil {
+		t.failed = err
+	}
+	return err
+}
+
+func (t *transaction) Flush(ctx context.Context) error {
+	if err := t.fault(); err != nil {
+		return err
+	}
+	if t.querying {
+		return driver.ErrNestedStatement
+	}
+	if len(t.pending) == 0 {
+		return context.Cause(ctx)
+	}
+	t.failed = t.send(ctx, nil, nil)
+	return t.failed
+}
+
+func (t *transaction) fault() error {
+	if t.broken != nil {
+		return t.broken
+	}
+	return t.failed
+}
+
+// send runs what is pending, then the query if there is one, in one round trip.
+func (t *transaction) send(ctx context.Context, query *statement, each func(driver.Row) error) error {
+	sent := t.pending
+	t.pending, t.mark, t.counted, t.begun = nil, notQueued, false, true
+	var batch pgx.Batch
+	for _, statement := range sent {
+		batch.Queue(statement.text, statement.arguments...)
+	}
+	if query != nil {
+		batch.Queue(query.text, query.arguments...)
+	}
+	results := t.conn.SendBatch(ctx, &batch)
+	err := t.read(results, sent)
+	if err == nil && query != nil {
+		err = readRows(results, query.text, each)
+	}
+	if closed := results.Close(); err == nil && closed != nil {
+		err = driver.WrapError("end a round trip", closed)
+	}
+	if err != nil && t.conn.Conn().IsClosed() {
+		t.broken = err
+	}
+	return err
+}
+
+func (t *transaction) read(results pgx.BatchResults, sent []statement) error {
+	for _, statement := range sent {
+		if statement.clock {
+			if err := results.QueryRow().Scan(&t.now); err != nil {
+				return driver.WrapError("read the clock", err)
+			}
+			continue
+		}
+		tag, err := results.Exec()
+		if err != nil {
+			return driver.WrapError("run "+driver.Verb(statement.text), err)
+		}
+		if err := driver.CheckRows(statement.text, tag.RowsAffected(), statement.want); err != nil {
+			return err
+		}
+		t.committed = t.committed || tag.String() == "COMMIT"
+	}
+	return nil
+}
+
+func readRows(results pgx.BatchResults, text string, each func(driver.Row) error) error {
+	rows, err := results.Query()
+	if err != nil {
+		return driver.WrapError("run "+driver.Verb(text), err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return driver.WrapError("run "+driver.Verb(text), err)
+	}
+	return nil
+}
+
+func (t *transaction) Savepoint() error {
+	if t.broken != nil {
+		return t.broken
+	}
+	t.failed, t.counted = nil, false
+	t.mark = len(t.pending)
+	t.pending = append(t.pending, statement{text: "SAVEPOINT kind", want: driver.AnyRows})
+	return nil
+}
+
+func (t *transaction) Release(ctx context.Context, last bool) error {
+	if err := t.fault(); err != nil {
+		return err
+	}
+	release := statement{text: "RELEASE SAVEPOINT kind", want: driver.AnyRows}
+	if last && !t.counted {
+		t.pending = append(t.pending, release)
+		t.failed = t.sendCommit(ctx)
+		return t.failed
+	}
+	// Rows that must be counted are counted before COMMIT is sent.
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	t.pending = append(t.pending, release)
+	return nil
+}
+
+// RollbackTo undoes the group: without a word to the server when nothing of it has gone out.
+func (t *transaction) RollbackTo(ctx context.Context) error {
+	if t.broken != nil {
+		return t.broken
+	}
+	t.failed, t.counted = nil, false
+	if t.mark != notQueued {
+		t.pending = t.pending[:t.mark]
+		t.mark = notQueued
+		return nil
+	}
+	// Alone, because a batch prepares all its statements before it runs the first, and a failed transaction prepares
+	// nothing but an end. The savepoint stays: RELEASE and ROLLBACK TO mean the newest of a name.
+	t.pending = append(t.pending[:0], statement{text: "ROLLBACK TO SAVEPOINT kind", want: driver.AnyRows})
+	return t.send(ctx, nil, nil)
+}
+
+func (t *transaction) Commit(ctx context.Context) error {
+	defer t.end()
+	switch {
+	case t.committed:
+		return nil
+	case t.broken != nil:
+		return t.broken
+	}
+	return t.sendCommit(ctx)
+}
+
+// sendCommit sends what is pending and COMMIT, and waits commitTime for the answer, however much of the transaction's time
+// is left. Its error is [driver.ErrCommitUnknown] unless the server said clearly that the transaction did not commit.
+func (t *transaction) sendCommit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTime, driver.ErrWriteSlow)
+	defer cancel()
+	t.pending = append(t.pending, statement{text: "COMMIT", want: driver.AnyRows})
+	err := t.send(ctx, nil, nil)
+	if t.committed {
+		return nil // What broke after the server's word doesn't matter.
+	}
+	if err == nil {
+		// COMMIT of a failed transaction is answered with ROLLBACK.
+		t.broken = errors.New("store: the transaction was rolled back")
+		return t.broken
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.SeverityUnlocalized == "ERROR" {
+		return err
+	}
+	t.broken = fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+	return t.broken
+}
+
+func (t *transaction) Rollback() {
+	defer t.end()
+	if !t.begun || t.broken != nil || t.committed {
+		return
+	}
+	if _, err := t.conn.Exec(t.ctx, "ROLLBACK"); err != nil {
+		t.broken = err
+	}
+}
+
+// end gives the connection back.
+func (t *transaction) end() {
+	t.conn.Release()
+	if t.broken != nil {
+		t.pools.lost(t.pools.work, t.broken)
+	}
+}

@@ -1,0 +1,269 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"modernc.org/sqlite"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// What every SQLite connection is told (design §7). busy_timeout (ms) is the backstop when the turnstile could not
+// order the writers; journal_size_limit (bytes) is what a checkpoint leaves of the WAL file; wal_autocheckpoint (pages)
+// has a page written back once for many commits that changed it; temp_store keeps what a savepoint would restore in
+// memory; recursive_triggers makes REPLACE fire the append-only triggers.
+var (
+	commonPragmas = []string{"busy_timeout(5000)", "foreign_keys(1)", "recursive_triggers(1)"}
+	writerPragmas = append(slices.Clip(commonPragmas),
+		"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)")
+	readerPragmas = append(slices.Clip(commonPragmas), "query_only(1)")
+)
+
+// newConnector opens connections to a database file. A transaction that database/sql begins on one takes the
+// write lock at once, because one that reads first and writes later can't wait for it.
+func newConnector(path string, pragmas []string) (sqldriver.Connector, error) {
+	query := url.Values{"_pragma": pragmas, "_dqs": {"0"}, "_txlock": {"immediate"}}
+	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
+	return sqlite.NewConnector(name)
+}
+
+// openPool is a database/sql pool of connections to a database file.
+func openPool(path string, pragmas []string) (*sql.DB, error) {
+	connector, err := newConnector(path, pragmas)
+	if err != nil {
+		return nil, fmt.Errorf("open SQLite: %w", err)
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// preparedStatement is a prepared statement of the SQLite driver.
+type preparedStatement interface {
+	sqldriver.Stmt
+	sqldriver.StmtExecContext
+	sqldriver.StmtQueryContext
+}
+
+// maxStatements bounds the prepared statements a connection keeps; our SQL texts are fewer.
+const maxStatements = 512
+
+// preparedConn is one connection of the driver, without database/sql, which costs several times what a prepared
+// statement costs (notes/performance.md §4). It keeps every statement prepared. One goroutine uses it at a time.
+type preparedConn struct {
+	conn       sqldriver.Conn
+	preparer   sqldriver.ConnPrepareContext
+	statements map[string]preparedStatement
+}
+
+func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, error) {
+	connector, err := newConnector(path, pragmas)
+	if err != nil {
+		return nil, fmt.Errorf("open SQLite: %w", err)
+	}
+	conn, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, driver.WrapError("open SQLite", err)
+	}
+	preparer, ok := conn.(sqldriver.ConnPrepareContext)
+	if !ok {
+		return nil, errors.Join(errors.New("open SQLite: the driver can't prepare"), conn.Close())
+	}
+	return &preparedConn{conn: conn, preparer: preparer, statements: map[string]preparedStatement{}}, nil
+}
+
+// prepare answers the kept statement of a text, or prepares it.
+func (c *preparedConn) prepare(text string) (preparedStatement, error) {
+	if statement, ok := c.statements[text]; ok {
+		return statement, nil
+	}
+	prepared, err := c.preparer.PrepareContext(context.Background(), positional(text))
+	if err != nil {
+		return nil, driver.WrapError("prepare", err)
+	}
+	statement, ok := prepared.(preparedStatement)
+	if !ok {
+		return nil, errors.Join(errors.New("prepare: the driver lacks statements with context"), prepared.Close())
+	}
+	if len(c.statements) >= maxStatements {
+		if err := c.forget(); err != nil {
+			return nil, errors.Join(err, prepared.Close())
+		}
+	}
+	c.statements[text] = statement
+	return statement, nil
+}
+
+// positional writes the parameters $1, $2, … as question marks, if they stand in this order and each only once. SQLite
+// looks named ones up in a list, from its beginning, which for a list of rows grows with the square of its length.
+func positional(text string) string {
+	var plain strings.Builder
+	rest := text
+	for next := 1; ; next++ {
+		before, after, found := strings.Cut(rest, "$")
+		plain.WriteString(before)
+		if !found {
+			return plain.String()
+		}
+		number := strconv.Itoa(next)
+		tail, isNext := strings.CutPrefix(after, number)
+		if !isNext || tail != "" && tail[0] >= '0' && tail[0] <= '9' || strings.Count(before, "'")%2 != 0 {
+			return text
+		}
+		plain.WriteByte('?')
+		rest = tail
+	}
+}
+
+// exec runs a statement and answers how many rows it changed. It takes a context without Done, because the driver
+// starts a goroutine for any other: it can't be interrupted.
+func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int64, error) {
+	statement, err := c.prepare(text)
+	if err != nil {
+		return 0, err
+	}
+	result, err := statement.ExecContext(context.Background(), arguments)
+	if err != nil {
+		return 0, driver.WrapError("run "+driver.Verb(text), err)
+	}
+	return result.RowsAffected()
+}
+
+// query runs a statement and hands each row to each, whose error ends it. It can't be interrupted, as exec.
+func (c *preparedConn) query(text string, arguments []sqldriver.NamedValue, each func(driver.Row) error) (err error) {
+	statement, err := c.prepare(text)
+	if err != nil {
+		return err
+	}
+	rows, err := statement.QueryContext(context.Background(), arguments)
+	if err != nil {
+		return driver.WrapError("run "+driver.Verb(text), err)
+	}
+	defer func() {
+		if closed := rows.Close(); err == nil && closed != nil {
+			err = driver.WrapError("end "+driver.Verb(text), closed)
+		}
+	}()
+	row := make(resultRow, len(rows.Columns()))
+	for {
+		switch err := rows.Next(row); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return driver.WrapError("read "+driver.Verb(text), err)
+		}
+		if err := each(row); err != nil {
+			return err
+		}
+	}
+}
+
+// forget drops the prepared statements.
+func (c *preparedConn) forget() error {
+	var failed error
+	for _, statement := range c.statements {
+		failed = errors.Join(failed, statement.Close())
+	}
+	clear(c.statements)
+	return failed
+}
+
+func (c *preparedConn) close() error {
+	return errors.Join(c.forget(), c.conn.Close())
+}
+
+// bindArgs appends a statement's arguments as the SQLite driver wants them.
+func bindArgs(to []sqldriver.NamedValue, arguments []any) ([]sqldriver.NamedValue, error) {
+	for i, argument := range arguments {
+		value, err := driver.BindValue(argument)
+		if err != nil {
+			return nil, fmt.Errorf("argument $%d: %w", i+1, err)
+		}
+		to = append(to, sqldriver.NamedValue{Ordinal: i + 1, Value: value})
+	}
+	return to, nil
+}
+
+// resultRow is the current row of a query on the SQLite driver.
+type resultRow []sqldriver.Value
+
+// Scan copies the columns into dest, see [driver.Row].
+func (r resultRow) Scan(dest ...any) error {
+	if len(dest) != len(r) {
+		return fmt.Errorf("store: the row has %d columns, scanned into %d", len(r), len(dest))
+	}
+	for i, column := range r {
+		if !scanColumn(dest[i], column) {
+			return fmt.Errorf("store: column %d of type %T can't be scanned into %T", i+1, column, dest[i])
+		}
+	}
+	return nil
+}
+
+// scanColumn copies one column, and reports whether the types fit.
+func scanColumn(dest any, column sqldriver.Value) bool {
+	switch to := dest.(type) {
+	case *sql.NullInt64:
+		if column == nil {
+			*to = sql.NullInt64{}
+			return true
+		}
+		to.Valid = true
+		return scanColumn(&to.Int64, column)
+	case *sql.NullString:
+		if column == nil {
+			*to = sql.NullString{}
+			return true
+		}
+		to.Valid = true
+		return scanColumn(&to.String, column)
+	case *[]byte:
+		return scanBytes(to, column)
+	}
+	switch from := column.(type) {
+	case int64:
+		return scanInteger(dest, from)
+	case string:
+		to, ok := dest.(*string)
+		if ok {
+			*to = from
+		}
+		return ok
+	}
+	return false
+}
+
+func scanInteger(dest any, from int64) bool {
+	switch to := dest.(type) {
+	case *int64:
+		*to = from
+	case *int:
+		*to = int(from)
+	case *bool:
+		*to = from != 0
+	default:
+		return false
+	}
+	return true
+}
+
+// scanBytes tells NULL (nil) from an empty value. The driver has copied the bytes already.
+func scanBytes(to *[]byte, column sqldriver.Value) bool {
+	if column == nil {
+		*to = nil
+		return true
+	}
+	from, ok := column.([]byte)
+	if ok && from == nil {
+		from = []byte{}
+	}
+	*to = from
+	return ok
+}

@@ -1,0 +1,37 @@
+package sqlite
+
+import "golang.org/x/sys/unix"
+
+// networkFileSystems are file systems whose locks or shared memory mappings don't hold between machines, or not even
+// between processes, by the magic number statfs(2) gives. FUSE stands for sshfs, s3fs, virtiofs and the like: a local
+// one can't be told from a remote one, so all are refused.
+var networkFileSystems = map[int64]string{
+	unix.NFS_SUPER_MAGIC:  "NFS",
+	unix.SMB_SUPER_MAGIC:  "SMB",
+	unix.SMB2_SUPER_MAGIC: "SMB2",
+	unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.FUSE_SUPER_MAGIC: "FUSE",
+	unix.V9FS_MAGIC:       "9P",
+	unix.CEPH_SUPER_MAGIC: "Ceph",
+	unix.AFS_SUPER_MAGIC:  "AFS",
+	unix.CODA_SUPER_MAGIC: "Coda",
+	unix.NCP_SUPER_MAGIC:  "NCP",
+	0x0bd00bd0:            "Lustre",
+	0x01161970:            "GFS2",
+	0x7461636f:            "OCFS2",
+	0x47504653:            "GPFS",
+	0x19830326:            "BeeGFS",
+	0x786f4256:            "VirtualBox shared folder",
+	0xbacbacbc:            "VMware shared folder",
+}
+
+// networkFileSystem names the file system of an existing path and reports whether it is one that SQLite can't use.
+func networkFileSystem(path string) (name string, remote bool, err error) {
+	var about unix.Statfs_t
+	if err := unix.Statfs(path, &about); err != nil {
+		return "", false, err
+	}
+	// Type is signed and of different width per architecture; the magic numbers are unsigned 32 bit.
+	name, remote = networkFileSystems[int64(uint32(about.Type))]
+	return name, remote, nil
+}

@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// networkFile is the environment variable with the file that openOnNetwork opens.
+const networkFile = "SVC_TEST_NETWORK_FILE"
+
+// TestMain runs the tests, or, re-executed by one of them, openOnNetwork.
+func TestMain(m *testing.M) {
+	if path := os.Getenv(networkFile); path != "" {
+		fmt.Println(openOnNetwork(path))
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// openOnNetwork opens a file in a process of its own, to which the disk that has the file is a network file system.
+func openOnNetwork(path string) error {
+	var about unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(path), &about); err != nil {
+		return err
+	}
+	networkFileSystems[int64(uint32(about.Type))] = "taken for one"
+	_, err := Open(context.Background(), path, time.Now)
+	return err
+}
+
+// A file on a network file system is refused before anything is written to it.
+func TestNetworkFileSystemIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "svc.db")
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), networkFile+"="+path)
+	printed, err := child.CombinedOutput()
+	require.NoError(t, err)
+	require.Contains(t, string(printed), "network file system (taken for one)")
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

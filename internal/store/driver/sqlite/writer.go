@@ -1,0 +1,232 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+const (
+	// busyPatience bounds the wait for SQLite's own lock, which somebody holds who writes without the turn or is stopped.
+	busyPatience = 5 * time.Second
+	// busyTry, in milliseconds, bounds one wait inside SQLite. It isn't fair: between two writers that take turns it may
+	// never meet a gap. So whoever had to go without the turn comes back to the turnstile after it.
+	busyTry = 500
+)
+
+// writerConn is the writing connection to a SQLite file.
+type writerConn struct {
+	path      string
+	clock     func() time.Time
+	writeLock *writeLock
+	hurry     <-chan struct{} // of the turn
+	release   func()          // gives the turn back
+	conn      *preparedConn   // nil after a fault that left it in an unknown state
+}
+
+func newWriterConn(ctx context.Context, path string, clock func() time.Time) (*writerConn, error) {
+	turns, err := OpenWriteLock(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &writerConn{path: path, clock: clock, writeLock: turns}
+	if err := w.connect(ctx); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+func (w *writerConn) connect(ctx context.Context) (err error) {
+	if w.conn != nil {
+		return nil
+	}
+	if w.conn, err = dial(ctx, w.path, writerPragmas); err != nil {
+		return err
+	}
+	if _, err = w.conn.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTry), nil); err != nil {
+		w.abandon()
+	}
+	return err
+}
+
+// MaxTime has no bound: SQLite runs in this process, on a local disk, and isn't interrupted.
+func (w *writerConn) MaxTime() time.Duration { return 0 }
+
+func (w *writerConn) TakeTurn(hurry <-chan struct{}) (release func()) {
+	w.hurry, w.release = hurry, w.writeLock.take(hurry)
+	return func() { w.release() }
+}
+
+func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	for until := time.Now().Add(busyPatience); ; {
+		_, err := w.conn.exec("BEGIN IMMEDIATE", nil)
+		switch {
+		case err == nil:
+			return &transaction{writer: w, conn: w.conn, now: w.clock().UnixMilli()}, nil
+		case !errors.Is(err, driver.ErrBusy):
+			w.abandon()
+			return nil, err
+		case !time.Now().Before(until):
+			return nil, err
+		case w.writeLock.stuck:
+			w.writeLock.stuck = false // worth the whole patience again
+			w.release = w.writeLock.take(w.hurry)
+		}
+	}
+}
+
+// abandon gives the connection up; the next transaction opens a new one.
+func (w *writerConn) abandon() {
+	if w.conn == nil {
+		return
+	}
+	w.conn.close() //nolint:errcheck // it is given up because it failed
+	w.conn = nil
+}
+
+func (w *writerConn) Close() error {
+	var failed error
+	if w.conn != nil {
+		failed = w.conn.close()
+		w.conn = nil
+	}
+	return errors.Join(failed, w.writeLock.close())
+}
+
+// transaction is a transaction of the SQLite writer. Statements run at once: there is no round trip to save.
+type transaction struct {
+	writer    *writerConn
+	groups    int // savepoints so far
+	conn      *preparedConn
+	now       int64
+	arguments []sqldriver.NamedValue // reused by every statement
+	failed    error                  // of a statement; nothing runs after it until the savepoint is rolled back
+	querying  bool
+}
+
+func (t *transaction) Context() context.Context { return context.Background() }
+
+func (t *transaction) Now() int64 { return t.now }
+
+func (t *transaction) LockRows() string { return "" }
+
+func (t *transaction) Queue(want int64, text string, arguments ...any) {
+	if t.failed != nil {
+		return
+	}
+	if t.querying {
+		t.failed = driver.ErrNestedStatement
+		return
+	}
+	if t.arguments, t.failed = bindArgs(t.arguments[:0], arguments); t.failed != nil {
+		return
+	}
+	affected, err := t.conn.exec(text, t.arguments)
+	if err == nil {
+		err = driver.CheckRows(text, affected, want)
+	}
+	t.failed = err
+}
+
+func (t *transaction) Query(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	if t.querying {
+		return driver.ErrNestedStatement
+	}
+	if t.arguments, t.failed = bindArgs(t.arguments[:0], arguments); t.failed != nil {
+		return t.failed
+	}
+	t.querying = true
+	defer func() { t.querying = false }()
+	var refused error // by the caller, which is no fault of the database
+	t.failed = t.conn.query(text, t.arguments, func(row driver.Row) error {
+		refused = each(row)
+		return refused
+	})
+	if err := t.failed; refused != nil {
+		t.failed = nil
+		return err
+	}
+	return t.failed
+}
+
+func (t *transaction) Flush(ctx context.Context) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	return context.Cause(ctx)
+}
+
+// savepoint of the first group is the beginning of the transaction itself: every page that is written within a savepoint
+// of SQLite is copied first.
+func (t *transaction) Savepoint() error {
+	t.failed = nil
+	if t.groups++; t.groups == 1 {
+		return nil
+	}
+	_, err := t.conn.exec("SAVEPOINT kind", nil)
+	return err
+}
+
+func (t *transaction) Release(ctx context.Context, _ bool) error {
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	if t.groups == 1 {
+		return nil
+	}
+	_, err := t.conn.exec("RELEASE kind", nil)
+	return err
+}
+
+func (t *transaction) RollbackTo(context.Context) error {
+	t.failed = nil
+	if t.groups == 1 {
+		return t.restart()
+	}
+	// SQLite rolls the whole transaction back by itself on a full disk and the like; then there is no savepoint.
+	if _, err := t.conn.exec("ROLLBACK TO kind", nil); err != nil {
+		return err
+	}
+	_, err := t.conn.exec("RELEASE kind", nil)
+	return err
+}
+
+// restart begins anew, with nothing to keep. Like ROLLBACK TO it fails when SQLite has rolled back by itself.
+func (t *transaction) restart() error {
+	if _, err := t.conn.exec("ROLLBACK", nil); err != nil {
+		return err
+	}
+	_, err := t.conn.exec("BEGIN IMMEDIATE", nil)
+	return err
+}
+
+func (t *transaction) Commit(context.Context) error {
+	_, err := t.conn.exec("COMMIT", nil)
+	if err == nil {
+		return nil
+	}
+	t.Rollback()
+	if driver.SQLiteCode(err)&0xff == sqlite3.SQLITE_IOERR {
+		// The frames may have reached the WAL before the disk failed, and would count after a restart.
+		return fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+	}
+	return err
+}
+
+func (t *transaction) Rollback() {
+	if _, err := t.conn.exec("ROLLBACK", nil); err != nil {
+		t.writer.abandon()
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package store
-
-import "syscall"
-
-// setUserTimeout is for Linux; elsewhere keep-alive alone finds a vanished peer.
-func setUserTimeout(string, string, syscall.RawConn) error { return nil }

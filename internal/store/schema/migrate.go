@@ -1,0 +1,134 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// VersionTable is where goose keeps which migrations have run.
+const VersionTable = "schema_versions"
+
+// migrateLockSeconds bounds how long Migrate waits on PostgreSQL for another process that migrates; it asks once a second.
+const migrateLockSeconds = 300
+
+const (
+	// migrateAgain is the mean pause before a migration that got no lock on a table is tried again.
+	migrateAgain = time.Second
+)
+
+func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions []Version) error {
+	dialect := goose.DialectSQLite3
+	options := []goose.ProviderOption{
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithTableName(VersionTable),
+		goose.WithLogger(goose.NopLogger()),
+		goose.WithGoMigrations(gooseMigrations(engine, versions)...),
+	}
+	if engine == driver.Postgres {
+		dialect = goose.DialectPostgres
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, migrateLockSeconds))
+		if err != nil {
+			return fmt.Errorf("make the lock: %w", err)
+		}
+		options = append(options, goose.WithSessionLocker(indexBuilder{SessionLocker: locker, versions: versions}))
+	}
+	provider, err := goose.NewProvider(dialect, conn, nil, options...)
+	if err != nil {
+		return fmt.Errorf("collect the versions: %w", err)
+	}
+	until := time.Now().Add(migrateLockSeconds * time.Second)
+	for {
+		_, err = provider.Up(ctx)
+		if driver.PostgresCode(err) != driver.LockNotAvailable || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(migrateAgain/2 + rand.N(migrateAgain)): //nolint:gosec // jitter needs no secret
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func gooseMigrations(engine driver.Engine, versions []Version) []*goose.Migration {
+	list := make([]*goose.Migration, len(versions))
+	for i, m := range versions {
+		run := func(ctx context.Context, tx *sql.Tx) error { return m.run(ctx, tx, engine) }
+		list[i] = goose.NewGoMigration(m.Number, &goose.GoFunc{RunTx: run}, nil)
+	}
+	return list
+}
+
+// run applies the migration in goose's transaction, which on SQLite holds the write lock from its beginning. Who had
+// to wait for that lock finds the version applied and leaves it at that.
+func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine) error {
+	applied, err := m.applied(ctx, tx)
+	if err != nil || applied {
+		return err
+	}
+	if m.DDL != "" {
+		if _, err := tx.ExecContext(ctx, m.DDL); err != nil {
+			return fmt.Errorf("version %d: %w", m.Number, err)
+		}
+	}
+	for _, index := range m.indexes {
+		if err := index.createMissing(ctx, tx, engine); err != nil {
+			return fmt.Errorf("version %d: %w", m.Number, err)
+		}
+	}
+	return nil
+}
+
+// applied asks, in a transaction or without one, whether the version has been applied.
+func (m Version) applied(ctx context.Context, conn interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (bool, error) {
+	var rows int
+	row := conn.QueryRowContext(ctx, "SELECT count(*) FROM "+VersionTable+" WHERE version_id = $1", m.Number)
+	if err := row.Scan(&rows); err != nil {
+		return false, fmt.Errorf("look for version %d: %w", m.Number, err)
+	}
+	return rows > 0, nil
+}
+
+// newest is the schema version that this program brings a store to.
+func Newest(engine driver.Engine) int64 {
+	all := Versions(engine)
+	return all[len(all)-1].Number
+}
+
+// ProgressTable exists while an import is under way, and no longer: it says how far that is, and that the store is not
+// whole. It is no part of the schema.
+const ProgressTable = "import_progress"
+
+const progressDDL = `CREATE TABLE ` + ProgressTable + ` (
+	archive TEXT   NOT NULL PRIMARY KEY,
+	block   BIGINT NOT NULL,
+	digest  TEXT   NOT NULL
+) {table}`
+
+// CreateProgress is the statement that makes ProgressTable.
+func CreateProgress(engine driver.Engine) string { return Dialect(engine, progressDDL) }
+
+// ImportUnfinished reports whether an import is under way in the store, or was interrupted.
+func ImportUnfinished(ctx context.Context, engine driver.Engine, reader *sql.DB) (bool, error) {
+	text := `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = $1`
+	if engine == driver.Postgres {
+		text = `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1`
+	}
+	var found int64
+	if err := reader.QueryRowContext(ctx, text, ProgressTable).Scan(&found); err != nil {
+		return false, driver.WrapError("look for an unfinished import", err)
+	}
+	return found > 0, nil
+}

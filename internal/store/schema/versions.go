@@ -1,0 +1,113 @@
+package schema
+
+import (
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// migrations answers every version of the schema, oldest first: its number and its DDL for an engine. A version that
+// was released never changes.
+func Versions(engine driver.Engine) []Version {
+	return []Version{
+		{Number: 1, DDL: ddlV1(engine)},
+		{Number: 2, DDL: Dialect(engine, schemaV2)},
+		{Number: 3, DDL: ddlV3(engine)},
+		{Number: 4, DDL: Dialect(engine, schemaV4), indexes: indexesV4()},
+		{Number: 5, DDL: ddlV5(engine)},
+		{Number: 6, DDL: Dialect(engine, schemaV6), indexes: indexesV6()},
+		{Number: 7, DDL: Dialect(engine, schemaV7)},
+		{Number: 8, DDL: Dialect(engine, schemaV8)},
+		{Number: 9, DDL: Dialect(engine, schemaV9)},
+	}
+}
+
+// migration is a version of the schema: in one transaction its DDL, then its indexes on tables of earlier versions, as
+// far as [indexBuilder] hasn't built them before.
+type Version struct {
+	Number  int64
+	DDL     string
+	indexes []lateIndex
+}
+
+// schemaV6 adds what a web widget may do, by the rules of [schemaV1].
+const schemaV6 = `
+-- origins is a JSON array. daily_spend_micros bounds what the answers of one UTC day cost; null is no bound.
+CREATE TABLE widget_settings (
+	channel_id          TEXT   NOT NULL PRIMARY KEY REFERENCES channels (id) ON DELETE CASCADE,
+	origins             TEXT   NOT NULL,
+	daily_spend_micros  BIGINT CHECK (daily_spend_micros >= 0),
+	requests_per_minute BIGINT NOT NULL CHECK (requests_per_minute > 0)
+) {table};
+`
+
+// indexesV6 are the indexes that version 6 adds to older tables: the way from a channel to what its answers cost. A turn's
+// calls carry its id as the request's, and no key, so that the index has none of the many calls of /v1.
+func indexesV6() []lateIndex {
+	return []lateIndex{
+		{name: "turns_channel", table: "turns", rows: "(channel_id, created_at)"},
+		{name: "calls_turn", table: "calls", rows: "(request_id) WHERE key_id = ''"},
+	}
+}
+
+// schemaV7 adds for how long organizations keep their conversations, by the rules of [schemaV1].
+const schemaV7 = `
+-- In days; 0 is until somebody deletes them.
+ALTER TABLE organizations ADD COLUMN retention_days BIGINT NOT NULL DEFAULT 0 CHECK (retention_days >= 0);
+CREATE INDEX organizations_retention ON organizations (id) WHERE retention_days > 0;
+`
+
+// schemaV8 adds invitations that claim no e-mail address, the authors of API keys and of password resets, what became of
+// claims to an external id, and what is left of deleted messages, by the rules of [schemaV1].
+const schemaV8 = `
+-- A person who was invited and has set no password yet. The id becomes the user's. An address may be invited by any number
+-- of organizations, whoever has it. hash is the SHA-256 of the one-time link's token; null: the link was taken back.
+-- Processes of older versions keep such a person as a user with the password ''.
+CREATE TABLE invitations (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL REFERENCES organizations (id),
+	email      TEXT   NOT NULL CHECK (email <> ''),
+	role       TEXT   NOT NULL CHECK (role IN ('member', 'administrator', 'owner')),
+	hash       BYTEA  UNIQUE CHECK (length(hash) = 32),
+	created_at BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	expires_at BIGINT NOT NULL,
+	UNIQUE (org_id, email)
+) {table};
+CREATE INDEX invitations_org ON invitations (org_id, id);
+CREATE INDEX invitations_expiry ON invitations (expires_at);
+
+-- The author of the link; '' of a link that an older process made.
+ALTER TABLE user_links ADD COLUMN created_by TEXT NOT NULL DEFAULT '';
+-- The author of the last reset of the password by a link, and its time; '' and 0 without one.
+ALTER TABLE users ADD COLUMN reset_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE users ADD COLUMN reset_at BIGINT NOT NULL DEFAULT 0;
+-- The User-Agent with which the session began.
+ALTER TABLE sessions ADD COLUMN client TEXT NOT NULL DEFAULT '';
+
+-- The key, user or account that made the key; '' of a key that an older process made.
+ALTER TABLE api_keys ADD COLUMN created_by TEXT NOT NULL DEFAULT '';
+
+-- The external id that a pending channel lost to an organization for which the platform confirmed it.
+ALTER TABLE channels ADD COLUMN lost_external_id TEXT NOT NULL DEFAULT '';
+
+-- Messages of deleted conversations, which the platform may deliver again: hash is the SHA-256 of the id of the channel, a
+-- line feed and the platform's id of the message.
+CREATE TABLE message_tombstones (
+	hash       BYTEA  NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+	expires_at BIGINT NOT NULL
+) {table};
+CREATE INDEX message_tombstones_expiry ON message_tombstones (expires_at);
+`
+
+// schemaV9 adds the turns of deleted conversations, by the rules of [schemaV1].
+const schemaV9 = `
+-- Turns of a widget's conversations that were deleted on the same day or the day after: what their calls cost still counts
+-- for the widget's day. A process of an older version deletes without a row.
+CREATE TABLE deleted_turns (
+	id         TEXT   NOT NULL PRIMARY KEY,
+	org_id     TEXT   NOT NULL,
+	channel_id TEXT   NOT NULL,
+	created_at BIGINT NOT NULL
+) {table};
+CREATE INDEX deleted_turns_channel ON deleted_turns (channel_id, created_at);
+CREATE INDEX deleted_turns_age ON deleted_turns (created_at);
+`

@@ -1,0 +1,65 @@
+package writer
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func lazyWrite() *PendingWrite {
+	ticket := newPendingWrite(0, nil)
+	ticket.class = lazy
+	return ticket
+}
+
+// TestLazyTickets: an operation that nobody waits for goes with the next transaction, and starts one itself only after
+// a second, when a whole batch of its sort is in line, or when the queue is closed.
+func TestLazyTickets(t *testing.T) {
+	t.Parallel()
+	t.Run("after a second", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			require.NoError(t, q.push(lazyWrite()))
+			time.Sleep(lazyWait - 1) //nolint:forbidigo // on the fake clock
+			synctest.Wait()
+			require.False(t, q.waiting())
+			time.Sleep(time.Nanosecond) //nolint:forbidigo // on the fake clock
+			synctest.Wait()
+			require.True(t, q.waiting())
+			require.Len(t, q.take(nil), 1)
+			require.False(t, q.waiting())
+		})
+	})
+	t.Run("with company", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		require.NoError(t, q.push(lazyWrite()))
+		require.False(t, q.waiting())
+		require.NoError(t, q.push(newPendingWrite(0, nil)))
+		require.True(t, q.waiting())
+		require.Len(t, q.take(nil), 2)
+		require.Nil(t, q.ripening, "nothing is left to wait for")
+	})
+	t.Run("as a whole batch", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		for range maxBatch - 1 {
+			require.NoError(t, q.push(lazyWrite()))
+		}
+		require.False(t, q.waiting())
+		require.NoError(t, q.push(lazyWrite()))
+		require.True(t, q.waiting())
+		require.Len(t, q.take(nil), maxBatch)
+	})
+	t.Run("at the end", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		require.NoError(t, q.push(lazyWrite()))
+		q.close()
+		require.True(t, q.waiting())
+		require.Len(t, q.take(nil), 1)
+	})
+}

@@ -1,0 +1,52 @@
+package writer
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Batch is what one transaction of the writer did, for metrics.
+type Batch struct {
+	Operations  int           // that ended in it, well or not
+	Failed      int           // of these, with an error
+	Retried     int           // operations that will run again, in smaller groups or alone
+	PutBack     int           // operations that time cut off
+	Turn        time.Duration // waited for the turn
+	Transaction time.Duration // from BEGIN to the end of COMMIT
+	Refused     int           // since the transaction before, at the door or in line: they would have had to wait too long
+	Expected    time.Duration // that the next transaction is expected to take, its turn included
+}
+
+// Observer is told about each transaction by the writer's goroutine, and must return quickly.
+type Observer interface {
+	ObserveBatch(batch Batch)
+}
+
+// calmAfter is how long nothing must have been refused until the writer counts as well again.
+const calmAfter = 10 * time.Second
+
+// refusalLog logs that operations are refused as one condition: a line when it begins and one when it is over. The metric
+// counts them meanwhile. The zero value but for the logger is ready; it belongs to one goroutine.
+type refusalLog struct {
+	logger      *slog.Logger
+	began, last time.Time // of the refusals, zero while there are none
+	refused     int
+}
+
+// note is called after each transaction, with how many operations were refused since the one before, and how long the next
+// one is expected to take.
+func (l *refusalLog) note(now time.Time, refused int, expected time.Duration) {
+	switch {
+	case refused > 0:
+		if l.began.IsZero() {
+			l.began = now
+			l.logger.Warn("writes are refused: more wait than the store can do in time",
+				"refused", refused, "transaction_expected", expected)
+		}
+		l.last = now
+		l.refused += refused
+	case !l.began.IsZero() && now.Sub(l.last) >= calmAfter:
+		l.logger.Warn("all writes are served again", "refused", l.refused, "during", l.last.Sub(l.began))
+		l.began, l.refused = time.Time{}, 0
+	}
+}

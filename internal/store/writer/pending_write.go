@@ -1,0 +1,90 @@
+package writer
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// PendingWrite is an operation on its way through the writer.
+type PendingWrite struct {
+	kind int // index of the kind, or one of the special ones below
+	op   Op
+	run  func(ctx context.Context, tx driver.Tx) error // of an Exec
+
+	class class
+	size  int // in bytes, see Sized
+
+	deadlocks int // that ended its transaction
+
+	next, previous *PendingWrite // in its line
+	queued         bool          // guarded by the queue's mutex
+
+	asked time.Time // when it was handed over
+	done  chan struct{}
+	err   error
+}
+
+// Special values of PendingWrite.kind.
+const (
+	execWrite = -1 // a hand-written write
+	pingWrite = -2 // asks whether the writer is alive
+)
+
+// Done is closed when the operation's transaction has ended.
+func (t *PendingWrite) Done() <-chan struct{} { return t.done }
+
+// Err is the operation's error, nil when it is durable. It may be asked after Done is closed only.
+func (t *PendingWrite) Err() error { return t.err }
+
+func (t *PendingWrite) finish(err error) {
+	t.err = err
+	close(t.done)
+}
+
+func newPendingWrite(kind int, op Op) *PendingWrite {
+	t := &PendingWrite{kind: kind, op: op, class: ordinary, asked: time.Now(), done: make(chan struct{})}
+	if op, ok := op.(Urgent); ok && op.Urgent() {
+		t.class = urgent
+	}
+	if op, ok := op.(Sized); ok {
+		t.size = op.Size()
+	}
+	return t
+}
+
+// newPing asks whether the writer is alive.
+func newPing() *PendingWrite {
+	t := newPendingWrite(pingWrite, nil)
+	t.class = urgent
+	return t
+}
+
+// Op is one durable operation of a kind: a pointer to the kind's own struct, which also carries the result.
+type Op any
+
+// Urgent is an [Op] that may end what was begun before: the settlement of a call whose vendor has answered, a worker's
+// note that a message is sent. When Urgent is true it goes before the others, and isn't refused while they are because
+// too much waits. How many can be in line must be bounded by what was begun. It is asked once, when the operation is
+// handed over.
+type Urgent interface{ Urgent() bool }
+
+// Sized is an [Op] that may carry much. Size is about how many bytes it will write: a transaction carries at most 8 MiB,
+// and in any case the first operation of each class that waits. It is asked once, when the operation is handed over; an Op
+// without it counts as 0.
+type Sized interface{ Size() int }
+
+// Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a
+// transaction, in arrival order; the kind locks what they touch, decides in Go, and writes.
+//
+// Apply answers one error for each op, or nil when all are decided: a refusal (no funds, already settled) is a
+// decision, stored in the op itself. An error, a panic or a failed statement is a fault: the writer rolls the kind's
+// savepoint back and runs its operations again, in small groups and then each alone, in the next transactions; one that
+// ran alone gets its error. When the transaction as a whole is lost, all its operations get that error and none runs again. Apply must
+// therefore set every result afresh, and must not keep what it wrote in memory of its own.
+type Kind interface {
+	// Name is the kind's name in metrics and logs, unique within a database.
+	Name() string
+	Apply(ctx context.Context, tx driver.Tx, ops []Op) []error
+}

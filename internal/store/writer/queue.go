@@ -1,0 +1,317 @@
+package writer
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+const (
+	// MaxQueued bounds the operations of each class that wait for the writer: 32 full batches.
+	MaxQueued = 32 * maxBatch
+	// urgentPlaces is how much of a batch is for urgent operations while ordinary ones wait, unless more than manyUrgent
+	// are in line. Else a batch of holds alone would be followed by one of their settlements alone, and so on, and every
+	// hold would wait for both.
+	urgentPlaces = maxBatch * 9 / 16
+	manyUrgent   = maxBatch * 3 / 2
+	// lazyWait bounds how long an operation that nobody waits for stays in line for company.
+	lazyWait = time.Second
+)
+
+// class is the line that an operation waits in. A transaction takes from them in this order.
+type class int
+
+const (
+	urgent   class = iota // ends what was begun, see [Urgent]
+	ordinary              // everything else
+	lazy                  // see store.DB.SubmitLazily
+	classes
+)
+
+// errFull refuses an operation of a class that has MaxQueued in line.
+var errFull = fmt.Errorf("%w: the write queue is full", driver.ErrOverloaded)
+
+// queue is the bounded place in front of the writer, with a line for each class. Lines are linked, so that an operation
+// whose caller gave up leaves at once.
+type queue struct {
+	wake   chan struct{} // tells the writer that the queue is not empty, or closed
+	closed chan struct{}
+
+	mu       sync.Mutex
+	lines    [classes]line
+	pace     pace
+	refused  int // at the door or in line, since the last transaction
+	isClosed bool
+	// While a transaction runs, the ordinary line is reviewed every reviewEvery.
+	reviewing bool
+	review    *time.Timer
+	// Lazy tickets start no transaction: they go with the next one, until they are due or many.
+	due      bool
+	ripening *time.Timer // set while lazy tickets are in line
+}
+
+// line is the tickets of a class in their order.
+type line struct {
+	first, last  *PendingWrite
+	count, bytes int
+}
+
+func newQueue() *queue {
+	return &queue{wake: make(chan struct{}, 1), closed: make(chan struct{}), pace: newPace()}
+}
+
+// push puts a ticket at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
+// is full: what is urgent is bounded by what was begun, and no caller waits for the lazy.
+func (q *queue) push(ticket *PendingWrite) error {
+	q.mu.Lock()
+	err := q.admit(ticket)
+	if err != nil {
+		q.mu.Unlock()
+		return err
+	}
+	l := &q.lines[ticket.class]
+	ticket.queued = true
+	ticket.previous = l.last
+	if l.last == nil {
+		l.first = ticket
+	} else {
+		l.last.next = ticket
+	}
+	l.last = ticket
+	l.count++
+	l.bytes += ticket.size
+	if ticket.class == lazy && q.ripening == nil {
+		q.ripening = time.AfterFunc(lazyWait, q.ripen)
+	}
+	ready := q.ready()
+	q.mu.Unlock()
+	if ready {
+		q.signal()
+	}
+	return nil
+}
+
+// admit needs the mutex.
+func (q *queue) admit(ticket *PendingWrite) error {
+	if q.isClosed {
+		return driver.ErrClosed
+	}
+	mine, before := &q.lines[ticket.class], &q.lines[urgent]
+	switch {
+	case mine.count >= MaxQueued:
+		q.refused++
+		return errFull
+	case ticket.class == ordinary && !q.pace.admits(ticket.asked, mine.count, before.bytes+mine.bytes):
+		q.refused++
+		return errOverloaded
+	}
+	return nil
+}
+
+// ripen makes the lazy tickets in line start a transaction of their own.
+func (q *queue) ripen() {
+	q.mu.Lock()
+	q.due = q.lines[lazy].count > 0
+	q.mu.Unlock()
+	q.signal()
+}
+
+// ready reports whether there is a reason to start a transaction. It needs the mutex.
+func (q *queue) ready() bool {
+	waiting := q.lines[lazy].count
+	return q.lines[urgent].count > 0 || q.lines[ordinary].count > 0 || waiting > 0 && (q.due || waiting >= maxBatch || q.isClosed)
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw takes a ticket out of its line, and reports false when the writer has it already.
+func (q *queue) withdraw(ticket *PendingWrite) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !ticket.queued {
+		return false
+	}
+	q.unlink(ticket)
+	return true
+}
+
+// take appends the next batch: line after line, as much as a transaction may carry.
+func (q *queue) take(batch []*PendingWrite) []*PendingWrite {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	places, room := maxBatch, maxBatchBytes
+	if waiting := q.lines[ordinary].count; waiting > 0 && q.lines[urgent].count <= manyUrgent {
+		places, room = max(urgentPlaces, maxBatch-waiting), maxBatchBytes/2
+	}
+	bytes := 0
+	batch = q.takeFrom(urgent, batch, places, room, &bytes)
+	before := len(batch)
+	batch = q.takeFrom(ordinary, batch, maxBatch, maxBatchBytes, &bytes)
+	q.pace.carry(len(batch)-before, q.lines[ordinary].first != nil)
+	return q.takeFrom(lazy, batch, maxBatch, maxBatchBytes, &bytes)
+}
+
+// takeFrom appends tickets of a line until the batch has so many or is too heavy. The first one of a line is never too
+// heavy: it would be as heavy the next time, when others went before it again. It needs the mutex.
+func (q *queue) takeFrom(c class, batch []*PendingWrite, limit, room int, bytes *int) []*PendingWrite {
+	before := len(batch)
+	for ticket := q.lines[c].first; ticket != nil && len(batch) < limit; ticket = q.lines[c].first {
+		if *bytes+ticket.size > room && len(batch) > before {
+			break
+		}
+		*bytes += ticket.size
+		q.unlink(ticket)
+		batch = append(batch, ticket)
+	}
+	return batch
+}
+
+// drain appends everything in line.
+func (q *queue) drain(tickets []*PendingWrite) []*PendingWrite {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := range q.lines {
+		for q.lines[c].first != nil {
+			ticket := q.lines[c].first
+			q.unlink(ticket)
+			tickets = append(tickets, ticket)
+		}
+	}
+	return tickets
+}
+
+// unlink needs the mutex.
+func (q *queue) unlink(ticket *PendingWrite) {
+	l := &q.lines[ticket.class]
+	if ticket.previous == nil {
+		l.first = ticket.next
+	} else {
+		ticket.previous.next = ticket.next
+	}
+	if ticket.next == nil {
+		l.last = ticket.previous
+	} else {
+		ticket.next.previous = ticket.previous
+	}
+	ticket.next, ticket.previous, ticket.queued = nil, nil, false
+	l.count--
+	l.bytes -= ticket.size
+	if ticket.class == lazy && l.count == 0 {
+		q.ripening.Stop()
+		q.ripening, q.due = nil, false
+	}
+}
+
+// begin says that a transaction begins, or waits for its turn.
+func (q *queue) begin(now time.Time) {
+	q.mu.Lock()
+	q.pace.began = now
+	q.mu.Unlock()
+}
+
+// boarded says that the transaction has its operations, what was cut off among them, and how many others of what failed will
+// have one for itself. Until its end those in line are reviewed now and then.
+func (q *queue) boarded(retries int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pace.cut, q.pace.retries = false, retries
+	q.reviewing = true
+	if q.review == nil {
+		q.review = time.AfterFunc(reviewEvery, q.reviewLine)
+		return
+	}
+	q.review.Reset(reviewEvery)
+}
+
+// end says how long it took (0 for one that did nothing), whether all of it was lost, whether the next one is for what was
+// cut off, and how many what failed will have for itself. It returns how many operations were refused meanwhile, and how
+// long a transaction is expected to take now.
+func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused int, expected time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.reviewing {
+		q.review.Stop()
+		q.reviewing = false
+	}
+	q.pace.began, q.pace.cut, q.pace.retries = time.Time{}, cut, retries
+	if took > 0 {
+		q.pace.add(took, lost)
+	}
+	refused, q.refused = q.refused, 0
+	return refused, time.Duration(q.pace.took)
+}
+
+// reviewLine runs while a transaction takes long.
+func (q *queue) reviewLine() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.reviewing {
+		return // the transaction has ended, and the next one may take what is in line
+	}
+	q.shed(time.Now())
+	q.review.Reset(reviewEvery)
+}
+
+// shed refuses the ordinary operations in line that can't begin in time any more, because transactions became slower.
+// They are mostly the newest, which stand furthest back and have waited the least; the others move up. Serving the newest
+// instead would fill no transaction more, and the longest waits would be in vain. It needs the mutex.
+func (q *queue) shed(now time.Time) {
+	l := &q.lines[ordinary]
+	if l.first == nil || q.pace.inTime(now, l.first.asked, l.count-1, q.lines[urgent].bytes+l.bytes) {
+		return // none is older than the first, and none has to wait longer than the last
+	}
+	ahead, bytes := 0, q.lines[urgent].bytes
+	for ticket := l.first; ticket != nil; {
+		next := ticket.next
+		if q.pace.inTime(now, ticket.asked, ahead, bytes) {
+			ahead, bytes = ahead+1, bytes+ticket.size
+		} else {
+			q.unlink(ticket)
+			q.refused++
+			ticket.finish(errWaited)
+		}
+		ticket = next
+	}
+}
+
+// skip says that a transaction takes nothing from the lines.
+func (q *queue) skip() {
+	q.mu.Lock()
+	q.pace.carry(0, q.lines[ordinary].count > 0)
+	q.mu.Unlock()
+}
+
+// length is the number of tickets in line.
+func (q *queue) length() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := range q.lines {
+		n += q.lines[c].count
+	}
+	return n
+}
+
+// waiting reports whether the writer has something to take now.
+func (q *queue) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready()
+}
+
+// close refuses all further operations. Those in line stay there.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.isClosed {
+		q.isClosed = true
+		close(q.closed)
+	}
+	q.signal()
+}

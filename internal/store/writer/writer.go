@@ -1,0 +1,527 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+const (
+	// maxBatch, maxBatchBytes and batchTime bound a transaction, so that another process gets its turn soon and memory
+	// has a bound. Operations that time cut off run in the next transaction, before any other. Where commits are slow a
+	// transaction may work for as long as a quarter of one, mostBatchTime at most: fewer operations in each would be
+	// written in the same time.
+	maxBatch      = 256
+	maxBatchBytes = 8 << 20
+	batchTime     = 5 * time.Millisecond
+	mostBatchTime = 500 * time.Millisecond
+
+	// mostDeadlocks is how often an operation runs again after a deadlock.
+	mostDeadlocks = 3
+	// retryPieces is how many groups the operations of a failed one run in again: the faulty operation of a full batch is
+	// alone after two rounds.
+	retryPieces = 16
+)
+
+// errWaited refuses an operation that waits far longer than expected.
+var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", driver.ErrOverloaded)
+
+// writer runs everything that is written through one goroutine.
+type Writer struct {
+	conn     driver.Writer
+	kinds    []Kind
+	indexes  map[string]int // of the kinds, by name
+	queue    *queue
+	logger   *slog.Logger
+	observer Observer
+
+	patience time.Duration // longestWait
+	life     time.Duration // the connection's MaxTime
+
+	abandoned chan struct{} // closed when Close has no more time
+	stopped   chan struct{} // closed when the goroutine has ended
+
+	// Owned by the goroutine.
+	back       []*PendingWrite   // put back by time, run before the queue
+	again      [][]*PendingWrite // pieces of failed groups, run one by one
+	retried    bool              // the last transaction was one of those
+	committing time.Time         // when the transaction began to commit
+	commits    recent            // how long that takes
+	refusals   refusalLog
+}
+
+// Options is what a writer needs from its wiring.
+type Options struct {
+	Kinds    []Kind       // applied in this order within a transaction; their names must be unique
+	Logger   *slog.Logger // gets lost transactions and panics
+	Observer Observer     // nil is none
+}
+
+// New makes a writer. The caller must [Writer.Run] it, and [Writer.Close] it.
+func New(conn driver.Writer, options Options) (*Writer, error) {
+	w := &Writer{
+		conn: conn, kinds: options.Kinds, indexes: make(map[string]int, len(options.Kinds)), queue: newQueue(),
+		logger: options.Logger, observer: options.Observer, patience: longestWait, life: conn.MaxTime(),
+		abandoned: make(chan struct{}), stopped: make(chan struct{}), refusals: refusalLog{logger: options.Logger},
+	}
+	for i, kind := range options.Kinds {
+		if _, twice := w.indexes[kind.Name()]; twice {
+			return nil, fmt.Errorf("store: two kinds have the name %s", kind.Name())
+		}
+		w.indexes[kind.Name()] = i
+	}
+	return w, nil
+}
+
+// errUnknownKind: the kind is missing among the options.
+var errUnknownKind = errors.New("store: the kind was not given to Open")
+
+// Do queues an operation and waits until it is durable.
+func (w *Writer) Do(ctx context.Context, kind Kind, op Op) error {
+	index, ok := w.indexes[kind.Name()]
+	if !ok {
+		return fmt.Errorf("%w: %s", errUnknownKind, kind.Name())
+	}
+	return w.await(ctx, newPendingWrite(index, op))
+}
+
+// Submit queues an operation and does not wait.
+func (w *Writer) Submit(kind Kind, op Op) *PendingWrite { return w.submit(kind, op, false) }
+
+// SubmitLazily queues an operation that has time.
+func (w *Writer) SubmitLazily(kind Kind, op Op) *PendingWrite { return w.submit(kind, op, true) }
+
+func (w *Writer) submit(kind Kind, op Op, isLazy bool) *PendingWrite {
+	index, ok := w.indexes[kind.Name()]
+	ticket := newPendingWrite(index, op)
+	if isLazy {
+		ticket.class = lazy
+	}
+	if !ok {
+		ticket.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
+		return ticket
+	}
+	if err := w.queue.push(ticket); err != nil {
+		ticket.finish(err)
+	}
+	return ticket
+}
+
+// Exec queues a hand-written write and waits until it is durable.
+func (w *Writer) Exec(ctx context.Context, run func(ctx context.Context, tx driver.Tx) error) error {
+	ticket := newPendingWrite(execWrite, nil)
+	ticket.run = run
+	return w.await(ctx, ticket)
+}
+
+// Ping reports whether the writer takes work.
+func (w *Writer) Ping(ctx context.Context) error { return w.await(ctx, newPing()) }
+
+// Queued returns the number of operations in line.
+func (w *Writer) Queued() int { return w.queue.length() }
+
+// Closed is closed when the writer refuses new work.
+func (w *Writer) Closed() <-chan struct{} { return w.queue.closed }
+
+// Close refuses new work and waits until everything in line has ended. When ctx ends first, what has not begun ends with
+// [driver.ErrClosed], and Close waits only for the transaction that runs.
+func (w *Writer) Close(ctx context.Context) error {
+	w.queue.close()
+	select {
+	case <-w.stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	close(w.abandoned)
+	<-w.stopped
+	return fmt.Errorf("store: closed before all queued writes had run: %w", context.Cause(ctx))
+}
+
+// Abandoned is closed when the context of [Writer.Close] has ended before the work. Tests wait for it.
+func (w *Writer) Abandoned() <-chan struct{} { return w.abandoned }
+
+// SetPatience replaces the bounds of how long an operation may wait and a transaction may take. Tests call it before the
+// first operation.
+func (w *Writer) SetPatience(wait, transaction time.Duration) {
+	w.patience, w.life = wait, transaction
+	w.queue.pace.least, w.queue.pace.most, w.queue.pace.longest = wait, wait, wait
+}
+
+// await queues an operation and waits for its end.
+func (w *Writer) await(ctx context.Context, ticket *PendingWrite) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := w.queue.push(ticket); err != nil {
+		return err
+	}
+	select {
+	case <-ticket.done:
+	case <-ctx.Done():
+		if w.queue.withdraw(ticket) {
+			return fmt.Errorf("%w: %w", driver.ErrBusy, context.Cause(ctx))
+		}
+		<-ticket.done
+	}
+	return ticket.err
+}
+
+// run writes what is queued, in a goroutine of its own. It ends when the queue is closed and everything queued has ended.
+func (w *Writer) Run() {
+	defer close(w.stopped)
+	for {
+		if !w.pending() {
+			select {
+			case <-w.queue.closed:
+				if !w.pending() {
+					return
+				}
+			case <-w.queue.wake:
+				continue
+			}
+		}
+		select {
+		case <-w.abandoned:
+			w.refuseAll()
+		default:
+			w.turn()
+		}
+	}
+}
+
+func (w *Writer) pending() bool {
+	return len(w.again) > 0 || len(w.back) > 0 || w.queue.waiting()
+}
+
+// turn runs one batch, which is collected after the turn is won: who arrived while waiting for it is on board.
+func (w *Writer) turn() {
+	start := time.Now()
+	w.queue.begin(start)
+	release := w.conn.TakeTurn(w.abandoned)
+	waited := time.Since(start)
+	runtime.Gosched() // whoever is ready to write does so before the batch is collected, and shares it
+	batch := w.collect()
+	w.queue.boarded(len(w.again))
+	outcome := w.transact(batch)
+	release() // before the callers wake: the other process waits for this only
+	w.observe(&outcome, start, waited)
+	for _, ended := range outcome.ended {
+		ended.ticket.finish(ended.err)
+	}
+}
+
+// observe measures the pace and passes on what a transaction did.
+func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
+	batch, took := o.batch, time.Duration(0)
+	if batch.Transaction > 0 {
+		took = time.Since(start)
+	}
+	idle := batch == Batch{}
+	batch.Turn = waited
+	refused, expected := w.queue.end(took, o.lost, len(w.back) > 0, len(w.again))
+	batch.Refused, batch.Expected = batch.Refused+refused, expected
+	w.refusals.note(time.Now(), batch.Refused, expected)
+	if w.observer != nil && (!idle || batch.Refused > 0) {
+		w.observer.ObserveBatch(batch)
+	}
+}
+
+// collect takes the next batch. What was cut off goes first and unaccompanied, so that it can't be cut off for ever. What
+// must run again does so in turns with what is in line, which doesn't wait for all of it.
+func (w *Writer) collect() []*PendingWrite {
+	switch {
+	case len(w.back) > 0:
+		batch := w.back
+		w.back = nil
+		w.queue.skip()
+		return batch
+	case len(w.again) > 0 && (!w.retried || !w.queue.waiting()):
+		batch := w.again[0]
+		w.again, w.retried = w.again[1:], true
+		return batch
+	}
+	w.retried = false
+	return w.queue.take(make([]*PendingWrite, 0, 16))
+}
+
+// refuseAll ends everything that has not run.
+func (w *Writer) refuseAll() {
+	tickets := slices.Concat(append(w.again, w.back)...)
+	w.again, w.back = nil, nil
+	for _, ticket := range w.queue.drain(tickets) {
+		ticket.finish(driver.ErrClosed)
+	}
+}
+
+// endedWrite is a ticket whose end is known and not told yet.
+type endedWrite struct {
+	ticket *PendingWrite
+	err    error
+}
+
+// outcome gathers how a batch ended.
+type outcome struct {
+	ended []endedWrite
+	batch Batch
+	lost  bool // the transaction failed as a whole
+}
+
+func (o *outcome) end(err error, tickets ...*PendingWrite) {
+	for _, ticket := range tickets {
+		o.ended = append(o.ended, endedWrite{ticket, err})
+		o.batch.Operations++
+		if err != nil {
+			o.batch.Failed++
+		}
+	}
+}
+
+// transact runs a batch in one transaction.
+func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
+	start := time.Now()
+	groups := w.group(w.inTime(&o, batch, start))
+	if len(groups) == 0 {
+		return o
+	}
+	defer func() { o.batch.Transaction = time.Since(start) }()
+	ctx := context.Background()
+	if w.life > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, start.Add(w.life), driver.ErrWriteSlow)
+		defer cancel()
+	}
+	tx, err := w.conn.Begin(ctx)
+	if err != nil {
+		w.logger.Warn("a write transaction could not begin", "error", err)
+		o.lost = true
+		for _, group := range groups {
+			o.end(err, group.writes...)
+		}
+		return o
+	}
+	w.committing = time.Time{}
+	var kept []*PendingWrite // applied and released, not committed yet
+	until := start.Add(max(batchTime, min(time.Duration(w.commits)/4, mostBatchTime)))
+	for i, group := range groups {
+		if i > 0 && time.Now().After(until) {
+			w.putBack(&o, groups[i:])
+			break
+		}
+		failed, lost := w.apply(tx, group, i == len(groups)-1)
+		if lost != nil {
+			w.logger.Warn("a write transaction was lost", "error", lost)
+			o.lost = true
+			tx.Rollback()
+			o.end(lost, append(kept, group.writes...)...)
+			w.putBack(&o, groups[i+1:])
+			return o
+		}
+		if failed == nil {
+			kept = append(kept, group.writes...)
+			continue
+		}
+		w.fail(&o, group, failed)
+	}
+	if len(kept) == 0 {
+		tx.Rollback()
+		return o
+	}
+	err = w.commit(tx)
+	o.lost = err != nil
+	o.end(err, kept...)
+	return o
+}
+
+// commit ends the transaction and measures how long that takes, since COMMIT was sent or is sent now.
+func (w *Writer) commit(tx driver.Transaction) error {
+	if w.committing.IsZero() {
+		w.committing = time.Now()
+	}
+	err := tx.Commit(tx.Context())
+	if err != nil {
+		w.logger.Warn("a write transaction could not commit", "error", err)
+	}
+	w.commits.add(time.Since(w.committing))
+	return err
+}
+
+// inTime answers pings, ends the operations that have waited too long, and returns the others.
+func (w *Writer) inTime(o *outcome, batch []*PendingWrite, now time.Time) (left []*PendingWrite) {
+	left = batch[:0]
+	for _, ticket := range batch {
+		switch {
+		case ticket.kind == pingWrite:
+			ticket.finish(nil)
+		case w.late(ticket, now):
+			o.ended = append(o.ended, endedWrite{ticket, errWaited})
+			o.batch.Refused++
+		default:
+			left = append(left, ticket)
+		}
+	}
+	return left
+}
+
+// late reports whether an operation has waited so long that it should end.
+func (w *Writer) late(ticket *PendingWrite, now time.Time) bool {
+	waited := now.Sub(ticket.asked)
+	switch ticket.class {
+	case ordinary:
+		return waited > w.patience
+	case urgent:
+		return waited > 2*w.patience
+	default:
+		return false
+	}
+}
+
+// group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind. Hand-written
+// writes come last, each alone in its group.
+func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
+	byKind := make([][]*PendingWrite, len(w.kinds))
+	var execs []writeGroup
+	for _, ticket := range batch {
+		if ticket.kind == execWrite {
+			execs = append(execs, writeGroup{writes: []*PendingWrite{ticket}})
+			continue
+		}
+		byKind[ticket.kind] = append(byKind[ticket.kind], ticket)
+	}
+	for i, tickets := range byKind {
+		if len(tickets) > 0 {
+			groups = append(groups, writeGroup{kind: w.kinds[i], writes: tickets})
+		}
+	}
+	return append(groups, execs...)
+}
+
+// writeGroup is what shares a savepoint: operations of one kind, or one hand-written write (kind nil).
+type writeGroup struct {
+	kind   Kind
+	writes []*PendingWrite
+}
+
+func (w *Writer) putBack(o *outcome, groups []writeGroup) {
+	for _, group := range groups {
+		w.back = append(w.back, group.writes...)
+		o.batch.PutBack += len(group.writes)
+	}
+}
+
+// apply runs a group in a savepoint. failed holds one error for each operation, none of them nil, when the group was
+// rolled back; lost is set when the whole transaction can't go on.
+func (w *Writer) apply(tx driver.Transaction, group writeGroup, last bool) (failed []error, lost error) {
+	if err := tx.Savepoint(); err != nil {
+		return nil, err
+	}
+	ctx := tx.Context()
+	failed = w.call(ctx, tx, group)
+	if failed == nil {
+		if last {
+			w.committing = time.Now() // release may send COMMIT
+		}
+		err := tx.Release(ctx, last)
+		if err == nil {
+			return nil, nil
+		}
+		failed = sameError(err, len(group.writes))
+	}
+	if err := tx.RollbackTo(ctx); err != nil {
+		if cause := firstError(failed); !errors.Is(cause, err) {
+			err = errors.Join(cause, err)
+		}
+		return nil, err
+	}
+	return failed, nil
+}
+
+// call runs the group's code and turns a panic into its error.
+func (w *Writer) call(ctx context.Context, tx driver.Tx, group writeGroup) (failed []error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.logger.Error("a write panicked", "kind", group.name(), "panic", cause, "stack", string(debug.Stack()))
+			failed = sameError(fmt.Errorf("store: %s panicked", group.name()), len(group.writes))
+		}
+	}()
+	if group.kind == nil {
+		if err := group.writes[0].run(ctx, tx); err != nil {
+			return []error{err}
+		}
+		return nil
+	}
+	ops := make([]Op, len(group.writes))
+	for i, ticket := range group.writes {
+		ops[i] = ticket.op
+	}
+	return checkErrors(group, group.kind.Apply(ctx, tx, ops))
+}
+
+// checkErrors answers nil when every operation was decided, else an error for each: its own, or its group's.
+func checkErrors(group writeGroup, errs []error) []error {
+	if len(errs) != 0 && len(errs) != len(group.writes) {
+		err := fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.writes))
+		return sameError(err, len(group.writes))
+	}
+	first := firstError(errs)
+	if first == nil {
+		return nil
+	}
+	for i, err := range errs {
+		if err == nil {
+			errs[i] = first
+		}
+	}
+	return errs
+}
+
+// fail ends an operation that ran alone, and lets the others run again in smaller groups. One that the server chose to end a
+// deadlock runs again, too, in a transaction without the others whose rows it had to wait for.
+func (w *Writer) fail(o *outcome, group writeGroup, failed []error) {
+	now := time.Now()
+	again := make([]*PendingWrite, 0, len(group.writes))
+	for i, ticket := range group.writes {
+		ended := len(group.writes) == 1
+		if ended && driver.IsDeadlock(failed[i]) {
+			ticket.deadlocks++
+			ended = ticket.deadlocks > mostDeadlocks
+		}
+		if ended || w.late(ticket, now) {
+			o.end(failed[i], ticket)
+			continue
+		}
+		again = append(again, ticket)
+	}
+	o.batch.Retried += len(again)
+	w.again = slices.AppendSeq(w.again, slices.Chunk(again, max(1, (len(again)+retryPieces-1)/retryPieces)))
+}
+
+func (g writeGroup) name() string {
+	if g.kind == nil {
+		return "a hand-written write"
+	}
+	return "kind " + g.kind.Name()
+}
+
+func sameError(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
