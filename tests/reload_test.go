@@ -129,7 +129,7 @@ func (p *product) openFiles(t testing.TB, path string) int {
 	return openFiles(t, p.cmd.Process.Pid, path)
 }
 
-// pools counts the product's open pools on its SQLite file: each has the writers' turnstile open once.
+// pools counts the product's open pools on its SQLite file: each has the writers' lock file open once.
 func (p *product) pools(t testing.TB) int {
 	t.Helper()
 	return p.openFiles(t, p.location.DSN+".turn")

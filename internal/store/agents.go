@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// Agent is an assistant: what the model is told, and how it is asked. The store takes what the tables take; the limits
+// Agent is an assistant: the instructions of its model, and how it is asked. The store accepts what the tables accept; the limits
 // of texts and numbers are the caller's to know.
 type Agent struct {
 	ID, OrgID string
@@ -25,7 +25,7 @@ type Agent struct {
 	DebounceMS, DebounceMaxMS int64
 	Supersede                 bool  // a newer message discards the unsent answer and asks once more
 	PauseMS                   int64 // how long the agent is silent after a human wrote; milliseconds, 0 is the queue's default
-	// KnowledgeBaseIDs are the organization's knowledge bases that the agent knows, in order of id.
+	// KnowledgeBaseIDs are the organization's knowledge bases that the agent searches, in order of id.
 	KnowledgeBaseIDs []string
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
 	CreatedAt, UpdatedAt int64
@@ -59,7 +59,7 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 // Update changes an agent: edit gets it as it is in the transaction, so of two changes at once neither undoes what the
 // other has changed. What edit leaves is written, but for id, organization and CreatedAt, with the transaction's clock as
 // UpdatedAt. Edit may run more than once, and must not wait for anything; its error ends the change and is returned. Update
-// answers [ErrNotFound] when the organization has no such agent, [ErrConflict] when another one has the name, and
+// returns [ErrNotFound] when the organization has no such agent, [ErrConflict] when another one has the name, and
 // [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's.
 func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*Agent) error) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -99,7 +99,7 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 // Delete removes an organization's agent, or [ErrNotFound]. Its channels have no agent from then on.
 func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		// The agent goes first: who is giving it to a channel holds its row, and is waited for here.
+		// The agent goes first: a transaction that gives it to a channel holds its row, and is waited for here.
 		if err := change(ctx, tx, `DELETE FROM agents WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, err
 	return agents, err
 }
 
-// lockAgent keeps an organization's agent from being deleted until the transaction ends, or answers [ErrAgentNotFound].
+// lockAgent keeps an organization's agent from being deleted until the transaction ends, or returns [ErrAgentNotFound].
 func lockAgent(ctx context.Context, tx Tx, orgID, id string) error {
 	found, err := Changed(ctx, tx, `SELECT id FROM agents WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 	if err == nil && !found {

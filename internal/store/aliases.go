@@ -66,4 +66,6 @@ var (
 )
 
 // ParseLocation is [driver.ParseLocation].
-func ParseLocation(engine Engine, dsn string) (Location, error) { return driver.ParseLocation(engine, dsn) }
+func ParseLocation(engine Engine, dsn string) (Location, error) {
+	return driver.ParseLocation(engine, dsn)
+}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// APIKey is a key of an organization. The raw key is stored nowhere (spec §5.1).
+// APIKey is a key of an organization. The raw key is stored nowhere.
 type APIKey struct {
 	ID, OrgID string
 	Name      string // unique among the organization's keys that are not revoked; "" is no name
@@ -119,7 +119,7 @@ func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
 }
 
 // ByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it is one prepared
-// statement; on PostgreSQL one query serves all who asked before it began.
+// statement; on PostgreSQL one query serves all callers that asked before it began.
 func (k APIKeys) ByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, error) {
 	return k.db.hot.Key(ctx, hash)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// AuditEntry says who did what to what. No field carries a secret.
+// AuditEntry records the actor, the action and its target. No field carries a secret.
 type AuditEntry struct {
 	ID     string // made when it is written
 	At     int64  // epoch milliseconds; 0 when it is written: the transaction's clock
@@ -16,7 +16,7 @@ type AuditEntry struct {
 	Detail string // free text for a human
 }
 
-// QueueAudit writes an entry in an open transaction, so that it stands or falls with what it tells.
+// QueueAudit writes an entry in an open transaction, so that it is committed together with what it records.
 func QueueAudit(tx Tx, entry AuditEntry) {
 	tx.Queue(1, `INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		NewID("aud"), orNow(tx, entry.At), entry.Actor, entry.Action, entry.Target, entry.OrgID, entry.Detail)

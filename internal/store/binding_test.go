@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// Parameters bind by their number, not by the order they appear in (notes/storage.md B: another driver swapped values
-// here, and a CHECK noticed), in the writer and in the reader.
+// Parameters bind by their number, not by the order they appear in, in the writer and in the reader.
 func TestParametersBindByNumber(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

@@ -7,20 +7,20 @@ import (
 )
 
 // What one transaction of [Channels.Delete] takes away at most: so many conversations, and of each so many messages,
-// turns and outbound messages. Others wait for the writer no longer than that takes (design §7).
+// turns and outbound messages. Others wait for the writer no longer than that takes.
 const (
 	deletedConversations = 10
 	deletedRows          = 50
 )
 
-// How often Delete looks again for what somebody else has locked, and how long it waits in between. It adds up
+// How often Delete looks again for rows that other transactions have locked, and how long it waits in between. It adds up
 // to more than a transaction may last.
 const (
 	deleteLooks = 1000
 	deletePause = 20 * time.Millisecond
 )
 
-// Delete removes an organization's channel with its conversations and all that was said in them, or answers
+// Delete removes an organization's channel with its conversations and all their messages, or returns
 // [ErrNotFound]. A large channel takes many small transactions. The first makes the channel pending, so that nothing
 // new comes in; the last removes it, and sees that nothing came in meanwhile. Once the first is done it goes on when
 // ctx ends. When it fails later, or with [ErrBusy] after 20 s in which others had locked what was left, the channel
@@ -53,7 +53,7 @@ func (c Channels) Delete(ctx context.Context, actor, orgID, id string) error {
 	return fmt.Errorf("store: delete a channel: %w: its conversations stayed locked", ErrBusy)
 }
 
-// channelDeletion is one transaction of a deletion. It never waits for a lock: whoever it waited for could be waiting
+// channelDeletion is one transaction of a deletion. It never waits for a lock: the transaction it waited for could be waiting
 // for what others have locked in this transaction.
 type channelDeletion struct {
 	actor, orgID, id string
@@ -104,8 +104,8 @@ func queueDeletions(tx Tx, conversationIDs []string) {
 	}
 }
 
-// deleteEmptyChannel removes the channel, unless somebody has it locked, or it has conversations. Who begins one locks
-// the channel by its foreign key, so it is either seen here or fails. [ErrNotFound]: somebody else removed it.
+// deleteEmptyChannel removes the channel, unless another transaction has it locked, or it has conversations. Beginning one locks
+// the channel by its foreign key, so it is either seen here or fails. [ErrNotFound]: it was removed meanwhile.
 func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (deleted bool, err error) {
 	locked, err := Changed(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`+lockFreeRows(tx), d.id, d.orgID)
 	if err == nil && !locked {

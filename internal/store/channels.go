@@ -8,7 +8,7 @@ import (
 
 // The states of a channel.
 const (
-	// ChannelPending: nobody has shown yet that the external id is the organization's (design §6). Its deliveries are
+	// ChannelPending: the organization has not shown yet that the external id is its own. The channel's deliveries are
 	// dropped.
 	ChannelPending = "pending"
 	// ChannelActive: messages come in and go out.
@@ -17,13 +17,13 @@ const (
 	ChannelNeedsReauth = "needs_reauth"
 )
 
-// Channel connects an organization to a platform, or to its own site (widget). Types are those of design §6.
+// Channel connects an organization to a platform, or to its own site (widget). Types are those of the table.
 type Channel struct {
 	ID, OrgID  string
 	Type       string
 	Name       string // unique within the organization
 	ExternalID string // the platform's id of the page, account, number or shop; unique for its type; "" when it has none
-	AgentID    string // who answers; "" is nobody
+	AgentID    string // the agent that answers; "" is none
 	State      string // ChannelPending, ChannelActive or ChannelNeedsReauth
 	// LostExternalID is the external id that a pending channel lost, see [Channels.TakeOver]; such a channel stays pending.
 	LostExternalID string
@@ -75,7 +75,7 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 	return nil
 }
 
-// checkChannelLimit locks the organization, so that whoever creates another channel waits, and counts its channels.
+// checkChannelLimit locks the organization, so that another creation of a channel waits, and counts its channels.
 func checkChannelLimit(ctx context.Context, tx Tx, orgID string, limit int64) error {
 	if limit <= 0 {
 		return nil
@@ -104,7 +104,7 @@ type ChannelChange struct {
 	Widget *WidgetSettings
 }
 
-// Update changes an organization's channel. It answers [ErrNotFound] when there is none, [ErrConflict] when
+// Update changes an organization's channel. It returns [ErrNotFound] when there is none, [ErrConflict] when
 // another channel has the name, and [ErrAgentNotFound] for an agent that isn't the organization's.
 func (c Channels) Update(ctx context.Context, actor, orgID, id string, update ChannelChange) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -161,7 +161,7 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 }
 
 // SetState puts an organization's channel into a state, or [ErrNotFound]. A pending channel stays pending when
-// it is told to need reauthorization: only an approval ends that, and nothing ends it for a channel that lost its external
+// it is set to need reauthorization: only an approval ends that, and nothing ends it for a channel that lost its external
 // id. What changes nothing isn't in the audit log.
 func (c Channels) SetState(ctx context.Context, actor, orgID, id, state string) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {

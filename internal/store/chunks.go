@@ -10,7 +10,7 @@ import (
 // that nothing in one is a sign of an engine's own query language.
 type WordQuery [][]string
 
-// text is the query in the engine's language, and false when it has a word that isn't one, or none at all.
+// text is the query in the engine's language, and false when a word has other characters, or there is no word.
 func (q WordQuery) text(engine Engine) (text string, ok bool) {
 	and, or := " AND ", " OR "
 	if engine == Postgres {
@@ -161,7 +161,7 @@ func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs [
 	}, text, arguments...)
 }
 
-// placeholders appends values to arguments and answers their $n, with commas between.
+// placeholders appends values to arguments and returns their $n, with commas between.
 func placeholders[T any](arguments *[]any, values []T) string {
 	var text strings.Builder
 	for i, value := range values {

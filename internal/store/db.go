@@ -24,7 +24,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Clock is [Tx.Now] on SQLite, where the process's clock is the database's; nil is [time.Now].
 	Clock func() time.Time
-	// Observer is told about every transaction of the writer; nil is nobody.
+	// Observer is called after every transaction of the writer; nil is none.
 	Observer writer.Observer
 }
 
@@ -78,8 +78,8 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 // Migrate brings the tables to the newest version. It is expand-only, so that older processes go on working, and does
 // nothing when all is done. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
 // SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
-// PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that nobody who
-// writes waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are
+// PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that no
+// write waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are
 // built outside of transactions there, while others write; what an interrupted build left is dropped first.
 //
 // When that is done it fails with [ErrUnfinishedImport] in a store that holds only a part of an archive.
@@ -113,7 +113,7 @@ func (db *DB) Engine() Engine { return db.location.Engine }
 func (db *DB) Location() Location { return db.location }
 
 // Reader is for reading with $n SQL; whatever writes goes through the writer (SQLite refuses it here). A read must not
-// stay open across a call to a provider or a client (≤ 2 s, design §7): on SQLite it keeps the WAL from being reused.
+// stay open across a call to a provider or a client (2 s at most): on SQLite it keeps the WAL from being reused.
 func (db *DB) Reader() *sql.DB { return db.reader }
 
 // Ping reports whether the database can be read and its writer takes work. It writes nothing.
@@ -175,7 +175,7 @@ func (db *DB) Listen(
 // Do hands an operation to the writer and waits until it is durable.
 //
 // An operation that could not begin within 2 s, or within one and a half transactions when they are slow, 4 s at
-// most, is refused at once with [ErrBusy]: nothing happened, and whoever asked may come back after a second. An [Urgent]
+// most, is refused at once with [ErrBusy]: nothing happened, and the caller may repeat it after a second. An [Urgent]
 // one isn't, unless 8,192 of them are in line.
 //
 // When ctx ends before the writer took the operation, it is withdrawn, nothing happened, and Do returns the context's

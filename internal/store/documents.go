@@ -72,7 +72,7 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 	})
 }
 
-// checkKnowledgeLimit locks the organization, so that whoever adds another document waits, and sums up what it has.
+// checkKnowledgeLimit locks the organization, so that another upload waits, and sums up what it has.
 func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit int64) error {
 	if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID); err != nil {
 		return err
@@ -117,7 +117,7 @@ func queueChunks(tx Tx, documentID string, from int64, chunks []Chunk) {
 	}
 }
 
-// Fail ends the ingestion of a document for a reason that its owner is told. Who fails a document that isn't
+// Fail ends the ingestion of a document for a reason that its owner is shown. Failing a document that isn't
 // ingesting changes nothing.
 func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
 	return d.db.Exec(ctx, func(_ context.Context, tx Tx) error {
@@ -128,7 +128,7 @@ func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
 }
 
 // deletedChunks is how many chunks one transaction of [Documents.DeleteSomeChunks] takes away at most. Others wait for the
-// writer no longer than that takes (design §7).
+// writer no longer than that takes.
 const deletedChunks = 50
 
 // reasonDeleting is what a document says whose deletion has begun.

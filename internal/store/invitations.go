@@ -65,7 +65,7 @@ func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, er
 }
 
 // acceptInvitation makes the user of an open invitation, or returns [ErrNotFound] when the link is none of an open
-// invitation, or the address has a user by now, in any organization: whoever accepts first has the address. An
+// invitation, or the address has a user by now, in any organization: the first acceptance takes the address. An
 // unused invitation that an older process keeps as a user gives the address up and becomes an invitation like others.
 func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password string) (user User, err error) {
 	found := false

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// lockKnowledgeBases keeps an organization's knowledge bases from being deleted until the transaction ends, or answers
+// lockKnowledgeBases keeps an organization's knowledge bases from being deleted until the transaction ends, or returns
 // [ErrKnowledgeBaseNotFound] when one isn't there.
 func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) error {
 	if len(ids) == 0 {
@@ -32,7 +32,7 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 	return nil
 }
 
-// agentKnowledge reads, in a transaction, which knowledge bases an agent knows.
+// agentKnowledge reads, in a transaction, which knowledge bases an agent has.
 func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) (ids []string, err error) {
 	err = tx.Query(ctx, func(row Row) error {
 		var id string
@@ -57,7 +57,7 @@ func changeAgentKnowledge(ctx context.Context, tx Tx, orgID, agentID string, kno
 	return nil
 }
 
-// queueAgentKnowledge writes what an agent knows that knew nothing.
+// queueAgentKnowledge writes the knowledge bases of an agent that has none.
 func queueAgentKnowledge(tx Tx, orgID, agentID string, baseIDs []string) {
 	for _, id := range sortedSet(baseIDs) {
 		tx.Queue(1, `INSERT INTO agent_knowledge_bases (agent_id, knowledge_base_id, org_id) VALUES ($1, $2, $3)`,

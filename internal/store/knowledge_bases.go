@@ -35,7 +35,7 @@ type KnowledgeBaseChange struct {
 	Name, Description *string
 }
 
-// Update changes an organization's knowledge base. It answers [ErrNotFound] when there is none, and
+// Update changes an organization's knowledge base. It returns [ErrNotFound] when there is none, and
 // [ErrConflict] when another one has the name.
 func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, update KnowledgeBaseChange) error {
 	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -56,11 +56,11 @@ func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, upd
 }
 
 // DeleteEmpty removes an organization's knowledge base that has no documents, and takes it from its agents.
-// It reports false when there are documents, whoever added them, and answers [ErrNotFound] when there is no such base.
+// It reports false when there are documents, also new ones, and returns [ErrNotFound] when there is no such base.
 func (b KnowledgeBases) DeleteEmpty(ctx context.Context, actor, orgID, id string) (deleted bool, err error) {
 	err = b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		deleted = false
-		// Who adds a document locks the base by its foreign key, so it is either seen in the next statement or fails.
+		// Adding a document locks the base by its foreign key, so the document is either seen in the next statement or fails.
 		err := change(ctx, tx, `SELECT id FROM knowledge_bases WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 		if err != nil {
 			return err

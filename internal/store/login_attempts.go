@@ -53,7 +53,7 @@ func (l Logins) Take(ctx context.Context, bounds []LoginBound) (login Login, err
 	return login, err
 }
 
-// GiveBack counts an attempt no more: nobody looked at its password.
+// GiveBack takes back an attempt whose password was not checked.
 func (l Logins) GiveBack(ctx context.Context, login Login) error {
 	return l.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		login.queueGiveBack(tx)

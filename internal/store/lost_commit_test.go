@@ -15,7 +15,7 @@ import (
 )
 
 // An operation whose COMMIT was never answered is asked again by its id, and has happened once: a payment, a hold, a hold
-// with an Idempotency-Key, a settlement, a refund, a delivery (notes/reliability.md §1.2 "Ids").
+// with an Idempotency-Key, a settlement, a refund, a delivery.
 func TestLostCommitsAreResolvedByID(t *testing.T) {
 	t.Parallel()
 	wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))

@@ -83,7 +83,7 @@ func (o Organizations) SetPlan(ctx context.Context, actor, id, plan string) erro
 }
 
 // Models reads the organization's exceptions: the models it has switched on or off. A model without an entry is
-// enabled (design §6). It costs what [APIKeys.ByHash] costs.
+// enabled. It costs what [APIKeys.ByHash] costs.
 func (o Organizations) Models(ctx context.Context, orgID string) (map[string]bool, error) {
 	return o.db.hot.Models(ctx, orgID)
 }
@@ -102,7 +102,7 @@ func (o Organizations) SetModel(ctx context.Context, actor, orgID, model string,
 }
 
 // The bounds of an organization's retention in days. The least is for how long platforms repeat a delivery (7 days,
-// notes/platforms.md): the ids by which repetitions are merged go with the messages.
+// at the longest): the ids by which repetitions are merged go with the messages.
 const (
 	MinRetentionDays = 7
 	MaxRetentionDays = 3650
@@ -111,7 +111,7 @@ const (
 // ErrRetention is returned for a retention that is neither 0 nor within its bounds.
 var ErrRetention = errors.New("the retention must be 0 days, or 7 to 3650")
 
-// SetRetention says for how many days an organization keeps its conversations; 0 is until they are deleted. It answers
+// SetRetention sets for how many days an organization keeps its conversations; 0 is until they are deleted. It returns
 // [ErrRetention], or [ErrNotFound] for an unknown organization. The same retention again changes nothing.
 func (o Organizations) SetRetention(ctx context.Context, actor, id string, days int64) error {
 	if days != 0 && (days < MinRetentionDays || days > MaxRetentionDays) {

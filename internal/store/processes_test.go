@@ -27,7 +27,7 @@ const (
 	childPath = "SVC_STORE_CHILD_PATH"
 )
 
-// saturation is how many goroutines of a child write in a closed loop (issue 2: 128 clients).
+// saturation is how many goroutines of a child write in a closed loop.
 const saturation = 128
 
 // runChild is the main function of a child. It ends when its standard input does.
@@ -180,8 +180,8 @@ func openItems(t *testing.T) (*store.DB, store.Kind, string) {
 	return db, kind, location.DSN
 }
 
-// While one process saturates the file with 128 clients, another one's single writes go on: without the turnstile it
-// got one write a second (notes/performance.md §5), which the bound of this test doesn't allow.
+// While one process saturates the file with 128 clients, another one's single writes go on: without the write lock it
+// got one write a second, which the bound of this test doesn't allow.
 func TestSecondProcessMakesProgress(t *testing.T) {
 	t.Parallel()
 	db, kind, path := openItems(t)

@@ -79,7 +79,7 @@ const (
 )
 
 // OwnerOf is the organization that a resource belongs to, or [ErrNotFound]. It is for the miss path only: an id that an
-// organization doesn't have is forbidden when it is another's, and unknown otherwise (design §6).
+// organization doesn't have is forbidden when it is another's, and unknown otherwise.
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
 	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments:

@@ -11,7 +11,7 @@ import (
 type Routes struct{ db *DB }
 
 // ByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
-// change holds for the next delivery. One query serves all who asked before it began.
+// change holds for the next delivery. One query serves all callers that asked before it began.
 func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
 	if !driver.IsText(channelID) {
 		return Route{}, false, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// readPatience bounds [ReadRows] and [ReadRow]: a read that stays open keeps SQLite's log from being cut (design §7).
+// readPatience bounds [ReadRows] and [ReadRow]: a read that stays open keeps SQLite's log from being cut.
 const readPatience = 2 * time.Second
 
 // ReadRows reads all rows of a query through the reader, in at most 2 s; scan makes an item of the current row. The

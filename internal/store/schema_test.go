@@ -12,7 +12,7 @@ import (
 )
 
 // Several processes may start at once on an empty database: all of them find it migrated. On SQLite that doesn't hang
-// on the turnstile, which only keeps them from meeting.
+// on the write lock, which only keeps them from meeting.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, engine := range map[string]store.Engine{"sqlite": store.SQLite, "sqlite without turns": store.SQLite, "postgres": store.Postgres} {
@@ -49,7 +49,7 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// A database that a newer version has migrated still serves an older one, as in a roll-out (design §4: expand-only).
+// A database that a newer version has migrated still serves an older one, as in a roll-out.
 func TestNewerSchemaIsAccepted(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
@@ -164,8 +164,8 @@ func columns(t *testing.T, db *store.DB) map[string]column {
 	return all
 }
 
-// Every version only adds: what an older binary reads stays as it was, and what it writes needs no new column
-// (design §4).
+// Every version only adds: what an older binary reads stays as it was, and what it writes needs no new column,
+// because old and new processes share a database during a roll-out.
 func TestVersionsOnlyExpand(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {

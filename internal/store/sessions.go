@@ -9,7 +9,7 @@ import (
 // LoginRecord is what a login checks a password against.
 type LoginRecord struct {
 	UserID, OrgID string
-	Password      string // the encoded hash; "" for a user who has none yet
+	Password      string // the encoded hash; "" for a user without one
 }
 
 // ByEmail reads the user with an e-mail address, and false when there is none.
@@ -43,7 +43,7 @@ type NewSession struct {
 // Sessions reads and writes login sessions.
 type Sessions struct{ db *DB }
 
-// Begin begins a session of the user whose password was checked: when it isn't record's any more it answers
+// Begin begins a session of the user whose password was checked: when it isn't record's any more it returns
 // [ErrNotFound]. renewed, unless it is "", takes the password's place. What the login has taken of its windows is given back,
 // and sessions that have expired are deleted.
 func (s Sessions) Begin(ctx context.Context, record LoginRecord, renewed string, session NewSession, login Login) error {

@@ -50,10 +50,10 @@ func (u Users) List(ctx context.Context, orgID string, page Page) ([]User, error
 		orgID, page.After, page.Rows())
 }
 
-// SetRole changes a user's role, ends the user's sessions and takes back an unused one-time link, which somebody with
-// fewer rights than the new role's may have made, when allow lets it: it gets the user as it is in the
-// transaction, may run more than once, and its error is returned. A user who has the role already stays as it is. It
-// answers [ErrNotFound] when the organization has no such user, and [ErrLastOwner].
+// SetRole changes a user's role, ends the user's sessions and takes back an unused one-time link, whose author may have
+// fewer rights than the new role. allow gets the user as it is in the transaction; it may run more than once, and its
+// error ends the change and is returned. A user who has the role already stays as it is. It
+// returns [ErrNotFound] when the organization has no such user, and [ErrLastOwner].
 func (u Users) SetRole(ctx context.Context, actor, orgID, id, role string, allow func(User) error) error {
 	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, role, allow)
@@ -140,7 +140,7 @@ type UserLink struct {
 type UserLinks struct{ db *DB }
 
 // Put gives a user a new link, which takes the place of the one before, when allow lets it: see
-// [Users.SetRole]. link gets the user and makes the link. It answers [ErrNotFound] when the organization has no such user.
+// [Users.SetRole]. link gets the user and makes the link. It returns [ErrNotFound] when the organization has no such user.
 func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(User) error, link func(User) UserLink) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		user, err := lockUser(ctx, tx, orgID, id, roleOwner, allow)
@@ -194,7 +194,7 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 }
 
 // Use takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It
-// answers [ErrNotFound] for a link that isn't there any more, or has expired, and for an invitation of an e-mail address that
+// returns [ErrNotFound] for a link that isn't there any more, or has expired, and for an invitation of an e-mail address that
 // has a user by now, in any organization.
 func (l UserLinks) Use(ctx context.Context, hash [32]byte, password string, session NewSession) error {
 	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
@@ -213,7 +213,7 @@ func (l UserLinks) Use(ctx context.Context, hash [32]byte, password string, sess
 			QueueAudit(tx, AuditEntry{Actor: user.ID, Action: "user.set_password", Target: user.ID, OrgID: user.OrgID, Detail: "invite"})
 			return nil
 		}
-		// The user first, as everywhere, so that two who change the same user can't wait for each other.
+		// The user first, as everywhere, so that two changes of the same user can't wait for each other.
 		if err := change(ctx, tx, `SELECT id FROM users WHERE id = $1 AND org_id = $2`+tx.LockRows(), userID, orgID); err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (l UserLinks) Use(ctx context.Context, hash [32]byte, password string, sess
 		}
 		actor := userID
 		if purpose == "reset" {
-			// Whoever holds the link, its author has made this possible, and the person gets to know it.
+			// The author of the link has made this possible, and the user is shown the author.
 			if author != "" {
 				actor = author
 			}

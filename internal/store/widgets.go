@@ -19,7 +19,7 @@ const spendTime = 2 * time.Second
 
 var errSpendSlow = errors.New("store: adding up a channel's calls took longer than 2 s")
 
-// WidgetSettings are what a channel of type widget may do (design §6 "widget origins").
+// WidgetSettings are what a channel of type widget may do.
 type WidgetSettings struct {
 	// Origins are the sites that may show it: scheme://host[:port], or https://*.example.com.
 	Origins []string
@@ -73,7 +73,7 @@ type Widget struct {
 // Widgets reads what a widget may do and what its answers have cost.
 type Widgets struct{ db *DB }
 
-// ByID reads a channel of type widget, of any state, or answers [ErrNotFound]. A widget without settings, which an
+// ByID reads a channel of type widget, of any state, or returns [ErrNotFound]. A widget without settings, which an
 // older process made, has the defaults and no origins.
 func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 	if !driver.IsText(channelID) {

@@ -74,7 +74,7 @@ func TestOperationsThatWaitShareATransaction(t *testing.T) {
 	})
 }
 
-// A result is told only after the COMMIT: while its transaction is open the operation is neither done nor visible.
+// A result is returned only after the COMMIT: while its transaction is open the operation is neither done nor visible.
 func TestResultsAreToldAfterCommit(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/store/archive"
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // A store that moves to PostgreSQL and back is the same, row for row and byte for byte.

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/store/archive"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // smallArchive is an archive of one block with a row or two of every table.
@@ -94,9 +94,9 @@ func TestArchivesThatNoExportWrote(t *testing.T) {
 	begin := header("1", "1")
 	for name, c := range map[string]struct {
 		packed string
-		want    error
-		says    string
-		rows    int
+		want   error
+		says   string
+		rows   int
 	}{
 		"nothing":              {"", archive.ErrDamaged, "not one line", 0},
 		"another file":         {"SQLite format 3\x00\n", archive.ErrDamaged, "line 1: this is no archive", 0},

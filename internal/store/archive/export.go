@@ -19,14 +19,14 @@ type ExportOptions struct {
 	// Probes are values sealed with each key that the store's secrets are sealed with, which go into the header: an
 	// import shows them to [ImportOptions.Admit].
 	Probes [][]byte
-	// Progress is told after each block; nil is nobody. It must return quickly.
+	// Progress is called after each block; nil is none. It must return quickly.
 	Progress func(Progress)
 }
 
 // Export writes everything the store holds to w as an archive, see [Header]: what was committed when it began,
 // from one moment. Processes may go on working on the store; what they commit meanwhile is not in the archive. Memory
 // doesn't grow with the store. On SQLite it reads a copy that is made first, in a new folder beside the database, so that
-// no read stays open on the database itself (design §7); that takes the space of the database once more until Export
+// no read stays open on the database itself; that takes the space of the database once more until Export
 // returns. On PostgreSQL it reads one snapshot, which keeps the server from cleaning up for as long.
 //
 // An archive holds sealed values as they are: only the same master key opens them. It fails with [ErrNewer] when a

@@ -1,3 +1,8 @@
+// Package archive exports a whole store as a stream of lines, and imports it into an empty store of either engine.
+//
+// Blocks of an archive are transactions of the import, so an import that is interrupted anywhere goes on with the same
+// archive and ends with exactly the same rows. Damage is found before a row of its block is written. Memory doesn't grow
+// with the store. Sealed values stay sealed.
 package archive
 
 import (
@@ -40,7 +45,7 @@ type Header struct {
 	Format string `json:"format"`
 	// Version is that of the format. A reader takes its own only.
 	Version int `json:"version"`
-	// ID tells this archive from every other one, also of the same store.
+	// ID is unique among archives, also of the same store.
 	ID string `json:"id"`
 	// Schema is the schema version of the store.
 	Schema int64 `json:"schema"`
@@ -61,7 +66,7 @@ type mark struct {
 	SHA256  string           `json:"sha256,omitempty"` // hexadecimal
 }
 
-// Progress is how far an export or import is, told after each block.
+// Progress is how far an export or import is, after each block.
 type Progress struct {
 	// Table is the table of the last row.
 	Table string
@@ -89,7 +94,7 @@ func (s Summary) Total() (rows int64) {
 	return rows
 }
 
-// The errors of [store.DB.Import] that a caller tells apart with [errors.Is].
+// The errors of [Import] that a caller tells apart with [errors.Is].
 var (
 	// ErrDamaged: the stream is no archive, or a damaged one, or cut. Blocks before the damage may have been imported.
 	ErrDamaged = errors.New("store: not a whole, undamaged archive")

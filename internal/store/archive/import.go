@@ -17,11 +17,11 @@ type ImportOptions struct {
 	// Admit may refuse an archive by its header before anything is written, above all one whose probes the master key
 	// of this side doesn't open; nil admits all.
 	Admit func(Header) error
-	// Progress is told after each block; nil is nobody. It must return quickly.
+	// Progress is called after each block; nil is none. It must return quickly.
 	Progress func(Progress)
 }
 
-// Import fills an empty, migrated store from an archive of [store.DB.Export] of either engine. Blocks of the archive are
+// Import fills an empty, migrated store from an archive of [Export] of either engine. Blocks of the archive are
 // transactions, each with the place it ends at, so that an import that was interrupted anywhere, by kill -9 too, is
 // finished by the same call with the same archive from its beginning, with exactly the same rows in the end. Memory doesn't
 // grow with the archive.
@@ -174,7 +174,7 @@ func (p importPlace) advance(ctx context.Context, tx store.Tx, block *block) err
 	return err
 }
 
-// endImport opens the store for everybody.
+// endImport makes the store complete.
 func endImport(ctx context.Context, db *store.DB, reached importPlace) error {
 	err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 		// A table that is made from others would be made here, see archiveLeftOut.

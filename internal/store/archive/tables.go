@@ -54,11 +54,11 @@ var archiveTables = [...]struct{ name, columns string }{
 }
 
 // archiveLeftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
-// make it row by row, stands here, too; [store.DB.Import] makes it anew in its last transaction.
+// make it row by row, stands here, too; [Import] makes it anew in its last transaction.
 var archiveLeftOut = [...]string{
 	schema.VersionTable,  // every store has its own
 	schema.ProgressTable, // exists while an import is under way
-	"sessions",           // who is signed in signs in again: the new store has another address, or a break behind it
+	"sessions",           // users sign in again: the new store has another address, or a break behind it
 	"login_windows",      // what failed in this minute or the one before
 	// SQLite's full text, which triggers make with each row of chunks. On PostgreSQL it is an index.
 	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",

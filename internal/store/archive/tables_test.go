@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/store/archive"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 const (

@@ -14,13 +14,13 @@ const maxRound = 8192
 // errLookupSlow ends a round whose time is over.
 var errLookupSlow = errors.New("store: the lookup took too long")
 
-// coalescer lets one fetch serve all who asked for something before it began: natural batching for reads. The zero
+// coalescer lets one fetch serve all callers that asked before it began: natural batching for reads. The zero
 // value with fetch set is ready.
 type Coalescer[K comparable, V any] struct {
-	// fetch answers the values of some keys, and leaves out those that don't exist. It bounds its own time.
+	// fetch returns the values of some keys, and leaves out those that don't exist. It bounds its own time.
 	Fetch func(keys []K) (map[K]V, error)
 	// patience bounds a round from the moment its first key came, the wait for the fetch before it included; 0 is no
-	// bound. Who asks later waits less.
+	// bound. Later callers wait less.
 	Patience time.Duration
 
 	mu      sync.Mutex
@@ -30,7 +30,7 @@ type Coalescer[K comparable, V any] struct {
 	fetches sync.WaitGroup
 }
 
-// round is one fetch and those who wait for it.
+// round is one fetch and the callers that wait for it.
 type round[K comparable, V any] struct {
 	wanted map[K]struct{}
 	ending sync.Once
@@ -48,7 +48,7 @@ func newRound[K comparable, V any](patience time.Duration) *round[K, V] {
 	return r
 }
 
-// end wakes those who wait. Only its first call counts.
+// end wakes the callers. Only its first call counts.
 func (r *round[K, V]) end(found map[K]V, err error) {
 	r.ending.Do(func() {
 		r.found, r.err = found, err
@@ -56,7 +56,7 @@ func (r *round[K, V]) end(found map[K]V, err error) {
 	})
 }
 
-// over reports that nobody waits any more.
+// over reports whether the round has ended.
 func (r *round[K, V]) over() bool {
 	select {
 	case <-r.done:
@@ -66,7 +66,7 @@ func (r *round[K, V]) over() bool {
 	}
 }
 
-// get answers the value of a key as it was after get began, and false when there is none. When ctx ends first, it
+// get returns the value of a key as it was after get began, and false when there is none. When ctx ends first, it
 // returns the context's cause and the fetch goes on for the others.
 func (c *Coalescer[K, V]) Get(ctx context.Context, key K) (value V, ok bool, err error) {
 	found, err := c.wait(ctx, key)
@@ -74,8 +74,8 @@ func (c *Coalescer[K, V]) Get(ctx context.Context, key K) (value V, ok bool, err
 	return value, ok, err
 }
 
-// getAll is get for up to maxRound keys, which one fetch answers; they may repeat. The values are shared with others
-// who asked for them.
+// getAll is get for up to maxRound keys, which one fetch reads; they may repeat. The values are shared with other
+// callers.
 func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error) {
 	found, err := c.wait(ctx, keys...)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error)
 	return mine, nil
 }
 
-// wait answers what a round found that fetched the keys, and maybe others.
+// wait returns what a round found that fetched the keys, and maybe others.
 func (c *Coalescer[K, V]) wait(ctx context.Context, keys ...K) (map[K]V, error) {
 	mine, err := c.join(keys...)
 	if err != nil {
@@ -127,10 +127,10 @@ func (c *Coalescer[K, V]) join(keys ...K) (*round[K, V], error) {
 	return c.next, nil
 }
 
-// run fetches round after round until nobody waits.
+// run fetches round after round until no caller waits.
 func (c *Coalescer[K, V]) run() {
 	for {
-		runtime.Gosched() // whoever is ready to ask does so before the fetch begins, and shares it
+		runtime.Gosched() // callers that are ready join before the fetch begins, and share it
 		c.mu.Lock()
 		current := c.next
 		c.next = nil
@@ -153,7 +153,7 @@ func (c *Coalescer[K, V]) run() {
 	}
 }
 
-// close refuses new keys and waits for those who were asked for.
+// close refuses new keys and waits for the fetches that run.
 func (c *Coalescer[K, V]) Close() {
 	c.mu.Lock()
 	c.closed = true

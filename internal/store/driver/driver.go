@@ -1,3 +1,10 @@
+// Package driver is the contract between a store and its two database engines: [Driver] with its readers and its writing
+// connection, the transaction that kinds write in ([Tx]), the values and errors that both engines share, and the address of
+// a database ([Location]).
+//
+// Both engines accept the same SQL text with $n parameters and the same values: times are epoch milliseconds, JSON is text,
+// text is valid UTF-8 without NUL ([ErrText]). Package sqlite and package postgres implement the contract; the store's tests
+// run every case on both. The package opens no database and contains no SQL but the columns of the hot look-ups.
 package driver
 
 import (

@@ -14,7 +14,7 @@ import (
 var (
 	// ErrNotFound: no row has that id, or its organization doesn't exist.
 	ErrNotFound = errors.New("store: not found")
-	// ErrConflict: a uniqueness constraint refused the row (design §6 "uniqueness").
+	// ErrConflict: a uniqueness constraint refused the row.
 	ErrConflict = errors.New("store: already exists")
 	// ErrClosed: the database was closed before the operation began. Nothing happened.
 	ErrClosed = errors.New("store: closed")
@@ -24,9 +24,9 @@ var (
 	// when such refusals begin and end, so none of them needs a line of its own.
 	ErrOverloaded = fmt.Errorf("%w: overloaded", ErrBusy)
 	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
-	// whoever asked may ask again with the same id.
+	// the caller may repeat it with the same id.
 	ErrCommitUnknown = errors.New("store: commit outcome unknown")
-	// ErrRows: a statement did not affect as many rows as [Tx.Queue] was told.
+	// ErrRows: a statement did not affect as many rows as [Tx.Queue] expects.
 	ErrRows = errors.New("store: unexpected number of rows")
 	// ErrText: a text contains NUL or isn't valid UTF-8. PostgreSQL can't keep such a text; SQLite refuses it here,
 	// so that both engines take the same input.

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// HotReader answers what every request asks: its key and its organization's models, or the channels of a delivery.
-// Nothing is cached, so a revocation, a suspension or a disabled model holds at the very next request on every node
-// (design §7). The texts of routes are valid for PostgreSQL.
+// HotReader reads what every request needs: its key and its organization's models, or the channels of a delivery.
+// Nothing is cached, so a revocation, a suspension or a disabled model holds at the very next request on every node.
+// The texts of routes are valid for PostgreSQL.
 type HotReader interface {
 	Key(ctx context.Context, hash [32]byte) (KeyRecord, bool, error)
 	Models(ctx context.Context, orgID string) (map[string]bool, error)
@@ -23,7 +23,7 @@ type HotReader interface {
 // KeyRecord is an API key with what its organization decides about a request.
 type KeyRecord struct {
 	KeyID, OrgID string
-	Hash         [32]byte // of the raw key, to be compared in constant time (notes/reliability.md S1)
+	Hash         [32]byte // of the raw key, to be compared in constant time
 	Env          Env
 	Scopes       string        // space separated
 	ExpiresAt    sql.NullInt64 // epoch milliseconds, as the others
@@ -31,7 +31,7 @@ type KeyRecord struct {
 	Plan         string
 	SuspendedAt  sql.NullInt64
 	NowMS        int64 // the database's clock when the key was read
-	// HasOrgModels tells whether org_models holds anything about the organization; if not, store.Organizations.Models is empty
+	// HasOrgModels reports whether org_models holds anything about the organization; if not, store.Organizations.Models is empty
 	// and need not be asked.
 	HasOrgModels bool
 }
@@ -80,7 +80,7 @@ type Route struct {
 // MaxRouteKeys bounds the keys of one query of store.Routes.ByKeys, so that one delivery doesn't keep the others waiting.
 const MaxRouteKeys = 1000
 
-// RouteReader shares lookups of routes: all who ask while one runs are answered by the next. On SQLite, too, where it
+// RouteReader shares lookups of routes: all that are asked for while one runs go with the next. On SQLite, too, where it
 // saves each delivery of a crowd a read transaction of its own.
 type RouteReader struct {
 	byIDs  Coalescer[string, Route]
@@ -99,7 +99,7 @@ func NewRouteReader(
 
 func (r *RouteReader) Route(ctx context.Context, channelID string) (Route, bool, error) {
 	route, found, err := r.byIDs.Get(ctx, channelID)
-	// The answer is shared by all who asked: each gets its own copy, because it may keep and change it.
+	// The result is shared by all callers: each gets its own copy, because it may keep and change it.
 	route.Credentials = bytes.Clone(route.Credentials)
 	return route, found, err
 }

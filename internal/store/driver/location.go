@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Engine is a database engine, as it is written in the Caddyfile (design §4 "store").
+// Engine is a database engine, as it is written in the Caddyfile.
 type Engine string
 
 // The two engines.
@@ -15,7 +15,7 @@ const (
 )
 
 // Location says which database it is. Two spellings of one database give equal Locations, so a Location is the key
-// under which a process shares its pool (design §4 "lifecycle"). What can't be told without asking the network or the
+// under which a process shares its pool. What can't be decided without asking the network or the
 // file system's inner life stays different: a host name and its address, two hard links of one file.
 type Location struct {
 	Engine Engine
@@ -79,7 +79,7 @@ func (l Location) Redacted() string {
 	return l.DSN
 }
 
-// Env is the environment an API key works in, and so the wallet it spends (spec §5.1, design §6 "test keys").
+// Env is the environment an API key works in, and so the wallet it spends.
 type Env string
 
 // The two environments, as they stand in key prefixes, columns and command line flags.

@@ -22,12 +22,12 @@ type Row interface {
 const AnyRows int64 = -1
 
 // Tx is one kind's view of the writer's open transaction. Both engines speak the same SQL text with $n parameters
-// (design §7), which bind by number. Arguments are int64, int, bool, string (or a type made of it), []byte (nil is
+// that bind by number. Arguments are int64, int, bool, string (or a type made of it), []byte (nil is
 // NULL), sql.NullInt64, sql.NullString and nil; a text with NUL or invalid UTF-8 is refused with [ErrText]. A Tx is
 // used by one goroutine and is dead after Apply returned.
 //
 // After a statement failed nothing more runs, on either engine: every later call returns its error, and the kind's
-// savepoint is rolled back, whatever Apply answers.
+// savepoint is rolled back, whatever Apply returns.
 type Tx interface {
 	// Query flushes what is queued, then runs one statement that returns rows and hands each row to each. The first
 	// error of each ends it and is returned; each must not use the Tx.

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// indexLockTimeout bounds how long the building of an index waits for one older transaction. Nobody waits behind it.
+// indexLockTimeout bounds how long the building of an index waits for one older transaction. No other statement waits behind it.
 const indexLockTimeout = migrateLockSeconds * time.Second
 
 // lateIndex is an index on a table of an earlier version, which may hold many millions of rows when its own version
@@ -46,7 +46,7 @@ func (i lateIndex) createMissing(ctx context.Context, tx *sql.Tx, engine driver.
 	return nil
 }
 
-// indexBuilder is goose's lock of PostgreSQL. Who has won it builds the late indexes before goose begins a transaction.
+// indexBuilder is goose's lock of PostgreSQL. The process that has won it builds the late indexes before goose begins a transaction.
 type indexBuilder struct {
 	lock.SessionLocker
 	versions []Version
@@ -104,7 +104,7 @@ func (i lateIndex) buildBeside(ctx context.Context, conn *sql.Conn) (err error) 
 	if !table || valid {
 		return nil
 	}
-	// Both statements wait for whoever writes to the table, and behind that wait nobody waits. Given up after a second,
+	// Both statements wait for open transactions that write to the table, and no other statement waits behind them. Given up after a second,
 	// each try would begin anew and none might come to an end.
 	if err = setLockTimeout(ctx, conn, indexLockTimeout); err != nil {
 		return err

@@ -1,3 +1,8 @@
+// Package schema is the tables of the store and their migrations.
+//
+// Every version only expands, because old and new processes share a database during a roll-out, and a released version never
+// changes. To add one, write its DDL below the last one in versions.go, append it to [Versions], and add its tables and
+// columns to package archive, whose tests name what is missing. DDL is written in PostgreSQL's words; [Dialect] translates it.
 package schema
 
 import (
@@ -68,7 +73,7 @@ func gooseMigrations(engine driver.Engine, versions []Version) []*goose.Migratio
 	return list
 }
 
-// run applies the migration in goose's transaction, which on SQLite holds the write lock from its beginning. Who had
+// run applies the migration in goose's transaction, which on SQLite holds the write lock from its beginning. A process that had
 // to wait for that lock finds the version applied and leaves it at that.
 func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine) error {
 	applied, err := m.applied(ctx, tx)

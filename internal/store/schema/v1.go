@@ -9,13 +9,13 @@ import (
 // schemaV1 is the first version of the tables, in PostgreSQL's words; [Dialect] puts it into SQLite's. Rules:
 //
 //   - times are epoch milliseconds, money is micros (millionths of the currency unit), JSON is text;
-//   - what must never happen is refused here (CHECK, UNIQUE, triggers), not only in Go (design §2.4);
+//   - what must never happen is refused here (CHECK, UNIQUE, triggers), not only in Go;
 //   - expand only: a later version adds tables, columns and indexes and never changes or drops what an older
 //     binary still reads, because old and new processes share a database during a roll-out;
 //   - rows written by the hot path (holds, calls, ledger) carry no foreign keys: their wallet is locked by the
 //     statement that writes them, and organizations are never deleted.
 //
-// The money tables follow notes/reliability.md §1.2 and design §7; billing owns every statement on them.
+// Package billing owns every statement on the money tables.
 const schemaV1 = `
 CREATE TABLE organizations (
 	id           TEXT   NOT NULL PRIMARY KEY,
@@ -198,7 +198,7 @@ BEGIN
 END $$;
 `
 
-// appendOnlyTables can only grow: the books (notes/reliability.md L16).
+// appendOnlyTables can only grow: the books.
 var appendOnlyTables = [...]string{"ledger_tx", "ledger_entries"}
 
 // ddlV1 is everything migration 1 runs on an engine.

@@ -1,6 +1,6 @@
 package schema
 
-// schemaV2 adds what customer messages need: assistants, channels, and the queue (design §7), by the rules of
+// schemaV2 adds what customer messages need: assistants, channels, and the queue by the rules of
 // [schemaV1]. internal/inbox owns every statement on conversations, messages, turns and outbound_messages, but for those
 // that take them away with their channel (store.Channels.Delete).
 const schemaV2 = `
@@ -70,7 +70,7 @@ CREATE TABLE conversations (
 CREATE INDEX conversations_due ON conversations (run_at) WHERE run_at IS NOT NULL;
 CREATE INDEX conversations_org ON conversations (org_id, id);
 
--- What came from the platform; the unique pair is the task id, kept for good (spec §6.2). kind 'event' is something
+-- What came from the platform; the unique pair is the task id, kept for good. kind 'event' is something
 -- without text (an image). author 'human': somebody of the business wrote from the platform's own app. turn_id is the
 -- turn that answers it; handled: nobody has to answer it any more. arrival orders messages of one platform time.
 CREATE TABLE messages (

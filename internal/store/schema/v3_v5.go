@@ -35,8 +35,8 @@ func ddlV3(engine driver.Engine) string {
 	return ""
 }
 
-// schemaV4 adds people: users, their login sessions and one-time links, and the windows that throttle logins
-// (notes/reliability.md S29, S30), by the rules of [schemaV1].
+// schemaV4 adds people: users, their login sessions and one-time links, and the windows that throttle logins,
+// by the rules of [schemaV1].
 const schemaV4 = `
 -- email is in lower case; a user belongs to one organization. password is the encoded hash, '' until a link was used.
 CREATE TABLE users (

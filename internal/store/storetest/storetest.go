@@ -1,4 +1,4 @@
-// Package storetest gives tests a fresh database on either engine. It is imported by tests only (design §3) and holds
+// Package storetest gives tests a fresh database on either engine. It is imported by tests only and holds
 // no assertions about the store: those are the conformance suite of package store, which runs every case on both.
 package storetest
 
@@ -91,7 +91,7 @@ func postgresServer(t testing.TB) store.Location {
 // emptyTemplate is PostgreSQL's own template of an empty database.
 const emptyTemplate = "template0"
 
-// newDatabase creates a database with a random name from a template, and drops it after the test with whoever is still
+// newDatabase creates a database with a random name from a template, and drops it after the test with all that are still
 // connected.
 func newDatabase(t testing.TB, server store.Location, template string) store.Location {
 	t.Helper()

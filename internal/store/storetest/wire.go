@@ -166,13 +166,13 @@ func (w *Wire) waitToCommit() {
 // SlowCommits lets every COMMIT that is sent from now on reach the server so much later.
 func (w *Wire) SlowCommits(by time.Duration) { w.set(func() { w.slow = by }) }
 
-// CutAnswers closes a connection instead of passing the server's next answer on: what was asked is done and nobody hears.
+// CutAnswers closes a connection instead of passing the server's next answer on: what was asked is done, and the client doesn't learn it.
 func (w *Wire) CutAnswers() { w.set(func() { w.cutting = true }) }
 
-// CutCommits is CutAnswers from the next COMMIT on: it is done, and nobody hears.
+// CutCommits is CutAnswers from the next COMMIT on: it is done, and the client doesn't learn it.
 func (w *Wire) CutCommits() { w.set(func() { w.commits = true }) }
 
-// LoseCommits ends each connection with its next COMMIT, which is done and nobody hears; other connections are well, and
+// LoseCommits ends each connection with its next COMMIT, which is done and the client doesn't learn it; other connections are well, and
 // new ones are made. Without done the server doesn't hear of the COMMIT either.
 func (w *Wire) LoseCommits(done bool) {
 	w.set(func() {

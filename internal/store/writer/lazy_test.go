@@ -9,9 +9,9 @@ import (
 )
 
 func lazyWrite() *PendingWrite {
-	ticket := newPendingWrite(0, nil)
-	ticket.class = lazy
-	return ticket
+	write := newPendingWrite(0, nil)
+	write.class = lazy
+	return write
 }
 
 // TestLazyTickets: an operation that nobody waits for goes with the next transaction, and starts one itself only after

@@ -17,7 +17,7 @@ type Batch struct {
 	Expected    time.Duration // that the next transaction is expected to take, its turn included
 }
 
-// Observer is told about each transaction by the writer's goroutine, and must return quickly.
+// Observer observes each transaction. The writer's goroutine calls it, so it must return quickly.
 type Observer interface {
 	ObserveBatch(batch Batch)
 }

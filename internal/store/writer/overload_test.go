@@ -375,11 +375,11 @@ func TestPiecesOfAFailedGroup(t *testing.T) {
 		bad := errors.New("bad")
 		kind := &pickyKind{bad: bad}
 		w := mustNew(engine, Options{Kinds: []Kind{kind}, Logger: slog.New(slog.DiscardHandler)})
-		var tickets []*PendingWrite
+		var writes []*PendingWrite
 		for i := range maxBatch {
-			ticket := newPendingWrite(0, i == 100)
-			tickets = append(tickets, ticket)
-			require.NoError(t, w.queue.push(ticket))
+			write := newPendingWrite(0, i == 100)
+			writes = append(writes, write)
+			require.NoError(t, w.queue.push(write))
 		}
 		go w.Run()
 		for w.queue.waiting() {
@@ -389,13 +389,13 @@ func TestPiecesOfAFailedGroup(t *testing.T) {
 		require.NoError(t, w.queue.push(late))
 		<-late.Done()
 		require.LessOrEqual(t, kind.applied.Load(), int64(3), "what comes doesn't wait for all of them")
-		for i, ticket := range tickets {
-			<-ticket.Done()
+		for i, write := range writes {
+			<-write.Done()
 			if i == 100 {
-				require.ErrorIs(t, ticket.Err(), bad)
+				require.ErrorIs(t, write.Err(), bad)
 				continue
 			}
-			require.NoError(t, ticket.Err())
+			require.NoError(t, write.Err())
 		}
 		require.LessOrEqual(t, kind.applied.Load(), int64(2+2*retryPieces))
 		w.queue.close()

@@ -78,7 +78,7 @@ type Sized interface{ Size() int }
 // Kind turns operations of one sort into rows. The writer hands it all operations of that sort which share a
 // transaction, in arrival order; the kind locks what they touch, decides in Go, and writes.
 //
-// Apply answers one error for each op, or nil when all are decided: a refusal (no funds, already settled) is a
+// Apply returns one error for each op, or nil when all are decided: a refusal (no funds, already settled) is a
 // decision, stored in the op itself. An error, a panic or a failed statement is a fault: the writer rolls the kind's
 // savepoint back and runs its operations again, in small groups and then each alone, in the next transactions; one that
 // ran alone gets its error. When the transaction as a whole is lost, all its operations get that error and none runs again. Apply must

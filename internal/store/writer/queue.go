@@ -16,7 +16,7 @@ const (
 	// hold would wait for both.
 	urgentPlaces = maxBatch * 9 / 16
 	manyUrgent   = maxBatch * 3 / 2
-	// lazyWait bounds how long an operation that nobody waits for stays in line for company.
+	// lazyWait bounds how long an operation without a waiting caller stays in line for company.
 	lazyWait = time.Second
 )
 
@@ -36,7 +36,7 @@ var errFull = fmt.Errorf("%w: the write queue is full", driver.ErrOverloaded)
 // queue is the bounded place in front of the writer, with a line for each class. Lines are linked, so that an operation
 // whose caller gave up leaves at once.
 type queue struct {
-	wake   chan struct{} // tells the writer that the queue is not empty, or closed
+	wake   chan struct{} // wakes the writer: the queue is not empty, or closed
 	closed chan struct{}
 
 	mu       sync.Mutex
@@ -47,12 +47,12 @@ type queue struct {
 	// While a transaction runs, the ordinary line is reviewed every reviewEvery.
 	reviewing bool
 	review    *time.Timer
-	// Lazy tickets start no transaction: they go with the next one, until they are due or many.
+	// Lazy writes start no transaction: they go with the next one, until they are due or many.
 	due      bool
-	ripening *time.Timer // set while lazy tickets are in line
+	ripening *time.Timer // set while lazy writes are in line
 }
 
-// line is the tickets of a class in their order.
+// line is the writes of a class in their order.
 type line struct {
 	first, last  *PendingWrite
 	count, bytes int
@@ -62,27 +62,27 @@ func newQueue() *queue {
 	return &queue{wake: make(chan struct{}, 1), closed: make(chan struct{}), pace: newPace()}
 }
 
-// push puts a ticket at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
+// push puts a write at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
 // is full: what is urgent is bounded by what was begun, and no caller waits for the lazy.
-func (q *queue) push(ticket *PendingWrite) error {
+func (q *queue) push(write *PendingWrite) error {
 	q.mu.Lock()
-	err := q.admit(ticket)
+	err := q.admit(write)
 	if err != nil {
 		q.mu.Unlock()
 		return err
 	}
-	l := &q.lines[ticket.class]
-	ticket.queued = true
-	ticket.previous = l.last
+	l := &q.lines[write.class]
+	write.queued = true
+	write.previous = l.last
 	if l.last == nil {
-		l.first = ticket
+		l.first = write
 	} else {
-		l.last.next = ticket
+		l.last.next = write
 	}
-	l.last = ticket
+	l.last = write
 	l.count++
-	l.bytes += ticket.size
-	if ticket.class == lazy && q.ripening == nil {
+	l.bytes += write.size
+	if write.class == lazy && q.ripening == nil {
 		q.ripening = time.AfterFunc(lazyWait, q.ripen)
 	}
 	ready := q.ready()
@@ -94,23 +94,23 @@ func (q *queue) push(ticket *PendingWrite) error {
 }
 
 // admit needs the mutex.
-func (q *queue) admit(ticket *PendingWrite) error {
+func (q *queue) admit(write *PendingWrite) error {
 	if q.isClosed {
 		return driver.ErrClosed
 	}
-	mine, before := &q.lines[ticket.class], &q.lines[urgent]
+	mine, before := &q.lines[write.class], &q.lines[urgent]
 	switch {
 	case mine.count >= MaxQueued:
 		q.refused++
 		return errFull
-	case ticket.class == ordinary && !q.pace.admits(ticket.asked, mine.count, before.bytes+mine.bytes):
+	case write.class == ordinary && !q.pace.admits(write.asked, mine.count, before.bytes+mine.bytes):
 		q.refused++
 		return errOverloaded
 	}
 	return nil
 }
 
-// ripen makes the lazy tickets in line start a transaction of their own.
+// ripen makes the lazy writes in line start a transaction of their own.
 func (q *queue) ripen() {
 	q.mu.Lock()
 	q.due = q.lines[lazy].count > 0
@@ -131,14 +131,14 @@ func (q *queue) signal() {
 	}
 }
 
-// withdraw takes a ticket out of its line, and reports false when the writer has it already.
-func (q *queue) withdraw(ticket *PendingWrite) bool {
+// withdraw takes a write out of its line, and reports false when the writer has it already.
+func (q *queue) withdraw(write *PendingWrite) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !ticket.queued {
+	if !write.queued {
 		return false
 	}
-	q.unlink(ticket)
+	q.unlink(write)
 	return true
 }
 
@@ -158,52 +158,52 @@ func (q *queue) take(batch []*PendingWrite) []*PendingWrite {
 	return q.takeFrom(lazy, batch, maxBatch, maxBatchBytes, &bytes)
 }
 
-// takeFrom appends tickets of a line until the batch has so many or is too heavy. The first one of a line is never too
+// takeFrom appends writes of a line until the batch has so many or is too heavy. The first one of a line is never too
 // heavy: it would be as heavy the next time, when others went before it again. It needs the mutex.
 func (q *queue) takeFrom(c class, batch []*PendingWrite, limit, room int, bytes *int) []*PendingWrite {
 	before := len(batch)
-	for ticket := q.lines[c].first; ticket != nil && len(batch) < limit; ticket = q.lines[c].first {
-		if *bytes+ticket.size > room && len(batch) > before {
+	for write := q.lines[c].first; write != nil && len(batch) < limit; write = q.lines[c].first {
+		if *bytes+write.size > room && len(batch) > before {
 			break
 		}
-		*bytes += ticket.size
-		q.unlink(ticket)
-		batch = append(batch, ticket)
+		*bytes += write.size
+		q.unlink(write)
+		batch = append(batch, write)
 	}
 	return batch
 }
 
 // drain appends everything in line.
-func (q *queue) drain(tickets []*PendingWrite) []*PendingWrite {
+func (q *queue) drain(writes []*PendingWrite) []*PendingWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.lines {
 		for q.lines[c].first != nil {
-			ticket := q.lines[c].first
-			q.unlink(ticket)
-			tickets = append(tickets, ticket)
+			write := q.lines[c].first
+			q.unlink(write)
+			writes = append(writes, write)
 		}
 	}
-	return tickets
+	return writes
 }
 
 // unlink needs the mutex.
-func (q *queue) unlink(ticket *PendingWrite) {
-	l := &q.lines[ticket.class]
-	if ticket.previous == nil {
-		l.first = ticket.next
+func (q *queue) unlink(write *PendingWrite) {
+	l := &q.lines[write.class]
+	if write.previous == nil {
+		l.first = write.next
 	} else {
-		ticket.previous.next = ticket.next
+		write.previous.next = write.next
 	}
-	if ticket.next == nil {
-		l.last = ticket.previous
+	if write.next == nil {
+		l.last = write.previous
 	} else {
-		ticket.next.previous = ticket.previous
+		write.next.previous = write.previous
 	}
-	ticket.next, ticket.previous, ticket.queued = nil, nil, false
+	write.next, write.previous, write.queued = nil, nil, false
 	l.count--
-	l.bytes -= ticket.size
-	if ticket.class == lazy && l.count == 0 {
+	l.bytes -= write.size
+	if write.class == lazy && l.count == 0 {
 		q.ripening.Stop()
 		q.ripening, q.due = nil, false
 	}
@@ -268,16 +268,16 @@ func (q *queue) shed(now time.Time) {
 		return // none is older than the first, and none has to wait longer than the last
 	}
 	ahead, bytes := 0, q.lines[urgent].bytes
-	for ticket := l.first; ticket != nil; {
-		next := ticket.next
-		if q.pace.inTime(now, ticket.asked, ahead, bytes) {
-			ahead, bytes = ahead+1, bytes+ticket.size
+	for write := l.first; write != nil; {
+		next := write.next
+		if q.pace.inTime(now, write.asked, ahead, bytes) {
+			ahead, bytes = ahead+1, bytes+write.size
 		} else {
-			q.unlink(ticket)
+			q.unlink(write)
 			q.refused++
-			ticket.finish(errWaited)
+			write.finish(errWaited)
 		}
-		ticket = next
+		write = next
 	}
 }
 
@@ -288,7 +288,7 @@ func (q *queue) skip() {
 	q.mu.Unlock()
 }
 
-// length is the number of tickets in line.
+// length is the number of writes in line.
 func (q *queue) length() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -94,9 +94,9 @@ func TestHangIsAskedByOne(t *testing.T) {
 // line are expected to wait for them once: they may be served in time.
 func TestWhatRunsIsNotWaitedForTwice(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]func(w *Writer, tickets []*PendingWrite){
-		"cut off": func(w *Writer, tickets []*PendingWrite) { w.back = tickets },
-		"failed":  func(w *Writer, tickets []*PendingWrite) { w.again = [][]*PendingWrite{tickets} },
+	for name, again := range map[string]func(w *Writer, writes []*PendingWrite){
+		"cut off": func(w *Writer, writes []*PendingWrite) { w.back = writes },
+		"failed":  func(w *Writer, writes []*PendingWrite) { w.again = [][]*PendingWrite{writes} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

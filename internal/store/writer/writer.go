@@ -1,3 +1,10 @@
+// Package writer runs everything that a process writes through one goroutine: operations that wait at the same moment share
+// one transaction (natural batching, without a timer), so they share the price of a commit.
+//
+// A result is returned only after the COMMIT that made it durable. A fault of one operation never fails another: kinds run
+// in savepoints, and the operations of a failed group run again, in smaller groups and then each alone. Every wait has a
+// bound: the queue's length, the turn between processes, and an operation's life. Writes that could not begin in time are
+// refused when they come (pace.go). The package has no SQL and no rules of money or queues: kinds bring them.
 package writer
 
 import (
@@ -100,25 +107,25 @@ func (w *Writer) SubmitLazily(kind Kind, op Op) *PendingWrite { return w.submit(
 
 func (w *Writer) submit(kind Kind, op Op, isLazy bool) *PendingWrite {
 	index, ok := w.indexes[kind.Name()]
-	ticket := newPendingWrite(index, op)
+	write := newPendingWrite(index, op)
 	if isLazy {
-		ticket.class = lazy
+		write.class = lazy
 	}
 	if !ok {
-		ticket.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
-		return ticket
+		write.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
+		return write
 	}
-	if err := w.queue.push(ticket); err != nil {
-		ticket.finish(err)
+	if err := w.queue.push(write); err != nil {
+		write.finish(err)
 	}
-	return ticket
+	return write
 }
 
 // Exec queues a hand-written write and waits until it is durable.
 func (w *Writer) Exec(ctx context.Context, run func(ctx context.Context, tx driver.Tx) error) error {
-	ticket := newPendingWrite(execWrite, nil)
-	ticket.run = run
-	return w.await(ctx, ticket)
+	write := newPendingWrite(execWrite, nil)
+	write.run = run
+	return w.await(ctx, write)
 }
 
 // Ping reports whether the writer takes work.
@@ -155,22 +162,22 @@ func (w *Writer) SetPatience(wait, transaction time.Duration) {
 }
 
 // await queues an operation and waits for its end.
-func (w *Writer) await(ctx context.Context, ticket *PendingWrite) error {
+func (w *Writer) await(ctx context.Context, write *PendingWrite) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := w.queue.push(ticket); err != nil {
+	if err := w.queue.push(write); err != nil {
 		return err
 	}
 	select {
-	case <-ticket.done:
+	case <-write.done:
 	case <-ctx.Done():
-		if w.queue.withdraw(ticket) {
+		if w.queue.withdraw(write) {
 			return fmt.Errorf("%w: %w", driver.ErrBusy, context.Cause(ctx))
 		}
-		<-ticket.done
+		<-write.done
 	}
-	return ticket.err
+	return write.err
 }
 
 // run writes what is queued, in a goroutine of its own. It ends when the queue is closed and everything queued has ended.
@@ -200,20 +207,20 @@ func (w *Writer) pending() bool {
 	return len(w.again) > 0 || len(w.back) > 0 || w.queue.waiting()
 }
 
-// turn runs one batch, which is collected after the turn is won: who arrived while waiting for it is on board.
+// turn runs one batch, which is collected after the turn is won, so that it has what arrived meanwhile.
 func (w *Writer) turn() {
 	start := time.Now()
 	w.queue.begin(start)
 	release := w.conn.TakeTurn(w.abandoned)
 	waited := time.Since(start)
-	runtime.Gosched() // whoever is ready to write does so before the batch is collected, and shares it
+	runtime.Gosched() // callers that are ready to write join before the batch is collected, and share it
 	batch := w.collect()
 	w.queue.boarded(len(w.again))
 	outcome := w.transact(batch)
 	release() // before the callers wake: the other process waits for this only
 	w.observe(&outcome, start, waited)
 	for _, ended := range outcome.ended {
-		ended.ticket.finish(ended.err)
+		ended.write.finish(ended.err)
 	}
 }
 
@@ -253,17 +260,17 @@ func (w *Writer) collect() []*PendingWrite {
 
 // refuseAll ends everything that has not run.
 func (w *Writer) refuseAll() {
-	tickets := slices.Concat(append(w.again, w.back)...)
+	writes := slices.Concat(append(w.again, w.back)...)
 	w.again, w.back = nil, nil
-	for _, ticket := range w.queue.drain(tickets) {
-		ticket.finish(driver.ErrClosed)
+	for _, write := range w.queue.drain(writes) {
+		write.finish(driver.ErrClosed)
 	}
 }
 
-// endedWrite is a ticket whose end is known and not told yet.
+// endedWrite is a write that has ended, whose caller still waits.
 type endedWrite struct {
-	ticket *PendingWrite
-	err    error
+	write *PendingWrite
+	err   error
 }
 
 // outcome gathers how a batch ended.
@@ -273,9 +280,9 @@ type outcome struct {
 	lost  bool // the transaction failed as a whole
 }
 
-func (o *outcome) end(err error, tickets ...*PendingWrite) {
-	for _, ticket := range tickets {
-		o.ended = append(o.ended, endedWrite{ticket, err})
+func (o *outcome) end(err error, writes ...*PendingWrite) {
+	for _, write := range writes {
+		o.ended = append(o.ended, endedWrite{write, err})
 		o.batch.Operations++
 		if err != nil {
 			o.batch.Failed++
@@ -352,27 +359,27 @@ func (w *Writer) commit(tx driver.Transaction) error {
 	return err
 }
 
-// inTime answers pings, ends the operations that have waited too long, and returns the others.
+// inTime finishes pings, ends the operations that have waited too long, and returns the others.
 func (w *Writer) inTime(o *outcome, batch []*PendingWrite, now time.Time) (left []*PendingWrite) {
 	left = batch[:0]
-	for _, ticket := range batch {
+	for _, write := range batch {
 		switch {
-		case ticket.kind == pingWrite:
-			ticket.finish(nil)
-		case w.late(ticket, now):
-			o.ended = append(o.ended, endedWrite{ticket, errWaited})
+		case write.kind == pingWrite:
+			write.finish(nil)
+		case w.late(write, now):
+			o.ended = append(o.ended, endedWrite{write, errWaited})
 			o.batch.Refused++
 		default:
-			left = append(left, ticket)
+			left = append(left, write)
 		}
 	}
 	return left
 }
 
 // late reports whether an operation has waited so long that it should end.
-func (w *Writer) late(ticket *PendingWrite, now time.Time) bool {
-	waited := now.Sub(ticket.asked)
-	switch ticket.class {
+func (w *Writer) late(write *PendingWrite, now time.Time) bool {
+	waited := now.Sub(write.asked)
+	switch write.class {
 	case ordinary:
 		return waited > w.patience
 	case urgent:
@@ -387,16 +394,16 @@ func (w *Writer) late(ticket *PendingWrite, now time.Time) bool {
 func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
 	byKind := make([][]*PendingWrite, len(w.kinds))
 	var execs []writeGroup
-	for _, ticket := range batch {
-		if ticket.kind == execWrite {
-			execs = append(execs, writeGroup{writes: []*PendingWrite{ticket}})
+	for _, write := range batch {
+		if write.kind == execWrite {
+			execs = append(execs, writeGroup{writes: []*PendingWrite{write}})
 			continue
 		}
-		byKind[ticket.kind] = append(byKind[ticket.kind], ticket)
+		byKind[write.kind] = append(byKind[write.kind], write)
 	}
-	for i, tickets := range byKind {
-		if len(tickets) > 0 {
-			groups = append(groups, writeGroup{kind: w.kinds[i], writes: tickets})
+	for i, writes := range byKind {
+		if len(writes) > 0 {
+			groups = append(groups, writeGroup{kind: w.kinds[i], writes: writes})
 		}
 	}
 	return append(groups, execs...)
@@ -457,13 +464,13 @@ func (w *Writer) call(ctx context.Context, tx driver.Tx, group writeGroup) (fail
 		return nil
 	}
 	ops := make([]Op, len(group.writes))
-	for i, ticket := range group.writes {
-		ops[i] = ticket.op
+	for i, write := range group.writes {
+		ops[i] = write.op
 	}
 	return checkErrors(group, group.kind.Apply(ctx, tx, ops))
 }
 
-// checkErrors answers nil when every operation was decided, else an error for each: its own, or its group's.
+// checkErrors returns nil when every operation was decided, else an error for each: its own, or its group's.
 func checkErrors(group writeGroup, errs []error) []error {
 	if len(errs) != 0 && len(errs) != len(group.writes) {
 		err := fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.writes))
@@ -486,17 +493,17 @@ func checkErrors(group writeGroup, errs []error) []error {
 func (w *Writer) fail(o *outcome, group writeGroup, failed []error) {
 	now := time.Now()
 	again := make([]*PendingWrite, 0, len(group.writes))
-	for i, ticket := range group.writes {
+	for i, write := range group.writes {
 		ended := len(group.writes) == 1
 		if ended && driver.IsDeadlock(failed[i]) {
-			ticket.deadlocks++
-			ended = ticket.deadlocks > mostDeadlocks
+			write.deadlocks++
+			ended = write.deadlocks > mostDeadlocks
 		}
-		if ended || w.late(ticket, now) {
-			o.end(failed[i], ticket)
+		if ended || w.late(write, now) {
+			o.end(failed[i], write)
 			continue
 		}
-		again = append(again, ticket)
+		again = append(again, write)
 	}
 	o.batch.Retried += len(again)
 	w.again = slices.AppendSeq(w.again, slices.Chunk(again, max(1, (len(again)+retryPieces-1)/retryPieces)))

@@ -3,7 +3,7 @@ package postgres
 import "time"
 
 // Every wait for PostgreSQL has a bound, so that a server that is gone, stopped or cut off costs a request a few seconds
-// and never a goroutine (docs/operating.md "PostgreSQL"; notes/reliability.md §4). What a caller sees at most:
+// and never a goroutine (docs/operating.md "PostgreSQL"). What a caller waits at most:
 //
 //	a key, the models or the channel of a request: lookupPatience
 //	anything written:                              longestWait in line, then writeTime, then commitTime
@@ -11,8 +11,8 @@ import "time"
 //
 // They lie far above what a healthy server needs, and below what clients and platforms wait for.
 const (
-	// lookupTime bounds one lookup, waiting for its connection and a second try on a new one included. Who asks while
-	// one runs is answered by the next, and waits for lookupPatience at most.
+	// lookupTime bounds one lookup, waiting for its connection and a second try on a new one included. A lookup that is asked for while
+	// one runs goes with the next, and waits for lookupPatience at most.
 	lookupTime     = 2 * time.Second
 	lookupPatience = 3 * time.Second
 	// writeTime bounds a transaction of the writer from its beginning until COMMIT is sent, and commitTime the wait for
@@ -34,7 +34,7 @@ const (
 // Bounds that the server itself keeps.
 const (
 	// statementTimeout ends one statement, a wait for a row lock included, and keeps the connection. It is shorter than
-	// what the client waits, so that the server's word comes first.
+	// what the client waits, so that the server's error comes first.
 	statementTimeout = 3 * time.Second
 	// idleInWriteTimeout ends the transaction of a writer that says nothing more, so that a stopped process holds row
 	// locks for less time than others wait for them. idleInReadTimeout is for reads, which hold none.
@@ -42,7 +42,7 @@ const (
 	idleInReadTimeout  = 10 * time.Second
 )
 
-// How the network's own silence is noticed, on both sides: the peer is asked after keepAliveIdle without a word, and
+// How both sides notice a silent network: the peer is probed after keepAliveIdle without data, and
 // given up after keepAliveProbes without an answer. What was sent must be acknowledged within userTimeout.
 const (
 	keepAliveIdle     = 15 * time.Second

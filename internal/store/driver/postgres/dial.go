@@ -21,7 +21,7 @@ func boundConnect(config *pgconn.Config) {
 }
 
 // newDialFunc dials connections that notice a vanished peer. They have a deadline from the start, which is taken away
-// once the server has let us in: a request to cancel, which is dialled, too, and is answered by closing, keeps it.
+// once the server has accepted the login. A request to cancel, which is dialled, too, and ends with the connection, keeps it.
 func newDialFunc(timeout time.Duration) pgconn.DialFunc {
 	dialer := &net.Dialer{
 		Timeout: timeout,
@@ -42,9 +42,9 @@ func newDialFunc(timeout time.Duration) pgconn.DialFunc {
 	}
 }
 
-// impatientConn shortens the 15 s that pgconn gives a broken connection to say goodbye, the only deadline it ever sets in
+// impatientConn shortens the 15 s that pgconn waits when it closes a broken connection, the only deadline it ever sets in
 // the future. A server that hangs would else keep the places of all broken connections in the pool for that long, and
-// nobody could connect when it is back.
+// no request could connect when the server is back.
 type impatientConn struct{ net.Conn }
 
 // SetDeadline implements [net.Conn].

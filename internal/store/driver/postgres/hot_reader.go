@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// hotReader shares queries: all who ask while one runs are answered by the next.
+// hotReader shares queries: all lookups that are asked for while one runs go with the next.
 type hotReader struct {
 	*driver.RouteReader
 
@@ -34,7 +34,7 @@ func (r *hotReader) Key(ctx context.Context, hash [32]byte) (driver.KeyRecord, b
 }
 
 func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, error) {
-	// The answer is shared by all who asked: each gets its own copy, because it may keep and change it.
+	// The result is shared by all callers: each gets its own copy, because it may keep and change it.
 	shared, _, err := r.byOrgs.Get(ctx, orgID)
 	if err != nil {
 		return nil, err

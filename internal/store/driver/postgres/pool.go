@@ -131,7 +131,7 @@ func setSession(idle time.Duration) func(context.Context, *pgx.Conn) error {
 	text := noticeVanished(idle) + fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, text)
-		return err //nolint:wrapcheck // who connects says so
+		return err //nolint:wrapcheck // the caller says that it connects
 	}
 }
 
@@ -139,10 +139,10 @@ func setSession(idle time.Duration) func(context.Context, *pgx.Conn) error {
 func setMigrationSession(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, noticeVanished(idleInReadTimeout)+
 		fmt.Sprintf("SET lock_timeout = %d", driver.MigrationLockTimeout.Milliseconds()))
-	return err //nolint:wrapcheck // who connects says so
+	return err //nolint:wrapcheck // the caller says that it connects
 }
 
-// noticeVanished lets the server give up a client that is stopped, or gone without a word.
+// noticeVanished makes the server give up a client that is stopped, or vanished.
 func noticeVanished(idle time.Duration) string {
 	return fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET tcp_keepalives_idle = %d; SET tcp_keepalives_interval = %d;
 		SET tcp_keepalives_count = %d; SET tcp_user_timeout = %d; `, idle.Milliseconds(), int(keepAliveIdle.Seconds()),
@@ -163,7 +163,7 @@ func (p *connPools) ping(ctx context.Context) error {
 	return nil
 }
 
-// close waits until everybody has given their connections back, for as long as ctx allows.
+// close waits until all connections have been given back, for as long as ctx allows.
 func (p *connPools) close(ctx context.Context) error {
 	closed := make(chan struct{})
 	go func() {
@@ -180,7 +180,7 @@ func (p *connPools) close(ctx context.Context) error {
 	}
 }
 
-// poolGuard gives a deadline to whoever takes a connection or runs a statement without one, and notices dead connections.
+// poolGuard gives a deadline to every acquisition of a connection and every statement without one, and notices dead connections.
 type poolGuard struct {
 	own *pgxpool.Pool
 	all *connPools

@@ -1,3 +1,7 @@
+// Package postgres is the driver of PostgreSQL: two pools, one for what requests wait for and one for everything else, each
+// of whose uses has a deadline, and a writer that sends a transaction in as few round trips as possible.
+//
+// It works through a pooler in transaction mode where the location has a direct address for migrations and LISTEN.
 package postgres
 
 import (

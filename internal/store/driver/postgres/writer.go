@@ -86,7 +86,7 @@ func (t *transaction) Context() context.Context { return t.ctx }
 
 func (t *transaction) LockRows() string { return " FOR UPDATE" }
 
-// Now asks for the clock at once when no statement has gone out yet. A fault is told by the next Query or Flush.
+// Now asks for the clock at once when no statement has gone out yet. The next Query or Flush returns its error.
 func (t *transaction) Now() int64 {
 	if !t.begun && t.fault() == nil {
 		t.failed = t.send(t.ctx, nil, nil)
@@ -243,7 +243,7 @@ func (t *transaction) Release(ctx context.Context, last bool) error {
 	return nil
 }
 
-// RollbackTo undoes the group: without a word to the server when nothing of it has gone out.
+// RollbackTo undoes the group: without a round trip when nothing of it has gone out.
 func (t *transaction) RollbackTo(ctx context.Context) error {
 	if t.broken != nil {
 		return t.broken
@@ -279,10 +279,10 @@ func (t *transaction) sendCommit(ctx context.Context) error {
 	t.pending = append(t.pending, statement{text: "COMMIT", want: driver.AnyRows})
 	err := t.send(ctx, nil, nil)
 	if t.committed {
-		return nil // What broke after the server's word doesn't matter.
+		return nil // What broke after the server's confirmation doesn't matter.
 	}
 	if err == nil {
-		// COMMIT of a failed transaction is answered with ROLLBACK.
+		// The server answers COMMIT of a failed transaction with ROLLBACK.
 		t.broken = errors.New("store: the transaction was rolled back")
 		return t.broken
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// What every SQLite connection is told (design §7). busy_timeout (ms) is the backstop when the turnstile could not
+// The settings of every SQLite connection. busy_timeout (ms) is the backstop when the write lock could not
 // order the writers; journal_size_limit (bytes) is what a checkpoint leaves of the WAL file; wal_autocheckpoint (pages)
 // has a page written back once for many commits that changed it; temp_store keeps what a savepoint would restore in
 // memory; recursive_triggers makes REPLACE fire the append-only triggers.
@@ -56,7 +56,7 @@ type preparedStatement interface {
 const maxStatements = 512
 
 // preparedConn is one connection of the driver, without database/sql, which costs several times what a prepared
-// statement costs (notes/performance.md §4). It keeps every statement prepared. One goroutine uses it at a time.
+// statement costs. It keeps every statement prepared. One goroutine uses it at a time.
 type preparedConn struct {
 	conn       sqldriver.Conn
 	preparer   sqldriver.ConnPrepareContext
@@ -79,7 +79,7 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 	return &preparedConn{conn: conn, preparer: preparer, statements: map[string]preparedStatement{}}, nil
 }
 
-// prepare answers the kept statement of a text, or prepares it.
+// prepare returns the kept statement of a text, or prepares it.
 func (c *preparedConn) prepare(text string) (preparedStatement, error) {
 	if statement, ok := c.statements[text]; ok {
 		return statement, nil
@@ -122,7 +122,7 @@ func positional(text string) string {
 	}
 }
 
-// exec runs a statement and answers how many rows it changed. It takes a context without Done, because the driver
+// exec runs a statement and returns how many rows it changed. The context has no Done channel, because the driver
 // starts a goroutine for any other: it can't be interrupted.
 func (c *preparedConn) exec(text string, arguments []sqldriver.NamedValue) (int64, error) {
 	statement, err := c.prepare(text)
@@ -254,7 +254,7 @@ func scanInteger(dest any, from int64) bool {
 	return true
 }
 
-// scanBytes tells NULL (nil) from an empty value. The driver has copied the bytes already.
+// scanBytes distinguishes NULL (nil) from an empty value. The driver has copied the bytes already.
 func scanBytes(to *[]byte, column sqldriver.Value) bool {
 	if column == nil {
 		*to = nil

@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 // networkFileSystems are file systems whose locks or shared memory mappings don't hold between machines, or not even
 // between processes, by the magic number statfs(2) gives. FUSE stands for sshfs, s3fs, virtiofs and the like: a local
-// one can't be told from a remote one, so all are refused.
+// one looks the same as a remote one, so all are refused.
 var networkFileSystems = map[int64]string{
 	unix.NFS_SUPER_MAGIC:  "NFS",
 	unix.SMB_SUPER_MAGIC:  "SMB",

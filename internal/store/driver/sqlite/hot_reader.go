@@ -13,7 +13,7 @@ import (
 )
 
 // hotReader keeps a few connections open, each with its statements prepared, which costs a fraction of
-// the way through database/sql (notes/performance.md §4). Every lookup is a read of its own and sees what was committed last.
+// the way through database/sql. Every lookup is a read of its own and sees what was committed last.
 type hotReader struct {
 	*driver.RouteReader
 

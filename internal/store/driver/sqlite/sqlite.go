@@ -1,3 +1,8 @@
+// Package sqlite is the driver of SQLite: one writing connection, a few prepared connections for the hot look-ups, and a
+// pool for everything else, on one file in WAL mode.
+//
+// Processes that share the file take turns by a pair of lock files; SQLite's own locks keep the file correct without them.
+// A file on a network file system is refused.
 package sqlite
 
 import (
@@ -120,7 +125,7 @@ func (d *Driver) Listen(
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating
 // processes don't meet; correctness doesn't depend on it.
 func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error) {
-	turns, err := OpenWriteLock(d.path)
+	turns, err := openWriteLock(d.path)
 	if err != nil {
 		return nil, nil, err
 	}

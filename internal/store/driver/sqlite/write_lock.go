@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Patience of a writer at the turnstile. A turn lasts about 5 ms and one fsync; who holds one for a second is stopped,
-// or waits for a disk that makes everyone wait. While the turn stays stuck the next writes probe it only briefly.
+// How long a writer waits for the write lock. A turn lasts about 5 ms and one fsync; a process that holds one for a
+// second is stopped, or waits for a disk that makes all processes wait. While the turn stays stuck the next writes probe it only briefly.
 const (
 	turnPatience      = time.Second
 	stuckTurnPatience = 10 * time.Millisecond
@@ -19,13 +19,13 @@ const (
 	turnPollFastUntil = 20 * time.Millisecond
 )
 
-// turnstile makes the writers of several processes (and of several pools of one process) take turns on one SQLite
+// writeLock makes the writers of several processes (and of several pools of one process) take turns on one SQLite
 // file. SQLite's own lock is not fair: a writer that waits sleeps up to 100 ms and never meets the gap between two
-// transactions of a busy one, which left a second process one write a second (notes/performance.md §5).
+// transactions of a busy one, which left a second process one write a second.
 //
-// Two advisory locks: turn is held while writing, next while waiting for turn. Who has just written and wants again
-// must first win next, which the one who waits holds: so it comes after it. Fairness is all the locks give. Who can't
-// get the turn in time tries to write without it, and comes back when SQLite's own lock is taken, too.
+// Two advisory locks: turn is held while writing, next while waiting for turn. A process that has just written and wants to
+// write again must first win next, which a waiting process holds: so it comes after it. Fairness is all the locks give.
+// A process that can't get the turn in time tries to write without it, and comes back when SQLite's own lock is taken, too.
 //
 // The wait polls with LOCK_NB instead of blocking in flock(2), which nothing but a signal ends: a blocked call would
 // outlive Close for as long as a stopped process holds the turn. The sleep between two polls is a system call, because
@@ -35,9 +35,9 @@ type writeLock struct {
 	stuck      bool // the last wait ended without the turn
 }
 
-// OpenWriteLock opens the two lock files beside a database file and creates them when they are missing. They are
-// never deleted: a deleted one would be another lock for who opens it next.
-func OpenWriteLock(path string) (*writeLock, error) {
+// openWriteLock opens the two lock files beside a database file and creates them when they are missing. They are
+// never deleted: a deleted one would be another lock for the next process that opens it.
+func openWriteLock(path string) (*writeLock, error) {
 	turn, err := openLock(path + ".turn")
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func openLock(path string) (*os.File, error) {
 	return file, nil
 }
 
-// take waits for the turn until it has it, patience ends, or hurry is closed. It always answers a release function;
+// take waits for the turn until it has it, patience ends, or hurry is closed. The returned release function is never nil;
 // release is called once.
 func (t *writeLock) take(hurry <-chan struct{}) (release func()) {
 	deadline := time.Now().Add(turnPatience)
@@ -71,7 +71,7 @@ func (t *writeLock) take(hurry <-chan struct{}) (release func()) {
 	return func() { unlock(t.turn) }
 }
 
-// win gets next, then turn, then gives next to whoever comes after.
+// win gets next, then turn, then releases next.
 func (t *writeLock) win(deadline time.Time, hurry <-chan struct{}) bool {
 	if !pollLock(t.next, deadline, hurry) {
 		return false
@@ -123,7 +123,7 @@ func unlock(file *os.File) {
 	unix.Flock(int(file.Fd()), unix.LOCK_UN) //nolint:errcheck // see above
 }
 
-// preciseSleep sleeps about as long as it is told, or shorter when a signal comes.
+// preciseSleep sleeps for about the pause, or shorter when a signal comes.
 func preciseSleep(pause time.Duration) {
 	interval := unix.NsecToTimeval(pause.Nanoseconds())
 	unix.Select(0, nil, nil, nil, &interval) //nolint:errcheck // an early end is no harm

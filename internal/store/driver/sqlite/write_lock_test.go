@@ -11,7 +11,7 @@ import (
 
 func openTestWriteLock(t *testing.T, path string) *writeLock {
 	t.Helper()
-	turns, err := OpenWriteLock(path)
+	turns, err := openWriteLock(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, turns.close()) })
 	return turns
@@ -84,7 +84,7 @@ func TestStuckTurn(t *testing.T) {
 	require.False(t, holder.stuck, "and it was given back")
 }
 
-// Who went on without the turn and met SQLite's own lock comes back to the turnstile, where it is first when the turn is
+// Who went on without the turn and met SQLite's own lock comes back to the write lock, where it is first when the turn is
 // free: beside two processes that take turns, waiting for a gap could last for ever.
 func TestBackToTheTurnstile(t *testing.T) {
 	t.Parallel()

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// busyPatience bounds the wait for SQLite's own lock, which somebody holds who writes without the turn or is stopped.
+	// busyPatience bounds the wait for SQLite's own lock, which a process holds that writes without the turn or is stopped.
 	busyPatience = 5 * time.Second
 	// busyTry, in milliseconds, bounds one wait inside SQLite. It isn't fair: between two writers that take turns it may
-	// never meet a gap. So whoever had to go without the turn comes back to the turnstile after it.
+	// never meet a gap. So a process that had to go without the turn comes back to the write lock after it.
 	busyTry = 500
 )
 
@@ -31,7 +31,7 @@ type writerConn struct {
 }
 
 func newWriterConn(ctx context.Context, path string, clock func() time.Time) (*writerConn, error) {
-	turns, err := OpenWriteLock(path)
+	turns, err := openWriteLock(path)
 	if err != nil {
 		return nil, err
 	}
