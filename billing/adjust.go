@@ -13,18 +13,17 @@ func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros
 	return b.post(ctx, posting{kind: EntryTopUp, wallet: wallet, micros: micros, ref: ref, actor: actor})
 }
 
-// Adjust corrects a wallet by micros, either way, for a reason that the customer may read. It never takes more than
-// the free balance: then it returns [ErrInsufficientCredits]. ref and the other errors are as for [Book.Credit].
+// Adjust corrects a wallet by micros, up or down, for a reason that the customer may read. It takes at most the free balance:
+// beyond that it returns [ErrInsufficientCredits]. ref and the other errors are as for [Book.Credit].
 func (b *Book) Adjust(
 	ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref string,
 ) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor})
 }
 
-// Refund gives back all that a call was charged. A call is refunded once, whatever ref says: a repetition returns
-// the first entry, Replayed. ref is the operator's own note of it, such as a ticket. It returns [store.ErrNotFound]
-// for an unknown call, [ErrNothingToRefund] for one that was never charged, [ErrOverflow], [ErrInvalid], or a wrapped
-// error of the store.
+// Refund gives back all that a call was charged, once: a repetition returns the first entry, Replayed, whatever ref is. ref is
+// the operator's note, such as a ticket. It returns [store.ErrNotFound] for an unknown call, [ErrNothingToRefund] for one that
+// wasn't charged, [ErrOverflow], [ErrInvalid], or a wrapped error of the store.
 func (b *Book) Refund(ctx context.Context, actor, callID, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryRefund, ref: callID, note: ref, actor: actor})
 }

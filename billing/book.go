@@ -8,8 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Book is the way to the money of one database. Its zero value is unusable; it holds nothing but the database, so any
-// number of them may be made.
+// Book reads and changes the money of one database. It has no state of its own, so any number may be made with [NewBook].
 type Book struct {
 	db *store.DB
 }
@@ -19,14 +18,13 @@ func NewBook(db *store.DB) *Book {
 	return &Book{db: db}
 }
 
-// Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once
-// that is durable. Nothing is reserved or claimed when it returns a [Replay], or an error other than
-// [store.ErrCommitUnknown]: then both may stand, and [Book.Abandon] decides. Repeating an open hold with the same claim is
-// a success.
+// Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once that is
+// durable. Nothing is reserved or claimed when it returns a [Replay], or an error other than [store.ErrCommitUnknown], after
+// which both may exist until [Book.Abandon] decides. Repeating an open hold with the same claim succeeds.
 //
-// A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused],
-// [ErrKeyInFlight], [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
-// organization), or a wrapped error of the store.
+// A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight],
+// [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown organization), or a
+// wrapped error of the store.
 func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
@@ -39,7 +37,7 @@ func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 		if op.finished == "" {
 			return nil, op.refused
 		}
-		// A finished key that goes before it is read, because its time is over, is free for this call.
+		// A finished key that expires before it is read is free for this call.
 		if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
 			return replay, err
 		}
@@ -61,11 +59,10 @@ func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, erro
 	return op.settled, op.refused
 }
 
-// Abandon ends a call whose [Book.Hold] returned [store.ErrCommitUnknown]. After it the hold is voided and the
-// Idempotency-Key is free, whether that commit arrived or not, and no commit or repetition of the hold that comes later
-// can bring either back: a hold that doesn't exist is written as voided, so that its id is taken. call is the row of the
-// call, which cost nothing. Abandon may be repeated. It returns [ErrInvalid], or a wrapped error of the store; after the
-// latter nothing is decided.
+// Abandon ends a call whose [Book.Hold] returned [store.ErrCommitUnknown]. After it the hold is voided and the Idempotency-Key
+// is free, whether or not that commit arrived, and no later commit or repetition of the hold can restore them: a hold that
+// doesn't exist is written as voided, so that its id is taken. call is the row of the call, which cost nothing. Abandon may be
+// repeated. It returns [ErrInvalid], or a wrapped error of the store, after which nothing is decided.
 func (b *Book) Abandon(ctx context.Context, hold Hold, call Call) error {
 	settlement := Settlement{Call: call, Held: hold.AmountMicros > 0, Void: true, Claim: hold.Claim}
 	err := errors.Join(hold.validate(), settlement.validate())
@@ -82,9 +79,8 @@ func (b *Book) Abandon(ctx context.Context, hold Hold, call Call) error {
 	return op.refused
 }
 
-// SettleLater hands a settlement to the writer and returns at once, for a caller that may stop waiting while the
-// settlement goes on (design §5). It is attempted once, as [Book.Settle] would; its error says that it may be
-// repeated.
+// SettleLater hands a settlement to the writer and returns at once, for a caller that may stop waiting while the settlement
+// goes on. It is attempted once; after an error it may be repeated.
 func (b *Book) SettleLater(settlement Settlement) *Settling {
 	if err := settlement.validate(); err != nil {
 		return &Settling{op: &settleOp{refused: err}}
@@ -93,9 +89,9 @@ func (b *Book) SettleLater(settlement Settlement) *Settling {
 	return &Settling{op: op, ticket: b.db.Submit(Ledger, op)}
 }
 
-// Record writes the row of a call without money and without an Idempotency-Key: no hold, no charge, no claim. Nobody has
-// to wait for it, so it goes with the next transaction, a second later at the latest; a process that is killed meanwhile
-// loses the row and nothing else. Any other settlement is refused with [ErrInvalid].
+// Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait: the row goes with the
+// next transaction, a second later at the latest, and is all that a process killed meanwhile loses. Any other settlement is
+// refused with [ErrInvalid].
 func (b *Book) Record(settlement Settlement) *Settling {
 	err := settlement.validate()
 	if err == nil && (settlement.Held || settlement.ChargeMicros != 0 || settlement.Claim != nil) {
@@ -108,7 +104,7 @@ func (b *Book) Record(settlement Settlement) *Settling {
 	return &Settling{op: op, ticket: b.db.SubmitLazily(Ledger, op)}
 }
 
-// Settling is a settlement on its way.
+// Settling is a settlement that [Book.SettleLater] has begun.
 type Settling struct {
 	op     *settleOp
 	ticket *store.PendingWrite // nil for a settlement that was refused before it reached the writer
@@ -122,7 +118,7 @@ func (s *Settling) Done() <-chan struct{} {
 	return s.ticket.Done()
 }
 
-// Settled is what [Book.Settle] would have returned. It waits for Done.
+// Settled waits for Done and returns what [Book.Settle] would have returned.
 func (s *Settling) Settled() (Settled, error) {
 	<-s.Done()
 	if s.ticket != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// ErrInsufficientCredits is returned when the free balance (balance less held) can't carry an amount. A wallet that
-// was never topped up has no funds either. The caller sees 402 insufficient_credits (spec §7.2: there is no debt).
+// ErrInsufficientCredits is returned when the free balance (balance less held) can't carry an amount; a wallet that was never
+// topped up has none. Clients get 402 insufficient_credits.
 var ErrInsufficientCredits = errors.New("the wallet's free balance is too small")
 
 // ErrNoHold is returned for a settlement with Held whose hold was never made. Nothing is written then, so that a hold
@@ -23,14 +23,13 @@ var ErrCallEnded = errors.New("the call has already ended")
 // hold of nothing. It is a fault of the calling code or of the operator's command line; the text says which.
 var ErrInvalid = errors.New("invalid billing operation")
 
-// WalletID names a wallet: an organization has one per environment, so that a test key never spends live credits
-// (design §6 "test keys").
+// WalletID names a wallet: an organization has one per environment, so that a test key never spends live credits.
 type WalletID struct {
 	OrgID string
 	Env   store.Env
 }
 
-// account is the wallet's account in the ledger.
+// account returns the name of the wallet's account in the ledger.
 func (id WalletID) account() string { return "org:" + id.OrgID + ":" + string(id.Env) }
 
 func (id WalletID) validate() error {
@@ -55,7 +54,7 @@ func (id WalletID) compare(other WalletID) int {
 	return 0
 }
 
-// Hold reserves an upper bound of a call's cost before the provider is asked (spec §4.2 max_tokens).
+// Hold reserves an upper bound of a call's cost before the provider is called (docs/contract.md#holds-and-charges).
 type Hold struct {
 	// CallID is made by the caller before the hold; it names the hold, the call and its charge for ever.
 	CallID string
@@ -85,13 +84,13 @@ func (h Hold) validate() error {
 	return h.Wallet.validate()
 }
 
-// UsageSource says who counted a call's tokens.
+// UsageSource says how a call's tokens were counted.
 type UsageSource string
 
-// The sources of a call's usage (reliability notes §1.2).
+// The sources of a call's usage.
 const (
 	UsageProvider  UsageSource = "provider"  // reported by the provider
-	UsageEstimated UsageSource = "estimated" // counted by us, because the provider reported none or absurd numbers
+	UsageEstimated UsageSource = "estimated" // counted by us: the provider reported no or impossible numbers
 	UsageNone      UsageSource = "none"      // the call ended before anything could be counted
 )
 
@@ -154,7 +153,7 @@ func (s Settlement) validate() error {
 // Settled is what a settlement did. The figures of a call never change again: a second settlement of the same call
 // returns those of the first.
 type Settled struct {
-	// ChargedMicros is exactly what left the wallet (spec §2.5 charged_micros).
+	// ChargedMicros is exactly what left the wallet, the charged_micros of the answer.
 	ChargedMicros int64
 	// ExtraMicros is the part of ChargedMicros above the hold, taken from the free balance.
 	ExtraMicros int64

@@ -13,8 +13,8 @@ import (
 // findingLimit bounds the findings of one invariant: enough to see a pattern, few enough to read.
 const findingLimit = 20
 
-// readTimeout bounds each read of a check. The database stays in use, and a read that stays open keeps SQLite's log
-// from being cut and PostgreSQL from cleaning up (design §7).
+// readTimeout bounds each read of a check. The database stays in use, and a long read keeps SQLite's log from being truncated
+// and PostgreSQL from cleaning up.
 const readTimeout = 2 * time.Second
 
 // Finding is a place where the books break an invariant.
@@ -25,17 +25,17 @@ type Finding struct {
 	Detail string `json:"detail"`
 }
 
-// Examined is one invariant and what was found against it.
+// Examined is one invariant with its findings.
 type Examined struct {
-	// ID is the invariant's number, L1 to L18 (reliability notes §1.4).
+	// ID is the invariant's number, L1 to L18.
 	ID string `json:"id"`
 	// Text is what must hold.
 	Text string `json:"text"`
 	// Advice is what an operator should look at when it doesn't.
 	Advice string `json:"advice"`
-	// Findings are the first that were met, at most 20.
+	// Findings are the first 20 at most.
 	Findings []Finding `json:"findings"`
-	// More says that the search ended there, so that more may exist.
+	// More reports that the search ended at that bound, so that more may exist.
 	More bool `json:"more"`
 }
 
@@ -44,7 +44,7 @@ type Report struct {
 	Invariants []Examined `json:"invariants"`
 }
 
-// OK reports that no invariant is broken.
+// OK reports whether no invariant is broken.
 func (r Report) OK() bool {
 	for _, examined := range r.Invariants {
 		if len(examined.Findings) > 0 {
@@ -54,7 +54,7 @@ func (r Report) OK() bool {
 	return true
 }
 
-// Findings are those of all invariants.
+// Findings returns the findings of all invariants.
 func (r Report) Findings() []Finding {
 	var all []Finding
 	for _, examined := range r.Invariants {
@@ -63,8 +63,7 @@ func (r Report) Findings() []Finding {
 	return all
 }
 
-// String is the report for a terminal: a line for each invariant, and below a broken one what was found and where to
-// look.
+// String formats the report for a terminal: a line for each invariant, and below a broken one its findings and advice.
 func (r Report) String() string {
 	var text strings.Builder
 	for _, examined := range r.Invariants {
@@ -88,7 +87,7 @@ func (r Report) String() string {
 
 // Checker checks the books of a database that may be in use. Its zero value is ready.
 type Checker struct {
-	// SweepInterval is the operator's, for L6 and L14; 0 is [DefaultSweepInterval].
+	// SweepInterval is the configured interval of the sweeper, for L6 and L14; 0 is [DefaultSweepInterval].
 	SweepInterval time.Duration
 
 	pageRows int // for tests; 0 is pageRows
@@ -99,8 +98,8 @@ func Check(ctx context.Context, db *store.DB) (Report, error) {
 	return Checker{}.Check(ctx, db)
 }
 
-// Check reads the whole ledger, page by page, each page in one statement and so from one moment of the database, and
-// reports every broken invariant. It writes nothing to the books. The error is one of reading: then there is no report.
+// Check reads the whole ledger in pages, each in one statement and so of one moment of the database, and reports every broken
+// invariant. It writes nothing to the books. After an error, of reading, there is no report.
 func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	now, err := databaseClock(ctx, db)
 	if err != nil {
@@ -109,7 +108,7 @@ func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	return c.examine(ctx, db.Reader(), now)
 }
 
-// examine is Check at a moment of the database's clock.
+// examine is Check at a given moment of the database's clock.
 func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, error) {
 	if c.SweepInterval <= 0 {
 		c.SweepInterval = DefaultSweepInterval
@@ -144,7 +143,7 @@ func databaseClock(ctx context.Context, db *store.DB) (now int64, err error) {
 	return now, nil
 }
 
-// reader is what a search reads from: a database, or in tests a transaction that breaks the books and is rolled back.
+// reader is the source of a search: a database, or in tests a transaction that breaks the books and is rolled back.
 type reader interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
@@ -153,7 +152,7 @@ type reader interface {
 type search struct {
 	db       reader
 	pageRows int
-	// lateBefore is the moment, on the database's clock, before which an open hold should have been swept.
+	// lateBefore is the moment, on the database's clock, before which the sweeper should have ended an open hold.
 	lateBefore int64
 	findings   []Finding
 }
@@ -178,12 +177,11 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 	}, fmt.Sprintf("WITH found (subject, detail) AS MATERIALIZED (%s) SELECT subject, detail FROM found LIMIT %d", query, findingLimit), args...)
 }
 
-// pageRows is how many rows of a table one statement looks at, on a machine that is not too busy for so many.
+// pageRows is how many rows of a table one statement reads, on a machine that isn't too busy for so many.
 const pageRows = 1000
 
-// pages runs each over all rows of a table in the order of a text column, a page of about pageRows at a time: after
-// is the last value of the page before, through the last one of the page. A page that takes too long is halved and
-// read again.
+// pages runs each over all rows of a table in the order of a text column, about pageRows rows at a time: after is the last
+// value of the page before, through the last one of the page. A page that takes too long is halved and read again.
 func (s *search) pages(
 	ctx context.Context, table, column string, each func(ctx context.Context, after, through string) error,
 ) error {
@@ -224,7 +222,7 @@ func (s *search) value(ctx context.Context, value any, query string, args ...any
 	return s.read(ctx, func(rows *sql.Rows) error { return rows.Scan(value) }, query, args...)
 }
 
-// read hands each row of a statement to each, within readTimeout.
+// read calls each for every row of a statement, within readTimeout.
 func (s *search) read(ctx context.Context, each func(*sql.Rows) error, query string, args ...any) error {
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -10,33 +10,33 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// ErrKeyReused is returned for an Idempotency-Key that names other content: 409 idempotency_key_reused. The call it
-// was first used for keeps it.
+// ErrKeyReused is returned for an Idempotency-Key that was used with other content: 409 idempotency_key_reused. The first call
+// keeps the key.
 var ErrKeyReused = errors.New("the idempotency key was used with other content")
 
-// ErrKeyInFlight is returned for an Idempotency-Key whose call is running: the duplicate may wait with
-// [Book.ClaimBusy] and hold again; 409 conflict when it doesn't end in time.
+// ErrKeyInFlight is returned for an Idempotency-Key whose call is running: the duplicate may wait with [Book.ClaimBusy] and
+// hold again; 409 conflict when the call doesn't end in time.
 var ErrKeyInFlight = errors.New("a call with the same idempotency key is in progress")
 
-// KeyLife is how long the outcome of a finished call is kept for replays (design §6 "Idempotency-Key").
+// KeyLife is how long the outcome of a finished call is kept for replays.
 const KeyLife = 24 * time.Hour
 
-// Claim is an Idempotency-Key on its way (reliability notes §2.2). A key counts within its wallet: other
-// organizations, and the other environment of the same one, are independent.
+// Claim is the use of an Idempotency-Key by a call. A key counts within its wallet: other organizations, and the other
+// environment of the same one, are independent.
 type Claim struct {
 	// KeyHash is the SHA-256 of the client's key.
 	KeyHash [32]byte
-	// Fingerprint says what the key was used for: equal content has equal fingerprints.
+	// Fingerprint identifies the request's content: equal content has equal fingerprints.
 	Fingerprint [32]byte
 	// Life is how long the outcome is kept; 0 is [KeyLife].
 	Life time.Duration
-	// TakeOver: a call that is in progress with this key counts as lost. Its hold expires at once, so that whatever it
-	// still does can't be charged, and the key goes to the new call. Only who knows that nobody else may use the key
-	// asks for it: the worker that has the lease of a conversation, for the key of its turn.
+	// TakeOver: a call that is in progress with this key counts as lost. Its hold expires at once, so that it can't be charged
+	// any more, and the key goes to the new call. Only a caller that knows that no other process may use the key sets it: the
+	// worker that has the lease of a conversation, for the key of its turn.
 	TakeOver bool
 }
 
-// Replay is what became of an earlier call with the same key and content.
+// Replay is the outcome of an earlier call with the same key and content.
 type Replay struct {
 	// CallID is the earlier call's.
 	CallID string
@@ -46,9 +46,9 @@ type Replay struct {
 	Settled  Settled
 }
 
-// ClaimBusy reports whether a call with this key is in progress and its lease is valid, by the database's clock. It is
-// a cheap read for a duplicate that waits: after false the next [Book.Hold] replays the call or takes the key over.
-// The error is one of reading, or [ErrInvalid].
+// ClaimBusy reports whether a call with this key is in progress and its lease is valid, by the database's clock. It is a cheap
+// read for a waiting duplicate: after false the next [Book.Hold] replays the call or takes the key over. The error is one of
+// reading, or [ErrInvalid].
 func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte) (bool, error) {
 	if err := wallet.validate(); err != nil {
 		return false, err
@@ -63,15 +63,14 @@ func (b *Book) ClaimBusy(ctx context.Context, wallet WalletID, keyHash [32]byte)
 	return busy, nil
 }
 
-// clockSQL is the database's clock in epoch milliseconds, as the store's transactions read it. SQLite has none but the
-// machine's.
+// clockSQL reads the database's clock in epoch milliseconds, as the store's transactions do. SQLite has only the machine's.
 var clockSQL = map[store.Engine]string{
 	store.SQLite:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
 	store.Postgres: `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
 }
 
-// replay reads the finished call that a hold met. Its transcript may be large, so it is read here and not by the
-// writer. found is false when the row went meanwhile, because its time was over.
+// replay reads the finished call that a hold met. Its transcript may be large, so the writer doesn't read it. found is false
+// when the row expired meanwhile.
 func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Replay, found bool, err error) {
 	replay = &Replay{CallID: callID}
 	settled := &replay.Settled

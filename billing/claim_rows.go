@@ -51,8 +51,7 @@ func (s *claimState) name() string {
 	return claimInProgress
 }
 
-// lockClaims reads claims, sorted by key, and keeps every other writer from changing them until the transaction ends.
-// It doesn't read transcripts.
+// lockClaims reads claims, sorted by key, and locks them until the transaction ends. It doesn't read transcripts.
 func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books) error {
 	return paddedChunks(keys, func(size int, chunk []claimKey) error {
 		args := make([]any, 0, 3*len(chunk))
@@ -80,13 +79,13 @@ func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books)
 	})
 }
 
-// readLapsedClaims hands the keys of claims in progress whose lease is over to each, oldest first. Like all that finds
-// claims for a sweep it takes no lock: they are read again.
+// readLapsedClaims calls each with the keys of claims in progress whose lease is over, oldest first. Like all reads for a sweep
+// it takes no lock: the claims are read again.
 func readLapsedClaims(ctx context.Context, tx store.Tx, each func(claimKey)) error {
 	return tx.Query(ctx, eachClaimKey(each), selectLapsedClaims, tx.Now(), int64(sweepLimit))
 }
 
-// readOldClaims is readLapsedClaims for finished claims that were kept long enough.
+// readOldClaims is readLapsedClaims for finished claims whose life is over.
 func readOldClaims(ctx context.Context, tx store.Tx, each func(claimKey)) error {
 	return tx.Query(ctx, eachClaimKey(each), selectOldClaims, tx.Now(), int64(sweepLimit))
 }
@@ -111,7 +110,7 @@ func eachClaimKey(each func(claimKey)) func(store.Row) error {
 	}
 }
 
-// writeClaims deletes first: a call has one claim, and may leave one for another within a batch.
+// writeClaims deletes first: a call has one claim, and may exchange it for another within a batch.
 func (b *books) writeClaims(tx store.Tx) {
 	var deleted, updated, inserted []claimKey
 	for key, claim := range b.claims {

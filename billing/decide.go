@@ -6,10 +6,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// books is the part of the database that one batch of operations touches, read under the locks of its wallets, and
-// what the batch changes in it. Operations are decided against it one after the other in arrival order, so each
-// sees what those before it decided and a refused one leaves no trace: a hold that is too large doesn't stand in
-// the way of a smaller one behind it. It knows no SQL; ledger.go loads it and writes it down.
+// books is the part of the database that one batch of operations touches, read under the locks of its wallets, with the batch's
+// changes. Operations are decided against it in arrival order: each sees the decisions before it, and a refused one leaves no
+// trace, so that a hold that is too large doesn't block a smaller one behind it. It contains no SQL; ledger.go loads and writes
+// it.
 type books struct {
 	now   int64 // the database's clock, epoch milliseconds
 	newID func() string
@@ -33,12 +33,12 @@ type walletRow struct {
 	readBalance, readHeld int64
 }
 
-// free is what may be held, charged above a hold or taken away. It is never negative.
+// free returns what may be held, charged above a hold or withdrawn. It is never negative.
 func (w *walletRow) free() int64 { return w.balance - w.held }
 
 func (w *walletRow) changed() bool { return w.balance != w.readBalance || w.held != w.readHeld }
 
-// holdStatus is the state of a hold, see the package comment.
+// holdStatus is the state of a hold; the package comment draws them.
 type holdStatus string
 
 const (
@@ -74,7 +74,7 @@ type callRow struct {
 	txID    string // empty when nothing was charged
 }
 
-// entryKey is what makes a ledger transaction happen once.
+// entryKey identifies a ledger transaction, so that it happens once.
 type entryKey struct {
 	kind   EntryKind
 	wallet WalletID
@@ -85,8 +85,7 @@ type auditRow struct {
 	actor, action, target, orgID, detail string
 }
 
-// hold reserves h and claims its key, or returns why not: because of an error, or because a call is finished that has
-// the key.
+// hold reserves h and claims its key. It returns the finished call that has the key, or an error, when it doesn't.
 func (b *books) hold(h Hold) (finished string, err error) {
 	if h.Claim != nil {
 		return b.claimAndHold(h)
@@ -117,8 +116,8 @@ func (b *books) addHold(h Hold, status holdStatus) {
 	b.newHolds = append(b.newHolds, row)
 }
 
-// preclude makes sure that an abandoned hold is never made: one that doesn't exist gets its row, which is voided already.
-// A claim alone needs no such row: the call's own row refuses it, and its transaction had the wallet's lock.
+// preclude makes an abandoned hold impossible: one that doesn't exist gets its row, already voided. A claim alone needs no such
+// row: the call's own row refuses it, and its transaction had the wallet's lock.
 func (b *books) preclude(h Hold) {
 	_, ended := b.calls[h.CallID]
 	if ended || b.holds[h.CallID] != nil || h.AmountMicros == 0 {
@@ -127,8 +126,8 @@ func (b *books) preclude(h Hold) {
 	b.addHold(h, holdVoided)
 }
 
-// repeats decides a hold whose call id is known: the same hold sent again (its commit may have been answered by a
-// broken connection) is a success as long as it is open.
+// repeats decides a hold whose call id is known: the same hold sent again, after a connection that broke during its commit,
+// succeeds as long as it is open.
 func (row *holdRow) repeats(h Hold) error {
 	switch {
 	case row.wallet != h.Wallet || row.amount != h.AmountMicros:
@@ -139,8 +138,8 @@ func (row *holdRow) repeats(h Hold) error {
 	return nil
 }
 
-// settle ends a call. Whatever it decides, the call's row is written once and its figures stand, and so does what the
-// first settlement made of its key.
+// settle ends a call. The call's row is written once, its figures never change, and neither does what the first settlement made
+// of its key.
 func (b *books) settle(s Settlement) (Settled, error) {
 	if stored, ok := b.calls[s.Call.ID]; ok {
 		if stored.wallet != s.Call.Wallet {
@@ -165,8 +164,8 @@ func (b *books) settle(s Settlement) (Settled, error) {
 	return row.settled, nil
 }
 
-// resolve releases the hold of a call and charges its wallet: first from the hold, then from the free balance, and
-// never more than both carry.
+// resolve releases the hold of a call and charges its wallet: first from the hold, then from the free balance, never more than
+// both carry.
 func (b *books) resolve(s Settlement, row *callRow) error {
 	charge, status := s.ChargeMicros, holdSettled
 	if s.Void {
@@ -205,7 +204,7 @@ func (b *books) resolve(s Settlement, row *callRow) error {
 	return nil
 }
 
-// expire releases a hold whose time is over; it reports false for one that was resolved in the meantime.
+// expire releases a hold whose time is over; it reports false for one that was resolved meanwhile.
 func (b *books) expire(id string) bool {
 	hold := b.holds[id]
 	if hold == nil || hold.status != holdOpen || hold.expiresAt >= b.now {
@@ -265,7 +264,7 @@ func (b *books) post(p posting) (Entry, error) {
 	return entry, nil
 }
 
-// replay answers a posting whose reference is known.
+// replay decides a posting whose reference is known.
 func (e Entry) replay(again Entry) (Entry, error) {
 	if e.AmountMicros != again.AmountMicros {
 		return Entry{}, ErrRefReused
@@ -276,7 +275,7 @@ func (e Entry) replay(again Entry) (Entry, error) {
 
 func (e Entry) key() entryKey { return entryKey{e.Kind, e.Wallet, e.Ref} }
 
-// audit is the row that tells who posted e.
+// audit returns the audit row of the posting.
 func (e Entry) audit(actor string) auditRow {
 	detail := FormatMicros(e.AmountMicros) + " micros to " + string(e.Wallet.Env) + ", ref " + e.Ref
 	if e.Note != "" {
@@ -284,7 +283,7 @@ func (e Entry) audit(actor string) auditRow {
 	}
 	action := "wallet." + string(e.Kind)
 	if e.Kind == EntryTopUp {
-		action = "wallet.credit" // the command's name (design §8)
+		action = "wallet.credit" // as the command is called
 	}
 	return auditRow{actor: actor, action: action, target: e.ID, orgID: e.Wallet.OrgID, detail: detail}
 }

@@ -41,7 +41,7 @@ type claimState struct {
 
 func (s *claimState) exists() bool { return s.callID != "" }
 
-// until is the last moment at which the claim counts.
+// until returns the last moment at which the claim counts.
 func (s *claimState) until() int64 {
 	if s.done {
 		return s.expiresAt
@@ -53,7 +53,7 @@ func (c *claimRow) changed() bool {
 	return c.callID != c.read.callID || c.done != c.read.done || c.leaseUntil != c.read.leaseUntil
 }
 
-// claimAndHold decides a hold with an Idempotency-Key. finished is the call that is to be replayed.
+// claimAndHold decides a hold with an Idempotency-Key. finished is the call to be replayed.
 func (b *books) claimAndHold(h Hold) (finished string, err error) {
 	key := claimKey{h.Wallet, h.Claim.KeyHash}
 	claim := b.claims[key]
@@ -85,7 +85,7 @@ func (b *books) claimAndHold(h Hold) (finished string, err error) {
 	return "", nil
 }
 
-// takeOver frees a key from the call that has it, which can't be charged any more.
+// takeOver frees a key from the call that has it, which can't be charged after that.
 func (b *books) takeOver(claim *claimRow) {
 	if hold := b.holds[claim.callID]; hold != nil && hold.status == holdOpen {
 		b.release(hold)
@@ -114,8 +114,8 @@ func (b *books) holdForClaim(h Hold) error {
 	return nil
 }
 
-// repeatsClaim decides a hold whose call has the key already: sent again, because nobody knows whether the commit
-// arrived, it is a success when it is the same hold.
+// repeatsClaim decides a hold whose call has the key already: sent again, because its commit wasn't confirmed, it succeeds when
+// it is the same hold.
 func (b *books) repeatsClaim(h Hold) error {
 	known := b.holds[h.CallID]
 	switch {
@@ -127,8 +127,8 @@ func (b *books) repeatsClaim(h Hold) error {
 	return nil
 }
 
-// clear removes a claim whose time is over. One in progress takes its hold along, so that the call that lost its key
-// can't be charged beside the one that gets it; while the hold stands, the claim stands.
+// clear removes a claim whose time is over. One in progress expires its hold too, so that the call that lost its key can't be
+// charged beside the one that gets it; while the hold stands, the claim stands.
 func (b *books) clear(claim *claimRow) {
 	if !claim.exists() || claim.until() >= b.now {
 		return
@@ -139,8 +139,7 @@ func (b *books) clear(claim *claimRow) {
 	claim.claimState = claimState{}
 }
 
-// endClaim finishes or releases the key of a call that is settled now. A key that belongs to another call by now is
-// left alone.
+// endClaim finishes or releases the key of a call that is being settled. A key that another call has taken over is left alone.
 func (b *books) endClaim(s Settlement, settled Settled) {
 	claim := b.claims[claimKey{s.Call.Wallet, s.Claim.KeyHash}]
 	if claim == nil || claim.callID != s.Call.ID {

@@ -2,15 +2,18 @@ package billing
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"math"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// MaxHistoryRows is how many rows a [Stretch] has at most, however many are asked for.
+// MaxHistoryRows bounds the rows of a [Stretch].
 const MaxHistoryRows = 1000
 
-// Place is a row's place in a wallet's history. The zero value is before the newest row.
+// Place is a row's position in a wallet's history. The zero value is before the newest row.
 type Place struct {
 	At int64 // epoch milliseconds
 	ID string
@@ -18,15 +21,15 @@ type Place struct {
 
 // Stretch is a part of a wallet's history, newest first. The zero value is the newest [MaxHistoryRows] rows.
 type Stretch struct {
-	// After is the place of the last row that was seen: what follows is older.
+	// After is the place of the last row that was read; what follows is older.
 	After Place
 	// From and Until bound the rows' times, From <= time < Until, in epoch milliseconds. Until 0 is no bound.
 	From, Until int64
-	// Rows is how many rows there are at most: 1 to [MaxHistoryRows], 0 for MaxHistoryRows.
+	// Rows is the largest number of rows: 1 to [MaxHistoryRows], 0 for MaxHistoryRows.
 	Rows int
 }
 
-// start is the place that all rows of the stretch come after.
+// start returns the place before the stretch's first row.
 func (s Stretch) start() Place {
 	start := s.After
 	if start == (Place{}) {
@@ -50,7 +53,7 @@ func (s Stretch) arguments(id WalletID) []any {
 	return []any{id.OrgID, string(id.Env), start.At, start.ID, s.From, s.rows()}
 }
 
-// Place is where the entry stands in its wallet's history.
+// Place returns the entry's position in its wallet's history.
 func (e Entry) Place() Place { return Place{At: e.At, ID: e.ID} }
 
 const selectEntries = `SELECT t.id, t.kind, t.ref, t.reason, t.balance_micros, t.created_at, e.amount_micros
@@ -69,13 +72,13 @@ func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Ent
 	}, selectEntries, stretch.arguments(id)...)
 }
 
-// EndedCall is the record of a model call with what it was charged.
+// EndedCall is the record of a model call with its charge.
 type EndedCall struct {
 	Call
 	Settled
 }
 
-// Place is where the call stands in its wallet's history: when it began.
+// Place returns the call's position in its wallet's history, which is ordered by the calls' beginnings.
 func (c *EndedCall) Place() Place { return Place{At: c.StartedAt, ID: c.ID} }
 
 const selectEndedCalls = `SELECT id, request_id, key_id, model, provider, byok, stream, outcome, prompt_tokens, completion_tokens,
@@ -83,8 +86,8 @@ const selectEndedCalls = `SELECT id, request_id, key_id, model, provider, byok, 
 	FROM calls WHERE org_id = $1 AND env = $2 AND (started_at, id) < ($3, $4) AND started_at >= $5
 	ORDER BY started_at DESC, id DESC LIMIT $6`
 
-// Calls reads a stretch of the calls that a wallet paid for, or that were made beside it without a charge, in at most 2 s.
-// A call stands where it began, and is there once it has ended.
+// Calls reads a stretch of the calls of a wallet, free ones included, in at most 2 s. A call is listed at its beginning, once
+// it has ended.
 func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]EndedCall, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
@@ -97,7 +100,7 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	}, selectEndedCalls, stretch.arguments(id)...)
 }
 
-// Spend is what the calls of one model cost in a time.
+// Spend is the sum of one model's calls in an interval.
 type Spend struct {
 	Model                          string
 	Calls                          int64
@@ -109,8 +112,8 @@ const selectSpend = `SELECT model, count(*), CAST(sum(prompt_tokens) AS BIGINT),
 		CAST(sum(charged_micros) AS BIGINT)
 	FROM calls WHERE org_id = $1 AND env = $2 AND started_at >= $3 AND started_at < $4 GROUP BY model ORDER BY model`
 
-// Spend sums up, by model, the calls that began in a time, from <= start < until in epoch milliseconds. It must read each of
-// them, and has 2 s for it: ask for a day at a time. Refunds are not subtracted: they are transactions of their own.
+// Spend sums up, by model, the calls that began in an interval, from <= start < until in epoch milliseconds, in at most 2 s. It
+// reads each of them: ask for a day at a time. Refunds are not subtracted: they are transactions of their own.
 func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spend, error) {
 	if err := id.validate(); err != nil {
 		return nil, err
@@ -118,4 +121,27 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 	return store.ReadRows(ctx, b.db, "sum up calls", func(row store.Row) (s Spend, err error) {
 		return s, row.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
 	}, selectSpend, id.OrgID, string(id.Env), from, until)
+}
+
+// Wallet is what an organization has in one environment, in micros.
+type Wallet struct {
+	// BalanceMicros includes what is held.
+	BalanceMicros int64
+	// HeldMicros is reserved for calls that are running: 0..BalanceMicros.
+	HeldMicros int64
+}
+
+// Wallet reads a wallet. One that was never topped up is empty: a wallet is made by its first credit.
+func (b *Book) Wallet(ctx context.Context, id WalletID) (Wallet, error) {
+	if err := id.validate(); err != nil {
+		return Wallet{}, err
+	}
+	var wallet Wallet
+	err := b.db.Reader().QueryRowContext(ctx,
+		`SELECT balance_micros, held_micros FROM wallets WHERE org_id = $1 AND env = $2`, id.OrgID, string(id.Env),
+	).Scan(&wallet.BalanceMicros, &wallet.HeldMicros)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return Wallet{}, fmt.Errorf("read wallet: %w", err)
+	}
+	return wallet, nil
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// invariant is a sentence that is true of the books at every moment, and a way to find where it isn't.
+// invariant is a sentence that is true of the books at every moment, and a search for where it isn't.
 type invariant struct {
 	id, text, advice string
 	search           func(context.Context, *search) error
 }
 
-// invariants are those of reliability notes §1.4 that the database alone can show (design §7 "doctor").
+// invariants are those that the database alone can show.
 var invariants = []invariant{
 	{
 		"L1", "every ledger transaction has two legs or more, sums to 0 and moves its own wallet",
@@ -161,7 +161,7 @@ func searchLegs(ctx context.Context, s *search) error {
 	return s.pagedRows(ctx, "ledger_tx", brokenTransactions)
 }
 
-// searchTotal sums page by page: all legs of a transaction are in one page, so a page is complete whenever it is read.
+// searchTotal sums page by page. A page has all legs of its transactions, so it is complete whenever it is read.
 func searchTotal(ctx context.Context, s *search) error {
 	var total int64
 	err := s.pages(ctx, "ledger_entries", "tx_id", func(ctx context.Context, after, through string) error {
@@ -174,7 +174,7 @@ func searchTotal(ctx context.Context, s *search) error {
 		}
 		sum, err := addMicros(total, sum)
 		if err == nil {
-			total = sum // last, for a page that takes too long is read again
+			total = sum // last, because a page that takes too long is read again
 		}
 		return err
 	})
@@ -211,8 +211,8 @@ const (
 		FROM wallets w WHERE w.org_id = $1 AND w.env = $2`
 )
 
-// quietAfterMS is when a part of the ledger can't grow any more: no transaction stays open nearly that long, and
-// created_at is the moment it began.
+// quietAfterMS is the age from which a part of the ledger can't grow: created_at is a transaction's beginning, and none stays
+// open nearly that long.
 const quietAfterMS = 60_000
 
 func searchBalances(ctx context.Context, s *search) error {
@@ -235,8 +235,8 @@ func searchBalances(ctx context.Context, s *search) error {
 	return s.pagedRows(ctx, "ledger_tx", unownedTransactions)
 }
 
-// searchBalance compares one wallet with its entries while it may be in use. What can't change any more is summed in
-// short reads; the rest and the balance come from one statement, so from one moment.
+// searchBalance compares one wallet with its entries while it may be in use. The part that can't change is summed in short
+// reads; the rest and the balance come from one statement, so from one moment.
 func (s *search) searchBalance(ctx context.Context, id WalletID) error {
 	var newest sql.NullInt64
 	if err := s.value(ctx, &newest, newestTransaction, id.OrgID, id.Env); err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Ledger turns the operations of a [Book] into rows (design §3, §7). The wiring gives it to [store.Open]; it keeps no
-// state, so that one value serves every database.
+// Ledger turns the operations of a [Book] into rows. [store.Open] gets it; it has no state, so that one value serves every
+// database.
 var Ledger store.Kind = ledger{}
 
 type ledger struct{}
 
-// The operations: each carries what was asked and, after its transaction, what was decided. refused is a decision,
-// such as a wallet that is too small; a fault of the database is the writer's to report.
+// The operations: each carries its request and, after its transaction, its decision. refused is a decision, such as a wallet
+// that is too small; the writer reports faults of the database.
 type (
 	holdOp struct {
 		Hold
@@ -26,7 +26,7 @@ type (
 	}
 	settleOp struct {
 		Settlement
-		// abandoned is the hold of a call whose hold may exist or not, nil for every other settlement.
+		// abandoned is the hold of a call whose hold may or may not exist, nil for every other settlement.
 		abandoned *Hold
 
 		settled Settled
@@ -44,25 +44,24 @@ type (
 	}
 )
 
-// Urgent implements [store.Urgent]: a hold or a claim waits for its settlement, and the vendor has done its work. There are
-// as many as there are calls.
+// Urgent implements [store.Urgent]: a settlement ends a hold or a claim, and the vendor has already worked for it.
 func (op *settleOp) Urgent() bool { return op.Held || op.Claim != nil }
 
 // Size implements [store.Sized].
 func (op *settleOp) Size() int { return len(op.Response) }
 
-// Urgent implements [store.Urgent]: a sweep gives back what killed processes have left, and a process runs one at a time.
+// Urgent implements [store.Urgent]: a sweep releases what killed processes have left; a process runs one at a time.
 func (*sweepOp) Urgent() bool { return true }
 
-// sweepLimit bounds the rows of each sort that one sweepOp ends, so that a long backlog doesn't hold up the writer.
+// sweepLimit bounds the rows of each sort that one sweepOp ends, so that a long backlog doesn't block the writer.
 const sweepLimit = 256
 
 // Name is the kind's name in metrics and logs.
 func (ledger) Name() string { return "ledger" }
 
-// Apply decides ops in arrival order: it locks their wallets in key order, reads what they touch, decides in Go, and
-// writes the outcome with few statements (storage notes B). A fault of the database is the fault of all of them: the
-// writer rolls back and runs each alone.
+// Apply decides ops in arrival order: it locks their wallets in key order, reads what they touch, decides in Go, and writes the
+// outcome with few statements. A fault of the database is the fault of all operations: the writer rolls back and runs each
+// alone.
 func (ledger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 	faults := make([]error, len(ops))
 	if err := apply(ctx, tx, ops); err != nil {
@@ -94,7 +93,7 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	return nil
 }
 
-// passFailpoints is where the rows of the batch are written and COMMIT has not been sent.
+// passFailpoints passes the failpoints between the last row of the batch and its COMMIT.
 func passFailpoints(ops []store.Op) {
 	if !failpoint.Enabled {
 		return
@@ -114,7 +113,7 @@ func passFailpoints(ops []store.Op) {
 	failpoint.SlowCommit()
 }
 
-// batch is what a batch of operations needs to know before it can be decided.
+// batch is what must be read before a batch of operations can be decided.
 type batch struct {
 	wallets []WalletID
 	holds   []string
@@ -123,13 +122,13 @@ type batch struct {
 	claims  []claimKey
 	// takenOver are the claims that may be taken from a call in progress.
 	takenOver map[claimKey]bool
-	// claiming are the calls that claim a key without a hold, which would tell whether they have ended.
+	// claiming are the calls that claim a key without a hold, whose row shows whether they have ended.
 	claiming []string
-	// claimants are the wallets of claims without a hold, and of abandoned holds. They are made when they don't exist: a
-	// new claim is written under its wallet's lock, and an abandoned one waits there for the transaction that wrote it.
+	// claimants are the wallets of claims without a hold, and of abandoned holds. They are made when they don't exist: a new
+	// claim is written under its wallet's lock, and an abandoned one waits there for the transaction that wrote it.
 	claimants []WalletID
-	// due are the holds whose time is over, for the sweeps among the operations; they share them. backlog says that
-	// there may be more of a sort.
+	// due are the holds whose time is over, shared by the sweeps of the batch. backlog reports that there may be more of a
+	// sort.
 	due            []string
 	sweep, backlog bool
 }
@@ -182,9 +181,9 @@ func (b *batch) addClaim(key claimKey, takeOver bool) {
 	b.takenOver[key] = true
 }
 
-// read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change
-// (a call) or is read again (a hold, a claim); all else is read once the wallets are locked, for nobody changes it
-// without that lock. Only a claim's own lock is enough to change or remove it, because a sweep removes many wallets'.
+// read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change (a call) or
+// is read again (a hold, a claim); all else is read once the wallets are locked, and changes only under that lock. A claim may
+// also change under its own lock alone, because a sweep removes claims of many wallets.
 func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	books := &books{
 		newID: func() string { return store.NewID("txn") },
@@ -219,8 +218,7 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	return books, nil
 }
 
-// findWallets adds the wallets that only the database knows to belong to an operation, and makes those that don't
-// exist yet.
+// findWallets adds the wallets that only the database can connect with an operation, and makes missing ones.
 func (b *batch) findWallets(ctx context.Context, tx store.Tx, books *books) error {
 	if b.sweep {
 		if err := b.findDue(ctx, tx); err != nil {
@@ -248,8 +246,8 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx, books *books) erro
 	return nil
 }
 
-// findDue finds what a sweep ends: holds whose time is over with their claims, claims whose lease is over, and
-// finished ones that were kept long enough.
+// findDue finds what a sweep ends: holds whose time is over with their claims, claims whose lease is over, and finished ones
+// whose life is over.
 func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 	err := readDueHolds(ctx, tx, func(id string, wallet WalletID) {
 		b.due = append(b.due, id)
@@ -264,7 +262,7 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 		return fmt.Errorf("read claims of due holds: %w", err)
 	}
 	var lapsed, old int
-	// One whose hold is still open waits until the hold is among those that are due.
+	// A claim whose hold is still open waits until the hold is due.
 	err = readLapsedClaims(ctx, tx, func(key claimKey) {
 		lapsed++
 		addClaim(key)
@@ -302,7 +300,7 @@ func (b *batch) readClaims(ctx context.Context, tx store.Tx, books *books) error
 	return nil
 }
 
-// endedCalls are the calls that may have been settled before: a hold that is open says that its call has not.
+// endedCalls returns the calls that may have been settled before: an open hold shows that its call has not.
 func (b *batch) endedCalls(books *books) []string {
 	ids := b.claiming
 	for _, op := range b.settles {
@@ -330,7 +328,7 @@ func (b *batch) readEntries(ctx context.Context, tx store.Tx, books *books) erro
 	return nil
 }
 
-// decide sets every result afresh: an operation may be decided again after a fault.
+// decide sets every result anew: an operation may be decided again after a fault.
 func (b *batch) decide(books *books, op store.Op) {
 	switch op := op.(type) {
 	case *holdOp:

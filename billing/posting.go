@@ -26,7 +26,7 @@ const (
 	EntryRefund EntryKind = "refund" // from sys:revenue
 )
 
-// counterAccount is the account that gives what the wallet gets, and gets what it gives.
+// counterAccount returns the account of the entry's other leg.
 func (k EntryKind) counterAccount() string {
 	switch k {
 	case EntryTopUp:
@@ -47,17 +47,18 @@ type Entry struct {
 	AmountMicros int64
 	// BalanceMicros is the wallet's balance right after the transaction.
 	BalanceMicros int64
-	// Ref is unique within the wallet and kind: the caller's reference of a top-up or adjustment, the call id of a charge or refund.
+	// Ref is unique within the wallet and kind: the operator's reference of a top-up or adjustment, the call id of a charge or
+	// refund.
 	Ref string
 	// Note is the reason of an adjustment, or the operator's own reference of a refund.
 	Note string
 	// At is when it was written, by the database's clock, in epoch milliseconds.
 	At int64
-	// Replayed says that the reference had been posted before and nothing was written now.
+	// Replayed reports that the reference had been posted before and nothing was written.
 	Replayed bool
 }
 
-// posting is a change of a wallet that no model call made.
+// posting is a change of a wallet other than by a model call.
 type posting struct {
 	kind   EntryKind
 	wallet WalletID // of a refund: found through the call

@@ -4,27 +4,28 @@ import (
 	"errors"
 	"math"
 	"math/bits"
+	"strconv"
 )
 
-// ErrOverflow is returned where an amount of micros doesn't fit an int64. Nothing is ever cut or wrapped.
+// ErrOverflow is returned where an amount of micros doesn't fit an int64. Amounts are never clipped or wrapped.
 var ErrOverflow = errors.New("amount of micros is out of range")
 
 // ErrInvalidUsage is returned by [Price.Cost] for a negative number of tokens or a negative price.
 var ErrInvalidUsage = errors.New("negative token count or price")
 
-// tokensPerPrice is the number of tokens a price is quoted for (design §4: micros per million tokens).
+// tokensPerPrice is the number of tokens that a price is for.
 const tokensPerPrice = 1_000_000
 
 // Usage counts the tokens of one model call, as the provider reported them or as they were estimated.
 type Usage struct {
 	PromptTokens     int64
 	CompletionTokens int64
-	// CachedPromptTokens is the part of PromptTokens that the provider served from its cache; a number above
-	// PromptTokens counts as PromptTokens.
+	// CachedPromptTokens is the part of PromptTokens that the provider served from its cache; a number above PromptTokens
+	// counts as PromptTokens.
 	CachedPromptTokens int64
 }
 
-// Price is what a model costs, in micros per million tokens (design §4), each 0 or more.
+// Price is what a model costs, in micros per million tokens, each 0 or more.
 type Price struct {
 	Input  int64
 	Output int64
@@ -32,11 +33,10 @@ type Price struct {
 	CachedInput int64
 }
 
-// Cost is the price of usage in micros: the exact sum, rounded up once at the end, so that a call pays at most one
-// micro too much and 0 tokens cost 0. It never decreases when PromptTokens or CompletionTokens grow: with
-// CachedInput not above Input, the cost of upper bounds of both is an upper bound of the cost.
-// It returns [ErrInvalidUsage] for a negative count and [ErrOverflow] when the sum exceeds an int64
-// (reliability notes §1.2: the intermediate takes 128 bits).
+// Cost returns the price of usage in micros: the exact sum, computed in 128 bits and rounded up once, so that a call pays at
+// most one micro too much and 0 tokens cost 0. It doesn't decrease when PromptTokens or CompletionTokens grow: with CachedInput
+// not above Input, the cost of upper bounds of both is an upper bound of the cost. It returns [ErrInvalidUsage] for a negative
+// count and [ErrOverflow] when the sum exceeds an int64.
 func (p Price) Cost(u Usage) (micros int64, err error) {
 	if p.Input < 0 || p.Output < 0 || u.PromptTokens < 0 || u.CompletionTokens < 0 || u.CachedPromptTokens < 0 {
 		return 0, ErrInvalidUsage
@@ -87,4 +87,34 @@ func addMicros(a, b int64) (int64, error) {
 		return 0, ErrOverflow
 	}
 	return sum, nil
+}
+
+// ErrMicrosSyntax is returned by [ParseMicros] for a text that [FormatMicros] would never write.
+var ErrMicrosSyntax = errors.New("micros must be a plain decimal integer such as 1500000")
+
+// FormatMicros formats an amount as a decimal string, as it travels in JSON, so that no client rounds it.
+func FormatMicros(micros int64) string {
+	return strconv.FormatInt(micros, 10)
+}
+
+// ParseMicros parses exactly what [FormatMicros] writes: no sign but a leading minus, no leading zeros, spaces, fraction or
+// exponent. It returns [ErrMicrosSyntax], or [ErrOverflow] for a number beyond an int64.
+func ParseMicros(text string) (int64, error) {
+	digits := text
+	if digits != "" && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if digits == "" || (digits[0] == '0' && text != "0") {
+		return 0, ErrMicrosSyntax
+	}
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, ErrMicrosSyntax
+		}
+	}
+	micros, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, ErrOverflow
+	}
+	return micros, nil
 }

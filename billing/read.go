@@ -2,6 +2,7 @@ package billing
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -23,8 +24,7 @@ const (
 		WHERE t.kind = $1 AND t.org_id = $2 AND t.env = $3 AND t.ref = $4`
 )
 
-// lockWallets reads wallets, sorted by key, and keeps every other writer from changing them, or anything that
-// belongs to them, until the transaction ends.
+// lockWallets reads wallets, sorted by key, and locks them, and with them all that belongs to them, until the transaction ends.
 func lockWallets(ctx context.Context, tx store.Tx, ids []WalletID, books *books) error {
 	return paddedChunks(ids, func(size int, chunk []WalletID) error {
 		args := make([]any, 0, 2*len(chunk))
@@ -86,8 +86,8 @@ func lookUpIDs(ctx context.Context, tx store.Tx, texts statements, ids []string,
 	})
 }
 
-// readDueHolds hands each hold whose time is over to each, oldest first. It takes no lock: whoever expires them reads
-// them again under the lock of their wallets.
+// readDueHolds calls each with every hold whose time is over, oldest first. It takes no lock: the holds are read again under
+// the lock of their wallets.
 func readDueHolds(ctx context.Context, tx store.Tx, each func(id string, wallet WalletID)) error {
 	return tx.Query(ctx, func(row store.Row) error {
 		var id, org, env string
@@ -110,10 +110,19 @@ func readEntry(ctx context.Context, tx store.Tx, key entryKey, books *books) err
 	}, selectEntry, string(key.kind), key.wallet.OrgID, string(key.wallet.Env), key.ref)
 }
 
-// makeWallets creates the wallets that don't exist, sorted by key; an organization that doesn't exist gets none.
+// makeWallets creates missing wallets, sorted by key. An organization that doesn't exist gets none.
 func makeWallets(tx store.Tx, ids []WalletID) {
 	slices.SortFunc(ids, WalletID.compare)
 	for _, id := range slices.Compact(ids) {
 		tx.Queue(store.AnyRows, insertWallet, id.OrgID, string(id.Env))
 	}
+}
+
+// OpenHolds counts the holds of all wallets that are neither settled nor voided nor expired.
+func (b *Book) OpenHolds(ctx context.Context) (count int64, err error) {
+	err = b.db.Reader().QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE status = 'open'`).Scan(&count)
+	if err != nil {
+		return 0, fmt.Errorf("counting open holds: %w", err)
+	}
+	return count, nil
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// chunkSizes are the only row counts a statement is written for. A batch of any size is cut into them, so that the
-// engines see a handful of texts and prepare each once (performance notes §2).
+// chunkSizes are the only row counts of statements. A batch is cut into these sizes, so that the engines see a handful of texts
+// and prepare each once.
 var chunkSizes = [...]int{64, 16, 4, 1}
 
 // statements are one statement's texts, one for each of chunkSizes.
@@ -40,7 +40,7 @@ func buildStatements(text func(rows int) string) statements {
 	return built
 }
 
-// valueRows writes VALUES ($1,$2),($3,$4)….
+// valueRows returns VALUES ($1,$2),($3,$4)….
 func valueRows(rows, columns int) string {
 	var text strings.Builder
 	text.WriteString("VALUES ")
@@ -53,7 +53,7 @@ func valueRows(rows, columns int) string {
 	return text.String()
 }
 
-// parameters writes count parameters, the first numbered after skip.
+// parameters returns count parameters, the first numbered after skip.
 func parameters(skip, count int) string {
 	var text strings.Builder
 	for i := range count {
@@ -76,8 +76,8 @@ func exactChunks[T any](items []T, each func(size int, chunk []T)) {
 	}
 }
 
-// paddedChunks cuts keys into as few pieces as possible: the last one takes the smallest text that holds it and
-// repeats its last key, which a look-up doesn't mind. Keys stay in order.
+// paddedChunks cuts keys into as few pieces as possible: the last one uses the smallest text that holds it and repeats its last
+// key, which doesn't change a look-up. Keys stay in order.
 func paddedChunks[T any](keys []T, each func(size int, chunk []T) error) error {
 	for len(keys) > 0 {
 		size := 0

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// DefaultSweepInterval is how often holds are swept unless the operator says otherwise (reliability notes §1.2).
+// DefaultSweepInterval is the interval between sweeps unless the operator configures another.
 const DefaultSweepInterval = 15 * time.Second
 
-// Sweep releases every hold whose time is over by the database's clock, with its claim, and returns how many: what a
-// process that was killed, or that couldn't settle, left behind. It also removes the claims without a hold whose lease is
-// over, and the finished ones whose [KeyLife] is. Any number of processes may sweep at once; a hold is expired by one.
+// Sweep releases every hold whose time is over by the database's clock, with its claim, and returns how many: holds of
+// processes that were killed, or couldn't settle. It also removes claims without a hold whose lease is over, and finished
+// claims after their [KeyLife]. Any number of processes may sweep at once.
 func (b *Book) Sweep(ctx context.Context) (expired int, err error) {
 	for {
 		op := &sweepOp{}
@@ -28,7 +28,7 @@ func (b *Book) Sweep(ctx context.Context) (expired int, err error) {
 	}
 }
 
-// Sweeper sweeps a book again and again. It owns one goroutine, from Start to Stop.
+// Sweeper sweeps a book at intervals. It owns one goroutine, from Start to Stop.
 type Sweeper struct {
 	book     *Book
 	interval time.Duration
@@ -51,7 +51,7 @@ func NewSweeper(book *Book, interval time.Duration, logger *slog.Logger) *Sweepe
 	return &Sweeper{book: book, interval: interval, logger: logger}
 }
 
-// Start begins to sweep, at once and then after each interval. A sweeper that runs is left alone.
+// Start begins to sweep, at once and then after each interval. On a running sweeper it does nothing.
 func (s *Sweeper) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Sweeper) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	for {
 		s.sweep(ctx)
-		// Several sweepers of one database drift apart instead of meeting at every tick.
+		// Sweepers of several processes drift apart instead of meeting at every tick.
 		pause := time.NewTimer(s.interval - s.interval/8 + rand.N(s.interval/4+1)) //nolint:gosec // jitter is no secret
 		select {
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ var (
 const (
 	insertWallet = `INSERT INTO wallets (org_id, env) SELECT id, CAST($2 AS TEXT) FROM organizations WHERE id = $1
 		ON CONFLICT DO NOTHING`
-	// The wallet must be as it was read: a writer that didn't take the lock is noticed, not overwritten.
+	// The wallet must be as it was read, so that a writer without the lock is detected and not overwritten.
 	updateWallet = `UPDATE wallets SET balance_micros = $1, held_micros = $2
 		WHERE org_id = $3 AND env = $4 AND balance_micros = $5 AND held_micros = $6`
 	insertAudit = `INSERT INTO audit_log (id, at, actor, action, target, org_id, detail)

@@ -64,7 +64,7 @@ type sharedStore struct {
 	users     []*wishes
 	sweeper   *billing.Sweeper
 	sweeping  time.Duration
-	forgetter *inbox.Forgetter
+	retention *inbox.RetentionSweeper
 }
 
 // wishes are what a configuration wants of the store that it shares with others.
@@ -143,9 +143,9 @@ func (s *sharedStore) grant(w wishes) {
 	if s.sweeper != nil {
 		s.sweeper.Stop()
 	}
-	if s.forgetter == nil {
-		s.forgetter = inbox.NewForgetter(s.db, s.log)
-		s.forgetter.Start()
+	if s.retention == nil {
+		s.retention = inbox.NewRetentionSweeper(s.db, s.log)
+		s.retention.Start()
 	}
 	s.sweeper, s.sweeping = billing.NewSweeper(s.book, w.sweep, s.log), w.sweep
 	s.sweeper.Start()
@@ -198,11 +198,11 @@ func (s *sharedStore) exit() error {
 
 func (s *sharedStore) close() error {
 	s.mu.Lock()
-	sweeper, forgetter := s.sweeper, s.forgetter
+	sweeper, retention := s.sweeper, s.retention
 	s.mu.Unlock()
 	if sweeper != nil {
 		sweeper.Stop()
-		forgetter.Stop()
+		retention.Stop()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 	defer cancel()

@@ -168,7 +168,7 @@ func TestDeletedConversationsCount(t *testing.T) {
 		require.Equal(t, string(errcode.PlanLimitExceeded), checked(t, s.write(token, "m-2", "two")).code())
 
 		s.exec(t, `UPDATE deleted_turns SET created_at = created_at - 2 * 86400000 - 1`)
-		_, err := inbox.Forget(t.Context(), s.db)
+		_, err := inbox.SweepRetention(t.Context(), s.db)
 		require.NoError(t, err)
 		turns := 0
 		require.NoError(t, s.db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM deleted_turns`).Scan(&turns))

@@ -11,9 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// LocalChat checks a delivery of the local chat platform: mac=<hex> of SHA-256(appID + body + timestamp + appSecret),
-// where timestamp is the body's field of that name (spec §5.3). A body that is no JSON object, or has no timestamp,
-// can't be checked and fails.
+// LocalChat checks a delivery of the local chat platform: mac=<hex> of SHA-256(appID + body + timestamp + appSecret), where
+// timestamp is the body's member of that name. A body that is no JSON object, or has no timestamp, fails.
 func LocalChat(h http.Header, header, appID, appSecret string, body []byte) error {
 	got, ok := only(h, header, LocalChatHeader)
 	got, prefixed := strings.CutPrefix(got, "mac=")
@@ -35,10 +34,10 @@ func LocalChat(h http.Header, header, appID, appSecret string, body []byte) erro
 	return nil
 }
 
-// timestamp returns the digits of the field timestamp as they are written in the body, as a string or as a number:
-// 1763650003354 must not become 1.763650003354e+12. The whole body is read, because bytes behind it that are no JSON
-// could otherwise be moved between the body and the timestamp without changing what is hashed. Nobody has proven
-// anything yet, so nothing of it is kept: a body of 8 MiB can have a million members.
+// timestamp returns the digits of the member timestamp as they are written in the body, as a string or as a number:
+// 1763650003354 must not become 1.763650003354e+12. It reads the whole body, because bytes behind it that are no JSON could
+// otherwise be moved between the body and the timestamp without changing what is hashed. The sender isn't authenticated yet, so
+// no member is kept: a body of 8 MiB can have a million.
 func timestamp(body []byte) (digits string, ok bool) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if opening, err := d.ReadToken(); err != nil || opening.Kind() != '{' {
@@ -55,7 +54,7 @@ func timestamp(body []byte) (digits string, ok bool) {
 		if err != nil {
 			return "", false
 		}
-		if found { // of repeated members the last one counts, as for most readers of JSON
+		if found { // the last of repeated members counts, as for most JSON readers
 			written = append(written[:0], value...)
 		}
 	}
@@ -76,7 +75,7 @@ func timestamp(body []byte) (digits string, ok bool) {
 	return digits, digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// names tells whether the JSON string is the name, however its characters are escaped.
+// names reports whether the JSON string is the name, however its characters are escaped.
 func names(quoted []byte, name string) bool {
 	const escaped = len(`\u0000`)
 	if len(quoted) > len(name)*escaped+len(`""`) {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ErrSignature says that a delivery is not proven to come from the platform: the signature is wrong, missing, doubled
-// or in another form, or no secret is configured. Handlers answer 401 unauthenticated (spec §4.3 rule 4).
+// ErrSignature reports that a delivery isn't proven to come from the platform: the signature is wrong, missing, repeated or
+// malformed, or no secret is configured. Handlers answer 401 unauthenticated.
 var ErrSignature = errors.New("the webhook signature does not match")
 
-// Header names of the contract (spec §5.3), used where a function is given none.
+// The contract's header names, used where a function is given none.
 const (
 	BotHeader       = "X-Bot-Api-Secret-Token"
 	SocialHeader    = "X-Hub-Signature-256"
@@ -23,8 +23,7 @@ const (
 	MarketBHeader   = "Authorization"
 )
 
-// Bot checks a delivery of the bot platform: the header carries the secret token that was set when the webhook was
-// registered (spec §5.3).
+// Bot checks a delivery of the bot platform: the header carries the secret token that was set when the webhook was registered.
 func Bot(h http.Header, header, secretToken string) error {
 	got, ok := only(h, header, BotHeader)
 	if !ok || secretToken == "" || subtle.ConstantTimeCompare([]byte(got), []byte(secretToken)) != 1 {
@@ -33,7 +32,7 @@ func Bot(h http.Header, header, secretToken string) error {
 	return nil
 }
 
-// Social checks a delivery of the social platform: sha256=<hex> of HMAC-SHA256(appSecret, body) (spec §5.3).
+// Social checks a delivery of the social platform: sha256=<hex> of HMAC-SHA256(appSecret, body).
 func Social(h http.Header, header, appSecret string, body []byte) error {
 	got, ok := only(h, header, SocialHeader)
 	got, prefixed := strings.CutPrefix(got, "sha256=")
@@ -43,8 +42,8 @@ func Social(h http.Header, header, appSecret string, body []byte) error {
 	return nil
 }
 
-// MarketA checks a delivery of marketplace A: bare hex of HMAC-SHA256(partnerKey, callbackURL + "|" + body). callbackURL
-// is the registered one, from the configuration, never from the request (spec §5.3).
+// MarketA checks a delivery of marketplace A: bare hex of HMAC-SHA256(partnerKey, callbackURL + "|" + body). callbackURL is the
+// registered one, from the configuration, never from the request.
 func MarketA(h http.Header, header, partnerKey, callbackURL string, body []byte) error {
 	got, ok := only(h, header, MarketAHeader)
 	if !ok || partnerKey == "" || callbackURL == "" || !matchesMAC(got, partnerKey, callbackURL+"|", body) {
@@ -53,7 +52,7 @@ func MarketA(h http.Header, header, partnerKey, callbackURL string, body []byte)
 	return nil
 }
 
-// MarketB checks a delivery of marketplace B: bare hex of HMAC-SHA256(appSecret, appKey + body) (spec §5.3).
+// MarketB checks a delivery of marketplace B: bare hex of HMAC-SHA256(appSecret, appKey + body).
 func MarketB(h http.Header, header, appKey, appSecret string, body []byte) error {
 	got, ok := only(h, header, MarketBHeader)
 	if !ok || appKey == "" || appSecret == "" || !matchesMAC(got, appSecret, appKey, body) {
@@ -62,7 +61,7 @@ func MarketB(h http.Header, header, appKey, appSecret string, body []byte) error
 	return nil
 }
 
-// only returns the value of the header, by its name or else the contract's, if there is exactly one.
+// only returns the value of the header name, or of contract when name is empty, if there is exactly one.
 func only(h http.Header, name, contract string) (value string, ok bool) {
 	if name == "" {
 		name = contract
@@ -74,7 +73,7 @@ func only(h http.Header, name, contract string) (value string, ok bool) {
 	return values[0], true
 }
 
-// matchesMAC tells whether signature is the HMAC-SHA256 of prefix and body under key.
+// matchesMAC reports whether signature is the HMAC-SHA256 of prefix and body under key.
 func matchesMAC(signature, key, prefix string, body []byte) bool {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write([]byte(prefix))
@@ -82,8 +81,8 @@ func matchesMAC(signature, key, prefix string, body []byte) bool {
 	return matchesSum(signature, mac.Sum(nil))
 }
 
-// matchesSum tells whether signature is sum in lower-case hexadecimal. It compares the text, so that no other spelling
-// of the same bytes passes.
+// matchesSum reports whether signature is sum in lower-case hexadecimal. It compares the text, so that no other spelling of the
+// same bytes passes.
 func matchesSum(signature string, sum []byte) bool {
 	want := make([]byte, 0, 2*sha256.Size)
 	return subtle.ConstantTimeCompare([]byte(signature), hex.AppendEncode(want, sum)) == 1

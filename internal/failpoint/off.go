@@ -2,8 +2,8 @@
 
 package failpoint
 
-// Enabled says whether this build can kill itself. It is a constant, so that what only serves failpoints is left out of
-// a build without them.
+// Enabled reports whether this build can kill itself. It is a constant, so that the compiler removes code that only serves
+// failpoints.
 const Enabled = false
 
 // Hit does nothing in this build; with the tag failpoint it may not return.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Enabled says whether this build can kill itself.
+// Enabled reports whether this build can kill itself.
 const Enabled = true
 
 // armed is what the environment asked for when the process started.
@@ -26,8 +26,7 @@ type trap struct {
 	left  atomic.Int64
 }
 
-// arm reads the value of [Variable]. A process that was told to die at a place that doesn't exist must not live on as
-// if it had passed.
+// arm parses the value of [Variable]. It panics on an unknown point: a test that misspells one would otherwise pass.
 func arm(text string) *trap {
 	if text == "" {
 		return nil
@@ -48,8 +47,8 @@ func arm(text string) *trap {
 	return t
 }
 
-// Hit kills the process with SIGKILL, and doesn't return, when the environment asks for it at this hit of p: nothing
-// deferred runs, no connection is closed in order. It may be called from any goroutine.
+// Hit kills the process with SIGKILL, and doesn't return, when the environment asks for it at this hit of p: no deferred
+// function runs. It is safe for concurrent use.
 func Hit(p Point) {
 	if armed == nil || armed.point != p || armed.left.Add(-1) != 0 {
 		return

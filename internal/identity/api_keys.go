@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// KeyRequest asks for a new API key (spec §5.1 rule 5).
+// KeyRequest describes a new API key.
 type KeyRequest struct {
 	OrgID string
 	// Name is optional; among an organization's keys that are not revoked it is unique.
@@ -23,7 +23,7 @@ type KeyRequest struct {
 	ExpiresAt *time.Time
 }
 
-// IssuedKey is a new key with its raw text, which is nowhere else and can't be shown again (spec §5.1 rule 3).
+// IssuedKey is a new key with its raw text, which is stored nowhere and can't be shown again.
 type IssuedKey struct {
 	store.APIKey
 	Raw string
@@ -35,7 +35,7 @@ type APIKeys struct{ db *store.DB }
 // NewAPIKeys works on db.
 func NewAPIKeys(db *store.DB) *APIKeys { return &APIKeys{db: db} }
 
-// Create makes a key; only its hash is stored. A key that a key makes expires no later than its maker; a later end is
+// Create makes a key; only its hash is stored. A key made by a key expires no later than its maker: a later expiry is
 // [store.ErrOutlives].
 func (k *APIKeys) Create(ctx context.Context, actor string, request KeyRequest) (IssuedKey, error) {
 	key, err := request.key()
@@ -49,14 +49,14 @@ func (k *APIKeys) Create(ctx context.Context, actor string, request KeyRequest) 
 	if err := k.db.APIKeys.Create(ctx, actor, key); err != nil {
 		return IssuedKey{}, fmt.Errorf("creating an API key of organization %q: %w", clip(request.OrgID), err)
 	}
-	// The store knows when the key ends that made it.
+	// The store bounds the expiry by the maker's.
 	if key, err = k.db.APIKeys.ByID(ctx, key.OrgID, key.ID); err != nil {
 		return IssuedKey{}, fmt.Errorf("reading the new API key: %w", err)
 	}
 	return IssuedKey{APIKey: key, Raw: raw}, nil
 }
 
-// key checks the request and gives the row without its secret part.
+// key validates the request and returns the row without its hash.
 func (r KeyRequest) key() (store.APIKey, error) {
 	key := store.APIKey{OrgID: r.OrgID, Env: r.Env}
 	if strings.TrimSpace(r.Name) != "" {
@@ -85,8 +85,7 @@ func (r KeyRequest) key() (store.APIKey, error) {
 	return key, nil
 }
 
-// List gives an organization's keys, revoked and expired ones too. [store.ErrNotFound] when there is no such
-// organization.
+// List returns an organization's keys, including revoked and expired ones; [store.ErrNotFound] for an unknown organization.
 func (k *APIKeys) List(ctx context.Context, orgID string) ([]store.APIKey, error) {
 	keys, err := k.db.APIKeys.All(ctx, orgID)
 	if err != nil {
@@ -101,8 +100,7 @@ func (k *APIKeys) List(ctx context.Context, orgID string) ([]store.APIKey, error
 	return nil, nil
 }
 
-// Revoke ends a key of the organization for good, from the next request on (spec §5.1 rule 6). Revoking twice is no
-// fault and keeps the first time.
+// Revoke ends a key of the organization for good, from the next request on. Revoking a key again changes nothing.
 func (k *APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
 	if err := k.db.APIKeys.Revoke(ctx, actor, orgID, keyID); err != nil {
 		return fmt.Errorf("API key %q: %w", clip(keyID), err)
@@ -110,7 +108,7 @@ func (k *APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error 
 	return nil
 }
 
-// Organization tells whose key keyID is, for the operator's command line, which names keys alone.
+// Organization returns the organization of a key, for the operator's command line, where keys are named without it.
 func (k *APIKeys) Organization(ctx context.Context, keyID string) (string, error) {
 	orgID, err := k.db.OwnerOf(ctx, store.OwnedAPIKeys, keyID)
 	if err != nil {

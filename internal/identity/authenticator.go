@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// The ways a caller is not let in (spec §5.1 rule 7). Everything else an [Authenticator] returns is a fault of ours
-// and must be answered as such (design §2: a failing part never looks like the caller's fault).
+// The reasons to refuse a credential. Every other error of an [Authenticator] is a fault of the service, not of the client.
 var (
 	// ErrNoKey: the request carries no API key; 401 unauthenticated.
 	ErrNoKey = errors.New("no API key")
@@ -28,27 +27,27 @@ var (
 	errExpired     = fmt.Errorf("%w: expired", ErrInvalidKey)
 )
 
-// Principal is who makes a request: an organization, through one of its keys (spec §5.1 rule 4) or through one of its
-// users, who is signed in. Exactly one of KeyID and UserID is set.
+// Principal is the authenticated identity of a request: an organization, through one of its keys or one of its signed-in users.
+// Exactly one of KeyID and UserID is set.
 type Principal struct {
 	KeyID, OrgID string
-	// UserID and Role are a user's.
+	// UserID and Role are set for a user.
 	UserID string
 	Role   Role
-	// Env is the key's; users work in the live environment.
+	// Env is the key's environment; live for a user.
 	Env  store.Env
 	Plan string
-	// Suspended organizations are let in here and refused after (402 organization_suspended), see design §6.
+	// Suspended organizations authenticate; handlers refuse them with 402 organization_suspended.
 	Suspended bool
-	// Scopes are the key's, or all that a user may give to a key.
+	// Scopes are the key's scopes, or those that the user may give to a key.
 	Scopes Scopes
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.
 	HasOrgModels bool
 }
 
-// Can reports whether the caller may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
-// role (else 403 forbidden). An empty scope takes no key, an empty role no user.
+// Can reports whether the principal may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
+// role (else 403 forbidden). No key has the empty scope, no user the empty role.
 func (p Principal) Can(scope Scope, role Role) bool {
 	if p.UserID != "" {
 		return p.Role.Has(role)
@@ -56,7 +55,7 @@ func (p Principal) Can(scope Scope, role Role) bool {
 	return p.Scopes.Has(scope)
 }
 
-// Actor is who stands in the audit log for what the caller changes: the id of the key or of the user.
+// Actor returns the id of the key or user, for the audit log.
 func (p Principal) Actor() string {
 	if p.UserID != "" {
 		return p.UserID
@@ -64,24 +63,23 @@ func (p Principal) Actor() string {
 	return p.KeyID
 }
 
-// Authority is what the caller may do to users. A key has no role and so no such right.
+// Authority returns the principal's rights over users. A key has none.
 func (p Principal) Authority() Authority { return Authority{Actor: p.Actor(), Role: p.Role} }
 
-// keyReader is what an [Authenticator] asks: [store.APIKeys], which reads the key anew each time.
+// keyReader is implemented by [store.APIKeys].
 type keyReader interface {
 	ByHash(ctx context.Context, hash [sha256.Size]byte) (store.KeyRecord, bool, error)
 }
 
-// Authenticator turns raw keys into principals. It keeps no state and is safe for concurrent use.
+// Authenticator resolves raw keys to principals. It has no state and is safe for concurrent use.
 type Authenticator struct{ keys keyReader }
 
 // NewAuthenticator makes an authenticator over the store.
 func NewAuthenticator(keys keyReader) *Authenticator { return &Authenticator{keys: keys} }
 
-// Authenticate reads the key's row and tells who it belongs to. It returns [ErrInvalidKey] for a key that is
-// malformed (told without the store), unknown or expired by the database's clock, [ErrRevokedKey] for a revoked one,
-// and else the store's error. A key both revoked and expired counts as revoked: someone ended it on purpose.
-// Nothing is told about a key whose full hash didn't match (S2).
+// Authenticate reads the key's row and returns its principal. It returns [ErrInvalidKey] for a key that is malformed (no
+// look-up), unknown, or expired by the database's clock, [ErrRevokedKey] for a revoked one, and the store's error otherwise. A
+// key both revoked and expired counts as revoked. Only a key whose full hash matches is told from an unknown one.
 func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal, error) {
 	hash, _, ok := ParseKey(raw)
 	if !ok {

@@ -22,15 +22,15 @@ var commonPasswords = sync.OnceValue(func() map[string]bool {
 	return all
 })
 
-// commonPassword reports whether a password is one of the commonest, alone or repeated, with nothing but digits and
-// punctuation around it: few of the commonest are as long as a password must be, so that people lengthen them in these ways.
+// commonPassword reports whether a password is a common one, alone or repeated, or with only digits and punctuation around it:
+// most common passwords are shorter than the minimum, and these are the usual ways to lengthen them.
 func commonPassword(password string) bool {
 	password = strings.ToLower(password)
 	core := strings.TrimFunc(password, func(c rune) bool { return !unicode.IsLetter(c) })
 	return core == "" && digitsOnly(password) || known(password) || known(core)
 }
 
-// digitsOnly reports whether a password is made of digits, each the same as, or next to, the one before it, as 0 is to 9.
+// digitsOnly reports whether a password consists of digits, each equal or adjacent to the one before; 9 and 0 are adjacent.
 func digitsOnly(password string) bool {
 	for i := range len(password) {
 		if password[i] < '0' || password[i] > '9' {

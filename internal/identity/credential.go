@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Credential takes the raw key out of a request's headers (spec §5.1 rule 1, design §6 "key headers", S4, S5):
+// Credential returns the raw key of a request's headers (docs/contract.md#sending-a-key):
 //
-//   - `X-Api-Key` wins over `Authorization`, where SDKs send a dummy; an empty one counts as absent;
-//   - either header given twice is [ErrInvalidKey], whichever would have won: one of the two is not the caller's;
-//   - `Authorization` counts only as `Bearer`, in any case, one space, the key. Another scheme or an empty key is no
-//     key; another separator is [ErrInvalidKey], and more than one space leaves a malformed key.
+//   - `X-Api-Key` wins over `Authorization`, where SDKs put a placeholder; an empty one counts as absent;
+//   - either header given twice is [ErrInvalidKey], because it is unclear which value a proxy in front has checked;
+//   - `Authorization` counts only as `Bearer`, in any case, one space, the key. Another scheme or an empty key is no key; a tab
+//     as separator is [ErrInvalidKey].
 //
-// Without a key it returns [ErrNoKey]. The form of the key is not checked here but by [Authenticator.Authenticate].
-// h has canonical names, as net/http makes them.
+// Without a key it returns [ErrNoKey]. [Authenticator.Authenticate] checks the form of the key. h must have canonical names.
 func Credential(h http.Header) (raw string, err error) {
 	apiKeys, authorizations := h["X-Api-Key"], h["Authorization"]
 	if len(apiKeys) > 1 || len(authorizations) > 1 {

@@ -10,25 +10,25 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Client describes the program that signs a person in.
+// Client describes the program through which a person signs in.
 type Client struct {
-	// Address is the client's, of IPv6 a customer's network, against which failures are counted; "" is none.
+	// Address is the client's IP address, or the customer's network for IPv6; failures are counted by it. "" is none.
 	Address string
-	// Device is the token that [Sessions.Device] made at an earlier sign-in there; "" is none.
+	// Device is a token of [Sessions.Device] from an earlier sign-in; "" is none.
 	Device string
-	// Agent is the User-Agent of the program, for the list of sessions.
+	// Agent is the program's User-Agent, for the list of sessions.
 	Agent string
 }
 
-// A device token is a random name and, after a dot, an HMAC of it whose key is the stored hash of the user's password: it
-// holds for one user, until the password changes, and needs no row.
+// A device token is a random name and, after a dot, an HMAC of the name keyed with the stored hash of the user's password: it
+// is valid for one user, until the password changes, and needs no row.
 const (
 	deviceNameBytes      = 16
 	deviceNameCharacters = 22
 	deviceCharacters     = deviceNameCharacters + 1 + 43
 )
 
-// newDevice is a device token of the user with the stored hash.
+// newDevice returns a device token for the user with the stored hash.
 func newDevice(passwordHash string) string {
 	var random [deviceNameBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
@@ -42,7 +42,7 @@ func deviceProof(passwordHash, name string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// knownDevice is the name in a device token of the user with the stored hash, "" for any other text.
+// knownDevice returns the name in a valid device token of the user with the stored hash, "" for any other text.
 func knownDevice(passwordHash, token string) string {
 	name, proof, _ := strings.Cut(token, ".")
 	if passwordHash == "" || len(token) != deviceCharacters || len(name) != deviceNameCharacters {
@@ -54,9 +54,9 @@ func knownDevice(passwordHash, token string) string {
 	return name
 }
 
-// How often a login may fail within a minute: from one address for one user, for one user from everywhere, and from one
-// address for all users. 60 guesses a minute find no password of twelve characters. None of these bounds counts for a
-// device on which the user has signed in before, which has its own: failures elsewhere never keep it out.
+// How many sign-ins may fail within a minute: from one address, from one address for one user, and for one user. 60 guesses a
+// minute find no password of twelve characters. A device from which the user has signed in before has only its own bound, so
+// that failures elsewhere never lock it out.
 const (
 	maxFailuresOfAddress = 30
 	maxFailuresOfPair    = 5
@@ -64,7 +64,7 @@ const (
 	maxFailuresOfDevice  = 10
 )
 
-// loginBounds are the bounds that a login is counted against, in an order by which one address can't use up a user's failures.
+// loginBounds returns the bounds that a sign-in counts against, ordered so that one address can't use up a user's failures.
 // device is the name of a known device, "" for none.
 func loginBounds(email, address, device string) []store.LoginBound {
 	bound := func(most int64, subject ...string) store.LoginBound {
@@ -85,7 +85,7 @@ func loginBounds(email, address, device string) []store.LoginBound {
 // maxAgent is how many bytes of a User-Agent are stored.
 const maxAgent = 200
 
-// clipAgent is the visible ASCII of a User-Agent, up to maxAgent bytes.
+// clipAgent returns the visible ASCII of a User-Agent, up to maxAgent bytes.
 func clipAgent(agent string) string {
 	agent = strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

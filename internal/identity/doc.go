@@ -1,21 +1,19 @@
-// Package identity says who calls and what the caller may do: organizations, API keys with their scopes and expiry, users with
-// their roles, passwords, login sessions and one-time links, and the organizations' own provider keys (spec §5, design §6 and
-// §7).
+// Package identity authenticates requests and decides what they may do: organizations, API keys with scopes and expiry, users
+// with roles, passwords, login sessions and one-time links, and the organizations' own provider keys.
 //
 // Invariants:
-//   - a raw API key exists in memory once, when it is made; stored is its SHA-256 hash only (spec §5.1);
-//   - every request reads its key from the store, nothing is cached, so that a revocation, a suspension, another
-//     plan or other scopes hold at the very next request on every node (spec §5.1 rule 6, S3);
-//   - the tokens of sessions and links are 256 random bits, of which only the SHA-256 is stored; a password is stored as its
-//     argon2id hash, a few of which are made at a time;
-//   - a session is read anew at each use, and ends with a sign-out, a new password, another role and the user's removal;
-//   - failed logins are counted in the store before they are made, so that the bounds hold over all nodes together; those of
-//     a device that a user has signed in from are counted apart, and its passwords are checked in turns of their own;
-//   - an organization keeps an owner who can sign in, and nobody gives rights that they don't have;
-//   - a fault of the store is returned as such and never as one of the errors that blame the key (design §2);
-//   - a provider key is stored sealed for its row and leaves the package only through [ProviderKeys.ProviderKey].
+//   - a raw API key exists in memory only when it is made and when it is presented; the store has its SHA-256;
+//   - every request reads its key from the store, without a cache, so that a revocation, a suspension, another plan or other
+//     scopes hold from the next request on, on every node;
+//   - tokens of sessions and links are 256 random bits, stored as SHA-256; passwords are stored as argon2id hashes, of which
+//     only a few are computed at a time;
+//   - a session is read at each use, and ends with a sign-out, a new password, another role and the user's removal;
+//   - a sign-in is counted in the store before its password is checked, so that the bounds hold over all nodes together;
+//     sign-ins from a known device are counted and queued apart;
+//   - an organization keeps an owner who can sign in, and no principal grants rights that it lacks;
+//   - a fault of the store is never reported as an error of the credential;
+//   - a provider key is sealed for its row and leaves the package only through [ProviderKeys.ProviderKey].
 //
-// It sends no e-mail: who makes a one-time link hands it over. It knows no HTTP status, no cookie, no price, no configuration
-// and no rate limit: handlers map its errors to the contract's codes, the command line checks plan, model and provider names
-// against the configuration.
+// The package sends no e-mail: one-time links are returned to their maker. HTTP statuses, cookies, prices, configuration and
+// rate limits belong to its callers: handlers map its errors to codes, commands check plan, model and provider names.
 package identity

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// A raw key is prefix (8) + 32 random bytes in base62 (43) + CRC-32 of what stands before it in base62 (6). The
-// checksum tells a mistyped key from an unknown one without a look at the database (S1).
+// A raw key is prefix (8) + 32 random bytes in base62 (43) + CRC-32 of everything before it in base62 (6). The checksum
+// identifies a mistyped key without a look-up.
 const (
 	livePrefix = "ck_live_"
 	testPrefix = "ck_test_"
@@ -24,13 +24,13 @@ const (
 	hintDigits = 4
 )
 
-// MaxKeyBytes bounds what is looked at as a key; anything longer is malformed at once (S5).
+// MaxKeyBytes bounds a presented key; a longer one is malformed.
 const MaxKeyBytes = 128
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// NewKey makes a raw key of 256 random bits for env, its SHA-256 hash, which is what the store keeps, and a hint of
-// the prefix and the first four secret characters by which people tell keys apart in lists.
+// NewKey returns a raw key of 256 random bits for env, its SHA-256, which the store keeps, and a hint: the prefix and the first
+// four secret characters, for lists.
 func NewKey(env store.Env) (raw string, hash [sha256.Size]byte, hint string) {
 	var secret [secretBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
@@ -43,8 +43,8 @@ func NewKey(env store.Env) (raw string, hash [sha256.Size]byte, hint string) {
 	return raw, sha256.Sum256([]byte(raw)), body[:len(prefix)+hintDigits] + "…"
 }
 
-// ParseKey checks the form of a raw key (prefix, length, alphabet, checksum; at most [MaxKeyBytes]) without the
-// database, in bounded work, and gives the hash to look it up by. ok is false for a malformed key.
+// ParseKey checks prefix, length, alphabet and checksum of a raw key without the database and returns the hash for its look-up.
+// ok is false for a malformed key.
 func ParseKey(raw string) (hash [sha256.Size]byte, env store.Env, ok bool) {
 	if len(raw) != keyLength {
 		return hash, "", false
@@ -57,7 +57,7 @@ func ParseKey(raw string) (hash [sha256.Size]byte, env store.Env, ok bool) {
 	default:
 		return hash, "", false
 	}
-	key := []byte(raw) // once, for all that follows: this runs on every request
+	key := []byte(raw) // converted once: this runs on every request
 	for _, digit := range key[len(livePrefix):] {
 		if strings.IndexByte(base62, digit) < 0 {
 			return hash, "", false
@@ -69,12 +69,12 @@ func ParseKey(raw string) (hash [sha256.Size]byte, env store.Env, ok bool) {
 	return sha256.Sum256(key), env, true
 }
 
-// checksum is the CRC-32 (IEEE) of body in base62.
+// checksum returns the CRC-32 (IEEE) of body in base62.
 func checksum(body string) string {
 	return encodeBase62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
 }
 
-// checksumMatches is sum == checksum(body), without an allocation.
+// checksumMatches reports whether sum is checksum(body). It doesn't allocate.
 func checksumMatches(body, sum []byte) bool {
 	rest := crc32.ChecksumIEEE(body)
 	for i := checksumDigits - 1; i >= 0; i-- {

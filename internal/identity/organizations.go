@@ -8,18 +8,18 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Organizations makes and changes organizations. Every change names an actor, who stands in the audit log, and holds
-// at the organization's next request.
+// Organizations creates and changes organizations. The audit log names the actor of every change, which holds from the
+// organization's next request on.
 //
-// Its methods return a [FieldError] for a refused value, [store.ErrNotFound] for an unknown organization,
-// [store.ErrConflict] for a name that is taken, each wrapped, and else the store's error.
+// The methods return, wrapped, a [FieldError] for a refused value, [store.ErrNotFound] for an unknown organization,
+// [store.ErrConflict] for a name that is taken, or the store's error.
 type Organizations struct{ db *store.DB }
 
 // NewOrganizations works on db.
 func NewOrganizations(db *store.DB) *Organizations { return &Organizations{db: db} }
 
-// Create makes an organization with a unique name of 1 to 100 code points. plan is a plan of the configuration,
-// which the caller has checked, or empty when the configuration has none.
+// Create makes an organization with a unique name of 1 to 100 code points. The caller has checked that plan is configured; it
+// is empty when no plan is.
 func (o *Organizations) Create(ctx context.Context, actor, name, plan string) (store.Organization, error) {
 	name, err := CleanName("name", name)
 	if err != nil {
@@ -32,7 +32,7 @@ func (o *Organizations) Create(ctx context.Context, actor, name, plan string) (s
 	return organization, nil
 }
 
-// List gives all organizations, in the store's order.
+// List returns all organizations, in the store's order.
 func (o *Organizations) List(ctx context.Context) ([]store.Organization, error) {
 	organizations, err := o.db.Organizations.All(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (o *Organizations) List(ctx context.Context) ([]store.Organization, error) 
 	return organizations, nil
 }
 
-// ByID gives one organization.
+// ByID returns one organization.
 func (o *Organizations) ByID(ctx context.Context, id string) (store.Organization, error) {
 	organization, err := o.db.Organizations.ByID(ctx, id)
 	if err != nil {
@@ -50,12 +50,12 @@ func (o *Organizations) ByID(ctx context.Context, id string) (store.Organization
 	return organization, nil
 }
 
-// Suspend makes every further call of the organization 402 organization_suspended. Suspending twice is no fault.
+// Suspend makes every further call of the organization 402 organization_suspended. Suspending again changes nothing.
 func (o *Organizations) Suspend(ctx context.Context, actor, id string) error {
 	return o.setSuspended(ctx, actor, id, true)
 }
 
-// Resume ends a suspension. Resuming twice is no fault.
+// Resume ends a suspension. Resuming again changes nothing.
 func (o *Organizations) Resume(ctx context.Context, actor, id string) error {
 	return o.setSuspended(ctx, actor, id, false)
 }
@@ -67,7 +67,7 @@ func (o *Organizations) setSuspended(ctx context.Context, actor, id string, susp
 	return nil
 }
 
-// SetPlan moves the organization to another plan of the configuration, which the caller has checked.
+// SetPlan moves the organization to another plan. The caller has checked that it is configured.
 func (o *Organizations) SetPlan(ctx context.Context, actor, id, plan string) error {
 	if plan == "" {
 		return &FieldError{"plan", "is empty"}
@@ -78,8 +78,8 @@ func (o *Organizations) SetPlan(ctx context.Context, actor, id, plan string) err
 	return nil
 }
 
-// SetModel makes or ends an organization's exception for a model of the configuration, which the caller has checked.
-// All models are enabled for a new organization (design §6). Setting twice is no fault.
+// SetModel enables or disables a model for the organization; a new organization has all models. The caller has checked that the
+// model is configured. Setting it again changes nothing.
 func (o *Organizations) SetModel(ctx context.Context, actor, id, model string, enabled bool) error {
 	if err := o.db.Organizations.SetModel(ctx, actor, id, model, enabled); err != nil {
 		return fmt.Errorf("model %q of organization %q: %w", clip(model), clip(id), err)

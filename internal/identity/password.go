@@ -23,14 +23,14 @@ const (
 	MaxPasswordLength = 256
 )
 
-// hashCost is what a hash takes to make: memory in KiB, passes over it, threads.
+// hashCost is the cost of a hash: memory in KiB, passes over it, threads.
 type hashCost struct {
 	memory, time uint32
 	threads      uint8
 }
 
-// passwordCost is the least that OWASP's password storage cheat sheet recommends for argon2id (notes/reliability.md S30). A
-// stored hash of another cost is made anew when its password comes by.
+// passwordCost is the minimum that OWASP's Password Storage Cheat Sheet recommends for argon2id. A stored hash of another cost
+// is renewed at the next successful sign-in.
 var passwordCost = hashCost{memory: 19 << 10, time: 2, threads: 1}
 
 const (
@@ -38,19 +38,19 @@ const (
 	saltBytes = 16
 )
 
-// Each hash takes 19 MiB and a processor. Of strangers' passwords at most maxHashes are hashed at a time, and one for two
-// processors, so that they don't wait for one in front of those for whom keptHashes more are: people who have shown something
-// that strangers don't have, a session, a one-time link or a device that is known. hashWait bounds the wait for a turn.
+// Each hash takes 19 MiB and a processor. Of unauthenticated clients at most maxHashes passwords are hashed at a time, at most
+// one for two processors. keptHashes more are reserved for clients that have presented a session, a one-time link or a known
+// device. hashWait bounds the wait.
 const (
 	maxHashes  = 3
 	keptHashes = 1
 	hashWait   = 5 * time.Second
 )
 
-// ErrBusy tells that too many passwords are being checked; try again shortly. It is no fault of the caller.
+// ErrBusy reports that too many passwords are being checked; a later attempt may succeed.
 var ErrBusy = errors.New("too many passwords are being checked")
 
-// CheckNewPassword refuses a new password that is too short, too long, or one of the commonest, in a [FieldError].
+// CheckNewPassword returns a [FieldError] for a new password that is too short, too long, or common.
 func CheckNewPassword(password string) error {
 	if err := CheckPassword(password); err != nil {
 		return err
@@ -61,7 +61,7 @@ func CheckNewPassword(password string) error {
 	return nil
 }
 
-// CheckPassword refuses a text that can't be a password, because it is too short or too long, in a [FieldError].
+// CheckPassword returns a [FieldError] for a text that is too short or too long to be a password.
 func CheckPassword(password string) error {
 	switch length := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
@@ -75,11 +75,11 @@ func CheckPassword(password string) error {
 	}
 }
 
-// passwords makes and checks hashes of passwords with argon2id (RFC 9106), a few at a time.
+// passwords computes and checks argon2id hashes (RFC 9106), a few at a time.
 type passwords struct {
 	turns chan struct{}
-	kept  chan struct{} // turns for those that are known
-	// processors are those of [NewSessions].
+	kept  chan struct{} // places of known clients
+	// processors is the semaphore given to [NewSessions].
 	processors *semaphore.Weighted
 	patience   time.Duration
 	cost       hashCost
@@ -92,7 +92,7 @@ func newPasswords() *passwords {
 	}
 }
 
-// turn waits until another hash may be made. Its error is [ErrBusy] or the context's cause.
+// turn waits until another hash may be computed. Its error is [ErrBusy] or the context's cause.
 func (p *passwords) turn(ctx context.Context, known bool) (done func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -110,13 +110,13 @@ func (p *passwords) turn(ctx context.Context, known bool) (done func(), err erro
 	return func() { p.processors.Release(1); leave() }, nil
 }
 
-// place waits for a place among those whose password is hashed.
+// place waits for one of the places for hashes.
 func (p *passwords) place(ctx context.Context, known bool) (leave func(), err error) {
-	var kept chan struct{} // nil is never ready
+	var kept chan struct{} // never ready while nil
 	if known {
 		kept = p.kept
 	}
-	select { // a free turn before anything else
+	select { // prefer a free place to the context's end
 	case p.turns <- struct{}{}:
 		return func() { <-p.turns }, nil
 	case kept <- struct{}{}:
@@ -133,7 +133,7 @@ func (p *passwords) place(ctx context.Context, known bool) (leave func(), err er
 	}
 }
 
-// hash is the form in which a password is stored: the PHC string of argon2id with a random salt.
+// hash returns the PHC string of argon2id with a random salt.
 func (p *passwords) hash(ctx context.Context, password string, known bool) (string, error) {
 	done, err := p.turn(ctx, known)
 	if err != nil {
@@ -148,8 +148,8 @@ func (p *passwords) hash(ctx context.Context, password string, known bool) (stri
 	}.String(), nil
 }
 
-// check compares a password with a stored hash. For the hash of nobody, "", the same work is done, so that the time an
-// answer takes tells nothing about who exists; the answer is false. stale: the hash has another cost than new ones have.
+// check compares a password with a stored hash. For "", the hash of an unknown user, it does the same work and returns false,
+// so that the time doesn't reveal whether a user exists. stale reports that the stored hash has an outdated cost.
 func (p *passwords) check(ctx context.Context, stored, password string, trusted bool) (matches, stale bool, err error) {
 	known := encodedHash{hashCost: p.cost, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
 	if stored != "" {
@@ -172,12 +172,12 @@ func (c hashCost) sum(password string, salt []byte, length int) []byte {
 	return argon2.IDKey([]byte(password), salt, c.time, c.memory, c.threads, uint32(length)) //nolint:gosec // hashBytes, or what parseHash allows
 }
 
-// collectFor collects garbage when so many bytes more would pass the heap's goal. Allocated beyond it in one piece, they would
-// begin a collection that every goroutine which allocates has to wait for, 65 ms with 10,000 connections. Begun before, it
-// runs beside the others, and only this hash waits. That of a small heap is over too soon to be felt.
+// collectFor collects garbage when allocating bytes would pass the heap's goal. An allocation that passes it in one piece
+// starts a collection that every allocating goroutine assists, 65 ms with 10,000 connections. Started before, the collection
+// delays only this hash. Collections of a small heap are too short to matter.
 func collectFor(bytes uint64) {
 	const (
-		room  = 8 << 20 // what the others allocate meanwhile
+		room  = 8 << 20 // for allocations of other goroutines meanwhile
 		small = 128 << 20
 	)
 	heap := [...]metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/goal:bytes"}}
@@ -187,7 +187,7 @@ func collectFor(bytes uint64) {
 	}
 }
 
-// encodedHash is a hash with what it was made with.
+// encodedHash is a hash with its parameters.
 type encodedHash struct {
 	hashCost
 
@@ -199,11 +199,10 @@ func (h encodedHash) String() string {
 		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.sum))
 }
 
-// errHash tells nothing of the hash.
+// errHash reveals nothing of the hash.
 var errHash = errors.New("a stored password hash can't be read")
 
-// parseHash reads what [encodedHash.String] writes. The cost is bounded: a row that somebody has written by hand must not
-// take the machine's memory.
+// parseHash parses what [encodedHash.String] writes. It bounds the cost, so that a manipulated row can't exhaust the memory.
 func parseHash(text string) (encodedHash, error) {
 	const mostMemory, mostTime, mostThreads = 1 << 20, 100, 64
 	parts := strings.Split(text, "$")

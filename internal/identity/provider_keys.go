@@ -14,7 +14,7 @@ import (
 // thousand.
 const MaxProviderKeyBytes = 8 << 10
 
-// ProviderKeys keeps the organizations' own provider keys (BYOK), sealed for their rows (design §6 "at rest").
+// ProviderKeys stores the organizations' own provider keys (BYOK), each sealed for its row.
 type ProviderKeys struct {
 	db   *store.DB
 	ring *vault.Ring
@@ -25,9 +25,9 @@ func NewProviderKeys(db *store.DB, ring *vault.Ring) *ProviderKeys {
 	return &ProviderKeys{db: db, ring: ring}
 }
 
-// Put stores or replaces an organization's key for a provider of the configuration, which the caller has checked.
-// White space around the key (a file's last newline) is dropped. It returns a [FieldError] that doesn't show the
-// key, [store.ErrNotFound] for an unknown organization, or the store's error.
+// Put stores or replaces an organization's key for a provider; the caller has checked that the provider is configured. White
+// space around the key, such as a file's last newline, is dropped. It returns a [FieldError] that doesn't contain the key,
+// [store.ErrNotFound] for an unknown organization, or the store's error.
 func (p *ProviderKeys) Put(ctx context.Context, actor, orgID, provider, key string) error {
 	key = strings.TrimSpace(key)
 	if err := checkProviderKey(key); err != nil {
@@ -45,7 +45,7 @@ func (p *ProviderKeys) Put(ctx context.Context, actor, orgID, provider, key stri
 	return nil
 }
 
-// checkProviderKey lets pass what can stand in an Authorization header.
+// checkProviderKey requires a text that can stand in an Authorization header.
 func checkProviderKey(key string) error {
 	switch {
 	case key == "":
@@ -61,7 +61,7 @@ func checkProviderKey(key string) error {
 	return nil
 }
 
-// providerKeyHint shows the end of a long key and nothing of a short one, of which four characters would be much.
+// providerKeyHint returns the end of a long key; four characters of a short one would reveal too much.
 func providerKeyHint(key string) string {
 	const shown, shortest = 4, 20
 	if len(key) < shortest {
@@ -70,9 +70,8 @@ func providerKeyHint(key string) string {
 	return "…" + key[len(key)-shown:]
 }
 
-// ProviderKey opens an organization's key for a provider; found is false when it has none. It returns the store's
-// error, or the vault's ([vault.ErrUnknownKey], [vault.ErrCorrupt]) when the stored value doesn't open: a fault of
-// ours, not the caller's.
+// ProviderKey returns an organization's key for a provider; found is false when it has none. Errors are the store's, or
+// [vault.ErrUnknownKey] and [vault.ErrCorrupt] when the stored value doesn't open.
 func (p *ProviderKeys) ProviderKey(ctx context.Context, orgID, provider string) (key string, found bool, err error) {
 	sealed, found, err := p.db.ProviderKeys.Sealed(ctx, orgID, provider)
 	if err != nil {
@@ -96,18 +95,17 @@ func (p *ProviderKeys) Delete(ctx context.Context, actor, orgID, provider string
 	return nil
 }
 
-// Rekeyed counts what [ProviderKeys.Rekey] did.
+// Rekeyed counts the results of [ProviderKeys.Rekey].
 type Rekeyed struct {
-	Renewed   int `json:"renewed"`   // sealed anew under the first key
-	Current   int `json:"current"`   // were already
-	Unopened  int `json:"unopened"`  // left as they are: they don't open, see the returned error
-	Overtaken int `json:"overtaken"` // changed by somebody else meanwhile, under a key of theirs; run again to be sure
+	Renewed   int `json:"renewed"`   // sealed under the first key by this run
+	Current   int `json:"current"`   // already sealed under the first key
+	Unopened  int `json:"unopened"`  // unchanged, because they don't open; the error names them
+	Overtaken int `json:"overtaken"` // replaced by another writer meanwhile; run again to be sure
 }
 
-// Rekey seals every stored value anew that isn't sealed under the ring's first key; after it older keys may be taken
-// out of master_key. Rows that don't open are left alone and reported together in the error, the others are done
-// all the same. It can be repeated and interrupted at any point, runs beside a working server, and leaves one entry
-// in the audit log when it changed something.
+// Rekey seals every value again that isn't sealed under the ring's first key; after it older keys may be removed from
+// master_key. Values that don't open stay as they are and are reported together in the error. Rekey may be interrupted and
+// repeated, and runs beside a working server. It writes one entry to the audit log when it changed something.
 func (p *ProviderKeys) Rekey(ctx context.Context, actor string) (Rekeyed, error) {
 	var done Rekeyed
 	var unopened []error

@@ -5,22 +5,20 @@ import (
 	"slices"
 )
 
-// Role is what a person of an organization may do (design §6 "roles"). An API key has none: its scopes are its rights.
+// Role is what a user of an organization may do (docs/contract.md#roles). An API key has scopes instead.
 type Role string
 
-// The roles, each with all rights of those before it. A member works with agents, knowledge bases and conversations and
-// reads channels and the wallet; an administrator also has channels, API keys, provider keys and members; an owner also
-// has owners.
+// The roles, each with all rights of those before it.
 const (
 	Member        Role = "member"
 	Administrator Role = "administrator"
 	Owner         Role = "owner"
 )
 
-// Roles lists all roles, the one with the fewest rights first.
+// Roles returns all roles, the one with the fewest rights first.
 func Roles() []Role { return []Role{Member, Administrator, Owner} }
 
-// ParseRole reads a role's name; else a [FieldError] that names what is allowed.
+// ParseRole parses a role's name. It returns a [FieldError] that names the roles for another text.
 func ParseRole(name string) (Role, error) {
 	if role := Role(name); slices.Contains(Roles(), role) {
 		return role, nil
@@ -28,12 +26,12 @@ func ParseRole(name string) (Role, error) {
 	return "", &FieldError{"role", fmt.Sprintf("%q is not a role; known are member, administrator, owner", clip(name))}
 }
 
-// Has reports whether r has the rights of least. Only the three roles have rights, and nobody has those of "".
+// Has reports whether r has the rights of least. The empty role has none and is had by none.
 func (r Role) Has(least Role) bool { return least.rank() > 0 && r.rank() >= least.rank() }
 
 func (r Role) rank() int { return slices.Index(Roles(), r) + 1 }
 
-// scopes are the scopes that an API key with the role's rights would have: what its holder may give to a key.
+// scopes returns the scopes that a user with the role may give to a key.
 func (r Role) scopes() Scopes {
 	switch r {
 	case Member:
@@ -48,11 +46,11 @@ func (r Role) scopes() Scopes {
 	}
 }
 
-// Authority is who changes users or keys, and with which rights. The operator's command line has those of an owner.
+// Authority identifies who changes users or keys, and with which rights.
 type Authority struct {
-	// Actor stands in the audit log.
+	// Actor is the id in the audit log.
 	Actor string
 	Role  Role
-	// Operator is set for the command line, which may also reset the passwords of owners.
+	// Operator is set for the command line, which has the rights of an owner and may also reset the passwords of owners.
 	Operator bool
 }

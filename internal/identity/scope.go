@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Scope is one right of an API key (spec §5.1 rule 5; names: design §6).
+// Scope is one right of an API key (docs/contract.md#scopes).
 type Scope string
 
-// All scopes. A scope on provider_keys counts as administrator (design §6).
+// All scopes.
 const (
 	ModelsRead          Scope = "models:read"
 	ChatWrite           Scope = "chat:write"
@@ -29,7 +29,7 @@ const (
 	WalletWrite         Scope = "wallet:write"
 )
 
-// bit is the scope's place in a [Scopes], -1 for an unknown one. It runs on every request, hence no map or loop.
+// bit returns the scope's position in a [Scopes], -1 for an unknown scope. It runs on every request, hence no map or loop.
 func (s Scope) bit() int {
 	switch s {
 	case ModelsRead:
@@ -72,7 +72,7 @@ func (s Scope) bit() int {
 // Known reports whether s is a scope of this version.
 func (s Scope) Known() bool { return s.bit() >= 0 }
 
-// AllScopes lists every scope, the two of /v1 first.
+// AllScopes returns every scope, the two of /v1 first.
 func AllScopes() []Scope {
 	return []Scope{
 		ModelsRead, ChatWrite,
@@ -82,11 +82,11 @@ func AllScopes() []Scope {
 	}
 }
 
-// DefaultScopes are those of a new key that asks for none: what /v1 needs (design §6).
+// DefaultScopes returns the scopes of a new key that names none: those of /v1.
 func DefaultScopes() []Scope { return []Scope{ModelsRead, ChatWrite} }
 
-// ParseScopes reads scope names, trims them, drops empty and repeated ones and refuses unknown ones, all at once, in
-// a [FieldError] that names what is allowed. Nothing given is [DefaultScopes].
+// ParseScopes trims scope names, drops empty and repeated ones, and returns a [FieldError] for unknown ones that names the
+// known. No names are [DefaultScopes].
 func ParseScopes(names []string) ([]Scope, error) {
 	var scopes []Scope
 	var unknown []string
@@ -112,7 +112,7 @@ func ParseScopes(names []string) ([]Scope, error) {
 	return scopes, nil
 }
 
-// JoinScopes writes scopes with separator between them.
+// JoinScopes joins scopes with separator.
 func JoinScopes(scopes []Scope, separator string) string {
 	names := make([]string, len(scopes))
 	for i, scope := range scopes {
@@ -124,7 +124,7 @@ func JoinScopes(scopes []Scope, separator string) string {
 // Scopes is a set of known scopes; the zero value holds none.
 type Scopes uint32
 
-// ScopesOf makes a set; unknown scopes are left out.
+// ScopesOf returns a set without unknown scopes.
 func ScopesOf(scopes ...Scope) Scopes {
 	var set Scopes
 	for _, scope := range scopes {
@@ -133,8 +133,7 @@ func ScopesOf(scopes ...Scope) Scopes {
 	return set
 }
 
-// storedScopes reads the store's form, names with spaces between. A name this version doesn't know (written by a
-// newer node) gives no right.
+// storedScopes parses the store's form, names with spaces between. Unknown names, written by a newer node, give no right.
 func storedScopes(text string) Scopes {
 	var set Scopes
 	for text != "" {

@@ -2,7 +2,9 @@ package identity
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,28 +15,27 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// A session ends when it wasn't used for SessionIdle, and after SessionLifetime in any case (notes/reliability.md S29).
+// A session ends after SessionIdle without use, and after SessionLifetime in any case.
 const (
 	SessionIdle     = 12 * time.Hour
 	SessionLifetime = 7 * 24 * time.Hour
 )
 
-// seenEvery is how exactly the store knows when a session was used last: a write for each request would be too many.
+// seenEvery is the precision of a session's last use: the store isn't written on every request.
 const seenEvery = time.Minute
 
-// The ways a person is not let in. Everything else that [Sessions] returns is a fault of ours.
+// The reasons to refuse a person. Every other error of [Sessions] is a fault of the service.
 var (
-	// ErrNoSession: the session isn't there, or not any more; 401 unauthenticated.
+	// ErrNoSession: the session doesn't exist or has ended; 401 unauthenticated.
 	ErrNoSession = errors.New("no login session")
-	// ErrWrongPassword: there is no such user, or the password is another one: which of the two is not told; 401
-	// unauthenticated.
+	// ErrWrongPassword: the user doesn't exist or has another password; callers can't tell which; 401 unauthenticated.
 	ErrWrongPassword = errors.New("the e-mail address or the password is wrong")
-	// ErrLinkUsed: the one-time link was used, has expired, or never was, or it is an invitation of an e-mail address that
-	// has a user. The error is the same for all of these; 400 invalid_request.
+	// ErrLinkUsed: the one-time link was used, has expired, never existed, or invites an e-mail address that has a user.
+	// Callers can't tell which; 400 invalid_request.
 	ErrLinkUsed = errors.New("the link was used, has expired, or its e-mail address can't be used here")
 )
 
-// ThrottledError tells that too many logins have failed; 429 rate_limited.
+// ThrottledError reports that too many sign-ins have failed; 429 rate_limited.
 type ThrottledError struct{ RetryAfter time.Duration }
 
 // Error says when to come back.
@@ -42,29 +43,28 @@ func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("too many logins have failed, try again in %s", e.RetryAfter)
 }
 
-// Sessions are the login sessions of users. They live in the store, so every node knows them, and each use reads them anew:
-// a session that was ended, a role that was changed and a user who was removed hold at the next request. It is safe for
-// concurrent use. One for a process is enough: it bounds how many passwords are hashed at a time.
+// Sessions are the login sessions of users, kept in the store and read at each use: an ended session, another role and a
+// removed user hold from the next request on, on every node. It is safe for concurrent use. A process needs one, which bounds
+// how many passwords are hashed at a time.
 type Sessions struct {
 	db        *store.DB
 	passwords *passwords
 }
 
-// NewSessions works on db. A hash takes one of processors while it is made; nil is any number of them.
+// NewSessions works on db. Each hash takes one of processors; nil doesn't bound them.
 func NewSessions(db *store.DB, processors *semaphore.Weighted) *Sessions {
 	s := &Sessions{db: db, passwords: newPasswords()}
 	s.passwords.processors = processors
 	return s
 }
 
-// Begin signs a user in. The token is the session's secret, 43 characters, and is stored nowhere. Failures are counted
-// against the client's address, unless it is a device that the user has signed in from before. It returns
-// [ErrWrongPassword], a [ThrottledError], [ErrBusy], or the store's error. Two e-mail addresses take the same time, whether
-// or not there is such a user.
+// Begin signs a user in and returns the session's secret token, 43 characters, which is stored nowhere. Failures count against
+// the client's address, or against a known device alone. It returns [ErrWrongPassword], a [ThrottledError], [ErrBusy], or the
+// store's error, after the same time whether or not the user exists.
 func (s *Sessions) Begin(ctx context.Context, email, password string, from Client) (token string, _ Principal, err error) {
 	email, err = CleanEmail(email)
 	if err != nil || CheckPassword(password) != nil {
-		return "", Principal{}, ErrWrongPassword // nobody has these
+		return "", Principal{}, ErrWrongPassword // no user has these
 	}
 	record, _, err := s.db.Logins.ByEmail(ctx, email)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	}
 	matches, stale, err := s.passwords.check(ctx, record.Password, password, device != "")
 	if errors.Is(err, ErrBusy) {
-		_ = s.db.Logins.GiveBack(ctx, login) // else the person waits for a minute at most
+		_ = s.db.Logins.GiveBack(ctx, login) // if it fails, the person waits for a minute at most
 	}
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("checking a password: %w", err)
@@ -98,7 +98,7 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	}
 	token, session := newSession(from)
 	err = s.db.Sessions.Begin(ctx, record, renewed, session, login)
-	if errors.Is(err, store.ErrNotFound) { // changed, or removed, since it was read
+	if errors.Is(err, store.ErrNotFound) { // changed or removed since it was read
 		return "", Principal{}, ErrWrongPassword
 	}
 	if err != nil {
@@ -107,15 +107,15 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	return s.begun(ctx, token)
 }
 
-// BeginWithLink takes a one-time link of [Users.Invite] or [Users.NewLink], once: it sets the user's password, ends all
-// sessions the user had, and signs the user in. It returns [ErrLinkUsed], a [FieldError] for the password (the link is
-// still good then), [ErrBusy], or the store's error.
+// BeginWithLink uses a one-time link of [Users.Invite] or [Users.NewLink]: it sets the user's password, ends all sessions of
+// the user, and signs the user in. It returns [ErrLinkUsed], a [FieldError] for the password (the link stays valid), [ErrBusy],
+// or the store's error.
 func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, from Client) (token string, _ Principal, err error) {
 	linkHash, ok := tokenHash(link)
 	if !ok {
 		return "", Principal{}, ErrLinkUsed
 	}
-	// Looked at first, so that nobody without a link makes us hash.
+	// The link is checked first, so that only its holder makes us compute a hash.
 	record, found, err := s.db.UserLinks.ByHash(ctx, linkHash)
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("reading a link: %w", err)
@@ -141,9 +141,9 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 	return s.begun(ctx, token)
 }
 
-// ChangePassword sets another password for the user of a session, who knows the current one, and ends the user's other
-// sessions and links. It returns [ErrNoSession], [ErrWrongPassword] for another current password, a [FieldError] for the new
-// one, a [ThrottledError] after 5 wrong ones within a minute, [ErrBusy], or the store's error.
+// ChangePassword replaces the password of a session's user and ends the user's other sessions and links. It returns
+// [ErrNoSession], [ErrWrongPassword] for a wrong current password, a [FieldError] for the new one, a [ThrottledError] after 5
+// wrong ones within a minute, [ErrBusy], or the store's error.
 func (s *Sessions) ChangePassword(ctx context.Context, token, current, password string) error {
 	user, err := s.Authenticate(ctx, token)
 	if err != nil {
@@ -175,14 +175,14 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 	if err != nil {
 		return fmt.Errorf("hashing a password: %w", err)
 	}
-	kept, _ := tokenHash(token) // Authenticate has taken it
+	kept, _ := tokenHash(token) // well-formed: Authenticate has accepted it
 	if err := s.db.Logins.ChangePassword(ctx, record, hash, kept, login); err != nil {
 		return fmt.Errorf("changing a password: %w", err)
 	}
 	return nil
 }
 
-// EndAll signs a user out everywhere, at once and on every node.
+// EndAll ends all sessions of a user, at once and on every node.
 func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
 	if err := s.db.Sessions.EndAll(ctx, user.OrgID, user.UserID); err != nil {
 		return fmt.Errorf("ending all sessions: %w", err)
@@ -190,7 +190,7 @@ func (s *Sessions) EndAll(ctx context.Context, user Principal) error {
 	return nil
 }
 
-// List returns the user's sessions that haven't ended, the newest 100 first, and which of them is the token's.
+// List returns the user's newest 100 sessions that haven't ended, and the index of the token's.
 func (s *Sessions) List(ctx context.Context, user Principal, token string) (list []store.LiveSession, current int, err error) {
 	list, err = s.db.Sessions.Live(ctx, user.OrgID, user.UserID, SessionIdle.Milliseconds())
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Sessions) List(ctx context.Context, user Principal, token string) (list
 	return list, slices.IndexFunc(list, func(s store.LiveSession) bool { return s.Hash == hash }), nil
 }
 
-// begun is who a new session belongs to.
+// begun returns the principal of a new session.
 func (s *Sessions) begun(ctx context.Context, token string) (string, Principal, error) {
 	principal, err := s.Authenticate(ctx, token)
 	return token, principal, err
@@ -211,8 +211,8 @@ func newSession(from Client) (token string, session store.NewSession) {
 	return token, store.NewSession{Hash: hash, Lifetime: SessionLifetime.Milliseconds(), Client: clipAgent(from.Agent)}
 }
 
-// Device makes a token for the device that a user has just signed in from. With it in [Client], failed logins from elsewhere
-// don't keep the user out there, until the password changes.
+// Device returns a token for the device from which a user has just signed in. With it in [Client], failed sign-ins elsewhere
+// don't lock the user out there, until the password changes.
 func (s *Sessions) Device(ctx context.Context, user Principal) (string, error) {
 	record, err := s.db.Logins.ByID(ctx, user.OrgID, user.UserID)
 	if err != nil {
@@ -221,8 +221,8 @@ func (s *Sessions) Device(ctx context.Context, user Principal) (string, error) {
 	return newDevice(record.Password), nil
 }
 
-// Authenticate reads a session and tells who it belongs to, with [ErrNoSession] for one that isn't there or has ended, by
-// the database's clock. A suspended organization's user is let in here and refused after, as with [Authenticator].
+// Authenticate reads a session and returns its principal; [ErrNoSession] if it doesn't exist or has ended by the database's
+// clock. A suspended organization's user authenticates, as with [Authenticator].
 func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, error) {
 	hash, ok := tokenHash(token)
 	if !ok {
@@ -237,7 +237,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 		return Principal{}, ErrNoSession
 	}
 	if unused >= seenEvery {
-		// A use that isn't noted ends the session earlier, never later; no reason to refuse a request.
+		// A use that isn't noted ends the session earlier, never later, so its failure is no reason to refuse a request.
 		_ = s.db.Sessions.Touch(ctx, hash)
 	}
 	role := Role(record.Role)
@@ -253,7 +253,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Principal, e
 	}, nil
 }
 
-// End signs the session's user out, at once and on every node. A session that isn't there is no fault.
+// End ends a session, at once and on every node. A session that doesn't exist is no error.
 func (s *Sessions) End(ctx context.Context, token string) error {
 	hash, ok := tokenHash(token)
 	if !ok {
@@ -263,4 +263,26 @@ func (s *Sessions) End(ctx context.Context, token string) error {
 		return fmt.Errorf("ending a session: %w", err)
 	}
 	return nil
+}
+
+// A token of a session or a one-time link is 256 random bits in base64url: 43 characters.
+const (
+	tokenBytes      = 32
+	tokenCharacters = 43
+)
+
+// newToken returns a token and its SHA-256, which is all that is stored.
+func newToken() (token string, hash [sha256.Size]byte) {
+	var random [tokenBytes]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
+	token = base64.RawURLEncoding.EncodeToString(random[:])
+	return token, sha256.Sum256([]byte(token))
+}
+
+// tokenHash returns the hash for a token's look-up; ok is false for a text that can't be a token.
+func tokenHash(token string) (hash [sha256.Size]byte, ok bool) {
+	if len(token) != tokenCharacters {
+		return hash, false
+	}
+	return sha256.Sum256([]byte(token)), true
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// How long a one-time link holds. A person may be on holiday when invited; who asks for a reset is waiting for it.
+// Lifetimes of one-time links. An invited person may be on holiday; one who asked for a reset is waiting.
 const (
 	InviteLifetime = 7 * 24 * time.Hour
 	ResetLifetime  = 24 * time.Hour
 )
 
-// The rights that are lacking; 403 forbidden.
+// Missing rights; 403 forbidden.
 var (
 	// ErrOwnersOnly: only an owner may make, change or remove an owner.
 	ErrOwnersOnly = errors.New("only an owner may do this to an owner")
@@ -25,28 +25,28 @@ var (
 	ErrHigherRoleOnly = errors.New("only a person of a higher role may reset this password")
 )
 
-// Link is a new one-time link. Its token is nowhere else and can't be shown again. No mail is sent: whoever made the link
-// gives it to the user.
+// Link is a new one-time link. Its token is stored nowhere and can't be shown again. No mail is sent: its maker gives it to the
+// user.
 type Link struct {
 	Token string
-	// Lifetime is how long it can be used, once.
+	// Lifetime is how long the link can be used, once.
 	Lifetime time.Duration
 }
 
-// Users invites, changes and removes the people of organizations. Every change stands in the audit log under the name of
-// who makes it; an administrator may change everybody but owners (design §6 "roles").
+// Users invites, changes and removes the people of organizations. The audit log names the author of every change; an
+// administrator may change everybody but owners.
 //
-// Its methods return a [FieldError] for a refused value, [ErrAdministratorsOnly] and [ErrOwnersOnly] for a lack of rights,
-// [store.ErrNotFound] for a user or organization that isn't there, [store.ErrConflict] for an e-mail address that a user or
-// an open invitation of the same organization has, and [store.ErrLastOwner]; each wrapped; and else the store's error.
+// The methods return, wrapped, a [FieldError] for a refused value, [ErrAdministratorsOnly] and [ErrOwnersOnly] for missing
+// rights, [store.ErrNotFound] for an unknown user or organization, [store.ErrConflict] for an e-mail address that a user or an
+// open invitation of the same organization has, [store.ErrLastOwner], or the store's error.
 type Users struct{ db *store.DB }
 
 // NewUsers works on db.
 func NewUsers(db *store.DB) *Users { return &Users{db: db} }
 
-// Invite invites a person, who becomes a user by the link, which sets the password. It makes no difference whether the
-// address has a user, or an invitation, in another organization: else the result would say so. An address has one user, so
-// the link of such an invitation is [ErrLinkUsed].
+// Invite makes an invitation, whose link sets the password and makes the user. The result is the same when the address has a
+// user or an invitation in another organization, so that it reveals neither. An address has one user, so the link of such an
+// invitation is [ErrLinkUsed].
 func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, role Role) (store.User, Link, error) {
 	email, err := CleanEmail(email)
 	if err != nil {
@@ -69,9 +69,9 @@ func (u *Users) Invite(ctx context.Context, by Authority, orgID, email string, r
 	return user, link, nil
 }
 
-// NewLink makes another one-time link for a user who has lost theirs, or the password. The password and the sessions stay
-// as they are until the link is used, which ends all sessions; the link before can't be used any more. The password of a user
-// with an equal or higher role is [ErrHigherRoleOnly].
+// NewLink makes another one-time link for a user who has lost the link or the password, and invalidates the one before.
+// Password and sessions stay as they are until the link is used, which ends all sessions. It returns [ErrHigherRoleOnly] for a
+// user with a password whose role is equal or higher.
 func (u *Users) NewLink(ctx context.Context, by Authority, orgID, id string) (Link, error) {
 	var link Link
 	err := u.db.UserLinks.Put(ctx, by.Actor, orgID, id, by.mayReset, func(user store.User) (row store.UserLink) {
@@ -84,7 +84,7 @@ func (u *Users) NewLink(ctx context.Context, by Authority, orgID, id string) (Li
 	return link, nil
 }
 
-// SetRole gives a user another role and ends the user's sessions, so that none goes on with the rights of before.
+// SetRole gives a user another role and ends the user's sessions, so that none keeps the former rights.
 func (u *Users) SetRole(ctx context.Context, by Authority, orgID, id string, role Role) error {
 	role, err := ParseRole(string(role))
 	if err != nil {
@@ -99,7 +99,7 @@ func (u *Users) SetRole(ctx context.Context, by Authority, orgID, id string, rol
 	return nil
 }
 
-// Remove takes a user out of the organization, whose sessions end at once.
+// Remove removes a user from the organization and ends the user's sessions at once.
 func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) error {
 	if err := u.db.Users.Delete(ctx, by.Actor, orgID, id, by.mayChange); err != nil {
 		return fmt.Errorf("removing user %q: %w", clip(id), err)
@@ -107,10 +107,10 @@ func (u *Users) Remove(ctx context.Context, by Authority, orgID, id string) erro
 	return nil
 }
 
-// mayChange refuses who may not change the user.
+// mayChange returns an error unless the author may change the user.
 func (by Authority) mayChange(user store.User) error { return by.mayHave(Role(user.Role)) }
 
-// mayReset refuses an author who may not make a link for the user. A person with the link acts as the user, so that the link
+// mayReset returns an error unless the author may make a link for the user. The link's holder can act as the user, so the link
 // of a user with a password needs an author of a higher role.
 func (by Authority) mayReset(user store.User) error {
 	if err := by.mayChange(user); err != nil {
@@ -122,7 +122,7 @@ func (by Authority) mayReset(user store.User) error {
 	return nil
 }
 
-// mayHave refuses who may not give or take the role.
+// mayHave returns an error unless the author may give or take the role.
 func (by Authority) mayHave(role Role) error {
 	switch {
 	case !by.Role.Has(Administrator):
@@ -134,7 +134,7 @@ func (by Authority) mayHave(role Role) error {
 	}
 }
 
-// newLink makes a link for a user who has a password, or not yet.
+// newLink returns a reset link for a user with a password, else an invitation.
 func newLink(active bool) (Link, store.UserLink) {
 	purpose, lifetime := "invite", InviteLifetime
 	if active {

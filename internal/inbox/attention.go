@@ -52,11 +52,11 @@ func (q *Queue) Attentions(ctx context.Context, newerThan time.Time, limit int) 
 		newerThan.UnixMilli(), limit, attentionShare)
 }
 
-// Retake lets a turn that needs attention run again, with the request it has; without one its texts wait for a new turn.
+// Resume lets a turn that needs attention run again, with the request it has; without one its texts wait for a new turn.
 // Its conversation is due at once. A turn that needs none any more is left alone. It needs no lease: a worker that has
 // the conversation sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
-func (q *Queue) Retake(ctx context.Context, turnID string) error {
-	err := q.do(ctx, "retake a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention})
+func (q *Queue) Resume(ctx context.Context, turnID string) error {
+	err := q.do(ctx, "resume a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention})
 	if errors.Is(err, ErrEnded) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
 	}, selectDead, limit)
 }
 
-// Retry lets a dead turn run again, as [Queue.Retake] does, and writes it into the audit log. It returns
+// Retry lets a dead turn run again, as [Queue.Resume] does, and writes it into the audit log. It returns
 // [store.ErrNotFound] when there is no such turn, [ErrEnded] when it isn't dead, [ErrHandedOver] while a human has the
 // conversation, or a wrapped error of the store.
 func (q *Queue) Retry(ctx context.Context, actor, turnID string) error {

@@ -241,11 +241,11 @@ func TestRepeatedDeliveryAfterDeletion(t *testing.T) {
 		require.Equal(t, "1", q.tables(t, "org_2")[1], "another channel's message of the same id is another one")
 
 		q.exec(t, `UPDATE message_tombstones SET expires_at = expires_at - $1`, int64(7*retentionDay-60_000))
-		_, err := Forget(t.Context(), q.db)
+		_, err := SweepRetention(t.Context(), q.db)
 		require.NoError(t, err)
 		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM message_tombstones`))
 		q.exec(t, `UPDATE message_tombstones SET expires_at = expires_at - $1`, int64(60_000))
-		_, err = Forget(t.Context(), q.db)
+		_, err = SweepRetention(t.Context(), q.db)
 		require.NoError(t, err)
 		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM message_tombstones`))
 		before := q.tables(t, "org_1")

@@ -135,7 +135,7 @@ func (q *inboxTest) everything(t *testing.T) {
 	turnID = q.begin(t, lease)
 	require.NoError(t, q.StoreRequest(ctx, lease, turnID, nil))
 	require.NoError(t, q.Attention(ctx, lease, turnID, "", nil, "insufficient_credits", nil))
-	require.NoError(t, q.Retake(ctx, turnID))
+	require.NoError(t, q.Resume(ctx, turnID))
 	require.NoError(t, q.Backoff(ctx, lease, 0))
 	leases, err := q.Lease(ctx, 100, life, []string{"org_9"})
 	require.NoError(t, err)
@@ -147,9 +147,9 @@ func (q *inboxTest) everything(t *testing.T) {
 	require.NoError(t, q.Release(ctx, lease))
 	require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
 	require.NoError(t, q.db.Organizations.SetRetention(ctx, "usr_1", "org_1", store.MinRetentionDays))
-	forgotten, err := forgetConversation(ctx, q.db, store.Retention{OrgID: "org_1", Days: 7}, "cnv_1")
+	swept, err := sweepConversation(ctx, q.db, store.Retention{OrgID: "org_1", Days: 7}, "cnv_1")
 	require.NoError(t, err)
-	require.NotZero(t, forgotten.Turns)
+	require.NotZero(t, swept.Turns)
 	require.NoError(t, q.DeleteConversation(ctx, "usr_1", "org_1", lease.ConversationID))
 }
 

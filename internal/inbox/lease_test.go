@@ -252,7 +252,7 @@ func TestPostpone(t *testing.T) {
 
 // What a dead worker left is found again: a part that is sending comes back as sending, for delivery_unknown; a turn with
 // its request; what waits.
-func TestRetakeAfterCrash(t *testing.T) {
+func TestResumeAfterCrash(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()

@@ -213,7 +213,7 @@ func (m *machine) Revive(t *rapid.T) {
 	turns, err := m.q.Attentions(context.Background(), time.UnixMilli(0), 100)
 	require.NoError(t, err)
 	for _, turn := range turns {
-		require.NoError(t, m.q.Retake(context.Background(), turn.TurnID))
+		require.NoError(t, m.q.Resume(context.Background(), turn.TurnID))
 	}
 	dead, err := m.q.DeadTurns(context.Background(), 100)
 	require.NoError(t, err)
@@ -448,7 +448,7 @@ func (m *machine) settle(t *rapid.T) {
 	turns, err := m.q.Attentions(context.Background(), time.UnixMilli(0), 100)
 	require.NoError(t, err)
 	for _, turn := range turns {
-		require.NoError(t, m.q.Retake(context.Background(), turn.TurnID))
+		require.NoError(t, m.q.Resume(context.Background(), turn.TurnID))
 	}
 	w := &modelWorker{}
 	for steps := 0; ; steps++ {

@@ -45,7 +45,7 @@ func sign(less bool) int {
 const UnreadableText = "[This message can't be decrypted.]"
 
 // scanMessage reads and opens a message. One that doesn't open is an error: an assistant must not answer without it.
-func (q *Queue) scanMessage(place func(orgID, messageID string) vault.Where) func(store.Row) (placedMessage, error) {
+func (q *Queue) scanMessage(place func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
 	return func(row store.Row) (placedMessage, error) {
 		m, unopened, err := q.openMessage(row, place)
 		if err == nil && unopened != nil {
@@ -56,7 +56,7 @@ func (q *Queue) scanMessage(place func(orgID, messageID string) vault.Where) fun
 }
 
 // showMessage is scanMessage for lists: a message that doesn't open has [UnreadableText].
-func (q *Queue) showMessage(place func(orgID, messageID string) vault.Where) func(store.Row) (placedMessage, error) {
+func (q *Queue) showMessage(place func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
 	return func(row store.Row) (placedMessage, error) {
 		m, unopened, err := q.openMessage(row, place)
 		if err == nil && unopened != nil {
@@ -68,7 +68,7 @@ func (q *Queue) showMessage(place func(orgID, messageID string) vault.Where) fun
 }
 
 // openMessage reads a message; unopened says why it has no text.
-func (q *Queue) openMessage(row store.Row, place func(orgID, messageID string) vault.Where) (m placedMessage, unopened, err error) {
+func (q *Queue) openMessage(row store.Row, place func(orgID, messageID string) vault.AAD) (m placedMessage, unopened, err error) {
 	var orgID string
 	var body []byte
 	var turnID sql.NullString

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -18,20 +22,20 @@ const (
 	retentionDay = 24 * 60 * 60 * 1000
 )
 
-// Forgotten is what a sweep has deleted.
-type Forgotten struct {
+// Swept is what a sweep has deleted.
+type Swept struct {
 	Conversations int64 // of which nothing is left
 	Messages      int64 // of both directions
 	Turns         int64
 }
 
-func (f *Forgotten) add(more Forgotten) {
-	f.Conversations += more.Conversations
-	f.Messages += more.Messages
-	f.Turns += more.Turns
+func (s *Swept) add(more Swept) {
+	s.Conversations += more.Conversations
+	s.Messages += more.Messages
+	s.Turns += more.Turns
 }
 
-// Forget deletes what organizations don't keep any longer ([store.Organizations.SetRetention]): turns that ended so many days ago, with
+// SweepRetention deletes what organizations don't keep any longer ([store.Organizations.SetRetention]): turns that ended so many days ago, with
 // the messages they answered and the answers; other messages of that age that nobody has to answer or deliver any more; and
 // conversations of which nothing is left and in which nothing happened for so long. What still waits to be answered or
 // delivered stays until it has ended, however old it is, and so does a conversation that a worker has.
@@ -40,20 +44,20 @@ func (f *Forgotten) add(more Forgotten) {
 // or other sweep waits for it for long, and any number of processes may sweep at once. Time is the database's. What was
 // deleted of an organization is in the audit log. What is left of deleted conversations ends here, too. An error ends the
 // sweep; what was deleted stays deleted.
-func Forget(ctx context.Context, db *store.DB) (all Forgotten, err error) {
-	if err := forgetTombstones(ctx, db); err != nil {
+func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
+	if err := sweepTombstones(ctx, db); err != nil {
 		return all, err
 	}
 	for page := (store.Page{}); ; {
 		retentions, err := db.Organizations.Retentions(ctx, page)
 		if err != nil {
-			return all, fmt.Errorf("forget conversations: %w", err)
+			return all, fmt.Errorf("delete conversations: %w", err)
 		}
 		for _, retention := range retentions {
-			forgotten, err := forgetOf(ctx, db, retention)
-			all.add(forgotten)
+			swept, err := sweepOrganization(ctx, db, retention)
+			all.add(swept)
 			if err != nil {
-				return all, fmt.Errorf("forget conversations: %w", err)
+				return all, fmt.Errorf("delete conversations: %w", err)
 			}
 		}
 		if len(retentions) < page.Rows() {
@@ -63,10 +67,10 @@ func Forget(ctx context.Context, db *store.DB) (all Forgotten, err error) {
 	}
 }
 
-// forgetOf sweeps an organization, and writes into the audit log what that has deleted.
-func forgetOf(ctx context.Context, db *store.DB, retention store.Retention) (Forgotten, error) {
-	all, err := forgetConversations(ctx, db, retention)
-	if all == (Forgotten{}) {
+// sweepOrganization sweeps an organization, and writes into the audit log what that has deleted.
+func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retention) (Swept, error) {
+	all, err := sweepConversations(ctx, db, retention)
+	if all == (Swept{}) {
 		return all, err
 	}
 	return all, errors.Join(err, db.AuditLog.Add(context.WithoutCancel(ctx), store.AuditEntry{
@@ -75,7 +79,7 @@ func forgetOf(ctx context.Context, db *store.DB, retention store.Retention) (For
 	}))
 }
 
-func forgetConversations(ctx context.Context, db *store.DB, retention store.Retention) (all Forgotten, err error) {
+func sweepConversations(ctx context.Context, db *store.DB, retention store.Retention) (all Swept, err error) {
 	now, err := db.Now(ctx)
 	if err != nil {
 		return all, err
@@ -83,13 +87,13 @@ func forgetConversations(ctx context.Context, db *store.DB, retention store.Rete
 	before := now - retention.Days*retentionDay
 	for after, more := "", true; more; {
 		var ids []string
-		ids, after, more, err = forgettable(ctx, db, retention.OrgID, after, before)
+		ids, after, more, err = sweepable(ctx, db, retention.OrgID, after, before)
 		if err != nil {
 			return all, err
 		}
 		for _, id := range ids {
-			forgotten, err := forgetConversation(ctx, db, retention, id)
-			all.add(forgotten)
+			swept, err := sweepConversation(ctx, db, retention, id)
+			all.add(swept)
 			if err != nil {
 				return all, err
 			}
@@ -107,8 +111,8 @@ const selectForgettable = `SELECT page.id,
 		OR (page.updated_at < $3 AND (SELECT 1 FROM messages WHERE conversation_id = page.id LIMIT 1) IS NULL)
 	FROM (SELECT id, updated_at FROM conversations WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4) AS page ORDER BY page.id`
 
-// forgettable reads which conversations of a page are worth a transaction, the page's last one, and whether there are more.
-func forgettable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {
+// sweepable reads which conversations of a page are worth a transaction, the page's last one, and whether there are more.
+func sweepable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {
 	page, err := store.ReadRows(ctx, db, "look for old conversations", func(row store.Row) (struct{}, error) {
 		var old bool
 		err := row.Scan(&last, &old)
@@ -120,28 +124,28 @@ func forgettable(ctx context.Context, db *store.DB, orgID, after string, before 
 	return ids, last, len(page) == retentionPage, err
 }
 
-func forgetConversation(ctx context.Context, db *store.DB, retention store.Retention, id string) (all Forgotten, err error) {
+func sweepConversation(ctx context.Context, db *store.DB, retention store.Retention, id string) (all Swept, err error) {
 	for more := true; more; {
-		op := &forgetOp{id: id, orgID: retention.OrgID, days: retention.Days}
+		op := &sweepOp{id: id, orgID: retention.OrgID, days: retention.Days}
 		if err := db.Do(ctx, Kind, op); err != nil {
 			return all, err
 		}
-		all.add(op.forgotten)
+		all.add(op.swept)
 		more = op.more
 	}
 	return all, nil
 }
 
-// forgetOp deletes a part of what is old in a conversation.
-type forgetOp struct {
+// sweepOp deletes a part of what is old in a conversation.
+type sweepOp struct {
 	id, orgID string
 	days      int64
 
-	forgotten Forgotten
-	more      bool
+	swept Swept
+	more  bool
 }
 
-func (op *forgetOp) conversation() string { return op.id }
+func (op *sweepOp) conversation() string { return op.id }
 
 const (
 	selectOldTurns = `SELECT id FROM turns t WHERE conversation_id = $1 AND updated_at < $2 AND state <> 'asking'
@@ -166,15 +170,15 @@ var (
 	deleteParts           = listStatement(`DELETE FROM outbound_messages WHERE id IN {list} RETURNING id`, 1, 0)
 )
 
-func (op *forgetOp) run(ctx context.Context, s *session) error {
-	op.forgotten, op.more = Forgotten{}, false
+func (op *sweepOp) run(ctx context.Context, s *session) error {
+	op.swept, op.more = Swept{}, false
 	c := s.rows[op.id]
 	if c == nil || c.deleted || c.orgID != op.orgID || c.leaseUntil >= s.now {
 		return nil
 	}
 	before := s.now - op.days*retentionDay
-	if err := op.forgetTurns(ctx, s, before); err != nil {
-		return fmt.Errorf("forget turns: %w", err)
+	if err := op.sweepTurns(ctx, s, before); err != nil {
+		return fmt.Errorf("delete turns: %w", err)
 	}
 	for _, sort := range []struct {
 		find  string
@@ -182,34 +186,34 @@ func (op *forgetOp) run(ctx context.Context, s *session) error {
 	}{{selectOldMessages, deleteMessages}, {selectOldParts, deleteParts}} {
 		ids, err := op.old(ctx, s, sort.find, before)
 		if err == nil {
-			err = deleted(ctx, s, sort.clear, ids, &op.forgotten.Messages)
+			err = deleted(ctx, s, sort.clear, ids, &op.swept.Messages)
 		}
 		if err != nil {
-			return fmt.Errorf("forget messages: %w", err)
+			return fmt.Errorf("delete messages: %w", err)
 		}
 	}
-	return op.forgetRest(ctx, s, c, before)
+	return op.sweepRest(ctx, s, c, before)
 }
 
-// forgetTurns deletes turns that ended long ago. Messages and answers go with their turn and not before it: a turn that
+// sweepTurns deletes turns that ended long ago. Messages and answers go with their turn and not before it: a turn that
 // answers nothing, or has no answer, would be a fault of the queue ([Check]).
-func (op *forgetOp) forgetTurns(ctx context.Context, s *session, before int64) error {
+func (op *sweepOp) sweepTurns(ctx context.Context, s *session, before int64) error {
 	ids, err := op.old(ctx, s, selectOldTurns, before)
 	if err == nil {
-		err = deleted(ctx, s, deletePartsOfTurns, ids, &op.forgotten.Messages)
+		err = deleted(ctx, s, deletePartsOfTurns, ids, &op.swept.Messages)
 	}
 	if err == nil {
-		err = deleted(ctx, s, deleteMessagesOfTurns, ids, &op.forgotten.Messages)
+		err = deleted(ctx, s, deleteMessagesOfTurns, ids, &op.swept.Messages)
 	}
 	if err == nil {
-		err = deleted(ctx, s, deleteTurns, ids, &op.forgotten.Turns)
+		err = deleted(ctx, s, deleteTurns, ids, &op.swept.Turns)
 	}
 	return err
 }
 
-// forgetRest deletes the conversation itself when nothing is left of it, or takes back that somebody should look at what
+// sweepRest deletes the conversation itself when nothing is left of it, or takes back that somebody should look at what
 // isn't there any more.
-func (op *forgetOp) forgetRest(ctx context.Context, s *session, c *conversationRow, before int64) error {
+func (op *sweepOp) sweepRest(ctx context.Context, s *session, c *conversationRow, before int64) error {
 	var filled, attention bool
 	rest := func(row store.Row) error { return row.Scan(&filled, &attention) }
 	if err := s.tx.Query(ctx, rest, selectRest, op.id); err != nil {
@@ -219,7 +223,7 @@ func (op *forgetOp) forgetRest(ctx context.Context, s *session, c *conversationR
 	case !filled && !c.runAt.Valid && c.lastCustomerAt < before && c.updatedAt < before:
 		s.tx.Queue(store.AnyRows, `DELETE FROM conversations WHERE id = $1`, c.id)
 		c.deleted = true
-		op.forgotten.Conversations = 1
+		op.swept.Conversations = 1
 	case !attention && c.attention != "":
 		c.attention, c.changed = "", true
 	}
@@ -227,7 +231,7 @@ func (op *forgetOp) forgetRest(ctx context.Context, s *session, c *conversationR
 }
 
 // old reads the ids of a sort of rows, the oldest first, and notes when there may be more of them.
-func (op *forgetOp) old(ctx context.Context, s *session, text string, before int64) (ids []string, err error) {
+func (op *sweepOp) old(ctx context.Context, s *session, text string, before int64) (ids []string, err error) {
 	err = s.tx.Query(ctx, func(row store.Row) error {
 		var id string
 		err := row.Scan(&id)
@@ -246,4 +250,78 @@ func deleted(ctx context.Context, s *session, texts listTexts, ids []string, cou
 			return nil
 		}, texts[size], anys(piece)...)
 	})
+}
+
+// SweepInterval is the pause between two sweeps of a [RetentionSweeper], and the longest that one may take: retention counts days.
+const SweepInterval = time.Hour
+
+// RetentionSweeper runs [SweepRetention] again and again. It owns one goroutine, from Start to Stop.
+type RetentionSweeper struct {
+	db     *store.DB
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// NewRetentionSweeper makes a sweeper for a database that was opened with [Kind] among its kinds. A nil logger discards.
+func NewRetentionSweeper(db *store.DB, logger *slog.Logger) *RetentionSweeper {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &RetentionSweeper{db: db, logger: logger}
+}
+
+// Start begins to sweep, at once and then after each pause. A sweeper that runs is left alone.
+func (s *RetentionSweeper) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.done = cancel, make(chan struct{})
+	go s.run(ctx, s.done)
+}
+
+// Stop ends the sweeper and waits until its goroutine has ended, which finishes a transaction that runs. It may be called
+// at any time, and again.
+func (s *RetentionSweeper) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel == nil {
+		return
+	}
+	s.cancel()
+	<-s.done
+	s.cancel = nil
+}
+
+func (s *RetentionSweeper) run(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	for {
+		s.sweep(ctx)
+		// Several processes on one database drift apart instead of meeting at every tick.
+		pause := time.NewTimer(SweepInterval - SweepInterval/8 + rand.N(SweepInterval/4)) //nolint:gosec // jitter is no secret
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+func (s *RetentionSweeper) sweep(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, SweepInterval)
+	defer cancel()
+	swept, err := SweepRetention(bounded, s.db)
+	if swept != (Swept{}) {
+		s.logger.InfoContext(ctx, "deleted conversations that organizations don't keep any longer",
+			"conversations", swept.Conversations, "messages", swept.Messages, "turns", swept.Turns)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.logger.ErrorContext(ctx, "deleting old conversations failed", "error", err)
+	}
 }

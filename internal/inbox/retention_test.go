@@ -25,15 +25,15 @@ func (q *inboxTest) retain(t testing.TB, orgID string, days int64) {
 	require.NoError(t, q.db.Organizations.SetRetention(context.Background(), "usr_1", orgID, days))
 }
 
-func (q *inboxTest) forget(t testing.TB) Forgotten {
+func (q *inboxTest) sweep(t testing.TB) Swept {
 	t.Helper()
-	forgotten, err := Forget(context.Background(), q.db)
+	swept, err := SweepRetention(context.Background(), q.db)
 	require.NoError(t, err)
 	q.healthy(t)
-	again, err := Forget(context.Background(), q.db)
+	again, err := SweepRetention(context.Background(), q.db)
 	require.NoError(t, err)
 	require.Zero(t, again, "a sweep leaves nothing for the next one")
-	return forgotten
+	return swept
 }
 
 // tables are how many rows the conversations, messages, turns and outbound messages of an organization have.
@@ -45,7 +45,7 @@ func (q *inboxTest) tables(t testing.TB, orgID string) (rows [4]string) {
 	return rows
 }
 
-func TestForget(t *testing.T) {
+func TestSweepRetention(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		other := q.channel(t, "org_2", "chn_2")
@@ -57,27 +57,27 @@ func TestForget(t *testing.T) {
 		require.Equal(t, [4]string{"1", "2", "1", "1"}, before)
 		q.age(t, 29)
 
-		require.Zero(t, q.forget(t), "who says nothing keeps everything")
+		require.Zero(t, q.sweep(t), "who says nothing keeps everything")
 		q.retain(t, "org_1", 30)
-		require.Zero(t, q.forget(t), "what is younger is kept")
+		require.Zero(t, q.sweep(t), "what is younger is kept")
 		require.Equal(t, before, q.tables(t, "org_1"))
 
 		q.arrive(t, textOf("ann", "3", "new"), textOf("cat", "4", "new"))
 		q.reply(t, "b", "p2")
 		q.reply(t, "b", "p3")
 		q.age(t, 2)
-		require.Equal(t, Forgotten{Messages: 3, Turns: 1}, q.forget(t))
+		require.Equal(t, Swept{Messages: 3, Turns: 1}, q.sweep(t))
 		require.Equal(t, [4]string{"2", "2", "2", "2"}, q.tables(t, "org_1"), "what is new stays, and with it the conversation")
 		require.Equal(t, [4]string{"1", "1", "1", "1"}, q.tables(t, "org_2"), "nobody else's is deleted")
 		require.Equal(t, "0 conversations and 3 messages older than 30 days",
 			q.value(t, `SELECT detail FROM audit_log WHERE action = 'conversation.forget' AND actor = 'retention' AND org_id = 'org_1'`))
 
 		q.age(t, 30)
-		require.Equal(t, Forgotten{Conversations: 2, Messages: 4, Turns: 2}, q.forget(t))
+		require.Equal(t, Swept{Conversations: 2, Messages: 4, Turns: 2}, q.sweep(t))
 		require.Equal(t, [4]string{"0", "0", "0", "0"}, q.tables(t, "org_1"))
 		require.Equal(t, [4]string{"1", "1", "1", "1"}, q.tables(t, "org_2"))
 		q.arrive(t, textOf("ann", "1", "again"))
-		require.Equal(t, []string{"again"}, textsOf(q.open(t, q.take(t)).Waiting), "its ids are forgotten, too")
+		require.Equal(t, []string{"again"}, textsOf(q.open(t, q.take(t)).Waiting), "its ids are swept, too")
 	})
 }
 
@@ -121,7 +121,7 @@ func TestForgetKeepsWhatWaits(t *testing.T) {
 				q.retain(t, "org_1", store.MinRetentionDays)
 				before := q.tables(t, "org_1")
 				q.age(t, 1000)
-				require.Zero(t, q.forget(t))
+				require.Zero(t, q.sweep(t))
 				require.Equal(t, before, q.tables(t, "org_1"))
 			})
 		})
@@ -135,7 +135,7 @@ func TestForgetAroundWhatWaits(t *testing.T) {
 		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "1", Text: "image"}, textOf("ann", "2", "one"))
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
-		require.Equal(t, Forgotten{Messages: 1}, q.forget(t))
+		require.Equal(t, Swept{Messages: 1}, q.sweep(t))
 		require.Equal(t, []string{"one"}, textsOf(q.open(t, q.take(t)).Waiting))
 	})
 }
@@ -159,7 +159,7 @@ func TestForgetEndsAttention(t *testing.T) {
 		q.exec(t, `UPDATE conversations SET last_customer_at = last_customer_at + $1`, int64(9*retentionDay))
 		require.Equal(t, "2", q.value(t, `SELECT count(*) FROM conversations WHERE attention <> ''`))
 		q.retain(t, "org_1", 7)
-		require.Equal(t, Forgotten{Messages: 2, Turns: 2}, q.forget(t))
+		require.Equal(t, Swept{Messages: 2, Turns: 2}, q.sweep(t))
 		require.Equal(t, "2", q.value(t, `SELECT count(*) FROM conversations WHERE attention = ''`))
 	})
 }
@@ -178,11 +178,11 @@ func TestForgetKeepsAttentionForFailedParts(t *testing.T) {
 		require.NoError(t, q.SendFailed(t.Context(), lease, parts[0].ID, OutboundFailed, "template_required", SendFailure{}))
 		require.NoError(t, q.Release(t.Context(), lease))
 		q.retain(t, "org_1", 7)
-		require.Equal(t, Forgotten{Messages: 2, Turns: 1}, q.forget(t))
+		require.Equal(t, Swept{Messages: 2, Turns: 1}, q.sweep(t))
 		require.Equal(t, "template_required", q.value(t, `SELECT attention FROM conversations`))
 		q.age(t, 10)
 		q.exec(t, `UPDATE conversations SET last_customer_at = last_customer_at + $1`, int64(9*retentionDay))
-		require.Equal(t, Forgotten{Messages: 2, Turns: 1}, q.forget(t))
+		require.Equal(t, Swept{Messages: 2, Turns: 1}, q.sweep(t))
 		require.Empty(t, q.value(t, `SELECT attention FROM conversations`))
 	})
 }
@@ -204,7 +204,7 @@ func TestForgetMuch(t *testing.T) {
 		q.exec(t, `UPDATE conversations SET run_at = NULL, waiting_since = NULL`)
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
-		require.Equal(t, Forgotten{Conversations: 1, Messages: 2*retentionRows + 7, Turns: retentionRows + 3}, q.forget(t))
+		require.Equal(t, Swept{Conversations: 1, Messages: 2*retentionRows + 7, Turns: retentionRows + 3}, q.sweep(t))
 		require.Equal(t, [4]string{"0", "0", "0", "0"}, q.tables(t, "org_1"))
 	})
 }
@@ -218,27 +218,27 @@ func TestForgetAtOnce(t *testing.T) {
 		}
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
-		results := make(chan Forgotten, 2)
+		results := make(chan Swept, 2)
 		for range cap(results) {
 			go func() {
-				forgotten, _ := Forget(context.Background(), q.db)
-				results <- forgotten
+				swept, _ := SweepRetention(context.Background(), q.db)
+				results <- swept
 			}()
 		}
 		all := <-results
 		all.add(<-results)
-		require.Equal(t, Forgotten{Conversations: 20, Messages: 20}, all)
+		require.Equal(t, Swept{Conversations: 20, Messages: 20}, all)
 	})
 }
 
-func TestForgetter(t *testing.T) {
+func TestRetentionSweeper(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		q.reply(t, "a", "p1")
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
-		f := NewForgetter(q.db, nil)
+		f := NewRetentionSweeper(q.db, nil)
 		f.Stop()
 		f.Start()
 		f.Start()

@@ -153,19 +153,19 @@ func keepSpend(s *session, c *conversationRow) {
 		WHERE t.conversation_id = $1 AND t.created_at > $2 AND c.type = 'widget'`, c.id, s.now-spendDays*retentionDay)
 }
 
-// forgetTombstones deletes those whose messages no platform repeats any more, and turns that count for no day any more, in
+// sweepTombstones deletes those whose messages no platform repeats any more, and turns that count for no day any more, in
 // small transactions.
-func forgetTombstones(ctx context.Context, db *store.DB) error {
+func sweepTombstones(ctx context.Context, db *store.DB) error {
 	return errors.Join(
-		forgetRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN
+		deleteRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN
 			(SELECT hash FROM message_tombstones WHERE expires_at <= $1 LIMIT $2) RETURNING hash`),
-		forgetRows(ctx, db, spendDays*retentionDay, `DELETE FROM deleted_turns WHERE id IN
+		deleteRows(ctx, db, spendDays*retentionDay, `DELETE FROM deleted_turns WHERE id IN
 			(SELECT id FROM deleted_turns WHERE created_at <= $1 LIMIT $2) RETURNING id`),
 	)
 }
 
-// forgetRows repeats a statement that deletes rows of a moment, age milliseconds ago, or earlier, until there are none.
-func forgetRows(ctx context.Context, db *store.DB, age int64, text string) error {
+// deleteRows repeats a statement that deletes rows of a moment, age milliseconds ago, or earlier, until there are none.
+func deleteRows(ctx context.Context, db *store.DB, age int64, text string) error {
 	for deleted := tombstoneRows; deleted == tombstoneRows; {
 		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 			deleted = 0
@@ -175,7 +175,7 @@ func forgetRows(ctx context.Context, db *store.DB, age int64, text string) error
 			}, text, tx.Now()-age, tombstoneRows)
 		})
 		if err != nil {
-			return fmt.Errorf("forget what is left of deleted conversations: %w", err)
+			return fmt.Errorf("delete what is left of deleted conversations: %w", err)
 		}
 	}
 	return nil

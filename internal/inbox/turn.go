@@ -224,7 +224,7 @@ func (op *supersedeOp) run(ctx context.Context, s *session) error {
 // Attention ends a running turn, or one that is made for texts that wait (turnID ""), without an answer and without a
 // retry: somebody has to do something first, which code says (design §6: no funds, suspended, no agent). balanceMicros is
 // what the wallet had free, nil when that doesn't matter. The conversation shows the code. The turn is taken up by
-// [Queue.Retake], or its texts are answered with the customer's next one; when that has come already, they wait with
+// [Queue.Resume], or its texts are answered with the customer's next one; when that has come already, they wait with
 // it and no turn needs attention. Errors are those of [Queue.BeginTurn], and
 // [ErrEnded] for a turn that isn't running.
 func (q *Queue) Attention(

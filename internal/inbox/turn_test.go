@@ -71,8 +71,8 @@ func TestSupersede(t *testing.T) {
 	})
 }
 
-// A turn that needs attention stands, with its reason, until it is retaken with its stored request.
-func TestAttentionAndRetake(t *testing.T) {
+// A turn that needs attention stands, with its reason, until it is resumed with its stored request.
+func TestAttentionAndResume(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		ctx := t.Context()
@@ -96,14 +96,14 @@ func TestAttentionAndRetake(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Depth{Attention: 1}, depth)
 
-		require.NoError(t, q.Retake(ctx, turnID))
-		require.NoError(t, q.Retake(ctx, turnID), "another worker was faster")
+		require.NoError(t, q.Resume(ctx, turnID))
+		require.NoError(t, q.Resume(ctx, turnID), "another worker was faster")
 		require.Empty(t, q.attentions(t))
 		work := q.open(t, q.take(t))
 		require.Equal(t, turnID, work.Turn.ID)
 		require.Equal(t, "request", string(work.Turn.Request))
 		require.Empty(t, work.Conversation.Attention)
-		require.Error(t, q.Retake(ctx, "trn_unknown"))
+		require.Error(t, q.Resume(ctx, "trn_unknown"))
 	})
 }
 
@@ -119,7 +119,7 @@ func (q *inboxTest) attentions(t *testing.T) []AttentionTurn {
 	return turns
 }
 
-// Without an agent a turn stands without a request: retaken, its texts wait for a new one.
+// Without an agent a turn stands without a request: resumed, its texts wait for a new one.
 func TestAttentionWithoutRequest(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -140,7 +140,7 @@ func TestAttentionWithoutRequest(t *testing.T) {
 		require.True(t, turns[0].Suspended)
 		require.False(t, turns[0].HasAgent)
 		require.Nil(t, turns[0].BalanceMicros)
-		require.NoError(t, q.Retake(ctx, turns[0].TurnID))
+		require.NoError(t, q.Resume(ctx, turns[0].TurnID))
 		require.Equal(t, []string{"one"}, textsOf(q.open(t, q.take(t)).Waiting))
 		q.healthy(t)
 	})
@@ -199,7 +199,7 @@ func TestDeadTurns(t *testing.T) {
 		q.arrive(t, textOf("ann", "2", "two"))
 		q.reply(t, "to two", "p1")
 
-		require.NoError(t, q.Retake(ctx, turnID), "only what needs attention is retaken")
+		require.NoError(t, q.Resume(ctx, turnID), "only what needs attention is resumed")
 		q.idle(t)
 		require.NoError(t, q.Retry(ctx, "cli", turnID))
 		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE action = 'turn.retry' AND target = $1`, turnID))

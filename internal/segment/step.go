@@ -6,12 +6,12 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// near and far are how many bytes are looked at for one character: near does for all but characters with dozens of
-// accents, and what is longer than far is cut.
+// near and far are how many bytes are examined for one character: near is enough for all but characters with dozens of accents,
+// and a longer one than far is cut.
 const near, far = 128, 4096
 
-// Step takes the first character (extended grapheme cluster) of a text, which must not be empty. sentence reports that a
-// sentence may end behind it. state is -1 at the beginning of a text, and from then on what Step answered last.
+// Step returns the first character (extended grapheme cluster) of a non-empty text and the rest. sentence reports that a
+// sentence may end after it. state is -1 at the beginning of a text, then the last returned next.
 func Step(text string, state int) (character, rest string, sentence bool, next int) {
 	for _, window := range [...]int{near, far} {
 		if len(text) <= window {
@@ -31,7 +31,7 @@ func Step(text string, state int) (character, rest string, sentence bool, next i
 	return cluster, rest, boundaries&uniseg.MaskSentence != 0, after
 }
 
-// start is the place at or before at where a code point begins.
+// start returns the offset, at or before at, where a code point begins.
 func start(text string, at int) int {
 	for end := at; end > at-utf8.UTFMax; end-- {
 		if utf8.RuneStart(text[end]) {

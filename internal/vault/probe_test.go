@@ -22,6 +22,6 @@ func TestProbes(t *testing.T) {
 		require.ErrorIs(t, ringOf(t, lacks).OpenProbes(probes), vault.ErrUnknownKey)
 	}
 	require.NoError(t, source.OpenProbes(nil))
-	elsewhere := source.Seal(nil, vault.Where{Table: "messages"})
+	elsewhere := source.Seal(nil, vault.AAD{Table: "messages"})
 	require.ErrorIs(t, source.OpenProbes([][]byte{elsewhere}), vault.ErrCorrupt, "it was sealed for another place")
 }

@@ -14,15 +14,14 @@ import (
 // KeyBytes is the length of one master key: AES-256.
 const KeyBytes = 32
 
-// keyIDBytes of SHA-256(key) name a key inside a sealed value. Eight bytes make an accidental match of two keys of
-// one operator impossible in practice, and tell nothing about a random key.
+// keyIDBytes of SHA-256(key) name a key inside a sealed value. Eight bytes rule out an accidental match among one operator's
+// keys and reveal nothing about a random key.
 const keyIDBytes = 8
 
-// Ring holds the keys of `master_key` (design §4): the first seals, all open. It is immutable and safe for
-// concurrent use. Every key encrypts directly (design §6 amends S23); AES-GCM with random nonces is sound for 2^32
-// values per key, so rotate long before.
+// Ring holds the keys of `master_key`: the first seals, all open. It is immutable and safe for concurrent use. Every key
+// encrypts directly; AES-GCM with random nonces is sound for 2^32 values per key, so rotate long before.
 type Ring struct {
-	keys []ringKey // the current one first
+	keys []ringKey // the first is current
 }
 
 type ringKey struct {
@@ -30,9 +29,9 @@ type ringKey struct {
 	aead cipher.AEAD
 }
 
-// ParseRing reads the resolved value of `master_key`: standard base64 (padded or not) of exactly 32 bytes, and after
-// it, separated by white space or commas, any number of older keys that stay readable. Its errors name the place of
-// the faulty key in the list and never show any of the value.
+// ParseRing parses the resolved value of `master_key`: standard base64 (padded or not) of exactly 32 bytes, then, separated by
+// white space or commas, any number of older keys that stay readable. Errors give the position of the faulty key and never any
+// of the value.
 func ParseRing(masterKey string) (*Ring, error) {
 	texts := strings.FieldsFunc(masterKey, func(r rune) bool {
 		return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r'
@@ -57,7 +56,7 @@ func ParseRing(masterKey string) (*Ring, error) {
 func parseKey(text string) (ringKey, error) {
 	raw, err := base64.RawStdEncoding.Strict().DecodeString(strings.TrimRight(text, "="))
 	if err != nil {
-		// The decoder's own error is dropped: it quotes the position of the fault, which says something of the key.
+		// The decoder's own error is dropped: it gives the position of the fault, which reveals something of the key.
 		return ringKey{}, errors.New("is not standard base64 (openssl rand -base64 32 makes one)")
 	}
 	if len(raw) != KeyBytes {
@@ -77,7 +76,7 @@ func parseKey(text string) (ringKey, error) {
 	return key, nil
 }
 
-// index is the place of the key with this id in the ring, or -1.
+// index returns the position of the key with this id, or -1.
 func (r *Ring) index(id []byte) int {
 	for i := range r.keys {
 		if bytes.Equal(r.keys[i].id[:], id) {
@@ -87,7 +86,7 @@ func (r *Ring) index(id []byte) int {
 	return -1
 }
 
-// Format writes how many keys the ring has under every verb, so that no log or test failure prints key material.
+// Format writes the number of keys under every verb, so that no log or test failure prints key material.
 func (r *Ring) Format(f fmt.State, _ rune) {
 	if r == nil {
 		_, _ = f.Write([]byte("vault.Ring(nil)"))

@@ -42,7 +42,7 @@ func TestParseRingAccepts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ring := ringOf(t, value)
-			where := vault.Where{Table: "t"}
+			where := vault.AAD{Table: "t"}
 			plain, err := ringOf(t, keyText(1)).Open(ring.Seal([]byte("x"), where), where)
 			require.NoError(t, err, "the first key seals")
 			require.Equal(t, "x", string(plain))

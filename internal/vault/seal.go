@@ -7,10 +7,10 @@ import (
 
 // The errors of [Ring.Open].
 var (
-	// ErrUnknownKey says that the value names a key the ring does not hold: an old key was taken out of master_key
-	// before `caddy svc rekey` ran, or another installation sealed the value.
+	// ErrUnknownKey reports that the value names a key that the ring lacks: it was removed from master_key before `caddy svc
+	// rekey` ran, or another installation sealed the value.
 	ErrUnknownKey = errors.New("sealed with a key that is not in master_key")
-	// ErrCorrupt says that the value is no sealed value, was changed, or was sealed for another place ([Where]).
+	// ErrCorrupt reports that the value isn't a sealed one, was changed, or was sealed with another [AAD].
 	ErrCorrupt = errors.New("sealed value is damaged or belongs to another row")
 )
 
@@ -21,28 +21,22 @@ const (
 	headerBytes = 1 + keyIDBytes
 )
 
-// Overhead is how many bytes a sealed value is longer than its plain text.
+// Overhead is the number of bytes by which a sealed value is longer than its plain text.
 const Overhead = headerBytes + 12 + 16
 
-// Where is the place a value is stored at. It is authenticated with the value and not stored in it (S23): a value
-// copied to another table, column, organization or row does not open there.
-type Where struct {
-	Table, Column, OrgID, RowID string
-}
-
-// Seal encrypts plain for one place under the ring's first key, with a fresh random nonce. The result is Overhead
-// bytes longer; plain is not changed and may be empty.
-func (r *Ring) Seal(plain []byte, where Where) []byte {
+// Seal encrypts plain under the ring's first key, with a fresh random nonce. The result is Overhead bytes longer; plain isn't
+// changed and may be empty.
+func (r *Ring) Seal(plain []byte, aad AAD) []byte {
 	key := r.keys[0]
 	sealed := make([]byte, headerBytes, len(plain)+Overhead)
 	sealed[0] = version1
 	copy(sealed[1:], key.id[:])
-	return key.aead.Seal(sealed, nil, plain, where.authenticated(sealed))
+	return key.aead.Seal(sealed, nil, plain, aad.authenticated(sealed))
 }
 
-// Open decrypts a value that Seal made for the same place with any key of the ring. It returns [ErrUnknownKey] when
-// the value's key is not in the ring and [ErrCorrupt] for everything else that is wrong; it never panics.
-func (r *Ring) Open(sealed []byte, where Where) ([]byte, error) {
+// Open decrypts a value that was sealed with the same AAD under any key of the ring. It returns [ErrUnknownKey] when the
+// value's key isn't in the ring and [ErrCorrupt] for every other fault; it never panics.
+func (r *Ring) Open(sealed []byte, aad AAD) ([]byte, error) {
 	if len(sealed) < Overhead || sealed[0] != version1 {
 		return nil, ErrCorrupt
 	}
@@ -51,28 +45,27 @@ func (r *Ring) Open(sealed []byte, where Where) ([]byte, error) {
 	if i < 0 {
 		return nil, ErrUnknownKey
 	}
-	plain, err := r.keys[i].aead.Open(nil, nil, sealed[headerBytes:], where.authenticated(header))
+	plain, err := r.keys[i].aead.Open(nil, nil, sealed[headerBytes:], aad.authenticated(header))
 	if err != nil {
 		return nil, ErrCorrupt
 	}
 	return plain, nil
 }
 
-// Current reports whether sealed names the ring's first key, so that a rekey leaves it as it is. It doesn't prove
-// that the value opens.
+// Current reports whether sealed names the ring's first key, in which case a rekey skips it. The value may still not open.
 func (r *Ring) Current(sealed []byte) bool {
 	return len(sealed) >= Overhead && sealed[0] == version1 && r.index(sealed[1:headerBytes]) == 0
 }
 
-// Names reports whether sealed, of which 64 bytes are enough, names a key of the ring. It doesn't prove that the value opens.
+// Names reports whether sealed, of which 64 bytes suffice, names a key of the ring. The value may still not open.
 func (r *Ring) Names(sealed []byte) bool {
 	return len(sealed) >= headerBytes && sealed[0] == version1 && r.index(sealed[1:headerBytes]) >= 0
 }
 
-// authenticated is the additional data of a value: its header and its place, each part after its length, so that no
-// two places have the same bytes (table "a", column "bc" is not table "ab", column "c").
-func (w Where) authenticated(header []byte) []byte {
-	parts := [...]string{w.Table, w.Column, w.OrgID, w.RowID}
+// authenticated returns the additional data: header and fields, each after its length, so that no two AADs encode alike (table
+// "a", column "bc" differs from table "ab", column "c").
+func (a AAD) authenticated(header []byte) []byte {
+	parts := [...]string{a.Table, a.Column, a.OrgID, a.RowID}
 	size := len(header)
 	for _, part := range parts {
 		size += binary.MaxVarintLen32 + len(part)
@@ -83,4 +76,29 @@ func (w Where) authenticated(header []byte) []byte {
 		data = append(data, part...)
 	}
 	return data
+}
+
+// probeAAD is the AAD of the probes in an archive of a store (docs/operating.md#move-from-sqlite-to-postgresql).
+var probeAAD = AAD{Table: "archive", Column: "probe"}
+
+// Probes returns an empty value sealed under each key of the ring, the first key's first. [Ring.OpenProbes] of another ring
+// shows whether it can open everything that this one can.
+func (r *Ring) Probes() [][]byte {
+	probes := make([][]byte, len(r.keys))
+	for i := range r.keys {
+		one := Ring{keys: r.keys[i : i+1]}
+		probes[i] = one.Seal(nil, probeAAD)
+	}
+	return probes
+}
+
+// OpenProbes returns nil when the ring has every key that the probes were sealed with, [ErrUnknownKey] when one is missing, and
+// [ErrCorrupt] when a value is no probe.
+func (r *Ring) OpenProbes(probes [][]byte) error {
+	for _, probe := range probes {
+		if _, err := r.Open(probe, probeAAD); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 // stored is "secret" as it was sealed once under keyText(1) for here: databases hold this form.
 const stored = "0172cd6e8422c407fb37bc18c584d03e3822254ba25fd91615ce825b98179b586789e1a8f882b448ab608e"
 
-var here = vault.Where{Table: "provider_keys", Column: "sealed", OrgID: "org_1", RowID: "openai"}
+var here = vault.AAD{Table: "provider_keys", Column: "sealed", OrgID: "org_1", RowID: "openai"}
 
 // S23: a value opens only where it was sealed; two rows that were swapped both fail.
 func TestSwappedRowsDoNotOpen(t *testing.T) {
@@ -27,7 +27,7 @@ func TestSwappedRowsDoNotOpen(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sk-secret", string(plain))
 
-	for name, elsewhere := range map[string]vault.Where{
+	for name, elsewhere := range map[string]vault.AAD{
 		"table":           {Table: "channels", Column: here.Column, OrgID: here.OrgID, RowID: here.RowID},
 		"column":          {Table: here.Table, Column: "hint", OrgID: here.OrgID, RowID: here.RowID},
 		"organization":    {Table: here.Table, Column: here.Column, OrgID: "org_2", RowID: here.RowID},
@@ -110,9 +110,9 @@ func TestSealOpensForAnyPlainTextAndPlace(t *testing.T) {
 	ring := ringOf(t, keyText(1))
 	rapid.Check(t, func(t *rapid.T) {
 		plain := rapid.SliceOf(rapid.Byte()).Draw(t, "plain")
-		place := func(label string) vault.Where {
+		place := func(label string) vault.AAD {
 			part := rapid.StringMatching(`[ab|]{0,3}`)
-			return vault.Where{
+			return vault.AAD{
 				Table: part.Draw(t, label+" table"), Column: part.Draw(t, label+" column"),
 				OrgID: part.Draw(t, label+" org"), RowID: part.Draw(t, label+" row"),
 			}

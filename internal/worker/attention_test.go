@@ -76,14 +76,14 @@ func TestAttention(t *testing.T) {
 				require.Equal(t, code, h.conversation(t, org, "lan").Attention)
 
 				for range 3 {
-					require.NoError(t, w.retake(t.Context()))
+					require.NoError(t, w.resume(t.Context()))
 					require.Zero(t, h.drain(t, w), "tried again though nothing has changed")
 				}
 				require.Empty(t, h.vendor.calls())
 				require.Empty(t, h.texts())
 
 				test.fix(t, h)
-				require.NoError(t, w.retake(t.Context()))
+				require.NoError(t, w.resume(t.Context()))
 				h.drain(t, w)
 				require.Equal(t, []string{"You said: hello and anybody there?"}, h.texts())
 				require.EqualValues(t, answerCost, h.spent(t, org))
@@ -118,7 +118,7 @@ func TestATopUpBetweenTheRefusalAndTheBalance(t *testing.T) {
 		})
 		h.say(t, channel, "lan", "hello")
 		h.drain(t, w)
-		require.NoError(t, w.retake(t.Context()))
+		require.NoError(t, w.resume(t.Context()))
 		h.drain(t, w)
 		require.Equal(t, []string{"You said: hello"}, h.texts(), "moment %d", moment)
 		require.EqualValues(t, answerCost, h.spent(t, org))
@@ -145,7 +145,7 @@ func TestOldTurnsAreNotTakenUp(t *testing.T) {
 	h.drain(t, h.worker())
 	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
 	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(retakeAge + time.Minute) } })
-	require.NoError(t, tomorrow.retake(t.Context()))
+	require.NoError(t, tomorrow.resume(t.Context()))
 	require.Zero(t, h.drain(t, tomorrow))
 	require.Empty(t, h.texts())
 }
@@ -162,7 +162,7 @@ func TestLoopGuard(t *testing.T) {
 	require.Len(t, h.texts(), maxRecentReplies)
 	require.Len(t, h.vendor.calls(), maxRecentReplies)
 	require.Equal(t, "loop_guard", h.conversation(t, acme, "bot").Attention)
-	require.NoError(t, w.retake(t.Context()))
+	require.NoError(t, w.resume(t.Context()))
 	require.Zero(t, h.drain(t, w))
 }
 

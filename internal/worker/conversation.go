@@ -43,7 +43,7 @@ func (w *Worker) converse(ctx context.Context, lease inbox.Lease, stop <-chan st
 // ends only this one.
 func (p *pass) converse(ctx context.Context) {
 	w, lease := p.Worker, p.lease
-	ctx, release := w.keep(ctx, lease)
+	ctx, release := w.keepLease(ctx, lease)
 	wait, err := p.guarded(ctx)
 	lost := errors.Is(err, inbox.ErrLeaseLost) || errors.Is(context.Cause(ctx), errLeaseLost)
 	cut := ctx.Err() != nil
@@ -70,11 +70,11 @@ func (p *pass) giveBack(ctx context.Context, wait time.Duration) {
 	var err error
 	switch {
 	case wait <= 0:
-		err = p.Queue.Release(ctx, p.lease)
+		err = p.Leases.Release(ctx, p.lease)
 	case p.postponed:
-		err = p.Queue.Postpone(ctx, p.lease, wait)
+		err = p.Leases.Postpone(ctx, p.lease, wait)
 	default:
-		err = p.Queue.Backoff(ctx, p.lease, wait)
+		err = p.Leases.Backoff(ctx, p.lease, wait)
 	}
 	if err != nil && !errors.Is(err, inbox.ErrLeaseLost) {
 		p.Logger.ErrorContext(ctx, "giving a lease back failed; it will run out", "conversation", p.lease.ConversationID, "error", err)
@@ -114,7 +114,7 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 func (p *pass) open(ctx context.Context) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	work, err := p.Queue.Open(ctx, p.lease, historyMessages)
+	work, err := p.Turns.Open(ctx, p.lease, historyMessages)
 	if err != nil {
 		return fmt.Errorf("opening the conversation: %w", err)
 	}

@@ -22,7 +22,7 @@ var errDead = fmt.Errorf("this worker is dead: %w", inbox.ErrLeaseLost)
 // mortal stands between a worker and everything outside. At one step it dies: nothing it does after that reaches
 // anybody, and it learns nothing any more, as if its process had been killed.
 type mortal struct {
-	Queue
+	*inbox.Queue
 	gateway   Gateway
 	platforms Platforms
 
@@ -143,7 +143,7 @@ func (p *mortalPlatforms) Send(ctx context.Context, out platforms.Outgoing) (str
 func (h *house) mortal(at int, afterwards bool) (*Worker, *mortal) {
 	m := &mortal{Queue: h.queue, gateway: h.gateway, platforms: h.client, at: at, afterwards: afterwards}
 	return h.worker(func(c *Config) {
-		c.Queue = m
+		c.Leases, c.Turns = m, m
 		c.Gateway = &mortalGateway{h.gateway, m}
 		c.Platforms = &mortalPlatforms{h.client, m}
 	}), m

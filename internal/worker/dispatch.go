@@ -84,7 +84,7 @@ func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
 func (d *dispatcher) lease(ctx context.Context, n int, full []string) (started int, err error) {
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	leases, err := d.Queue.Lease(bounded, n, d.Lease, full)
+	leases, err := d.Leases.Lease(bounded, n, d.Lease, full)
 	if err != nil {
 		return 0, err
 	}
@@ -172,7 +172,7 @@ func (d *dispatcher) waiter(ctx context.Context) {
 			return
 		}
 		asked := time.Now()
-		err := d.Queue.Wait(ctx, idleWait)
+		err := d.Leases.Wait(ctx, idleWait)
 		if ctx.Err() != nil {
 			return
 		}

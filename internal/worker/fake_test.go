@@ -15,7 +15,8 @@ import (
 // fakeQueue is a queue in memory for what no database is needed for: places, leases and their renewal. Conversations
 // are open for as long as a test wants.
 type fakeQueue struct {
-	Queue // what a test doesn't expect panics
+	Turns // methods that no test expects panic
+	Leases
 
 	mu       sync.Mutex
 	due      []inbox.Lease

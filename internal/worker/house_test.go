@@ -271,7 +271,7 @@ func (h *house) worker(change ...func(*Config)) *Worker {
 func (h *house) drain(t *testing.T, w *Worker) (passes int) {
 	t.Helper()
 	for {
-		leases, err := w.Queue.Lease(t.Context(), 8, w.Lease, nil)
+		leases, err := w.Leases.Lease(t.Context(), 8, w.Lease, nil)
 		require.NoError(t, err)
 		if len(leases) == 0 {
 			return passes

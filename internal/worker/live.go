@@ -78,7 +78,7 @@ func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID stri
 func (w *Worker) reply(ctx context.Context, orgID, channelID, messageID string) (inbox.Reply, error) {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	return w.Queue.Reply(ctx, orgID, channelID, messageID)
+	return w.Turns.Reply(ctx, orgID, channelID, messageID)
 }
 
 // livePause waits for the next look, and reports false when there shall be none.
@@ -101,7 +101,7 @@ func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (i
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	return w.Queue.Claim(ctx, orgID, reply.ConversationID, w.Lease)
+	return w.Leases.Claim(ctx, orgID, reply.ConversationID, w.Lease)
 }
 
 // live is who waits for the answer of a pass.

@@ -60,7 +60,7 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err e
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	err = p.Queue.Sending(ctx, p.lease, row.ID)
+	err = p.Turns.Sending(ctx, p.lease, row.ID)
 	switch {
 	case over(err):
 		return false, nil
@@ -161,7 +161,7 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 	if next != nil {
 		nextID = next.ID
 	}
-	err := insist(ctx, func(ctx context.Context) error { return p.Queue.Sent(ctx, p.lease, row.ID, id, nextID) })
+	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Sent(ctx, p.lease, row.ID, id, nextID) })
 	switch {
 	case over(err): // the row is stored as sent; the next one is not ours any more
 		return nil
@@ -223,7 +223,7 @@ func (p *pass) unclear(ctx context.Context, row *inbox.Outbound) error {
 
 func (p *pass) sendFailed(ctx context.Context, row *inbox.Outbound, state, code string, o inbox.SendFailure) error {
 	err := insist(ctx, func(ctx context.Context) error {
-		return p.Queue.SendFailed(ctx, p.lease, row.ID, state, code, o)
+		return p.Turns.SendFailed(ctx, p.lease, row.ID, state, code, o)
 	})
 	if err != nil && !over(err) {
 		return fmt.Errorf("storing that a message was not sent: %w", err)

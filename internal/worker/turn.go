@@ -115,7 +115,7 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	id, err := p.Queue.BeginTurn(ctx, p.lease, agent.ID, p.waitingIDs(), request)
+	id, err := p.Turns.BeginTurn(ctx, p.lease, agent.ID, p.waitingIDs(), request)
 	if err != nil {
 		return nil, fmt.Errorf("beginning a turn: %w", err)
 	}
@@ -346,7 +346,7 @@ func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) ([]i
 	sendFirst := ctx.Err() == nil && p.refusal() == nil
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	rows, err := p.Queue.Answer(ctx, p.lease, turn.ID, parts, sendFirst)
+	rows, err := p.Turns.Answer(ctx, p.lease, turn.ID, parts, sendFirst)
 	if err != nil {
 		return nil, fmt.Errorf("storing the answer: %w", err)
 	}

@@ -33,31 +33,27 @@ var (
 	errLeaseLost = errors.New("the conversation's lease is lost")
 )
 
-// Queue is what the worker needs of [inbox.Queue]; its methods are explained there. The tests have a second one, which
-// dies between two steps.
-type Queue interface { //nolint:interfacebloat // it is one queue, and its fencing makes sense only as a whole
+// Leases are the methods of [inbox.Queue] by which a worker gets conversations, keeps them and gives them back.
+type Leases interface {
 	Lease(ctx context.Context, n int, life time.Duration, full []string) ([]inbox.Lease, error)
 	Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (inbox.Lease, error)
 	Renew(ctx context.Context, lease inbox.Lease, life time.Duration) (inbox.Lease, error)
 	Release(ctx context.Context, lease inbox.Lease) error
 	Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error
+	Attentions(ctx context.Context, newerThan time.Time, limit int) ([]inbox.AttentionTurn, error)
+	Wait(ctx context.Context, idle time.Duration) error
+}
+
+// Turns are the methods of [inbox.Queue] that take a turn from waiting messages to sent parts.
+type Turns interface {
+	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
 	Open(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
-	StoreRequest(ctx context.Context, lease inbox.Lease, turnID string, request []byte) error
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
-	Supersede(ctx context.Context, lease inbox.Lease, turnID string) (newer bool, err error)
 	Sending(ctx context.Context, lease inbox.Lease, outboundID string) error
 	Sent(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID, next string) error
 	SendFailed(ctx context.Context, lease inbox.Lease, outboundID, state, code string, o inbox.SendFailure) error
-	Attention(
-		ctx context.Context, lease inbox.Lease, turnID, agentID string, messageIDs []string, code string, balanceMicros *int64,
-	) error
-	Dead(ctx context.Context, lease inbox.Lease, turnID, code string) error
-	Attentions(ctx context.Context, newerThan time.Time, limit int) ([]inbox.AttentionTurn, error)
-	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
-	Retake(ctx context.Context, turnID string) error
-	Wait(ctx context.Context, idle time.Duration) error
 }
 
 // Gateway is what the worker needs of [gateway.Gateway].
@@ -80,7 +76,10 @@ type Knowledge interface {
 
 // Config is what a [Worker] needs; Queue, DB, Ring, Gateway, Platforms and Knowledge are required.
 type Config struct {
-	Queue     Queue
+	Queue *inbox.Queue
+	// Leases and Turns replace those methods of Queue, in tests that fail between two steps; nil is Queue.
+	Leases    Leases
+	Turns     Turns
 	DB        *store.DB
 	Ring      *vault.Ring
 	Gateway   Gateway
@@ -106,6 +105,12 @@ type Worker struct {
 
 // New returns a worker that does nothing yet.
 func New(cfg Config) *Worker {
+	if cfg.Leases == nil {
+		cfg.Leases = cfg.Queue
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = cfg.Queue
+	}
 	if cfg.Concurrency <= 0 {
 		cfg.Concurrency = DefaultConcurrency
 	}
@@ -132,7 +137,7 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	var loops sync.WaitGroup
-	loops.Go(func() { w.retakeLoop(ctx) })
+	loops.Go(func() { w.resumeLoop(ctx) })
 	d := newDispatcher(work, w, ctx.Done())
 	d.run(ctx)
 	patience := time.AfterFunc(grace, func() { cut(errStopping) })

@@ -11,7 +11,7 @@ import (
 // keep renews a lease every third of its life, on a goroutine of its own, until release is called. When the lease is
 // lost, by the queue's word or because it can't be renewed in time, the returned context ends with errLeaseLost as its
 // cause.
-func (w *Worker) keep(ctx context.Context, lease inbox.Lease) (held context.Context, release func()) {
+func (w *Worker) keepLease(ctx context.Context, lease inbox.Lease) (held context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -37,7 +37,7 @@ func (w *Worker) renew(ctx context.Context, lease inbox.Lease) (lost bool) {
 		}
 		asked := time.Now()
 		bounded, cancel := context.WithDeadlineCause(ctx, ends, errLeaseLost)
-		_, err := w.Queue.Renew(bounded, lease, w.Lease)
+		_, err := w.Leases.Renew(bounded, lease, w.Lease)
 		cancel()
 		switch {
 		case err == nil:

@@ -16,8 +16,8 @@ func TestLeaseIsRenewedWhileTheWorkRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
-		w := New(Config{Queue: q, Lease: time.Minute})
-		held, release := w.keep(t.Context(), inbox.Lease{Token: 1})
+		w := New(Config{Leases: q, Turns: q, Lease: time.Minute})
+		held, release := w.keepLease(t.Context(), inbox.Lease{Token: 1})
 		pause(t.Context(), 10*time.Minute+time.Second)
 		require.NoError(t, held.Err())
 		release()
@@ -58,9 +58,9 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue()
 				q.renew = test.renew
-				w := New(Config{Queue: q, Lease: time.Minute})
+				w := New(Config{Leases: q, Turns: q, Lease: time.Minute})
 				start := time.Now()
-				held, release := w.keep(t.Context(), inbox.Lease{Token: 1})
+				held, release := w.keepLease(t.Context(), inbox.Lease{Token: 1})
 				defer release()
 				if test.after == 0 {
 					pause(t.Context(), time.Hour)

@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// retakeInterval is about how often turns that stand are looked at.
-	retakeInterval = 5 * time.Second
-	// retakeAge bounds how old a turn may be that is taken up again: a later answer is of no use (design §6).
-	retakeAge = 24 * time.Hour
-	// retakeLimit bounds one look. The longest standing come first, so it has to be above what may stand for good.
-	retakeLimit = 5000
+	// resumeInterval is about how often turns that stand are looked at.
+	resumeInterval = 5 * time.Second
+	// resumeAge bounds how old a turn may be that is taken up again: a later answer is of no use (design §6).
+	resumeAge = 24 * time.Hour
+	// resumeLimit bounds one look. The longest standing come first, so it has to be above what may stand for good.
+	resumeLimit = 5000
 )
 
-// retakeLoop takes up turns whose reason to stand is gone, until ctx ends. Several workers drift apart.
-func (w *Worker) retakeLoop(ctx context.Context) {
+// resumeLoop takes up turns whose reason to stand is gone, until ctx ends. Several workers drift apart.
+func (w *Worker) resumeLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := w.retake(ctx); err != nil && ctx.Err() == nil {
+		if err := w.resume(ctx); err != nil && ctx.Err() == nil {
 			w.Logger.ErrorContext(ctx, "taking turns up again failed", "error", err)
 		}
-		pause(ctx, retakeInterval-retakeInterval/4+rand.N(retakeInterval/2)) //nolint:gosec // jitter is no secret
+		pause(ctx, resumeInterval-resumeInterval/4+rand.N(resumeInterval/2)) //nolint:gosec // jitter is no secret
 	}
 }
 
-// retake looks once.
-func (w *Worker) retake(ctx context.Context) error {
+// resume takes up what is due once.
+func (w *Worker) resume(ctx context.Context) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	standing, err := w.Queue.Attentions(bounded, w.Now().Add(-retakeAge), retakeLimit)
+	standing, err := w.Leases.Attentions(bounded, w.Now().Add(-resumeAge), resumeLimit)
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,9 @@ func (w *Worker) retake(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		mended, err := w.mended(ctx, &standing[i], free)
-		if err == nil && mended {
-			err = w.retakeOne(ctx, standing[i].TurnID)
+		due, err := w.resumable(ctx, &standing[i], free)
+		if err == nil && due {
+			err = w.resumeTurn(ctx, standing[i].TurnID)
 		}
 		if err != nil {
 			return err
@@ -53,10 +53,10 @@ func (w *Worker) retake(ctx context.Context) error {
 	return nil
 }
 
-func (w *Worker) retakeOne(ctx context.Context, turnID string) error {
+func (w *Worker) resumeTurn(ctx context.Context, turnID string) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	err := w.Queue.Retake(bounded, turnID)
+	err := w.Queue.Resume(bounded, turnID)
 	if over(err) || errors.Is(err, store.ErrNotFound) {
 		return nil // it needs no answer any more
 	}
@@ -64,7 +64,7 @@ func (w *Worker) retakeOne(ctx context.Context, turnID string) error {
 }
 
 // mended reports whether the reason of a turn to stand is gone. Other reasons than these never go by themselves.
-func (w *Worker) mended(ctx context.Context, t *inbox.AttentionTurn, free map[string]int64) (bool, error) {
+func (w *Worker) resumable(ctx context.Context, t *inbox.AttentionTurn, free map[string]int64) (bool, error) {
 	if t.Suspended {
 		return false, nil
 	}
