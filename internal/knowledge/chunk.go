@@ -10,23 +10,22 @@ import (
 
 // Sizes of chunks, in characters (Unicode code points).
 const (
-	// chunkRunes is how much of a document a chunk has at most: enough to answer a question, and little enough that
-	// several of them fit into a prompt.
+	// chunkRunes bounds a chunk: enough text to answer a question, little enough that several chunks fit into a prompt.
 	chunkRunes = 1000
-	// leastRunes is what a chunk has at least when a heading ends it, so that many small headings don't make many chunks.
+	// leastRunes is the least that a chunk ended by a heading has, so that many small headings don't make many chunks.
 	leastRunes = 200
-	// headingRunes is how much of a section's heading stands before each chunk of it, but the first, which begins with it.
+	// headingRunes bounds the section's heading that precedes each chunk of the section but the first, which begins with it.
 	headingRunes = 120
 )
 
 // piece is a part of a document.
 type piece struct {
-	// heading is that of the section the text is from, "" when it has none or the text begins with it.
+	// heading is the heading of the text's section; "" when there is none or the text begins with it.
 	heading string
 	text    string
 }
 
-// String is the piece as a chunk.
+// String returns the piece as a chunk.
 func (p piece) String() string {
 	if p.heading == "" {
 		return p.text
@@ -34,9 +33,9 @@ func (p piece) String() string {
 	return p.heading + "\n" + p.text
 }
 
-// split cuts a clean text into pieces, at headings, between paragraphs, else between sentences, else between words, and
-// never inside a grapheme, unless one alone is longer than a chunk. Headings are Markdown's, if the text has them.
-// Nothing but white space at the cuts is lost.
+// split cuts a clean text into pieces, at headings, between paragraphs, else between sentences, else between words, and never
+// inside a grapheme, unless one alone is longer than a chunk. headings reports that the text has Markdown's. Only white space
+// at the cuts is lost.
 func split(text string, headings bool) []piece {
 	p := packer{}
 	eachParagraph(text, headings, func(paragraph string, heading bool) {
@@ -53,7 +52,7 @@ func split(text string, headings bool) []piece {
 	return p.pieces
 }
 
-// eachParagraph hands the parts of a text over that have empty lines between them; a heading is one by itself.
+// eachParagraph calls each for the parts of a text that are separated by empty lines; a heading is a part of its own.
 func eachParagraph(text string, headings bool, each func(paragraph string, heading bool)) {
 	start, end := -1, 0 // of the paragraph that is open
 	flush := func() {
@@ -96,10 +95,10 @@ func isHeading(line string) bool {
 	return marks >= 1 && marks <= 6 && strings.HasPrefix(rest, " ")
 }
 
-// cut hands a long paragraph over in parts of at most chunkRunes: whole sentences as long as they fit.
+// cut splits a long paragraph into parts of at most chunkRunes: as many whole sentences as fit.
 func cut(paragraph string, each func(part string)) {
 	var start, runes int
-	var sentence, space place // the last good places to cut
+	var sentence, space place // the last good positions for a cut
 	state := -1
 	for pos, rest := 0, paragraph; rest != ""; {
 		var cluster string
@@ -119,7 +118,7 @@ func cut(paragraph string, each func(part string)) {
 			sentence.runes -= at.runes
 			space.runes -= at.runes
 		}
-		if size > chunkRunes { // no text has such a grapheme
+		if size > chunkRunes { // no real text has such a grapheme
 			eachRunes(cluster, each)
 			pos += len(cluster)
 			start = pos
@@ -140,7 +139,7 @@ func cut(paragraph string, each func(part string)) {
 // place is a position in a paragraph, in bytes, and in runes from the start of the part.
 type place struct{ pos, runes int }
 
-// eachRunes hands a text over in parts of chunkRunes code points.
+// eachRunes splits a text into parts of chunkRunes code points.
 func eachRunes(text string, each func(part string)) {
 	start, runes := 0, 0
 	for i := range text {
@@ -153,7 +152,7 @@ func eachRunes(text string, each func(part string)) {
 	each(text[start:])
 }
 
-// packer puts paragraphs together into pieces.
+// packer joins paragraphs into pieces.
 type packer struct {
 	pieces  []piece
 	current strings.Builder
@@ -162,7 +161,7 @@ type packer struct {
 	heading string // of the section
 }
 
-// add puts a paragraph, or a part of one, into the piece that is being filled, or into the next one.
+// add appends a paragraph, or a part of one, to the open piece, or begins the next with it.
 func (p *packer) add(text string) {
 	if text = strings.TrimSpace(text); text == "" {
 		return
@@ -196,7 +195,7 @@ func (p *packer) section(heading string) {
 	p.add(heading)
 }
 
-// flush ends the piece that is being filled.
+// flush ends the open piece.
 func (p *packer) flush() {
 	if p.runes > 0 {
 		p.pieces = append(p.pieces, piece{heading: p.begins, text: p.current.String()})
@@ -205,7 +204,7 @@ func (p *packer) flush() {
 	p.runes, p.begins = 0, p.heading
 }
 
-// firstRunes is the longest beginning of a text that ends with a grapheme and has at most n code points.
+// firstRunes returns the longest beginning of a text that ends with a grapheme and has at most n code points.
 func firstRunes(text string, n int) string {
 	state, length := -1, 0
 	for rest := text; rest != ""; {

@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// DeleteDocument removes a document, or answers [store.ErrNotFound]. A large one takes many small transactions: from the
-// first one on it isn't found any more, and the deletion goes on when ctx ends. When it fails later, or the library is
-// closed, the document stays, failed, until it is deleted again.
+// DeleteDocument deletes a document, or returns [store.ErrNotFound]. A large one takes many small transactions: from the first
+// one on searches don't find it, and the deletion goes on when ctx ends. When it fails later, or the library is closed, the
+// document remains as failed until it is deleted again.
 func (l *Library) DeleteDocument(ctx context.Context, actor, orgID, baseID, id string) error {
 	some := func(ctx context.Context) (gone bool, err error) {
 		err = l.paced(ctx, func() (err error) {
@@ -29,12 +29,12 @@ func (l *Library) DeleteDocument(ctx context.Context, actor, orgID, baseID, id s
 	return err
 }
 
-// deletePage is how many documents of a base are read at a time to be deleted.
+// deletePage is how many documents of a base are read at a time for deletion.
 const deletePage = 100
 
-// DeleteBase removes a knowledge base with its documents, and takes it from its agents, or answers [store.ErrNotFound]. A
-// large one takes many small transactions, the base itself goes with the last: when ctx ends before, or the library is
-// closed, what is left stays until it is deleted again.
+// DeleteBase deletes a knowledge base with its documents and detaches it from its agents, or returns [store.ErrNotFound]. A
+// large one takes many small transactions, the last of which deletes the base: when ctx ends before, or the library is closed,
+// the rest remains until it is deleted again.
 func (l *Library) DeleteBase(ctx context.Context, actor, orgID, id string) error {
 	for {
 		deleted, err := l.db.KnowledgeBases.DeleteEmpty(ctx, actor, orgID, id)

@@ -1,17 +1,16 @@
-// Package knowledge is what assistants may know: documents go in as text, Markdown or HTML, are cut into chunks, and
-// come out again as the few snippets that fit a customer's question (design §3, §7).
+// Package knowledge stores documents for assistants and searches them: text, Markdown or HTML is cut into chunks, and the few
+// chunks that fit a customer's question are found again.
 //
 // Invariants:
 //
-//   - A document is found when all of it is written, and not before; one whose ingestion was interrupted is shown as
-//     failed, never as ready.
-//   - Of all ingestions and deletions of a process one batch of a few chunks is in the writer at a time, so that payments
-//     never wait for more than that.
-//   - What a search reads is bounded by what it is, not by how much there is to find: common words are left out.
-//   - The same words, folded in Go, stand in the index of either engine, and the order is made in Go: both answer alike.
-//   - No text of a query or a document is ever read as an engine's query language.
-//   - Documents are data. [Reference] marks them so, for no model may take orders from them.
+//   - A document is found only when all of it is written; one whose ingestion was interrupted is failed, never ready.
+//   - All ingestions and deletions of a process together have one small batch in the writer at a time, so that payments never
+//     wait for more than that.
+//   - A search reads a bounded number of rows, however many match: common words are left out.
+//   - Words are folded and results ranked in Go, so that both engines give the same answers in the same order.
+//   - No text of a query or a document is interpreted as an engine's query language.
+//   - Documents are data: [Reference] quotes them, so that a model doesn't take orders from them.
 //
-// It doesn't know roles, plans or HTTP, keeps no original of an upload, and asks no model: search is by words, because
-// the service has no embeddings (spec §1).
+// Roles, plans and HTTP belong to its callers. It keeps no original of an upload and calls no model: search is by words,
+// because the service has no embeddings.
 package knowledge

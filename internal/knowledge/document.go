@@ -3,43 +3,45 @@ package knowledge
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// MaxDocumentBytes is the largest document that [Library.Ingest] takes.
+// MaxDocumentBytes is the largest document that [Library.Ingest] accepts.
 const MaxDocumentBytes = 4 << 20
 
-// MediaType is what a document's content is written in.
+// MediaType is the format of a document's content.
 type MediaType string
 
-// The media types that are understood.
+// The supported media types.
 const (
 	PlainText MediaType = "text/plain"
 	Markdown  MediaType = "text/markdown"
 	HTML      MediaType = "text/html"
 )
 
-// The uploads that [Library.Ingest] refuses.
+// The reasons for which [Library.Ingest] refuses an upload.
 var (
-	// ErrMediaType: the media type is none of those that are understood.
+	// ErrMediaType: the media type isn't supported.
 	ErrMediaType = errors.New("knowledge: unknown media type")
 	// ErrTooLarge: the content has more than [MaxDocumentBytes].
 	ErrTooLarge = errors.New("knowledge: the document is too large")
-	// ErrNoText: there is nothing in the content that could be found.
+	// ErrNoText: the content has no searchable text.
 	ErrNoText = errors.New("knowledge: the document has no text")
 )
 
-// Upload is a document as it comes in.
+// Upload is a document before its ingestion.
 type Upload struct {
 	OrgID, KnowledgeBaseID string
 	Name                   string // unique within the knowledge base
 	MediaType              MediaType
-	// Content is text of that type. Bytes that are no UTF-8 are replaced, NUL and other control characters dropped.
+	// Content is text of that type. Invalid UTF-8 is replaced; NUL and other control characters are dropped.
 	Content string
 }
 
-// chunks are what an upload is stored as.
+// chunks returns the chunks that are stored for an upload.
 func (u *Upload) chunks() ([]store.Chunk, error) {
 	if len(u.Content) > MaxDocumentBytes {
 		return nil, ErrTooLarge
@@ -68,4 +70,22 @@ func (u *Upload) chunks() ([]store.Chunk, error) {
 		return nil, ErrNoText
 	}
 	return chunks, nil
+}
+
+// clean turns any bytes into a text that every engine stores: valid UTF-8, lines ending in \n, no control character but tab.
+func clean(text string) string {
+	text = strings.TrimPrefix(strings.ToValidUTF8(text, "\uFFFD"), "\uFEFF")
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n\n").Replace(text)
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c == '\n' || c == '\t':
+			return c
+		case c == 0:
+			return -1
+		case unicode.IsControl(c):
+			return ' '
+		default:
+			return c
+		}
+	}, text)
 }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// htmlText is what a reader sees of an HTML text, roughly: headings begin with # as in Markdown, paragraphs have an empty
-// line between them, items of a list a hyphen, cells of a table a bar. Scripts, styles, templates, pictures and whatever a
-// tag says are left out. Any input is taken as browsers do, and nothing is ever loaded.
+// htmlText returns the visible text of an HTML source, roughly: headings begin with # as in Markdown, paragraphs are separated
+// by an empty line, items of a list begin with a hyphen, cells of a table with a bar. Scripts, styles, templates, pictures and
+// attributes are left out. It accepts any input, as browsers do, and loads nothing.
 func htmlText(source string) string {
 	t := &htmlReader{tokens: html.NewTokenizer(strings.NewReader(source))}
 	for t.next() { //nolint:revive // next does the work
@@ -17,22 +17,22 @@ func htmlText(source string) string {
 	return t.out.String()
 }
 
-// htmlReader writes the text of an HTML source.
+// htmlReader extracts the text of an HTML source.
 type htmlReader struct {
 	tokens *html.Tokenizer
 	out    strings.Builder
-	// hidden counts the open elements whose content isn't shown, pre those that keep their spaces.
+	// hidden counts the open elements whose content isn't shown, pre those that preserve white space.
 	hidden, pre int
-	// lines is how many line ends are due before the next text, space whether a space is, prefix what else.
+	// Before the next text: lines is how many line ends are due, space whether a space is, prefix what follows them.
 	lines  int
 	space  bool
 	prefix string
 }
 
-// next takes the next token. It reports false at the end.
+// next handles the next token. It returns false at the end.
 func (t *htmlReader) next() bool {
 	switch t.tokens.Next() {
-	case html.ErrorToken: // the end of the text: there is no other error without a bound
+	case html.ErrorToken: // the end of the text: without a bound there is no other error
 		return false
 	case html.TextToken:
 		if t.hidden == 0 {
@@ -49,7 +49,7 @@ func (t *htmlReader) next() bool {
 	case html.EndTagToken:
 		name, _ := t.tokens.TagName()
 		t.close(atom.Lookup(name))
-	default: // comments, and the type of the document
+	default: // comments and the doctype
 	}
 	return true
 }
@@ -94,7 +94,7 @@ func (t *htmlReader) close(tag atom.Atom) {
 	}
 }
 
-// breakLines makes at least n line ends due.
+// breakLines makes at least n line ends due before the next text.
 func (t *htmlReader) breakLines(n int) {
 	t.lines = max(t.lines, n)
 	if n > 1 {
@@ -102,7 +102,7 @@ func (t *htmlReader) breakLines(n int) {
 	}
 }
 
-// text writes what is due, and the text with its white space made one space, unless it is preformatted.
+// text writes what is due, then the text, whose white space is collapsed unless it is preformatted.
 func (t *htmlReader) text(text string) {
 	if t.pre > 0 {
 		if strings.TrimSpace(text) != "" {
@@ -141,7 +141,7 @@ func (t *htmlReader) due() {
 	t.lines, t.space, t.prefix = 0, false, ""
 }
 
-// isHidden reports whether an element's content is never read.
+// isHidden reports whether an element's content isn't shown.
 func isHidden(tag atom.Atom) bool {
 	switch tag {
 	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Iframe, atom.Noembed, atom.Noframes, atom.Svg, atom.Object:
@@ -151,7 +151,7 @@ func isHidden(tag atom.Atom) bool {
 	}
 }
 
-// headingMark is how Markdown begins the heading, "" for another element. A page's title is its first heading.
+// headingMark returns the beginning of the heading in Markdown, "" for another element. A page's title is its first heading.
 func headingMark(tag atom.Atom) string {
 	switch tag {
 	case atom.Title, atom.H1:
@@ -167,7 +167,7 @@ func headingMark(tag atom.Atom) string {
 	}
 }
 
-// isBlock reports whether an element stands by itself.
+// isBlock reports whether an element begins a new paragraph.
 func isBlock(tag atom.Atom) bool {
 	switch tag {
 	case atom.P, atom.Div, atom.Section, atom.Article, atom.Aside, atom.Header, atom.Footer, atom.Main, atom.Nav,

@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// batchChunks is how many chunks one transaction writes: about 5 ms (design §7).
+	// batchChunks is how many chunks one transaction writes, which takes about 5 ms.
 	batchChunks = 12
-	// batchTries is how often a batch is written before its document fails; between two tries is firstRetry, then twice
-	// as long each time, with jitter.
+	// batchTries is how often a batch is tried before its document fails; the pause before the second try is firstRetry, then
+	// doubles, with jitter.
 	batchTries = 5
 	firstRetry = time.Second
-	// failWait bounds the last write of an ingestion that fails.
+	// failWait bounds the write that marks a document as failed.
 	failWait = 5 * time.Second
-	// interruptedAfter is when a document that is ingesting, and of which nothing was written since, counts as
-	// interrupted: its process has ended. It is longer than all tries of a batch.
+	// interruptedAfter is how long after its last write an ingesting document counts as interrupted, because its process has
+	// ended. It is longer than all tries of a batch.
 	interruptedAfter = 2 * time.Minute
 )
 
-// Reasons of documents that failed.
+// Reasons of failed documents.
 const (
 	reasonInterrupted = "The service stopped while the document was being ingested. Delete it and upload it again."
 	reasonStore       = "The service could not store the whole document. Delete it and upload it again."
 )
 
-// Ingest takes an upload in and answers its document. A small one is ready then; of a large one the rest is written in the
-// background, and [Library.Document] shows how far it is. limit is how many bytes the organization's plan allows, less
-// than 0 is no limit.
+// Ingest stores an upload and returns its document. A small one is ready then; the rest of a large one is written in the
+// background, and [Library.Document] shows the progress. limit is how many bytes the organization's plan allows; below 0 is no
+// limit.
 //
-// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.Documents.Create]. After
-// an error nothing is there.
+// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.DB.CreateDocument]. After an
+// error nothing is stored.
 func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit int64) (store.Document, error) {
 	if limit >= 0 && int64(len(upload.Content)) > limit {
 		return store.Document{}, store.ErrLimit
@@ -67,7 +67,7 @@ func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit
 	return l.Document(ctx, document.OrgID, document.KnowledgeBaseID, document.ID)
 }
 
-// read takes an upload apart, when there is a processor for it.
+// read parses an upload into chunks, once a processor is free for it.
 func (l *Library) read(ctx context.Context, upload *Upload) ([]store.Chunk, error) {
 	select {
 	case l.readers <- struct{}{}:
@@ -84,7 +84,7 @@ func (l *Library) ingest(orgID, id string, from int64, chunks []store.Chunk) {
 		batch := chunks[:min(batchChunks, len(chunks))]
 		err := l.write(orgID, id, from, batch)
 		switch {
-		case errors.Is(err, store.ErrNotFound): // somebody deletes it
+		case errors.Is(err, store.ErrNotFound): // deleted meanwhile
 			return
 		case err != nil:
 			l.fail(orgID, id, err)
@@ -95,7 +95,7 @@ func (l *Library) ingest(orgID, id string, from int64, chunks []store.Chunk) {
 	}
 }
 
-// write writes one batch, and tries again when the store can't.
+// write writes one batch, and tries again when the store fails.
 func (l *Library) write(orgID, id string, from int64, batch []store.Chunk) (err error) {
 	wait := firstRetry
 	for range batchTries {
@@ -109,7 +109,7 @@ func (l *Library) write(orgID, id string, from int64, batch []store.Chunk) (err 
 	return err
 }
 
-// fail marks a document as failed. When that can't be written either, it is read as interrupted soon.
+// fail marks a document as failed. When that can't be written either, the document soon counts as interrupted.
 func (l *Library) fail(orgID, id string, cause error) {
 	reason := reasonStore
 	if l.life.Err() != nil {
@@ -137,8 +137,8 @@ func (l *Library) Documents(ctx context.Context, orgID, baseID string, page stor
 	return documents, err
 }
 
-// noteInterruption says of a document that nobody works on any more that it failed. Its row needs no change for that: it
-// isn't found as it is.
+// noteInterruption shows an ingestion whose process has ended as failed. The row stays as it is, because searches find only
+// ready documents.
 func (l *Library) noteInterruption(document *store.Document) {
 	if document.State == store.DocumentIngesting && l.now().UnixMilli()-document.UpdatedAt > interruptedAfter.Milliseconds() {
 		document.State, document.Reason = store.DocumentFailed, reasonInterrupted

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// tabled is the first letter that isn't looked up in the table of [letters]: before it are the alphabets of Europe and the
-// Near East, and Vietnamese with all its accents.
-const tabled = 0x2000
+// foldTableSize is the first code point beyond foldTable, which has the alphabets of Europe and the Near East, and Vietnamese
+// with all its accents.
+const foldTableSize = 0x2000
 
-// letter is what is known of a code point.
+// letter describes a code point.
 type letter struct {
 	isLetter bool
-	// folded is the small letter without accents, or dropped, or unknown: such a text is folded the long way.
+	// folded is the small letter without accents, or dropped, or unknown; a text with unknown letters is folded by [foldLong].
 	folded rune
 }
 
@@ -25,10 +25,10 @@ const (
 	unknown rune = 0
 )
 
-// letters is the table of letters before [tabled].
-var letters = sync.OnceValue(func() *[tabled]letter {
-	var table [tabled]letter
-	for c := range rune(tabled) {
+// foldTable describes the letters before [foldTableSize].
+var foldTable = sync.OnceValue(func() *[foldTableSize]letter {
+	var table [foldTableSize]letter
+	for c := range rune(foldTableSize) {
 		entry := letter{isLetter: inWord(c)}
 		folded := []rune(foldLong(string(c)))
 		switch {
@@ -42,17 +42,17 @@ var letters = sync.OnceValue(func() *[tabled]letter {
 	return &table
 })
 
-// isLetter reports whether a code point belongs to a word: letters, digits and their accents.
+// isLetter reports whether a code point belongs to a word: letters, digits and combining accents.
 func isLetter(c rune) bool {
-	if c >= 0 && c < tabled {
-		return letters()[c].isLetter
+	if c >= 0 && c < foldTableSize {
+		return foldTable()[c].isLetter
 	}
 	return inWord(c)
 }
 
 func inWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) || unicode.IsMark(c) }
 
-// fold takes the accents away from small letters, and keeps [maxWordRunes] of them.
+// fold removes the accents of small letters, and keeps the first [maxWordRunes] of them.
 func fold(lower string) string {
 	if !isASCII(lower) {
 		lower = foldAll(lower)
@@ -70,16 +70,16 @@ func fold(lower string) string {
 	return lower
 }
 
-// foldAll folds a word letter by letter where the table has all of it.
+// foldAll folds a word letter by letter if the table has all of them.
 func foldAll(lower string) string {
-	table := letters()
+	table := foldTable()
 	text := make([]byte, 0, len(lower))
 	for _, c := range lower {
 		switch {
 		case c < utf8.RuneSelf:
 			text = append(text, byte(c))
 			continue
-		case c >= tabled || table[c].folded == unknown:
+		case c >= foldTableSize || table[c].folded == unknown:
 			return foldLong(lower)
 		case table[c].folded != dropped:
 			text = utf8.AppendRune(text, table[c].folded)
@@ -94,13 +94,13 @@ func foldLong(lower string) string {
 		switch {
 		case unicode.IsMark(c):
 			return -1
-		case c == 'đ': // no accent by Unicode, and one to all who write Vietnamese
+		case c == 'đ': // Unicode doesn't decompose it; Vietnamese readers take it for an accented d
 			return 'd'
 		default:
-			return unicode.ToLower(c) // what was taken apart may be large
+			return unicode.ToLower(c) // a decomposition may contain capital letters
 		}
 	}, norm.NFKD.String(lower))
-	// Some signs come apart into letters with others between them: ½, ㏂.
+	// Some signs decompose into letters with other signs between them: ½, ㏂.
 	return strings.Map(func(c rune) rune {
 		if !inWord(c) {
 			return -1

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Bounds of what a process ingests at a time; each open ingestion keeps its chunks in memory.
+// Bounds of a process's ingestions; each open one keeps its chunks in memory.
 const (
 	maxIngestions       = 16
 	maxIngestionsPerOrg = 4
@@ -20,28 +20,28 @@ const (
 // maxRest bounds the pause between two batches.
 const maxRest = 50 * time.Millisecond
 
-// Why a library takes no document.
+// The reasons for which a library accepts no document.
 var (
-	// ErrBusy: as many large documents are being ingested as may be at once, here or for the organization. Nothing
-	// happened; it can be tried again a few seconds later.
+	// ErrBusy: as many large documents are being ingested as may be at once, in the process or for the organization. Nothing
+	// was stored; try again a few seconds later.
 	ErrBusy = errors.New("knowledge: too many documents are being ingested")
-	// ErrClosed: the library was closed. Nothing happened.
+	// ErrClosed: the library was closed. Nothing was stored.
 	ErrClosed = errors.New("knowledge: closed")
 
 	errClosing = errors.New("the service is stopping")
 )
 
-// Library is the knowledge of all organizations of a database. All methods may be called at the same time. A process has
-// one for each database, since it is what spaces the writes out.
+// Library stores and searches the documents of all organizations of a database. It is safe for concurrent use. A process has
+// one for each database, because it spaces the writes.
 type Library struct {
 	db     *store.DB
 	logger *slog.Logger
 	now    func() time.Time
 
-	// slot is taken by who writes a batch, and kept for the pause after it; readers by who takes an upload apart, which
-	// is a second of work for the largest.
+	// slot is held while a batch is written and for the pause after it; readers while an upload is parsed, which takes a second
+	// for the largest.
 	slot, readers chan struct{}
-	// life ends with Close.
+	// life ends with [Library.Close].
 	life context.Context
 	end  context.CancelCauseFunc
 
@@ -52,8 +52,8 @@ type Library struct {
 	running sync.WaitGroup
 }
 
-// New is a library on a migrated database. logger gets ingestions that failed, nil discards them. The caller must
-// [Library.Close] it before the database.
+// New returns a library on a migrated database. logger gets failed ingestions, nil discards them. The caller must close the
+// library before the database.
 func New(db *store.DB, logger *slog.Logger) *Library {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -65,8 +65,8 @@ func New(db *store.DB, logger *slog.Logger) *Library {
 	}
 }
 
-// Close refuses new documents and interrupts those that are being ingested; they are marked as failed. It returns when
-// that is done, or with the cause when ctx ends first.
+// Close refuses new documents and interrupts running ingestions, which are marked as failed. It returns when that is done, or
+// with the cause when ctx ends first.
 func (l *Library) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -85,7 +85,7 @@ func (l *Library) Close(ctx context.Context) error {
 	}
 }
 
-// enter makes room for an ingestion, which leave gives back.
+// enter reserves room for an ingestion; leave gives it back.
 func (l *Library) enter(orgID string) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +109,8 @@ func (l *Library) enter(orgID string) (leave func(), err error) {
 	}, nil
 }
 
-// paced runs one write of a few milliseconds when nobody else's runs, and then rests as long as it took, so that
-// whatever else is written has at least half of the time.
+// paced runs one write of a few milliseconds while no other runs, and then pauses for as long as it took, so that all other
+// writes have at least half of the time.
 func (l *Library) paced(ctx context.Context, write func() error) error {
 	select {
 	case l.slot <- struct{}{}:
@@ -124,7 +124,7 @@ func (l *Library) paced(ctx context.Context, write func() error) error {
 	return err
 }
 
-// pause waits, less when ctx ends or the library is closed.
+// pause waits, until ctx ends or the library is closed at most.
 func (l *Library) pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// Constants of BM25, at their usual values; chunks are cut to one size, so that size stands for the mean length.
+// Constants of BM25, at their usual values. Chunks are cut to one size, which stands for the mean length.
 const (
 	saturation   = 1.2
 	lengthShare  = 0.75
 	meanWords    = 170
-	accentShare  = 0.6 // of a word whose accents differ from the question's
-	neighborhood = 0.5 // of the weights of two words that stand side by side in question and chunk
+	accentShare  = 0.6 // factor of a word whose accents differ from the question's
+	neighborhood = 0.5 // share of the weights of two words that are adjacent in question and chunk
 )
 
 // askedWord is a distinct word of a question.
 type askedWord struct {
 	word
 
-	chunks int64   // how many chunks have it, see [Library.weigh]
-	common bool    // so many that it says little
+	chunks int64   // how many chunks contain it, see [Library.weigh]
+	common bool    // in so many chunks that it says little
 	weight float64 // see [rarity]
 }
 
-// question is a query, taken apart.
+// question is a parsed query.
 type question struct {
 	words []askedWord
-	place map[string]int // of a folded word in words
-	// pairs are folded words that follow each other in the query, numbered: syllables of one word, in Vietnamese.
+	place map[string]int // index in words of a folded word
+	// pairs are folded words that follow each other in the query, numbered; in Vietnamese, syllables of one word.
 	pairs map[[2]string]int
 }
 
-// maxQueryBytes is how much of a query's end is looked at.
+// maxQueryBytes is how much of a query's end is used.
 const maxQueryBytes = 16 << 10
 
-// newQuestion takes the last words of a text.
+// newQuestion parses the last words of a text.
 func newQuestion(text string) *question {
 	text = text[max(0, len(text)-maxQueryBytes):]
 	var all []word
@@ -59,7 +59,7 @@ func newQuestion(text string) *question {
 	return q
 }
 
-// known are the words that some chunk has, the rarest first; of equal ones the last in the question.
+// known returns the words that some chunk contains, the rarest first; of equally rare ones the last in the question.
 func (q *question) known() []*askedWord {
 	var known []*askedWord
 	for i := range q.words {
@@ -71,8 +71,8 @@ func (q *question) known() []*askedWord {
 	return known
 }
 
-// score is how well a text answers the question, by BM25, with less for a word whose accents differ from what was asked
-// and more for words that stand side by side in both.
+// score returns how well a text fits the question, by BM25, reduced for a word with other accents and raised for words that are
+// adjacent in both.
 func (q *question) score(text string) float64 {
 	counts := make([]float64, len(q.words))
 	met := make([]float64, len(q.pairs))
@@ -100,7 +100,7 @@ func (q *question) score(text string) float64 {
 	return score
 }
 
-// weightOf is a word's weight, 0 when the question has too many words to count this one.
+// weightOf returns a word's weight, 0 when the question has too many words to count this one.
 func (q *question) weightOf(folded string) float64 {
 	if i, ok := q.place[folded]; ok {
 		return q.words[i].weight
@@ -108,8 +108,8 @@ func (q *question) weightOf(folded string) float64 {
 	return 0
 }
 
-// share is what a word of a text counts for one of the question with the same letters. Who asks without accents means
-// any.
+// share returns the factor of a found word for an asked word with the same letters. A word asked without accents stands for all
+// of its accented forms.
 func share(asked, found word) float64 {
 	if asked.accented() && asked.exact != found.exact {
 		return accentShare

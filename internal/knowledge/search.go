@@ -14,20 +14,20 @@ import (
 
 // Bounds of a search.
 const (
-	// MaxBases is how many knowledge bases are searched at once.
+	// MaxBases is how many knowledge bases one search covers.
 	MaxBases = 20
-	// MaxSnippets is how many snippets a search answers at most.
+	// MaxSnippets bounds the results of a search.
 	MaxSnippets = 50
-	// searchWait bounds a search: on SQLite a read keeps the write-ahead log (design §7).
+	// searchWait bounds a search: on SQLite a read keeps the write-ahead log from being truncated.
 	searchWait = 2 * time.Second
-	// maxQueryWords is how many distinct words of a query count, from its end: there is the newest of what was said.
+	// maxQueryWords is how many distinct words of a query count, from its end, which is the newest text.
 	maxQueryWords = 32
-	// A word is common that is in more than commonChunks chunks, or in more than half of them where there are fewChunks.
+	// A word is common when more than commonChunks chunks contain it, or more than half of them from fewChunks on.
 	commonChunks = 1000
 	fewChunks    = 20
-	// rareWords is how many words chunks are looked for by, the rarest.
+	// rareWords is how many words, the rarest, are used to look for chunks.
 	rareWords = 12
-	// maxCandidates is how many chunks are read and compared.
+	// maxCandidates is how many chunks are read and ranked.
 	maxCandidates = 64
 )
 
@@ -36,17 +36,17 @@ var errSearchSlow = errors.New("the search took longer than 2 s")
 // Snippet is a chunk that fits a query.
 type Snippet struct {
 	DocumentID      string
-	Document        string // its name
+	Document        string // the document's name
 	KnowledgeBaseID string
-	Position        int64 // of the chunk within the document, from 0
+	Position        int64 // the chunk's index in the document, from 0
 	Text            string
-	// Score is how well it fits, more than 0; scores of different queries don't compare.
+	// Score is above 0; scores of different queries don't compare.
 	Score float64
 }
 
-// Search finds the n chunks, at most [MaxSnippets], of an organization's knowledge bases that fit a query best, the best
-// first. A query is any text: every word of it counts, and no sign does. Bases that aren't the organization's are passed
-// over; of more than [MaxBases] the first count. Nothing found is no error.
+// Search returns the n chunks, at most [MaxSnippets], of an organization's knowledge bases that fit a query best, the best
+// first. A query is any text: every word of it counts, and no sign has a meaning. Bases of other organizations are skipped; of
+// more than [MaxBases] the first count. No result is no error.
 func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]Snippet, error) {
 	n = min(n, MaxSnippets)
 	baseIDs = baseIDs[:min(len(baseIDs), MaxBases)]
@@ -95,7 +95,7 @@ func (l *Library) search(ctx context.Context, orgID string, baseIDs []string, as
 	return snippets[:min(n, len(snippets))], nil
 }
 
-// weigh counts in how many of all the bases' chunks the words of a question are, up to where they are common.
+// weigh counts how many chunks of all the bases contain each word of a question, up to where the word is common.
 func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, chunks int64) error {
 	queries := make([]store.WordQuery, len(asked.words))
 	for i := range asked.words {
@@ -114,20 +114,20 @@ func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, 
 	return nil
 }
 
-// rarity is the weight of a word that is in some of all chunks, as in BM25: more than 0, and the more the rarer it is.
+// rarity returns the weight of a word in in of all of chunks, as in BM25: above 0, and higher for a rarer word.
 func rarity(in, of int64) float64 {
 	some, all := float64(in), float64(max(in, of))
 	return math.Log(1 + (all-some+0.5)/(some+0.5))
 }
 
-// candidates are the chunks that are worth reading: those with the most weight of rare words. When all words are common,
-// they are those that have all of them, or, if there is none, some that have the rarest.
+// candidates returns the chunks worth reading: those with the most weight of rare words. When all words are common, they are
+// those that have all of them, or, if there are none, some that have the rarest.
 func (l *Library) candidates(ctx context.Context, baseIDs []string, asked *question) ([]int64, error) {
 	known := asked.known()
 	if len(known) == 0 {
 		return nil, nil
 	}
-	rare := known // which are in order of chunks, so that the common ones are at the end
+	rare := known // known is ordered by rarity, so the common words are at its end
 	if i := slices.IndexFunc(known, func(w *askedWord) bool { return w.common }); i >= 0 {
 		rare = known[:i]
 	}
@@ -168,7 +168,7 @@ func (l *Library) withAll(ctx context.Context, baseIDs []string, words []*askedW
 	return nil, nil
 }
 
-// inAnyBase finds the chunks that have all the words, in any of the bases.
+// inAnyBase selects the chunks that have all the words, in any of the bases.
 func inAnyBase(baseIDs []string, folded ...string) store.WordQuery {
 	query := make(store.WordQuery, len(baseIDs))
 	for i, id := range baseIDs {
@@ -180,7 +180,7 @@ func inAnyBase(baseIDs []string, folded ...string) store.WordQuery {
 	return query
 }
 
-// heaviest are the n keys with the largest weights; of equal ones the first written.
+// heaviest returns the n keys with the largest weights; of equal ones those written first.
 func heaviest(weights map[int64]float64, n int) []int64 {
 	seqs := make([]int64, 0, len(weights))
 	for seq := range weights {

@@ -9,30 +9,30 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxWordRunes is how much of a word counts; what is longer is no word of a language.
+// maxWordRunes bounds a word: no language has longer ones.
 const maxWordRunes = 40
 
 // word is a word of a text.
 type word struct {
-	// folded is the word in small letters without accents, so that who writes without them is understood ("ha noi",
-	// "dong" for "đồng").
+	// folded is the word in small letters without accents, so that texts written without them match ("ha noi", "dong" for
+	// "đồng").
 	folded string
 	// exact is the word in small letters with its accents.
 	exact string
 }
 
-// accented reports whether the word has accents that folded hasn't.
+// accented reports whether the word has accents that folded lacks.
 func (w word) accented() bool { return w.folded != w.exact }
 
-// unspaced are scripts that write words without spaces between them: two letters side by side count as a word.
+// unspaced are scripts without spaces between words: two adjacent letters count as a word.
 var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
 
-// isUnspaced reports whether a letter is of such a script. None is before Thai.
+// isUnspaced reports whether a letter belongs to such a script. None is before Thai.
 func isUnspaced(c rune) bool { return c >= 0x0E00 && unicode.In(c, unspaced...) }
 
-// eachWord hands the words of a text to each, in order, until it returns false.
+// eachWord calls each for the words of a text, in order, until it returns false.
 func eachWord(text string, each func(word) bool) {
 	text = norm.NFC.String(text)
 	for text != "" {
@@ -52,7 +52,7 @@ func eachWord(text string, each func(word) bool) {
 	}
 }
 
-// eachPart is eachWord for letters without anything between them: words, and runs of scripts without spaces.
+// eachPart is eachWord for adjacent letters: words, and runs of scripts without spaces.
 func eachPart(run string, each func(word) bool) bool {
 	if isASCII(run) {
 		return give(run, each)
@@ -81,7 +81,7 @@ func eachPart(run string, each func(word) bool) bool {
 	return true
 }
 
-// give hands one word over, unless nothing is left of it when it is folded.
+// give calls each for a word, unless nothing is left of it when it is folded.
 func give(text string, each func(word) bool) bool {
 	exact := strings.ToLower(text)
 	w := word{folded: fold(exact), exact: exact}
@@ -91,11 +91,11 @@ func give(text string, each func(word) bool) bool {
 	return each(w)
 }
 
-// markLength is how long the mark of a knowledge base is, in base 36: short, because every word in the index has it. Two
-// bases may have the same one, for what is found is read by the base's id.
+// markLength is the length of a knowledge base's mark, in base 36: short, because every word in the index has it. Two bases may
+// share a mark, because results are read by the base's id.
 const markLength = 5
 
-// markOf is what the words of a knowledge base begin with in the index.
+// markOf returns the prefix of a knowledge base's words in the index.
 func markOf(baseID string) string {
 	sum := fnv.New64a()
 	sum.Write([]byte(baseID)) //nolint:errcheck // a hash takes everything
@@ -104,7 +104,7 @@ func markOf(baseID string) string {
 	return strings.Repeat("0", markLength-len(mark)) + mark
 }
 
-// indexed is a folded word of a base as it stands in the index: [a-z0-9]+, whatever letters it has.
+// indexed returns a folded word of a base in the form of the index: [a-z0-9]+, whatever its letters.
 func indexed(mark, folded string) string {
 	if isASCII(folded) {
 		return mark + folded
@@ -122,7 +122,7 @@ func indexed(mark, folded string) string {
 	return text.String()
 }
 
-// indexWords are the distinct words of a text as they stand in the index.
+// indexWords returns the distinct words of a text in the form of the index.
 func indexWords(mark, text string) []string {
 	var words []string
 	seen := make(map[string]bool)

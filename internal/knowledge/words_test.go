@@ -88,7 +88,7 @@ func FuzzWords(f *testing.F) {
 // The table folds as the long way does.
 func TestFoldTable(t *testing.T) {
 	t.Parallel()
-	for c := range rune(tabled) {
+	for c := range rune(foldTableSize) {
 		require.Equal(t, inWord(c), isLetter(c), "%q", c)
 		if !inWord(c) || unicode.ToLower(c) != c {
 			continue // it isn't folded

@@ -11,17 +11,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Counter is the kind of store operation that [Windows] counts with. It keeps no state; the wiring hands it to
-// [store.Open].
+// Counter is the kind of store operation that [Windows] counts with. [store.Open] gets it; it has no state.
 var Counter store.Kind = counter{}
 
-// keepWindows is how many windows before the current one are kept: a transaction that began before the minute turned may
-// still count in the previous one.
+// keepWindows is how many windows before the current one are kept: a transaction that began before the minute turned may still
+// count in the previous one.
 const keepWindows = 1
 
 type counter struct{}
 
-// take is one request to count and what became of it, or one that was counted and is taken back.
+// take is one request to count with its result, or a counted one that is returned.
 type take struct {
 	orgID    string
 	limit    int64
@@ -32,8 +31,8 @@ type take struct {
 // Name implements [store.Kind].
 func (counter) Name() string { return "limit" }
 
-// Apply counts the requests of many organizations in two statements for each batch and one for each organization: add
-// all requests to their windows, which also locks the rows in key order; read the sums; take back what was not admitted.
+// Apply counts the requests of many organizations in two statements for each batch and one for each organization: add all
+// requests to their windows, which also locks the rows in key order; read the sums; subtract what was not admitted.
 func (counter) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 	errs := make([]error, len(ops))
 	takes := make([]*take, len(ops))
@@ -57,11 +56,11 @@ func allFail(errs []error, err error) []error {
 	return errs
 }
 
-// group is what a batch asks of one organization's window.
+// group is a batch's requests for one organization's window.
 type group struct {
 	orgID           string
 	asked, returned int64
-	// admitted by earlier transactions, then also by this one.
+	// admitted counts those of earlier transactions, then also of this one.
 	admitted int64
 }
 
@@ -76,7 +75,7 @@ func count(ctx context.Context, tx store.Tx, takes []*take) error {
 		return nil // only permits of windows that are over
 	}
 	for i := range groups {
-		// A permit is returned to the window that counted it, so the row is there and the sum isn't negative.
+		// A permit is returned to the window that counted it, so the row exists and the sum isn't negative.
 		tx.Queue(1, add, groups[i].orgID, start, groups[i].asked-groups[i].returned)
 	}
 	if err := readSums(ctx, tx, start, groups); err != nil {
@@ -111,8 +110,7 @@ func count(ctx context.Context, tx store.Tx, takes []*take) error {
 	return tx.Flush(ctx)
 }
 
-// forget removes the windows before a time. Nodes that do so at once leave each other's rows alone, for they would lock
-// them in any order.
+// forget deletes the windows before a time. Rows that another node is deleting are skipped: nodes would lock them in any order.
 func forget(tx store.Tx) string {
 	lock := tx.LockRows()
 	if lock == "" {
@@ -122,8 +120,7 @@ func forget(tx store.Tx) string {
 		lock + ` SKIP LOCKED))`
 }
 
-// grouped sums up by organization, in key order, the requests and the permits that are returned to the window that begins
-// at start.
+// grouped sums up by organization, in key order, the requests, and the permits returned to the window that begins at start.
 func grouped(takes []*take, start int64) []group {
 	groups := make([]group, 0, len(takes))
 	for _, t := range takes {

@@ -1,24 +1,24 @@
-// Package limit counts requests in fixed windows of one minute, per organization (spec §8): in memory for one process,
-// in the store for several that share a PostgreSQL, in Redis for any number of them.
+// Package limit counts requests per organization in fixed windows of one minute (docs/contract.md#rate-limits): in memory for
+// one process, in the store for several that share a PostgreSQL, in Redis for any number of them.
 //
 // Invariants:
 //   - In one window at most the limit is admitted, under any concurrency, by all processes that share the counter.
-//   - A window is a minute of the counter's clock, not of the caller's. A clock that steps back never opens a window anew.
+//   - A window is a minute of the counter's clock, not of the caller's. A clock that steps back never reopens a window.
 //   - A refused request counts nothing and changes nothing, so that repeating it only waits for the window's end.
-//   - The limit is an argument of each request and never stored: a plan that changes holds at the very next request.
-//   - A request waits 100 ms at most for Redis. Without Redis every process admits its share of the limit by itself. That
-//     a window changes from the one to the other, and a Redis that loses its memory, are the only ways to admit more.
+//   - The limit is an argument of each request and never stored: another plan holds from the next request on.
+//   - A request waits 100 ms at most for Redis. Without Redis every process admits its share of the limit. A change between the
+//     two within a window, and a Redis that loses its memory, are the only ways to admit more.
 //
-// What it does not do: it knows no plans and no HTTP, refuses nothing when the store fails (it says so in the error), and
-// does not smooth the burst of twice the limit that two neighbouring windows allow; the contract's window has it.
+// Plans and HTTP belong to its callers. It reports a failing store in the error and doesn't refuse by itself. It doesn't smooth
+// the burst of twice the limit that two adjacent windows allow.
 package limit
 
 import "time"
 
-// window is the length of every window (spec §8).
+// window is the length of every window.
 const window = time.Minute
 
-// Decision is the answer to one request.
+// Decision is the result for one request.
 type Decision struct {
 	Allowed bool
 	// Limit is the number of requests the window admits, 0 for no limit; the other numbers are 0 then.
@@ -27,11 +27,11 @@ type Decision struct {
 	Remaining int64
 	// ResetIn is the time to the window's end, above 0 and at most a minute.
 	ResetIn time.Duration
-	// window is where an admitted request was counted, for [Returner]; 0 where nothing can be returned.
+	// window is the window that counted an admitted request, for [Returner]; 0 where nothing can be returned.
 	window int64
 }
 
-// decide tells whether a request is admitted to a window that has admitted count already.
+// decide decides on a request to a window that has admitted count already.
 func decide(count, limit int64, resetIn time.Duration) Decision {
 	d := Decision{Allowed: count < limit, Limit: limit, ResetIn: min(max(resetIn, 1), window)}
 	if d.Allowed {

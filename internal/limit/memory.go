@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// shardCount is a power of two; it keeps requests of different organizations from waiting for each other.
+	// shardCount is a power of two; shards keep requests of different organizations from waiting for each other.
 	shardCount = 64
-	// keptSize is the size up to which a shard's map is used again for the next window.
+	// keptSize is the largest size of a shard's map that is reused for the next window.
 	keptSize = 1024
 )
 
-// Memory counts in this process. It starts no goroutine: a shard forgets the old window with the first request of the
-// next. It is safe for concurrent use and outlives the configurations that use it.
+// Memory counts in this process. It starts no goroutine: a shard drops the old window with the first request of the next. It is
+// safe for concurrent use and outlives the configurations that use it.
 type Memory struct {
 	clock func() time.Time
 	start time.Time
@@ -28,12 +28,11 @@ type shard struct {
 	mu     sync.Mutex
 	window int64
 	counts map[string]int64
-	_      [40]byte // One cache line each.
+	_      [40]byte // to one cache line each
 }
 
-// NewMemory returns a counter without counts. Windows are aligned to the minutes of clock (nil is [time.Now]) as it
-// stands now; from here on only the monotonic time that passes moves them, so that a corrected wall clock neither ends a
-// window nor keeps one.
+// NewMemory returns a counter without counts. Windows are aligned to the minutes that clock (nil is [time.Now]) shows now; from
+// then on only monotonic time moves them, so that a corrected wall clock neither ends nor extends a window.
 func NewMemory(clock func() time.Time) *Memory {
 	if clock == nil {
 		clock = time.Now
@@ -41,7 +40,7 @@ func NewMemory(clock func() time.Time) *Memory {
 	return &Memory{clock: clock, start: clock(), seed: maphash.MakeSeed()}
 }
 
-// Take asks to admit one request of the organization; a limit of 0 or less is none. It never fails.
+// Take implements [Limiter]. It never fails.
 func (m *Memory) Take(_ context.Context, orgID string, limit int64) (Decision, error) {
 	if limit <= 0 {
 		return unlimited(), nil

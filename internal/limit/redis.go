@@ -11,51 +11,51 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is the most that a request may wait for Redis (reliability notes §3.2 item 6).
+// patience is the longest that a request waits for Redis.
 const patience = 100 * time.Millisecond
 
-// LocalReason says why a request was counted in a local window.
+// LocalReason is the reason why a request was counted in a local window.
 type LocalReason string
 
 const (
-	// LocalOpen says that Redis failed before, and the breaker keeps requests from it.
+	// LocalOpen: Redis failed before, and the breaker is open.
 	LocalOpen LocalReason = "open"
-	// LocalLate says that there was no answer within 100 ms.
+	// LocalLate: Redis didn't answer within 100 ms.
 	LocalLate LocalReason = "late"
-	// LocalFailed says that Redis, or the way to it, reported a fault.
+	// LocalFailed: Redis, or the connection to it, reported a fault.
 	LocalFailed LocalReason = "failed"
-	// LocalBusy says that more requests wait than the queue holds.
+	// LocalBusy: the queue of waiting requests is full.
 	LocalBusy LocalReason = "busy"
-	// LocalKey says that the organization's key in Redis holds something that isn't a window.
+	// LocalKey: the organization's key in Redis holds something that isn't a window.
 	LocalKey LocalReason = "key"
 )
 
-// RedisObserver counts what [Redis] does. Its methods are called on the way of requests.
+// RedisObserver counts what [Redis] does. Its methods are called while requests wait.
 type RedisObserver interface {
-	// Pipelined is called for each pipeline, with how many requests shared it, how long it took, and whether it failed.
+	// Pipelined is called for each pipeline, with the number of its requests, its duration, and whether it failed.
 	Pipelined(requests int, took time.Duration, failed bool)
 	// Local is called for each request that was counted in a local window.
 	Local(LocalReason)
 }
 
-// RedisOptions are what [NewRedis] needs.
+// RedisOptions are the arguments of [NewRedis].
 type RedisOptions struct {
-	// Client is taken over: [Redis.Close] closes it. [NewRedisClient] makes one with deadlines that fit.
+	// Client belongs to the limiter: [Redis.Close] closes it. [NewRedisClient] makes one with fitting deadlines.
 	Client redis.UniversalClient
-	// Nodes is how many processes share the limit while Redis is gone: each admits limit ÷ Nodes, at least 1. 0 is 1.
+	// Nodes is how many processes share the limit while Redis is down: each admits limit ÷ Nodes, at least 1. 0 is 1.
 	Nodes int64
 	// Observer may be nil.
 	Observer RedisObserver
-	// Logger gets a line when Redis is given up and one when it is back; nil for none.
+	// Logger gets a line when the limiter gives Redis up and one when Redis is back; nil for none.
 	Logger *slog.Logger
 }
 
-// Redis counts in the windows of Redis' own clock, for any number of processes. Requests that come at the same time share
-// pipelines; one that is refused costs nothing until the window ends, for this process remembers the refusal.
+// Redis counts in windows of Redis' own clock, for any number of processes. Requests that arrive together share pipelines; a
+// refused one costs nothing until the window ends, because this process remembers the refusal.
 //
-// Redis is never waited for longer than 100 ms. A request without an answer is counted in this process instead, at its
-// share of the limit; when half of the last ten pipelines failed, all are, until Redis answers again. It is safe for
-// concurrent use and outlives the configurations that use it.
+// A request waits for Redis for at most 100 ms. Without an answer it is counted in this process, against its share of the
+// limit; when half of the last ten pipelines failed, all requests are, until Redis answers again. It is safe for concurrent use
+// and outlives the configurations that use it.
 type Redis struct {
 	client   redis.UniversalClient
 	nodes    int64
@@ -67,9 +67,9 @@ type Redis struct {
 	refused *refusals
 	breaker breaker
 	asks    chan *ask
-	// opened wakes the one who looks for Redis' return.
+	// opened wakes the goroutine that waits for Redis' return.
 	opened chan struct{}
-	// keyTold is when a key that holds no window was last logged, in unix seconds.
+	// keyTold is when a key that holds no window was last logged, in Unix seconds.
 	keyTold atomic.Int64
 
 	//nolint:containedctx // the limiter's own lifetime
@@ -79,15 +79,15 @@ type Redis struct {
 	once   sync.Once
 }
 
-// NewRedis returns a counter in the Redis behind o.Client, and looks in the background whether it answers. A Redis that
-// doesn't is no fault: requests are then counted in this process until it does. Close must be called.
+// NewRedis returns a counter in the Redis behind o.Client, and connects in the background. While Redis doesn't answer, requests
+// are counted in this process. Close must be called.
 func NewRedis(o RedisOptions) *Redis {
 	return newRedis(o, tempo{patience: patience, window: window, clock: time.Now})
 }
 
-// tempo is what only tests change.
+// tempo has the values that tests change.
 type tempo struct {
-	// patience is the most that a request waits.
+	// patience is the longest that a request waits.
 	patience time.Duration
 	// window is the length of the windows in Redis.
 	window time.Duration
@@ -116,9 +116,8 @@ func newRedis(o RedisOptions, t tempo) *Redis {
 	return r
 }
 
-// Take asks to admit one request of the organization; a limit of 0 or less is none. The window is that of Redis' clock,
-// or a local one with this process's share of the limit. An error is only ever the end of ctx; then the request may have
-// been counted.
+// Take implements [Limiter]. The window is that of Redis' clock, or a local one with this process's share of the limit. The
+// only error is the end of ctx, after which the request may have been counted.
 func (r *Redis) Take(ctx context.Context, orgID string, limit int64) (Decision, error) {
 	if limit <= 0 {
 		return unlimited(), nil
@@ -147,7 +146,7 @@ func (r *Redis) Take(ctx context.Context, orgID string, limit int64) (Decision, 
 	return d, nil
 }
 
-// await waits for the answer to a, at most for r.patience. Without one it says why.
+// await waits for the answer to a, for r.patience at most. Without one it returns the reason.
 func (r *Redis) await(ctx context.Context, a *ask) (Decision, LocalReason, error) {
 	timer := time.NewTimer(r.patience)
 	defer timer.Stop()
@@ -162,7 +161,7 @@ func (r *Redis) await(ctx context.Context, a *ask) (Decision, LocalReason, error
 		a.waiting.Store(left)
 		return Decision{}, "", fmt.Errorf("counting a request: %w", context.Cause(ctx))
 	}
-	// Redis may have counted the request already, or do so yet: too much is the safe side.
+	// Redis may have counted the request, or do so yet: counting it twice is the safe side.
 	return Decision{}, LocalLate, nil
 }
 
@@ -176,8 +175,8 @@ func (r *Redis) takeLocal(orgID string, limit int64, reason LocalReason) Decisio
 // Answers reports whether requests are counted in Redis.
 func (r *Redis) Answers() bool { return !r.breaker.open.Load() }
 
-// Close ends the limiter's goroutines and closes the client. Requests that still come are counted in this process. It may
-// be called again.
+// Close ends the limiter's goroutines and closes the client. Later requests are counted in this process. It may be called
+// again.
 func (r *Redis) Close() error {
 	var err error
 	r.once.Do(func() {
@@ -192,7 +191,7 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// unobserved is the observer of those who gave none.
+// unobserved is the observer when none was given.
 type unobserved struct{}
 
 func (unobserved) Pipelined(int, time.Duration, bool) {}

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// flushers is how many pipelines are under way at a time: two were measured best (storage notes C).
+	// flushers is how many pipelines run at a time: two were fastest in measurements.
 	flushers = 2
-	// pipelined is how many requests share a pipeline at most, so that one answer stays small.
+	// pipelined bounds the requests of a pipeline, so that one answer stays small.
 	pipelined = 256
-	// queued is how many requests wait at most. More than Redis answers within their patience needn't wait at all.
+	// queued bounds the waiting requests: Redis couldn't answer more within their patience.
 	queued = 4096
 )
 
@@ -24,21 +24,21 @@ type ask struct {
 	limit int64
 	// waiting is one of the states below.
 	waiting atomic.Int32
-	// done is closed when the answer is there: decision, or else why there is none.
+	// done is closed when the answer is there: decision, or the reason why there is none.
 	done     chan struct{}
 	decision Decision
 	failed   LocalReason
 }
 
-// The states of an ask. Only endedLate says something about Redis: a client may leave whenever it likes.
+// The states of an ask. Only endedLate is evidence against Redis: a client may leave at any time.
 const (
 	waits     int32 = iota // the zero value
 	left                   // the client left, or the limiter was closed
 	endedLate              // our own timer ended the wait
 )
 
-// flush sends pipelines until the limiter is closed: the first request that waits begins one, and all that came in the
-// meantime share it (natural batching, no timer).
+// flush sends pipelines until the limiter is closed: the first waiting request begins one, and all that have arrived by then
+// share it (natural batching, no timer).
 func (r *Redis) flush() {
 	batch := make([]*ask, 0, pipelined)
 	for {
@@ -53,7 +53,7 @@ func (r *Redis) flush() {
 	}
 }
 
-// gather adds what waits to a batch.
+// gather adds the waiting requests to a batch.
 func (r *Redis) gather(batch []*ask) []*ask {
 	for len(batch) < pipelined {
 		select {
@@ -66,7 +66,7 @@ func (r *Redis) gather(batch []*ask) []*ask {
 	return batch
 }
 
-// send asks Redis for a batch and answers it.
+// send sends a batch to Redis and answers its requests.
 func (r *Redis) send(batch []*ask) {
 	calls := grouping(batch)
 	if len(calls) == 0 {
@@ -95,7 +95,7 @@ func (r *Redis) send(batch []*ask) {
 		}
 	}
 	if r.ctx.Err() != nil {
-		return // closing is no fault of Redis'
+		return // closing is no fault of Redis
 	}
 	if fault == nil && late {
 		fault = errLate
@@ -106,8 +106,8 @@ func (r *Redis) send(batch []*ask) {
 	}
 }
 
-// grouping makes one call of the script out of all requests of an organization, in the order they came in. Requests whose
-// wait has ended are left out: they have been counted in this process, or their clients are gone.
+// grouping makes one call of the script of all requests of an organization, in the order of their arrival. Requests whose wait
+// has ended are left out: they were counted in this process, or their clients are gone.
 func grouping(batch []*ask) []*scriptCall {
 	type window struct {
 		orgID string
@@ -131,8 +131,7 @@ func grouping(batch []*ask) []*scriptCall {
 	return calls
 }
 
-// exec sends the calls in one pipeline, and those that met a Redis without the script in a second one. Errors are in the
-// calls.
+// exec sends the calls in one pipeline, and those whose server lacked the script in a second one. Errors are in the calls.
 func (r *Redis) exec(ctx context.Context, calls []*scriptCall) {
 	r.pipeline(ctx, calls, (*scriptCall).queueByDigest)
 	if unknown := slices.DeleteFunc(slices.Clone(calls), (*scriptCall).knownScript); len(unknown) > 0 {
@@ -147,7 +146,7 @@ func (r *Redis) pipeline(ctx context.Context, calls []*scriptCall, queue func(*s
 	}
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {
-		// When Redis refuses the handshake of a new connection, the client tells nobody but Exec.
+		// When Redis refuses the handshake of a new connection, the client reports it by Exec only.
 		if err != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
 			c.cmd.SetErr(err)
 		}

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// remembered is how many pipelines the breaker judges by, and tooMany of them may not fail. A ratio survives the one
-	// slow pipeline that a fork or a full log of Redis' causes; ten of them pass in a blink under load, and without load
-	// a request that waits is one of few.
+	// The breaker judges by the last remembered pipelines, of which tooMany may not fail. A ratio survives the one slow
+	// pipeline that a fork or a full log of Redis causes; under load ten pipelines pass quickly, and without load few requests
+	// wait.
 	remembered = 10
 	tooMany    = remembered / 2
-	// onTrial is what a breaker remembers when it closes: one more failure opens it again.
+	// onTrial is the history of a breaker that has just closed: one more failure opens it again.
 	onTrial = 1<<(tooMany-1) - 1
 )
 
-// breaker keeps requests away from a Redis that fails. It opens when half of the last pipelines failed, and is closed by
-// who finds that Redis answers again. The zero value is closed. It is safe for concurrent use.
+// breaker keeps requests away from a failing Redis. It opens when half of the last pipelines failed, and is closed when a look
+// finds that Redis answers. The zero value is closed. It is safe for concurrent use.
 type breaker struct {
 	open atomic.Bool
 	mu   sync.Mutex
@@ -25,12 +25,12 @@ type breaker struct {
 	outcomes uint16
 }
 
-// report notes how a pipeline ended and reports whether that opened the breaker.
+// report records the outcome of a pipeline and reports whether that opened the breaker.
 func (b *breaker) report(failed bool) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open.Load() {
-		return false // a pipeline from before
+		return false // of a pipeline that began before
 	}
 	b.outcomes = b.outcomes << 1 & (1<<remembered - 1)
 	if failed {

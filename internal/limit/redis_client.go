@@ -11,11 +11,12 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisServer says where Redis is and how it is spoken to: one server, or the sentinels that know the master, or a cluster.
+// RedisServer is one Redis server, or the sentinels that know its master, or a cluster.
 type RedisServer struct {
-	// Addresses are host:port, or the path of a unix socket: one server, or any of the sentinels, or any of the cluster's nodes.
+	// Addresses are host:port, or the path of a unix socket: of one server, or of any of the sentinels, or of any of the
+	// cluster's nodes.
 	Addresses []string
-	// Master is the name that the sentinels know the server by. It makes Addresses those of sentinels.
+	// Master is the server's name at the sentinels. It makes Addresses those of sentinels.
 	Master string
 	// Cluster makes Addresses those of a cluster.
 	Cluster bool
@@ -23,7 +24,7 @@ type RedisServer struct {
 	Username string
 	// Password is empty for none.
 	Password string
-	// SentinelPassword is that of the sentinels.
+	// SentinelPassword is the password of the sentinels.
 	SentinelPassword string
 	// Database is the number of the database; a cluster has only 0.
 	Database int
@@ -31,14 +32,14 @@ type RedisServer struct {
 	TLS *tls.Config
 }
 
-// ErrRedisURL wraps what is wrong with the address of a Redis. Its text never holds a part of the address.
+// ErrRedisURL reports a malformed address. Its text never contains a part of the address.
 var ErrRedisURL = errors.New("no address of a Redis")
 
-// RedisURLForms is how messages name what [ParseRedisURL] takes.
+// RedisURLForms describes in messages what [ParseRedisURL] accepts.
 const RedisURLForms = "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], the same with rediss:// for TLS, or unix://[USER:PASSWORD@]/PATH[?db=DATABASE]"
 
-// ParseRedisURL reads the address of one server. The port is 6379 if none is given. Parameters other than db are refused:
-// deadlines and pools are the limiter's own, and certificates are always verified. The error wraps [ErrRedisURL].
+// ParseRedisURL parses the address of one server. The default port is 6379. Parameters other than db are refused: deadlines and
+// pools are the limiter's own, and certificates are always verified. The error wraps [ErrRedisURL].
 func ParseRedisURL(text string) (RedisServer, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -63,7 +64,7 @@ func ParseRedisURL(text string) (RedisServer, error) {
 	}
 	read, err := redis.ParseURL(text)
 	switch {
-	case err != nil: // its text may hold a part of the address
+	case err != nil: // its text may contain a part of the address
 		return RedisServer{}, redisURLError("the database must be a number")
 	case read.DB < 0:
 		return RedisServer{}, redisURLError("the database must not be negative")
@@ -83,22 +84,21 @@ const (
 	// retryPause and longestRetryPause are the bounds of the jittered pause before the one retry.
 	retryPause        = 4 * time.Millisecond
 	longestRetryPause = 16 * time.Millisecond
-	// connections is how many each server gets: one for each pipeline that is under way, one for looking whether Redis is
-	// there, and one to spare while a broken one is replaced.
+	// connections is how many each server gets: one for each running pipeline, one for looks, and one to spare while a broken
+	// one is replaced.
 	connections = flushers + 2
-	// idleConnection is how long an unused connection is kept, less than what firewalls forget first.
+	// idleConnection is how long an unused connection is kept: shorter than firewalls usually remember one.
 	idleConnection = 4 * time.Minute
 )
 
-// NewRedisClient returns a client for [NewRedis]. It connects to nobody yet. Every call ends with its context's deadline,
-// is tried twice at most, and nothing but the handshake is sent besides: no names of libraries, no notifications of
-// maintenance.
+// NewRedisClient returns a client for [NewRedis] that connects on first use. Every call ends with its context's deadline and is
+// tried twice at most. Besides calls the client sends only the handshake: no library names, no maintenance notifications.
 func NewRedisClient(s RedisServer) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: s.Addresses, MasterName: s.Master, IsClusterMode: s.Cluster, DB: s.Database,
 		Username: s.Username, Password: s.Password, SentinelPassword: s.SentinelPassword, TLSConfig: s.TLS,
 
-		Protocol:                 2, // pushes of the newer one would be read for nothing
+		Protocol:                 2, // the newer one would only add pushes
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 
@@ -112,7 +112,7 @@ func NewRedisClient(s RedisServer) redis.UniversalClient {
 		MaxRetryBackoff:       longestRetryPause,
 
 		PoolSize:         connections,
-		PipelinePoolSize: -1, // pipelines are all there is
+		PipelinePoolSize: -1, // only pipelines are used
 		PoolTimeout:      connecting,
 		ConnMaxIdleTime:  idleConnection,
 	})

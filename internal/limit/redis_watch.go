@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the time between two looks for Redis' return; each pause is jittered, and doubles
-	// as long as Redis stays away or comes back only to fail again.
+	// firstPause and longestPause bound the time between two looks for Redis' return; each pause has jitter, and doubles while
+	// Redis stays down or fails again soon.
 	firstPause   = 500 * time.Millisecond
 	longestPause = 4 * time.Second
-	// calm is how long Redis must have answered until the next pause is a first one again.
+	// calm is how long Redis must have answered before the next pause is firstPause again.
 	calm = time.Minute
 	// connecting bounds a look: it may need a new connection, its handshake and, in a cluster, the map of the slots.
 	connecting = time.Second
-	// keyTelling is how long a key that holds no window isn't logged again.
+	// keyTelling is the shortest time between two log lines about keys that hold no window.
 	keyTelling = time.Minute
 )
 
 var errLate = errors.New("limit: Redis answered too late")
 
-// probeOrg counts nobody: ids of organizations look different.
+// probeOrg is no organization's id: those look different.
 const probeOrg = "probe"
 
-// watch looks once whether Redis is there, and then for its return each time the breaker has opened.
+// watch looks for Redis at the start, and for its return each time the breaker has opened.
 func (r *Redis) watch() {
 	if err := r.look(); err != nil && r.ctx.Err() == nil && r.breaker.trip() {
 		r.giveUp(err)
@@ -58,7 +58,7 @@ func (r *Redis) watch() {
 	}
 }
 
-// giveUp is called by the one who opened the breaker.
+// giveUp is called when a failure opened the breaker.
 func (r *Redis) giveUp(fault error) {
 	r.log.Error("Redis doesn't answer: rate limits are counted in this process until it does", "error", fault, "nodes", r.nodes)
 	select {
@@ -79,8 +79,8 @@ func (r *Redis) rest(pause time.Duration) bool {
 	}
 }
 
-// look asks Redis for a window as requests do, so that one which answers but can't be written to doesn't pass: first with
-// the time that a new connection takes, then as quickly as requests need it.
+// look takes a window as requests do, so that a Redis that answers but can't be written to doesn't pass: first with the time
+// that a new connection takes, then as quickly as requests need it.
 func (r *Redis) look() error {
 	ctx, cancel := context.WithTimeout(r.ctx, connecting)
 	defer cancel()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// refusals remembers the organizations that have used up their window, so that clients which ignore Retry-After cost the
-// shared counter nothing. It is bounded by the organizations that are refused within two windows.
+// refusals remembers the organizations that have used up their window, so that clients which ignore Retry-After cost the shared
+// counter nothing. It is bounded by the organizations that are refused within two windows.
 type refusals struct {
 	mu    sync.Mutex
 	byOrg map[string]refusal
-	// forget is when the last of them ends.
+	// forget is when the last refusal ends.
 	forget time.Time
 }
 
-// refusal says that until then no request of an organization is admitted under a limit of at most limit.
+// refusal: until then the organization's requests are refused under a limit of at most limit.
 type refusal struct {
 	until time.Time
 	limit int64
@@ -22,7 +22,7 @@ type refusal struct {
 
 func newRefusals() *refusals { return &refusals{byOrg: make(map[string]refusal)} }
 
-// remembered answers a request that an earlier refusal decides. A limit that was raised since asks the counter again.
+// remembered returns an earlier refusal that decides the request. After a raise of the limit, the counter decides.
 func (r *refusals) remembered(orgID string, limit int64, now time.Time) (Decision, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,15 +33,15 @@ func (r *refusals) remembered(orgID string, limit int64, now time.Time) (Decisio
 	return decide(limit, limit, earlier.until.Sub(now)), true
 }
 
-// forgive lets the counter be asked again, since a permit was returned.
+// forgive drops an organization's refusal, because a permit was returned.
 func (r *refusals) forgive(orgID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byOrg, orgID)
 }
 
-// remember keeps d if it refuses. asked is when the counter was asked: read before, so that a refusal is forgotten a
-// little early, never late.
+// remember keeps d if it is a refusal. asked is the time before the counter was asked, so that a refusal ends a little early,
+// never late.
 func (r *refusals) remember(orgID string, d Decision, asked time.Time) {
 	if d.Allowed {
 		return
