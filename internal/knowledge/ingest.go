@@ -33,7 +33,7 @@ const (
 // background, and [Library.Document] shows the progress. limit is how many bytes the organization's plan allows; below 0 is no
 // limit.
 //
-// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.DB.CreateDocument]. After an
+// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.Documents.Create]. After an
 // error nothing is stored.
 func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit int64) (store.Document, error) {
 	if limit >= 0 && int64(len(upload.Content)) > limit {

@@ -144,7 +144,7 @@ func TestOldTurnsAreNotTakenUp(t *testing.T) {
 	h.say(t, bot, "lan", "hello")
 	h.drain(t, h.worker())
 	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
-	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(retakeAge + time.Minute) } })
+	tomorrow := h.worker(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(resumeAge + time.Minute) } })
 	require.NoError(t, tomorrow.resume(t.Context()))
 	require.Zero(t, h.drain(t, tomorrow))
 	require.Empty(t, h.texts())
