@@ -139,7 +139,7 @@ func (p *Provider) keyMode() gateway.KeyMode {
 	case p.APIKey == "":
 		return gateway.KeyMissing
 	default:
-		return gateway.KeyHouse
+		return gateway.KeyOperator
 	}
 }
 

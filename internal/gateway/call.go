@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
-// errClientGone is the cause with which the vendor's call is cancelled when nobody waits for the answer any more.
+// errClientGone is the cause with which the vendor's call is cancelled when no client waits for its answer.
 var errClientGone = errors.New("the client is gone")
 
 // call is the state of one running call; it lives on one goroutine.
@@ -33,28 +33,28 @@ type call struct {
 	prompt   promptSize
 	upstream providers.Request
 
-	// entered is where the call is counted as running.
+	// entered lists the counters in which the call is counted as running.
 	entered []placeOwner
 
-	// claim is the request's Idempotency-Key, nil without one; claimed says that it is ours in the store.
+	// claim is the request's Idempotency-Key, nil without one; claimed reports that the store has given it to this call.
 	claim   *billing.Claim
 	claimed bool
 	// held is the amount of the open hold, 0 for none.
 	held int64
-	// unknown is a hold whose commit was never confirmed: it may exist or not, and end abandons it.
+	// unknown is a hold whose commit was never confirmed: it may or may not exist, and end abandons it.
 	unknown *billing.Hold
 	// resolved: the hold, if any, is settled or handed to settleLater.
 	resolved bool
 
-	// draining: the client is gone and the call goes on, in one of the gateway's places: see drain. Decided once, by the
-	// end of the request's context or by a failed write.
+	// draining: the client is gone and the call goes on, in one of the gateway's places (see drain). Decided once, by the end
+	// of the request's context or by a failed write.
 	draining atomic.Bool
 	decided  sync.Once
-	// answered: the vendor has begun to answer well, so the prompt costs something.
+	// answered: the vendor's response has begun with success, so the prompt costs something.
 	answered  atomic.Bool
 	early     earlyStatus
 	delivered delivered
-	// unflushed: the sink has text that wasn't flushed.
+	// unflushed: the sink has text that isn't flushed.
 	unflushed bool
 	finish    string
 	reported  *providers.Usage
@@ -63,7 +63,7 @@ type call struct {
 	firstTextAt time.Time
 }
 
-// run goes the path of a call; every return has settled what was held.
+// run is the whole path of a call; every return has settled what was held.
 func (c *call) run(ctx context.Context) (*Result, error) {
 	if f := c.enterOrg(); f != nil {
 		return nil, c.refuse(f)
@@ -79,7 +79,7 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 		return c.replay(ctx, replay)
 	}
 	failpoint.Hit(failpoint.AfterHold)
-	if c.claim != nil { // a replay, which doesn't ask the provider, is over by now
+	if c.claim != nil { // a replay, which doesn't reach the provider, has returned by now
 		if f := c.enterProvider(); f != nil {
 			return nil, c.give(f)
 		}
@@ -131,12 +131,12 @@ func (c *call) letGoOfPrompt() {
 	c.req.Messages, c.prompt.messages = nil, nil
 }
 
-// detach returns the context of the vendor's call: it ends when the client is gone or the process can't wait, but
-// its end is ours, so that settling goes on afterwards. It carries no values of the request's: Caddy's dialer would
-// take addresses from them.
+// detach returns the context of the vendor's call. It ends when the client is gone or the process can't wait, and not with the
+// request's context, so that settling goes on afterwards. It has no values of the request: Caddy's dialer would take addresses
+// from them.
 //
-// drain decides what the end of the client means. A turn whose worker gives up is asked again by the next one: it is
-// cut as by our own exit, and charged only what the vendor reported.
+// drain decides whether the call outlives its client. A turn whose worker gives up is asked again by the next worker: it is cut
+// as at the process's exit, and charged only what the vendor reported.
 func (c *call) detach(ctx context.Context) (up context.Context, release func()) {
 	up, cancel := context.WithCancelCause(context.Background())
 	stopClient := context.AfterFunc(ctx, func() {
@@ -152,18 +152,17 @@ func (c *call) detach(ctx context.Context) (up context.Context, release func()) 
 		stopClient()
 		stopCut()
 		cancel(nil)
-		c.decided.Do(func() {}) // waits for a decision that is being made
+		c.decided.Do(func() {}) // waits for a decision in progress
 		if c.draining.Load() {
 			c.drains.give(c.req.OrgID, c.provider.Name)
 		}
 	}
 }
 
-// drain lets the call go on without its client, in one of the places for that. With an Idempotency-Key it goes on to its
-// end, because the client may come back for the answer that it pays for. Without one it goes on until the vendor begins to
-// answer: only then is it known whether there is something to pay for, and asking and hanging up is no way to spend
-// the operator's money. drain reports false when the call ends with its client: all places are taken, it costs nothing, or
-// the vendor has begun.
+// drain lets the call go on without its client, if a place for that is free. With an Idempotency-Key it goes on to its end,
+// because the client may come back for the answer that it pays for. Without one it goes on until the vendor begins to answer:
+// only then is it known whether there is anything to pay for, and clients must not spend the operator's money by hanging up.
+// drain returns false when the call ends with its client: all places are taken, the call is free, or the vendor has begun.
 func (c *call) drain() bool {
 	if c.claim == nil && (c.held == 0 || c.answered.Load()) {
 		return false
@@ -174,11 +173,11 @@ func (c *call) drain() bool {
 	return c.draining.Load()
 }
 
-// abandoned reports whether a stream began for a client that had left and can't come back. An answer in one piece is there
+// abandoned reports whether a stream began for a client that had left and can't come back. An answer in one piece is complete
 // by then, with its usage.
 func (c *call) abandoned() bool { return c.claim == nil && c.sink != nil && c.draining.Load() }
 
-// abandon takes what has come of the answer, which is what the call costs, and returns the error that ends it.
+// abandon takes the part of the answer that has arrived, which is what the call costs, and returns the error that ends it.
 func (c *call) abandon(events providers.Events) error {
 	for events.Buffered() {
 		event, err := events.Next()
@@ -195,8 +194,8 @@ func (c *call) abandon(events providers.Events) error {
 	return &providers.Error{Failure: providers.FailureCanceled, Cause: errClientGone}
 }
 
-// relay hands the answer out as it is made. It returns nil after the vendor's complete answer, when all text of it is
-// flushed: the settlement may take its time.
+// relay passes the answer on as it arrives. It returns nil after the vendor's complete answer, when all text of it is flushed,
+// because the settlement may take time.
 func (c *call) relay(events providers.Events) error {
 	for {
 		event, err := events.Next()
@@ -257,8 +256,8 @@ func (c *call) flush(early error) error {
 	return c.toClient(func() error { return errors.Join(early, c.sink.Flush()) })
 }
 
-// toClient writes to a client that is still there. One that is gone ends the call, in the form of a cancelled one,
-// unless the call goes on without it.
+// toClient writes to a client that is still there. A client that is gone ends the call as a cancelled one, unless the call goes
+// on without it.
 func (c *call) toClient(write func() error) error {
 	if c.draining.Load() {
 		return nil
@@ -270,10 +269,10 @@ func (c *call) toClient(write func() error) error {
 	return &providers.Error{Failure: providers.FailureCanceled, Cause: fmt.Errorf("%w: %w", errClientGone, err)}
 }
 
-// completionID is the public id of the answer; it shares the sortable part with the call's own id.
+// completionID returns the public id of the answer, which shares the sortable part of the call's id.
 func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] }
 
-// complete settles a whole answer. Only when that is committed is there a Result.
+// complete settles a whole answer. It returns a Result only after the commit.
 func (c *call) complete() (*Result, error) {
 	usage, source := c.finalUsage()
 	settled, err := c.settle(OutcomeCompleted, usage, source, nil)
@@ -315,10 +314,10 @@ func (c *call) give(f *Failure) error {
 	return f
 }
 
-// fail ends a call that its vendor, its client or our exit broke: it settles what is owed by the truth table of
-// reliability §1.3 and tells what happened.
+// fail ends a call that its vendor, its client or the process's exit broke: it settles what
+// docs/billing.md#what-each-ending-costs says and returns the failure.
 func (c *call) fail(err error) error {
-	_ = c.endEarly() // the settlement decides what the client gets: nothing may be written meanwhile
+	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
 	f := c.failure(err)
 	usage, source := billing.Usage{}, billing.UsageNone
 	switch {
@@ -333,7 +332,7 @@ func (c *call) fail(err error) error {
 	return f
 }
 
-// failure translates an adapter's error into a public one.
+// failure returns the public form of an adapter's error.
 func (c *call) failure(err error) *Failure {
 	var p *providers.Error
 	if !errors.As(err, &p) {
@@ -373,7 +372,7 @@ func (c *call) failure(err error) *Failure {
 	}
 }
 
-// overloadedRetryAfter is the vendor's wish within 1..60 s, else 5 s (design §6).
+// overloadedRetryAfter returns the vendor's wish within 1 to 60 s, else 5 s.
 func overloadedRetryAfter(wish time.Duration) time.Duration {
 	if wish <= 0 {
 		return 5 * time.Second

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
-// Model is one model that organizations can call. The public fields are those of spec §2.1.
+// Model is one model that organizations can call; docs/contract.md#models describes its public fields.
 type Model struct {
 	// ID is the public id, "<provider>/<model>".
 	ID string
@@ -34,15 +34,15 @@ type Model struct {
 	Price          billing.Price
 }
 
-// KeyMode says which secret a provider is called with when the caller brings none of its own.
+// KeyMode says which secret a provider is called with when the call brings none of its own.
 type KeyMode int
 
 // The ways a provider's `api_key` can be configured.
 const (
 	// KeyMissing: only calls with the organization's own key are possible; others end as provider_error.
 	KeyMissing KeyMode = iota
-	// KeyHouse: the operator's key is sent.
-	KeyHouse
+	// KeyOperator: the operator's key is sent.
+	KeyOperator
 	// KeyNone: no Authorization is sent (`api_key none`).
 	KeyNone
 )
@@ -52,16 +52,16 @@ type ProviderEntry struct {
 	Name     string
 	Provider providers.Provider
 	KeyMode  KeyMode
-	// APIKey is the operator's secret when KeyMode is KeyHouse.
+	// APIKey is the operator's secret when KeyMode is KeyOperator.
 	APIKey string
-	// MaxDuration bounds a whole call; a hold lives that long and HoldTTL more.
+	// MaxDuration bounds a whole call; its hold lives that long and HoldTTL more.
 	MaxDuration time.Duration
 	// MaxCalls bounds the calls that run in this process, 0 for any number.
 	MaxCalls int
 }
 
-// Catalog is the set of models and providers of one configuration. It is immutable: a call keeps the catalog it
-// began with, whatever a reload brings meanwhile.
+// Catalog is the set of models and providers of one configuration. It is immutable: a call keeps the catalog with which it
+// began, whatever a reload changes.
 type Catalog struct {
 	models    []Model
 	byID      map[string]*Model
@@ -100,8 +100,7 @@ func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 // Models returns all models sorted by id. The slice is the catalog's own and must not be changed.
 func (c *Catalog) Models() []Model { return c.models }
 
-// share is how many of n places that all providers share one of them may have: a quarter stays for the others, if there
-// are others.
+// share returns how many of n places one provider may take: three quarters, or all when it is the only one.
 func (c *Catalog) share(n int) int {
 	if len(c.providers) < 2 {
 		return n

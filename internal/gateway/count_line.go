@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// How many counts wait in line: of one organization, and of all.
+// How many counts wait in line: for one organization, and in all.
 const (
 	maxOrgCounts = 64
 	maxCounts    = 1024
@@ -15,7 +15,7 @@ const (
 
 var errCountBusy = errors.New("too many prompts wait to be counted")
 
-// countLine lets some counts run at a time. Organizations that wait take turns, so that one organization's many long
+// countLine bounds the counts that run at a time. Waiting organizations take turns, so that one organization's many long
 // prompts delay another's count by one share of work for each organization in line.
 type countLine struct {
 	mu sync.Mutex
@@ -53,7 +53,7 @@ func (l *countLine) wait(ctx context.Context, orgID string, turn chan struct{}) 
 	}
 }
 
-// join takes a free place, or stands in line: then turn is closed when there is a place.
+// join takes a free place, or queues: then turn is closed when there is a place.
 func (l *countLine) join(orgID string) (turn chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *countLine) insert(orgID string, at int) (turn chan struct{}) {
 	return turn
 }
 
-// quit takes a count out of the line. It reports false when its turn has come.
+// quit removes a count from the line. It returns false when its turn has come.
 func (l *countLine) quit(orgID string, turn chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *countLine) next() {
 	l.turns = append(l.turns, orgID)
 }
 
-// pass gives the caller's place to another organization that waits, if there is one, and waits for the next as the first
-// of its own line: an organization's counts end one after the other. After an error the caller has no place.
+// pass gives the count's place to another waiting organization, if there is one, and waits for the next place at the head of
+// its own line, so that an organization's counts end one after the other. After an error the count has no place.
 func (l *countLine) pass(ctx context.Context, orgID string) error {
 	if ctx.Err() != nil {
 		l.leave()
@@ -142,7 +142,7 @@ func (l *countLine) offer(orgID string) (turn chan struct{}) {
 	if !slices.ContainsFunc(l.turns, func(other string) bool { return other != orgID }) {
 		return nil
 	}
-	// When the caller's organization has waited longest, its turn comes at once and the others' after its next share.
+	// When the count's own organization has waited longest, its turn comes at once and the others' after its next share.
 	turn = l.insert(orgID, 0)
 	l.next()
 	return turn

@@ -1,17 +1,17 @@
-// Package gateway runs one model call from a validated request to a settled outcome (design §5). The chat handler
-// and the worker share it, so that a call costs the same whoever makes it.
+// Package gateway runs one model call from a validated request to a settled outcome. The chat handler and the worker share it,
+// so that a call costs the same whichever makes it.
 //
-// The path of a call: pick model and provider → bound the prompt → hold the highest possible price → open the
-// upstream call → hand out text → settle. Only after the settlement is committed does Call return, and only then
-// may the caller tell its client that the answer is complete.
+// The path of a call: pick model and provider → bound the prompt → hold the highest possible price → open the upstream call →
+// pass text on → settle. Call returns, and its caller may tell the client that the answer is complete, only after the
+// settlement is committed.
 //
 // Invariants:
-//   - Every call ends in exactly one [Outcome], and money is settled in one place for all of them (settle.go).
+//   - Every call ends in exactly one [Outcome], and one function settles for all of them (settle.go).
 //   - No upstream call is made without a committed hold, unless the call is free (own provider key, price 0).
-//   - The upstream call is detached from the request and joined to it by AfterFunc, so that settling survives
-//     a client that left.
-//   - Nothing of the vendor's text reaches [Failure.Message].
+//   - The upstream call is detached from the request and joined to it by AfterFunc, so that settling survives a client that
+//     left.
+//   - No text of the vendor reaches [Failure.Message].
 //
-// What does not belong here: HTTP and SSE (package handlers), vendor dialects (package providers), rows and
-// ledgers (package billing), API keys and rate limits (checked before Call).
+// HTTP and SSE belong to handlers, vendor dialects to providers, rows and ledgers to billing; keys and rate limits are checked
+// before Call.
 package gateway

@@ -10,9 +10,8 @@ import (
 // DefaultEarlyStatus is the default of [Config.EarlyStatus].
 const DefaultEarlyStatus = 10 * time.Second
 
-// earlyStatus flushes the status and the first chunk of a stream, which stand before its first text, when the vendor takes
-// long for that text: a model may think for minutes, and proxies give up on an answer that doesn't begin. Until the flush a
-// failure has a status of its own.
+// earlyStatus flushes the status and the first chunk of a stream when the vendor's first text takes long: a model may think for
+// minutes, and proxies give up on a response that doesn't begin. Until the flush a failure has a status of its own.
 type earlyStatus struct {
 	timer *time.Timer
 
@@ -20,12 +19,12 @@ type earlyStatus struct {
 	mu sync.Mutex
 	// over: the sink belongs to Call's goroutine alone.
 	over bool
-	// err is the sink's error, panicked the value of its panic; both are handed to Call's goroutine.
+	// err is the sink's error, panicked the value of its panic; both are passed to Call's goroutine.
 	err      error
 	panicked any
 }
 
-// begin opens the client's answer, which writes nothing yet, and starts the wait for the first text.
+// begin begins the client's response, which writes nothing yet, and starts the timer.
 func (c *call) begin() error {
 	if c.sink == nil {
 		c.delivered.keep = math.MaxInt
@@ -52,8 +51,8 @@ func (c *call) flushEarly() {
 	e.err = c.sink.Flush()
 }
 
-// endEarly ends the wait for the first text and returns the error of an early flush that failed. After it only Call's
-// goroutine uses the sink. It may be called more than once.
+// endEarly stops the timer and returns the error of an early flush. After it only Call's goroutine uses the sink. It may be
+// called more than once.
 func (c *call) endEarly() error {
 	e := &c.early
 	if e.timer == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// settleWait is how long a caller waits for its settlement to be committed (design §5 "Settle can't commit").
+// settleWait is how long a call waits for its settlement's commit.
 const settleWait = 5 * time.Second
 
-// Ended is what an [Observer] learns of a call.
+// Ended describes a finished call to an [Observer].
 type Ended struct {
 	// Model and Provider are empty when the model was not found.
 	Model, Provider string
@@ -34,27 +34,27 @@ type Ended struct {
 // Observer counts calls. It must not block.
 type Observer interface {
 	CallEnded(Ended)
-	// SettleLate counts settlements that could not be committed within the time a caller waits.
+	// SettleLate counts settlements that were not committed within the time a call waits.
 	SettleLate()
 }
 
-// Config is what a [Gateway] needs; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is required.
+// Config is what a [Gateway] needs; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is
+// required.
 type Config struct {
 	Catalog *Catalog
 	Book    *billing.Book
 	DB      *store.DB
 	Ring    *vault.Ring
 	Calls   *InFlight
-	// CallLimit bounds the calls of each organization that run in this process, 0 for any number. Among several providers
-	// one gets at most three quarters of them.
+	// CallLimit bounds the calls of each organization that run in this process, 0 for any number. Among several providers one
+	// gets at most three quarters of them.
 	CallLimit int
-	// Places is how many calls can run in this process at all, as in a worker's; 0 for any number. They are shared by the
-	// providers like CallLimit.
+	// Places bounds all calls of this process, as in a worker; 0 for any number. Providers share them like CallLimit.
 	Places int
-	// HoldTTL is what a hold outlives the longest possible call by.
+	// HoldTTL is how long a hold outlives the longest possible call.
 	HoldTTL time.Duration
-	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk go out.
-	// 0 is [DefaultEarlyStatus].
+	// EarlyStatus is how long a stream waits for the first text of its model before its status and its first chunk are sent. 0
+	// is [DefaultEarlyStatus].
 	EarlyStatus time.Duration
 	// Processors are taken by counts of tokens, one each while it runs; nil is any number of them.
 	Processors *semaphore.Weighted
@@ -97,8 +97,8 @@ type unobserved struct{}
 func (unobserved) CallEnded(Ended) {}
 func (unobserved) SettleLate()     {}
 
-// FreeBalance is what an organization can spend in an environment, in micros: its balance without what is held. The
-// error is one of reading.
+// FreeBalance returns what an organization can spend in an environment, in micros: its balance without what is held. The error
+// is one of reading.
 func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) (int64, error) {
 	wallet, err := g.Book.Wallet(ctx, billing.WalletID{OrgID: orgID, Env: env})
 	if err != nil {
@@ -107,18 +107,17 @@ func (g *Gateway) FreeBalance(ctx context.Context, orgID string, env store.Env) 
 	return wallet.BalanceMicros - wallet.HeldMicros, nil
 }
 
-// Detached is how many calls go on without their client.
+// Detached returns how many calls go on without their client.
 func (g *Gateway) Detached() int { return g.drains.used(maxDrains) }
 
-// Model is the model of a public id; false when the catalog doesn't have it.
+// Model returns the model of a public id; false when the catalog lacks it.
 func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
 
-// Call runs one call. For a stream the text goes to sink as it is made; otherwise sink is nil and the text is in the
-// Result. Errors are always *[Failure]; after the first sink.Flush that wrote something they can only be told inside the
-// stream.
+// Call runs one call. The text of a stream goes to sink as it arrives; otherwise sink is nil and the text is in the Result.
+// Errors are always *[Failure]; after the first sink.Flush that wrote something, only the stream can carry them.
 //
-// When ctx ends, the client counts as gone. Without an Idempotency-Key the vendor's call is cancelled and what was made so
-// far is settled; if the vendor hasn't begun to answer, not before it does. With one it goes on to its end.
+// When ctx ends, the client counts as gone. Without an Idempotency-Key the vendor's call is then cancelled, though not before
+// the vendor begins to answer, and what has arrived is settled. With a key it goes on to its end.
 func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, error) {
 	cut, leave, err := g.Calls.Enter()
 	if err != nil {

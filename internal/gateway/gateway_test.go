@@ -82,7 +82,7 @@ func setupAt(t *testing.T, db *store.DB, s *script, change ...func(*gateway.Mode
 		MaxTokensField: "max_tokens", Price: billing.Price{Input: priceIn, Output: priceOut, CachedInput: priceIn / 2},
 	}
 	entry := gateway.ProviderEntry{
-		Name: "acme", Provider: s, KeyMode: gateway.KeyHouse, APIKey: "house-key", MaxDuration: time.Minute,
+		Name: "acme", Provider: s, KeyMode: gateway.KeyOperator, APIKey: "house-key", MaxDuration: time.Minute,
 	}
 	for _, f := range change {
 		f(&model, &entry)

@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// duplicateWait is how long a duplicate of a running call waits for its answer (design §6 "Idempotency-Key").
+	// duplicateWait is how long a duplicate of a running call waits for its answer.
 	duplicateWait = 20 * time.Second
-	// duplicatePoll is about how often it looks. The read costs some microseconds.
+	// duplicatePoll is about how often a duplicate reads the first call's state. The read takes some microseconds.
 	duplicatePoll = 100 * time.Millisecond
-	// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be
-	// replayed: its key answers conflict, and never runs again.
+	// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be replayed: its
+	// key answers conflict, and never runs again.
 	maxTranscript = 1 << 20
 )
 
-// TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may
-// have a dead turn tried again.
+// TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may retry a dead
+// turn.
 const TurnLife = 30 * 24 * time.Hour
 
 // turnPrefix keeps turns apart from clients' keys, which are visible ASCII.
 const turnPrefix = "\x00turn\x00"
 
-// TurnKeyHash is the hash of a turn's idempotency key, by which its call's hold is found.
+// TurnKeyHash returns the hash of a turn's idempotency key, by which its call's hold is found.
 func TurnKeyHash(turnID string) [32]byte { return sha256.Sum256([]byte(turnPrefix + turnID)) }
 
-// claim is the request's Idempotency-Key, or its turn, in the book's terms; nil without either.
+// claim returns the claim of the request's Idempotency-Key, or of its turn; nil without either.
 func (r *Request) claim() *billing.Claim {
 	switch {
 	case r.TurnID != "":
@@ -49,13 +49,13 @@ func (r *Request) claim() *billing.Claim {
 	return &billing.Claim{KeyHash: sha256.Sum256([]byte(r.IdempotencyKey)), Fingerprint: r.fingerprint()}
 }
 
-// fingerprint is a digest of what the call asks for: the validated fields after defaults, so that neither the order of
+// fingerprint returns a digest of the request's content: the validated fields after defaults, so that neither the order of
 // members nor unknown ones count. The API key is not part of it: a key may be replaced between two tries.
 func (r *Request) fingerprint() [32]byte {
 	d := digest{Hash: sha256.New()}
 	d.text("v1 POST /v1/chat/completions")
 	d.flag(r.BYOK)
-	// A turn that was asked while its customer watched is asked again without, and the other way round.
+	// A turn is the same whether or not its customer watches it being answered.
 	d.flag(r.Stream && r.TurnID == "")
 	d.text(r.Model)
 	d.number(uint64(len(r.Messages)))
@@ -74,7 +74,7 @@ func (r *Request) fingerprint() [32]byte {
 	return [32]byte(d.Sum(nil))
 }
 
-// digest writes values so that no two sequences of them look alike.
+// digest hashes values so that different sequences have different encodings.
 type digest struct {
 	hash.Hash
 	scratch []byte
@@ -108,7 +108,7 @@ func (d *digest) optional(v *float64) {
 	}
 }
 
-// awaitFirst waits while the first use of the key runs. It reports false when it still does after duplicateWait.
+// awaitFirst waits while the first use of the key runs. It returns false when it still does after duplicateWait.
 func (c *call) awaitFirst(ctx context.Context, until time.Time) (bool, error) {
 	claim := c.claim
 	for time.Now().Before(until) {
@@ -128,18 +128,18 @@ func (c *call) awaitFirst(ctx context.Context, until time.Time) (bool, error) {
 	return false, nil
 }
 
-// transcript is what is kept of an answer for the next use of its key.
+// transcript is the part of an answer that is kept for the next use of its key.
 type transcript struct {
 	ID           string    `json:"id"`
 	Created      int64     `json:"created"`
 	Text         string    `json:"text"`
 	FinishReason string    `json:"finishReason,omitempty"`
 	Usage        keptUsage `json:"usage"`
-	// Failure is set for an answer that broke after it had cost something.
+	// Failure is set for an answer that broke off after it had cost something.
 	Failure *brokenAnswer `json:"failure,omitempty"`
 }
 
-// keptUsage is billing.Usage in a form that a renamed field can't change.
+// keptUsage is billing.Usage in a stored form that renaming a field can't change.
 type keptUsage struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
@@ -152,8 +152,8 @@ type brokenAnswer struct {
 	NoRetry bool    `json:"noRetry,omitempty"`
 }
 
-// keep adds to a settlement what the next use of the key gets. Only what succeeded or was charged is kept; after
-// anything else the key is free to run again.
+// keep adds to a settlement the answer for the key's next use. Only what succeeded or was charged is kept; otherwise the key is
+// free to run again.
 func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	if c.claim == nil {
 		return
@@ -177,7 +177,7 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 	s.Response = c.Ring.Seal(plain, vault.Transcript(c.req.OrgID, c.id))
 }
 
-// replay answers with what the first use of the key got: the same id, text, usage and charge.
+// replay returns the result of the key's first use: the same id, text, usage and charge.
 func (c *call) replay(ctx context.Context, stored *billing.Replay) (*Result, error) {
 	if stored.Response == nil {
 		return nil, c.refuse(&Failure{

@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// ErrExiting is the cause with which running calls are cancelled when the process exits and its grace period is
-// over.
+// ErrExiting is the cause with which running calls are cancelled when the process exits and its grace period is over.
 var ErrExiting = errors.New("the gateway is shutting down")
 
-// InFlight counts the calls that live on one store, so that the store is closed only after the last of them has
-// settled, whichever configuration it began under.
+// InFlight counts the calls on one store, so that the store is closed only after the last of them has settled, whichever
+// configuration it began under.
 type InFlight struct {
 	cut    context.Context //nolint:containedctx // it is the lifetime that the calls are joined to
 	cancel context.CancelCauseFunc
@@ -22,7 +21,7 @@ type InFlight struct {
 	running int
 	entered int64
 	closed  bool
-	// idle is closed when running falls to 0 while somebody waits; nil while nobody does.
+	// idle is closed when running falls to 0 while a Wait is in progress; nil without one.
 	idle chan struct{}
 }
 
@@ -32,9 +31,9 @@ func NewInFlight() *InFlight {
 	return &InFlight{cut: cut, cancel: cancel}
 }
 
-// Enter registers a call, or a request that may become one. The returned context ends, with [ErrExiting], when the
-// process can't wait any longer. leave must be called exactly once, after everything is settled. After
-// [InFlight.Close] succeeded, Enter fails with ErrExiting.
+// Enter registers a call, or a request that may become one. The returned context ends, with [ErrExiting], when the process
+// can't wait any longer. leave must be called exactly once, after everything is settled. After [InFlight.Close] succeeded,
+// Enter fails with ErrExiting.
 func (f *InFlight) Enter() (cut context.Context, leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +55,7 @@ func (f *InFlight) leave() {
 	}
 }
 
-// Running is the number of registered calls right now.
+// Running returns the number of registered calls.
 func (f *InFlight) Running() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +77,7 @@ func (f *InFlight) Wait(ctx context.Context) error {
 	}
 }
 
-// whenIdle is nil when nothing runs, else closed when that comes true.
+// whenIdle returns nil when nothing runs, else a channel that is closed when that comes true.
 func (f *InFlight) whenIdle() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,15 +90,15 @@ func (f *InFlight) whenIdle() <-chan struct{} {
 	return f.idle
 }
 
-// Entered is how many calls have ever been registered; two equal readings mean that nobody came between.
+// Entered returns how many calls have ever been registered; two equal readings show that none came between.
 func (f *InFlight) Entered() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.entered
 }
 
-// Close refuses calls from now on, if none is running and none has come since Entered returned entered; otherwise it
-// does nothing and returns false.
+// Close refuses calls from now on, if none is running and none was registered since Entered returned entered; otherwise it does
+// nothing and returns false.
 func (f *InFlight) Close(entered int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// maxLate bounds the calls that wait to be settled late. Beyond it a call is left to the sweeper, which releases its
+	// maxLate bounds the calls that wait for a late settlement. A call beyond it is left to the sweeper, which releases its
 	// hold and key when they expire.
 	maxLate = 4096
-	// maxLateBytes bounds the kept answers of the calls that wait, each of which may be 1 MiB. A call whose answer finds no
-	// room is voided instead: it costs nothing, and its key is free for another try as soon as the store is back.
+	// maxLateBytes bounds the kept answers of waiting calls, each of which may be 1 MiB. A call whose answer finds no room is
+	// voided instead: it costs nothing, and its key is free for another try as soon as the store is back.
 	maxLateBytes = 64 << 20
 	// lateAtOnce is how many are tried at a time: enough to share the writer's transactions.
 	lateAtOnce = 64
-	// firstLatePause and longestLatePause bound the pause after a round in which nothing succeeded; it is jittered by
-	// half. With the 5 s that a try may take, all is decided within 10 s of the store's return.
+	// firstLatePause and longestLatePause bound the pause after a round without success; it is jittered by half. With the 5 s
+	// that a try may take, all calls are decided within 10 s of the store's return.
 	firstLatePause   = 250 * time.Millisecond
 	longestLatePause = 2 * time.Second
 )
 
-// lateCall is a call whose end is not known to be in the books.
+// lateCall is a call whose end isn't known to be committed.
 type lateCall struct {
 	settlement billing.Settlement
 	// unknown is the hold whose commit was never confirmed, nil for a settlement.
@@ -37,9 +37,9 @@ type lateCall struct {
 	leave func()
 }
 
-// lateCalls brings calls to their end in the books that didn't get there while their clients waited: it tries again until
-// that succeeds, or the hold expires by itself, or the process can't wait. One goroutine does so for all calls, as long as
-// there are any; each counts as running meanwhile.
+// lateCalls settles calls whose settlement didn't commit while their clients waited: it tries again until that succeeds, the
+// hold expires, or the process can't wait. One goroutine does so for all calls, while there are any; each counts as running
+// meanwhile.
 type lateCalls struct {
 	// settle tries one call once, for as long as ctx lasts. It may be repeated after an error.
 	settle func(ctx context.Context, l *lateCall) error
@@ -49,10 +49,10 @@ type lateCalls struct {
 	waiting []*lateCall
 	// answers are the bytes of the kept answers of all calls that wait or are being tried.
 	answers int
-	running bool // the goroutine
+	running bool // whether the goroutine runs
 }
 
-// add hands a call over, which leaves when its end is known or given up. cut is when the process can't wait.
+// add takes over a call, which leaves when its end is committed or given up. cut ends when the process can't wait.
 func (q *lateCalls) add(cut context.Context, l *lateCall) {
 	size := len(l.settlement.Response)
 	q.mu.Lock()
@@ -99,7 +99,7 @@ func (q *lateCalls) run(cut context.Context) {
 	}
 }
 
-// take returns the calls of the next round, and none when there are no more; then the goroutine must end.
+// take returns the calls of the next round; without any the goroutine must end.
 func (q *lateCalls) take(cut context.Context) []*lateCall {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,8 +119,8 @@ func (q *lateCalls) take(cut context.Context) []*lateCall {
 	return round
 }
 
-// try settles a round and puts back what failed, behind those that were not tried yet. It reports whether another round
-// may follow at once, because the store works.
+// try settles a round and puts back what failed, behind those that were not tried yet. It reports whether another round may
+// follow at once, because the store works.
 func (q *lateCalls) try(cut context.Context, round []*lateCall) (works bool) {
 	ctx, cancel := context.WithTimeoutCause(cut, settleWait, errStoreSlow)
 	defer cancel()

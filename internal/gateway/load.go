@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// busyRetryAfter is when a call may be tried again that was refused because all places are taken.
+// busyRetryAfter is the Retry-After of a call that is refused because all places are taken.
 const busyRetryAfter = time.Second
 
-// load counts the calls that run in a process, for each organization, for each provider, and for an organization at a
-// provider. The zero value counts none.
+// load counts the calls that run in a process: for each organization, for each provider, and for an organization at a provider.
+// The zero value is empty.
 type load struct {
 	mu      sync.Mutex
 	running map[placeOwner]int
 }
 
-// enter counts one call more, unless there are limit already (0: any number).
+// enter counts one call more, unless limit calls are counted already (0: any number).
 func (l *load) enter(owner placeOwner, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +55,8 @@ func (c *call) enterOrg() *Failure {
 	return nil
 }
 
-// enterProvider counts the call for its provider until leaveAll. A vendor that hangs keeps its calls for as long as the
-// timers allow: they may take neither all calls of an organization nor the memory of the process.
+// enterProvider counts the call for its provider until leaveAll. A vendor that hangs keeps its calls for as long as the timers
+// allow: they may take neither all calls of an organization nor the memory of the process.
 func (c *call) enterProvider() *Failure {
 	for _, place := range [...]struct {
 		owner placeOwner
@@ -76,7 +76,7 @@ func (c *call) enterProvider() *Failure {
 	return nil
 }
 
-// providerLimit is how many calls to the provider may run in this process, 0 for any number.
+// providerLimit returns how many calls to the provider may run in this process, 0 for any number.
 func (c *call) providerLimit() int {
 	limit, share := c.provider.MaxCalls, c.Catalog.share(c.Places)
 	if limit == 0 || share > 0 && share < limit {
@@ -91,5 +91,5 @@ func (c *call) leaveAll() {
 	}
 }
 
-// CallsAt is how many calls to a provider run in this process.
+// CallsAt returns how many calls to a provider run in this process.
 func (f *InFlight) CallsAt(provider string) int { return f.load.count(placeOwner{provider: provider}) }

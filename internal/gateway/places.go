@@ -2,12 +2,11 @@ package gateway
 
 import "sync"
 
-// maxDrains bounds the calls of a configuration that go on without their client: with an Idempotency-Key to their end,
-// because the client may come back for the answer; without one until the vendor begins to answer, because the prompt costs
-// from then on. One more is cancelled as soon as its client leaves.
+// maxDrains bounds the calls of a configuration that go on without their client (see call.drain). One more is cancelled as soon
+// as its client leaves.
 const maxDrains = 256
 
-// places are shared by the calls that go on without their client.
+// places are the bounded slots of calls that go on without their client.
 type places struct {
 	mu   sync.Mutex
 	free int
@@ -20,8 +19,8 @@ type placeOwner struct{ orgID, provider string }
 
 func newPlaces(n int) *places { return &places{free: n, taken: map[placeOwner]int{}} }
 
-// take reports whether there is a place. An organization gets at most as many as are left for all others, and a provider
-// at most perProvider, so that neither clients that hang up nor a vendor that hangs cost others theirs.
+// take reports whether a place is free and takes it. An organization gets at most as many as are left for all others, and a
+// provider at most perProvider, so that neither clients that hang up nor a vendor that hangs take all.
 func (p *places) take(orgID, provider string, perProvider int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

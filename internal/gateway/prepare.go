@@ -18,12 +18,12 @@ const storeWait = 5 * time.Second
 
 var errStoreSlow = errors.New("the store took longer than 5 s")
 
-// prepare decides everything that is decided before money: model, context, bounds.
+// prepare makes the decisions that precede money: model, context, bounds.
 func (c *call) prepare(ctx context.Context) *Failure {
 	if f := c.pickModel(ctx); f != nil {
 		return f
 	}
-	if c.claim == nil { // else it is not yet known whether the provider will be asked
+	if c.claim == nil { // else it isn't known yet whether the provider will be called
 		if f := c.enterProvider(); f != nil {
 			return f
 		}
@@ -70,11 +70,11 @@ func (c *call) pickModel(ctx context.Context) *Failure {
 	return nil
 }
 
-// longestPrompt is the number of tokens by our count up to which a vendor may find that a prompt fits: our vocabulary is
-// not the vendor's, so only what exceeds the window by a quarter is surely too long.
+// longestPrompt returns the number of tokens by our count up to which a vendor may accept a prompt: our vocabulary isn't the
+// vendor's, so only what exceeds the window by a quarter is surely too long.
 func (c *call) longestPrompt() int64 { return c.model.ContextWindow + c.model.ContextWindow/4 }
 
-// checkContext refuses only what is surely too long. A prompt that can't be counted in time is the vendor's to judge.
+// checkContext refuses only what is surely too long. The vendor judges a prompt that can't be counted in time.
 func (c *call) checkContext(ctx context.Context) *Failure {
 	if c.prompt.bytes <= c.model.ContextWindow {
 		return nil
@@ -99,7 +99,7 @@ func (c *call) contextTooLong() *Failure {
 	}
 }
 
-// outputBound is the max_tokens that goes upstream, which is also the output part of the hold.
+// outputBound returns the max_tokens that goes upstream, which is also the output part of the hold.
 func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 	bound := c.model.MaxOutputTokens
 	if c.req.MaxTokens > 0 {
@@ -118,8 +118,8 @@ func (c *call) outputBound(ctx context.Context) (int64, *Failure) {
 	return max(1, min(bound, roomForOutput(c.model.ContextWindow, tokens, c.prompt.bytes))), nil
 }
 
-// roomForOutput returns how many tokens of a window are for the output, beside a prompt whose size is given in tokens of our
-// vocabulary and in bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest
+// roomForOutput returns how many tokens of a window are left for the output, beside a prompt whose size is given in tokens of
+// our vocabulary and in bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest
 // vocabularies need a third more tokens than ours, though none more than bytes, so that much is left free. It is at most half
 // of the rest: a prompt that nearly fills the window is still answered by the vendors that count as we do.
 func roomForOutput(window, tokens, bytes int64) int64 {
@@ -127,12 +127,12 @@ func roomForOutput(window, tokens, bytes int64) int64 {
 	return room - min(tokens/3, bytes-tokens, room/2)
 }
 
-// clientGone is the failure of a wait that ended with the client.
+// clientGone returns the failure of a wait that ended with the client.
 func clientGone(err error) *Failure {
 	return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
 }
 
-// upstreamKey is the secret for the vendor, or a Failure when there is none.
+// upstreamKey returns the secret for the vendor, or a Failure when there is none.
 func (c *call) upstreamKey(ctx context.Context) (string, *Failure) {
 	if c.req.BYOK {
 		return c.ownKey(ctx)
@@ -163,7 +163,7 @@ func noKey(message string) *Failure {
 	return &Failure{Outcome: OutcomeProviderError, NoRetry: true, Message: message}
 }
 
-// internal is a fault of ours, unless it is only that the client left while we worked.
+// internal returns a fault of the service, or clientGone when the client left meanwhile.
 func internal(ctx context.Context, doing string, err error) *Failure {
 	if ctx.Err() != nil {
 		return clientGone(err)
@@ -178,9 +178,9 @@ func internal(ctx context.Context, doing string, err error) *Failure {
 	return f
 }
 
-// hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. A
-// key whose call is complete answers with its replay, and nothing is held. Bytes are a cheap but pessimistic bound of
-// the prompt, so a wallet that can't carry it gets a second try with counted tokens.
+// hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. For a key
+// whose call is complete it returns the replay, and nothing is held. Bytes are a cheap but pessimistic bound of the prompt, so
+// a wallet that can't carry it gets a second try with counted tokens.
 func (c *call) hold(ctx context.Context) (*billing.Replay, *Failure) {
 	until := time.Now().Add(duplicateWait)
 	for {
@@ -201,7 +201,7 @@ func (c *call) hold(ctx context.Context) (*billing.Replay, *Failure) {
 	}
 }
 
-// holdFailure is nil for a hold that was made.
+// holdFailure returns nil for a hold that was made.
 func holdFailure(ctx context.Context, err error) *Failure {
 	switch {
 	case err == nil:
@@ -231,8 +231,8 @@ func holdFailure(ctx context.Context, err error) *Failure {
 	}
 }
 
-// reserveCounted tries once more for a wallet that can't carry the prompt's bytes. The count ends where the wallet does,
-// so that an empty one costs no work.
+// reserveCounted tries once more for a wallet that can't carry the prompt's bytes. The count stops where the wallet ends, so
+// that an empty one costs no work.
 func (c *call) reserveCounted(ctx context.Context) (*billing.Replay, error) {
 	affordable, err := c.affordablePrompt(ctx)
 	if err != nil {
@@ -251,8 +251,8 @@ func (c *call) reserveCounted(ctx context.Context) (*billing.Replay, error) {
 	return c.reserve(ctx)
 }
 
-// affordablePrompt is the longest prompt, in tokens, that the free balance can pay for beside the answer; less than 0 when
-// it can't even pay for that.
+// affordablePrompt returns the longest prompt, in tokens, that the free balance can pay for beside the answer; below 0 when it
+// can't even pay for that.
 func (c *call) affordablePrompt(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 )
 
-// refunder is who gives charges back, in the audit log.
+// refunder is the gateway's actor in the audit log.
 const refunder = "gateway"
 
-// sane reports whether the vendor's usage can be believed. Zeros can; more than the window can't (design §5 "Hold",
-// reliability S39).
+// sane reports whether the vendor's usage is plausible: zeros are, more than the window isn't.
 func (c *call) sane() bool {
 	u := c.reported
 	if u == nil {
@@ -23,9 +23,8 @@ func (c *call) sane() bool {
 		u.CompletionTokens >= 0 && u.CompletionTokens <= max(c.model.ContextWindow, c.model.MaxOutputTokens)
 }
 
-// reportedUsage is the vendor's usage in the book's terms. Tokens that stand only in its total are output, but never raise that
-// above the largest output of the model: the total of a relay may be anything. A cached part above the whole is no cached
-// part.
+// reportedUsage returns the vendor's usage. Tokens that stand only in its total are output, but never raise it above the
+// model's largest output: a relay's total may be anything. A cached part above the whole is dropped.
 func (c *call) reportedUsage() billing.Usage {
 	u := billing.Usage{PromptTokens: c.reported.PromptTokens, CompletionTokens: c.reported.CompletionTokens}
 	if room := c.model.MaxOutputTokens - u.CompletionTokens; room > 0 {
@@ -37,7 +36,7 @@ func (c *call) reportedUsage() billing.Usage {
 	return u
 }
 
-// finalUsage is the usage of a whole answer.
+// finalUsage returns the usage of a whole answer.
 func (c *call) finalUsage() (billing.Usage, billing.UsageSource) {
 	if c.sane() {
 		return c.reportedUsage(), billing.UsageProvider
@@ -45,8 +44,8 @@ func (c *call) finalUsage() (billing.Usage, billing.UsageSource) {
 	return c.estimate(), billing.UsageEstimated
 }
 
-// estimate is the usage of a call whose vendor reported none that can be believed. Settlements don't wait in line for a
-// count, so what wasn't counted before is guessed by its bytes; of the answer never more than the vendor was allowed.
+// estimate returns the usage of a call without a plausible report. Settlements don't wait for a count, so an uncounted text is
+// estimated by its bytes, and the answer never above what the vendor was allowed.
 func (c *call) estimate() billing.Usage {
 	return billing.Usage{
 		PromptTokens:     c.prompt.estimate(),
@@ -54,10 +53,10 @@ func (c *call) estimate() billing.Usage {
 	}
 }
 
-// settle is the one place where a call that holds something becomes money; f is what its client is told, nil for a
-// whole answer. It waits for the commit. When that doesn't come in time the call counts as failed, and goes on in the
-// background: without a key as a void, because a repeated request would be charged again, and with one as it is,
-// because the repeated request gets this answer.
+// settle is the one place where a call that holds something is charged; f is the failure its client gets, nil for a whole
+// answer. It waits for the commit. When that doesn't come in time the call counts as failed and the settlement goes on in the
+// background: without a key as a void, because a repeated request would be charged again; with one as it is, because the
+// repeated request gets this answer.
 func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource, f *Failure) (billing.Settled, error) {
 	s := billing.Settlement{Call: c.record(outcome, usage, source), Held: c.held > 0, Void: source == billing.UsageNone}
 	if !s.Void && !c.req.BYOK {
@@ -83,7 +82,7 @@ func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.Usage
 	return settled, nil
 }
 
-// commit writes s. A call without money and key is only recorded, which nobody has to wait for.
+// commit writes s. It doesn't wait for the record of a call without money and key.
 func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	if !s.Held && s.Claim == nil {
 		c.Book.Record(s)
@@ -99,19 +98,19 @@ func (c *call) commit(s billing.Settlement) (billing.Settled, error) {
 	return settled, nil
 }
 
-// void is s with nothing charged and the key free again.
+// void returns s with nothing charged and the key free again.
 func (c *call) void(s billing.Settlement) billing.Settlement {
 	s.Claim = c.claim
 	return voided(s)
 }
 
-// voided is s with nothing charged and nothing kept: the key of its claim, if it has one, is free again.
+// voided returns s with nothing charged and nothing kept: the key of its claim, if any, is free again.
 func voided(s billing.Settlement) billing.Settlement {
 	s.Void, s.ChargeMicros, s.Keep, s.Response = true, 0, false, nil
 	return s
 }
 
-// record is the call's row.
+// record returns the call's row.
 func (c *call) record(outcome Outcome, usage billing.Usage, source billing.UsageSource) billing.Call {
 	return billing.Call{
 		ID: c.id, KeyID: c.req.KeyID, Model: c.model.ID, Provider: c.provider.Name, RequestID: c.req.RequestID,
@@ -129,16 +128,16 @@ func (c *call) settleLater(s billing.Settlement) {
 	}
 }
 
-// endLater hands the call over to those that are ended late. It counts as running until then.
+// endLater hands the call over to lateCalls. It counts as running until it has ended there.
 func (c *call) endLater(l *lateCall) {
 	l.until, l.leave = c.started.Add(c.holdLife()), c.leave
 	c.leave = nil
 	c.late.add(c.cut, l)
 }
 
-// settleAgain writes a settlement that may have been committed before without our learning of it: then its figures stand.
-// So a void may find a charge, which is given back, for the client was told that the call failed. A hold that may have
-// been committed without our learning of it is voided, and can't be made any more.
+// settleAgain writes a settlement that may have been committed unconfirmed: then its figures stand. A void may therefore find a
+// charge, which is refunded, because the client was told that the call failed. A hold whose commit was unconfirmed is voided,
+// and can't be made any more.
 func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	s := &l.settlement
 	if l.unknown != nil {
@@ -152,7 +151,7 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	return err //nolint:wrapcheck // the queue says what was being done
 }
 
-// end runs after every call, a panic included: it hands over what is still held, or may be, and lets the store go.
+// end runs after every call, also after a panic: it hands over what is or may still be held, and leaves the store.
 func (c *call) end() {
 	failed := func() billing.Call { return c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone) }
 	switch {
@@ -167,7 +166,7 @@ func (c *call) end() {
 	}
 }
 
-// observe tells the metrics how the call ended.
+// observe reports to the metrics how the call ended.
 func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.UsageSource, settled billing.Settled) {
 	e := Ended{
 		Outcome: outcome, Stream: c.req.Stream, BYOK: c.req.BYOK, Usage: usage, UsageSource: source, Settled: settled,
@@ -183,3 +182,27 @@ func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.Usag
 	}
 	c.Observer.CallEnded(e)
 }
+
+// bytesPerToken is the rough ratio for uncounted text; most languages have more bytes per token.
+const bytesPerToken = 3
+
+// tokensOfBytes estimates the tokens of a text by its length.
+func tokensOfBytes(n int64) int64 { return (n + bytesPerToken - 1) / bytesPerToken }
+
+// delivered is the text of an answer so far.
+type delivered struct {
+	// keep is how many bytes of the text are kept; a piece that would exceed it is only counted.
+	keep  int
+	text  strings.Builder
+	bytes int64
+}
+
+func (d *delivered) add(piece string) {
+	d.bytes += int64(len(piece))
+	if d.text.Len()+len(piece) <= d.keep {
+		d.text.WriteString(piece)
+	}
+}
+
+// whole reports whether text is all that was delivered.
+func (d *delivered) whole() bool { return int64(d.text.Len()) == d.bytes }

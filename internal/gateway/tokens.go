@@ -15,33 +15,32 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/providers"
 )
 
-// Every message costs a vendor some tokens besides its text, and a prompt some more; these are upper bounds.
+// Upper bounds of the tokens that a message, and a prompt, cost besides the text.
 const (
 	overheadPerMessage = 8
 	overheadPerPrompt  = 16
 )
 
 const (
-	// countWait bounds a count together with the wait for its turn. A call whose prompt couldn't be counted by then goes
-	// on without the count.
+	// countWait bounds a count together with the wait for its turn. A call whose prompt isn't counted by then goes on without
+	// the count.
 	countWait = 2 * time.Second
-	// countShare is how many bytes a count goes through before it lets a waiting one go on: some 10 to 30 ms.
+	// countShare is how many bytes a count processes before it lets a waiting one go on: some 10 to 30 ms.
 	countShare = 32 << 10
-	// maxPiece bounds in bytes what the tokenizer gets at once. Its regular expression takes quadratic time for white
-	// space mixed with newlines, which no longer matters within so few bytes.
+	// maxPiece bounds the bytes that the tokenizer gets at once. Its regular expression takes quadratic time for white space
+	// mixed with newlines, which is harmless within so few bytes.
 	maxPiece = 256
-	// pieceOverhead is what a piece costs besides its bytes, in bytes: messages of one character aren't free.
+	// pieceOverhead is the cost of a piece besides its bytes, in bytes: messages of one character aren't free.
 	pieceOverhead = 32
 )
 
 var (
 	errCountSlow = errors.New("counting the tokens took longer than 2 s")
-	// errUncounted: the call has to do without a count.
+	// errUncounted: the prompt wasn't counted.
 	errUncounted = errors.New("the tokens were not counted")
 )
 
-// promptBytes bounds a prompt's tokens from above without looking at the text: byte-level vocabularies never need
-// more tokens than bytes.
+// promptBytes bounds a prompt's tokens from above by its size: byte-level vocabularies never need more tokens than bytes.
 func promptBytes(messages []providers.Message) int64 {
 	n := int64(overheadPerPrompt)
 	for i := range messages {
@@ -50,8 +49,8 @@ func promptBytes(messages []providers.Message) int64 {
 	return n
 }
 
-// tokenCounter counts tokens with the o200k vocabulary. The work grows linearly with the text, whatever is in it. Some
-// counts run at a time; the others wait in line, where organizations take turns.
+// tokenCounter counts tokens with the o200k vocabulary, in time linear in the text. Some counts run at a time; the others wait
+// in line, where organizations take turns.
 type tokenCounter struct {
 	line *countLine
 	// processors are those of [Config].
@@ -63,12 +62,12 @@ func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
 	return &tokenCounter{
 		processors: processors,
 		line:       newCountLine(max(1, runtime.GOMAXPROCS(0)/2)),
-		// Loading takes some 70 ms and 8 MB, which only those pay who need a count.
+		// Loading takes some 70 ms and 8 MB, so it waits for the first count.
 		codec: sync.OnceValues(func() (tokenizer.Codec, error) { return tokenizer.Get(tokenizer.O200kBase) }),
 	}
 }
 
-// begin waits for a place in the line to run, and then for a processor.
+// begin waits for a place in the line, and then for a processor.
 func (c *tokenCounter) begin(ctx context.Context, orgID string) error {
 	if err := c.line.enter(ctx, orgID); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (c *tokenCounter) end() {
 	c.line.leave()
 }
 
-// yield lets other counts, and other work that takes long, go on first. After an error the count has no place.
+// yield lets other counts, and other long work, go on first. After an error the count has no place.
 func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
 	c.rest()
 	if err := c.line.pass(ctx, orgID); err != nil {
@@ -105,8 +104,8 @@ func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
 	return c.process(ctx)
 }
 
-// prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and
-// returns that. The error is the cause of ctx's end, errCountSlow after countWait, or errCountBusy.
+// prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and returns
+// that. The error is the cause of ctx's end, errCountSlow after countWait, or errCountBusy.
 func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
 	codec, err := c.codec()
 	if err != nil {
@@ -150,8 +149,8 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 	return total, nil
 }
 
-// pieceLen is how many bytes of s are counted at once. A cut before the space between two words changes no count,
-// because tokens begin with their space; any other cut adds a token or two.
+// pieceLen returns how many bytes of s are counted at once. A cut before the space between two words changes no count, because
+// tokens begin with their space; any other cut adds a token or two.
 func pieceLen(s string) int {
 	if len(s) <= maxPiece {
 		return len(s)
@@ -168,8 +167,7 @@ func pieceLen(s string) int {
 	return end
 }
 
-// promptSize is what is known of a prompt's tokens. The count is tried once, and only when the byte bound does not
-// decide.
+// promptSize bounds a prompt's tokens. The count is tried once, and only when the byte bound does not decide.
 type promptSize struct {
 	counter  *tokenCounter
 	orgID    string
@@ -177,12 +175,12 @@ type promptSize struct {
 	bytes    int64
 	// counted is 0 before a count.
 	counted int64
-	// failed is why there will be no count.
+	// failed is the reason why there will be no count.
 	failed error
 }
 
-// count returns the prompt's tokens, or any number above limit when they are more. The error wraps errUncounted when the
-// call has to do without; else ctx has ended.
+// count returns the prompt's tokens, or any number above limit when they are more. The error wraps errUncounted when the call
+// must go on without a count; else ctx has ended.
 func (p *promptSize) count(ctx context.Context, limit int64) (int64, error) {
 	if p.counted > 0 || p.failed != nil {
 		return p.counted, p.failed
@@ -203,7 +201,7 @@ func (p *promptSize) count(ctx context.Context, limit int64) (int64, error) {
 	return n, nil
 }
 
-// bound is the best upper bound known so far.
+// bound returns the best upper bound known so far.
 func (p *promptSize) bound() int64 {
 	if p.counted > 0 {
 		return p.counted
@@ -211,7 +209,7 @@ func (p *promptSize) bound() int64 {
 	return p.bytes
 }
 
-// estimate is the count, or a guess by the bytes. It takes no time.
+// estimate returns the count, or an estimate by the bytes. It takes no time.
 func (p *promptSize) estimate() int64 {
 	if p.counted > 0 {
 		return p.counted
