@@ -10,14 +10,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// AttentionTurn is a turn that waits until somebody has done something, with what says whether that has happened.
+// AttentionTurn is a turn that waits for a change outside of the queue, with the facts that show whether it has come.
 type AttentionTurn struct {
 	TurnID, OrgID, ConversationID, ChannelID string
 	Code                                     string // why it waits
-	BalanceMicros                            *int64 // what the wallet had free when it was refused; nil doesn't matter
-	Suspended                                bool   // the organization, now
-	HasAgent                                 bool   // the channel, now
-	ChannelState                             string // now; "" when the channel was deleted
+	BalanceMicros                            *int64 // the wallet's free balance at the refusal; nil for other codes
+	Suspended                                bool   // whether the organization is suspended now
+	HasAgent                                 bool   // whether the channel has an agent now
+	ChannelState                             string // the channel's state now; "" when it was deleted
 }
 
 const (
@@ -33,12 +33,12 @@ const (
 		WHERE ` + standing + ` AND state = 'dead' ORDER BY updated_at LIMIT $1`
 )
 
-// attentionShare is how many of an organization's turns that need attention are looked at: what mends one of them mostly
-// mends them all, and then the next ones move up. So no organization hides those of others.
+// attentionShare bounds the turns of one organization in a read: one cause mostly holds up all of them, and when it ends the
+// next ones move up. So no organization hides the turns of others.
 const attentionShare = 200
 
-// Attentions reads turns that need attention and do so since newerThan or later, at most limit: the longest waiting one of
-// each organization first, then the second of each. The time is by the database's clock.
+// Attentions reads turns that have needed attention since newerThan or later, at most limit: the longest waiting one of each
+// organization first, then the second of each. The time is by the database's clock.
 func (q *Queue) Attentions(ctx context.Context, newerThan time.Time, limit int) ([]AttentionTurn, error) {
 	return store.ReadRows(ctx, q.db, "list turns that need attention", func(row store.Row) (turn AttentionTurn, err error) {
 		var balance sql.NullInt64
@@ -52,9 +52,9 @@ func (q *Queue) Attentions(ctx context.Context, newerThan time.Time, limit int) 
 		newerThan.UnixMilli(), limit, attentionShare)
 }
 
-// Resume lets a turn that needs attention run again, with the request it has; without one its texts wait for a new turn.
-// Its conversation is due at once. A turn that needs none any more is left alone. It needs no lease: a worker that has
-// the conversation sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
+// Resume lets a turn that needs attention run again, with the request it has; without one its texts wait for a new turn. Its
+// conversation is due at once. A turn in another state is left alone. It needs no lease: a worker that has the conversation
+// sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
 func (q *Queue) Resume(ctx context.Context, turnID string) error {
 	err := q.do(ctx, "resume a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention})
 	if errors.Is(err, ErrEnded) {
@@ -63,15 +63,15 @@ func (q *Queue) Resume(ctx context.Context, turnID string) error {
 	return err
 }
 
-// DeadTurn is a turn that failed too often, for an operator.
+// DeadTurn is a turn that failed too often.
 type DeadTurn struct {
 	TurnID, OrgID, ConversationID, ChannelID string
-	Code                                     string // why it failed last
+	Code                                     string // the last failure
 	Attempts                                 int64
-	CreatedAt, UpdatedAt                     int64 // epoch milliseconds; it is dead since UpdatedAt
+	CreatedAt, UpdatedAt                     int64 // epoch milliseconds; UpdatedAt is when it died
 }
 
-// DeadTurns reads dead turns of all organizations, the longest dead first, at most limit.
+// DeadTurns reads at most limit dead turns of all organizations, the longest dead first.
 func (q *Queue) DeadTurns(ctx context.Context, limit int) ([]DeadTurn, error) {
 	return store.ReadRows(ctx, q.db, "list dead turns", func(row store.Row) (turn DeadTurn, err error) {
 		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &turn.Attempts,
@@ -89,7 +89,7 @@ func (q *Queue) Retry(ctx context.Context, actor, turnID string) error {
 
 type reviveOp struct {
 	turnID, from string
-	actor        string // for the audit log, "" writes nothing
+	actor        string // in the audit log; "" writes no entry
 
 	conversationID string
 	refused        error
@@ -139,8 +139,8 @@ func (op *reviveOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// revive lets the turn run when nothing else in the conversation waits for an answer; else its texts wait with the
-// others, so that they are answered in order.
+// revive lets the turn run if nothing else in the conversation waits for an answer; otherwise its texts join the waiting ones,
+// so that all are answered in order.
 func (op *reviveOp) revive(ctx context.Context, s *session, c *conversationRow, asks bool) error {
 	others := false
 	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&others) }, `SELECT

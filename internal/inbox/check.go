@@ -11,22 +11,22 @@ import (
 const (
 	// findingLimit bounds the findings of one sentence of [Check].
 	findingLimit = 20
-	// checkPage is how many rows one read of a check looks at, on a machine that is quick enough.
+	// checkPage is how many rows one read of a check covers, on a machine that is quick enough.
 	checkPage = 5000
 	// lateSending is how long a part may be sending without a worker.
 	lateSending = 15 * 60 * 1000 // milliseconds
 )
 
-// Finding is a place where the queue breaks what it promises.
+// Finding is a place where the queue breaks an invariant.
 type Finding struct {
 	Subject string `json:"subject"` // the id of the row to look at
 	Detail  string `json:"detail"`  // what was found there
 }
 
-// sentence is what must hold, as a query of what breaks it. A paged one looks at the rows of a table with
-// id > $1 AND id <= $2; the others get the database's clock as $1.
+// sentence is an invariant, as a query of what breaks it. A paged one covers the rows of a table with id > $1 AND id <= $2; the
+// others get the database's clock as $1.
 type sentence struct {
-	table string // "" looks at few rows anyway
+	table string // "" reads few rows anyway
 	text  string
 }
 
@@ -64,7 +64,7 @@ var sentences = []sentence{
 	{"", `SELECT o.id, o.state || ' in a conversation that nobody is told to look at' FROM outbound_messages o
 		LEFT JOIN conversations c ON c.id = o.conversation_id
 		WHERE o.state IN ('pending', 'sending') AND c.run_at IS NULL AND CAST($1 AS BIGINT) > 0`},
-	// SQLite takes the partial index of what is open only for a condition that repeats the index's own.
+	// SQLite uses the partial index of what is open only for a condition that repeats the index's own.
 	{"", `SELECT o.id, 'sending since ' || o.updated_at || ' and no worker has its conversation'
 		FROM outbound_messages o LEFT JOIN conversations c ON c.id = o.conversation_id
 		WHERE o.state = 'sending' AND o.state IN ('pending', 'sending') AND o.updated_at + ` + strconv.Itoa(lateSending) + ` < $1
@@ -73,11 +73,10 @@ var sentences = []sentence{
 		WHERE o.state = 'sending' AND o.state IN ('pending', 'sending') AND CAST($1 AS BIGINT) > 0 GROUP BY o.conversation_id HAVING count(*) > 1`},
 }
 
-// Check looks for what breaks the promises of the queue that its rows can show: every text is answered by at most one
-// turn of its own conversation, an answered turn has its parts and no other has any, what is unfinished is known to be,
-// and no part has been sending for more than 15 minutes without a worker (L17 of the reliability notes). It reads page
-// by page while the database is in use, writes nothing, and reports at most 20 findings of each sort. The error is one of
-// reading.
+// Check looks for rows that break the queue's invariants: every text is answered by at most one turn of its own conversation,
+// an answered turn has its parts and no other has any, what is unfinished is due, and no part has been sending for more than 15
+// minutes without a worker. It reads page by page while the database is in use, writes nothing, and reports at most 20 findings
+// of each sort. The error is one of reading.
 func Check(ctx context.Context, db *store.DB) ([]Finding, error) {
 	now, err := db.Now(ctx)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// Why [Queue.Claim] didn't get a conversation.
+// The reasons for which [Queue.Claim] doesn't lease a conversation.
 var (
-	// ErrLeased: somebody works on it; it may be free in a moment.
+	// ErrLeased: another lease is valid; it may end soon.
 	ErrLeased = errors.New("inbox: the conversation is leased")
 	// ErrNotDue: there is nothing to do in it, or not before the pause after a failed attempt is over.
 	ErrNotDue = errors.New("inbox: nothing is to be done in the conversation now")
 )
 
-// Claim leases one conversation for somebody who waits for its answer, as [Queue.Lease] does: it is then the same lease
-// with the same duties. A quiet window ends with it; a pause after a failed attempt doesn't. It returns [ErrLeased],
-// [ErrNotDue], also for a conversation that isn't the organization's or isn't there, or a wrapped error of the store.
+// Claim leases one conversation for a caller that waits for its answer, with the same duties as after [Queue.Lease]. A quiet
+// window ends with it; a pause after a failed attempt doesn't. It returns [ErrLeased], [ErrNotDue], also for a conversation
+// that doesn't exist or isn't the organization's, or a wrapped error of the store.
 func (q *Queue) Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (Lease, error) {
 	op := &claimOp{orgID: orgID, id: conversationID, life: life}
 	if err := q.do(ctx, "claim a conversation", op); err != nil {
@@ -58,7 +58,7 @@ func (op *claimOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// claimable is why nobody can claim a conversation now, nil when somebody can.
+// claimable returns why the conversation can't be claimed now, or nil.
 func claimable(runAt sql.NullInt64, leaseUntil, attempts, now int64) error {
 	switch {
 	case leaseUntil >= now:
@@ -70,27 +70,26 @@ func claimable(runAt sql.NullInt64, leaseUntil, attempts, now int64) error {
 	}
 }
 
-// Reply is what became of a customer's text.
+// Reply is the state of a customer's text and its answer.
 type Reply struct {
-	// MessageID is the text's own, ConversationID its conversation's; ReceivedAt is in epoch milliseconds.
+	// MessageID and ConversationID are the text's; ReceivedAt is in epoch milliseconds.
 	MessageID, ConversationID string
 	ReceivedAt                int64
 	// TurnID is the turn that answers it, "" for none yet, and TurnState its state.
 	TurnID, TurnState string
-	// Text is the answer as the customer has it; "" while there is none.
+	// Text is the answer as it was sent; "" while there is none.
 	Text string
-	// handled: nobody has to answer it.
+	// handled: the text needs no answer.
 	handled bool
-	// claimable is what Claimable answers.
+	// claimable is the result of Claimable.
 	claimable error
 }
 
-// Claimable is what [Queue.Claim] of its conversation would have answered at the moment of the reading: nil, [ErrLeased] or
-// [ErrNotDue]. Whoever waits asks it, because a claim is a write.
+// Claimable returns what [Queue.Claim] of the conversation would have returned at the moment of the read: nil, [ErrLeased] or
+// [ErrNotDue]. Waiting callers use it, because a claim is a write.
 func (r *Reply) Claimable() error { return r.claimable }
 
-// Waits reports that the assistant may still answer the text by itself: it is waiting for its turn, or in one that is
-// being asked.
+// Waits reports whether the assistant may still answer the text by itself: the text waits for a turn, or its turn is running.
 func (r *Reply) Waits() bool {
 	return r.TurnID == "" && !r.handled || r.TurnState == TurnAsking
 }
@@ -104,7 +103,7 @@ const (
 		AND state IN ('pending', 'sending', 'sent', 'delivery_unknown') ORDER BY part`
 )
 
-// Reply reads what became of a text by the platform's id, or [store.ErrNotFound] when it was never stored.
+// Reply reads the state of a text by the platform's id, or returns [store.ErrNotFound] when it was never stored.
 func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID string) (Reply, error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {
@@ -130,7 +129,7 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 	return reply, err
 }
 
-// ConversationOf reads the conversation of a customer on a channel of an organization, or [store.ErrNotFound].
+// ConversationOf reads a customer's conversation on a channel of an organization, or returns [store.ErrNotFound].
 func (q *Queue) ConversationOf(ctx context.Context, orgID, channelID, customerRef string) (Conversation, error) {
 	return store.ReadRow(ctx, q.db, "read a conversation", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// conversationKey is the platform's name of a conversation.
+// conversationKey is the platform's key of a conversation.
 type conversationKey struct{ channelID, customerRef string }
 
 func (k conversationKey) compare(other conversationKey) int {
@@ -27,13 +27,13 @@ type conversationRow struct {
 	name                      []byte // sealed, nil none
 	lastCustomerAt, updatedAt int64
 
-	stored  queueState // as the database has it
+	stored  queueState // as it is in the database
 	changed bool
 	deleted bool
-	wake    bool // it became due, so that a worker should look
+	wake    bool // it became due, so a worker should be woken
 }
 
-// queueState is what workers and operators decide by: the part of its row that one more message of many leaves alone.
+// queueState is the part of the row that workers and operators decide by; most messages of many leave it unchanged.
 type queueState struct {
 	state, attention       string
 	runAt, waitingSince    sql.NullInt64
@@ -41,7 +41,7 @@ type queueState struct {
 	attempts, pausedUntil  int64
 }
 
-// silent reports that the assistant must not speak here at this moment.
+// silent reports whether the assistant must not write now.
 func (c *conversationRow) silent(now int64) bool {
 	return c.state != StateAssistant || c.pausedUntil > now
 }
@@ -50,18 +50,18 @@ func (c *conversationRow) silent(now int64) bool {
 func (c *conversationRow) runBy(at int64) {
 	if !c.runAt.Valid || c.runAt.Int64 > at {
 		c.runAt = sql.NullInt64{Int64: at, Valid: true}
-		c.wake = true // also for a later time: who waits has to know it
+		c.wake = true // also for a later time: a waiting worker must know it
 	}
 	c.changed = true
 }
 
-// touch says that something a reader of the conversation sees has changed.
+// touch marks a change that a reader of the conversation sees.
 func (c *conversationRow) touch(now int64) {
 	c.updatedAt, c.changed = max(c.updatedAt, now), true
 }
 
-// answered ends the attention that an answer mends. That nobody knows whether an earlier one arrived isn't mended by the
-// next: only a human who takes the conversation ends that.
+// answered ends the attention that an answer resolves. An unknown delivery of an earlier answer isn't resolved by the next:
+// only a person who takes the conversation over ends that.
 func (c *conversationRow) answered() {
 	if c.attention != OutboundDeliveryUnknown {
 		c.attention = ""
@@ -92,11 +92,11 @@ const (
 	updateConversation = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5,
 		state = $6, attention = $7, run_at = $8, waiting_since = $9, lease_until = $10, lease_token = $11, attempts = $12,
 		paused_until = $13 WHERE id = $1`
-	// updateCustomer is the same without what stayed: SQLite writes an index anew for each of its columns that is named.
+	// updateCustomer leaves out unchanged columns: SQLite rewrites an index for each of its columns that is named.
 	updateCustomer = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5 WHERE id = $1`
 )
 
-// find reads the ids of conversations, without locks. On an engine that has locked all there is, the rows are final.
+// find reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
 func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) error {
 	final := !locksRows(tx)
 	return eachPadded(keys, func(size int, piece []conversationKey) error {
@@ -118,8 +118,8 @@ func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conv
 	})
 }
 
-// lock reads conversations that find has not, sorted by id, and keeps every other writer from them until the transaction ends. Ids, unlike
-// names that platforms give, are in the same order in Go and in every collation.
+// lock reads conversations that find has not read, sorted by id, and locks them until the transaction ends. Unlike platforms'
+// keys, ids have the same order in Go and in every collation.
 func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conversationRow) error {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return rows[id] != nil })
 	slices.Sort(ids)
@@ -156,13 +156,13 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 	}
 }
 
-// wakeChannel is what PostgreSQL calls the bell that [Queue.Wait] listens for.
+// wakeChannel is the PostgreSQL channel that [Queue.Wait] listens on.
 const wakeChannel = "svc_inbox"
 
-// locksRows reports that the engine is PostgreSQL, where rows are locked one by one; a writer on SQLite has locked them all.
+// locksRows reports whether the engine locks rows one by one, as PostgreSQL does; a writer on SQLite has locked all.
 func locksRows(tx store.Tx) bool { return tx.LockRows() != "" }
 
-// anys is a list as the arguments of a statement, after those that come first.
+// anys returns a list as arguments of a statement, after those that come first.
 func anys[T any](list []T, first ...any) []any {
 	args := make([]any, 0, len(first)+len(list))
 	args = append(args, first...)

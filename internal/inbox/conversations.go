@@ -33,18 +33,18 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	return c, nil
 }
 
-// ConversationFilter says which conversations are listed, and in which order; the zero value is all, oldest first.
+// ConversationFilter selects and orders conversations; the zero value is all, oldest first.
 type ConversationFilter struct {
 	ChannelID string
 	State     string // assistant, human or closed
-	Attention bool   // only those at which somebody should look
-	// Recent puts first whose customer wrote last. No index has that order, for it would cost each message something
-	// (PostgreSQL's HOT updates): all of the organization's conversations are read and sorted.
+	Attention bool   // only those that need attention
+	// Recent sorts by the customer's last message, the newest first. No index has that order, because it would slow down each
+	// message (PostgreSQL's HOT updates): all of the organization's conversations are read and sorted.
 	Recent bool
 }
 
-// Conversations reads a page of an organization's conversations. In the order Recent, a page after a conversation that
-// isn't there begins at the start.
+// Conversations reads a page of an organization's conversations. In the order Recent, a page after an unknown conversation is
+// the first.
 func (q *Queue) Conversations(ctx context.Context, orgID string, filter ConversationFilter, page store.Page) ([]Conversation, error) {
 	text, order := conversationColumns+` FROM conversations WHERE org_id = $1 AND id > $2`, "id"
 	args := []any{orgID, page.After, page.Rows()}
@@ -73,7 +73,7 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 	}, text+` ORDER BY `+order+` LIMIT $3`, args...)
 }
 
-// wroteLast is when the customer of a conversation wrote last: the end of time for one that isn't there.
+// wroteLast returns when a conversation's customer wrote last; the end of time for an unknown one.
 func (q *Queue) wroteLast(ctx context.Context, orgID, id string) (int64, error) {
 	if id == "" {
 		return math.MaxInt64, nil
@@ -94,9 +94,9 @@ func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversatio
 	}, conversationColumns+` FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
-// Messages reads a page of what was said in an organization's conversation, both directions, in the order in which it
-// was stored, with what became of every part that went out. It returns [store.ErrNotFound] when the organization has no
-// such conversation; a page after a message that isn't there begins at the start.
+// Messages reads a page of an organization's conversation, both directions, in the order in which they were stored, with the
+// delivery of every outgoing part. It returns [store.ErrNotFound] when the organization has no such conversation; a page after
+// an unknown message is the first.
 func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
 	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page
 	return messages(all[:min(len(all), page.Rows())]), nil
 }
 
-// LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the
-// page begins; one that isn't there is the end.
+// LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the page
+// begins; an unknown one is the end.
 func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
 	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
 		return nil, err
@@ -134,8 +134,8 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 	return messages(all[:min(len(all), page.Rows())]), nil
 }
 
-// messages reads up to rows messages of each direction. part says which and in which order; %[1]s in it is the column
-// with a message's place.
+// messages reads up to rows messages of each direction. part is the condition and order; %[1]s in it is the column with a
+// message's place.
 func (q *Queue) messages(ctx context.Context, conversationID, part string, from placedMessage, rows int) ([]placedMessage, error) {
 	came, err := store.ReadRows(ctx, q.db, "list messages", q.showMessage(vault.InboundBody),
 		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
@@ -152,7 +152,7 @@ func (q *Queue) messages(ctx context.Context, conversationID, part string, from 
 	return append(came, went...), nil
 }
 
-// place finds where a message stands in its conversation.
+// place finds the position of a message in its conversation.
 func (q *Queue) place(ctx context.Context, conversationID, messageID string) (placedMessage, error) {
 	if messageID == "" {
 		return placedMessage{}, nil

@@ -4,37 +4,37 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 const (
-	// defaultPause is how long the assistant is silent after a human wrote from the platform's app, unless the agent
-	// says otherwise (platforms notes §6).
+	// defaultPause is how long the assistant is silent after a person wrote from the platform's app, unless the agent sets it.
 	defaultPause = 30 * time.Minute
-	// defaultDebounceMax is how long the first of several messages waits for an answer at most, unless the agent says
-	// otherwise or its quiet window is longer (platforms notes §6).
+	// defaultDebounceMax bounds how long the first of several messages waits for an answer, unless the agent sets it or its
+	// quiet window is longer.
 	defaultDebounceMax = 30 * time.Second
 )
 
-// Why a turn was discarded.
+// Codes of discarded turns.
 const (
 	codeHandedOver = "handed_over"
 	codeBlocked    = "customer_blocked"
 )
 
-// effect is what an item does to rows of its conversation that were stored before it.
+// effect is a change to rows of a conversation that were stored before the item.
 type effect struct {
 	conversationID string
-	// silence discards what the assistant has not sent, because of this code; "" takes up what needs attention.
+	// silence discards what the assistant has not sent, with this code; "" takes up turns that need attention.
 	silence string
 }
 
-// decisions is the part of the database that a batch of arrivals touches, and what they change in it, one after the
-// other in order of arrival. It knows no SQL.
+// decisions is the part of the database that a batch of arrivals touches, and the changes by the arrivals, applied in order. It
+// contains no SQL.
 type decisions struct {
 	now  int64
 	rows map[conversationKey]*conversationRow
-	byID map[string]*conversationRow // the same, and those of messages that were not delivered
+	byID map[string]*conversationRow // also of messages that were not delivered
 	seen map[messageKey]bool         // stored before, or by this batch
 	sent map[messageKey]*sentRow
 	busy map[string]bool // conversations in which something is being sent
@@ -55,14 +55,14 @@ type messageRow struct {
 	sentAt         int64
 }
 
-// sentRow is an outbound message that the platform has a word about.
+// sentRow is an outbound message that the platform has reported on.
 type sentRow struct {
 	id, conversationID, state, code string
 	changed                         bool
 }
 
-// decide applies one item. Without a conversation, because there never was one or its channel was deleted, only a message
-// that we sent can be found.
+// decide applies one item. Without a conversation, because there never was one or its channel was deleted, only one of our own
+// messages can be found.
 func (d *decisions) decide(item *arrivedItem) {
 	c := d.rows[item.key]
 	key := messageKey{item.key.channelID, item.MessageID}
@@ -94,7 +94,7 @@ func (d *decisions) decide(item *arrivedItem) {
 	}
 }
 
-// meet notes what the customer's own messages tell about him.
+// meet updates what the customer's own message shows: address, name, time.
 func (d *decisions) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
 	c.touch(d.now)
 	c.lastCustomerAt = max(c.lastCustomerAt, sentAt)
@@ -117,14 +117,14 @@ func (d *decisions) text(c *conversationRow, item *arrivedItem, sentAt int64) {
 		return
 	}
 	if c.attention != "" {
-		// What could not be answered is answered together with this, so that the order stays.
+		// Texts that could not be answered are answered together with this one, so that the order stays.
 		d.effects = append(d.effects, effect{conversationID: c.id})
 	}
 	d.schedule(c, item)
 }
 
-// schedule makes the conversation due after its quiet window. A message moves the end of the window it falls into; it
-// delays nothing else: no retry, and nothing that is due already.
+// schedule makes the conversation due after its quiet window. A message moves the end of the window it falls into; it delays no
+// retry, and nothing that is due already.
 func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
 	longest := item.route.DebounceMaxMS
@@ -165,7 +165,7 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 	if pause <= 0 {
 		pause = defaultPause.Milliseconds()
 	}
-	// One that comes late tells of a human who has long gone.
+	// A late echo reports a person who is no longer writing.
 	if until := sentAt + pause; until > d.now {
 		c.pausedUntil = max(c.pausedUntil, until)
 		d.silence(c, codeHandedOver)
@@ -173,7 +173,7 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 	d.add(c, item, AuthorHuman, kind, true, sentAt)
 }
 
-// failed notes that the platform has not delivered what it took.
+// failed records that the platform has not delivered a message that it had accepted.
 func (d *decisions) failed(sent *sentRow, code string) {
 	if sent == nil || sent.state != OutboundSent || d.byID[sent.conversationID] == nil {
 		return
@@ -184,7 +184,7 @@ func (d *decisions) failed(sent *sentRow, code string) {
 	c.touch(d.now)
 }
 
-// silence ends what the assistant was about to say, of this batch and before it.
+// silence discards the assistant's unsent answers, of this batch and before it.
 func (d *decisions) silence(c *conversationRow, code string) {
 	for _, message := range d.messages {
 		if message.conversationID == c.id {
@@ -207,4 +207,35 @@ func orDefault(text, otherwise string) string {
 		return otherwise
 	}
 	return text
+}
+
+// unanswered selects the turns that have no answer and may still get one.
+const unanswered = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention', 'dead')`
+
+// silence discards unsent answers in a conversation: waiting texts need no answer, turns without an answer end with a code, and
+// unsent parts are never sent.
+func silence(tx store.Tx, conversationID, code string, now int64) {
+	tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE
+		WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`, conversationID)
+	tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id IN (`+unanswered+`)`, conversationID)
+	tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3
+		WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention', 'dead')`, conversationID, code, now)
+	tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
+		WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'pending' AND author = 'assistant'`, conversationID, code, now)
+}
+
+// silence is the function of the same name for an operation on a locked conversation.
+func (s *session) silence(c *conversationRow, code string) {
+	silence(s.tx, c.id, code, s.now)
+	c.waitingSince, c.attention = sql.NullInt64{}, ""
+	c.touch(s.now)
+}
+
+// takeUp makes the texts of turns that need attention wait again. There are such turns only while the conversation's attention
+// is set.
+func takeUp(tx store.Tx, conversationID string, now int64) {
+	tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
+		SELECT id FROM turns WHERE conversation_id = $1 AND state = 'needs_attention')`, conversationID)
+	tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
+		WHERE conversation_id = $1 AND state = 'needs_attention'`, conversationID, now)
 }

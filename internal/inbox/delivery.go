@@ -13,7 +13,7 @@ import (
 // errVanished: the conversation was deleted between finding and locking it.
 var errVanished = errors.New("inbox: the conversation was deleted meanwhile")
 
-// delivery is what all arrivals of a batch need of the database.
+// delivery reads and writes the rows of a batch's arrivals.
 type delivery struct {
 	ops  []*enqueueOp
 	ids  map[conversationKey]string
@@ -30,10 +30,10 @@ var (
 		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
 )
 
-// find answers the conversations of all arrivals, and makes those that don't exist yet. All processes make theirs in
-// the same order and before they lock any, so that two that meet the same new customers wait for each other in turn.
+// find returns the conversations of all arrivals, and makes missing ones. All processes make theirs in the same order and
+// before they lock any, so that two that meet the same new customers wait for each other in turn.
 func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
-	makers := map[conversationKey]*arrivedItem{} // who makes it; nil: nobody
+	makers := map[conversationKey]*arrivedItem{} // the item that makes it; nil: none does
 	for _, op := range d.ops {
 		for _, item := range op.items {
 			switch {
@@ -63,7 +63,7 @@ func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
 	return d.findFailed(ctx, tx, ids)
 }
 
-// findFailed adds the conversations of messages that were not delivered: only their rows tell which those are.
+// findFailed adds the conversations of messages that were not delivered, which only the messages' rows name.
 func (d *delivery) findFailed(ctx context.Context, tx store.Tx, ids []string) ([]string, error) {
 	var failed []messageKey
 	for _, op := range d.ops {
@@ -108,8 +108,8 @@ func (d *delivery) makeMissing(ctx context.Context, tx store.Tx, keys []conversa
 	return find(ctx, tx, missing, d.ids, d.rows)
 }
 
-// withChannel leaves out what arrived for a channel that was deleted since its route was read: it matches no channel any
-// more (spec §4.3 rule 3), and must not stand in the way of the other tenants of its delivery.
+// withChannel drops arrivals for a channel that was deleted since its route was read: they match no channel any more, and must
+// not block the other tenants of their delivery.
 func withChannel(ctx context.Context, tx store.Tx, keys []conversationKey) (kept []conversationKey, err error) {
 	var ids []string
 	for _, key := range keys { // sorted by channel
@@ -215,8 +215,8 @@ func messageKeyArgs(keys []messageKey) []any {
 	return args
 }
 
-// write plays the effects on what was stored before, then adds the messages. Another process that stores one of them
-// at this moment, under another conversation, is met by the unique index: [store.ErrConflict].
+// write applies the effects to what was stored before, then adds the messages. If another process stores one of them at this
+// moment, under another conversation, the unique index reports [store.ErrConflict].
 func (d *decisions) write(ctx context.Context, s *session) error {
 	for _, effect := range d.effects {
 		if effect.silence != "" {

@@ -8,17 +8,17 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Depth is how much there is to do, for metrics and health.
+// Depth is the amount of open work, for metrics and health.
 type Depth struct {
 	Due       int64 // conversations that wait for a worker
-	Leased    int64 // conversations that a worker has
+	Leased    int64 // conversations that are leased
 	Dead      int64 // turns that failed too often
-	Attention int64 // turns that wait for somebody to do something
-	// OldestDue is for how long the conversation that has waited longest has been due.
+	Attention int64 // turns that need attention
+	// OldestDue is how long the longest waiting conversation has been due.
 	OldestDue time.Duration
 }
 
-// standing is spelled as in the index of turns that stand still: SQLite takes an index only for the same words.
+// standing repeats the condition of the index of such turns: SQLite uses an index only for the same words.
 const standing = `state IN ('needs_attention', 'dead')`
 
 const selectDepth = `SELECT
@@ -28,7 +28,7 @@ const selectDepth = `SELECT
 	(SELECT count(*) FROM turns WHERE ` + standing + ` AND state = 'needs_attention'),
 	(SELECT min(run_at) FROM conversations WHERE run_at <= $1 AND lease_until < $1)`
 
-// Depth reads the queue's depth. It looks at conversations with work and at turns that stand still, not at the others.
+// Depth reads the queue's depth. It reads conversations with work and turns that stand still, not the others.
 func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {

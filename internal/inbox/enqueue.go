@@ -9,51 +9,50 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// ItemKind says what an [Item] is.
+// ItemKind is the kind of an [Item].
 type ItemKind int
 
 // The kinds of items.
 const (
 	Text           ItemKind = iota // the customer wrote
-	Event                          // the customer sent something without text; Text is its short name
-	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats what we sent
-	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code says why
+	Event                          // the customer sent something without text; Text is a short name of it
+	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats one of our messages
+	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code the reason
 	Blocked                        // the customer has blocked us
 )
 
-// Arrival is what one delivery holds for one channel.
+// Arrival is the part of a delivery for one channel.
 type Arrival struct {
 	Route store.Route
 	Items []Item // in the order of the delivery
 }
 
-// Item is one thing of a delivery. Which texts are needed depends on its kind; all but Text and CustomerName must be
-// valid UTF-8 without NUL.
+// Item is one entry of a delivery. Which texts are needed depends on its kind; all but Text and CustomerName must be valid
+// UTF-8 without NUL.
 type Item struct {
 	Kind         ItemKind
 	CustomerRef  string // the platform's key of the conversation
 	Address      string // where replies go
 	CustomerName string // "" unknown
-	MessageID    string // the platform's, as part of the task id (spec §4.3 rule 5)
+	MessageID    string // the platform's, unique within the channel
 	Text, Code   string
 	SentAt       int64 // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
 }
 
-// enqueueTries bounds how often a delivery is stored again that met, in another process, the same new message, or the end
+// enqueueTries bounds how often a delivery is stored again after meeting, in another process, the same new message, or the end
 // of its conversation or channel.
 const enqueueTries = 5
 
-// Enqueue stores a delivery, of any number of channels and messages, in one transaction, and returns once that is
-// durable: only then the platform may be told that it was received (spec §4.3 rule 2). Repeating it, whole or in part,
-// changes nothing (rule 5).
+// Enqueue stores a delivery, of any number of channels and messages, in one transaction, and returns once that is durable: the
+// platform may be answered only then. Repeating it, whole or in part, changes nothing.
 //
-// Texts make the conversation due after its agent's quiet window. While a human has it, they are stored and need no
-// answer. An echo is ours when its id is one that we sent, or while we are sending; any other means that a human has
-// written: the assistant is silent for the agent's pause, and what it has not sent yet is discarded. A block closes the
-// conversation until the customer writes again.
+// Texts make the conversation due after its agent's quiet window. While a person has the conversation, they are stored and need
+// no answer. An echo is ours when its id is that of a part, or while a part is sending; any other means that a person has
+// written: the assistant is silent for the agent's pause, and its unsent answers are discarded. A block closes the conversation
+// until the customer writes again.
 //
-// It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of
-// the store; then it may be repeated.
+// It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
+// store, after which it may be repeated.
 func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	op, err := q.seal(arrivals)
 	if err != nil {
@@ -73,14 +72,14 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	return nil
 }
 
-// met reports that another process was faster with a message, a conversation or a channel.
+// met reports whether another process was faster with a message, a conversation or a channel.
 func met(err error) bool {
 	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, errVanished)
 }
 
-// enqueueOp is a delivery on its way to the database: bodies are sealed, ids are given.
+// enqueueOp is a delivery whose bodies are sealed and whose ids are assigned.
 type enqueueOp struct {
-	ring  *vault.Ring // for the name of a customer who isn't known yet
+	ring  *vault.Ring // for the names of new customers
 	items []*arrivedItem
 }
 
@@ -99,16 +98,16 @@ type arrivedItem struct {
 	key   conversationKey
 	ring  *vault.Ring
 
-	id   string // of its row, for those that have one
+	id   string // of its row, if it gets one
 	body []byte // sealed
 }
 
-// stored says that the item becomes a row of the conversation.
+// stored reports whether the item becomes a row of the conversation.
 func (i *arrivedItem) stored() bool {
 	return i.Kind == Text || i.Kind == Event || i.Kind == HumanEcho
 }
 
-// seal gives ids, in the order of arrival, and seals what was written, outside of the writer.
+// seal assigns ids, in the order of arrival, and seals the texts, outside of the writer.
 func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 	op := &enqueueOp{ring: q.ring}
 	last := ""
@@ -123,7 +122,7 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			case item.Kind == Blocked && item.CustomerRef == "",
 				item.Kind == FailedDelivery && item.MessageID == "",
 				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:
-				continue // nothing to find it by, and nobody waits for it
+				continue // it can't be found again, and has no answer
 			}
 			arrived := &arrivedItem{
 				Item: item, route: arrival.Route, ring: q.ring,
@@ -140,7 +139,7 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 	return op, nil
 }
 
-// idAfter is a new message id that sorts behind another: the clock in an id may not have moved on in between.
+// idAfter returns a new message id that sorts after another: the clock in an id may not have advanced.
 func idAfter(last string) string {
 	for {
 		if id := store.NewID("msg"); id > last {

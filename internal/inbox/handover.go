@@ -8,10 +8,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// SendAsHuman queues what somebody of the organization writes to a customer, part by part, and answers the messages as
-// they are listed. The assistant is not silenced by it: see [Queue.HandOver]. Whether the platform allows it now is the
-// caller's to check first (design §6 "422 codes"). It returns [store.ErrNotFound], [ErrConversationClosed],
-// [ErrInvalid] without parts, or a wrapped error of the store.
+// SendAsHuman queues what a member of the organization writes to a customer, part by part, and returns the messages as they are
+// listed. It doesn't silence the assistant: see [Queue.HandOver]. The caller checks first whether the platform allows it now.
+// It returns [store.ErrNotFound], [ErrConversationClosed], [ErrInvalid] without parts, or a wrapped error of the store.
 func (q *Queue) SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]Message, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("send a message: %w: it has no parts", ErrInvalid)
@@ -42,7 +41,7 @@ func (op *ownOp) refusal() error { return op.refused }
 
 func (op *ownOp) conversation() string { return op.id }
 
-// own answers the conversation, or refuses.
+// own returns the conversation, or refuses.
 func (op *ownOp) own(s *session) *conversationRow {
 	op.refused = nil
 	c := s.rows[op.id]
@@ -53,7 +52,7 @@ func (op *ownOp) own(s *session) *conversationRow {
 	return c
 }
 
-// open is own for what makes no sense once the customer has blocked the channel.
+// open is own for operations that need a customer who hasn't blocked the channel.
 func (op *ownOp) open(s *session) *conversationRow {
 	c := op.own(s)
 	if c != nil && c.state == StateClosed {
@@ -89,9 +88,9 @@ func (op *humanOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// HandOver gives an organization's conversation to a human: what waits needs no answer of the assistant's any more, and
-// what it has not sent is discarded. What the customer writes from then on is stored and not answered, until
-// [Queue.HandBack]. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+// HandOver gives an organization's conversation to a person: waiting texts need no answer, and unsent answers are discarded.
+// What the customer writes from then on is stored and not answered, until [Queue.HandBack]. It returns [store.ErrNotFound],
+// [ErrConversationClosed], or a wrapped error of the store.
 func (q *Queue) HandOver(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "hand over", &handOverOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }
@@ -109,8 +108,8 @@ func (op *handOverOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// HandBack gives an organization's conversation back to the assistant, which answers what the customer writes from then
-// on. It ends a pause, too. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+// HandBack gives an organization's conversation back to the assistant, which answers what the customer writes from then on. It
+// also ends a pause. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
 func (q *Queue) HandBack(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "hand back", &handBackOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }
@@ -128,8 +127,9 @@ func (op *handBackOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// DeleteConversation removes an organization's conversation with all that was said in it. Hashes of its messages' ids stay
-// for 7 days, so that a platform that repeats one of them doesn't bring it back. It returns [store.ErrNotFound] or a wrapped error of the store.
+// DeleteConversation deletes an organization's conversation with all its messages. Hashes of the messages' ids stay for 7 days,
+// so that a platform that repeats one of them doesn't bring it back. It returns [store.ErrNotFound] or a wrapped error of the
+// store.
 func (q *Queue) DeleteConversation(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "delete a conversation", &deleteOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Kind turns the operations of a [Queue] into rows (design §3, §7). The wiring gives it to [store.Open]; it keeps no
-// state, so that one value serves every database.
+// Kind turns the operations of a [Queue] into rows. [store.Open] gets it; it has no state, so that one value serves every
+// database.
 var Kind store.Kind = kind{}
 
 type kind struct{}
 
-// operation is one write on a conversation that is known beforehand. It runs on the locked row, sees what the operations
-// before it in the batch did, and stores a refusal in itself; its error is a fault of the database.
+// operation is one write on one conversation. It runs on the locked row, sees the changes by the operations before it in the
+// batch, and stores a refusal in itself; its error is a fault of the database.
 type operation interface {
 	// conversation is the id of the conversation it touches, which may be gone when it is locked; "" is none.
 	conversation() string
@@ -36,9 +36,9 @@ type session struct {
 // Name is the kind's name in metrics and logs.
 func (kind) Name() string { return "inbox" }
 
-// Apply locks the conversations of all operations in order of id, stores what arrived, runs the workers' operations one
-// after the other, and leases last, when all else is written. Whoever waits in one transaction has heard of nothing that
-// another one in it did, so any order is as good. A fault is the fault of all: the writer rolls back and runs each alone.
+// Apply locks the conversations of all operations in order of id, stores arrivals, runs the workers' operations one after the
+// other, and leases last, when all else is written. No caller in one transaction has seen the result of another, so any order
+// is correct. A fault is the fault of all: the writer rolls back and runs each alone.
 func (kind) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 	faults := make([]error, len(ops))
 	if err := apply(ctx, tx, ops); err != nil {

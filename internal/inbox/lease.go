@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// leaseSpares is how many conversations above the wanted number are looked at, for those that another worker takes
-	// at the same moment.
+	// leaseSpares is how many conversations beyond the wanted number are read, for those that another worker takes at the same
+	// moment.
 	leaseSpares = 16
-	// leaseCandidates bounds how many due conversations are looked at for a fair choice. An organization with more can
-	// fill the choice until it is at its cap.
+	// leaseCandidates bounds the due conversations that are read for a fair choice. An organization with more can fill the
+	// choice until it is at its cap.
 	leaseCandidates = 512
 )
 
-// Lease takes up to n conversations that are due, for a life, and returns those it got: first one of each organization,
-// then the second of each, each time those that have been due for longest. full are the organizations to leave out,
-// because they have as many as they may. A lease that ran out is taken again; that counts as a failed attempt of its
-// conversation and running turn, because its worker died or lost its way. Several workers never get the same one.
+// Lease leases up to n due conversations for a life and returns them: first one of each organization, then the second of each,
+// each time those that have been due for longest. full are organizations to leave out, because they have their share. A lease
+// that ran out is taken again; that counts as a failed attempt of its conversation and running turn, because its worker died or
+// stalled. Two workers never get the same conversation.
 func (q *Queue) Lease(ctx context.Context, n int, life time.Duration, full []string) ([]Lease, error) {
 	if n <= 0 {
 		return nil, nil
@@ -105,7 +105,7 @@ func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) (ids []strin
 
 // lease gives the conversation to a worker.
 func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Lease {
-	if c.leaseUntil > 0 { // nobody gave it back
+	if c.leaseUntil > 0 { // it was not given back
 		c.attempts++
 		tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
 			WHERE conversation_id = $1 AND state = 'asking'`, c.id, now)
@@ -123,7 +123,7 @@ func (c *conversationRow) asLease() Lease {
 	}
 }
 
-// leased is what every operation under a lease has in common.
+// leased is the common part of operations under a lease.
 type leased struct {
 	lease   Lease
 	refused error
@@ -131,12 +131,12 @@ type leased struct {
 
 func (l *leased) conversation() string { return l.lease.ConversationID }
 
-// Urgent implements [store.Urgent]: turns that a worker has begun go on before new ones, and its leases don't run out
-// because much waits. There are as many as there are leases.
+// Urgent implements [store.Urgent]: begun turns go on before new ones, and their leases don't run out behind a long line. There
+// are as many as leases.
 func (*leased) Urgent() bool { return true }
 
-// holder answers the conversation while the lease is the last one that was given and was not given back. One that ran
-// out is still good as long as nobody took the conversation: the locked row decides who was first.
+// holder returns the conversation while the lease is the last one given and wasn't given back. One that ran out is still good
+// as long as no other worker took the conversation: the locked row decides.
 func (l *leased) holder(s *session) *conversationRow {
 	l.refused = nil
 	c := s.rows[l.lease.ConversationID]
@@ -155,7 +155,7 @@ type refusable interface {
 	refusal() error
 }
 
-// do runs an operation and answers its fault or its refusal.
+// do runs an operation and returns its fault or its refusal.
 func (q *Queue) do(ctx context.Context, doing string, op refusable) error {
 	err := q.db.Do(ctx, Kind, op)
 	if err == nil {
@@ -167,8 +167,8 @@ func (q *Queue) do(ctx context.Context, doing string, op refusable) error {
 	return nil
 }
 
-// Renew lengthens a lease: it lasts for another life from now. It returns [ErrLeaseLost] or a wrapped error of the
-// store; after the latter it may be repeated.
+// Renew makes a lease last for another life from now. It returns [ErrLeaseLost] or a wrapped error of the store, after which it
+// may be repeated.
 func (q *Queue) Renew(ctx context.Context, lease Lease, life time.Duration) (Lease, error) {
 	op := &renewOp{leased: leased{lease: lease}, life: life}
 	if err := q.do(ctx, "renew a lease", op); err != nil {
@@ -192,8 +192,8 @@ func (op *renewOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// Release gives a conversation back, after work that went well: what is still to be done makes it due, after the quiet
-// window if one lasts. It returns [ErrLeaseLost] or a wrapped error of the store.
+// Release gives a conversation back after success: remaining work makes it due, after the quiet window if one lasts. It returns
+// [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Release(ctx context.Context, lease Lease) error {
 	return q.do(ctx, "release a conversation", &releaseOp{leased: leased{lease: lease}})
 }
@@ -204,8 +204,8 @@ func (q *Queue) Backoff(ctx context.Context, lease Lease, wait time.Duration) er
 	return q.do(ctx, "back off from a conversation", &releaseOp{leased: leased{lease: lease}, failed: true, wait: wait})
 }
 
-// Postpone gives a conversation back whose turn must wait though nothing failed: it is due after wait, or when something
-// arrives. It returns [ErrLeaseLost] or a wrapped error of the store.
+// Postpone gives a conversation back whose turn must wait without a failure: it is due after wait, or when something arrives.
+// It returns [ErrLeaseLost] or a wrapped error of the store.
 func (q *Queue) Postpone(ctx context.Context, lease Lease, wait time.Duration) error {
 	return q.do(ctx, "postpone a conversation", &releaseOp{leased: leased{lease: lease}, wait: wait})
 }
@@ -240,7 +240,7 @@ func (op *releaseOp) run(ctx context.Context, s *session) error {
 	return s.reschedule(ctx, c)
 }
 
-// openWork says what is left to do in a conversation.
+// openWork counts what is left to do in a conversation.
 const openWork = `SELECT
 	EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking')
 		OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')),

@@ -17,7 +17,7 @@ const (
 		created_at AS at, created_at AS placed_at, FALSE AS handled FROM outbound_messages`
 )
 
-// placedMessage is a message and its place in the conversation, which is when it was stored.
+// placedMessage is a message and its position in the conversation, the moment when it was stored.
 type placedMessage struct {
 	Message
 
@@ -41,13 +41,13 @@ func sign(less bool) int {
 	return 1
 }
 
-// UnreadableText stands in lists for a message that doesn't open: it is damaged, or its key is not in the vault's ring.
+// UnreadableText replaces, in lists, a message that doesn't open: it is damaged, or its key is not in the vault's ring.
 const UnreadableText = "[This message can't be decrypted.]"
 
 // scanMessage reads and opens a message. One that doesn't open is an error: an assistant must not answer without it.
-func (q *Queue) scanMessage(place func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
+func (q *Queue) scanMessage(aad func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
 	return func(row store.Row) (placedMessage, error) {
-		m, unopened, err := q.openMessage(row, place)
+		m, unopened, err := q.openMessage(row, aad)
 		if err == nil && unopened != nil {
 			err = fmt.Errorf("open message %s: %w", m.ID, unopened)
 		}
@@ -56,9 +56,9 @@ func (q *Queue) scanMessage(place func(orgID, messageID string) vault.AAD) func(
 }
 
 // showMessage is scanMessage for lists: a message that doesn't open has [UnreadableText].
-func (q *Queue) showMessage(place func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
+func (q *Queue) showMessage(aad func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
 	return func(row store.Row) (placedMessage, error) {
-		m, unopened, err := q.openMessage(row, place)
+		m, unopened, err := q.openMessage(row, aad)
 		if err == nil && unopened != nil {
 			m.Text = UnreadableText
 			q.unreadable("message "+m.ID, unopened)
@@ -67,8 +67,8 @@ func (q *Queue) showMessage(place func(orgID, messageID string) vault.AAD) func(
 	}
 }
 
-// openMessage reads a message; unopened says why it has no text.
-func (q *Queue) openMessage(row store.Row, place func(orgID, messageID string) vault.AAD) (m placedMessage, unopened, err error) {
+// openMessage reads a message; unopened is the reason why it has no text.
+func (q *Queue) openMessage(row store.Row, aad func(orgID, messageID string) vault.AAD) (m placedMessage, unopened, err error) {
 	var orgID string
 	var body []byte
 	var turnID sql.NullString
@@ -78,16 +78,16 @@ func (q *Queue) openMessage(row store.Row, place func(orgID, messageID string) v
 		return m, nil, err
 	}
 	m.TurnID = turnID.String
-	text, unopened := q.ring.Open(body, place(orgID, m.ID))
+	text, unopened := q.ring.Open(body, aad(orgID, m.ID))
 	m.Text = string(text)
 	return m, unopened, nil
 }
 
-// complaintPause is the least time between two warnings of unreadable: a page of a list may have a hundred such values, and
+// complaintPause is the shortest time between two warnings of unreadable: a page of a list may have a hundred such values, and
 // a dashboard reads it every two seconds.
 const complaintPause = time.Minute
 
-// unreadable writes a warning about a value that doesn't open.
+// unreadable logs a warning about a value that doesn't open.
 func (q *Queue) unreadable(what string, err error) {
 	q.mu.Lock()
 	due := q.Log != nil && time.Since(q.complaint) >= complaintPause

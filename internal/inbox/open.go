@@ -15,8 +15,8 @@ import (
 const (
 	// loopWindow is how far back [Work.RecentReplies] looks.
 	loopWindow = 10 * time.Minute
-	// maxWaiting bounds the texts that are read for one turn, the newest. One that reads so many takes those before them,
-	// too: nobody answers a flood line by line, and what is left over would make the conversation due at once, for ever.
+	// maxWaiting bounds the texts that are read for one turn, the newest. A turn with so many includes those before them, too:
+	// a flood isn't answered line by line, and texts left over would make the conversation due at once, for ever.
 	maxWaiting = 1000
 )
 
@@ -36,10 +36,9 @@ const (
 		WHERE conversation_id = $1 AND created_at >= $2 AND author = 'assistant' AND part = 0`
 )
 
-// Open reads what a worker needs to know about a conversation it has leased, with at most history messages of what was
-// said before. It reads without locks: an operation that depends on what it saw is checked again when it is written. It
-// returns [ErrLeaseLost], [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store or the
-// vault.
+// Open reads the conversation of a lease, with at most history earlier messages. It reads without locks: an operation that
+// depends on what it saw is checked again when it is written. It returns [ErrLeaseLost], [store.ErrNotFound] when the
+// conversation was deleted, alone or with its channel, or a wrapped error of the store or the vault.
 func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
 	work, err := q.open(ctx, lease, history)
 	if err != nil {
@@ -53,7 +52,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 	if err != nil {
 		return work, err
 	}
-	var quiet bool // its window lasts
+	var quiet bool // the quiet window lasts
 	if quiet, err = q.openConversation(ctx, lease, now, &work); err != nil {
 		return work, err
 	}
@@ -159,7 +158,7 @@ func (q *Queue) openWaiting(ctx context.Context, lease Lease) ([]Message, error)
 	return messages(waiting), nil
 }
 
-// openHistory reads the last messages, but what waits for an answer or belongs to the running turn.
+// openHistory reads the last messages, without those that wait for an answer or belong to the running turn.
 func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Work) ([]Message, error) {
 	if most <= 0 {
 		return nil, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered.
-// With sendFirst the first part is sending at once, which saves a commit. When a human has the conversation meanwhile,
-// or the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. Other
-// errors are [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store.
+// Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered. With
+// sendFirst the first part is sending at once, which saves a commit. When a person has taken the conversation meanwhile, or the
+// customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. Other errors are
+// [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store.
 func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []string, sendFirst bool) ([]Outbound, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("answer: %w: the answer has no parts", ErrInvalid)
@@ -42,7 +42,7 @@ type outboundPart struct {
 	body            []byte // text, sealed
 }
 
-// sealParts gives ids, in order, and seals.
+// sealParts assigns ids, in order, and seals the texts.
 func (q *Queue) sealParts(orgID string, texts []string) []outboundPart {
 	parts := make([]outboundPart, len(texts))
 	last := ""
@@ -98,10 +98,10 @@ func (op *answerOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// Sending marks a pending part as sending, which must be durable before the platform is asked. A part of the
-// assistant's is discarded instead when a human has the conversation or the customer has blocked the channel, and
-// Sending returns [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or
-// wrapped ones of the store; after the latter it isn't known whether the part is sending, and it must not be sent.
+// Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
+// discarded instead when a person has the conversation or the customer has blocked the channel, and Sending returns
+// [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the store,
+// after which the part may be sending, and must not be sent.
 func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
 	return q.do(ctx, "mark a part as sending", &sendingOp{partOp{leased: leased{lease: lease}, id: outboundID}})
 }
@@ -117,7 +117,7 @@ type partOp struct {
 	part                      int64
 }
 
-// read answers the conversation and loads the part, or refuses.
+// read returns the conversation and loads the part, or refuses.
 func (op *partOp) read(ctx context.Context, s *session) (c *conversationRow, found bool, err error) {
 	if c = op.holder(s); c == nil {
 		return nil, false, nil
@@ -158,10 +158,10 @@ func (op *sendingOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// Sent stores that the platform has taken a part, and under which id. next, unless "", is a pending part to mark as
-// sending in the same commit; when that may not be sent any more, the first part is stored all the same and Sent
-// returns what [Queue.Sending] would. Errors are [ErrEnded] for a part that isn't sending, [ErrLeaseLost] (the part was
-// sent, and is or becomes delivery_unknown), or wrapped ones of the store; after the latter it may be repeated.
+// Sent stores that the platform has accepted a part, and under which id. next, unless "", is a pending part to mark as sending
+// in the same commit; when that may not be sent any more, the first part is stored all the same and Sent returns what
+// [Queue.Sending] would. Errors are [ErrEnded] for a part that isn't sending, [ErrLeaseLost] (the part was sent, and is or
+// becomes delivery_unknown), or wrapped ones of the store, after which it may be repeated.
 func (q *Queue) Sent(ctx context.Context, lease Lease, outboundID, platformMessageID, next string) error {
 	op := &sentOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, platformMessageID: platformMessageID}
 	if next != "" {
@@ -183,7 +183,7 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if op.state == OutboundSent && op.platformID == op.platformMessageID {
-		return nil // said again: nobody heard the first commit, which marked the next part, too
+		return nil // a repetition: the first commit, which also marked the next part, wasn't confirmed
 	}
 	if op.state != OutboundSending {
 		op.refused = ErrEnded
@@ -203,17 +203,17 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// SendFailure says what else a failed send ends.
+// SendFailure selects what else ends with a failed send.
 type SendFailure struct {
-	// CloseConversation: the customer has blocked us. What the assistant has not sent is discarded.
+	// CloseConversation: the customer has blocked the channel. The assistant's unsent parts are discarded.
 	CloseConversation bool
 	// RestOfTurn: the later parts of the same answer fail with the same code.
 	RestOfTurn bool
 }
 
-// SendFailed stores that a part was not sent, or that nobody knows: state is pending (it will be tried again: give the
-// conversation back with [Queue.Backoff]), failed or delivery_unknown, code says why. It returns [ErrEnded] for a part
-// that is neither pending nor sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
+// SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
+// back with [Queue.Backoff]), failed or delivery_unknown; code is the reason. It returns [ErrEnded] for a part that is neither
+// pending nor sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
 func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
 	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
 		return fmt.Errorf("mark a part as %s: %w: not a state of a failed send", state, ErrInvalid)

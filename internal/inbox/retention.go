@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// retentionPage is how many conversations one read of a sweep looks at.
+	// retentionPage is how many conversations one read of a sweep covers.
 	retentionPage = 500
-	// retentionRows bounds what one transaction deletes of each sort of a conversation's rows, turns with all that belongs to
-	// them.
+	// retentionRows bounds what one transaction deletes of each sort of a conversation's rows; a turn counts with all its rows.
 	retentionRows = 50
 	// retentionDay is a day in milliseconds.
 	retentionDay = 24 * 60 * 60 * 1000
 )
 
-// Swept is what a sweep has deleted.
+// Swept counts what a sweep has deleted.
 type Swept struct {
 	Conversations int64 // of which nothing is left
 	Messages      int64 // of both directions
@@ -35,15 +34,15 @@ func (s *Swept) add(more Swept) {
 	s.Turns += more.Turns
 }
 
-// SweepRetention deletes what organizations don't keep any longer ([store.Organizations.SetRetention]): turns that ended so many days ago, with
-// the messages they answered and the answers; other messages of that age that nobody has to answer or deliver any more; and
-// conversations of which nothing is left and in which nothing happened for so long. What still waits to be answered or
-// delivered stays until it has ended, however old it is, and so does a conversation that a worker has.
+// SweepRetention deletes what organizations don't keep any longer ([store.Organizations.SetRetention]): turns that ended so
+// many days ago, with the messages they answered and the answers; other messages of that age that need no answer or delivery;
+// and conversations of which nothing is left and that are idle for so long. What still waits to be answered or delivered stays
+// until it has ended, however old it is, and so does a leased conversation.
 //
-// It reads page by page and deletes in small transactions, one conversation in each, under its lock: no delivery, worker
-// or other sweep waits for it for long, and any number of processes may sweep at once. Time is the database's. What was
-// deleted of an organization is in the audit log. What is left of deleted conversations ends here, too. An error ends the
-// sweep; what was deleted stays deleted.
+// It reads page by page and deletes in small transactions, each of one conversation under its lock, so that deliveries, workers
+// and other sweeps don't wait long, and any number of processes may sweep at once. Time is the database's. The audit log has
+// what was deleted of an organization. What is left of deleted conversations ends here, too. An error ends the sweep; what was
+// deleted stays deleted.
 func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
 	if err := sweepTombstones(ctx, db); err != nil {
 		return all, err
@@ -67,7 +66,7 @@ func SweepRetention(ctx context.Context, db *store.DB) (all Swept, err error) {
 	}
 }
 
-// sweepOrganization sweeps an organization, and writes into the audit log what that has deleted.
+// sweepOrganization sweeps an organization and writes what was deleted into the audit log.
 func sweepOrganization(ctx context.Context, db *store.DB, retention store.Retention) (Swept, error) {
 	all, err := sweepConversations(ctx, db, retention)
 	if all == (Swept{}) {
@@ -102,16 +101,16 @@ func sweepConversations(ctx context.Context, db *store.DB, retention store.Reten
 	return all, nil
 }
 
-// selectForgettable says of a page of conversations which may have something that is old enough; that it says yes too often
-// costs a look at the conversation. PostgreSQL would answer EXISTS for all conversations at once, out of whole tables.
-const selectForgettable = `SELECT page.id,
+// selectSweepable selects the conversations of a page that may have something old enough; a false positive costs a read of the
+// conversation. PostgreSQL would compute EXISTS for all conversations at once, from whole tables.
+const selectSweepable = `SELECT page.id,
 		(SELECT 1 FROM messages WHERE conversation_id = page.id AND received_at < $3 AND turn_id IS NULL AND handled LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM turns WHERE conversation_id = page.id AND updated_at < $3 AND state <> 'asking' LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM outbound_messages WHERE conversation_id = page.id AND created_at < $3 AND turn_id IS NULL LIMIT 1) IS NOT NULL
 		OR (page.updated_at < $3 AND (SELECT 1 FROM messages WHERE conversation_id = page.id LIMIT 1) IS NULL)
 	FROM (SELECT id, updated_at FROM conversations WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4) AS page ORDER BY page.id`
 
-// sweepable reads which conversations of a page are worth a transaction, the page's last one, and whether there are more.
+// sweepable returns the conversations of a page that are worth a transaction, the page's last one, and whether there are more.
 func sweepable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {
 	page, err := store.ReadRows(ctx, db, "look for old conversations", func(row store.Row) (struct{}, error) {
 		var old bool
@@ -120,7 +119,7 @@ func sweepable(ctx context.Context, db *store.DB, orgID, after string, before in
 			ids = append(ids, last)
 		}
 		return struct{}{}, err
-	}, selectForgettable, orgID, after, before, retentionPage)
+	}, selectSweepable, orgID, after, before, retentionPage)
 	return ids, last, len(page) == retentionPage, err
 }
 
@@ -195,8 +194,8 @@ func (op *sweepOp) run(ctx context.Context, s *session) error {
 	return op.sweepRest(ctx, s, c, before)
 }
 
-// sweepTurns deletes turns that ended long ago. Messages and answers go with their turn and not before it: a turn that
-// answers nothing, or has no answer, would be a fault of the queue ([Check]).
+// sweepTurns deletes turns that ended long ago. Messages and answers go with their turn and not before it: a turn that answers
+// nothing, or has no answer, would break an invariant ([Check]).
 func (op *sweepOp) sweepTurns(ctx context.Context, s *session, before int64) error {
 	ids, err := op.old(ctx, s, selectOldTurns, before)
 	if err == nil {
@@ -211,8 +210,7 @@ func (op *sweepOp) sweepTurns(ctx context.Context, s *session, before int64) err
 	return err
 }
 
-// sweepRest deletes the conversation itself when nothing is left of it, or takes back that somebody should look at what
-// isn't there any more.
+// sweepRest deletes the conversation itself when nothing is left of it, or clears an attention whose cause was deleted.
 func (op *sweepOp) sweepRest(ctx context.Context, s *session, c *conversationRow, before int64) error {
 	var filled, attention bool
 	rest := func(row store.Row) error { return row.Scan(&filled, &attention) }
@@ -230,7 +228,7 @@ func (op *sweepOp) sweepRest(ctx context.Context, s *session, c *conversationRow
 	return nil
 }
 
-// old reads the ids of a sort of rows, the oldest first, and notes when there may be more of them.
+// old reads the ids of a sort of rows, the oldest first, and records whether there may be more.
 func (op *sweepOp) old(ctx context.Context, s *session, text string, before int64) (ids []string, err error) {
 	err = s.tx.Query(ctx, func(row store.Row) error {
 		var id string
@@ -255,7 +253,7 @@ func deleted(ctx context.Context, s *session, texts listTexts, ids []string, cou
 // SweepInterval is the pause between two sweeps of a [RetentionSweeper], and the longest that one may take: retention counts days.
 const SweepInterval = time.Hour
 
-// RetentionSweeper runs [SweepRetention] again and again. It owns one goroutine, from Start to Stop.
+// RetentionSweeper runs [SweepRetention] at intervals. It owns one goroutine, from Start to Stop.
 type RetentionSweeper struct {
 	db     *store.DB
 	logger *slog.Logger
@@ -273,7 +271,7 @@ func NewRetentionSweeper(db *store.DB, logger *slog.Logger) *RetentionSweeper {
 	return &RetentionSweeper{db: db, logger: logger}
 }
 
-// Start begins to sweep, at once and then after each pause. A sweeper that runs is left alone.
+// Start begins to sweep, at once and then after each pause. On a running sweeper it does nothing.
 func (s *RetentionSweeper) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,7 +300,7 @@ func (s *RetentionSweeper) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	for {
 		s.sweep(ctx)
-		// Several processes on one database drift apart instead of meeting at every tick.
+		// Sweepers of several processes drift apart instead of meeting at every tick.
 		pause := time.NewTimer(SweepInterval - SweepInterval/8 + rand.N(SweepInterval/4)) //nolint:gosec // jitter is no secret
 		select {
 		case <-ctx.Done():

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// listSizes are the only lengths a statement with a list is written for. A list of any length is cut into them, so that
-// the engines see a handful of texts and prepare each once (performance notes §2).
+// listSizes are the only list lengths of statements. A list is cut into these sizes, so that the engines see a handful of texts
+// and prepare each once.
 var listSizes = [...]int{64, 8, 1}
 
 // listTexts are one statement's texts, one for each of listSizes.
 type listTexts [len(listSizes)]string
 
-// listStatement writes a statement whose "{list}" stands for as many rows of columns parameters as each size says,
-// numbered after the first skip parameters. Rows of one column make (…), others VALUES (…),(…).
+// listStatement returns a statement whose "{list}" stands for as many rows of columns parameters as each size says, numbered
+// after the first skip parameters. Rows of one column make (…), others VALUES (…),(…).
 func listStatement(text string, columns, skip int) (texts listTexts) {
 	for i, size := range listSizes {
 		texts[i] = strings.ReplaceAll(text, "{list}", parameterRows(size, columns, skip))
@@ -63,8 +63,8 @@ func eachExact[T any](items []T, use func(size int, piece []T)) {
 	}
 }
 
-// eachPadded cuts items into as few pieces as possible. The last one takes the smallest text that holds it and repeats
-// its last item, which a look-up doesn't mind. Items stay in order.
+// eachPadded cuts items into as few pieces as possible. The last one takes the smallest text that holds it and repeats its last
+// item, which doesn't change a look-up. Items stay in order.
 func eachPadded[T any](items []T, use func(size int, piece []T) error) error {
 	for len(items) > 0 {
 		size := 0

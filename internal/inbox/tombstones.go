@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// tombstoneDays is for how many days the ids of deleted messages are remembered: for so long platforms repeat a delivery.
+	// tombstoneDays is how long the ids of deleted messages are kept: platforms repeat a delivery for less time.
 	tombstoneDays = store.MinRetentionDays
-	// tombstoneRows is how many tombstones one transaction of a sweep deletes at most.
+	// tombstoneRows bounds the tombstones that one transaction of a sweep deletes.
 	tombstoneRows = 1000
 )
 
-// tombstone is the hash that is kept of a message of a deleted conversation. Nothing can be read from it, and the same message is
-// known again when the platform repeats its delivery.
+// tombstone returns the hash that is kept of a deleted conversation's message, to recognize a repeated delivery. It reveals
+// nothing.
 func tombstone(key messageKey) [sha256.Size]byte {
 	return sha256.Sum256([]byte(key.channelID + "\n" + key.platformID))
 }
@@ -26,7 +26,7 @@ func tombstone(key messageKey) [sha256.Size]byte {
 var (
 	selectTombstones = listStatement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
 	insertTombstones = listStatement(`INSERT INTO message_tombstones (hash, expires_at) {list} ON CONFLICT (hash) DO NOTHING`, 2, 0)
-	// selectSeen finds messages and, in the same look, tombstones: of those it has the hash only.
+	// selectSeen finds messages and, in the same statement, tombstones, of which it has only the hash.
 	selectSeen = seenStatement(`SELECT channel_id, platform_message_id, NULL FROM messages
 		WHERE (channel_id, platform_message_id) IN ({list})
 		UNION ALL SELECT '', '', hash FROM message_tombstones WHERE hash IN {hashes}`)
@@ -40,7 +40,7 @@ func seenStatement(text string) (texts listTexts) {
 	return texts
 }
 
-// readSeen notes which of the messages are there, or were deleted not long ago.
+// readSeen records which of the messages exist, or were deleted recently.
 func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey) error {
 	return eachPadded(keys, func(size int, piece []messageKey) error {
 		args := messageKeyArgs(piece)
@@ -105,7 +105,7 @@ func (d *delivery) withoutTombstones(ctx context.Context, tx store.Tx, missing [
 	return kept, nil
 }
 
-// storedItems are the arrivals that become rows.
+// storedItems returns the arrivals that become rows.
 func (d *delivery) storedItems() (items []*arrivedItem) {
 	for _, op := range d.ops {
 		for _, item := range op.items {
@@ -117,7 +117,7 @@ func (d *delivery) storedItems() (items []*arrivedItem) {
 	return items
 }
 
-// bury leaves tombstones of a conversation's messages of both directions that a platform may still repeat.
+// bury writes tombstones for a conversation's messages of both directions.
 func bury(ctx context.Context, s *session, c *conversationRow) error {
 	var hashes [][]byte
 	err := s.tx.Query(ctx, func(row store.Row) error {
@@ -143,18 +143,17 @@ func bury(ctx context.Context, s *session, c *conversationRow) error {
 	return nil
 }
 
-// spendDays is for how many days the turns of deleted conversations are remembered: a widget's spend is bounded by the day.
+// spendDays is how long the turns of deleted conversations are kept: a widget's spend is bounded by the day.
 const spendDays = 2
 
-// keepSpend remembers which turns a widget's conversation had lately: what they cost stays in the sum of the widget's day.
+// keepSpend records the recent turns of a widget's conversation, whose cost stays in the sum of the widget's day.
 func keepSpend(s *session, c *conversationRow) {
 	s.tx.Queue(store.AnyRows, `INSERT INTO deleted_turns (id, org_id, channel_id, created_at)
 		SELECT t.id, t.org_id, t.channel_id, t.created_at FROM turns t JOIN channels c ON c.id = t.channel_id
 		WHERE t.conversation_id = $1 AND t.created_at > $2 AND c.type = 'widget'`, c.id, s.now-spendDays*retentionDay)
 }
 
-// sweepTombstones deletes those whose messages no platform repeats any more, and turns that count for no day any more, in
-// small transactions.
+// sweepTombstones deletes expired tombstones, and turns that count for no day any more, in small transactions.
 func sweepTombstones(ctx context.Context, db *store.DB) error {
 	return errors.Join(
 		deleteRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN
@@ -164,7 +163,7 @@ func sweepTombstones(ctx context.Context, db *store.DB) error {
 	)
 }
 
-// deleteRows repeats a statement that deletes rows of a moment, age milliseconds ago, or earlier, until there are none.
+// deleteRows repeats a statement that deletes rows older than age milliseconds until it deletes none.
 func deleteRows(ctx context.Context, db *store.DB, age int64, text string) error {
 	for deleted := tombstoneRows; deleted == tombstoneRows; {
 		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {

@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// BeginTurn starts the answer to texts that wait, and stores its request, sealed, before the model is asked. The turn's
-// id is the key under which the model is called, so that a retry is the same call (design §7). It returns
-// [ErrHandedOver] when the assistant has nothing to say here any more or one of the texts needs no answer, [ErrEnded]
-// when a turn is running, [ErrLeaseLost], [ErrInvalid] without texts, or a wrapped error of the store.
+// BeginTurn starts the answer to waiting texts, and stores its request, sealed, before the model is called. The turn's id is
+// the call's key, so that a retry is the same call. It returns [ErrHandedOver] when the assistant has nothing to answer here
+// any more or one of the texts needs no answer, [ErrEnded] when a turn is running, [ErrLeaseLost], [ErrInvalid] without texts,
+// or a wrapped error of the store.
 func (q *Queue) BeginTurn(ctx context.Context, lease Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error) {
 	id := store.NewID("trn")
 	op := &beginOp{
@@ -83,7 +83,7 @@ func (op *beginOp) run(ctx context.Context, s *session) error {
 		ids = open[:1+lastOf(open, ids)]
 	}
 	if op.state == TurnNeedsAttention && len(open) > len(ids) {
-		return nil // newer texts came meanwhile, and must not be answered before these: all go on waiting
+		return nil // newer texts arrived meanwhile, and must not be answered before these: all go on waiting
 	}
 	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request,
 		op.code, op.balance, s.now)
@@ -100,7 +100,7 @@ func (op *beginOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// lastOf is the place of the last of ids in all.
+// lastOf returns the index in all of the last of ids.
 func lastOf(all, ids []string) int {
 	for i := len(all) - 1; i > 0; i-- {
 		if slices.Contains(ids, all[i]) {
@@ -110,14 +110,14 @@ func lastOf(all, ids []string) int {
 	return 0
 }
 
-// runningTurn is the turn that is asking in a conversation, "" when there is none.
+// runningTurn returns the turn that is asking in a conversation, "" when there is none.
 func (s *session) runningTurn(ctx context.Context, conversationID string) (id string, err error) {
 	err = s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&id) },
 		`SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, conversationID)
 	return id, err
 }
 
-// openTexts are the ids of the texts in a conversation that wait for a turn, in the order of [Work.Waiting].
+// openTexts returns the ids of the texts that wait for a turn, in the order of [Work.Waiting].
 func (s *session) openTexts(ctx context.Context, conversationID string) (ids []string, err error) {
 	err = s.tx.Query(ctx, func(row store.Row) error {
 		var id string
@@ -136,7 +136,7 @@ type turnOp struct {
 	turnID string
 }
 
-// asking answers the conversation, and whether the turn is running; otherwise it refuses.
+// asking returns the conversation, and whether the turn is running; otherwise it refuses.
 func (op *turnOp) asking(ctx context.Context, s *session) (c *conversationRow, running bool, err error) {
 	if c = op.holder(s); c == nil {
 		return nil, false, nil
@@ -188,9 +188,9 @@ func (op *requestOp) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// Supersede ends a running turn when newer texts wait, so that the next one answers all of them, and reports whether it
-// did; without newer texts it changes nothing. It returns [ErrHandedOver], [ErrEnded], [ErrLeaseLost], or a wrapped
-// error of the store.
+// Supersede ends a running turn when newer texts wait, so that the next one answers all of them, and reports whether it did;
+// without newer texts it changes nothing. It returns [ErrHandedOver], [ErrEnded], [ErrLeaseLost], or a wrapped error of the
+// store.
 func (q *Queue) Supersede(ctx context.Context, lease Lease, turnID string) (newer bool, err error) {
 	op := &supersedeOp{turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID}}
 	if err := q.do(ctx, "supersede a turn", op); err != nil {
@@ -221,12 +221,11 @@ func (op *supersedeOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// Attention ends a running turn, or one that is made for texts that wait (turnID ""), without an answer and without a
-// retry: somebody has to do something first, which code says (design §6: no funds, suspended, no agent). balanceMicros is
-// what the wallet had free, nil when that doesn't matter. The conversation shows the code. The turn is taken up by
-// [Queue.Resume], or its texts are answered with the customer's next one; when that has come already, they wait with
-// it and no turn needs attention. Errors are those of [Queue.BeginTurn], and
-// [ErrEnded] for a turn that isn't running.
+// Attention ends a running turn, or one that is made for waiting texts (turnID ""), without an answer and without a retry:
+// something outside must change first, which code names (docs/contract.md#attention). balanceMicros is the wallet's free
+// balance, nil when that doesn't matter. The conversation shows the code. [Queue.Resume] takes the turn up, or the customer's
+// next text is answered together with its texts; when that has arrived already, they wait with it and no turn needs attention.
+// Errors are those of [Queue.BeginTurn], and [ErrEnded] for a turn that isn't running.
 func (q *Queue) Attention(
 	ctx context.Context, lease Lease, turnID, agentID string, messageIDs []string, code string, balanceMicros *int64,
 ) error {
@@ -249,8 +248,8 @@ func (q *Queue) Attention(
 }
 
 // Dead ends a running turn that failed too often. Its texts stay unanswered until an operator lets it run again
-// ([Queue.Retry]); later texts get their own answer. It returns [ErrHandedOver], [ErrEnded], [ErrLeaseLost],
-// [ErrInvalid] without a code, or a wrapped error of the store.
+// ([Queue.Retry]); later texts get their own answer. It returns [ErrHandedOver], [ErrEnded], [ErrLeaseLost], [ErrInvalid]
+// without a code, or a wrapped error of the store.
 func (q *Queue) Dead(ctx context.Context, lease Lease, turnID, code string) error {
 	if code == "" {
 		return fmt.Errorf("end a turn: %w: it needs a code", ErrInvalid)
@@ -280,7 +279,32 @@ func (op *endOp) run(ctx context.Context, s *session) error {
 	}
 	newer, err := s.openTexts(ctx, c.id)
 	if err == nil && len(newer) > 0 {
-		takeUp(s.tx, c.id, s.now) // or the newer ones could be answered first
+		takeUp(s.tx, c.id, s.now) // otherwise newer ones could be answered first
 	}
 	return err
+}
+
+// TurnPlace is the agent and conversation of a turn.
+type TurnPlace struct {
+	AgentID        string // it may have been deleted
+	ConversationID string
+}
+
+// selectTurnPlaces is written for one list length: a list is cut into pieces of it.
+var selectTurnPlaces = listStatement(`SELECT id, agent_id, conversation_id FROM turns WHERE org_id = $1 AND id IN {list}`, 1, 1)
+
+// TurnPlaces returns the agents and conversations of turns. Unknown ids, and those of other organizations, are left out.
+func (q *Queue) TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]TurnPlace, error) {
+	places := make(map[string]TurnPlace, len(turnIDs))
+	err := eachPadded(turnIDs, func(size int, piece []string) error {
+		_, err := store.ReadRows(ctx, q.db, "find turns", func(row store.Row) (struct{}, error) {
+			var id string
+			var place TurnPlace
+			err := row.Scan(&id, &place.AgentID, &place.ConversationID)
+			places[id] = place
+			return struct{}{}, err
+		}, selectTurnPlaces[size], anys(piece, any(orgID))...)
+		return err
+	})
+	return places, err
 }

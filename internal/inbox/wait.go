@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// pollInterval is how often a worker looks for work where the engine has no bell.
+	// pollInterval is how often a worker looks for work on an engine without notifications.
 	pollInterval = 100 * time.Millisecond
-	// calm is the least time between two answers of Wait that work is due: a worker that may not take what is due (its
-	// organization has all it may) doesn't spin.
+	// calm is the shortest time between two returns of Wait for due work: a worker that may not take it, because its
+	// organization has its share, doesn't spin.
 	calm = 20 * time.Millisecond
 )
 
-// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. On
-// PostgreSQL it is woken by the transaction that made the conversation due (LISTEN); on SQLite it looks ten times a
-// second. That a lease ran out is noticed after idle at the latest. It returns the cause of ctx's end, or a wrapped error
-// of the store, after which the caller should wait a little and call it again.
+// Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. On PostgreSQL
+// the transaction that made the conversation due wakes it (LISTEN); on SQLite it polls ten times a second. A lease that ran out
+// is noticed after idle at the latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the
+// caller should wait a little and call it again.
 func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 	if err := q.calmDown(ctx); err != nil {
 		return err
@@ -89,13 +89,13 @@ func (q *Queue) listen(ctx context.Context) error {
 	})
 }
 
-// farAway is further than anybody waits.
+// farAway is longer than any wait.
 const farAway = time.Hour
 
 const selectNextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1) THEN $1
 	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1) END`
 
-// next is how long it takes until a conversation is due; 0 when one is now.
+// next returns how long it takes until a conversation is due; 0 when one is now.
 func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 	now, err := q.db.Now(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	OutboundDiscarded       = "discarded"
 )
 
-// Who wrote a message.
+// Authors of a message.
 const (
 	AuthorCustomer  = "customer"
 	AuthorAssistant = "assistant"
@@ -54,20 +54,20 @@ type Lease struct {
 	Until                                         time.Time
 }
 
-// Work is everything a worker needs to know about a conversation it has leased.
+// Work is the state of a leased conversation.
 type Work struct {
 	Conversation Conversation
 	Channel      store.Channel
 	Agent        *store.Agent // nil when the channel has none
-	Suspended    bool         // the organization
-	Turn         *Turn        // the one that is asking, nil when there is none
-	// Outbound is what is pending or sending, in the order to send it. A part that is sending when the lease is new was
-	// left by a worker that died: its delivery is unknown.
+	Suspended    bool         // whether the organization is suspended
+	Turn         *Turn        // the running turn, nil when there is none
+	// Outbound is what is pending or sending, in the order to send it. A part that is sending when the lease is new was left by
+	// a worker that died: its delivery is unknown.
 	Outbound []Outbound
-	// Waiting are the texts nobody has answered, in order of platform time, then arrival; empty while their quiet
-	// window lasts. Those of a running turn are not among them.
+	// Waiting are the unanswered texts, in order of platform time, then arrival; empty while their quiet window lasts. Those of
+	// a running turn are not among them.
 	Waiting []Message
-	// History is what was said before, both directions, oldest first, without Waiting and what was never sent.
+	// History is the conversation before, both directions, oldest first, without Waiting and what was never sent.
 	History []Message
 	// RecentReplies counts the answers the assistant wrote here in the last 10 minutes (loop guard).
 	RecentReplies int
@@ -77,7 +77,7 @@ type Work struct {
 type Conversation struct {
 	ID, OrgID, ChannelID, CustomerRef, Address, CustomerName string
 	State                                                    string // assistant | human | closed
-	Attention                                                string // why somebody should look, "" when nobody need
+	Attention                                                string // the code that needs attention, or ""
 	Attempts                                                 int64  // failed in a row
 	PausedUntil, LastCustomerAt, CreatedAt, UpdatedAt        int64
 }
@@ -89,14 +89,14 @@ type Message struct {
 	Kind              string // text | event
 	Text              string
 	State             string // of the delivery, "" for what came in
-	Code              string // why it failed, "" otherwise
-	TurnID            string // the turn that answers it or that it is part of, "" for none
-	PlatformMessageID string // "" until the platform has taken it
-	At                int64  // platform's time of what came in, else when it was written; epoch milliseconds
-	Handled           bool   // came in, and nobody has to answer it
+	Code              string // the reason of a failure, or ""
+	TurnID            string // the turn that answers it or that it is part of, or ""
+	PlatformMessageID string // "" until the platform has accepted it
+	At                int64  // the platform's time of an incoming message, else when it was written; epoch milliseconds
+	Handled           bool   // incoming, and needs no answer
 }
 
-// Turn is one answer of an assistant on its way.
+// Turn is one answer of an assistant in progress.
 type Turn struct {
 	ID, AgentID string
 	Request     []byte // as it was given to [Queue.BeginTurn]
@@ -105,7 +105,7 @@ type Turn struct {
 	CreatedAt   int64 // epoch milliseconds
 }
 
-// Outbound is a part of an answer, or of what a human wrote, on its way to the platform.
+// Outbound is a part of an answer, or of a person's message, on its way to the platform.
 type Outbound struct {
 	ID, TurnID, Author, Text, State string
 	Part, Attempts                  int64
