@@ -90,7 +90,7 @@ func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (bill
 		ID: "KEY", Text: "master_key opens every provider key and the credentials of every channel",
 		Advice: "put the missing key back into master_key, or see docs/operating.md \"A lost master key\"",
 	}
-	note := func(subject string, sealed []byte, place vault.Where) {
+	note := func(subject string, sealed []byte, place vault.AAD) {
 		_, err := ring.Open(sealed, place)
 		if err != nil && len(examined.Findings) == most {
 			examined.More = true
