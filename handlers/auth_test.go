@@ -106,6 +106,8 @@ func TestAuthRefusals(t *testing.T) {
 		require.NotContains(t, a.text, "disk")
 	}
 	require.Contains(t, refusedWith(t, errcode.InsufficientScope, h, withHeader("X-Api-Key", "good")).fields["message"], "chat:write")
+	both := protect(&Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ModelsRead, identity.ChatWrite}}, &seen)
+	require.Contains(t, refusedWith(t, errcode.InsufficientScope, both, withHeader("X-Api-Key", "good")).fields["message"], "chat:write")
 	require.Zero(t, seen)
 }
 
