@@ -14,8 +14,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
+	"github.com/caddy-svc/caddy-svc/providers"
+	"github.com/caddy-svc/caddy-svc/providers/echo"
+	"github.com/caddy-svc/caddy-svc/providers/openai"
 )
 
 // runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
@@ -98,7 +100,11 @@ func (a *App) catalog() (*gateway.Catalog, error) {
 	}
 	entries := make([]gateway.ProviderEntry, len(a.Providers))
 	for i, configured := range a.Providers {
-		entries[i] = configured.entry(a.settings.vendors[configured.Name], a)
+		entry, err := configured.entry(a.settings.vendors[configured.Name], a)
+		if err != nil {
+			return nil, err
+		}
+		entries[i] = entry
 	}
 	return gateway.NewCatalog(models, entries) //nolint:wrapcheck // newRuntime says what was being done
 }
@@ -115,21 +121,24 @@ func (m *Model) entry() gateway.Model {
 }
 
 // entry is p with what its references stand for, as the gateway sees it.
-func (p *Provider) entry(read vendor, a *App) gateway.ProviderEntry {
+func (p *Provider) entry(read vendor, a *App) (gateway.ProviderEntry, error) {
 	connect, firstByte, idle, response, longest := p.timeouts()
 	entry := gateway.ProviderEntry{Name: p.Name, APIKey: read.apiKey, KeyMode: p.keyMode(), MaxDuration: longest, MaxCalls: p.maxCalls()}
-	switch p.Protocol {
-	case ProtocolEcho:
-		entry.Provider = providers.NewEcho()
-	default:
-		entry.Provider = providers.NewOpenAI(providers.OpenAIConfig{
-			BaseURL: p.BaseURL, Transport: read.transport, Logger: a.log,
-			Timeouts: providers.Timeouts{
-				Connect: connect, FirstByte: firstByte, Idle: idle, Response: response, MaxDuration: longest,
-			},
-		})
+	var driver providers.Driver = openai.Driver{}
+	if p.Protocol == ProtocolEcho {
+		driver = echo.Driver{}
 	}
-	return entry
+	var err error
+	entry.Provider, err = driver.New(&providers.Config{
+		BaseURL: p.BaseURL, Transport: read.transport, Logger: a.log,
+		Timeouts: providers.Timeouts{
+			Connect: connect, FirstByte: firstByte, Idle: idle, Response: response, MaxDuration: longest,
+		},
+	})
+	if err != nil {
+		return entry, fmt.Errorf("%s: %w", element("provider", p.Name), err)
+	}
+	return entry, nil
 }
 
 func (p *Provider) keyMode() gateway.KeyMode {

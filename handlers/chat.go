@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // headerUseBYOK asks for a call with the organization's own provider key (spec §4.2).

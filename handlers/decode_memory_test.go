@@ -17,7 +17,8 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
+	"github.com/caddy-svc/caddy-svc/providers/openai"
 	"github.com/caddy-svc/caddy-svc/verify"
 )
 
@@ -356,13 +357,14 @@ func vendorDecoders(t *testing.T) []foreignDecoder {
 		status          int
 		mediaType, body string
 	}
-	vendor := providers.NewOpenAI(providers.OpenAIConfig{BaseURL: "https://vendor.example/v1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	vendor, err := openai.Driver{}.New(&providers.Config{BaseURL: "https://vendor.example/v1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		_, err := io.Copy(io.Discard, r.Body)
 		return &http.Response{
 			StatusCode: answer.status, Header: http.Header{"Content-Type": {answer.mediaType}}, Request: r, ProtoMajor: 1, ProtoMinor: 1,
 			Body: io.NopCloser(strings.NewReader(answer.body)), ContentLength: int64(len(answer.body)),
 		}, err
 	})})
+	require.NoError(t, err)
 	ask := func(status int, stream bool, mediaType string) func(t *testing.T, body string) {
 		return func(_ *testing.T, body string) {
 			answer.status, answer.mediaType, answer.body = status, mediaType, body

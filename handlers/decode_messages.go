@@ -3,7 +3,7 @@ package handlers
 import (
 	"strconv"
 
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 func (d *chatDecoder) messages() bool {

@@ -16,15 +16,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/providers/providertest"
+	"github.com/caddy-svc/caddy-svc/providers/openai/openaitest"
 )
 
 // upstream is the model provider of a product. A test writes a script for its call and puts the script's mark into
-// the prompt; calls without a mark go to the vendor of providertest, which answers as usual or as `scenario:…` says.
+// the prompt; calls without a mark go to the vendor of openaitest, which answers as usual or as `scenario:…` says.
 type upstream struct {
 	*httptest.Server
 	scripts sync.Map // mark → *script
-	vendor  providertest.Upstream
+	vendor  openaitest.Upstream
 }
 
 // script is what the provider does with the calls that carry its mark, and what it saw.

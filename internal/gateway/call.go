@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // errClientGone is the cause with which the vendor's call is cancelled when no client waits for its answer.
@@ -101,12 +101,12 @@ func (c *call) run(ctx context.Context) (*Result, error) {
 		return nil, c.fail(err)
 	}
 	defer c.endEarly() //nolint:errcheck // the answer has ended another way
-	events, err := c.provider.Provider.Open(up, &c.upstream)
+	events, err := c.open(up)
 	c.upstream.Sent()
 	if err != nil {
 		return nil, c.fail(err)
 	}
-	defer events.Close()
+	defer c.closeEvents(events)
 	c.answered.Store(true)
 	if c.abandoned() {
 		return nil, c.fail(c.abandon(events))
@@ -179,13 +179,20 @@ func (c *call) abandoned() bool { return c.claim == nil && c.sink != nil && c.dr
 
 // abandon takes the part of the answer that has arrived, which is what the call costs, and returns the error that ends it.
 func (c *call) abandon(events providers.Events) error {
-	for events.Buffered() {
-		event, err := events.Next()
+	for {
+		more, err := c.buffered(events)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		event, err := c.next(events)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // failure wants the provider's own
+			return err
 		}
 		if err := c.take(event, events); err != nil {
 			return err
@@ -198,7 +205,7 @@ func (c *call) abandon(events providers.Events) error {
 // because the settlement may take time.
 func (c *call) relay(events providers.Events) error {
 	for {
-		event, err := events.Next()
+		event, err := c.next(events)
 		if err != nil {
 			early := c.endEarly()
 			if !errors.Is(err, io.EOF) {
@@ -241,8 +248,11 @@ func (c *call) take(event providers.Event, events providers.Events) error {
 		}
 	}
 	// The closing events wait for the settlement anyway.
-	if c.finish != "" || events.Buffered() {
+	if c.finish != "" {
 		return nil
+	}
+	if more, err := c.buffered(events); more || err != nil {
+		return err
 	}
 	return c.flush(nil)
 }
@@ -365,7 +375,7 @@ func (c *call) failure(err error) *Failure {
 			Outcome: OutcomeRequestTooLarge, Field: "messages", NoRetry: true,
 			Message: "The model provider refused the size of the request.", Cause: err,
 		}
-	case providers.FailureRefused, providers.FailureUnreachable:
+	case providers.FailureRefused, providers.FailureUnreachable, providers.FailureBroken:
 	}
 	return &Failure{
 		Outcome: OutcomeProviderError, Message: "The model provider returned an error.", NoRetry: p.Permanent, Cause: err,

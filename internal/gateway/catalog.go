@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // Model is one model that organizations can call; docs/contract.md#models describes its public fields.
@@ -78,6 +78,7 @@ func NewCatalog(models []Model, entries []ProviderEntry) (*Catalog, error) {
 	var faults []error
 	for i := range entries {
 		entry := entries[i]
+		entry.Provider = providers.WithDeadline(entry.Provider, entry.MaxDuration)
 		if c.providers[entry.Name] != nil {
 			faults = append(faults, fmt.Errorf("provider %q is configured twice", entry.Name))
 		}

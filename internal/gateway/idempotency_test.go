@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 func keyed(r *gateway.Request) { r.IdempotencyKey = "order-1" }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // storeWait bounds every wait for the store before the vendor is called.

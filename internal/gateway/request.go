@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // Request is a validated call. Its maker has checked the key, the limits and the fields.

@@ -12,7 +12,7 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // Upper bounds of the tokens that a message, and a prompt, cost besides the text.

@@ -11,7 +11,7 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/caddy-svc/caddy-svc/internal/providers"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // maxContent is the longest content that the contract allows, in characters.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // TestAttention: for each reason no model is called and nothing is tried again by itself; when the reason is gone, the
@@ -271,13 +271,13 @@ func TestAnswersThatWereNotKeptAreNotAskedAgain(t *testing.T) {
 func TestATurnThatKillsItsWorkersDies(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.vendor.reply = func(context.Context, int, []string) (string, error) { panic("a poisonous message") }
+	broken := &panicker{Gateway: h.gateway}
 	h.say(t, bot, "lan", "hello")
 	for range maxTries + 3 {
-		h.drain(t, h.worker())
+		h.drain(t, h.worker(func(c *Config) { c.Gateway = broken }))
 		h.hurry(t)
 	}
-	require.Len(t, h.vendor.calls(), maxTries)
+	require.Equal(t, maxTries, broken.calls)
 	require.Equal(t, []string{"dead internal_error"}, h.turns(t, acme))
 	h.leaseless(t)
 	require.Contains(t, h.log.String(), "a poisonous message")

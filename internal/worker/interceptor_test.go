@@ -49,3 +49,15 @@ func (r *refuser) Call(ctx context.Context, req *gateway.Request, sink gateway.S
 	}
 	return r.Gateway.Call(ctx, req, sink)
 }
+
+// panicker is a gateway that panics in every call.
+type panicker struct {
+	Gateway
+
+	calls int
+}
+
+func (p *panicker) Call(context.Context, *gateway.Request, gateway.Sink) (*gateway.Result, error) {
+	p.calls++
+	panic("a poisonous message")
+}

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // teach gives the house's assistant a knowledge base with documents.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
-	"github.com/caddy-svc/caddy-svc/internal/providers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // storedRequest is a turn's request as it is kept, sealed, with the turn: everything that decides the call. A turn that

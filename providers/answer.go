@@ -1,0 +1,188 @@
+package providers
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// maxAnswerBytes bounds a non-stream answer after decompression: the largest answer of 200,000 tokens, with each
+	// character escaped, is half of it.
+	maxAnswerBytes = 16 << 20
+	// smallAnswerBytes of each answer, or event of a stream, that is being read are its own; what goes beyond shares
+	// maxLargeBytes with the vendor's other answers. Usual answers have some KiB.
+	smallAnswerBytes = 256 << 10
+	// maxLargeBytes is for two of the largest answers: a vendor that sends megabytes to every call doesn't fill the memory.
+	maxLargeBytes = 2 * maxAnswerBytes
+	// maxStreamBytes bounds a whole stream after decompression: the largest answer of 200,000 tokens in the most
+	// talkative dialect is a third of it.
+	maxStreamBytes = 256 << 20
+	// maxErrorBytes is how much of an error body is read, and maxErrorWait how long that may take.
+	maxErrorBytes = 64 << 10
+	maxErrorWait  = 5 * time.Second
+)
+
+var (
+	errAnswerTooLarge  = errors.New("the answer is too large")
+	errManyLarge       = errors.New("too many large answers of the vendor are being read at once")
+	errUnknownEncoding = errors.New("the answer has an encoding that was not asked for")
+)
+
+// decodedBody returns the body decompressed. Requests ask for identity; answers in gzip are read all the same, any other
+// encoding is an error.
+func decodedBody(resp *http.Response) (io.Reader, error) {
+	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ","))); encoding {
+	case "", "identity":
+		return resp.Body, nil
+	case "gzip", "x-gzip":
+		plain, err := gzip.NewReader(resp.Body)
+		if err != nil {
+			return nil, fmt.Errorf("decompress the answer: %w", err)
+		}
+		return plain, nil
+	default:
+		return nil, errUnknownEncoding
+	}
+}
+
+// unreadable returns the error for a failure of decodedBody.
+func (c *call) unreadable(err error) *Error {
+	if errors.Is(err, errUnknownEncoding) || errors.Is(err, gzip.ErrHeader) {
+		return &Error{Failure: FailureRefused, Status: http.StatusOK, Cause: err}
+	}
+	return c.failure(err)
+}
+
+// cappedReader fails with errAnswerTooLarge when there is more than left bytes.
+type cappedReader struct {
+	src  io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (r *cappedReader) Read(p []byte) (int, error) {
+	n, err := r.src.Read(p)
+	r.left -= int64(n)
+	if r.left < 0 {
+		return 0, errAnswerTooLarge
+	}
+	return n, err
+}
+
+// heldReader reads an answer that is kept as a whole, and has its call hold what was read.
+type heldReader struct {
+	src  io.Reader
+	call *call
+	read int
+}
+
+// Read implements io.Reader. It fails with errManyLarge when the vendor's answers have too much together.
+func (r *heldReader) Read(p []byte) (int, error) {
+	n, err := r.src.Read(p)
+	r.read += n
+	if r.read > smallAnswerBytes {
+		if err := r.call.hold(r.read); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// readAnswer reads a whole answer to its end and ends the call.
+func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
+	raw, err := readAll(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c}, min(resp.ContentLength, smallAnswerBytes))
+	switch {
+	case errors.Is(err, errManyLarge):
+		return nil, &Error{Failure: FailureOverloaded, Status: resp.StatusCode, Cause: err}
+	case errors.Is(err, errAnswerTooLarge):
+		return nil, &Error{Failure: FailureRefused, Status: resp.StatusCode, Cause: err}
+	case err != nil:
+		return nil, c.failure(err)
+	}
+	event, err := p.dialect.Answer(raw)
+	if err != nil {
+		return nil, tidy(asError(err), resp.StatusCode, apiKey)
+	}
+	event.FinishReason = plainReason(cmp.Or(event.FinishReason, "stop"))
+	c.end()
+	return WholeAnswer(event), nil
+}
+
+// asError returns a dialect's error as one of the contract.
+func asError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Failure: FailureRefused, Cause: err}
+}
+
+// maxFinishReason bounds a finish reason in bytes.
+const maxFinishReason = 32
+
+// plainReason returns a finish reason that is a plain word as it is, because it reaches the client, and "stop" for any other.
+func plainReason(reason string) string {
+	if len(reason) > maxFinishReason {
+		return "stop"
+	}
+	for _, r := range reason {
+		plain := r == '_' || r == '-' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z')
+		if !plain {
+			return "stop"
+		}
+	}
+	return reason
+}
+
+// readAll reads src; size is a hint, -1 if unknown.
+func readAll(src io.Reader, size int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max(size, 2048), 1<<20)) + bytes.MinRead)
+	_, err := b.ReadFrom(src)
+	return b.Bytes(), err
+}
+
+// WholeAnswer returns an answer that is there at once, as one event.
+func WholeAnswer(event Event) Events { return &answer{event: event} }
+
+type answer struct {
+	event Event
+	given bool
+}
+
+// Next implements [Events].
+func (a *answer) Next() (Event, error) {
+	if a.given {
+		return Event{}, io.EOF
+	}
+	a.given = true
+	return a.event, nil
+}
+
+// Buffered implements [Events].
+func (a *answer) Buffered() bool { return true }
+
+// Close implements [Events]; the connection is free already.
+func (a *answer) Close() {}
+
+// refusal turns an answer with another status than 200 into an error. The status is known, so whatever happens
+// while its body is read changes nothing.
+func (p *HTTP) refusal(c *call, resp *http.Response, apiKey string) *Error {
+	if context.Cause(c.ctx) != nil {
+		return c.failure(nil)
+	}
+	c.arm(min(p.timeouts.Idle, maxErrorWait), p.idleTimeout)
+	var raw []byte
+	if body, err := decodedBody(resp); err == nil {
+		raw, _ = readAll(io.LimitReader(body, maxErrorBytes), resp.ContentLength)
+	}
+	c.disarm()
+	return tidy(p.dialect.Fault(resp.StatusCode, resp.Header, raw), resp.StatusCode, apiKey)
+}

@@ -1,0 +1,113 @@
+package providers
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Driver makes a vendor's protocol available. It has no state; its methods may be called at any time. A Caddy module of the
+// namespace svc.providers is a driver; the name of its protocol is the end of the module's id.
+type Driver interface {
+	// Describe returns what is known about the protocol without configuration. It always returns the same.
+	Describe() *Description
+	// New returns the adapter for one configured provider. It makes no request.
+	New(config *Config) (Provider, error)
+}
+
+// Description is what the configuration needs to know about a protocol.
+type Description struct {
+	// Local is set if the protocol needs no network, so that base_url, transport and api_key have no meaning.
+	Local bool
+	// Endpoints are the addresses at which other vendors speak this protocol, by names that an operator may take for a
+	// protocol. A configuration with such a name is refused with the address as a hint.
+	Endpoints map[string]string
+	// Options are those of the block of `protocol NAME { … }`.
+	Options []Option
+}
+
+// OptionKind is the kind of an option's value.
+type OptionKind int
+
+// The kinds of options.
+const (
+	// TextOption is any text of one line.
+	TextOption OptionKind = iota
+	// AddressOption is an http or https address without user, query and fragment.
+	AddressOption
+	// IdentifierOption is 1 to 128 visible ASCII characters, or one reference to an environment variable or a file.
+	IdentifierOption
+	// SecretOption is one reference to an environment variable or a file. The secret itself never stands in a configuration.
+	SecretOption
+)
+
+// Option is one option of a protocol: `NAME VALUE` in the block of a Caddyfile, a member NAME of the object `options` in JSON.
+type Option struct {
+	Name     string
+	Kind     OptionKind
+	Required bool
+	// Check returns what is wrong with a value, "" for nothing. It may be nil. It sees the value that a reference stands for.
+	Check func(value string) (problem string)
+	// Help is the documentation: one sentence.
+	Help string
+}
+
+// OptionChecker is a [Driver] that checks options together. Problems has an entry for every faulty option, by its name;
+// values are those of the configuration, with references unresolved.
+type OptionChecker interface {
+	CheckOptions(values map[string]string) (problems map[string]string)
+}
+
+// Config is what a provider is made with.
+type Config struct {
+	// BaseURL is the vendor's address, to which a dialect appends its paths (see [Endpoint]). It is the operator's, so
+	// private addresses are fine. Empty for local protocols.
+	BaseURL string
+	// Options are the values of the configured options, with references resolved. Options that were not given are absent.
+	Options map[string]string
+	// Transport carries the requests; nil is an own HTTP transport without a proxy. It must neither follow
+	// redirects nor send a request again by itself, and should report to net/http/httptrace: without that the
+	// connect timer is part of the first byte's.
+	Transport http.RoundTripper
+	// Timeouts are the limits of each call.
+	Timeouts Timeouts
+	// FinishGrace is how long a stream is waited for after its finish reason, for its usage and its end, before it counts
+	// as complete although the vendor keeps it open. Only more text begins that time anew. Default 2 s.
+	FinishGrace time.Duration
+	// Logger receives retried connects; nil discards. It must get no key and no text of a prompt or an answer.
+	Logger *slog.Logger
+}
+
+// Timeouts are the limits of one call to a vendor. Zero fields take the default.
+type Timeouts struct {
+	// Connect bounds the wait for a usable connection: DNS, TCP, TLS, and a free place in the pool. Default 5 s.
+	Connect time.Duration
+	// FirstByte bounds a stream's wait from the connection to the first byte of its first event; the vendor's
+	// headers and comments don't end it. Default 60 s.
+	FirstByte time.Duration
+	// Idle bounds a stream's silence after that. Only bytes of events end a silence, comments don't. The time in
+	// which Next isn't called doesn't count. Default 60 s.
+	Idle time.Duration
+	// Response bounds a call without a stream from its start to the end of the answer. Default 300 s.
+	Response time.Duration
+	// MaxDuration bounds every call from its start to its end. Default 10 min.
+	MaxDuration time.Duration
+}
+
+func (t Timeouts) orDefaults() Timeouts {
+	for _, f := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&t.Connect, 5 * time.Second},
+		{&t.FirstByte, 60 * time.Second},
+		{&t.Idle, 60 * time.Second},
+		{&t.Response, 300 * time.Second},
+		{&t.MaxDuration, 10 * time.Minute},
+	} {
+		if *f.field <= 0 {
+			*f.field = f.value
+		}
+	}
+	return t
+}

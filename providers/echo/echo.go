@@ -1,0 +1,186 @@
+// Package echo is a provider without a vendor, for trying the service out.
+package echo
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// Driver is the [providers.Driver] of the protocol. It has no options.
+type Driver struct{}
+
+// Describe implements [providers.Driver].
+func (Driver) Describe() *providers.Description { return &providers.Description{Local: true} }
+
+// New implements [providers.Driver].
+func (Driver) New(*providers.Config) (providers.Provider, error) { return &Echo{}, nil }
+
+// Echo answers "You said: " and the last user message, word by word. The same request always gets the same answer and the
+// same usage. It honours MaxTokens (finish reason length) and Stop, and ignores the other parameters and the key.
+//
+// The number of tokens of a text is [Tokens]; a prompt has those of its contents and 4 more per message.
+type Echo struct {
+	// Delay is the pause before each word, 0 for none.
+	Delay time.Duration
+}
+
+// Interface guards.
+var (
+	_ providers.Driver   = Driver{}
+	_ providers.Provider = (*Echo)(nil)
+)
+
+// messageTokens is what a message costs beside its content.
+const messageTokens = 4
+
+// Tokens counts the tokens of a text: a run of letters and digits has one for every 4 characters begun, white
+// space none, and any other character one.
+func Tokens(text string) int64 {
+	var total int64
+	for text != "" {
+		token, _ := cutToken(text)
+		if strings.TrimSpace(token) != "" {
+			total++
+		}
+		text = text[len(token):]
+	}
+	return total
+}
+
+// cutToken returns the first token of a text, with the white space before it.
+func cutToken(text string) (token, rest string) {
+	word := 0
+	for i, r := range text {
+		end := i + utf8.RuneLen(r)
+		if r == utf8.RuneError {
+			_, size := utf8.DecodeRuneInString(text[i:])
+			end = i + size
+		}
+		switch {
+		case unicode.IsLetter(r) || unicode.IsDigit(r):
+			if word++; word == 4 {
+				return text[:end], text[end:]
+			}
+		case word > 0:
+			return text[:i], text[i:]
+		case !unicode.IsSpace(r):
+			return text[:end], text[end:]
+		}
+	}
+	return text, ""
+}
+
+// Open implements [providers.Provider].
+func (p *Echo) Open(ctx context.Context, req *providers.Request) (providers.Events, error) {
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, &providers.Error{Failure: providers.FailureCanceled, Cause: cause}
+	}
+	text, finish := answer(req)
+	usage := providers.Usage{CompletionTokens: Tokens(text)}
+	for _, m := range req.Messages {
+		usage.PromptTokens += Tokens(m.Content.Text()) + messageTokens
+	}
+	if !req.Stream {
+		if failure := pause(ctx, p.Delay); failure != nil {
+			return nil, failure
+		}
+		return providers.WholeAnswer(providers.Event{Text: text, FinishReason: finish, Usage: &usage}), nil
+	}
+	s := &stream{delay: p.Delay, rest: text, last: providers.Event{FinishReason: finish, Usage: &usage}}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	return s, nil
+}
+
+// answer makes the text: up to the first stop sequence, then up to the token limit.
+func answer(req *providers.Request) (text, finish string) {
+	text = "You said: " + lastUserText(req.Messages)
+	for _, stop := range req.Stop {
+		if i := strings.Index(text, stop); stop != "" && i >= 0 {
+			text = text[:i]
+		}
+	}
+	if req.MaxTokens <= 0 {
+		return text, "stop"
+	}
+	rest := text
+	for n := int64(0); strings.TrimSpace(rest) != ""; n++ {
+		if n == req.MaxTokens {
+			return text[:len(text)-len(rest)], "length"
+		}
+		_, rest = cutToken(rest)
+	}
+	return text, "stop"
+}
+
+func lastUserText(messages []providers.Message) string {
+	for _, message := range slices.Backward(messages) {
+		if message.Role == "user" {
+			return message.Content.Text()
+		}
+	}
+	return ""
+}
+
+func pause(ctx context.Context, d time.Duration) *providers.Error {
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return &providers.Error{Failure: providers.FailureCanceled, Cause: cause}
+	}
+	return nil
+}
+
+// stream hands the answer out word by word.
+type stream struct {
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	delay    time.Duration
+	rest     string
+	last     providers.Event
+	finished bool
+	err      error
+}
+
+// Next implements [providers.Events].
+func (s *stream) Next() (providers.Event, error) {
+	if s.err != nil {
+		return providers.Event{}, s.err
+	}
+	if s.finished {
+		s.err = io.EOF
+		return providers.Event{}, s.err
+	}
+	if failure := pause(s.ctx, s.delay); failure != nil {
+		s.err = failure
+		return providers.Event{}, s.err
+	}
+	if s.rest == "" {
+		s.finished = true
+		return s.last, nil
+	}
+	word := s.rest
+	if i := strings.IndexByte(word, ' '); i >= 0 {
+		word = word[:i+1]
+	}
+	s.rest = s.rest[len(word):]
+	return providers.Event{Text: word}, nil
+}
+
+// Buffered implements [providers.Events]: with a delay every word is a wait.
+func (s *stream) Buffered() bool { return s.delay <= 0 || s.finished }
+
+// Close implements [providers.Events].
+func (s *stream) Close() { s.cancel(context.Canceled) }

@@ -1,0 +1,178 @@
+package providers
+
+import (
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Failure is the class of what went wrong with a model call, from the caller's point of view. The gateway maps each class to
+// one public error code.
+type Failure string
+
+// The classes an adapter can report.
+const (
+	// FailureRefused: the vendor answered with an error, or with something that is no answer. Code provider_error.
+	FailureRefused Failure = "refused"
+	// FailureUnreachable: no connection, or it broke. Code provider_error.
+	FailureUnreachable Failure = "unreachable"
+	// FailureOverloaded: 429, 503, 529, or the same inside a stream. Code provider_overloaded.
+	FailureOverloaded Failure = "overloaded"
+	// FailureTimeout: 408, 504, or one of our timers. Code provider_timeout.
+	FailureTimeout Failure = "timeout"
+	// FailureContextTooLong: the vendor reports that the prompt exceeds the model's window. Code context_too_long.
+	FailureContextTooLong Failure = "context_too_long"
+	// FailureRequestTooLarge: 413. Code invalid_request, field messages.
+	FailureRequestTooLarge Failure = "request_too_large"
+	// FailureCanceled: the caller's context ended; its cause is wrapped. The vendor is not at fault.
+	FailureCanceled Failure = "canceled"
+	// FailureBroken: the adapter itself failed, for example with a panic. Code provider_error.
+	FailureBroken Failure = "broken"
+)
+
+// Error is every error of a [Provider]. It is for logs only and never reaches a client.
+type Error struct {
+	Failure Failure
+	// Status is the vendor's HTTP status, 0 if there was none.
+	Status int
+	// RetryAfter is how long the vendor asks to wait, clamped to 1..60 s; 0 if it gave no time. Set with FailureOverloaded
+	// only.
+	RetryAfter time.Duration
+	// Permanent: the same request can't succeed later (wrong key, unknown model, no quota); the client is advised
+	// not to retry.
+	Permanent bool
+	// Detail is the vendor's error text, at most 512 bytes, valid UTF-8, without control characters and without
+	// anything that looks like a key. It may quote the prompt: for debug logs only.
+	Detail string
+	// Cause is the underlying error, if any. With FailureCanceled it is the [context.Cause] of the caller's context.
+	Cause error
+}
+
+// Error describes the failure in one line for logs, without the vendor's own words: those may quote the prompt, which no
+// log above debug level may show.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("model call failed (")
+	b.WriteString(string(e.Failure))
+	if e.Status != 0 {
+		b.WriteString(", status ")
+		b.WriteString(strconv.Itoa(e.Status))
+	}
+	b.WriteString(")")
+	if e.Cause != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Cause.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns Cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// NotAnAnswer is the error of a vendor that answered with something else than an answer.
+func NotAnAnswer(detail string) *Error { return &Error{Failure: FailureRefused, Detail: detail} }
+
+// StatusError returns the error of an answer with an error status: its class, whether the same request can't succeed later,
+// and how long the headers Retry-After-Ms and Retry-After ask to wait. A redirect is an error, because it means a wrong
+// address; 409 and 425 may pass. Dialects whose vendors say more in the body refine it.
+func StatusError(status int, header http.Header) *Error {
+	e := &Error{Failure: FailureRefused, Status: status}
+	switch status {
+	case http.StatusRequestEntityTooLarge:
+		e.Failure, e.Permanent = FailureRequestTooLarge, true
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
+		e.Failure = FailureOverloaded
+		if wait, ok := retryAfter(header); ok {
+			e.RetryAfter = ClampRetryAfter(wait)
+		}
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		e.Failure = FailureTimeout
+	case http.StatusConflict, http.StatusTooEarly:
+	default:
+		e.Permanent = status >= 300 && status < 500
+	}
+	return e
+}
+
+// ClampRetryAfter returns the wait within the bounds of [Error.RetryAfter].
+func ClampRetryAfter(wait time.Duration) time.Duration { return min(max(wait, minRetry), maxRetry) }
+
+func retryAfter(h http.Header) (time.Duration, bool) {
+	if wait, ok := parseWait(h.Get("Retry-After-Ms"), time.Millisecond); ok {
+		return wait, true
+	}
+	text := h.Get("Retry-After")
+	if wait, ok := parseWait(text, time.Second); ok {
+		return wait, true
+	}
+	at, err := http.ParseTime(text)
+	return time.Until(at), err == nil
+}
+
+func parseWait(text string, unit time.Duration) (time.Duration, bool) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || math.IsNaN(n) {
+		return 0, false
+	}
+	return time.Duration(min(max(n, 0), 1e6) * float64(unit)), true
+}
+
+const (
+	// maxDetail bounds [Error.Detail] in bytes.
+	maxDetail = 512
+	// minRetry and maxRetry bound [Error.RetryAfter].
+	minRetry = time.Second
+	maxRetry = time.Minute
+)
+
+// tidy returns the error as the contract of [Error] wants it, whatever a dialect has put into it.
+func tidy(e *Error, status int, apiKey string) *Error {
+	e.Status = status
+	e.Detail = logLine(e.Detail, apiKey)
+	switch {
+	case e.Failure == "":
+		e.Failure = FailureRefused
+	case e.Failure != FailureOverloaded:
+		e.RetryAfter = 0
+	case e.RetryAfter != 0:
+		e.RetryAfter = ClampRetryAfter(e.RetryAfter)
+	}
+	return e
+}
+
+const masked = "[masked]"
+
+// keyShapes matches what looks like a key: the usual prefixes (also when the vendor starred a part out), a bearer token, or a
+// long run of letters and digits.
+var keyShapes = regexp.MustCompile(`(?i)\bbearer\s+[^\s"',;]+` +
+	`|\b(?:sk|pk|rk|ck|gsk|xai|hf|pplx|nvapi|fw|tgp|whsec|ghp|api|key)[-_][-_a-z0-9*.]{6,}` +
+	`|\bAIza[-_a-z0-9*]{6,}` +
+	`|\beyJ[-_a-z0-9]{8,}[-_a-z0-9.]*` +
+	`|[a-z0-9_]{32,}`)
+
+// logLine returns a vendor's text as one line for logs. It masks what looks like a key and the key itself, turns control
+// characters and white space into single blanks, replaces invalid UTF-8 and cuts at maxDetail bytes.
+func logLine(text, apiKey string) string {
+	if text == "" {
+		return ""
+	}
+	if len(apiKey) >= 4 {
+		text = strings.ReplaceAll(text, apiKey, masked)
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = keyShapes.ReplaceAllString(text, masked)
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+	if len(text) <= maxDetail {
+		return text
+	}
+	cut := maxDetail
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut]
+}

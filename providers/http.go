@@ -1,0 +1,187 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Endpoint appends a path to a base URL, whose query is kept. It fails unless the base URL is an absolute http or https URL.
+func Endpoint(baseURL, path string) (*url.URL, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		return nil, errors.New("the base URL of the provider can't be parsed") // the error would quote it
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, errors.New("the base URL of the provider is no absolute http or https URL")
+	}
+	if u.Path == "" {
+		u.Path = "/" // JoinPath keeps a path relative that doesn't begin with a slash
+	}
+	return u.JoinPath(path), nil
+}
+
+// Dialect is what is special about one vendor's HTTP interface. Its methods are called from several goroutines at once; they
+// do no I/O and must not keep what they are given.
+type Dialect interface {
+	// Endpoint returns the address that the request is posted to. It is not modified.
+	Endpoint(req *Request) *url.URL
+	// Header adds the dialect's own headers, such as the key's. h has Content-Type, Accept, Accept-Encoding and User-Agent.
+	// Headers that make a transport send a request again by itself (Idempotency-Key) are removed.
+	Header(h http.Header, req *Request)
+	// Body returns the JSON body in slices, which are sent one after the other. Message contents should be among them as
+	// they are, because a copy of a long prompt is expensive.
+	Body(req *Request) [][]byte
+	// Answer reads the body of a whole answer. Errors that are no *[Error] count as FailureRefused.
+	Answer(body []byte) (Event, error)
+	// Stream returns the reader of one stream.
+	Stream() StreamReader
+	// Fault returns the error of an answer with another status than 200, from its header and up to 64 KiB of its body, which
+	// may be anything. With status 200 the body is a JSON value that came in a stream and is no event. See [StatusError].
+	Fault(status int, header http.Header, body []byte) *Error
+}
+
+// StreamReader reads the events of one stream. It is used by one goroutine at a time.
+type StreamReader interface {
+	// Event reads the data of one server-sent event, which is not empty. An error ends the answer; one that is no *[Error]
+	// counts as FailureRefused.
+	Event(data []byte) (Piece, error)
+}
+
+// Piece is what one event of a stream says. Zero fields say nothing.
+type Piece struct {
+	// Text is the next piece of the answer as a JSON string literal. A character may be split between two pieces.
+	Text JSONString
+	// FinishReason is the vendor's; see [Event.FinishReason]. It may come early and more than once, the last one counts.
+	FinishReason string
+	// Usage is the vendor's count so far; the last one counts.
+	Usage *Usage
+	// End: the answer is complete, and nothing that counts follows.
+	End bool
+}
+
+// HTTP is the [Provider] of a vendor with an HTTP interface that speaks a [Dialect]. It holds no connection and, except for
+// the 50 ms at most after the terminator of a stream, no goroutine of its own.
+type HTTP struct {
+	dialect   Dialect
+	transport http.RoundTripper
+	timeouts  Timeouts
+	grace     time.Duration
+	logger    *slog.Logger
+	// largeBytes is how much of maxLargeBytes the answers that are being read have.
+	largeBytes atomic.Int64
+
+	// The causes with which the timers cancel a call.
+	connectTimeout, firstByteTimeout, idleTimeout, responseTimeout, maxDuration *timeoutError
+}
+
+var _ Provider = (*HTTP)(nil)
+
+// NewHTTP returns the provider that speaks the dialect.
+func NewHTTP(dialect Dialect, config *Config) *HTTP {
+	p := &HTTP{
+		dialect:   dialect,
+		transport: config.Transport,
+		timeouts:  config.Timeouts.orDefaults(),
+		grace:     config.FinishGrace,
+		logger:    config.Logger,
+	}
+	if p.transport == nil {
+		p.transport = &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second}
+	}
+	if p.grace <= 0 {
+		p.grace = 2 * time.Second
+	}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
+	}
+	p.connectTimeout = &timeoutError{"no connection", p.timeouts.Connect}
+	p.firstByteTimeout = &timeoutError{"no answer began", p.timeouts.FirstByte}
+	p.idleTimeout = &timeoutError{"the answer paused", p.timeouts.Idle}
+	p.responseTimeout = &timeoutError{"no complete answer", p.timeouts.Response}
+	p.maxDuration = &timeoutError{"the call did not end", p.timeouts.MaxDuration}
+	return p
+}
+
+// Open sends the request (see [Provider]). A whole answer is read to its end before Open returns.
+func (p *HTTP) Open(ctx context.Context, req *Request) (Events, error) {
+	c := p.newCall(ctx, req.Stream)
+	opened := false
+	defer func() {
+		if !opened { // also when the dialect panics
+			c.end()
+		}
+	}()
+	events, failure := p.open(c, req)
+	if failure != nil {
+		return nil, failure
+	}
+	opened = true
+	return events, nil
+}
+
+func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
+	if context.Cause(c.ctx) != nil {
+		return nil, c.failure(nil)
+	}
+	resp, failure := p.send(c, req) //nolint:bodyclose // attach gives the body to the call, which closes it
+	if failure != nil {
+		return nil, failure
+	}
+	c.attach(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return nil, p.refusal(c, resp, req.APIKey)
+	}
+	body, err := decodedBody(resp)
+	if err != nil {
+		return nil, c.unreadable(err)
+	}
+	if isHTML(resp.Header) {
+		return nil, &Error{Failure: FailureRefused, Status: resp.StatusCode, Detail: "the answer is an HTML page"}
+	}
+	if req.Stream {
+		return p.openStream(c, resp, body, req.APIKey)
+	}
+	return p.readAnswer(c, resp, body, req.APIKey)
+}
+
+// send makes the request, and once more if no connection came about.
+func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
+	body := &requestBody{parts: p.dialect.Body(req), sent: req.Sent}
+	header := p.requestHeader(req)
+	endpoint := p.dialect.Endpoint(req)
+	req.Messages = nil
+	for retried := false; ; retried = true {
+		c.lend(body)
+		if req.Stream {
+			c.arm(p.timeouts.FirstByte, p.firstByteTimeout)
+		}
+		hreq, begun := p.httpRequest(c, endpoint, header, body, req.Stream)
+		resp, err := p.transport.RoundTrip(hreq)
+		if err == nil {
+			return resp, nil
+		}
+		again := !retried && !begun.Load() && !body.touched() && !isTimeout(err) && context.Cause(c.ctx) == nil
+		if !again {
+			return nil, c.failure(err)
+		}
+		body = body.again()
+		p.logger.Warn("connecting to the model provider failed; trying once more", "host", endpoint.Host, "error", err)
+	}
+}
+
+// isTimeout reports whether the transport's own dialer gave up waiting, by type.
+func isTimeout(err error) bool {
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout()
+}
+
+func isHTML(h http.Header) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(h.Get("Content-Type"))), "text/html")
+}

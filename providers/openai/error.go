@@ -1,0 +1,266 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// Fault implements [providers.Dialect].
+func (d *dialect) Fault(status int, header http.Header, body []byte) *providers.Error {
+	fault := readVendorFault(body)
+	if status != http.StatusOK {
+		return classify(fault, status, header)
+	}
+	if fault.message == "" && len(fault.words) == 0 && fault.number == 0 {
+		return providers.NotAnAnswer("the stream holds JSON that is no event")
+	}
+	return classify(fault, 0, nil)
+}
+
+// vendorFault is what a vendor reported about an error, in a body or an event. Words are in lower case.
+type vendorFault struct {
+	number  int      // a numeric code, 0 if none
+	words   []string // code, type, status, detail codes
+	message string
+	quoted  string // the text of a vendor behind the vendor
+	retry   string // RetryInfo's delay
+}
+
+// readVendorFault reads an error in any of the known forms: {"error":{…}}, {"error":"text"}, the object itself,
+// one of those in an array, a string, or no JSON at all.
+func readVendorFault(raw []byte) vendorFault {
+	raw = bytes.TrimSpace(raw[:min(len(raw), maxFault)])
+	if list, ok := firstElements(raw, 1); ok && len(list) > 0 {
+		raw = list[0]
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return vendorFault{message: text}
+	}
+	object, ok := faultMembers(raw)
+	if !ok {
+		return vendorFault{message: string(raw)}
+	}
+	if inner := object["error"]; len(inner) > 0 && string(inner) != "null" {
+		return readVendorFault(inner)
+	}
+	return readFaultObject(object)
+}
+
+func readFaultObject(object map[string]json.RawMessage) vendorFault {
+	f := vendorFault{message: firstString(object, "message", "detail", "error_description")}
+	for _, name := range []string{"code", "type", "status"} {
+		f.addWord(object[name])
+	}
+	details, ok := firstElements(object["details"], maxDetails)
+	if !ok {
+		details = []json.RawMessage{object["details"]}
+	}
+	for _, detail := range details {
+		d, _ := faultMembers(detail)
+		f.addWord(d["error_code"])
+		if delay := firstString(d, "retryDelay"); delay != "" {
+			f.retry = delay
+		}
+	}
+	if metadata, ok := faultMembers(object["metadata"]); ok {
+		f.quoted = firstString(metadata, "raw")
+	}
+	return f
+}
+
+const (
+	// maxFault bounds the bytes of an error that are looked at.
+	maxFault = 64 << 10
+	// maxDetails bounds the details of an error that are looked at; vendors send three.
+	maxDetails = 16
+)
+
+// faultNames are the members of errors that say something. Nothing is made of the others: a vendor may be hostile.
+var faultNames = []string{
+	"error", "message", "detail", "error_description", "code", "type", "status", "details", "error_code", "retryDelay", "metadata", "raw",
+}
+
+// faultMembers returns the known members of an object, the last one of each name; ok is false for anything else.
+func faultMembers(raw []byte) (object map[string]json.RawMessage, ok bool) {
+	s := jsonscan.New(raw)
+	if s.Peek() != '{' {
+		return nil, false
+	}
+	object = make(map[string]json.RawMessage, len(faultNames))
+	for more := s.Enter('{'); more; more = s.More('{') {
+		name := s.Key()
+		value := s.Skip()
+		for _, known := range faultNames {
+			if jsonscan.Is(name, known) {
+				object[known] = value
+			}
+		}
+	}
+	return object, s.End()
+}
+
+// firstElements returns up to n elements of an array; ok is false for anything else.
+func firstElements(raw []byte, n int) (list []json.RawMessage, ok bool) {
+	s := jsonscan.New(raw)
+	if s.Peek() != '[' {
+		return nil, false
+	}
+	for more := s.Enter('['); more; more = s.More('[') {
+		if value := s.Skip(); len(list) < n {
+			list = append(list, value)
+		}
+	}
+	return list, s.End()
+}
+
+func firstString(object map[string]json.RawMessage, names ...string) string {
+	for _, name := range names {
+		var s string
+		if json.Unmarshal(object[name], &s) == nil && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// addWord takes a code, which is a word, a number, or a number in quotes.
+func (f *vendorFault) addWord(raw json.RawMessage) {
+	var word string
+	var number float64
+	if json.Unmarshal(raw, &word) == nil {
+		if n, err := strconv.Atoi(word); err == nil {
+			number = float64(n)
+		} else if word != "" {
+			f.words = append(f.words, strings.ToLower(word))
+		}
+	} else if json.Unmarshal(raw, &number) != nil {
+		return
+	}
+	if number >= 300 && number <= 599 && f.number == 0 {
+		f.number = int(number)
+	}
+}
+
+func (f *vendorFault) says(words ...string) bool {
+	for _, have := range f.words {
+		if slices.Contains(words, have) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *vendorFault) mentions(texts ...string) bool {
+	for _, where := range []string{f.message, f.quoted} {
+		where = strings.ToLower(where)
+		for _, text := range texts {
+			if strings.Contains(where, text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// classify returns the error for a vendor's fault. status is 0 for an error inside a successful answer; then a number in the
+// error counts as one.
+func classify(f vendorFault, status int, header http.Header) *providers.Error {
+	known := cmp.Or(status, f.number)
+	e := providers.StatusError(known, header)
+	e.Status, e.Detail = status, f.detail()
+	switch {
+	case e.Failure == providers.FailureRequestTooLarge:
+	case known != 401 && known != 403 && known != 429 && f.contextTooLong():
+		e.Failure, e.Permanent = providers.FailureContextTooLong, true
+	case f.outOfFunds(known):
+		e.Failure, e.Permanent = providers.FailureRefused, true
+	case e.Failure == providers.FailureRefused && (known == 0 || known >= 500):
+		e.Failure, e.Permanent = f.judgeByWords()
+	}
+	switch {
+	case e.Failure != providers.FailureOverloaded:
+		e.RetryAfter = 0
+	case e.RetryAfter == 0:
+		e.RetryAfter = f.retryAfter()
+	}
+	return e
+}
+
+// judgeByWords is for errors without a telling status.
+func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool) {
+	switch {
+	case f.says("overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "unavailable",
+		"service_unavailable", "resource_exhausted", "rate_limit", "rate_limit_exceeded", "rate_limit_error",
+		"rate_limited", "too_many_requests", "capacity_exceeded"),
+		f.mentions("overloaded", "over capacity"):
+		return providers.FailureOverloaded, false
+	case f.says("timeout", "timeout_error", "deadline_exceeded", "request_timeout", "gateway_timeout"):
+		return providers.FailureTimeout, false
+	}
+	return providers.FailureRefused, f.says("invalid_request_error", "authentication_error", "permission_error",
+		"not_found_error", "invalid_api_key", "model_not_found")
+}
+
+// outOfFunds: the operator's account at the vendor has no money; waiting doesn't help. Gemini uses OpenAI's text of
+// this for its limit per minute and then says when to retry, so the text alone tells nothing.
+func (f *vendorFault) outOfFunds(status int) bool {
+	return status == http.StatusPaymentRequired ||
+		f.says("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error",
+			"enforced_spend_limit_reached", "insufficient_credits", "insufficient_balance") ||
+		f.mentions("credit balance is too low", "insufficient balance")
+}
+
+var (
+	tokenLimitText = regexp.MustCompile(`(?i)(input|prompt|context|request)[^.]{0,80}` +
+		`(exceeds?|exceeded|longer than|too long)[^.]{0,80}(token|context|maximum|limit)`)
+	retryText = regexp.MustCompile(`(?i)(?:retry|again) (?:in|after) (?:about )?([0-9][0-9.]*(?:ms|s|m|h)?(?:[0-9.]+s)?)`)
+)
+
+// contextTooLong recognises the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI and xAI.
+func (f *vendorFault) contextTooLong() bool {
+	return f.says("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "string_above_max_length") ||
+		f.mentions("maximum context length", "context_length_exceeded", "prompt is too long", "exceed context limit",
+			"exceeds the context window", "exceeds the available context size", "input is too long for requested model",
+			"maximum prompt length", "exceeds the maximum number of tokens", "`inputs` tokens + `max_new_tokens` must be") ||
+		(f.number == 0 || f.number == 400) && tokenLimitText.MatchString(f.message) && f.mentions("token")
+}
+
+// detail returns everything that the vendor reported, for logs.
+func (f *vendorFault) detail() string {
+	text := f.message
+	if len(f.words) > 0 {
+		text = strings.Join(f.words, ", ") + ": " + text
+	}
+	if f.quoted != "" {
+		text += " / " + f.quoted
+	}
+	return text
+}
+
+// retryAfter returns how long the vendor asks to wait in RetryInfo, else in its prose, as in "Please retry in 34.6s",
+// "try again in 350ms", "retry after 20 seconds"; 0 if it doesn't.
+func (f *vendorFault) retryAfter() time.Duration {
+	spans := []string{f.retry}
+	for _, text := range []string{f.message, f.quoted} {
+		if m := retryText.FindStringSubmatch(text); m != nil {
+			spans = append(spans, m[1], strings.TrimRight(m[1], ".")+"s")
+		}
+	}
+	for _, span := range spans {
+		if wait, err := time.ParseDuration(span); err == nil {
+			return providers.ClampRetryAfter(wait)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,116 @@
+// Package openai is the chat-completions interface of OpenAI, which most vendors and local servers imitate: Ollama, vLLM,
+// llama.cpp, Groq, Gemini's compatible endpoint and others. It reads the deviations of all of them: where they put the token
+// counts, how they report errors, what they leave out.
+package openai
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// Driver is the [providers.Driver] of the protocol. It has no options of its own.
+type Driver struct{}
+
+// Describe implements [providers.Driver].
+func (Driver) Describe() *providers.Description {
+	return &providers.Description{Endpoints: map[string]string{
+		"anthropic": "https://api.anthropic.com/v1",
+		"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
+	}}
+}
+
+// New implements [providers.Driver]. The address of requests is the base URL with "/chat/completions" after it.
+func (Driver) New(config *providers.Config) (providers.Provider, error) {
+	endpoint, err := providers.Endpoint(config.BaseURL, "chat/completions")
+	if err != nil {
+		return nil, err
+	}
+	return providers.NewHTTP(&dialect{endpoint}, config), nil
+}
+
+type dialect struct{ endpoint *url.URL }
+
+// Interface guards.
+var (
+	_ providers.Driver  = Driver{}
+	_ providers.Dialect = (*dialect)(nil)
+)
+
+// Endpoint implements [providers.Dialect].
+func (d *dialect) Endpoint(*providers.Request) *url.URL { return d.endpoint }
+
+// Header implements [providers.Dialect].
+func (d *dialect) Header(h http.Header, req *providers.Request) {
+	if req.APIKey != "" {
+		h["Authorization"] = []string{"Bearer " + req.APIKey}
+	}
+}
+
+// Answer implements [providers.Dialect].
+func (d *dialect) Answer(raw []byte) (providers.Event, error) {
+	doc, ok := readChunk(raw, whole)
+	if !ok {
+		if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // Gemini wraps its error object into an array
+			return providers.Event{}, classify(readVendorFault(raw), 0, nil)
+		}
+		return providers.Event{}, providers.NotAnAnswer("the answer is no JSON object")
+	}
+	if doc.fault != nil {
+		return providers.Event{}, classify(readVendorFault(doc.fault), 0, nil)
+	}
+	if doc.malformed || !doc.chosen || !doc.filled {
+		return providers.Event{}, providers.NotAnAnswer("the answer has no choice with a message")
+	}
+	finish, err := doc.finishReason()
+	if err != nil {
+		return providers.Event{}, err
+	}
+	return providers.Event{Text: doc.content.Text(), FinishReason: finish, Usage: doc.reported()}, nil
+}
+
+// Stream implements [providers.Dialect]. Each event is read by itself.
+func (d *dialect) Stream() providers.StreamReader { return events{} }
+
+type events struct{}
+
+// Event implements [providers.StreamReader].
+func (events) Event(data []byte) (providers.Piece, error) {
+	if string(data) == "[DONE]" {
+		return providers.Piece{End: true}, nil
+	}
+	doc, ok := readChunk(data, pieces)
+	switch {
+	case !ok:
+		return providers.Piece{}, providers.NotAnAnswer("an event of the stream is no JSON object")
+	case doc.fault != nil:
+		return providers.Piece{}, classify(readVendorFault(doc.fault), 0, nil)
+	case doc.malformed:
+		return providers.Piece{}, providers.NotAnAnswer("an event of the stream has an unexpected form")
+	}
+	finish, err := doc.finishReason()
+	if err != nil {
+		return providers.Piece{}, err
+	}
+	return providers.Piece{Text: doc.content, FinishReason: finish, Usage: doc.reported()}, nil
+}
+
+// finishReason returns the vendor's finish reason, "" if it gave none. Some vendors report an error this way.
+func (c *chunk) finishReason() (string, error) {
+	reason := c.finish.Text()
+	if reason == "error" {
+		return "", providers.NotAnAnswer("the vendor ended the answer with an error")
+	}
+	return reason, nil
+}
+
+// reported returns a copy of the usage, so that an event without one takes no memory; nil if there is none.
+func (c *chunk) reported() *providers.Usage {
+	if !c.counted {
+		return nil
+	}
+	usage := c.usage
+	return &usage
+}

@@ -1,0 +1,83 @@
+package providers
+
+import "context"
+
+// Message is one message of a prompt.
+type Message struct {
+	// Role is system, user, assistant or tool.
+	Role string
+	// Content is the text as a JSON string literal with its quotes: valid JSON, valid UTF-8, no lone surrogate.
+	// It goes upstream as it stands, so a long prompt is neither unescaped nor escaped again.
+	Content JSONString
+}
+
+// Request is one validated model call. Adapters must not add what the caller did not ask for, except for what the vendor
+// requires.
+type Request struct {
+	// Model is the vendor's name of the model.
+	Model string
+	// MaxTokensField is the name under which MaxTokens goes upstream: "max_tokens" or "max_completion_tokens". Dialects
+	// with one name for it ignore the field.
+	MaxTokensField string
+	// Messages has at least one element. An adapter may set it to nil once it has encoded them.
+	Messages []Message
+	// Temperature and TopP are nil when the vendor's default applies.
+	Temperature, TopP *float64
+	// MaxTokens bounds the generated tokens, at least 1.
+	MaxTokens int64
+	// Stop are the stop sequences, nil for none.
+	Stop []string
+	// Stream asks for the vendor's stream form.
+	Stream bool
+	// APIKey is the secret to send. With an empty one the request carries no credentials.
+	APIKey string
+	// Sent, if not nil, may be called by the adapter once it refers to no content of Messages any more, because the vendor
+	// has all of it. It is called at most once, from any goroutine.
+	Sent func()
+}
+
+// Usage is what the vendor counted. A nil *Usage means it reported nothing; zeros are a report.
+type Usage struct {
+	PromptTokens, CompletionTokens int64
+	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
+	CachedPromptTokens int64
+	// OnlyInTotal are the tokens of the vendor's total that are neither in its prompt nor in its completion. Some vendors
+	// (xAI, Gemini) count the reasoning of a model this way: it is output.
+	OnlyInTotal int64
+}
+
+// Event is one step of an answer. Zero fields say nothing; one event may carry several (a whole answer is one event with
+// all of them).
+type Event struct {
+	// Text is a piece of the answer, valid UTF-8.
+	Text string
+	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor sent it, at most
+	// 32 letters, digits, hyphens and underscores. No text follows it.
+	FinishReason string
+	// Usage is set when the vendor reported it; the last one of a stream counts.
+	Usage *Usage
+}
+
+// Events is a running answer. Next is called by one goroutine at a time.
+type Events interface {
+	// Next blocks for the next event. After the complete answer it returns io.EOF: a finish reason was seen, or
+	// the vendor's terminator. Any other end is an *[Error]. Usage seen before a failure was already returned.
+	Next() (Event, error)
+	// Buffered reports whether Next has another event at hand and would not wait for the vendor. The gateway
+	// flushes to its client when it is false, so that a burst of events costs one write.
+	Buffered() bool
+	// Close ends the call without waiting for anything; the connection is free at once, or as soon as the few bytes that may
+	// follow the terminator were read. It may come at any time, from any goroutine, more than once.
+	// After it Next returns what it would have returned anyway, or FailureCanceled.
+	Close()
+}
+
+// Provider is the adapter to one configured model vendor. It is safe for concurrent use. A panic in one of its methods, or
+// in one of its Events, fails that call only, as [FailureBroken].
+type Provider interface {
+	// Open sends the request and returns when the vendor has begun to answer well: a good status and, for a
+	// stream, its first event, so that a failure before any answer is an error here and not in the middle of an
+	// answer. A whole answer is delivered through the same Events (text, finish reason, usage at once).
+	// The answer lives until Close or the end of ctx, after which Open and Next must return at once. Errors are *[Error].
+	Open(ctx context.Context, req *Request) (Events, error)
+}

@@ -1,0 +1,145 @@
+package providers
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"sync/atomic"
+)
+
+// httpRequest builds the request. GetBody stays nil: with it, or with any kind of idempotency header, Go's transport would
+// send the request again by itself.
+//
+// begun becomes true when the transport writes the request; from then on the vendor may have seen it.
+func (p *HTTP) httpRequest(
+	c *call, endpoint *url.URL, header http.Header, body *requestBody, stream bool,
+) (hreq *http.Request, begun *atomic.Bool) {
+	begun = new(atomic.Bool)
+	trace := &httptrace.ClientTrace{
+		GetConn:      func(string) { c.arm(p.timeouts.Connect, p.connectTimeout) },
+		WroteHeaders: func() { begun.Store(true) },
+	}
+	if stream {
+		trace.GotConn = func(httptrace.GotConnInfo) { c.arm(p.timeouts.FirstByte, p.firstByteTimeout) }
+	} else {
+		trace.GotConn = func(httptrace.GotConnInfo) { c.disarm() }
+	}
+	target := *endpoint
+	hreq = &http.Request{
+		Method:        http.MethodPost,
+		URL:           &target,
+		Host:          target.Host,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        header,
+		Body:          body,
+		ContentLength: body.size(),
+	}
+	return hreq.WithContext(httptrace.WithClientTrace(c.ctx, trace)), begun
+}
+
+func (p *HTTP) requestHeader(req *Request) http.Header {
+	accept := "application/json"
+	if req.Stream {
+		accept = "text/event-stream"
+	}
+	h := http.Header{
+		"Content-Type":    {"application/json"},
+		"Accept":          {accept},
+		"Accept-Encoding": {"identity"},
+		"User-Agent":      {"caddy-svc"},
+	}
+	p.dialect.Header(h, req)
+	delete(h, "Idempotency-Key")
+	delete(h, "X-Idempotency-Key")
+	return h
+}
+
+var errTakenBack = errors.New("the call is over")
+
+// requestBody is the slices of a request. The transport may go on reading after it has returned; takeBack ends that, so that
+// the caller may use the memory again.
+type requestBody struct {
+	mu    sync.Mutex
+	parts [][]byte
+	taken int // bytes of the first part already read
+	used  bool
+	gone  bool
+	sent  func() // called when all is read, nil for none
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone {
+		return 0, errTakenBack
+	}
+	b.used = true
+	defer b.dropRead()
+	for len(b.parts) > 0 && n < len(p) {
+		k := copy(p[n:], b.parts[0][b.taken:])
+		n += k
+		b.taken += k
+		if b.taken == len(b.parts[0]) {
+			b.parts, b.taken = b.parts[1:], 0
+		}
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// dropRead lets go of the slices when all of them were read. The response refers to its request, and so to this body, until
+// the end of the answer.
+func (b *requestBody) dropRead() {
+	if len(b.parts) > 0 || b.parts == nil {
+		return
+	}
+	b.parts = nil
+	if b.sent != nil {
+		b.sent()
+	}
+}
+
+// size returns the length of what is left to read in bytes.
+func (b *requestBody) size() (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, part := range b.parts {
+		n += int64(len(part))
+	}
+	return n
+}
+
+// again returns a body with the same slices in place of one that was not touched.
+func (b *requestBody) again() *requestBody {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return &requestBody{parts: b.parts, sent: b.sent}
+}
+
+// Close implements io.Closer.
+func (b *requestBody) Close() error { return nil }
+
+// touched reports whether anything was read: then it may be on the wire.
+func (b *requestBody) touched() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// takeBack ends all reading, now and later. A nil body is fine.
+func (b *requestBody) takeBack() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.gone, b.parts = true, nil
+	b.mu.Unlock()
+}
