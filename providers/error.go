@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"regexp"
@@ -134,9 +135,8 @@ const (
 func tidy(e *Error, status int, apiKey string) *Error {
 	e.Status = status
 	e.Detail = logLine(e.Detail, apiKey)
+	e.Failure = cmp.Or(e.Failure, FailureRefused)
 	switch {
-	case e.Failure == "":
-		e.Failure = FailureRefused
 	case e.Failure != FailureOverloaded:
 		e.RetryAfter = 0
 	case e.RetryAfter != 0:
