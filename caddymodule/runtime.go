@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
@@ -136,7 +137,7 @@ func (p *Provider) entry(read vendor, a *App) (gateway.ProviderEntry, error) {
 		},
 	})
 	if err != nil {
-		return entry, fmt.Errorf("%s: %w", element("provider", p.Name), err)
+		return entry, fmt.Errorf("%s: %w", config.Element("provider", p.Name), err)
 	}
 	return entry, nil
 }
