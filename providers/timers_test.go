@@ -70,7 +70,7 @@ func onFakeClock(t *testing.T, dial func(ctx context.Context, network, address s
 			_ = server.Serve(l)
 		}()
 		transport := &http.Transport{DialContext: dial}
-		f(t, openaitest.Vendor{u, openaitest.New(t, providers.Config{BaseURL: "http://vendor/v1", Transport: transport})})
+		f(t, openaitest.Vendor{Upstream: u, HTTP: openaitest.New(t, providers.Config{BaseURL: "http://vendor/v1", Transport: transport})})
 		transport.CloseIdleConnections()
 		u.Close()
 		require.NoError(t, server.Close())

@@ -50,7 +50,7 @@ func StartVendor(t testing.TB, version int, timeouts providers.Timeouts) Vendor 
 		t.Cleanup(transport.CloseIdleConnections)
 		config.Transport = transport
 	}
-	return Vendor{u, New(t, config)}
+	return Vendor{Upstream: u, HTTP: New(t, config)}
 }
 
 // EachVersion runs a test over HTTP/1.1 and HTTP/2.
