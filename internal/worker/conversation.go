@@ -12,35 +12,34 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// historyMessages bounds what is read, and opened, of a conversation's past for one turn. Chats are short messages:
-// more than this many seldom help an answer, and each costs its reading every time.
+// historyMessages bounds the earlier messages that are read, and opened, for one turn. Messages of a chat are short: more of
+// them seldom help an answer, and are read each time.
 const historyMessages = 200
 
-// pass is one go over a leased conversation. It lives on one goroutine.
+// pass is one pass over a leased conversation. It runs on one goroutine.
 type pass struct {
 	*Worker
 	lease inbox.Lease
 	work  inbox.Work
-	// stop is closed when the worker shall begin nothing new.
+	// stop is closed when the worker must begin nothing new.
 	stop <-chan struct{}
-	// superseded: an answer was thrown away in this pass for newer messages; the next one is sent whatever comes.
+	// superseded: an answer was discarded in this pass for newer messages; the next one is sent in any case.
 	superseded bool
-	// postponed: the pass ends for want of a place for its call. Nothing failed.
+	// postponed: the pass ends because its call has no place. Nothing failed.
 	postponed bool
-	// live is set when somebody waits for the answer to see it while it is made.
+	// live is set when a visitor waits for the answer.
 	live *live
 	// credentials are the channel's, opened when the first message is sent.
 	credentials *platforms.Credentials
 }
 
-// converse does what is due in a leased conversation and gives the lease back.
+// converse works on a leased conversation and gives the lease back.
 func (w *Worker) converse(ctx context.Context, lease inbox.Lease, stop <-chan struct{}) {
 	p := &pass{Worker: w, lease: lease, stop: stop}
 	p.converse(ctx)
 }
 
-// converse does what is due and gives the lease back. A broken conversation must not take the others with it, so a panic
-// ends only this one.
+// converse works on the conversation and gives the lease back. A panic ends only this pass.
 func (p *pass) converse(ctx context.Context) {
 	w, lease := p.Worker, p.lease
 	ctx, release := w.keepLease(ctx, lease)
@@ -91,11 +90,11 @@ func (p *pass) guarded(ctx context.Context) (wait time.Duration, err error) {
 	return p.run(ctx)
 }
 
-// run does what is due: what a dead worker left, what is to be sent, then the turn. wait > 0 asks for another try then.
+// run handles what a dead worker left, sends what is pending, then answers. wait > 0 asks for another try then.
 func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	err = p.open(ctx)
 	switch {
-	case errors.Is(err, store.ErrNotFound): // somebody deleted it
+	case errors.Is(err, store.ErrNotFound): // deleted meanwhile
 		return 0, nil
 	case err != nil:
 		return 0, err
@@ -122,8 +121,7 @@ func (p *pass) open(ctx context.Context) error {
 	return nil
 }
 
-// settleUnclear marks what a worker was sending when it died: nobody knows whether the customer has it. The rest is
-// pending.
+// settleUnclear marks parts that a worker was sending when it died as delivery_unknown. The rest is pending.
 func (p *pass) settleUnclear(ctx context.Context) (pending []inbox.Outbound, err error) {
 	for i := range p.work.Outbound {
 		row := &p.work.Outbound[i]
@@ -138,5 +136,5 @@ func (p *pass) settleUnclear(ctx context.Context) (pending []inbox.Outbound, err
 	return pending, nil
 }
 
-// stopping reports whether nothing new should be begun.
+// stopping reports whether nothing new may be begun.
 func (p *pass) stopping() bool { return closed(p.stop) }

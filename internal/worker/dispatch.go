@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -9,10 +10,10 @@ import (
 )
 
 const (
-	// idleWait bounds a wait for work: a lost wake-up costs a customer at most this.
+	// idleWait bounds a wait for work, and so the delay by a lost wake-up.
 	idleWait = 5 * time.Second
-	// emptyPause follows a look that found nothing though something may be due: another worker was faster, or the
-	// organization is at its cap.
+	// emptyPause follows a look that found nothing though something may be due: another worker was faster, or the organization
+	// is at its cap.
 	emptyPause = 20 * time.Millisecond
 	// faultPause follows a fault of the store.
 	faultPause = time.Second
@@ -28,12 +29,12 @@ type dispatcher struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	places map[string]int // taken, by organization
+	places map[string]int // in use, by organization
 	taken  int
 
 	// freed holds a token after a place was given back.
 	freed chan struct{}
-	// ask and due are the waiter's: a token in ask makes it wait for work once, a token in due says that there may be some.
+	// A token in ask makes the waiter wait for work once; a token in due reports that there may be some.
 	ask, due chan struct{}
 }
 
@@ -64,8 +65,8 @@ func (d *dispatcher) run(ctx context.Context) {
 // wait returns when every goroutine of the dispatcher has ended.
 func (d *dispatcher) wait() { d.running.Wait() }
 
-// fill leases conversations for the free places and starts them. It asks in turns that no organization can overdraw its
-// places in, so that leases never have to be given back unused.
+// fill leases conversations for the free places and starts them. It asks in rounds in which no organization can exceed its
+// places, so that leases never have to be given back unused.
 func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
 	for {
 		n, full := d.room()
@@ -79,8 +80,8 @@ func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
 	}
 }
 
-// lease takes up to n conversations and starts them. The end of ctx must not break it off: a lease that was committed
-// unheard would keep its customer waiting until it runs out.
+// lease leases up to n conversations and starts them. The end of ctx must not interrupt it: a lease whose commit wasn't
+// confirmed would keep its customer waiting until it runs out.
 func (d *dispatcher) lease(ctx context.Context, n int, full []string) (started int, err error) {
 	bounded, cancel := storing(ctx)
 	defer cancel()
@@ -97,7 +98,7 @@ func (d *dispatcher) lease(ctx context.Context, n int, full []string) (started i
 	return len(leases), nil
 }
 
-// room is how many conversations may be leased now, whoever they belong to, and the organizations that may get none.
+// room returns how many conversations may be leased now, of any organization, and the organizations that may get none.
 func (d *dispatcher) room() (n int, full []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,8 +163,8 @@ func (d *dispatcher) idle(ctx context.Context) {
 	}
 }
 
-// waiter waits for due work whenever it is asked, on a goroutine of its own, so that a place that gets free doesn't
-// have to break a wait off.
+// waiter waits for due work whenever it is asked, on a goroutine of its own, so that a place that gets free doesn't have to
+// interrupt a wait.
 func (d *dispatcher) waiter(ctx context.Context) {
 	for {
 		select {
@@ -187,7 +188,7 @@ func (d *dispatcher) waiter(ctx context.Context) {
 	}
 }
 
-// signal leaves a token, unless there is one.
+// signal puts a token, unless there is one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -213,4 +214,34 @@ func pause(ctx context.Context, wait time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+const (
+	// firstWait is the pause before the second try of a call or a send.
+	firstWait = time.Second
+	// longestWait bounds a pause, whatever a vendor asks for.
+	longestWait = 5 * time.Minute
+	// waitFactor: with maxTries the pauses are about 1, 3, 9, 27, 81, 243 and 300 s, eleven minutes in all, which
+	// outlives the usual outage of a vendor and ends while an answer is still of use.
+	waitFactor = 3
+	// maxTries bounds how often a turn is asked, and how often a message is sent.
+	maxTries = 8
+	// busyStorePause is the pause of a turn whose hold the overloaded store refused; each try costs the store two more writes.
+	busyStorePause = 10 * time.Second
+)
+
+// backoff returns the pause after a failed try, after attempts failed tries before it: exponential, at least what the vendor
+// wished, at most longestWait, with up to a quarter taken off or, on a wish, added, so that conversations which failed together
+// don't come back together.
+func backoff(attempts int64, wish time.Duration) time.Duration {
+	wait := firstWait
+	for range min(attempts, maxTries) {
+		wait = min(wait*waitFactor, longestWait)
+	}
+	wait -= rand.N(wait/4 + 1) //nolint:gosec // jitter is no secret
+	if wish <= wait {
+		return wait
+	}
+	wish = min(wish, longestWait)
+	return wish + rand.N(wish/4+1) //nolint:gosec // jitter is no secret
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 )
 
-// keep renews a lease every third of its life, on a goroutine of its own, until release is called. When the lease is
-// lost, by the queue's word or because it can't be renewed in time, the returned context ends with errLeaseLost as its
-// cause.
+// keepLease renews a lease every third of its life, on a goroutine of its own, until release is called. When the lease is lost,
+// because the queue says so or because it can't be renewed in time, the returned context ends with errLeaseLost as its cause.
 func (w *Worker) keepLease(ctx context.Context, lease inbox.Lease) (held context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -26,8 +25,8 @@ func (w *Worker) keepLease(ctx context.Context, lease inbox.Lease) (held context
 	}
 }
 
-// renew returns false when ctx ended, true when the lease is lost. Our own clock runs from before each renewal began, so
-// that the work ends before anybody else may have the lease.
+// renew returns false when ctx ended, true when the lease is lost. The local clock counts from before each renewal began, so
+// that the work ends before another worker may get the lease.
 func (w *Worker) renew(ctx context.Context, lease inbox.Lease) (lost bool) {
 	ends := time.Now().Add(w.Lease)
 	for wait := w.Lease / 3; ; {

@@ -13,40 +13,38 @@ import (
 )
 
 const (
-	// liveWait bounds how long somebody waits for an answer that another one makes.
+	// liveWait bounds how long a visitor waits for an answer by another process.
 	liveWait = 2 * time.Minute
-	// livePause is about how often he looks whether it is there. The read costs some microseconds.
+	// livePause is about how often the reply is read meanwhile. The read costs some microseconds.
 	livePause = 100 * time.Millisecond
-	// livePasses bounds how often he works himself: more are needed only when others left work behind.
+	// livePasses bounds a request's own passes: more than one is needed only when other workers left work behind.
 	livePasses = 8
 )
 
 var errLiveSlow = errors.New("the answer took longer than 2 min")
 
-// AnswerNow answers a customer's text that is in the queue while its writer waits for it, by the same lease, turn and
-// charge as a worker would, and shows the answer in sink as it is made: sink gets the text that will be stored, without
-// the white space around it, piece by piece. When somebody else is at the conversation it waits for what comes of that,
-// and sink gets nothing.
+// AnswerNow answers a customer's text in the queue while its writer waits, with the same lease, turn and charge as a worker's,
+// and streams the answer to sink: the text that will be stored, without surrounding white space, piece by piece. When another
+// worker has the conversation, AnswerNow waits for its result, and sink gets nothing.
 //
-// The reply says how it ended: its text is stored; or it still waits, because the try failed and is to be repeated; or
-// nobody answers now. sink may have got a beginning then that was not stored. It gets one answer at most, however many
-// tries there are. When ctx ends AnswerNow waits no longer; but it makes the first try, and goes on with one that has begun
-// to its end, because the text was taken from its writer: who counts the running answers by it has counted this one then.
-// When Config.Exit is closed it begins nothing and waits for nothing more: what it has begun is given back for others to go
-// on with. An error is one of the store.
+// The reply says how it ended: its text is stored; or it still waits, because the try failed and will be repeated; or it isn't
+// answered now. sink may then have got the beginning of an answer that was not stored. It gets one answer at most, however many
+// tries there are. When ctx ends, AnswerNow stops waiting; but it makes the first try, and finishes one that has begun, because
+// the text was accepted and counts among the running answers until AnswerNow returns. When Config.Exit is closed it begins
+// nothing and waits for nothing: what it has begun is given back for other workers. An error is one of the store.
 //
 // A worker that only does this needs no [Worker.Run].
 func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveWait, errLiveSlow)
 	defer cancel()
-	shown := &liveSink{to: sink} // one for all passes: what the reader has he keeps
+	shown := &liveSink{to: sink} // one for all passes, because a reader keeps what it was shown
 	for passes := 0; ; {
 		reply, err := w.reply(ctx, orgID, channelID, messageID)
 		if err != nil || !reply.Waits() || passes == livePasses || closed(w.Exit) {
 			return reply, err
 		}
 		if passes > 0 && ctx.Err() != nil {
-			return reply, nil // a worker will come
+			return reply, nil // a worker will take it
 		}
 		lease, err := w.claim(ctx, orgID, &reply)
 		switch {
@@ -57,17 +55,17 @@ func (w *Worker) AnswerNow(ctx context.Context, orgID, channelID, messageID stri
 				Worker: w, lease: lease, stop: w.Exit,
 				live: &live{messageID: reply.MessageID, turnID: reply.TurnID, sink: shown},
 			}
-			// What a reader has seen can't be thrown away for newer messages.
+			// An answer that its reader has seen can't be discarded for newer messages.
 			p.superseded = true
 			p.converse(context.WithoutCancel(ctx))
-			if p.postponed { // asking again at once would find no place either
+			if p.postponed { // another call would find no place either
 				return w.reply(ctx, orgID, channelID, messageID)
 			}
 		case errors.Is(err, inbox.ErrLeased):
 			if !w.livePause(ctx) {
 				return reply, nil
 			}
-		case errors.Is(err, inbox.ErrNotDue): // or it ended between the two looks
+		case errors.Is(err, inbox.ErrNotDue): // or it ended between the two reads
 			return w.reply(ctx, orgID, channelID, messageID)
 		default:
 			return reply, err
@@ -81,7 +79,7 @@ func (w *Worker) reply(ctx context.Context, orgID, channelID, messageID string) 
 	return w.Turns.Reply(ctx, orgID, channelID, messageID)
 }
 
-// livePause waits for the next look, and reports false when there shall be none.
+// livePause waits for the next read, and returns false when there must be none.
 func (w *Worker) livePause(ctx context.Context) bool {
 	timer := time.NewTimer(livePause/2 + rand.N(livePause)) //nolint:gosec // jitter is no secret
 	defer timer.Stop()
@@ -94,7 +92,7 @@ func (w *Worker) livePause(ctx context.Context) bool {
 	return false
 }
 
-// claim asks for the lease only when the look before has shown that it may be had: asking is a write.
+// claim tries to get the lease only when the last read showed that it is free: a claim is a write.
 func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (inbox.Lease, error) {
 	if err := reply.Claimable(); err != nil {
 		return inbox.Lease{}, err
@@ -104,7 +102,7 @@ func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (i
 	return w.Leases.Claim(ctx, orgID, reply.ConversationID, w.Lease)
 }
 
-// live is who waits for the answer of a pass.
+// live connects a pass with a visitor who waits for its answer.
 type live struct {
 	messageID string
 	// turnID is the turn that answers the message, "" before it has begun.
@@ -112,7 +110,7 @@ type live struct {
 	sink   *liveSink
 }
 
-// begun notes the turn of some messages, if the one that is waited for is among them.
+// begun records the turn of some messages, if the visitor's is among them.
 func (l *live) begun(turnID string, messages []inbox.Message) {
 	if l == nil {
 		return
@@ -124,23 +122,23 @@ func (l *live) begun(turnID string, messages []inbox.Message) {
 	}
 }
 
-// waitsFor reports whether somebody waits for the answer of a turn.
+// waitsFor reports whether the visitor waits for the answer of a turn.
 func (l *live) waitsFor(turnID string) bool { return l != nil && l.turnID == turnID }
 
-// liveSink passes an answer on without the white space around it, and keeps all of it: the one who reads may leave, and the
-// answer is stored all the same.
+// liveSink passes an answer on without surrounding white space, and keeps all of it: the reader may leave, and the answer is
+// stored all the same.
 type liveSink struct {
 	to gateway.Sink
-	// whole is the answer, in the vendor's words; space is its white space so far that nothing followed yet.
+	// whole is the vendor's answer; space is white space that no text has followed yet.
 	whole strings.Builder
 	space string
-	// shown: the reader has a part of it. deaf: he is gone, or has a part of an answer that broke.
+	// shown: the reader has a part of it. deaf: the reader is gone, or has a part of an answer that broke off.
 	shown, deaf bool
 }
 
 var _ gateway.Sink = (*liveSink)(nil)
 
-// Begin forgets an answer that broke; nobody who has a part of it gets another.
+// Begin discards an answer that broke off; a reader who has a part of it gets no other.
 func (s *liveSink) Begin(head gateway.Head) error {
 	s.whole.Reset()
 	s.space = ""

@@ -10,37 +10,36 @@ import (
 )
 
 const (
-	// bytesPerToken is the estimate's measure. The vocabularies of today's models take about 4.5 bytes of English, 3 of
-	// Vietnamese or Chinese for a token; what takes fewer than 2 (rare scripts, random letters) is caught by the vendor,
-	// who finds the context too long, and is asked again with less.
+	// bytesPerToken is the basis of estimates. The vocabularies of today's models have about 4.5 bytes of English, 3 of
+	// Vietnamese or Chinese in a token; for texts with fewer than 2 (rare scripts, random letters) the vendor reports that the
+	// context is too long, and is asked again with less.
 	bytesPerToken = 2
-	// messageTokens and promptTokens are what a message and a prompt cost besides the text, as in the gateway's bound.
+	// messageTokens and promptTokens are the costs of a message and a prompt besides the text, as in the gateway's bound.
 	messageTokens = 8
 	promptTokens  = 16
-	// outputPart, waitingPart and knowledgePart are shares of the window: at most a quarter is kept free for the answer,
-	// long instructions leave at least an eighth to what the customer asks now, and what documents say about it takes a
-	// quarter at most.
+	// Shares of the window: at most a quarter is kept free for the answer, long instructions leave at least an eighth to the
+	// customer's texts, and documents get a quarter at most.
 	outputPart    = 4
 	waitingPart   = 8
 	knowledgePart = 4
 )
 
-// prompt is what a prompt is built from.
+// prompt has the parts of a prompt.
 type prompt struct {
-	// Instructions are the assistant's, empty for none.
+	// Instructions are the assistant's, or empty.
 	Instructions string
-	// History is the conversation so far, oldest first; Waiting are the texts to answer, in order.
+	// History is the earlier conversation, oldest first; Waiting are the texts to answer, in order.
 	History, Waiting []inbox.Message
-	// Knowledge is what documents say about it, the best first.
+	// Knowledge are the snippets of documents that fit, the best first.
 	Knowledge []knowledge.Snippet
 	// Window is the size of the model's context and MaxOutput the bound of its answer, in tokens.
 	Window, MaxOutput int64
 }
 
-// build makes the messages: instructions, history, what documents say, what waits. It fits them into the window by
-// estimate, with room for the answer: the oldest history goes first, then what documents say. What waits is never dropped,
-// unless it alone exceeds the room; then its newest part stays. history says where the past and the documents stand among
-// the messages: who shortens the prompt drops them from the front.
+// build returns the messages: instructions, history, snippets, waiting texts. It fits them into the window by estimate, with
+// room for the answer: the oldest history is dropped first, then snippets. Waiting texts stay, unless they alone exceed the
+// room; then their newest part stays. history is the range of the history and the snippets in messages: a shorter prompt drops
+// them from the front.
 func (p prompt) build() (messages []message, history span) {
 	room := p.Window - min(p.MaxOutput, p.Window/outputPart) - promptTokens
 	if p.Instructions != "" {
@@ -58,8 +57,8 @@ func (p prompt) build() (messages []message, history span) {
 	return append(append(messages, past...), waiting...), history
 }
 
-// reference shows what documents say, if it fits into room. It speaks as the user, so that it has no more say than the
-// customer has.
+// reference returns the snippets as a message, if they fit into room. Its role is the user's, so that a document has no more
+// authority than the customer.
 func (p prompt) reference(room int64) []message {
 	text := knowledge.Reference(p.Knowledge, (room-messageTokens)*bytesPerToken)
 	if text == "" {
@@ -68,7 +67,7 @@ func (p prompt) reference(room int64) []message {
 	return []message{{Role: "user", Content: text}}
 }
 
-// newestPart keeps all of the waiting messages, or as much of their end as room holds, but something in any case.
+// newestPart returns the waiting messages, or as much of their end as room holds, but never nothing.
 func newestPart(waiting []inbox.Message, room int64) (kept []message, used int64) {
 	for _, m := range slices.Backward(waiting) {
 		said := said(m)
@@ -88,7 +87,7 @@ func newestPart(waiting []inbox.Message, room int64) (kept []message, used int64
 	return kept, used
 }
 
-// newest keeps the newest messages that fit into room, without a gap.
+// newest returns the newest messages that fit into room, without a gap.
 func newest(past []inbox.Message, room int64) []message {
 	var kept []message
 	for _, m := range slices.Backward(past) {
@@ -102,8 +101,8 @@ func newest(past []inbox.Message, room int64) []message {
 	return kept
 }
 
-// said is a message of the conversation in the vendor's terms. What a human of the business wrote counts as the
-// assistant's: to the customer it is one voice.
+// said returns a message of the conversation in the vendor's terms. A person's message counts as the assistant's: to the
+// customer both are the business.
 func said(m inbox.Message) message {
 	out := message{Role: "assistant", Content: m.Text}
 	if m.Author == inbox.AuthorCustomer {
@@ -115,12 +114,12 @@ func said(m inbox.Message) message {
 	return out
 }
 
-// tokens estimates what a text costs as a message, on the safe side (see bytesPerToken).
+// tokens estimates the cost of a text as a message, on the safe side (see bytesPerToken).
 func tokens(text string) int64 {
 	return (int64(len(text))+bytesPerToken-1)/bytesPerToken + messageTokens
 }
 
-// tail is the longest end of text that begins at a grapheme and has at most size bytes.
+// tail returns the longest end of text that begins at a grapheme and has at most size bytes.
 func tail(text string, size int64) string {
 	state := -1
 	for int64(len(text)) > max(size, 0) {

@@ -6,23 +6,25 @@ import (
 	"fmt"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// storedRequest is a turn's request as it is kept, sealed, with the turn: everything that decides the call. A turn that
-// is asked again sends exactly this, whatever became of its agent or its history meanwhile.
+// storedRequest is a turn's request as it is stored, sealed, with the turn. A repeated turn sends exactly this, however its
+// agent or history has changed.
 type storedRequest struct {
 	Model            string    `json:"model"`
 	Messages         []message `json:"messages"`
 	MaxTokens        int64     `json:"maxTokens,omitempty"`
 	TemperatureMilli *int64    `json:"temperatureMilli,omitempty"`
 	BYOK             bool      `json:"byok,omitempty"`
-	// History is where the messages of the past, and of documents behind them, stand, which may be dropped: [From, To).
+	// History is the range of earlier messages, and of documents after them, that may be dropped: [From, To).
 	History span `json:"history"`
 }
 
-// message is one message of a prompt in the vendor's terms.
+// message is one message of a prompt.
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
@@ -34,7 +36,7 @@ type span struct {
 	To   int `json:"to"`
 }
 
-// newRequest is the request that answers what waits in a conversation.
+// newRequest returns the request that answers the waiting texts of a conversation.
 func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedRequest {
 	p.Instructions = agent.Instructions
 	p.Window, p.MaxOutput = model.ContextWindow, model.MaxOutputTokens
@@ -57,7 +59,7 @@ func (r *storedRequest) encode() ([]byte, error) {
 	return encoded, nil
 }
 
-// decodeRequest reads what encode wrote.
+// decodeRequest parses what encode wrote.
 func decodeRequest(encoded []byte) (*storedRequest, error) {
 	r := &storedRequest{}
 	if err := json.Unmarshal(encoded, r); err != nil {
@@ -69,7 +71,7 @@ func decodeRequest(encoded []byte) (*storedRequest, error) {
 	return r, nil
 }
 
-// halve drops the older half of the history, rounded up. It reports false when there is none left.
+// halve drops the older half of the history, rounded up. It returns false when there is none left.
 func (r *storedRequest) halve() bool {
 	length := r.History.To - r.History.From
 	if length == 0 {
@@ -83,7 +85,7 @@ func (r *storedRequest) halve() bool {
 	return true
 }
 
-// call is the gateway's form of the request. The worker spends live credits (design §6 "test keys").
+// call returns the gateway's form of the request. The worker spends the live wallet.
 func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 	call := &gateway.Request{
 		TurnID: turnID, RequestID: turnID, OrgID: orgID, Env: store.Live, Model: r.Model, MaxTokens: r.MaxTokens, BYOK: r.BYOK,
@@ -97,4 +99,15 @@ func (r *storedRequest) call(orgID, turnID string) *gateway.Request {
 		call.Temperature = &temperature
 	}
 	return call
+}
+
+// PlaygroundCall returns the call that would answer waiting texts if they were a customer's, so that the playground shows what
+// customers get. snippets are the results of [knowledge.Library.Search] for the waiting texts in the agent's knowledge bases,
+// at most [knowledge.PromptSnippets]; history is the earlier conversation, oldest first. The caller sets RequestID, KeyID and
+// Stream; there is no turn.
+func PlaygroundCall(
+	agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message,
+) *gateway.Request {
+	p := prompt{History: history, Waiting: waiting, Knowledge: snippets}
+	return newRequest(agent, model, p).call(agent.OrgID, "")
 }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// resumeInterval is about how often turns that stand are looked at.
+	// resumeInterval is about how often stalled turns are read.
 	resumeInterval = 5 * time.Second
-	// resumeAge bounds how old a turn may be that is taken up again: a later answer is of no use (design §6).
+	// resumeAge bounds the age of a turn that is resumed: a later answer is of no use.
 	resumeAge = 24 * time.Hour
-	// resumeLimit bounds one look. The longest standing come first, so it has to be above what may stand for good.
+	// resumeLimit bounds one read. The longest stalled come first, so it must exceed the number of turns that stay stalled.
 	resumeLimit = 5000
 )
 
-// resumeLoop takes up turns whose reason to stand is gone, until ctx ends. Several workers drift apart.
+// resumeLoop resumes stalled turns whose cause has been resolved, until ctx ends. Several workers drift apart.
 func (w *Worker) resumeLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := w.resume(ctx); err != nil && ctx.Err() == nil {
@@ -29,7 +29,7 @@ func (w *Worker) resumeLoop(ctx context.Context) {
 	}
 }
 
-// resume takes up what is due once.
+// resume does so once.
 func (w *Worker) resume(ctx context.Context) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
@@ -58,12 +58,13 @@ func (w *Worker) resumeTurn(ctx context.Context, turnID string) error {
 	defer cancel()
 	err := w.Queue.Resume(bounded, turnID)
 	if over(err) || errors.Is(err, store.ErrNotFound) {
-		return nil // it needs no answer any more
+		return nil // ended meanwhile
 	}
 	return err
 }
 
-// mended reports whether the reason of a turn to stand is gone. Other reasons than these never go by themselves.
+// resumable reports whether the cause of a stalled turn has been resolved. Causes other than these need the customer's next
+// message.
 func (w *Worker) resumable(ctx context.Context, t *inbox.AttentionTurn, free map[string]int64) (bool, error) {
 	if t.Suspended {
 		return false, nil

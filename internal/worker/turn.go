@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// maxRecentReplies bounds the answers an assistant writes into one conversation in the ten minutes that
-	// [inbox.Work.RecentReplies] counts. Somebody who types and reads gets a reply every half minute at best; what is
-	// faster for so long is another bot that answers ours (platforms notes §6).
+	// maxRecentReplies bounds the answers of an assistant in one conversation within the ten minutes that
+	// [inbox.Work.RecentReplies] counts. A person who types and reads gets a reply every half minute at most; a customer who is
+	// faster for so long is another bot.
 	maxRecentReplies = 20
-	// maxHalvings is enough to come from a full history to none.
+	// maxHalvings is enough to drop a full history.
 	maxHalvings = 8
 )
 
-// Codes of turns that stand with attention, beside those of the contract's errors.
+// Codes of turns that need attention, beside those of the contract's errors.
 const (
 	codeNoAgent          = "no_agent"
 	codeSuspended        = string(errcode.OrganizationSuspended)
@@ -38,8 +38,8 @@ const (
 	codeInternal         = string(errcode.InternalError)
 )
 
-// turn answers what waits, if anything does. Whether a human has the conversation is the queue's to know: what such a
-// conversation is told needs no answer, and whatever is begun or stored for it is refused.
+// turn answers the waiting texts, if any. The queue decides whether the assistant may: while a person has the conversation, no
+// text waits, and begun turns and answers are refused.
 func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	switch {
 	case p.work.Turn == nil && len(p.work.Waiting) == 0:
@@ -56,7 +56,7 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// tryTurn asks the turn that was being asked when its worker ended, or a new one of all waiting texts.
+// tryTurn asks the turn that was running when its worker ended, or a new one of all waiting texts.
 func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	turn := p.work.Turn
 	if code := p.obstacle(); code != "" {
@@ -67,7 +67,7 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 			return 0, err
 		}
 	}
-	if turn.Attempts >= maxTries { // its workers died of it
+	if turn.Attempts >= maxTries { // each try ended its worker
 		return 0, p.dead(ctx, turn, codeInternal)
 	}
 	request, err := decodeRequest(turn.Request)
@@ -78,7 +78,7 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	return p.ask(ctx, turn, request)
 }
 
-// obstacle is the code of what keeps the assistant from answering, "" for nothing. No model is called for it.
+// obstacle returns the code that keeps the assistant from answering, "" for none. No model is called for it.
 func (p *pass) obstacle() string {
 	switch {
 	case p.work.Suspended:
@@ -96,7 +96,7 @@ func (p *pass) obstacle() string {
 	return ""
 }
 
-// begin makes a turn of everything that waits.
+// begin makes a turn of all waiting texts.
 func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	agent := p.work.Agent
 	model, known := p.Gateway.Model(agent.Model)
@@ -123,8 +123,8 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
 }
 
-// know finds what the agent's documents say about the waiting texts. A search that fails ends the try: an answer without
-// what the agent should know could be a wrong one.
+// know searches the agent's documents for the waiting texts. A failed search ends the try: an answer without the documents
+// could be wrong.
 func (p *pass) know(ctx context.Context, agent *store.Agent) ([]knowledge.Snippet, error) {
 	if len(agent.KnowledgeBaseIDs) == 0 {
 		return nil, nil
@@ -151,8 +151,7 @@ func (p *pass) waitingIDs() []string {
 	return ids
 }
 
-// ask calls the model under the turn's id, with less history when the vendor finds it too long, and goes on by how the
-// call ended.
+// ask calls the model under the turn's id, with less history when the vendor finds it too long, and handles the outcome.
 func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
 	for range maxHalvings + 1 {
 		result, failure := p.call(ctx, turn, request)
@@ -176,7 +175,7 @@ func tooLong(outcome gateway.Outcome) bool {
 	return outcome == gateway.OutcomeContextTooLong || outcome == gateway.OutcomeRequestTooLarge
 }
 
-// call asks the gateway once; every error of its is a Failure.
+// call calls the gateway once; its errors are Failures.
 func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {
 	var result *gateway.Result
 	var err error
@@ -212,7 +211,7 @@ func (p *pass) storeRequest(ctx context.Context, turn *inbox.Turn, request *stor
 	return nil
 }
 
-// failed goes on after a call that gave no answer.
+// failed handles a call that gave no answer.
 func (p *pass) failed(
 	ctx context.Context, turn *inbox.Turn, request *storedRequest, failure *gateway.Failure,
 ) (wait time.Duration, err error) {
@@ -241,8 +240,8 @@ func (p *pass) failed(
 		}
 	default:
 	}
-	// A replayed failure is the turn's kept answer: asking again gives it again. The vendor's word that it never will
-	// work is as good.
+	// A replayed failure is the turn's kept answer, so another try replays it again. A vendor's permanent error is treated
+	// alike.
 	if !failure.Replayed && !failure.NoRetry && turn.Attempts+1 < maxTries {
 		p.Observer.TurnEnded(endedRetried)
 		return backoff(turn.Attempts, failure.RetryAfter), nil
@@ -250,8 +249,8 @@ func (p *pass) failed(
 	return 0, p.dead(ctx, turn, code)
 }
 
-// postponement is the pause after a call that never began, because too much is going on in this process or at the store;
-// 0 for any other. Such a try isn't counted: there would be none left before the load is over.
+// postponement returns the pause after a call that never began, because this process or the store is overloaded; 0 for any
+// other. Such a try isn't counted: otherwise none would be left when the load is over.
 func postponement(failure *gateway.Failure) time.Duration {
 	switch failure.Outcome {
 	case gateway.OutcomeTooManyCalls, gateway.OutcomeProviderBusy:
@@ -265,9 +264,9 @@ func postponement(failure *gateway.Failure) time.Duration {
 	return 0
 }
 
-// outOfFunds lets a turn stand until the wallet has more than it has now. The refusal and the balance are read one
-// after the other, and money may come between: so the model is asked once more after the balance was read, and the
-// smaller of the balances around that refusal counts.
+// outOfFunds stalls a turn until the wallet has more than it has now. The refusal and the balance are read one after the other,
+// and a top-up may come between: so the model is called once more after the balance was read, and the smaller of the balances
+// around that refusal counts.
 func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
 	before, err := p.freeBalance(ctx)
 	if err != nil {
@@ -294,7 +293,7 @@ func (p *pass) freeBalance(ctx context.Context) (int64, error) {
 	return p.Gateway.FreeBalance(ctx, p.lease.OrgID, store.Live)
 }
 
-// answer stores what the model said and sends it. Newer messages may throw it away, once, when the agent wants that.
+// answer stores the model's answer and sends it. Newer messages may discard it, once, if the agent is set so.
 func (p *pass) answer(ctx context.Context, turn *inbox.Turn, text string) (wait time.Duration, err error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, p.attention(ctx, turn, codeEmptyAnswer, nil)
@@ -328,7 +327,7 @@ func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err
 	return newer, nil
 }
 
-// again begins anew after an answer was thrown away.
+// again begins anew after an answer was discarded.
 func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	p.superseded = true
 	p.Observer.TurnEnded(endedSuperseded)
@@ -341,7 +340,7 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	return p.tryTurn(ctx)
 }
 
-// store keeps the answer. Its first part is marked as sending in the same commit when it can be sent now.
+// store stores the answer. Its first part is marked as sending in the same commit when it can be sent now.
 func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) ([]inbox.Outbound, error) {
 	sendFirst := ctx.Err() == nil && p.refusal() == nil
 	ctx, cancel := storing(ctx)
@@ -353,7 +352,7 @@ func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) ([]i
 	return rows, nil
 }
 
-// attention lets the turn stand with a code; without a turn what waits becomes one.
+// attention stalls the turn with a code; without a turn the waiting texts become one.
 func (p *pass) attention(ctx context.Context, turn *inbox.Turn, code string, balance *int64) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()
@@ -374,7 +373,7 @@ func (p *pass) attention(ctx context.Context, turn *inbox.Turn, code string, bal
 	return nil
 }
 
-// dead ends a turn that nothing but an operator's word can help.
+// dead ends a turn that only an operator can revive.
 func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// DefaultConcurrency is how many conversations one worker has at a time unless the operator says otherwise.
+	// DefaultConcurrency is how many conversations one worker has at a time unless the operator configures another number.
 	DefaultConcurrency = 32
-	// DefaultLease is how long a conversation stays with a worker that stopped renewing: what a customer waits longer when
-	// a worker was killed.
+	// DefaultLease is how long a conversation stays with a worker that stopped renewing, and so the customer's additional wait
+	// after a worker was killed.
 	DefaultLease = time.Minute
 	// storeWait bounds every wait for the store.
 	storeWait = 10 * time.Second
@@ -27,7 +27,7 @@ const (
 	actor = "worker"
 )
 
-// Why a running conversation's context ends before its work does.
+// Causes that end a conversation's context before its work is done.
 var (
 	errStopping  = errors.New("the worker is stopping and its grace period is over")
 	errLeaseLost = errors.New("the conversation's lease is lost")
@@ -56,7 +56,7 @@ type Turns interface {
 	SendFailed(ctx context.Context, lease inbox.Lease, outboundID, state, code string, o inbox.SendFailure) error
 }
 
-// Gateway is what the worker needs of [gateway.Gateway].
+// Gateway is implemented by [gateway.Gateway].
 type Gateway interface {
 	Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error)
 	FreeBalance(ctx context.Context, orgID string, env store.Env) (micros int64, err error)
@@ -69,7 +69,7 @@ type Platforms interface {
 	Refresh(ctx context.Context, t platforms.Type, externalID string, c platforms.Credentials) (platforms.Credentials, error)
 }
 
-// Knowledge is what the worker needs of [knowledge.Library].
+// Knowledge is implemented by [knowledge.Library].
 type Knowledge interface {
 	Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]knowledge.Snippet, error)
 }
@@ -89,21 +89,21 @@ type Config struct {
 	Concurrency int
 	// Lease is the life of a lease between two renewals, 0 for [DefaultLease].
 	Lease time.Duration
-	// Exit is closed when [Worker.AnswerNow] shall begin nothing more, because the process ends; nil never is.
-	// [Worker.Run] ends by its context.
+	// Exit is closed when the process ends, after which [Worker.AnswerNow] begins nothing more; nil never is. [Worker.Run] ends
+	// by its context.
 	Exit     <-chan struct{}
 	Observer Observer
 	Logger   *slog.Logger
 	Now      func() time.Time
 }
 
-// Worker answers customers. It has no state but what runs in [Worker.Run].
+// Worker answers customers. Its only state is what runs in [Worker.Run].
 type Worker struct {
 	Config
 	refreshes refreshes
 }
 
-// New returns a worker that does nothing yet.
+// New returns a worker that is idle until [Worker.Run] or [Worker.AnswerNow].
 func New(cfg Config) *Worker {
 	if cfg.Leases == nil {
 		cfg.Leases = cfg.Queue
@@ -129,10 +129,9 @@ func New(cfg Config) *Worker {
 	return &Worker{Config: cfg}
 }
 
-// Run works until ctx ends. Then nothing new is leased and no model is asked any more; conversations whose model call
-// or sending runs have grace to come to its end. What still runs after that is cancelled, and every lease is given back,
-// so that another worker goes on at once. Run returns when all of its goroutines have ended; it has no error of its
-// own: faults of the store are logged and tried again.
+// Run works until ctx ends. Then it leases nothing new and calls no model any more; running model calls and sends have grace to
+// end. What still runs after that is cancelled, and every lease is given back, so that another worker goes on at once. Run
+// returns when all of its goroutines have ended. Faults of the store are logged and tried again.
 func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -147,10 +146,43 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// storing is the context of one write or read of the store. It outlives the work's own end: what happened outside has
-// to be written down, and the lease's token decides whether it still may.
+// storing returns the context of one read or write of the store. It outlives the pass's context: what happened outside has to
+// be recorded, and the lease's token decides whether it still may.
 func storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), storeWait, errStoreSlow)
 }
 
 var errStoreSlow = errors.New("the store took longer than 10 s")
+
+// Observer counts what the worker does. Its methods are called from many goroutines and must not block.
+type Observer interface {
+	// Leased counts leased conversations.
+	Leased(n int)
+	// LeaseLost counts conversations whose lease ran out while the worker had them.
+	LeaseLost()
+	// TurnEnded counts passes over a turn by how they ended: "answered", "superseded", "discarded", "retried",
+	// "postponed", "released", or "attention_" or "dead_" with the code.
+	TurnEnded(outcome string)
+	// Sent counts tries to send by type of channel and outcome: "sent", or what the platform's error came to
+	// (platforms.SendOutcome).
+	Sent(channelType, outcome string)
+}
+
+type unobserved struct{}
+
+func (unobserved) Leased(int)          {}
+func (unobserved) LeaseLost()          {}
+func (unobserved) TurnEnded(string)    {}
+func (unobserved) Sent(string, string) {}
+
+// Outcomes of passes over a turn, for [Observer.TurnEnded].
+const (
+	endedAnswered   = "answered"
+	endedSuperseded = "superseded"
+	endedDiscarded  = "discarded"
+	endedRetried    = "retried"
+	endedPostponed  = "postponed"
+	endedReleased   = "released"
+	endedAttention  = "attention_"
+	endedDead       = "dead_"
+)
