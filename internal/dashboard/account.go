@@ -25,39 +25,39 @@ func accountPage() page {
 		actions: []action{
 			{
 				verb: "password", form: "account-password", done: "Your password was changed, and your other sessions have ended.",
-				secrets: []string{"currentPassword", "password"}, maxBody: maxStrangerForm, do: changePassword,
+				secrets: []string{"currentPassword", "password"}, maxBody: maxFormWithoutSession, do: changePassword,
 			},
 			{
 				verb: "leave", form: "account-leave", done: "You are signed out everywhere.",
-				maxBody: maxStrangerForm, do: signOutEverywhere,
+				maxBody: maxFormWithoutSession, do: signOutEverywhere,
 			},
 		},
 	}
 }
 
-func showAccount(v *visit) (any, error) {
+func showAccount(req *pageRequest) (any, error) {
 	var sessions list[liveSession]
-	if err := v.get("/session/all", nil, &sessions); err != nil {
+	if err := req.get("/session/all", nil, &sessions); err != nil {
 		return nil, err
 	}
 	return accountData{
 		Sessions: sessions.Data,
-		Password: v.form(form{ID: "account-password", Action: accountPath + "/password", Submit: "Change password", Fields: []field{
+		Password: req.form(form{ID: "account-password", Action: accountPath + "/password", Submit: "Change password", Fields: []field{
 			{Name: "currentPassword", Kind: secretField, Label: "Current password", Required: true, Autocomplete: "current-password"},
 			{
 				Name: "password", Kind: secretField, Label: "New password", Required: true, Autocomplete: "new-password",
 				Hint: "At least 12 characters, and none of the commonest passwords.",
 			},
 		}}),
-		Leave: v.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
+		Leave: req.form(button("account-leave", accountPath+"/leave", "Sign out everywhere", "Sign out on all devices, this one too?")),
 	}, nil
 }
 
-func signOutEverywhere(v *visit) (outcome, error) {
-	return goTo(loginPath), v.send(http.MethodDelete, "/session/all", nil, nil)
+func signOutEverywhere(req *pageRequest) (outcome, error) {
+	return goTo(loginPath), req.send(http.MethodDelete, "/session/all", nil, nil)
 }
 
-func changePassword(v *visit) (outcome, error) {
-	body := object{"currentPassword": v.text("currentPassword"), "password": v.text("password")}
-	return goTo(accountPath), v.send(http.MethodPut, "/session/password", body, nil)
+func changePassword(req *pageRequest) (outcome, error) {
+	body := object{"currentPassword": req.text("currentPassword"), "password": req.text("password")}
+	return goTo(accountPath), req.send(http.MethodPut, "/session/password", body, nil)
 }

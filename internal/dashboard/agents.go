@@ -47,14 +47,14 @@ type agentsData struct {
 // agentData is what the page of one assistant shows.
 type agentData struct {
 	Agent        agent
-	Bases        int // how many knowledge bases there are
+	Bases        int // number of knowledge bases
 	Edit, Delete form
 }
 
-// KnowsBases reports whether there is a knowledge base to choose.
+// KnowsBases reports whether there are knowledge bases to choose from.
 func (d *agentData) KnowsBases() bool { return d.Bases > 0 }
 
-// PageTitle is the assistant's name.
+// PageTitle returns the assistant's name.
 func (d *agentData) PageTitle() string { return d.Agent.Name }
 
 func agentPages() []page {
@@ -72,50 +72,50 @@ func agentPages() []page {
 			show: showAgent,
 			actions: []action{
 				{form: "agent-edit", done: "The assistant was changed.", do: changeAgent},
-				{verb: "delete", form: "agent-delete", done: "The assistant was deleted.", do: func(v *visit) (outcome, error) {
-					return goTo(agentsPath), v.send(http.MethodDelete, "/agents/"+v.id(), nil, nil)
+				{verb: "delete", form: "agent-delete", done: "The assistant was deleted.", do: func(req *pageRequest) (outcome, error) {
+					return goTo(agentsPath), req.send(http.MethodDelete, "/agents/"+req.id(), nil, nil)
 				}},
 			},
 		},
 	}
 }
 
-func showAgents(v *visit) (any, error) {
+func showAgents(req *pageRequest) (any, error) {
 	data := agentsData{}
-	if err := v.get("/agents", v.cursor(), &data.Agents); err != nil {
+	if err := req.get("/agents", req.cursor(), &data.Agents); err != nil {
 		return nil, err
 	}
-	data.Pager = v.pager(data.Agents.NextCursor)
-	options, err := v.modelOptions("")
+	data.Pager = req.pager(data.Agents.NextCursor)
+	options, err := req.modelOptions("")
 	if err != nil {
 		return nil, err
 	}
-	data.Create = v.form(form{
+	data.Create = req.form(form{
 		ID: "agent-create", Action: agentsPath, Submit: "Create the assistant",
 		Fields: []field{agentNameField(""), modelField(options), instructionsField("")},
 	})
 	return &data, nil
 }
 
-func createAgent(v *visit) (outcome, error) {
+func createAgent(req *pageRequest) (outcome, error) {
 	var created agent
-	err := v.send(http.MethodPost, "/agents", object{
-		"name": v.text("name"), "model": v.text("model"), "instructions": v.text("instructions"),
+	err := req.send(http.MethodPost, "/agents", object{
+		"name": req.text("name"), "model": req.text("model"), "instructions": req.text("instructions"),
 	}, &created)
 	return goTo(agentsPath + "/" + created.ID), err
 }
 
-func showAgent(v *visit) (any, error) {
+func showAgent(req *pageRequest) (any, error) {
 	data := agentData{}
-	if err := v.get("/agents/"+v.id(), nil, &data.Agent); err != nil {
+	if err := req.get("/agents/"+req.id(), nil, &data.Agent); err != nil {
 		return nil, err
 	}
 	a := &data.Agent
-	models, err := v.modelOptions(a.Model)
+	models, err := req.modelOptions(a.Model)
 	if err != nil {
 		return nil, err
 	}
-	bases, err := v.knowledgeOptions(a.KnowledgeBaseIDs)
+	bases, err := req.knowledgeOptions(a.KnowledgeBaseIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -127,34 +127,34 @@ func showAgent(v *visit) (any, error) {
 			Hint: "Parts of their documents that fit a customer's message are shown to the model.",
 		})
 	}
-	data.Edit = v.form(form{ID: "agent-edit", Action: agentsPath + "/" + a.ID, Submit: "Save", Fields: append(fields, agentSettings(a)...)})
-	data.Delete = v.form(button("agent-delete", agentsPath+"/"+a.ID+"/delete", "Delete the assistant",
+	data.Edit = req.form(form{ID: "agent-edit", Action: agentsPath + "/" + a.ID, Submit: "Save", Fields: append(fields, agentSettings(a)...)})
+	data.Delete = req.form(button("agent-delete", agentsPath+"/"+a.ID+"/delete", "Delete the assistant",
 		"Delete the assistant "+a.Name+"? Its channels have no assistant then, and nobody answers there."))
 	return &data, nil
 }
 
-// changeAgent sends what the form holds. A model that the organization can't choose any more stays when it wasn't touched.
-func changeAgent(v *visit) (outcome, error) {
+// changeAgent sends the form to the API. An unchanged model stays, even if the organization can't choose it any more.
+func changeAgent(req *pageRequest) (outcome, error) {
 	var before agent
-	if err := v.get("/agents/"+v.id(), nil, &before); err != nil {
+	if err := req.get("/agents/"+req.id(), nil, &before); err != nil {
 		return outcome{}, err
 	}
-	if err := v.refuseStale(before.UpdatedAt); err != nil {
+	if err := req.refuseStale(before.UpdatedAt); err != nil {
 		return outcome{}, err
 	}
 	change := object{
-		"name": v.text("name"), "instructions": v.text("instructions"),
-		"useByok": v.flag("useByok"), "maxTokens": v.number("maxTokens"), "temperature": v.number("temperature"),
-		"debounceSeconds": v.numberOrZero("debounceSeconds"), "debounceMaxSeconds": v.numberOrZero("debounceMaxSeconds"),
-		"supersede": v.flag("supersede"), "pauseMinutes": v.numberOrZero("pauseMinutes"),
+		"name": req.text("name"), "instructions": req.text("instructions"),
+		"useByok": req.flag("useByok"), "maxTokens": req.number("maxTokens"), "temperature": req.number("temperature"),
+		"debounceSeconds": req.numberOrZero("debounceSeconds"), "debounceMaxSeconds": req.numberOrZero("debounceMaxSeconds"),
+		"supersede": req.flag("supersede"), "pauseMinutes": req.numberOrZero("pauseMinutes"),
 	}
-	if v.sent.Has("knowledgeBaseIds") { // a form that was made before the first one was has no such field
-		change["knowledgeBaseIds"] = v.texts("knowledgeBaseIds")
+	if req.sent.Has("knowledgeBaseIds") { // a form from before the first knowledge base has no such field
+		change["knowledgeBaseIds"] = req.texts("knowledgeBaseIds")
 	}
-	if model := v.text("model"); model != before.Model {
+	if model := req.text("model"); model != before.Model {
 		change["model"] = model
 	}
-	return goTo(agentsPath + "/" + v.id()), v.send(http.MethodPatch, "/agents/"+v.id(), change, nil)
+	return goTo(agentsPath + "/" + req.id()), req.send(http.MethodPatch, "/agents/"+req.id(), change, nil)
 }
 
 func agentNameField(value string) field {
@@ -178,7 +178,7 @@ func instructionsField(value string) field {
 	}
 }
 
-// agentSettings are the fields for the model's bounds and for when the assistant speaks.
+// agentSettings returns the fields for the model's bounds and for the timing of answers.
 func agentSettings(a *agent) []field {
 	return []field{
 		{
@@ -212,7 +212,7 @@ func agentSettings(a *agent) []field {
 	}
 }
 
-// checked is the value of a box.
+// checked returns the value of a box.
 func checked(on bool) string {
 	if on {
 		return "true"
@@ -220,18 +220,19 @@ func checked(on bool) string {
 	return ""
 }
 
-// numberOrZero is [visit.number] with 0 for nothing: the API takes 0 for its default where null would change nothing.
-func (v *visit) numberOrZero(name string) any {
-	if number := v.number(name); number != nil {
+// numberOrZero is [pageRequest.number] with 0 for an empty field: the API takes 0 for its default, while null would change
+// nothing.
+func (req *pageRequest) numberOrZero(name string) any {
+	if number := req.number(name); number != nil {
 		return number
 	}
 	return 0
 }
 
-// modelOptions are the models that an agent can have, and the one it has, if that isn't among them.
-func (v *visit) modelOptions(current string) ([]option, error) {
+// modelOptions returns the models that an agent can have, and the current one, if that isn't among them.
+func (req *pageRequest) modelOptions(current string) ([]option, error) {
 	var models struct{ Data []agentModel }
-	if err := v.get("/agents/models", nil, &models); err != nil {
+	if err := req.get("/agents/models", nil, &models); err != nil {
 		return nil, err
 	}
 	options := make([]option, 0, len(models.Data)+1)
@@ -246,7 +247,7 @@ func (v *visit) modelOptions(current string) ([]option, error) {
 	return options, nil
 }
 
-// label is the model in the picker: its names, and what one chooses by.
+// label describes the model in a select: names, tier, context.
 func (m *agentModel) label() string {
 	parts := []string{m.FriendlyName}
 	if m.FriendlyName == "" {
@@ -267,9 +268,9 @@ func (m *agentModel) label() string {
 	return strings.Join(parts, ", ")
 }
 
-// agentOptions are the assistants in a select whose first choice, "", is told by none.
-func (v *visit) agentOptions(none, current string) ([]option, error) {
-	agents, err := everything[agent](v, "/agents")
+// agentOptions returns the assistants as options of a select; the first, "", is none.
+func (req *pageRequest) agentOptions(none, current string) ([]option, error) {
+	agents, err := everything[agent](req, "/agents")
 	if err != nil {
 		return nil, err
 	}
@@ -283,12 +284,12 @@ func (v *visit) agentOptions(none, current string) ([]option, error) {
 // maxPages bounds how many pages of a list are read for a select: 1,000 choices.
 const maxPages = 10
 
-// everything reads the pages of a list of the API, up to [maxPages].
-func everything[T any](v *visit, path string) (all []T, err error) {
+// everything reads a list of the API, up to [maxPages] pages.
+func everything[T any](req *pageRequest, path string) (all []T, err error) {
 	query := url.Values{"limit": {"100"}}
 	for range maxPages {
 		var part list[T]
-		if err := v.get(path, query, &part); err != nil {
+		if err := req.get(path, query, &part); err != nil {
 			return nil, err
 		}
 		all = append(all, part.Data...)
@@ -298,4 +299,39 @@ func everything[T any](v *visit, path string) (all []T, err error) {
 		query.Set("cursor", part.NextCursor)
 	}
 	return all, nil
+}
+
+// maxTry bounds what the playground's script sends, in bytes.
+const maxTry = 1 << 20
+
+// playgroundData is the page of the playground.
+type playgroundData struct{ Agent agent }
+
+// PageTitle names the assistant.
+func (d *playgroundData) PageTitle() string { return "Playground: " + d.Agent.Name }
+
+// playgroundPage lets a person write to an assistant as a customer would. Its script keeps the conversation and sends it to the
+// relay, whose response is a stream of chunks.
+func playgroundPage() page {
+	return page{
+		path: agentsPath + "/{id}/playground", template: "playground", title: "Playground", section: agentsPath,
+		scripts: []string{"playground.js"},
+		show: func(req *pageRequest) (any, error) {
+			data := playgroundData{}
+			err := req.get("/agents/"+req.id(), nil, &data.Agent)
+			return &data, err
+		},
+		relays: []relay{{method: http.MethodPost, name: "stream", maxBody: maxTry, ask: askAgent}},
+	}
+}
+
+func askAgent(req *pageRequest) (apiRequest, error) {
+	said, err := req.readJSON()
+	if err != nil {
+		return apiRequest{}, err
+	}
+	return apiRequest{
+		method: http.MethodPost, path: "/agents/" + req.id() + "/playground", body: said,
+		accept: "text/event-stream",
+	}, nil
 }

@@ -32,88 +32,88 @@ func channelPage() page {
 				verb: "reconnect", form: "channel-reconnect", done: "The channel has its new credentials.", secrets: secretNames(),
 				do: reconnectChannel,
 			},
-			{verb: "delete", form: "channel-delete", done: "The channel was deleted.", do: func(v *visit) (outcome, error) {
-				return goTo(channelsPath), v.send(http.MethodDelete, "/channels/"+v.id(), nil, nil)
+			{verb: "delete", form: "channel-delete", done: "The channel was deleted.", do: func(req *pageRequest) (outcome, error) {
+				return goTo(channelsPath), req.send(http.MethodDelete, "/channels/"+req.id(), nil, nil)
 			}},
 		},
 	}
 }
 
-func showChannel(v *visit) (any, error) {
+func showChannel(req *pageRequest) (any, error) {
 	data := channelData{}
 	c := &data.Channel
-	if err := v.get("/channels/"+v.id(), nil, c); err != nil {
+	if err := req.get("/channels/"+req.id(), nil, c); err != nil {
 		return nil, err
 	}
-	agents, err := v.agentOptions("Nobody", c.AgentID)
+	agents, err := req.agentOptions("Nobody", c.AgentID)
 	if err != nil {
 		return nil, err
 	}
 	data.Type, _ = channelTypeOf(c.Type)
 	data.Steps, data.AgentName = data.Type.after(c.WebhookURL), labelOf(agents, c.AgentID)
 	if c.Type == widgetTypeName {
-		data.Snippet = widgetSnippet(v.d.config.BaseURL, c.ID)
+		data.Snippet = widgetSnippet(req.d.config.BaseURL, c.ID)
 	}
-	if v.session.Administers() {
-		v.addChannelForms(&data, agents)
+	if req.session.Administers() {
+		req.addChannelForms(&data, agents)
 	}
 	return &data, nil
 }
 
 // addChannelForms makes the forms that the page shows, and no others: what was wrong with a form that isn't shown stands at the
 // top of the page.
-func (v *visit) addChannelForms(data *channelData, agents []option) {
+func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	c := &data.Channel
 	here := channelsPath + "/" + c.ID
 	fields := []field{versionField(c.UpdatedAt), channelNameField(c.Name), agentField(agents)}
 	if c.Type == widgetTypeName {
 		fields = append(fields, c.fields()...)
 	}
-	data.Edit = v.form(form{ID: "channel-edit", Action: here, Submit: "Save", Fields: fields})
-	data.Delete = v.form(button("channel-delete", here+"/delete", "Delete the channel",
+	data.Edit = req.form(form{ID: "channel-edit", Action: here, Submit: "Save", Fields: fields})
+	data.Delete = req.form(button("channel-delete", here+"/delete", "Delete the channel",
 		"Delete the channel "+c.Name+" with all its conversations? What arrives for it afterwards is dropped."))
 	if c.State == channelPending && c.LostExternalID == "" {
-		data.Verify = v.form(button("channel-verify", here+"/verify", "Ask the platform again", ""))
+		data.Verify = req.form(button("channel-verify", here+"/verify", "Ask the platform again", ""))
 	}
 	if len(data.Type.Credentials) > 0 && c.LostExternalID == "" {
-		data.Reconnect = v.form(form{
+		data.Reconnect = req.form(form{
 			ID: "channel-reconnect", Action: here + "/reconnect", Submit: "Save the new credentials", Fields: data.Type.newCredentials(),
 		})
 	}
 }
 
-func changeChannel(v *visit) (outcome, error) {
+func changeChannel(req *pageRequest) (outcome, error) {
 	var before channel
-	if err := v.get("/channels/"+v.id(), nil, &before); err != nil {
+	if err := req.get("/channels/"+req.id(), nil, &before); err != nil {
 		return outcome{}, err
 	}
-	if err := v.refuseStale(before.UpdatedAt); err != nil {
+	if err := req.refuseStale(before.UpdatedAt); err != nil {
 		return outcome{}, err
 	}
-	change := object{"name": v.text("name"), "agentId": orNull(v.text("agentId"))}
+	change := object{"name": req.text("name"), "agentId": orNull(req.text("agentId"))}
 	if before.Type == widgetTypeName {
-		if err := v.addWidgetSettings(change); err != nil {
+		if err := req.addWidgetSettings(change); err != nil {
 			return outcome{}, err
 		}
 	}
-	return goTo(channelsPath + "/" + v.id()), v.send(http.MethodPatch, "/channels/"+v.id(), change, nil)
+	return goTo(channelsPath + "/" + req.id()), req.send(http.MethodPatch, "/channels/"+req.id(), change, nil)
 }
 
 // verified says on the page what the platform answered.
 type verified struct{ Active bool }
 
-func verifyChannel(v *visit) (outcome, error) {
+func verifyChannel(req *pageRequest) (outcome, error) {
 	var after channel
-	err := v.send(http.MethodPost, "/channels/"+v.id()+"/verify", nil, &after)
+	err := req.send(http.MethodPost, "/channels/"+req.id()+"/verify", nil, &after)
 	return reveal(verified{after.State == channelActive}), err
 }
 
-func reconnectChannel(v *visit) (outcome, error) {
+func reconnectChannel(req *pageRequest) (outcome, error) {
 	var before channel
-	if err := v.get("/channels/"+v.id(), nil, &before); err != nil {
+	if err := req.get("/channels/"+req.id(), nil, &before); err != nil {
 		return outcome{}, err
 	}
 	of, _ := channelTypeOf(before.Type)
-	return goTo(channelsPath + "/" + v.id()),
-		v.send(http.MethodPatch, "/channels/"+v.id(), object{"credentials": v.typedCredentials(&of)}, nil)
+	return goTo(channelsPath + "/" + req.id()),
+		req.send(http.MethodPatch, "/channels/"+req.id(), object{"credentials": req.typedCredentials(&of)}, nil)
 }

@@ -41,17 +41,17 @@ func (s *widgetSettings) fields() []field {
 }
 
 // addWidgetSettings puts what was typed into a body for the API.
-func (v *visit) addWidgetSettings(body object) error {
-	body["origins"] = append([]string{}, strings.Fields(v.text("origins"))...)
+func (req *pageRequest) addWidgetSettings(body object) error {
+	body["origins"] = append([]string{}, strings.Fields(req.text("origins"))...)
 	body["dailySpendMicros"] = nil
-	if typed := strings.TrimSpace(v.text("dailySpendMicros")); typed != "" {
+	if typed := strings.TrimSpace(req.text("dailySpendMicros")); typed != "" {
 		micros, ok := microsOf(typed)
 		if !ok {
 			return refuseField("dailySpendMicros", "Type an amount of credits, such as 2.50, or nothing.")
 		}
 		body["dailySpendMicros"] = micros
 	}
-	if number := v.number("requestsPerMinute"); number != nil {
+	if number := req.number("requestsPerMinute"); number != nil {
 		body["requestsPerMinute"] = number
 	}
 	return nil

@@ -89,34 +89,34 @@ func channelPages() []page {
 // secretNames are the fields of credentials that no page shows again.
 func secretNames() []string { return []string{"credentials.botToken", accessToken, refreshToken} }
 
-func showChannels(v *visit) (any, error) {
+func showChannels(req *pageRequest) (any, error) {
 	data := channelsData{Types: channelTypes()}
 	var channels list[channel]
-	if err := v.get("/channels", v.cursor(), &channels); err != nil {
+	if err := req.get("/channels", req.cursor(), &channels); err != nil {
 		return nil, err
 	}
-	agents, err := v.agentOptions("Nobody yet", "")
+	agents, err := req.agentOptions("Nobody yet", "")
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range channels.Data {
 		data.Channels = append(data.Channels, channelRow{channel: one, AgentName: labelOf(agents, one.AgentID)})
 	}
-	data.Pager = v.pager(channels.NextCursor)
-	chosen, known := channelTypeOf(v.chosenType())
-	if known && v.session.Administers() {
+	data.Pager = req.pager(channels.NextCursor)
+	chosen, known := channelTypeOf(req.chosenType())
+	if known && req.session.Administers() {
 		data.Chosen = &chosen
-		data.Create = v.form(chosen.createForm(agents))
+		data.Create = req.form(chosen.createForm(agents))
 	}
 	return &data, nil
 }
 
 // chosenType is the type whose form is shown: that of the form that was sent, else what the address says.
-func (v *visit) chosenType() string {
-	if v.action != nil {
-		return v.text("type")
+func (req *pageRequest) chosenType() string {
+	if req.action != nil {
+		return req.text("type")
 	}
-	return v.query("type")
+	return req.query("type")
 }
 
 // labelOf is the text of the choice with a value, "" for the first one, which is none.
@@ -183,37 +183,37 @@ func agentField(agents []option) field {
 	}
 }
 
-func createChannel(v *visit) (outcome, error) {
-	of, known := channelTypeOf(v.text("type"))
+func createChannel(req *pageRequest) (outcome, error) {
+	of, known := channelTypeOf(req.text("type"))
 	if !known {
 		return outcome{}, refuseField("type", "Choose what to connect.")
 	}
-	body := object{"type": of.Value, "name": v.text("name")}
+	body := object{"type": of.Value, "name": req.text("name")}
 	if len(of.Credentials) > 0 {
-		body["credentials"] = v.typedCredentials(&of)
+		body["credentials"] = req.typedCredentials(&of)
 	}
-	if agentID := v.text("agentId"); agentID != "" {
+	if agentID := req.text("agentId"); agentID != "" {
 		body["agentId"] = agentID
 	}
 	if of.External != "" {
-		body["externalId"] = strings.TrimSpace(v.text("externalId"))
+		body["externalId"] = strings.TrimSpace(req.text("externalId"))
 	}
 	if of.Value == widgetTypeName {
-		if err := v.addWidgetSettings(body); err != nil {
+		if err := req.addWidgetSettings(body); err != nil {
 			return outcome{}, err
 		}
 	}
 	var created channel
-	err := v.send(http.MethodPost, "/channels", body, &created)
+	err := req.send(http.MethodPost, "/channels", body, &created)
 	return goTo(channelsPath + "/" + created.ID), err
 }
 
 // typedCredentials are those that a type has, without the white space that comes with copying.
-func (v *visit) typedCredentials(of *channelType) object {
+func (req *pageRequest) typedCredentials(of *channelType) object {
 	credentials := object{}
 	for i := range of.Credentials {
 		full := of.Credentials[i].Name
-		credentials[strings.TrimPrefix(full, "credentials.")] = strings.TrimSpace(v.text(full))
+		credentials[strings.TrimPrefix(full, "credentials.")] = strings.TrimSpace(req.text(full))
 	}
 	return credentials
 }

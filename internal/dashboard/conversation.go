@@ -4,9 +4,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-// shownMessages is how many messages a page of a conversation has: the newest ones, or those before a cursor.
+// shownMessages is the number of messages on a page of a conversation.
 const shownMessages = "100"
 
 // message is one line of a conversation as the API shows it.
@@ -22,7 +24,7 @@ type message struct {
 	At      string `json:"at"`
 }
 
-// Direction is "in" for what the customer wrote, else "out".
+// Direction returns "in" for a customer's message, else "out".
 func (m *message) Direction() string {
 	if m.Author == "customer" {
 		return "in"
@@ -30,7 +32,7 @@ func (m *message) Direction() string {
 	return "out"
 }
 
-// Delivery is the state of the delivery, "received" for what came from the platform.
+// Delivery returns the state of the delivery, "received" for an incoming message.
 func (m *message) Delivery() string {
 	if m.State == "" {
 		return "received"
@@ -38,7 +40,7 @@ func (m *message) Delivery() string {
 	return m.State
 }
 
-// From is who wrote it, in words.
+// From returns the author in words.
 func (m *message) From() string {
 	switch {
 	case m.Author == "customer":
@@ -52,19 +54,19 @@ func (m *message) From() string {
 	}
 }
 
-// Event reports whether it is something without text, whose text is its short name.
+// Event reports whether the message has no text but only a short name of its content.
 func (m *message) Event() bool { return m.Kind == "event" }
 
-// Unclear reports whether nobody knows if the customer has it.
+// Unclear reports whether it is unknown if the customer has the message.
 func (m *message) Unclear() bool { return m.State == "delivery_unknown" }
 
-// Failed reports whether the customer doesn't have it.
+// Failed reports whether the message didn't reach the customer.
 func (m *message) Failed() bool { return m.State == "failed" }
 
-// DeliveryLabel is the state of the delivery in words, "" for what came from the platform.
+// DeliveryLabel returns the state of the delivery in words, "" for an incoming message.
 func (m *message) DeliveryLabel() string { return deliveryWords(m.State) }
 
-// Why says in words why it was not delivered, "" when it was.
+// Why returns in words why the message was not delivered, "" when it was.
 func (m *message) Why() string {
 	if m.Unclear() {
 		return ""
@@ -79,9 +81,9 @@ type conversationData struct {
 	ChannelPath  string
 	// Messages are oldest first.
 	Messages []message
-	// Older leads to the messages before, "" when there are none; Newest back to the end, "" when it is the end.
+	// Older is the address of earlier messages, "" without any; Newest that of the newest, "" on their page.
 	Older, Newest string
-	// Live is the address of the messages' live part, "" for older ones, which stay.
+	// Live is the address of the messages' live part, "" for older ones, which don't change.
 	Live, LiveState string
 
 	HandOver form
@@ -90,14 +92,14 @@ type conversationData struct {
 	Delete   form
 }
 
-// PageTitle is the customer.
+// PageTitle returns the customer's name.
 func (d *conversationData) PageTitle() string { return d.Conversation.Customer() }
 
 func conversationPage() page {
-	here := func(v *visit) outcome { return goTo(conversationsPath + "/" + v.id()) }
-	ask := func(method, below string) func(v *visit) (outcome, error) {
-		return func(v *visit) (outcome, error) {
-			return here(v), v.send(method, "/conversations/"+v.id()+below, nil, nil)
+	here := func(req *pageRequest) outcome { return goTo(conversationsPath + "/" + req.id()) }
+	ask := func(method, below string) func(req *pageRequest) (outcome, error) {
+		return func(req *pageRequest) (outcome, error) {
+			return here(req), req.send(method, "/conversations/"+req.id()+below, nil, nil)
 		}
 	}
 	return page{
@@ -114,58 +116,58 @@ func conversationPage() page {
 				verb: "handback", form: "conversation-handback", done: "The assistant answers what comes next.",
 				do: ask(http.MethodPost, "/handback"),
 			},
-			{verb: "delete", form: "conversation-delete", done: "The conversation was deleted.", do: func(v *visit) (outcome, error) {
-				return goTo(conversationsPath), v.send(http.MethodDelete, "/conversations/"+v.id(), nil, nil)
+			{verb: "delete", form: "conversation-delete", done: "The conversation was deleted.", do: func(req *pageRequest) (outcome, error) {
+				return goTo(conversationsPath), req.send(http.MethodDelete, "/conversations/"+req.id(), nil, nil)
 			}},
 		},
 	}
 }
 
-func showConversation(v *visit) (any, error) {
+func showConversation(req *pageRequest) (any, error) {
 	data := conversationData{}
 	c := &data.Conversation
-	if err := v.get("/conversations/"+v.id(), nil, c); err != nil {
+	if err := req.get("/conversations/"+req.id(), nil, c); err != nil {
 		return nil, err
 	}
-	if err := v.readMessages(&data); err != nil {
+	if err := req.readMessages(&data); err != nil {
 		return nil, err
 	}
 	var on channel
-	switch err := v.get("/channels/"+c.ChannelID, nil, &on); {
+	switch err := req.get("/channels/"+c.ChannelID, nil, &on); {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
-	case v.d.faultOf(err).Status != http.StatusNotFound: // it was deleted, and the conversation is about to be
+	case req.d.apiErrorOf(err).Status != http.StatusNotFound: // the channel was deleted, and the conversation goes with it
 		return nil, err
 	}
 	here := conversationsPath + "/" + c.ID
-	data.LiveState = v.live("conversation-state")
-	switch c.State { // a form that isn't shown must not take the message of its refusal with it
+	data.LiveState = req.live("conversation-state")
+	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
-		data.HandOver = v.form(button("conversation-handover", here+"/handover", "Take over", ""))
+		data.HandOver = req.form(button("conversation-handover", here+"/handover", "Take over", ""))
 	case answeredByHuman:
-		data.HandBack = v.form(button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
+		data.HandBack = req.form(button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
 	}
-	data.Answer = v.form(form{ID: "message-create", Action: here + "/messages", Submit: "Send to the customer", Fields: []field{{
+	data.Answer = req.form(form{ID: "message-create", Action: here + "/messages", Submit: "Send to the customer", Fields: []field{{
 		Name: "text", Kind: areaField, Label: "Your answer", Required: true, MaxLength: 20_000, Rows: 4,
 		Hint: "A long one is sent in several parts.",
 	}}})
-	data.Delete = v.form(button("conversation-delete", here+"/delete", "Delete the conversation",
+	data.Delete = req.form(button("conversation-delete", here+"/delete", "Delete the conversation",
 		"Delete everything that "+c.Customer()+" and you wrote? This can't be undone. At the platform it stays."))
 	return &data, nil
 }
 
-// readMessages fills in the newest messages, or those before the cursor in the address.
-func (v *visit) readMessages(data *conversationData) error {
-	query := v.cursor()
+// readMessages reads the newest messages, or those before the cursor in the address.
+func (req *pageRequest) readMessages(data *conversationData) error {
+	query := req.cursor()
 	query.Set("order", "newest")
 	query.Set("limit", shownMessages)
 	var messages list[message]
-	if err := v.get("/conversations/"+v.id()+"/messages", query, &messages); err != nil {
+	if err := req.get("/conversations/"+req.id()+"/messages", query, &messages); err != nil {
 		return err
 	}
 	slices.Reverse(messages.Data)
 	data.Messages = messages.Data
-	here := conversationsPath + "/" + v.id()
+	here := conversationsPath + "/" + req.id()
 	if messages.NextCursor != "" {
 		data.Older = here + "?" + url.Values{"cursor": {messages.NextCursor}}.Encode()
 	}
@@ -173,20 +175,89 @@ func (v *visit) readMessages(data *conversationData) error {
 		data.Newest = here
 		return nil
 	}
-	data.Live = v.live("message-list")
+	data.Live = req.live("message-list")
 	return nil
 }
 
-// answerCustomer sends what a person wrote. What the platform wouldn't take is explained for people; the API explains it to
-// programs.
-func answerCustomer(v *visit) (outcome, error) {
-	err := v.send(http.MethodPost, "/conversations/"+v.id()+"/messages", object{"text": v.text("text")}, nil)
+// answerCustomer sends a person's message. Refusals that concern the platform are explained for people, where the API's texts
+// are for programs.
+func answerCustomer(req *pageRequest) (outcome, error) {
+	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages", object{"text": req.text("text")}, nil)
 	if err == nil {
-		return goTo(conversationsPath + "/" + v.id()), nil
+		return goTo(conversationsPath + "/" + req.id()), nil
 	}
-	f := *v.d.faultOf(err)
+	f := *req.d.apiErrorOf(err)
 	if words := failureWords(f.Code); words != "" {
 		f.Message = words
 	}
 	return outcome{}, &f
+}
+
+// attentionWords explains why messages stand unanswered and when answers resume (docs/contract.md#attention); an unknown code
+// is returned as it is.
+func attentionWords(code string) string {
+	switch code {
+	case string(errcode.InsufficientCredits):
+		return "The wallet can't carry an answer. It goes on by itself when there is more money in it."
+	case string(errcode.OrganizationSuspended):
+		return "The organization is suspended. It goes on by itself when it is resumed."
+	case "no_agent":
+		return "The channel has no assistant. It goes on by itself when it has one."
+	case string(errcode.ChannelNeedsReauth):
+		return "The channel must be reconnected. It goes on by itself afterwards."
+	case string(errcode.UnsupportedModel):
+		return "The assistant's model is not available any more. Choose another one; it goes on when the customer writes again."
+	case string(errcode.ContextTooLong):
+		return "The instructions and the message are too long for the model. Shorten the instructions; it goes on when the customer writes again."
+	case "empty_answer":
+		return "The model said nothing. It goes on when the customer writes again."
+	case "loop_guard":
+		return "The assistant has sent 20 messages within ten minutes: is it speaking to another bot? " +
+			"It goes on when the customer writes after a pause."
+	default:
+		return code
+	}
+}
+
+// deliveryWords names the state of a delivery.
+func deliveryWords(state string) string {
+	switch state {
+	case "pending":
+		return "Waits to be sent"
+	case "sending":
+		return "Is being sent"
+	case "sent":
+		return "Sent"
+	case "failed":
+		return "Not delivered"
+	case "delivery_unknown":
+		return "Unclear"
+	case "discarded":
+		return "Discarded, not sent"
+	default:
+		return state
+	}
+}
+
+// failureWords explains why a message wasn't sent and what to do; "" for codes that don't concern sending.
+func failureWords(code string) string {
+	switch code {
+	case string(errcode.ChannelNeedsReauth):
+		return "The platform doesn't take the channel's token any more. Reconnect the channel, then send it again."
+	case string(errcode.ServiceWindowExpired):
+		return "The customer wrote too long ago: the platform takes no free text any more. You can write again when the customer does."
+	case string(errcode.TemplateRequired):
+		return "The customer wrote more than 24 hours ago: the platform takes only approved templates now, which can't be sent from here. " +
+			"You can write again when the customer does."
+	case "customer_blocked":
+		return "The customer has blocked you, or is gone."
+	case "send_refused":
+		return "The platform refused this message. The operator finds its reason in the worker's log."
+	case "send_failed":
+		return "The platform could not be reached, or asked for patience, for too long."
+	case "failed":
+		return "The platform took it, and reported later that it did not arrive."
+	default:
+		return ""
+	}
 }

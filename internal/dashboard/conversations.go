@@ -80,21 +80,21 @@ func conversationPages() []page {
 // filterNames are the parameters of the list's address, which are the API's.
 func filterNames() []string { return []string{"channelId", "state", "attention"} }
 
-func showConversations(v *visit) (any, error) {
-	query := v.cursor()
+func showConversations(req *pageRequest) (any, error) {
+	query := req.cursor()
 	query.Set("order", "recent")
-	data := conversationsData{Live: v.live("conversation-list", append(filterNames(), "cursor")...)}
+	data := conversationsData{Live: req.live("conversation-list", append(filterNames(), "cursor")...)}
 	for _, name := range filterNames() {
-		if value := v.query(name); value != "" {
+		if value := req.query(name); value != "" {
 			query.Set(name, value)
 			data.Filtered = true
 		}
 	}
 	var conversations list[conversation]
-	if err := v.get("/conversations", query, &conversations); err != nil {
+	if err := req.get("/conversations", query, &conversations); err != nil {
 		return nil, err
 	}
-	channels, err := v.channelOptions()
+	channels, err := req.channelOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func showConversations(v *visit) (any, error) {
 		row := conversationRow{conversation: one, ChannelName: labelOf(channels, one.ChannelID)}
 		data.Conversations = append(data.Conversations, row)
 	}
-	data.Pager = v.pager(conversations.NextCursor)
-	data.Filter = v.form(filterForm(channels, v.query))
+	data.Pager = req.pager(conversations.NextCursor)
+	data.Filter = req.form(filterForm(channels, req.query))
 	return &data, nil
 }
 
@@ -121,8 +121,8 @@ func filterForm(channels []option, asked func(string) string) form {
 }
 
 // channelOptions are the channels in a select whose first choice is all of them.
-func (v *visit) channelOptions() ([]option, error) {
-	channels, err := everything[channel](v, "/channels")
+func (req *pageRequest) channelOptions() ([]option, error) {
+	channels, err := everything[channel](req, "/channels")
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +135,12 @@ func (v *visit) channelOptions() ([]option, error) {
 
 // live is the address of a fragment of this page, with those parameters of the address that it depends on. It is in full,
 // for a refused form is shown at the address it was sent to.
-func (v *visit) live(fragment string, names ...string) string {
+func (req *pageRequest) live(fragment string, names ...string) string {
 	query := url.Values{"fragment": {fragment}}
 	for _, name := range names {
-		if value := v.query(name); value != "" {
+		if value := req.query(name); value != "" {
 			query.Set(name, value)
 		}
 	}
-	return v.path() + "?" + query.Encode()
+	return req.path() + "?" + query.Encode()
 }

@@ -12,7 +12,7 @@ import (
 // The filters are the API's, and the list is asked for in the order of what happened last.
 func TestConversationFilters(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	page := r.see(t, "/dashboard/conversations?channelId=chn_1&state=human&attention=true&cursor=abc")
 	holds(t, page, "conversation-filter-state", "human")
 	holds(t, page, "conversation-filter-channelId", "chn_1")
@@ -38,7 +38,7 @@ func TestAttentionInWords(t *testing.T) {
 		"insufficient_credits", "organization_suspended", "no_agent", "channel_needs_reauth", "unsupported_model", "context_too_long",
 		"empty_answer", "loop_guard",
 	} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		body := strings.Replace(conversationJSON, `"attention":null`, `"attention":"`+code+`"`, 1)
 		r.answer("GET /conversations", http.StatusOK, listOf(body))
 		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
@@ -53,7 +53,7 @@ func TestAttentionInWords(t *testing.T) {
 
 func TestMessagesAreShown(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, `{"data":[
 		{"id":"msg_6","author":"human","kind":"text","text":"from the app","state":null},
 		{"id":"msg_5","author":"assistant","kind":"text","text":"late","state":"failed","code":"service_window_expired"},
@@ -94,7 +94,7 @@ func TestMessagesAreShown(t *testing.T) {
 // Whose a conversation is decides what is offered.
 func TestTakeOverAndHandBack(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	page := r.see(t, "/dashboard/conversations/cnv_1")
 	element(t, page, "conversation-handover")
 	require.NotContains(t, page, `id="conversation-handback"`)
@@ -126,7 +126,7 @@ func TestTakeOverAndHandBack(t *testing.T) {
 // The answer goes out; what the platform wouldn't take is explained for people, and the text stays.
 func TestAnswersInWords(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("POST /conversations/cnv_1/messages", http.StatusCreated, `{"id":"msg_9","parts":["msg_9"]}`)
 	w := r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"text": {"Hello\r\nthere"}})
 	requireTo(t, w, "/dashboard/conversations/cnv_1", "message-create")
@@ -148,7 +148,7 @@ func TestAnswersInWords(t *testing.T) {
 // A conversation whose channel was deleted can still be read and deleted.
 func TestConversationWithoutItsChannel(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.refuse("GET /channels/chn_1", http.StatusNotFound, "not_found", "", "There is nothing with this id.")
 	element(t, r.see(t, "/dashboard/conversations/cnv_1"), "conversation-delete")
 }

@@ -1,18 +1,19 @@
 package dashboard
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 )
 
-// kind is how a field is shown.
+// kind is the kind of a field.
 type kind string
 
 // The kinds of fields.
 const (
 	textField     kind = "text"
 	emailField    kind = "email"
-	numberField   kind = "number"   // a text with the keyboard for numbers, so that a wrong one is kept, too
+	numberField   kind = "number"   // a text field with a numeric keyboard, so that a wrong input is kept, too
 	dateField     kind = "date"     // YYYY-MM-DD
 	secretField   kind = "password" // never written into a page again
 	areaField     kind = "textarea"
@@ -24,25 +25,25 @@ const (
 	readOnlyField kind = "readonly"
 )
 
-// form is a form as its template shows it; [visit.form] fills in what was typed and what was wrong with it.
+// form is a form as its template shows it; [pageRequest.form] adds what was entered and the error.
 type form struct {
-	// ID is <noun>-<verb>, with the row's id behind it where a page has several.
+	// ID is <noun>-<verb>, followed by the row's id where a page has several.
 	ID string
-	// Action is where it is sent; "" is the page's own address.
+	// Action is the address the form is sent to; "" is the page's own.
 	Action string
 	// Submit is the text of its button.
 	Submit string
 	Fields []field
-	// Confirm is asked before it is sent; "" asks nothing.
+	// Confirm is the question before it is sent; "" is none.
 	Confirm string
-	// Danger: it takes something away.
+	// Danger: the action deletes or revokes something.
 	Danger bool
-	// Get: it asks for something, so that its values stand in the address.
+	// Get: the form is a query, whose values stand in the address.
 	Get bool
 
-	// Error is what was wrong with none of the fields.
+	// Error is an error that concerns none of the fields.
 	Error string
-	// Refused: something was wrong.
+	// Refused: the form was sent and refused.
 	Refused bool
 }
 
@@ -51,20 +52,20 @@ func (f form) Multipart() bool {
 	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.Kind == fileField })
 }
 
-// Bare reports whether the form shows nothing but its button.
+// Bare reports whether the form shows only its button.
 func (f form) Bare() bool {
 	return !slices.ContainsFunc(f.Fields, func(one field) bool { return one.Kind != hiddenField })
 }
 
 // field is an input with its label.
 type field struct {
-	// Name is the API's name of it, as its errors name it.
+	// Name is the field's name in the API and its errors.
 	Name  string
 	Kind  kind
 	Label string
-	// Hint says more below the label.
+	// Hint is an explanation below the label.
 	Hint string
-	// Value is what it holds at first. A box is checked by "true".
+	// Value is the initial value. A box is checked by "true".
 	Value    string
 	Required bool
 	// MaxLength is in characters; 0 is none.
@@ -73,12 +74,12 @@ type field struct {
 	Rows int
 	// Options are those of a select, or the boxes of a group.
 	Options []option
-	// Autocomplete is the browser's name for it, as "username".
+	// Autocomplete is the browser's autofill token, like "username".
 	Autocomplete string
 	// Accept are the types of files.
 	Accept string
 
-	// ID is the form's and the name; Error is what was wrong.
+	// ID is made of the form's id and the name; Error is the field's error.
 	ID, Error string
 }
 
@@ -97,7 +98,7 @@ func (f field) Height() int {
 	return f.Rows
 }
 
-// Described is the list of what describes the input (aria-describedby).
+// Described returns the ids of the elements that describe the input (aria-describedby).
 func (f field) Described() string {
 	var ids []string
 	if f.Hint != "" {
@@ -109,33 +110,33 @@ func (f field) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// button is a form without fields. For a row of a table its id has the row's at its end, and the action's address in full.
+// button returns a form without fields. In a row of a table its id ends in the row's, and its action is a full address.
 func button(id, action, text, confirm string) form {
 	return form{ID: id, Action: action, Submit: text, Confirm: confirm, Danger: confirm != ""}
 }
 
-// form is f as it is shown now: when it was sent and refused, with what was typed and the error at its field.
-func (v *visit) form(f form) form {
-	if f.Action == "" && !f.Get && v.action != nil && v.action.verb != "" {
-		f.Action = v.path() // the browser's address is that of another form
+// form returns f as it is shown now: after a refusal, with what was entered and the error at its field.
+func (req *pageRequest) form(f form) form {
+	if f.Action == "" && !f.Get && req.action != nil && req.action.verb != "" {
+		f.Action = req.path() // the browser's address is that of another form
 	}
 	f.Fields = slices.Clone(f.Fields)
 	for i := range f.Fields {
 		f.Fields[i].ID = f.ID + "-" + f.Fields[i].Name
 	}
-	if !v.wasRefused(f) {
+	if !req.wasRefused(f) {
 		return f
 	}
-	v.told = f.ID
+	req.errorForm = f.ID
 	for i := range f.Fields {
-		v.keep(&f.Fields[i])
+		req.keep(&f.Fields[i])
 	}
-	refuseForm(&f, v.refused)
+	refuseForm(&f, req.refused)
 	return f
 }
 
-// refuseForm says what was wrong, at the field that the API named.
-func refuseForm(f *form, why *fault) {
+// refuseForm puts the error at the field that the API named, or at the form.
+func refuseForm(f *form, why *apiError) {
 	f.Refused = true
 	if faulty := f.fieldOf(why.Field); faulty != nil {
 		faulty.Error = why.Message
@@ -144,20 +145,20 @@ func refuseForm(f *form, why *fault) {
 	f.Error = why.Message
 }
 
-// wasRefused reports whether f is the form that was sent and refused. Forms in rows are told apart by their addresses and by
-// their hidden fields.
-func (v *visit) wasRefused(f form) bool {
-	if v.refused == nil || v.action == nil {
+// wasRefused reports whether f is the form that was sent and refused. Forms in rows are distinguished by their addresses and
+// hidden fields.
+func (req *pageRequest) wasRefused(f form) bool {
+	if req.refused == nil || req.action == nil {
 		return false
 	}
-	if f.ID == v.action.form {
+	if f.ID == req.action.form {
 		return true
 	}
-	return strings.HasPrefix(f.ID, v.action.form+"-") && f.Action == v.r.URL.Path &&
-		!slices.ContainsFunc(f.Fields, func(one field) bool { return one.Kind == hiddenField && one.Value != v.sent.Get(one.Name) })
+	return strings.HasPrefix(f.ID, req.action.form+"-") && f.Action == req.r.URL.Path &&
+		!slices.ContainsFunc(f.Fields, func(one field) bool { return one.Kind == hiddenField && one.Value != req.sent.Get(one.Name) })
 }
 
-// fieldOf is the visible field that the API means by a name like "scopes[0]" or "credentials.botToken"; nil without one.
+// fieldOf returns the visible field for a name of the API like "scopes[0]" or "credentials.botToken"; nil without one.
 func (f form) fieldOf(name string) *field {
 	outer, _, _ := strings.Cut(name, "[")
 	outermost, _, _ := strings.Cut(outer, ".")
@@ -171,34 +172,57 @@ func (f form) fieldOf(name string) *field {
 	return nil
 }
 
-// keep puts what was typed into the field.
-func (v *visit) keep(f *field) {
+// keep sets the field to what was entered.
+func (req *pageRequest) keep(f *field) {
 	switch f.Kind {
 	case secretField, fileField, readOnlyField:
 	case checkField:
 		f.Value = ""
-		if v.flag(f.Name) {
+		if req.flag(f.Name) {
 			f.Value = "true"
 		}
 	case selectField, checksField:
-		chosen := v.sent[f.Name]
+		chosen := req.sent[f.Name]
 		f.Options = slices.Clone(f.Options)
 		for i := range f.Options {
 			f.Options[i].Selected = slices.Contains(chosen, f.Options[i].Value)
 		}
 	default:
-		if f.Name == versionName && v.refused.Field == versionName {
-			return // it is the version of now, see refuseStale
+		if f.Name == versionName && req.refused.Field == versionName {
+			return // the current version, see refuseStale
 		}
-		f.Value = v.text(f.Name)
+		f.Value = req.text(f.Name)
 	}
 }
 
-// choices are options with one of them, or several, selected.
+// choices returns options with the given values selected.
 func choices(options []option, selected ...string) []option {
 	options = slices.Clone(options)
 	for i := range options {
 		options[i].Selected = slices.Contains(selected, options[i].Value)
 	}
 	return options
+}
+
+// versionName is the hidden field with the version from which a form was filled: the updatedAt of its object.
+const versionName = "updatedAt"
+
+func versionField(updatedAt string) field {
+	return field{Name: versionName, Kind: hiddenField, Value: updatedAt}
+}
+
+// refuseStale refuses a form that was filled from another version than the one just read. The form is then shown with what was
+// entered and the current version, so that saving once more replaces it knowingly. Forms and objects without a version pass.
+//
+// A change between that read and our write is still overwritten, because the API has no conditional change; people who edit the
+// same object are seconds apart, not milliseconds.
+func (req *pageRequest) refuseStale(updatedAt string) error {
+	if typed := req.text(versionName); typed == "" || updatedAt == "" || typed == updatedAt {
+		return nil
+	}
+	return &apiError{
+		Status: http.StatusConflict, Code: codeConflict, Field: versionName,
+		Message: "Somebody changed it meanwhile. Nothing of yours is saved yet, and all of it stands below. Open this page in another tab " +
+			"to see the current values. Saving once more replaces them.",
+	}
 }

@@ -56,7 +56,7 @@ func tags(t *testing.T, page string) []*tag {
 // everyPage is the address of each page, with ids that the API knows.
 func everyPage(d *Dashboard) (paths []string) {
 	ids := map[string]string{"/agents": "agt_1", "/knowledge": "kb_1", "/channels": "chn_1", "/conversations": "cnv_1", "/members": "usr_1"}
-	for _, p := range d.pages() {
+	for _, p := range pages() {
 		if p.template == "" {
 			continue
 		}
@@ -70,7 +70,7 @@ func everyPage(d *Dashboard) (paths []string) {
 // elsewhere, and no link and no form that leads nowhere.
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	paths := everyPage(r.dashboard)
 	require.Greater(t, len(paths), 20)
 	for _, path := range paths {
@@ -84,12 +84,12 @@ func TestEveryPage(t *testing.T) {
 // The same holds for pages that say what was wrong, and for those that show something once.
 func TestEveryRefusedForm(t *testing.T) {
 	t.Parallel()
-	for _, p := range New(Config{}).pages() {
+	for _, p := range pages() {
 		for _, a := range p.actions {
 			path := below(p.path, a.verb)
 			t.Run(path, func(t *testing.T) {
 				t.Parallel()
-				r := newOffice(t)
+				r := newFixture(t)
 				for _, known := range everyPage(r.dashboard) {
 					if !strings.Contains(known, "nobody") && regexp.MustCompile("^"+strings.ReplaceAll(p.path, "{id}", "[a-z]+_1")+"$").MatchString(known) {
 						path = below(known, a.verb)
@@ -192,8 +192,8 @@ func requireLeadsSomewhere(t *testing.T, d *Dashboard, method, address, from str
 // What another site makes a browser send changes nothing, whatever the address; it is refused before it is read.
 func TestForeignOrigin(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
-	for _, p := range r.dashboard.pages() {
+	r := newFixture(t)
+	for _, p := range pages() {
 		for _, a := range p.actions {
 			for name, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
 				sent := httptest.NewRequest(http.MethodPost, strings.Replace(below(p.path, a.verb), "{id}", "usr_1", 1), unread{t})
@@ -222,7 +222,7 @@ func (u unread) Read([]byte) (int, error) {
 // The API gets what tells who asks, and nothing else of what the browser sent; a key in a header never speaks for a person.
 func TestWhatTheAPIGets(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("DELETE /api-keys/key_1", http.StatusNoContent, "")
 	sent := httptest.NewRequest(http.MethodPost, "/dashboard/keys/revoke", strings.NewReader("id=key_1"))
 	for name, value := range map[string]string{
@@ -241,9 +241,9 @@ func TestWhatTheAPIGets(t *testing.T) {
 // Who isn't signed in is sent to do so, and back to where they wanted to go; a script is told by the status.
 func TestSignedOut(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.signedOut()
-	for _, p := range r.dashboard.pages() {
+	for _, p := range pages() {
 		if p.public {
 			continue
 		}
@@ -258,7 +258,7 @@ func TestSignedOut(t *testing.T) {
 // What was typed while the session ended is kept, but for secrets, and can be sent again.
 func TestSessionEndsWhileTyping(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.signedOut()
 	w := r.submit(t, "/dashboard/agents", url.Values{"name": {`"Lan"`}, "instructions": {"one\r\n<two>"}})
 	require.Equal(t, http.StatusUnauthorized, w.Code)
@@ -281,7 +281,7 @@ func TestSessionEndsWhileTyping(t *testing.T) {
 // What strangers send is neither read nor sent back: who has no session's cookie is sent to sign in.
 func TestStrangersFormIsNotRead(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.signedOut()
 	for path, next := range map[string]string{
 		"/dashboard/knowledge/kb_1/documents": "/dashboard/knowledge/kb_1", "/dashboard/agents": "/dashboard/agents",
@@ -298,7 +298,7 @@ func TestStrangersFormIsNotRead(t *testing.T) {
 // A cookie is easily made up, so no more is read and sent back than a person types.
 func TestLargeFormIsNotKept(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.signedOut()
 	for _, name := range []string{"svc_session", "__Host-svc_session"} {
 		body := strings.NewReader("name=Lan&content=" + strings.Repeat("<", 12<<20))
@@ -312,17 +312,17 @@ func TestLargeFormIsNotKept(t *testing.T) {
 		requireGoodPage(t, r.dashboard, "/dashboard/knowledge/kb_1", w)
 		require.Contains(t, w.Body.String(), "too long to be kept")
 		require.NotContains(t, w.Body.String(), "ended-resend")
-		require.LessOrEqual(t, size-body.Len(), maxStrangerForm+1)
+		require.LessOrEqual(t, size-body.Len(), maxFormWithoutSession+1)
 	}
-	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", maxStrangerForm-100)}})
+	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", maxFormWithoutSession-100)}})
 	require.Equal(t, http.StatusUnauthorized, w.Code)
-	require.Greater(t, w.Body.Len(), maxStrangerForm-100)
+	require.Greater(t, w.Body.Len(), maxFormWithoutSession-100)
 }
 
 // Whatever is sent without a session, 16 KiB of it are read at most.
 func TestFormsOfStrangersAreSmall(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.signedOut()
 	send := func(path, mediaType string) {
 		t.Helper()
@@ -334,7 +334,7 @@ func TestFormsOfStrangersAreSmall(t *testing.T) {
 		r.serve(t, sent)
 		require.LessOrEqual(t, size-body.Len(), 16<<10+1, path)
 	}
-	pages := r.dashboard.pages()
+	pages := pages()
 	require.Greater(t, len(pages), 10)
 	for i := range pages {
 		page := &pages[i]
@@ -351,7 +351,7 @@ func TestFormsOfStrangersAreSmall(t *testing.T) {
 // Errors of the API become pages with its status and its words; those of ours keep their text for the log.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.refuse("GET /session", http.StatusPaymentRequired, "organization_suspended", "", "The organization is suspended.")
 	w := r.open(t, "/dashboard")
 	require.Equal(t, http.StatusPaymentRequired, w.Code)
@@ -382,7 +382,7 @@ func TestFailures(t *testing.T) {
 // What is too large is refused with words, and nothing of it reaches the API.
 func TestTooLargeForm(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	w := r.submit(t, "/dashboard/agents", url.Values{"instructions": {strings.Repeat("x", maxForm)}})
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.Contains(t, w.Body.String(), "What you sent is too large.")
@@ -395,7 +395,7 @@ func TestTooLargeForm(t *testing.T) {
 // Files are for ever under their own hash; under another version's they are this one's, and aren't kept.
 func TestStaticFiles(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	for name, kind := range map[string]string{"dashboard.css": "text/css; charset=utf-8", "dashboard.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
 		w := r.open(t, r.dashboard.assets.address(name))
 		require.Equal(t, http.StatusOK, w.Code)
@@ -416,7 +416,7 @@ func TestStaticFiles(t *testing.T) {
 // Navigation shows what the role can do; what is hidden is refused by the API all the same.
 func TestNavigation(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	shown := func(role string) (paths []string) {
 		r.is(role)
 		page := r.see(t, "/dashboard")
@@ -436,7 +436,7 @@ func TestNavigation(t *testing.T) {
 	r.is("owner")
 	require.Contains(t, r.see(t, "/dashboard/agents/agt_1"), `href="/dashboard/agents" aria-current="page"`)
 	var patterns []string
-	for _, p := range r.dashboard.pages() {
+	for _, p := range pages() {
 		require.NotContains(t, patterns, p.path)
 		patterns = append(patterns, p.path)
 		if p.section != "" {

@@ -1,10 +1,12 @@
 package dashboard
 
-import "net/http"
+import (
+	"net/http"
+)
 
 const keysPath = root + "/keys"
 
-// apiKey is an API key of the organization. Key is there once, in the answer that makes it.
+// apiKey is an API key of the organization. Key is set only in the answer that creates it.
 type apiKey struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
@@ -28,7 +30,7 @@ type keysData struct {
 	Keys   []apiKey
 	Pager  pager
 	Create form
-	// Address is where clients of the models go.
+	// Address is the base URL for clients.
 	Address string
 }
 
@@ -43,9 +45,9 @@ func keysPage() page {
 	}
 }
 
-func showKeys(v *visit) (any, error) {
+func showKeys(req *pageRequest) (any, error) {
 	var keys list[apiKey]
-	if err := v.get("/api-keys", v.cursor(), &keys); err != nil {
+	if err := req.get("/api-keys", req.cursor(), &keys); err != nil {
 		return nil, err
 	}
 	for i := range keys.Data {
@@ -53,10 +55,10 @@ func showKeys(v *visit) (any, error) {
 		key.Revoke = button("key-revoke-"+key.ID, keysPath+"/revoke", "Revoke",
 			"Revoke the key "+key.Hint+"…? Whoever uses it is refused from the next request on. This can't be undone.")
 		key.Revoke.Fields = []field{{Name: "id", Kind: hiddenField, Value: key.ID}}
-		key.Revoke = v.form(key.Revoke)
+		key.Revoke = req.form(key.Revoke)
 	}
 	return keysData{
-		Keys: keys.Data, Pager: v.pager(keys.NextCursor), Create: v.form(keyForm()), Address: v.d.config.BaseURL + "/v1",
+		Keys: keys.Data, Pager: req.pager(keys.NextCursor), Create: req.form(keyForm()), Address: req.d.config.BaseURL + "/v1",
 	}, nil
 }
 
@@ -78,7 +80,7 @@ func keyForm() form {
 	}
 }
 
-// scopes are those of spec §5.1, as design §6 names them.
+// scopes returns all scopes as options.
 func scopes() []option {
 	all := []option{
 		{Value: "models:read", Label: "models:read", Hint: "List the models"},
@@ -101,21 +103,89 @@ func scopes() []option {
 	return all
 }
 
-func createKey(v *visit) (outcome, error) {
-	chosen := v.texts("scopes")
-	if len(chosen) == 0 { // the API would take none for its default
+func createKey(req *pageRequest) (outcome, error) {
+	chosen := req.texts("scopes")
+	if len(chosen) == 0 { // the API would use its default for none
 		return outcome{}, refuseField("scopes", "Choose at least one scope.")
 	}
 	body := object{
-		"name": orNull(v.text("name")), "environment": v.text("environment"), "scopes": chosen, "expiresInDays": v.number("expiresInDays"),
+		"name": orNull(req.text("name")), "environment": req.text("environment"), "scopes": chosen, "expiresInDays": req.number("expiresInDays"),
 	}
 	var made apiKey
-	if err := v.send(http.MethodPost, "/api-keys", body, &made); err != nil {
+	if err := req.send(http.MethodPost, "/api-keys", body, &made); err != nil {
 		return outcome{}, err
 	}
 	return reveal(made), nil
 }
 
-func revokeKey(v *visit) (outcome, error) {
-	return goTo(keysPath), v.send(http.MethodDelete, "/api-keys/"+segment(v.text("id")), nil, nil)
+func revokeKey(req *pageRequest) (outcome, error) {
+	return goTo(keysPath), req.send(http.MethodDelete, "/api-keys/"+segment(req.text("id")), nil, nil)
+}
+
+const providerKeysPath = root + "/provider-keys"
+
+// providerKey is the organization's own key at a provider, without the key.
+type providerKey struct {
+	Provider  string `json:"provider"`
+	Hint      string `json:"hint"`
+	UpdatedAt string `json:"updatedAt"`
+
+	// Delete is the button in its row.
+	Delete form `json:"-"`
+}
+
+// providerKeysData is what the page of provider keys shows.
+type providerKeysData struct {
+	Keys []providerKey
+	// Set is the form for a key; it has no fields when no provider is configured.
+	Set form
+}
+
+func providerKeysPage() page {
+	return page{
+		path: providerKeysPath, template: "provider-keys", title: "Provider keys",
+		show: showProviderKeys,
+		actions: []action{
+			{form: "provider-key-set", done: "The key is stored, encrypted.", secrets: []string{"key"}, do: setProviderKey},
+			{verb: "delete", form: "provider-key-delete", done: "The key was deleted.", do: deleteProviderKey},
+		},
+	}
+}
+
+func showProviderKeys(req *pageRequest) (any, error) {
+	var keys list[providerKey]
+	if err := req.get("/provider-keys", nil, &keys); err != nil {
+		return nil, err
+	}
+	for i := range keys.Data {
+		key := &keys.Data[i]
+		key.Delete = button("provider-key-delete-"+key.Provider, providerKeysPath+"/delete", "Delete",
+			"Delete your own key at "+key.Provider+"? Calls that ask for it are refused then.")
+		key.Delete.Fields = []field{{Name: "provider", Kind: hiddenField, Value: key.Provider}}
+		key.Delete = req.form(key.Delete)
+	}
+	shown := providerKeysData{Keys: keys.Data}
+	if len(req.d.config.Providers) > 0 {
+		shown.Set = req.form(providerKeyForm(req.d.config.Providers))
+	}
+	return shown, nil
+}
+
+func providerKeyForm(providers []string) form {
+	provider := field{Name: "provider", Kind: selectField, Label: "Provider", Required: true}
+	for _, name := range providers {
+		provider.Options = append(provider.Options, option{Value: name, Label: name})
+	}
+	return form{ID: "provider-key-set", Submit: "Store key", Fields: []field{provider, {
+		Name: "key", Kind: secretField, Label: "Key", Required: true, Autocomplete: "off",
+		Hint: "It takes the place of the one before. It is stored encrypted and never shown again.",
+	}}}
+}
+
+func setProviderKey(req *pageRequest) (outcome, error) {
+	return goTo(providerKeysPath), req.send(http.MethodPut, "/provider-keys/"+segment(req.text("provider")), object{"key": req.text("key")}, nil)
+}
+
+func deleteProviderKey(req *pageRequest) (outcome, error) {
+	return goTo(providerKeysPath), req.send(http.MethodDelete, "/provider-keys/"+segment(req.text("provider")), nil, nil)
 }

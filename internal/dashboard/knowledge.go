@@ -13,10 +13,10 @@ import (
 const knowledgePath = root + "/knowledge"
 
 const (
-	// maxDocument is the largest document that the API takes, in bytes; maxUpload the form that brings it.
+	// maxDocument is the largest document of the API, in bytes; maxUpload the largest form with one.
 	maxDocument = 4 << 20
 	maxUpload   = 3*maxDocument + 64<<10 // pasted text is escaped
-	// maxKeptDocument is the largest text of a refused file that is put into the page, so that it needn't be chosen again.
+	// maxKeptDocument is the largest refused file whose text is put into the page, so that it needn't be chosen again.
 	maxKeptDocument = 256 << 10
 )
 
@@ -44,13 +44,13 @@ type document struct {
 	Delete      form   `json:"-"`
 }
 
-// Size is the document's content in bytes, for people.
+// Size returns the document's size for people.
 func (d *document) Size() string { return size(d.Bytes) }
 
-// Size is what the documents count, for people.
+// Size returns the total size of the documents for people.
 func (b *knowledgeBase) Size() string { return size(b.Bytes) }
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(bytes int64) string {
 	const kib, mib = 1 << 10, 1 << 20
 	switch {
@@ -63,7 +63,7 @@ func size(bytes int64) string {
 	}
 }
 
-// MediaTypeName is the media type in words.
+// MediaTypeName returns the media type in words.
 func (d *document) MediaTypeName() string {
 	for _, one := range mediaTypes() {
 		if one.Value == d.MediaType {
@@ -80,7 +80,7 @@ type snippet struct {
 	Text     string `json:"text"`
 }
 
-// Part is the number of the part as people count.
+// Part returns the number of the part, counted from 1.
 func (s *snippet) Part() int64 { return s.Position + 1 }
 
 // knowledgeListData is what the list of knowledge bases shows.
@@ -101,12 +101,12 @@ type knowledgeData struct {
 	Search form
 	Edit   form
 	Delete form
-	// Asked is what was searched for, "" for nothing.
+	// Asked is the query of a search, "" for none.
 	Asked    string
 	Snippets []snippet
 }
 
-// PageTitle is the knowledge base's name.
+// PageTitle returns the knowledge base's name.
 func (d *knowledgeData) PageTitle() string { return d.Base.Name }
 
 func knowledgePages() []page {
@@ -121,41 +121,41 @@ func knowledgePages() []page {
 			fragments: []string{"documents"},
 			show:      showKnowledgeBase,
 			actions: []action{
-				{form: "knowledge-edit", done: "The knowledge base was changed.", do: func(v *visit) (outcome, error) {
-					return goTo(knowledgePath + "/" + v.id()), v.send(http.MethodPatch, "/knowledge-bases/"+v.id(),
-						object{"name": v.text("name"), "description": v.text("description")}, nil)
+				{form: "knowledge-edit", done: "The knowledge base was changed.", do: func(req *pageRequest) (outcome, error) {
+					return goTo(knowledgePath + "/" + req.id()), req.send(http.MethodPatch, "/knowledge-bases/"+req.id(),
+						object{"name": req.text("name"), "description": req.text("description")}, nil)
 				}},
 				{
 					verb: "documents", form: "document-create", maxBody: maxUpload, do: createDocument,
 					done: "The document has arrived. It can be found as soon as it is ready.",
 				},
-				{verb: "delete-document", form: "document-delete", done: "The document was deleted.", do: func(v *visit) (outcome, error) {
-					return goTo(knowledgePath + "/" + v.id()), v.send(http.MethodDelete,
-						"/knowledge-bases/"+v.id()+"/documents/"+segment(v.text("document")), nil, nil)
+				{verb: "delete-document", form: "document-delete", done: "The document was deleted.", do: func(req *pageRequest) (outcome, error) {
+					return goTo(knowledgePath + "/" + req.id()), req.send(http.MethodDelete,
+						"/knowledge-bases/"+req.id()+"/documents/"+segment(req.text("document")), nil, nil)
 				}},
-				{verb: "delete", form: "knowledge-delete", done: "The knowledge base was deleted.", do: func(v *visit) (outcome, error) {
-					return goTo(knowledgePath), v.send(http.MethodDelete, "/knowledge-bases/"+v.id(), nil, nil)
+				{verb: "delete", form: "knowledge-delete", done: "The knowledge base was deleted.", do: func(req *pageRequest) (outcome, error) {
+					return goTo(knowledgePath), req.send(http.MethodDelete, "/knowledge-bases/"+req.id(), nil, nil)
 				}},
 			},
 		},
 	}
 }
 
-func showKnowledgeBases(v *visit) (any, error) {
+func showKnowledgeBases(req *pageRequest) (any, error) {
 	data := knowledgeListData{}
-	if err := v.get("/knowledge-bases", v.cursor(), &data.Bases); err != nil {
+	if err := req.get("/knowledge-bases", req.cursor(), &data.Bases); err != nil {
 		return nil, err
 	}
-	data.Pager = v.pager(data.Bases.NextCursor)
-	data.Create = v.form(form{
+	data.Pager = req.pager(data.Bases.NextCursor)
+	data.Create = req.form(form{
 		ID: "knowledge-create", Action: knowledgePath, Submit: "Create the knowledge base", Fields: knowledgeFields(&knowledgeBase{}),
 	})
 	return &data, nil
 }
 
-func createKnowledgeBase(v *visit) (outcome, error) {
+func createKnowledgeBase(req *pageRequest) (outcome, error) {
 	var created knowledgeBase
-	err := v.send(http.MethodPost, "/knowledge-bases", object{"name": v.text("name"), "description": v.text("description")}, &created)
+	err := req.send(http.MethodPost, "/knowledge-bases", object{"name": req.text("name"), "description": req.text("description")}, &created)
 	return goTo(knowledgePath + "/" + created.ID), err
 }
 
@@ -169,45 +169,45 @@ func knowledgeFields(base *knowledgeBase) []field {
 	}
 }
 
-func showKnowledgeBase(v *visit) (any, error) {
+func showKnowledgeBase(req *pageRequest) (any, error) {
 	data := knowledgeData{}
-	if err := v.get("/knowledge-bases/"+v.id(), nil, &data.Base); err != nil {
+	if err := req.get("/knowledge-bases/"+req.id(), nil, &data.Base); err != nil {
 		return nil, err
 	}
-	if err := v.get("/knowledge-bases/"+v.id()+"/documents", v.cursor(), &data.Documents); err != nil {
+	if err := req.get("/knowledge-bases/"+req.id()+"/documents", req.cursor(), &data.Documents); err != nil {
 		return nil, err
 	}
 	here := knowledgePath + "/" + data.Base.ID
 	for i := range data.Documents.Data {
 		one := &data.Documents.Data[i]
 		if one.State == "ingesting" {
-			data.Live = v.live("documents", "cursor")
+			data.Live = req.live("documents", "cursor")
 		}
 		erase := button("document-delete-"+one.ID, here+"/delete-document", "Delete",
 			"Delete the document "+one.Name+"? The assistants don't know it any more.")
 		erase.Fields = []field{{Name: "document", Kind: hiddenField, Value: one.ID}}
-		one.Delete = v.form(erase)
+		one.Delete = req.form(erase)
 	}
-	data.Upload = v.form(uploadForm(here))
-	data.Pager = v.pager(data.Documents.NextCursor)
-	data.Edit = v.form(form{ID: "knowledge-edit", Action: here, Submit: "Save", Fields: knowledgeFields(&data.Base)})
-	data.Delete = v.form(button("knowledge-delete", here+"/delete", "Delete the knowledge base",
+	data.Upload = req.form(uploadForm(here))
+	data.Pager = req.pager(data.Documents.NextCursor)
+	data.Edit = req.form(form{ID: "knowledge-edit", Action: here, Submit: "Save", Fields: knowledgeFields(&data.Base)})
+	data.Delete = req.form(button("knowledge-delete", here+"/delete", "Delete the knowledge base",
 		"Delete the knowledge base "+data.Base.Name+" with all its documents?"))
-	return &data, v.search(&data)
+	return &data, req.search(&data)
 }
 
-// search fills in what was looked for, and the answer.
-func (v *visit) search(data *knowledgeData) error {
-	data.Asked = v.query("q")
+// search adds a query and its results.
+func (req *pageRequest) search(data *knowledgeData) error {
+	data.Asked = req.query("q")
 	asked := field{
 		Name: "q", Kind: textField, Label: "What might a customer say?", Value: data.Asked, Required: true, MaxLength: 2000,
 		Hint: "You see the parts that an assistant would be shown for it.",
 	}
 	if strings.TrimSpace(data.Asked) != "" {
 		var found struct{ Data []snippet }
-		err := v.get("/knowledge-bases/"+v.id()+"/search", url.Values{"q": {data.Asked}}, &found)
+		err := req.get("/knowledge-bases/"+req.id()+"/search", url.Values{"q": {data.Asked}}, &found)
 		if err != nil {
-			f := v.d.faultOf(err)
+			f := req.d.apiErrorOf(err)
 			if f.Status != http.StatusBadRequest {
 				return f
 			}
@@ -215,7 +215,7 @@ func (v *visit) search(data *knowledgeData) error {
 		}
 		data.Snippets = found.Data
 	}
-	data.Search = v.form(form{ID: "knowledge-search", Action: v.path(), Get: true, Submit: "Search", Fields: []field{asked}})
+	data.Search = req.form(form{ID: "knowledge-search", Action: req.path(), Get: true, Submit: "Search", Fields: []field{asked}})
 	return nil
 }
 
@@ -246,17 +246,17 @@ func mediaTypes() []option {
 	}
 }
 
-// createDocument turns the form into the API's JSON. When the API refuses a file's text, the page keeps it in the form.
-func createDocument(v *visit) (outcome, error) {
-	file, chosen := v.file("file")
-	body := object{"name": v.text("name"), "content": v.text("content"), "mediaType": v.text("mediaType")}
+// createDocument sends the form to the API. When the API refuses a file's text, the page keeps it in the form.
+func createDocument(req *pageRequest) (outcome, error) {
+	file, chosen := req.file("file")
+	body := object{"name": req.text("name"), "content": req.text("content"), "mediaType": req.text("mediaType")}
 	if chosen {
 		text, err := documentText(file.content)
 		if err != nil {
 			return outcome{}, err
 		}
 		body["content"] = text
-		if strings.TrimSpace(v.text("name")) == "" {
+		if strings.TrimSpace(req.text("name")) == "" {
 			body["name"] = file.name
 		}
 	}
@@ -269,18 +269,18 @@ func createDocument(v *visit) (outcome, error) {
 	if body["mediaType"] == "" {
 		body["mediaType"] = mediaTypeOf(file.name)
 	}
-	err := v.send(http.MethodPost, "/knowledge-bases/"+v.id()+"/documents", body, nil)
+	err := req.send(http.MethodPost, "/knowledge-bases/"+req.id()+"/documents", body, nil)
 	if err != nil && chosen {
-		return outcome{}, v.keepFile(err, body)
+		return outcome{}, req.keepFile(err, body)
 	}
-	return goTo(knowledgePath + "/" + v.id()), err
+	return goTo(knowledgePath + "/" + req.id()), err
 }
 
-// keepFile puts a file that was refused into the form as text, for no page can choose a file again. A fault of the content is
-// told at the file, unless the text stands in the form now.
-func (v *visit) keepFile(err error, body object) error {
+// keepFile puts the text of a refused file into the form, because no page can preselect a file. An error of the content is
+// shown at the file, unless the form now contains the text.
+func (req *pageRequest) keepFile(err error, body object) error {
 	text := body["content"].(string) //nolint:forcetypeassert,errcheck // as createDocument made it
-	f := *v.d.faultOf(err)
+	f := *req.d.apiErrorOf(err)
 	if len(text) > maxKeptDocument {
 		if f.Field == "content" {
 			f.Field = "file"
@@ -288,12 +288,12 @@ func (v *visit) keepFile(err error, body object) error {
 		return &f
 	}
 	for _, name := range []string{"content", "name", "mediaType"} {
-		v.sent.Set(name, body[name].(string)) //nolint:forcetypeassert,errcheck // as above
+		req.sent.Set(name, body[name].(string)) //nolint:forcetypeassert,errcheck // as above
 	}
 	return &f
 }
 
-// documentText is a file as text, without the mark that some editors put before it.
+// documentText returns a file as text, without a byte order mark.
 func documentText(content []byte) (string, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	switch {
@@ -307,7 +307,7 @@ func documentText(content []byte) (string, error) {
 	return text, nil
 }
 
-// mediaTypeOf is the media type by a file's name. What browsers say about Markdown differs from system to system.
+// mediaTypeOf returns the media type for a file's name: browsers disagree about Markdown.
 func mediaTypeOf(fileName string) string {
 	switch strings.ToLower(path.Ext(fileName)) {
 	case ".md", ".markdown":
@@ -318,9 +318,9 @@ func mediaTypeOf(fileName string) string {
 	return "text/plain"
 }
 
-// knowledgeOptions are the knowledge bases as boxes.
-func (v *visit) knowledgeOptions(chosen []string) ([]option, error) {
-	bases, err := everything[knowledgeBase](v, "/knowledge-bases")
+// knowledgeOptions returns the knowledge bases as boxes.
+func (req *pageRequest) knowledgeOptions(chosen []string) ([]option, error) {
+	bases, err := everything[knowledgeBase](req, "/knowledge-bases")
 	if err != nil {
 		return nil, err
 	}

@@ -2,17 +2,17 @@ package dashboard
 
 import "net/url"
 
-// overviewData is what the first page shows.
+// overviewData is the first page.
 type overviewData struct {
 	Wallet wallet
-	// Plot is of the last 30 days; nil when it can't be drawn now.
+	// Plot shows the last 30 days; nil when it can't be drawn now.
 	Plot *plot
-	// Channels are those that somebody must do something about.
+	// Channels are those that need attention.
 	Channels []channel
-	// Waiting are conversations that somebody should look at; More: there are others.
+	// Waiting are conversations that need attention; More reports that there are others.
 	Waiting []conversation
 	More    bool
-	// Agents is how many assistants there are, as far as the first steps want to know: none or some.
+	// Agents is 0 or 1: whether there are assistants, for the first steps.
 	Agents, AllChannels int
 }
 
@@ -20,17 +20,17 @@ func overviewPage() page {
 	return page{path: root, template: "overview", title: "Overview", show: showOverview}
 }
 
-func showOverview(v *visit) (any, error) {
+func showOverview(req *pageRequest) (any, error) {
 	var shown overviewData
-	if err := v.get("/wallet", nil, &shown.Wallet); err != nil {
+	if err := req.get("/wallet", nil, &shown.Wallet); err != nil {
 		return nil, err
 	}
 	var spent spend
 	var err error
-	if shown.Plot, err = v.plotOf(&spent, v.get("/wallet/spend", nil, &spent)); err != nil {
+	if shown.Plot, err = req.plotOf(&spent, req.get("/wallet/spend", nil, &spent)); err != nil {
 		return nil, err
 	}
-	channels, err := everything[channel](v, "/channels")
+	channels, err := everything[channel](req, "/channels")
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +41,12 @@ func showOverview(v *visit) (any, error) {
 		}
 	}
 	var agents list[agent]
-	if err := v.get("/agents", url.Values{"limit": {"1"}}, &agents); err != nil {
+	if err := req.get("/agents", url.Values{"limit": {"1"}}, &agents); err != nil {
 		return nil, err
 	}
 	shown.Agents = len(agents.Data)
 	var waiting list[conversation]
-	if err := v.get("/conversations", url.Values{"limit": {"10"}, "attention": {"true"}, "order": {"recent"}}, &waiting); err != nil {
+	if err := req.get("/conversations", url.Values{"limit": {"10"}, "attention": {"true"}, "order": {"recent"}}, &waiting); err != nil {
 		return nil, err
 	}
 	shown.Waiting, shown.More = waiting.Data, waiting.NextCursor != ""

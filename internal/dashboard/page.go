@@ -3,74 +3,76 @@ package dashboard
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 )
 
-// page is one address of the dashboard and what can be done there.
+// page is one address of the dashboard with its actions.
 type page struct {
-	// path is that of the browser; segments in braces are ids.
+	// path is the path in the browser; segments in braces are ids.
 	path string
 	// template is the file in templates/, without .html, that fills the layout.
 	template string
 	// title is the page's heading and, in the browser's tab, its name.
 	title string
-	// section is the path of the entry of the navigation that the page belongs to; "" for the page's own.
+	// section is the path of the page's entry in the navigation; "" for its own.
 	section string
 	// public pages need no session.
 	public bool
 	// scripts are the files in static/ that the page needs beside the layout's.
 	scripts []string
-	// fragments are the templates that ?fragment=NAME shows by themselves.
+	// fragments are the templates that ?fragment=NAME renders alone.
 	fragments []string
-	// show asks for what is on the page. Its error, a fault of the API, becomes the page; nil shows nothing.
-	show func(v *visit) (any, error)
-	// actions are what its forms do.
+	// show reads the page's data. Its error, an [apiError], becomes the page; nil data is none.
+	show func(req *pageRequest) (any, error)
+	// actions are the page's forms.
 	actions []action
-	// relays are answers of the API that go through as they come.
+	// relays are responses of the API that are passed through.
 	relays []relay
 }
 
-// action is what a form does.
+// action handles a form.
 type action struct {
 	// verb is the last segment of its address: POST path/verb; "" is the page's own.
 	verb string
-	// form is the id of the form that is sent here. For forms in rows, whose ids end in the row's, it is their beginning.
+	// form is the id of the form. For forms in rows, whose ids end in the row's, it is their beginning.
 	form string
-	// done is said on the page where it leads to.
+	// done is the notice on the next page.
 	done string
 	// secrets are the names of fields that are never written into a page again.
 	secrets []string
-	// maxBody bounds what is sent, in bytes; 0 is [maxForm].
+	// maxBody bounds the form, in bytes; 0 is [maxForm].
 	maxBody int64
-	// do does it. After an error, a fault of the API, the page is shown again with what was typed.
-	do func(v *visit) (outcome, error)
+	// do does the action. After an [apiError] the page is shown again with what was entered.
+	do func(req *pageRequest) (outcome, error)
 }
 
-// outcome is where an action leads.
+// outcome says which page follows an action.
 type outcome struct {
 	to   string
 	once any
 }
 
-// goTo sends the browser to another page, which says the action's done text.
+// goTo redirects to another page, which shows the action's done text.
 func goTo(path string) outcome { return outcome{to: path} }
 
-// reveal shows the page again with something that is shown this once: .Once in its template.
+// reveal shows the page again with once, shown only this time: .Once in its template.
 func reveal(once any) outcome { return outcome{once: once} }
 
-// relay is an answer of the API that goes to the browser as it comes.
+// relay is a response of the API that is passed to the browser as it arrives.
 type relay struct {
 	// method and name make its address: method path/name.
 	method, name string
-	// maxBody bounds what is sent, in bytes; 0 is [maxForm].
+	// maxBody bounds the request, in bytes; 0 is [maxForm].
 	maxBody int64
-	// ask makes the request to the API.
-	ask func(v *visit) (apiRequest, error)
+	// ask returns the request to the API.
+	ask func(req *pageRequest) (apiRequest, error)
 }
 
-// apiRequest is a request to the endpoint groups.
+// apiRequest is a request to the API.
 type apiRequest struct {
 	method string
-	// path is that of the API, escaped, without a query.
+	// path is escaped and has no query.
 	path  string
 	query url.Values
 	// body is encoded as JSON; nil is none.
@@ -79,17 +81,17 @@ type apiRequest struct {
 	accept string
 }
 
-// titled is data that knows the page's title better.
+// titled is implemented by data with a title of its own.
 type titled interface{ PageTitle() string }
 
 // section is an entry of the navigation.
 type section struct {
 	Path, Label string
-	// role is the least that sees it.
+	// role is the lowest role that sees it.
 	role string
 }
 
-// sections are the entries, in order.
+// sections returns the entries, in order.
 func sections() []section {
 	return []section{
 		{root, "Overview", roleMember},
@@ -106,19 +108,106 @@ func sections() []section {
 	}
 }
 
-// framePages are those of signing in, of money and of the organization.
-func (*Dashboard) framePages() []page {
-	return []page{
-		forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(),
-		overviewPage(), walletPage(), callsPage(), keysPage(), providerKeysPage(), membersPage(), memberPage(), auditPage(),
-		organizationPage(), accountPage(),
-	}
+// pages returns all pages.
+func pages() []page {
+	return slices.Concat(
+		[]page{
+			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(), overviewPage(),
+			walletPage(), callsPage(), keysPage(), providerKeysPage(), membersPage(), memberPage(), auditPage(), organizationPage(), accountPage(),
+		},
+		agentPages(), []page{playgroundPage()}, knowledgePages(), channelPages(), conversationPages(),
+	)
 }
 
-// forward is an address that has nothing but another one.
+// forward returns an address that redirects to another.
 func forward(path, to string) page {
-	return page{path: path, public: true, show: func(v *visit) (any, error) {
-		http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return page{path: path, public: true, show: func(req *pageRequest) (any, error) {
+		http.Redirect(req.w, req.r, to, http.StatusSeeOther)
 		return nil, errAnswered
 	}}
+}
+
+// view is the data of a template.
+type view struct {
+	// Title is the page's heading.
+	Title string
+	// Path is the page's own, whichever address its form was sent to.
+	Path string
+	// Session is nil on public pages.
+	Session *session
+	// Sections are the entries of the navigation for the person; Section is the path of the page's own.
+	Sections []section
+	Section  string
+	// Scripts are the addresses of the page's own scripts.
+	Scripts []string
+	// Notice reports a success, Alert a failure.
+	Notice string
+	Alert  *apiError
+	// SignOut is the form in the page's header.
+	SignOut form
+	// Data is what show returned, Once what an action revealed.
+	Data any
+	Once any
+}
+
+// view returns the page around the data of show.
+func (req *pageRequest) view(shown any) *view {
+	made := &view{
+		Title: req.page.title, Path: req.path(), Session: req.session, Section: req.page.section, Data: shown, Once: req.once,
+		SignOut: button("logout", logoutPath, "Sign out", ""),
+	}
+	if named, ok := shown.(titled); ok {
+		made.Title = named.PageTitle()
+	}
+	if made.Section == "" {
+		made.Section = req.page.path
+	}
+	for _, entry := range sections() {
+		if req.session.has(entry.role) {
+			made.Sections = append(made.Sections, entry)
+		}
+	}
+	for _, name := range req.page.scripts {
+		made.Scripts = append(made.Scripts, req.d.assets.address(name))
+	}
+	switch {
+	case req.refused == nil && req.action != nil:
+		made.Notice = req.action.done
+	case req.refused == nil:
+		made.Notice = req.d.done[req.query("done")]
+	}
+	return made
+}
+
+// pager is the navigation of a list.
+type pager struct {
+	// First and Next are addresses, "" for none.
+	First, Next string
+}
+
+// pager links to the next page of a list, and to the first; other parameters of the address stay. [pageRequest.cursor] passes
+// the parameter cursor to the API.
+func (req *pageRequest) pager(nextCursor string) pager {
+	var p pager
+	query := req.r.URL.Query()
+	query.Del("done")
+	query.Del("fragment")
+	if query.Has("cursor") {
+		query.Del("cursor")
+		p.First = req.path() + strings.TrimSuffix("?"+query.Encode(), "?")
+	}
+	if nextCursor != "" {
+		query.Set("cursor", nextCursor)
+		p.Next = req.path() + "?" + query.Encode()
+	}
+	return p
+}
+
+// cursor returns the query for the shown page of a list, which the caller may extend.
+func (req *pageRequest) cursor() url.Values {
+	query := make(url.Values)
+	if at := req.query("cursor"); at != "" {
+		query.Set("cursor", at)
+	}
+	return query
 }

@@ -114,7 +114,7 @@ func TestOverTheRealAPI(t *testing.T) {
 	require.Equal(t, "/dashboard", location)
 	require.Len(t, b.cookies, 2, "the session's and the device's")
 
-	for _, p := range house.pages() {
+	for _, p := range pages() {
 		if p.template != "" && !strings.Contains(p.path, "{id}") {
 			b.opens(t, p.path)
 		}

@@ -9,60 +9,60 @@ import (
 	"strings"
 )
 
-// requestIDHeader is where the service says a request's id.
+// requestIDHeader carries the request's id.
 const requestIDHeader = "X-Request-Id"
 
-// relay asks the API and hands its answer to the browser as it comes.
-func (v *visit) relay(l *relay) {
-	defer v.release()
-	if err := v.enter(); err != nil {
-		v.refuseRelay(l, err)
+// relay passes a response of the API to the browser as it arrives.
+func (req *pageRequest) relay(l *relay) {
+	defer req.release()
+	if err := req.enter(); err != nil {
+		req.refuseRelay(l, err)
 		return
 	}
-	v.bound(cmp.Or(l.maxBody, maxForm))
-	ask, err := l.ask(v)
+	req.bound(cmp.Or(l.maxBody, maxForm))
+	ask, err := l.ask(req)
 	if err != nil {
-		v.refuseRelay(l, err)
+		req.refuseRelay(l, err)
 		return
 	}
-	r, err := v.request(ask)
+	r, err := req.request(ask)
 	if err != nil {
-		v.refuseRelay(l, err)
+		req.refuseRelay(l, err)
 		return
 	}
-	v.d.config.API.ServeHTTP(v.w, r)
+	req.d.config.API.ServeHTTP(req.w, r)
 }
 
-// refuseRelay answers a script in the API's way, and a person with a page.
-func (v *visit) refuseRelay(l *relay, err error) {
+// refuseRelay answers a script with the API's error body, and a person with a page.
+func (req *pageRequest) refuseRelay(l *relay, err error) {
 	if l.method == http.MethodGet {
-		v.turnAway(err)
+		req.turnAway(err)
 		return
 	}
-	f := *v.d.faultOf(err)
-	h := v.w.Header()
+	f := *req.d.apiErrorOf(err)
+	h := req.w.Header()
 	if f.RequestID == "" {
-		f.RequestID = v.requestID()
+		f.RequestID = req.requestID()
 	}
 	h.Set(requestIDHeader, f.RequestID)
 	if f.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(f.RetryAfter, 10))
 	}
 	if f.Status != http.StatusTooManyRequests && f.Status != http.StatusServiceUnavailable {
-		f.RetryAfter = 0 // those two only have it in the body (spec §7.1)
+		f.RetryAfter = 0 // only these two have it in the body
 	}
 	text, err := json.Marshal(object{"error": f})
 	if err != nil {
-		text = nil // texts and numbers can't fail
+		text = nil // strings and numbers can't fail
 	}
 	h.Set("Content-Type", "application/json")
-	v.w.WriteHeader(f.Status)
-	_, _ = v.w.Write(text) // the browser may be gone
+	req.w.WriteHeader(f.Status)
+	_, _ = req.w.Write(text) // the browser may be gone
 }
 
-// requestID is the id that the service gave the request before it came here. Without the service around it, it is a new one.
-func (v *visit) requestID() string {
-	if id := v.w.Header().Get(requestIDHeader); id != "" {
+// requestID returns the id that the service gave the request, or a new one.
+func (req *pageRequest) requestID() string {
+	if id := req.w.Header().Get(requestIDHeader); id != "" {
 		return id
 	}
 	return "req_" + strings.ToLower(rand.Text())

@@ -44,7 +44,7 @@ func TestRefusedRelayHasTheErrorBody(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRooms(t)
+			r := newBareFixture(t)
 			header := make(http.Header)
 			if c.retryAfter != "" {
 				header.Set("Retry-After", c.retryAfter)
@@ -61,7 +61,7 @@ func TestRefusedRelayHasTheErrorBody(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	newRooms(t).dashboard.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader("{")))
+	newBareFixture(t).dashboard.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader("{")))
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.Regexp(t, `"requestId":"req_[a-z0-9]{26}"`, w.Body.String())
 }

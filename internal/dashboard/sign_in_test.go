@@ -12,7 +12,7 @@ import (
 // Signing in hands the cookie on and leads to what was asked for, if that is one of our pages.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.mu.Lock()
 	r.answers["POST /session"] = scriptedAnswer{status: http.StatusCreated, body: `{}`, header: http.Header{"Set-Cookie": {"__Host-svc_session=new; Path=/"}}}
 	r.mu.Unlock()
@@ -36,7 +36,7 @@ func TestSignIn(t *testing.T) {
 // A wrong password is told at the form; the address is kept, the password never is. Who tries too often is told when to come back.
 func TestSignInRefused(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	typed := url.Values{"email": {"lan@shop.example"}, "password": {"wrong horse"}}
 	r.refuse("POST /session", http.StatusUnauthorized, "unauthenticated", "", "The e-mail address or the password is wrong.")
 	w := r.submit(t, "/dashboard/login?next=/dashboard/keys", typed)
@@ -61,7 +61,7 @@ func TestSignInRefused(t *testing.T) {
 // Where nobody can sign in the pages say why, and have no form for a password.
 func TestSignInImpossible(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	const why = "Signing in needs https."
 	r.dashboard.config.SignInRefusal = func(r *http.Request) string {
 		if r.Host == "svc.example" {
@@ -87,7 +87,7 @@ func TestSignInImpossible(t *testing.T) {
 
 func TestWelcome(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("POST /session/password", http.StatusCreated, `{}`)
 	typed := url.Values{"token": {" tok_1 "}, "password": {" a long password "}}
 	w := r.submit(t, "/dashboard/welcome", typed)
@@ -103,7 +103,7 @@ func TestWelcome(t *testing.T) {
 
 func TestSignOut(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.mu.Lock()
 	r.answers["DELETE /session"] = scriptedAnswer{status: http.StatusNoContent, header: http.Header{"Set-Cookie": {"__Host-svc_session=; Max-Age=0"}}}
 	r.mu.Unlock()

@@ -14,7 +14,7 @@ type spend struct {
 	Data []modelDay `json:"data"`
 }
 
-// modelDay is what the calls to one model on one UTC day cost.
+// modelDay is the cost of the calls to one model on one UTC day.
 type modelDay struct {
 	Day              string `json:"day"`
 	Model            string `json:"model"`
@@ -24,7 +24,7 @@ type modelDay struct {
 	ChargedMicros    string `json:"chargedMicros"`
 }
 
-// The plot's size, in the units of its own.
+// The plot's size, in its own units.
 const (
 	plotWidth  = 720
 	plotHeight = 220
@@ -35,7 +35,7 @@ const (
 	plotColours = 6
 )
 
-// plot is spend as bars: one for each model on each day, those of a day on top of each other.
+// plot is spend as bars: one for each model on each day, stacked by day.
 type plot struct {
 	Width, Height int
 	Left, Base    int
@@ -43,7 +43,7 @@ type plot struct {
 	// Most is the top of the scale, in micros.
 	Most        string
 	First, Last string
-	// Models are what was spent on each, the most first.
+	// Models are the sums by model, the largest first.
 	Models []modelSum
 	// Total is of all of them, in micros.
 	Total string
@@ -57,7 +57,7 @@ type bar struct {
 	X, Y, Width, Height int64
 }
 
-// modelSum is what all calls to a model cost.
+// modelSum is the cost of all calls to a model.
 type modelSum struct {
 	Model  string
 	Calls  int
@@ -67,7 +67,7 @@ type modelSum struct {
 	micros int64
 }
 
-// newPlot draws. Amounts that are no numbers are taken for 0: the API has none.
+// newPlot returns the plot of s. Malformed amounts count as 0.
 func newPlot(s *spend) plot {
 	p := plot{
 		Width: plotWidth, Height: plotHeight, Left: plotLeft, Base: plotHeight - plotBottom, First: s.From, Last: s.To,
@@ -105,7 +105,7 @@ func newPlot(s *spend) plot {
 	return p
 }
 
-// scaled is how high an amount is. It divides first where the product could overflow.
+// scaled returns the height of an amount. It divides first where the product could overflow.
 func scaled(amount, most int64) int64 {
 	const room = plotHeight - plotTop - plotBottom
 	if most > 1<<53 {
@@ -114,7 +114,7 @@ func scaled(amount, most int64) int64 {
 	return amount * room / most
 }
 
-// daysBetween is how many days a day comes after another one.
+// daysBetween returns how many days a day comes after first.
 func daysBetween(first time.Time, day string) int64 {
 	at, err := time.Parse(time.DateOnly, day)
 	if err != nil {
@@ -123,7 +123,7 @@ func daysBetween(first time.Time, day string) int64 {
 	return int64(at.Sub(first) / (24 * time.Hour))
 }
 
-// mostOfADay is what was spent on the day with the most, at least 1.
+// mostOfADay returns the highest sum of a day, at least 1.
 func mostOfADay(all []modelDay) int64 {
 	sums := make(map[string]int64)
 	most := int64(1)

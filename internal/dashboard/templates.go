@@ -1,9 +1,15 @@
 package dashboard
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -12,15 +18,15 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// The templates that are no page's own.
+// The templates that belong to no page.
 const (
 	layoutTemplate  = "layout"
 	failureTemplate = "failure"
 	endedTemplate   = "ended"
 )
 
-// parseTemplates makes the templates of all pages: each the layout, with the page's file as its content. They are part of
-// the binary, so one that is wrong panics in every test.
+// parseTemplates parses the templates of all pages: each the layout with the page's file as its content. They are part of the
+// binary, so a wrong one panics in every test.
 func parseTemplates(pages []page) map[string]*template.Template {
 	read := func(name string) string {
 		text, err := templateFiles.ReadFile("templates/" + name + ".html")
@@ -48,10 +54,10 @@ func parseTemplates(pages []page) map[string]*template.Template {
 	return made
 }
 
-// microsPerCredit: amounts of the API are millionths of a credit.
+// microsPerCredit: the API's amounts are millionths of a credit.
 const microsPerCredit = 1_000_000
 
-// credits is an amount of micros as a person reads it, exactly: "12.50", "-0.000123". What is no amount stays as it is.
+// credits formats an amount of micros exactly: "12.50", "-0.000123". Other texts stay as they are.
 func credits(micros string) string {
 	amount, err := strconv.ParseInt(micros, 10, 64)
 	if err != nil {
@@ -66,7 +72,7 @@ func credits(micros string) string {
 	return sign + strconv.FormatUint(rest/microsPerCredit, 10) + "." + fraction[:least] + strings.TrimRight(fraction[least:], "0")
 }
 
-// count is a number with what is counted.
+// count formats a number with its noun.
 func count(number int, one, several string) string {
 	if number == 1 {
 		return "1 " + one
@@ -74,11 +80,85 @@ func count(number int, one, several string) string {
 	return strconv.Itoa(number) + " " + several
 }
 
-// clock is a moment of the API (RFC 3339) as a person reads it: "2026-11-21 10:05 UTC".
+// clock formats a moment of the API (RFC 3339) for people: "2026-11-21 10:05 UTC".
 func clock(moment string) string {
 	at, err := time.Parse(time.RFC3339, moment)
 	if err != nil {
 		return moment
 	}
 	return at.UTC().Format("2006-01-02 15:04 MST")
+}
+
+//go:embed static/*
+var staticFiles embed.FS
+
+const assetsPath = root + "/static/"
+
+// assets are the static files, at addresses with the hash of all: they never change.
+type assets struct {
+	hash  string
+	files map[string][]byte
+}
+
+func newAssets() *assets {
+	a := &assets{files: make(map[string][]byte)}
+	sum := sha256.New()
+	entries, err := fs.ReadDir(staticFiles, "static")
+	if err != nil {
+		panic("dashboard: the static files: " + err.Error())
+	}
+	for _, entry := range entries {
+		text, err := staticFiles.ReadFile("static/" + entry.Name())
+		if err != nil {
+			panic("dashboard: the static files: " + err.Error())
+		}
+		a.files[entry.Name()] = text
+		sum.Write([]byte(entry.Name() + "\x00" + strconv.Itoa(len(text)) + "\x00"))
+		sum.Write(text)
+	}
+	const length = 8
+	a.hash = hex.EncodeToString(sum.Sum(nil)[:length])
+	return a
+}
+
+// address returns a file's address.
+func (a *assets) address(name string) string {
+	if a.files[name] == nil {
+		panic("dashboard: there is no static file " + name)
+	}
+	return assetsPath + a.hash + "/" + name
+}
+
+// ServeHTTP serves a file. An address with another version's hash, while nodes are replaced one by one, gets this version's
+// file, uncached.
+func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	text := a.files[name]
+	if text == nil {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	if r.PathValue("hash") == a.hash {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	h.Set("Content-Type", mediaType(name))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(text) // the browser may be gone
+	}
+}
+
+// mediaType is fixed by name, because the tables of machines differ.
+func mediaType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	default:
+		return mime.TypeByExtension(path.Ext(name))
+	}
 }

@@ -16,7 +16,7 @@ type wallet struct {
 	HeldMicros    string `json:"heldMicros"`
 }
 
-// transaction is what went into a wallet or out of it.
+// transaction is one entry of a wallet.
 type transaction struct {
 	ID            string `json:"id"`
 	At            string `json:"at"`
@@ -47,13 +47,13 @@ type call struct {
 
 // walletData is what the page of the wallet shows.
 type walletData struct {
-	// Environment is the wallet that is looked at, Other the address of the other one.
+	// Environment is the shown wallet's, Other the address of the other one.
 	Environment, Other string
 	Wallet             wallet
 	Spend              spend
 	// Plot is nil when it can't be drawn now.
 	Plot *plot
-	// Days chooses what the plot is about.
+	// Days selects the days of the plot.
 	Days         form
 	Transactions []transaction
 	Pager        pager
@@ -81,10 +81,10 @@ func walletPage() page {
 	}
 }
 
-// environment is the wallet that the address asks for, as the API takes it.
-func (v *visit) environment() string { return cmp.Or(v.query("environment"), "live") }
+// environment returns the wallet's environment in the address.
+func (req *pageRequest) environment() string { return cmp.Or(req.query("environment"), "live") }
 
-// walletAddress is an address of the dashboard for a wallet.
+// walletAddress returns an address of the dashboard for a wallet.
 func walletAddress(path, environment string) string {
 	if environment == "live" {
 		return path
@@ -92,79 +92,79 @@ func walletAddress(path, environment string) string {
 	return path + "?environment=" + url.QueryEscape(environment)
 }
 
-// otherWallet is the address of the page for the wallet that isn't looked at.
-func (v *visit) otherWallet() string {
-	if v.environment() == "live" {
-		return walletAddress(v.r.URL.Path, "test")
+// otherWallet returns the address of the page for the other wallet.
+func (req *pageRequest) otherWallet() string {
+	if req.environment() == "live" {
+		return walletAddress(req.r.URL.Path, "test")
 	}
-	return v.r.URL.Path
+	return req.r.URL.Path
 }
 
-// tableFile asks for a list as CSV.
-func tableFile(path string) func(v *visit) (apiRequest, error) {
-	return func(v *visit) (apiRequest, error) {
-		query := url.Values{"environment": {v.environment()}, "format": {"csv"}}
+// tableFile requests a list as CSV.
+func tableFile(path string) func(req *pageRequest) (apiRequest, error) {
+	return func(req *pageRequest) (apiRequest, error) {
+		query := url.Values{"environment": {req.environment()}, "format": {"csv"}}
 		return apiRequest{method: http.MethodGet, path: path, query: query, accept: "text/csv"}, nil
 	}
 }
 
-func showWallet(v *visit) (any, error) {
-	environment := v.environment()
+func showWallet(req *pageRequest) (any, error) {
+	environment := req.environment()
 	shown := walletData{
-		Environment: environment, Other: v.otherWallet(), Calls: walletAddress(walletPath+"/calls", environment),
+		Environment: environment, Other: req.otherWallet(), Calls: walletAddress(walletPath+"/calls", environment),
 		TransactionsFile: walletAddress(walletPath+"/transactions.csv", environment), CallsFile: walletAddress(walletPath+"/calls.csv", environment),
 	}
-	if err := v.get("/wallet", url.Values{"environment": {environment}}, &shown.Wallet); err != nil {
+	if err := req.get("/wallet", url.Values{"environment": {environment}}, &shown.Wallet); err != nil {
 		return nil, err
 	}
-	if err := v.askSpend(&shown); err != nil {
+	if err := req.askSpend(&shown); err != nil {
 		return nil, err
 	}
-	query := v.cursor()
+	query := req.cursor()
 	query.Set("environment", environment)
 	const rows = "20"
 	query.Set("limit", rows)
 	var transactions list[transaction]
-	if err := v.get("/wallet/transactions", query, &transactions); err != nil {
+	if err := req.get("/wallet/transactions", query, &transactions); err != nil {
 		return nil, err
 	}
-	shown.Transactions, shown.Pager = transactions.Data, v.pager(transactions.NextCursor)
+	shown.Transactions, shown.Pager = transactions.Data, req.pager(transactions.NextCursor)
 	return shown, nil
 }
 
-// askSpend reads what the plot shows. Days that the API refuses are told in the form, with the plot of the usual days.
-func (v *visit) askSpend(shown *walletData) error {
+// askSpend reads the data of the plot. Days that the API refuses are an error of the form, with the plot of the usual days.
+func (req *pageRequest) askSpend(shown *walletData) error {
 	query := url.Values{"environment": {shown.Environment}}
 	for _, name := range []string{"from", "to"} {
-		if day := v.query(name); day != "" {
+		if day := req.query(name); day != "" {
 			query.Set(name, day)
 		}
 	}
-	err := v.get("/wallet/spend", query, &shown.Spend)
-	refused, isFault := err.(*fault) //nolint:errorlint // get returns it as it is
+	err := req.get("/wallet/spend", query, &shown.Spend)
+	refused, isFault := err.(*apiError) //nolint:errorlint // get returns it as it is
 	if isFault && refused.Status == http.StatusBadRequest && (refused.Field == "from" || refused.Field == "to") {
 		query.Del("from")
 		query.Del("to")
-		err = v.get("/wallet/spend", query, &shown.Spend)
+		err = req.get("/wallet/spend", query, &shown.Spend)
 	}
-	if shown.Plot, err = v.plotOf(&shown.Spend, err); err != nil {
+	if shown.Plot, err = req.plotOf(&shown.Spend, err); err != nil {
 		return err
 	}
-	shown.Days = v.form(daysForm(shown, v.query("from"), v.query("to")))
+	shown.Days = req.form(daysForm(shown, req.query("from"), req.query("to")))
 	if isFault {
 		refuseForm(&shown.Days, refused)
 	}
 	return nil
 }
 
-// plotOf draws what was read with err. The plot is no reason to show nothing of a page: without one, it is nil. Its error is
-// that the session has ended.
-func (v *visit) plotOf(spent *spend, err error) (*plot, error) {
-	if refused, ok := errors.AsType[*fault](err); ok && refused.Status == http.StatusUnauthorized {
+// plotOf returns the plot of spent, which was read with err. A page without a plot is still useful, so other errors than the
+// session's end give nil.
+func (req *pageRequest) plotOf(spent *spend, err error) (*plot, error) {
+	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusUnauthorized {
 		return nil, err
 	}
 	if err != nil {
-		v.d.config.Logger.Error("the dashboard shows a page without its plot", "page", v.page.path, "error", err)
+		req.d.config.Logger.Error("the dashboard shows a page without its plot", "page", req.page.path, "error", err)
 		return nil, nil //nolint:nilnil // no plot is what the page shows
 	}
 	drawn := newPlot(spent)
@@ -187,16 +187,16 @@ func daysForm(shown *walletData, from, to string) form {
 func callsPage() page {
 	return page{
 		path: walletPath + "/calls", template: "calls", title: "Model calls", section: walletPath,
-		show: func(v *visit) (any, error) {
-			environment := v.environment()
-			query := v.cursor()
+		show: func(req *pageRequest) (any, error) {
+			environment := req.environment()
+			query := req.cursor()
 			query.Set("environment", environment)
 			var calls list[call]
-			if err := v.get("/wallet/calls", query, &calls); err != nil {
+			if err := req.get("/wallet/calls", query, &calls); err != nil {
 				return nil, err
 			}
 			return callsData{
-				Environment: environment, Other: v.otherWallet(), Calls: calls.Data, Pager: v.pager(calls.NextCursor),
+				Environment: environment, Other: req.otherWallet(), Calls: calls.Data, Pager: req.pager(calls.NextCursor),
 				File: walletAddress(walletPath+"/calls.csv", environment), Wallet: walletAddress(walletPath, environment),
 			}, nil
 		},

@@ -64,7 +64,7 @@ func FuzzSpendPlot(f *testing.F) {
 
 func TestWallet(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	page := r.see(t, "/dashboard/wallet?environment=test&cursor=abc&from=2026-11-01")
 	require.Contains(t, element(t, page, "spend-plot"), `role="img"`)
 	require.Contains(t, page, `data-day="2026-11-30" data-model="echo/b" data-micros="5999999"><title>2026-11-30, echo/b: 5.999999 credits, 1 call</title></rect>`)
@@ -92,7 +92,7 @@ func TestWallet(t *testing.T) {
 // Days that the API refuses are told at their field, with what was typed.
 func TestWalletDays(t *testing.T) {
 	t.Parallel()
-	api := newOffice(t)
+	api := newFixture(t)
 	api.dashboard.config.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wallet/spend" && r.URL.Query().Has("from") {
 			answer := refusedBy(http.StatusBadRequest, "invalid_request", "from", "from and to are more than 92 days.")
@@ -111,7 +111,7 @@ func TestWalletDays(t *testing.T) {
 // Without what was spent, both pages show everything else; an ended session is no such failure.
 func TestPagesWithoutPlot(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	for _, path := range []string{"/dashboard", "/dashboard/wallet"} {
 		require.NotContains(t, r.see(t, path), "The plot can't be drawn now.")
 	}
@@ -142,7 +142,7 @@ func TestPagesWithoutPlot(t *testing.T) {
 // A file goes through as the API wrote it.
 func TestWalletFiles(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.mu.Lock()
 	r.answers["GET /wallet/calls"] = scriptedAnswer{status: http.StatusOK, body: "id,at\r\n", header: http.Header{
 		"Content-Type": {"text/csv; charset=utf-8"}, "Content-Disposition": {`attachment; filename="calls-test.csv"`},
@@ -160,7 +160,7 @@ func TestWalletFiles(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("GET /wallet/calls", http.StatusOK, strings.Replace(listOf(callJSON, strings.Replace(callJSON, `"conversationId":null`, `"conversationId":"cnv_1"`, 1)), `"nextCursor":null`, `"nextCursor":"n_1"`, 1))
 	page := r.see(t, "/dashboard/wallet/calls?environment=test")
 	require.Contains(t, page, `href="/dashboard/wallet/calls?cursor=n_1&amp;environment=test" rel="next"`)

@@ -34,10 +34,10 @@ const (
 		"requestId":"req_1","agentId":null,"conversationId":null}`
 )
 
-// newOffice is all pages over an API that has one of everything; the visitor is an owner.
-func newOffice(t *testing.T) *rooms {
+// newFixture is all pages over an API that has one of everything; the visitor is an owner.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.dashboard.config.Providers = []string{"acme", "other"}
 	for request, body := range map[string]string{
 		"GET /api-keys": listOf(keyJSON, revokedKeyJSON), "GET /provider-keys": listOf(providerKeyJSON),
@@ -52,20 +52,20 @@ func newOffice(t *testing.T) *rooms {
 }
 
 // open asks for a page, whatever the answer is.
-func (r *rooms) open(t *testing.T, path string) *httptest.ResponseRecorder {
+func (r *fixture) open(t *testing.T, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	return r.serve(t, httptest.NewRequest(http.MethodGet, path, nil))
 }
 
 // signedOut makes the visitor nobody.
-func (r *rooms) signedOut() {
+func (r *fixture) signedOut() {
 	r.refuse("GET /session", http.StatusUnauthorized, "unauthenticated", "", "There is no API key and no login session.")
 }
 
 // A key is shown once, after the answer that made it, and what was chosen goes to the API as it was chosen.
 func TestKeyIsShownOnce(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("POST /api-keys", http.StatusCreated, `{"id":"key_3","name":"New","scopes":["wallet:read"],"key":"ck_live_raw"}`)
 	w := r.submit(t, "/dashboard/keys", url.Values{
 		"name": {"New"}, "environment": {"test"}, "scopes": {"wallet:read"}, "expiresInDays": {" 30 "},
@@ -91,7 +91,7 @@ func TestKeyIsShownOnce(t *testing.T) {
 
 func TestRevokedKeysHaveNoButton(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	page := r.see(t, "/dashboard/keys")
 	require.Contains(t, element(t, page, "key-revoke-key_1"), `action="/dashboard/keys/revoke"`)
 	require.Contains(t, element(t, page, "key-revoke-key_1"), "data-confirm=")
@@ -105,7 +105,7 @@ func TestRevokedKeysHaveNoButton(t *testing.T) {
 // What an action of a row is refused with stands in that row, and nowhere else.
 func TestRefusedRow(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("GET /api-keys", http.StatusOK, listOf(keyJSON, strings.Replace(keyJSON, "key_1", "key_9", 1)))
 	r.refuse("DELETE /api-keys/key_9", http.StatusForbidden, "forbidden", "", "Not this one.")
 	w := r.submit(t, "/dashboard/keys/revoke", url.Values{"id": {"key_9"}})
@@ -122,7 +122,7 @@ func TestRefusedRow(t *testing.T) {
 
 func TestProviderKeys(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("PUT /provider-keys/other", http.StatusOK, providerKeyJSON)
 	requireTo(t, r.submit(t, "/dashboard/provider-keys", url.Values{"provider": {"other"}, "key": {"sk-1"}}), "/dashboard/provider-keys", "provider-key-set")
 	require.Equal(t, map[string]any{"key": "sk-1"}, r.last(t, http.MethodPut).body)
@@ -142,7 +142,7 @@ func TestProviderKeys(t *testing.T) {
 // The link is shown once, and both pages that make one say that no e-mail is sent.
 func TestOneTimeLinks(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("POST /members", http.StatusCreated, invitedJSON)
 	r.answer("POST /members/usr_1/link", http.StatusCreated, invitedJSON)
 	for path, typed := range map[string]url.Values{
@@ -164,7 +164,7 @@ func TestOneTimeLinks(t *testing.T) {
 
 func TestMember(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	holds(t, r.see(t, "/dashboard/members/usr_1"), "member-edit-role", "owner")
 	r.answer("PATCH /members/usr_1", http.StatusOK, memberJSON)
 	requireTo(t, r.submit(t, "/dashboard/members/usr_1", url.Values{"role": {"member"}}), "/dashboard/members/usr_1", "member-edit")
@@ -182,7 +182,7 @@ func TestMember(t *testing.T) {
 // People have names in the audit log; what nobody knows stays an id.
 func TestAuditLogNamesPeople(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	r.answer("GET /audit-log", http.StatusOK, listOf(auditJSON, strings.ReplaceAll(auditJSON, "usr_1", "operator")))
 	page := r.see(t, "/dashboard/audit")
 	require.Contains(t, page, "<td>lan@shop.example</td>")
@@ -192,7 +192,7 @@ func TestAuditLogNamesPeople(t *testing.T) {
 
 func TestOrganization(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	holds(t, r.see(t, "/dashboard/organization"), "organization-edit-retentionDays", "90")
 	r.answer("PATCH /organization", http.StatusOK, organizationJSON)
 	requireTo(t, r.submit(t, "/dashboard/organization", url.Values{"retentionDays": {"0"}}), "/dashboard/organization", "organization-edit")
@@ -216,7 +216,7 @@ func TestOrganization(t *testing.T) {
 // The first page says what somebody must do something about, and what comes first in a new organization.
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	page := r.see(t, "/dashboard")
 	require.Contains(t, element(t, page, "balance"), `data-micros="12500000"`)
 	require.Contains(t, page, ">12.50</strong> credits left")
@@ -239,7 +239,7 @@ func TestOverview(t *testing.T) {
 // The first page of a person whose password another person has reset says so, and names that person.
 func TestPasswordResetIsShown(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	require.NotContains(t, r.see(t, "/dashboard"), "password-reset")
 	for by, shown := range map[string]string{"mai@shop.example": "mai@shop.example", "operator": "the operator"} {
 		r.answer("GET /session", http.StatusOK, `{"user":{"id":"usr_1","email":"lan@shop.example"},"organization":{"id":"org_1","name":"Shop"},
@@ -254,7 +254,7 @@ func TestPasswordResetIsShown(t *testing.T) {
 // An invitation that ended unused says so in the list and on its page, where a new link can be made.
 func TestExpiredInvitation(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	open := strings.Replace(invitedJSON, `"createdAt"`, `"expiresAt":"2026-11-28T10:00:00.000Z","createdAt"`, 1)
 	r.answer("GET /members/usr_2", http.StatusOK, open)
 	require.Contains(t, r.see(t, "/dashboard/members"), "Invited: has set no password yet")
@@ -274,7 +274,7 @@ func TestExpiredInvitation(t *testing.T) {
 // The link of a person of one's own role would be a reset, which the API refuses: the page says so.
 func TestNoResetOfOnesEqual(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	for role, may := range map[string]bool{"owner": false, "administrator": true, "member": true} {
 		r.answer("GET /members/usr_1", http.StatusOK, strings.Replace(memberJSON, `"role":"owner"`, `"role":"`+role+`"`, 1))
 		page := r.see(t, "/dashboard/members/usr_1")
@@ -286,7 +286,7 @@ func TestNoResetOfOnesEqual(t *testing.T) {
 // A key names its maker, by the name that the API gives, else by the id.
 func TestKeyNamesItsMaker(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	by := func(members string) string { return strings.Replace(keyJSON, `"createdAt"`, members+`"createdAt"`, 1) }
 	for members, shown := range map[string]string{
 		`"createdBy":"usr_1","createdByName":"lan@shop.example",`: "lan@shop.example",

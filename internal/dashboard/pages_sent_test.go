@@ -15,7 +15,7 @@ import (
 
 func TestAgentIsCreated(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("POST /agents", http.StatusCreated, agentJSON)
 	w := r.submit(t, "/dashboard/agents", url.Values{"name": {"Lan"}, "model": {"echo/a"}, "instructions": {"Be kind.\r\nAlways."}})
 	requireTo(t, w, "/dashboard/agents/agt_1", "agent-create")
@@ -25,7 +25,7 @@ func TestAgentIsCreated(t *testing.T) {
 // The picker says what one chooses by, and keeps a model that was taken away.
 func TestModelPicker(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	page := r.see(t, "/dashboard/agents")
 	require.Contains(t, page, "A – Echo A, economy, 8000 tokens of context, runs in the home country")
 	require.Contains(t, page, `<option value="echo/b">echo/b</option>`)
@@ -39,7 +39,7 @@ func TestModelPicker(t *testing.T) {
 // What is empty goes back to the default: null where the API knows it, else 0.
 func TestAgentIsChanged(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("PATCH /agents/agt_1", http.StatusOK, agentJSON)
 	typed := url.Values{
 		"name": {"Mai"}, "model": {"echo/a"}, "instructions": {"x"}, "maxTokens": {" 200 "}, "temperature": {"0.5"},
@@ -66,7 +66,7 @@ func TestAgentIsChanged(t *testing.T) {
 // Lists for choosing are read to their end, but for one that has none.
 func TestChoicesAreReadPageByPage(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("GET /knowledge-bases", http.StatusOK, `{"data":[`+baseJSON+`],"nextCursor":"more"}`)
 	page := r.see(t, "/dashboard/agents/agt_1")
 	require.Equal(t, maxPages, strings.Count(page, `value="kb_1"`))
@@ -81,7 +81,7 @@ func TestDeletes(t *testing.T) {
 		{"/dashboard/channels/chn_1", "channel-delete", "DELETE /channels/chn_1", "/dashboard/channels"},
 		{"/dashboard/conversations/cnv_1", "conversation-delete", "DELETE /conversations/cnv_1", "/dashboard/conversations"},
 	} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		require.Contains(t, element(t, r.see(t, c.path), c.form), "data-confirm=")
 		r.refuse(c.request, http.StatusForbidden, "forbidden", "", "This needs the role administrator.")
 		w := r.submit(t, c.path+"/delete", nil)
@@ -90,7 +90,7 @@ func TestDeletes(t *testing.T) {
 		r.answer(c.request, http.StatusNoContent, "")
 		requireTo(t, r.submit(t, c.path+"/delete", nil), c.to, c.form)
 	}
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("DELETE /knowledge-bases/kb_1/documents/doc_1", http.StatusNoContent, "")
 	w := r.submit(t, "/dashboard/knowledge/kb_1/delete-document", url.Values{"document": {"doc_1"}})
 	requireTo(t, w, "/dashboard/knowledge/kb_1", "document-delete")
@@ -100,7 +100,7 @@ func TestDeletes(t *testing.T) {
 }
 
 // upload sends the form of a document with a file.
-func (r *rooms) upload(t *testing.T, fileName, content string, typed map[string]string) *httptest.ResponseRecorder {
+func (r *fixture) upload(t *testing.T, fileName, content string, typed map[string]string) *httptest.ResponseRecorder {
 	t.Helper()
 	var body bytes.Buffer
 	parts := multipart.NewWriter(&body)
@@ -129,12 +129,12 @@ func TestUpload(t *testing.T) {
 		{"notes", "Tea", map[string]string{"mediaType": "text/html"}, map[string]any{"name": "notes", "mediaType": "text/html", "content": "Tea"}},
 		{"notes.txt", strings.Repeat("Tea ", 1<<20), nil, map[string]any{"name": "notes.txt", "mediaType": "text/plain", "content": strings.Repeat("Tea ", 1<<20)}},
 	} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
 		requireTo(t, r.upload(t, c.file, c.content, c.typed), "/dashboard/knowledge/kb_1", "document-create")
 		require.Equal(t, c.want, r.last(t, http.MethodPost).body)
 	}
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
 	w := r.submit(t, "/dashboard/knowledge/kb_1/documents", url.Values{"name": {"Tea"}, "content": {"3\r\n4"}, "mediaType": {""}})
 	requireTo(t, w, "/dashboard/knowledge/kb_1", "document-create")
@@ -152,14 +152,14 @@ func TestUploadRefusals(t *testing.T) {
 		"\xff\xfeT\x00":                    "The file is no text in UTF-8.",
 		strings.Repeat("a", maxDocument+1): "The file has more than 4 MiB.",
 	} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		w := r.upload(t, "x.txt", content, map[string]string{"name": "Kept"})
 		require.Equal(t, http.StatusBadRequest, w.Code)
 		require.Contains(t, w.Body.String(), `<p class="error" id="document-create-file-error">`+message)
 		holds(t, w.Body.String(), "document-create-name", "Kept")
 		require.Zero(t, r.count(http.MethodPost))
 	}
-	r := newRooms(t)
+	r := newBareFixture(t)
 	require.Equal(t, http.StatusBadRequest, r.upload(t, "x.txt", strings.Repeat("a", maxUpload), nil).Code)
 	w := r.submit(t, "/dashboard/knowledge/kb_1/documents", url.Values{"name": {"Tea"}})
 	requireErrorAt(t, w.Body.String(), "document-create-file", "Choose a file, or paste the text below.")
@@ -171,7 +171,7 @@ func TestUploadRefusals(t *testing.T) {
 // A browser can't choose a file again, so its text stays in the form.
 func TestRefusedFileIsKept(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.refuse("POST /knowledge-bases/kb_1/documents", http.StatusConflict, "conflict", "", "The name is taken.")
 	w := r.upload(t, "prices.md", "# <Tea>\n3", nil)
 	require.Equal(t, http.StatusConflict, w.Code)
@@ -188,7 +188,7 @@ func TestRefusedFileIsKept(t *testing.T) {
 
 func TestSearchTryOut(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	require.NotContains(t, r.see(t, "/dashboard/knowledge/kb_1"), "Found for")
 	r.answer("GET /knowledge-bases/kb_1/search", http.StatusOK, `{"data":[{"document":"prices.md","position":2,"text":"Tea: 3","score":1}]}`)
 	page := r.see(t, "/dashboard/knowledge/kb_1?q=what+is+tea")
@@ -220,7 +220,7 @@ func TestChannelsAreCreated(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			r := newRooms(t)
+			r := newBareFixture(t)
 			r.answer("POST /channels", http.StatusCreated, channelJSON)
 			w := r.submit(t, "/dashboard/channels", url.Values{
 				"type": {kind}, "name": {"Tea"}, "agentId": {"agt_1"}, "externalId": {" 4711 "}, "credentials.secretToken": {"s"},
@@ -239,7 +239,7 @@ func TestChannelsAreCreated(t *testing.T) {
 			require.Equal(t, want.external, strings.Contains(page, `name="externalId"`))
 		})
 	}
-	r := newRooms(t)
+	r := newBareFixture(t)
 	require.Equal(t, http.StatusBadRequest, r.submit(t, "/dashboard/channels", url.Values{"type": {"fax"}}).Code)
 	require.Zero(t, r.count(http.MethodPost))
 	proposal := func() string {
@@ -253,7 +253,7 @@ func TestChannelsAreCreated(t *testing.T) {
 
 func TestChannelStates(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	page := r.see(t, "/dashboard/channels/chn_1")
 	require.Contains(t, page, `<code id="webhook-url">https://svc.example/webhooks/social</code>`)
 	require.Contains(t, page, `data-copy="#webhook-url"`)
@@ -291,7 +291,7 @@ const widgetJSON = `{"id":"chn_2","type":"widget","name":"Site","externalId":nul
 // The widget has no credentials; its settings are the channel's.
 func TestWidgetChannel(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("POST /channels", http.StatusCreated, widgetJSON)
 	r.answer("GET /channels/chn_2", http.StatusOK, widgetJSON)
 	r.answer("PATCH /channels/chn_2", http.StatusOK, widgetJSON)
@@ -338,7 +338,7 @@ func TestMicrosOf(t *testing.T) {
 // Members see channels and can't change them.
 func TestMembersOnlySeeChannels(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.is("member")
 	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, "active", "pending", 1))
 	for _, path := range []string{"/dashboard/channels?type=bot", "/dashboard/channels/chn_1"} {
@@ -362,7 +362,7 @@ func TestMembersOnlySeeChannels(t *testing.T) {
 // The playground's relay asks the assistant, in the person's name, and hands the stream through.
 func TestPlaygroundRelay(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	const stream = "data: {\"choices\":[]}\n\ndata: [DONE]\n\n"
 	r.answers["POST /agents/agt_1/playground"] = scriptedAnswer{
 		status: http.StatusOK, body: stream, header: http.Header{"Content-Type": {"text/event-stream"}},
@@ -401,7 +401,7 @@ func TestPlaygroundRelay(t *testing.T) {
 // attempt nor new credentials.
 func TestLostChannel(t *testing.T) {
 	t.Parallel()
-	r := newOffice(t)
+	r := newFixture(t)
 	pending := strings.Replace(channelJSON, `"active"`, `"pending"`, 1)
 	r.answer("GET /channels/chn_1", http.StatusOK, pending)
 	page := r.see(t, "/dashboard/channels/chn_1")

@@ -63,18 +63,18 @@ func TestBodiesHaveABound(t *testing.T) {
 		small = 10_000 // what is kept of a stranger
 	)
 	text := strings.Repeat("a", large)
-	for name, send := range map[string]func(*testing.T, *rooms) *httptest.ResponseRecorder{
-		"a form": func(t *testing.T, r *rooms) *httptest.ResponseRecorder {
+	for name, send := range map[string]func(*testing.T, *fixture) *httptest.ResponseRecorder{
+		"a form": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
 			return r.submit(t, "/dashboard/agents", url.Values{"name": {"Lan"}, "model": {"echo/a"}, "instructions": {text}})
 		},
-		"a file": func(t *testing.T, r *rooms) *httptest.ResponseRecorder {
+		"a file": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
 			return r.upload(t, "prices.txt", text, nil)
 		},
-		"a script": func(t *testing.T, r *rooms) *httptest.ResponseRecorder {
+		"a script": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
 			return r.serve(t, httptest.NewRequest(http.MethodPost, "/dashboard/agents/agt_1/playground/stream",
 				strings.NewReader(`{"messages":[{"role":"user","content":"`+text+`"}]}`)))
 		},
-		"a form without a session": func(t *testing.T, r *rooms) *httptest.ResponseRecorder {
+		"a form without a session": func(t *testing.T, r *fixture) *httptest.ResponseRecorder {
 			r.refuse("GET /session", http.StatusUnauthorized, "unauthenticated", "", "No.")
 			return r.submit(t, "/dashboard/agents", url.Values{"instructions": {text[:small]}})
 		},
@@ -86,7 +86,7 @@ func TestBodiesHaveABound(t *testing.T) {
 				size = small
 			}
 			for _, limit := range []int64{10 * size, size - 1} {
-				r := newRooms(t)
+				r := newBareFixture(t)
 				r.answer("POST /agents", http.StatusCreated, agentJSON)
 				r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
 				r.answer("POST /agents/agt_1/playground", http.StatusOK, "data: [DONE]\n\n")
@@ -122,7 +122,7 @@ func TestBodiesHaveABound(t *testing.T) {
 func TestFormsHaveFewFields(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []int{maxFields, maxFields + 1} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		r.answer("POST /session", http.StatusCreated, "{}")
 		form := httptest.NewRequest(http.MethodPost, "/dashboard/login", strings.NewReader(strings.TrimSuffix(strings.Repeat("a&", fields), "&")))
 		form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -158,7 +158,7 @@ func TestFormsWithFiles(t *testing.T) {
 		"no form": nil,
 		strings.ReplaceAll(name+file+"--x--\r\n", "--x", "--another"): nil,
 	} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		r.answer("POST /knowledge-bases/kb_1/documents", http.StatusCreated, `{"id":"doc_2"}`)
 		form := httptest.NewRequest(http.MethodPost, "/dashboard/knowledge/kb_1/documents", strings.NewReader(sent))
 		form.Header.Set("Content-Type", "multipart/form-data; boundary=x")

@@ -22,7 +22,7 @@ func TestStaleForm(t *testing.T) {
 	} {
 		t.Run(c.form, func(t *testing.T) {
 			t.Parallel()
-			r := newRooms(t)
+			r := newBareFixture(t)
 			hidden := func(version string) string { return `<input type="hidden" name="updatedAt" value="` + version + `">` }
 			require.Contains(t, r.see(t, c.path), hidden(seen))
 			r.answer("PATCH "+c.api, http.StatusOK, c.json)

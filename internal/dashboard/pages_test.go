@@ -133,13 +133,13 @@ func listOf(elements ...string) string {
 }
 
 // rooms are the pages over an API that has one of everything.
-type rooms struct {
+type fixture struct {
 	*scriptedAPI
 
 	dashboard *Dashboard
 }
 
-func newRooms(t *testing.T) *rooms {
+func newBareFixture(t *testing.T) *fixture {
 	t.Helper()
 	api := &scriptedAPI{answers: make(map[string]scriptedAnswer)}
 	for request, body := range map[string]string{
@@ -150,7 +150,7 @@ func newRooms(t *testing.T) *rooms {
 	} {
 		api.answer(request, http.StatusOK, body)
 	}
-	r := &rooms{scriptedAPI: api, dashboard: New(Config{
+	r := &fixture{scriptedAPI: api, dashboard: New(Config{
 		API: api, BaseURL: "https://svc.example", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})}
 	r.is("owner")
@@ -158,13 +158,13 @@ func newRooms(t *testing.T) *rooms {
 }
 
 // is makes the visitor somebody with a role.
-func (r *rooms) is(role string) {
+func (r *fixture) is(role string) {
 	r.answer("GET /session", http.StatusOK,
 		`{"user":{"id":"usr_1","email":"lan@shop.example"},"organization":{"id":"org_1","name":"Shop"},"role":"`+role+`"}`)
 }
 
 // see opens a page, which must be shown.
-func (r *rooms) see(t *testing.T, path string) string {
+func (r *fixture) see(t *testing.T, path string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r.dashboard.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -174,7 +174,7 @@ func (r *rooms) see(t *testing.T, path string) string {
 }
 
 // submit sends a form.
-func (r *rooms) submit(t *testing.T, path string, typed url.Values) *httptest.ResponseRecorder {
+func (r *fixture) submit(t *testing.T, path string, typed url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	sent := httptest.NewRequest(http.MethodPost, path, strings.NewReader(typed.Encode()))
 	sent.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -182,7 +182,7 @@ func (r *rooms) submit(t *testing.T, path string, typed url.Values) *httptest.Re
 	return r.serve(t, sent)
 }
 
-func (r *rooms) serve(t *testing.T, sent *http.Request) *httptest.ResponseRecorder {
+func (r *fixture) serve(t *testing.T, sent *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r.dashboard.ServeHTTP(w, sent)
@@ -251,7 +251,7 @@ func requireErrorAt(t *testing.T, page, id, message string) {
 // Every page is shown, names its hooks, and has nothing that the policy forbids.
 func TestRoomsAreShown(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("GET /knowledge-bases/kb_1/search", http.StatusOK, `{"data":[{"document":"prices.md","position":2,"text":"Tea: 3","score":1}]}`)
 	for path, hooks := range map[string][]string{
 		"/dashboard/agents":                  {"agents", "agent-create", "agent-create-name", "agent-create-model", "agent-create-instructions"},
@@ -279,7 +279,7 @@ func TestRoomsAreShown(t *testing.T) {
 // Headings go down by one at a time, so that readers can find their way.
 func TestRoomsHaveHeadingsInOrder(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	r.answer("GET /knowledge-bases/kb_1/search", http.StatusOK, `{"data":[{"document":"prices.md","position":2,"text":"Tea: 3","score":1}]}`)
 	heading := regexp.MustCompile(`<h([1-6])`)
 	for _, path := range []string{
@@ -359,7 +359,7 @@ func TestRoomFormsKeepWhatWasTyped(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRooms(t)
+			r := newBareFixture(t)
 			r.refuse(c.request, http.StatusBadRequest, "invalid_request", c.field, message)
 			w := r.submit(t, c.path, c.typed)
 			require.Equal(t, http.StatusBadRequest, w.Code)
@@ -393,7 +393,7 @@ func TestRoomFormsNameTheirAddress(t *testing.T) {
 		"/dashboard/agents/agt_1": "/delete", "/dashboard/knowledge/kb_1": "/documents", "/dashboard/channels/chn_1": "/reconnect",
 		"/dashboard/conversations/cnv_1": "/messages",
 	} {
-		r := newRooms(t)
+		r := newBareFixture(t)
 		w := r.submit(t, page+sent, url.Values{})
 		require.GreaterOrEqual(t, w.Code, 400, page)
 		for _, found := range form.FindAllStringSubmatch(w.Body.String(), -1) {
@@ -408,7 +408,7 @@ func TestRoomFormsNameTheirAddress(t *testing.T) {
 // What customers write, and what they call themselves, is text wherever it stands.
 func TestCustomersTextIsEscaped(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	const evil = `<img src=x onerror=alert(1)>"'</li><script>`
 	quoted, err := json.Marshal(evil)
 	require.NoError(t, err)
@@ -436,7 +436,7 @@ func TestCustomersTextIsEscaped(t *testing.T) {
 // Live parts are their own piece of the page, and follow what the address asks for.
 func TestLiveParts(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t)
+	r := newBareFixture(t)
 	for path, has := range map[string]string{
 		"/dashboard/conversations?fragment=conversation-list&state=human": `<table id="conversations">`,
 		"/dashboard/conversations/cnv_1?fragment=message-list":            `<ol id="messages"`,

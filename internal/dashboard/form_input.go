@@ -1,0 +1,262 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxFields bounds the fields of a form; each takes many times its size.
+	maxFields = 1000
+	// maxParts bounds the fields and files of a form with files, and maxPartHeader the headers of each, in bytes.
+	maxParts      = 20
+	maxPartHeader = 2 << 10
+	// firstRead is how much is read of a body at first, in bytes.
+	firstRead = 512
+)
+
+// errForm reports a body that no browser sends for our forms.
+var errForm = errors.New("the body is not a form of ours")
+
+// upload is a file of a form. Its content is a part of the body.
+type upload struct {
+	name    string
+	content []byte
+}
+
+// readForm reads the form of a request, at most maxBody bytes (0 is [maxForm]), and without a session [maxFormWithoutSession].
+func (req *pageRequest) readForm(maxBody int64) error {
+	limit := cmp.Or(maxBody, maxForm)
+	if req.session == nil {
+		limit = min(limit, maxFormWithoutSession)
+	}
+	req.sent = url.Values{}
+	req.bound(limit)
+	text, done, err := req.readBody()
+	if err == nil {
+		defer done()
+		err = req.readFields(text)
+	}
+	if err != nil {
+		return bodyError(err, "The form did not arrive whole. Send it again.")
+	}
+	return nil
+}
+
+// readFields parses a form's fields and files. Another body has none.
+func (req *pageRequest) readFields(text []byte) (err error) {
+	mediaType, parameters, _ := mime.ParseMediaType(req.r.Header.Get("Content-Type"))
+	switch mediaType {
+	case "application/x-www-form-urlencoded":
+		if bytes.Count(text, []byte("&")) >= maxFields {
+			return &http.MaxBytesError{Limit: int64(len(text))}
+		}
+		req.sent, err = url.ParseQuery(string(text))
+		return err //nolint:wrapcheck // only that there is one counts
+	case "multipart/form-data":
+		if req.page.public { // only pages with a session have files
+			return nil
+		}
+		return req.readParts(text, parameters["boundary"])
+	default:
+		return nil
+	}
+}
+
+// readParts parses a form with files (RFC 7578). Files are slices of the text, and unknown headers are ignored.
+func (req *pageRequest) readParts(text []byte, boundary string) error {
+	delimiter := []byte("\r\n--" + boundary)
+	if boundary == "" || !bytes.HasPrefix(text, delimiter[2:]) {
+		return errForm
+	}
+	rest := text[len(delimiter)-2:]
+	for n := 0; !bytes.HasPrefix(rest, []byte("--")); n++ {
+		if n == maxParts {
+			return &http.MaxBytesError{Limit: int64(len(text))}
+		}
+		part, after, found := bytes.Cut(rest, delimiter)
+		if !found {
+			return errForm
+		}
+		if err := req.readPart(part); err != nil {
+			return err
+		}
+		rest = after
+	}
+	return nil
+}
+
+// readPart reads one part: the end of the delimiter's line, headers, an empty line, the content.
+func (req *pageRequest) readPart(part []byte) error {
+	emptyLine := []byte("\r\n\r\n")
+	header, _, found := bytes.Cut(part[:min(len(part), maxPartHeader)], emptyLine)
+	if !found {
+		return errForm
+	}
+	content := part[len(header)+len(emptyLine):]
+	for line := range bytes.SplitSeq(header, []byte("\r\n")) {
+		name, value, _ := strings.Cut(string(line), ":")
+		if !strings.EqualFold(strings.TrimSpace(name), "Content-Disposition") {
+			continue
+		}
+		_, parameters, err := mime.ParseMediaType(strings.TrimSpace(value))
+		if err != nil {
+			return fmt.Errorf("reading a part of a form: %w", err)
+		}
+		if field, file := parameters["name"], parameters["filename"]; file == "" {
+			req.sent.Add(field, string(content))
+		} else {
+			req.files = append(req.files, namedUpload{field, upload{filepath.Base(file), content}})
+		}
+		return nil
+	}
+	return errForm
+}
+
+// file returns a file of a form; ok is false when none was chosen.
+func (req *pageRequest) file(field string) (file upload, ok bool) {
+	for _, one := range req.files {
+		if one.field == field {
+			return one.upload, true
+		}
+	}
+	return upload{}, false
+}
+
+// namedUpload is a file with the name of its field.
+type namedUpload struct {
+	field string
+	upload
+}
+
+// readJSON returns the JSON that a script sent to a relay, which bounds it. The API parses it.
+func (req *pageRequest) readJSON() (json.RawMessage, error) {
+	text, done, err := req.readBody()
+	if err == nil {
+		defer done()
+		if !json.Valid(text) {
+			err = errForm
+		}
+	}
+	if err != nil {
+		return nil, bodyError(err, "What was sent can't be read.")
+	}
+	return text, nil
+}
+
+// readBody reads the bounded body. It may be decoded until done is called.
+func (req *pageRequest) readBody() (text []byte, done func(), err error) {
+	text, err = readAll(req.r.Body, req.r.ContentLength)
+	done = func() {}
+	if err == nil && req.d.config.Bodies != nil {
+		done, err = req.d.config.Bodies.Decoding(req.r.Context(), len(text))
+	}
+	return text, done, err
+}
+
+// readAll reads a body of a declared length, or -1. The buffer grows with what arrives and never exceeds the declared length,
+// so that all buffers together take at most four times the body.
+func readAll(body io.Reader, declared int64) ([]byte, error) {
+	text := make([]byte, 0, firstRead)
+	for {
+		if len(text) == cap(text) {
+			size := 2 * int64(cap(text))
+			if declared >= int64(len(text)) {
+				size = min(size, declared+1) // one more byte, to read the end
+			}
+			text = append(make([]byte, 0, size), text...)
+		}
+		n, err := body.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		if errors.Is(err, io.EOF) {
+			return text, nil
+		}
+		if err != nil {
+			return nil, err //nolint:wrapcheck // bodyError looks into it
+		}
+	}
+}
+
+// maxForm bounds a form in bytes: room for instructions of 100,000 characters, each escaped.
+const maxForm = 2 << 20
+
+// maxFormWithoutSession bounds a form that comes without a session, in bytes: a password, or input that is kept until its
+// sender has signed in again.
+const maxFormWithoutSession = 16 << 10
+
+// text returns the input of a field, with line ends of \n.
+func (req *pageRequest) text(name string) string {
+	return strings.ReplaceAll(req.sent.Get(name), "\r\n", "\n")
+}
+
+// texts returns the non-empty values of a field with several; never nil.
+func (req *pageRequest) texts(name string) []string {
+	return append([]string{}, slices.DeleteFunc(slices.Clone(req.sent[name]), func(value string) bool { return value == "" })...)
+}
+
+// flag reports whether a checkbox is checked.
+func (req *pageRequest) flag(name string) bool { return req.sent.Get(name) != "" }
+
+// number returns the input of a numeric field for the API: nil (null in JSON) for an empty one, and the text of what is no
+// number, which the API refuses at its field.
+func (req *pageRequest) number(name string) any {
+	typed := strings.TrimSpace(req.sent.Get(name))
+	if typed == "" {
+		return nil
+	}
+	var number json.Number
+	if json.Unmarshal([]byte(typed), &number) == nil && typed[0] != '"' {
+		return number
+	}
+	return typed
+}
+
+// orNull returns nil (null in JSON) for "".
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+// kept is a value of a form whose sender has to sign in.
+type kept struct{ Name, Value string }
+
+// keptForm is the input of a form that arrived after its session had ended, to be sent once more.
+type keptForm struct {
+	Address string
+	Values  []kept
+	// Lost: it was too long, or did not arrive whole, and nothing is kept.
+	Lost bool
+}
+
+// keepInput shows a page that keeps a form's input while its sender signs in, in another tab. Secrets and files must be entered
+// again, and a form of more than [maxFormWithoutSession] keeps nothing.
+func (req *pageRequest) keepInput() {
+	form := keptForm{Address: req.r.URL.RequestURI()}
+	if req.sent == nil && req.readForm(0) != nil {
+		req.sent, form.Lost = url.Values{}, true
+	}
+	for name, values := range req.sent {
+		if req.action != nil && slices.Contains(req.action.secrets, name) {
+			continue
+		}
+		for _, value := range values {
+			form.Values = append(form.Values, kept{name, value})
+		}
+	}
+	slices.SortStableFunc(form.Values, func(a, b kept) int { return strings.Compare(a.Name, b.Name) })
+	shown := req.view(form)
+	shown.Title = "Your session has ended"
+	req.write(http.StatusUnauthorized, endedTemplate, shown)
+}
