@@ -37,9 +37,9 @@ func goodApp(t *testing.T) *App {
 		MasterKey: secretFile(t, testMasterKey+"\n"),
 		Plans:     []*Plan{{Name: "free", RequestsPerMinute: amount(60)}, {Name: "pro"}},
 		Providers: []*Provider{
-			{Name: "echo", Protocol: ProtocolEcho},
+			{Name: "echo", Protocol: "echo"},
 			{
-				Name: "vendor", Protocol: ProtocolOpenAI, BaseURL: "https://vendor.example.com/v1",
+				Name: "vendor", Protocol: "openai", BaseURL: "https://vendor.example.com/v1",
 				APIKey: secretFile(t, "sk-"+planted),
 			},
 		},
@@ -129,7 +129,7 @@ func TestMissingSecretsAreToldTogether(t *testing.T) {
 	app.MasterKey = "{file.testdata/no-such-key}"
 	app.Providers[1].APIKey = "{env.SVC_TEST_NO_KEY}"
 	app.Providers = append(app.Providers, &Provider{
-		Name: "odd", Protocol: ProtocolOpenAI, BaseURL: "http://odd.example.com", APIKey: secretFile(t, planted+" and\nmore"),
+		Name: "odd", Protocol: "openai", BaseURL: "http://odd.example.com", APIKey: secretFile(t, planted+" and\nmore"),
 	})
 	err := load(t, app)
 	require.Error(t, err)

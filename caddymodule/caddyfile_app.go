@@ -50,7 +50,9 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        knowledge_bytes     <size>
 //	    }
 //	    provider <name> {
-//	        protocol           openai | echo
+//	        protocol           <name> {
+//	            <options of the module svc.providers.name>
+//	        }
 //	        base_url           <url>
 //	        api_key            <{env.NAME} or {file.PATH}> | none
 //	        connect_timeout    <duration>

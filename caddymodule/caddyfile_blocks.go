@@ -14,8 +14,8 @@ func (a *App) readProvider(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		p := &Provider{Name: o.Args[0].Text}
 		r.Block(path, o, []caddyfile.Rule{
-			{Word: "protocol", Read: r.Text(&p.Protocol, ProtocolOpenAI+" or "+ProtocolEcho)},
-			{Word: "base_url", Read: r.Text(&p.BaseURL, "an address, e.g. https://api.openai.com/v1")},
+			{Word: "protocol", HasBlock: true, Read: p.readProtocol(r)},
+			{Word: "base_url", Read: r.Text(&p.BaseURL, "an address, e.g. https://api.example.com/v1")},
 			{Word: "api_key", Read: r.Secret(&p.APIKey, config.ReferenceForms+", or none")},
 			{Word: "connect_timeout", Read: r.Duration(&p.ConnectTimeout)},
 			{Word: "first_byte_timeout", Read: r.Duration(&p.FirstByteTimeout)},

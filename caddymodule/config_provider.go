@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"time"
@@ -8,14 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
-)
-
-// The protocols a [Provider] may speak.
-const (
-	// ProtocolOpenAI is the OpenAI-compatible chat completions interface over HTTP.
-	ProtocolOpenAI = "openai"
-	// ProtocolEcho answers by itself, without a network, for trying out.
-	ProtocolEcho = "echo"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // NoKey as a provider's api_key sends requests without Authorization.
@@ -33,24 +27,25 @@ const (
 // DefaultMaxCalls is how many calls to a provider may run in one process.
 const DefaultMaxCalls int64 = 2000
 
-// Provider is a vendor of models, or a server of one's own (Ollama, vLLM, llama.cpp), with how to reach it
-// (design §4, §5 "Transport").
+// Provider is a vendor of models, or a server of one's own, with how to reach it.
 type Provider struct {
 	// The name that stands before the slash in the ids of its models: 1 to 64 letters, digits, dots, hyphens and
 	// underscores, the first one a letter or digit. Required, unique.
 	Name string `json:"name,omitempty"`
 
-	// The protocol: `openai` for every OpenAI-compatible interface, or `echo`, which answers with what it was asked
-	// and needs no network. Required.
+	// The name of a module in the namespace `svc.providers`, which speaks the vendor's protocol. Required.
 	Protocol string `json:"protocol,omitempty"`
 
-	// The address that `/chat/completions` is appended to, e.g. `https://api.openai.com/v1`: http or https, host, an
-	// optional port and path; no query, fragment or user. Required with `openai`, refused with `echo`.
+	// The options of the protocol's module, each a text: an address, a name, or exactly one `{env.NAME}` or `{file.PATH}`.
+	Options map[string]string `json:"options,omitempty"`
+
+	// The address that the protocol appends its paths to: http or https, host, an optional port and path; no query, fragment
+	// or user. Required, but for protocols that need no network: they refuse it.
 	BaseURL string `json:"base_url,omitempty"`
 
 	// The operator's key for this provider: exactly one `{env.NAME}` or `{file.PATH}`, or `none` to send no
 	// Authorization. Without it only calls with an organization's own key (BYOK) work; all others get 502
-	// `provider_error` without a call. `echo` needs no key.
+	// `provider_error` without a call. Protocols that need no network need no key.
 	APIKey config.Secret `json:"api_key,omitempty"`
 
 	// How long connecting may take: name resolution, TCP and TLS together. More than 0, at most 24h. Default: `5s`.
@@ -79,14 +74,8 @@ type Provider struct {
 	// Caddy's HTTP transport (module `http.reverse_proxy.transport.http`) with all its options, but for those that
 	// break calls and are refused with the reason: `versions` with 3, `proxy_protocol`, `read_timeout`,
 	// `write_timeout`, placeholders in the TLS server name, and TLS options that need another app. Unless given,
-	// `dial_timeout` is connect_timeout and `max_idle_conns_per_host` is 1,024. Only with `openai`.
+	// `dial_timeout` is connect_timeout and `max_idle_conns_per_host` is 1,024. Refused by protocols that need no network.
 	TransportRaw json.RawMessage `json:"transport,omitempty" caddy:"namespace=http.reverse_proxy.transport inline_key=protocol"`
-}
-
-// protocolHints answer for protocols that don't exist here: both vendors offer an OpenAI-compatible endpoint.
-var protocolHints = map[string]string{
-	"anthropic": "https://api.anthropic.com/v1",
-	"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 
 func (p *Provider) faults(fs *config.Faults, path string) {
@@ -106,33 +95,47 @@ func (p *Provider) faults(fs *config.Faults, path string) {
 }
 
 func (p *Provider) protocolFaults(fs *config.Faults, path string) {
-	const allowed = "allowed: " + ProtocolOpenAI + ", " + ProtocolEcho
-	switch p.Protocol {
-	case ProtocolOpenAI:
-		providerURLFaults(fs, path+".base_url", p.BaseURL)
-		transportFaults(fs, path+".transport", p.TransportRaw)
-	case ProtocolEcho:
+	driver := providerDriver(p.Protocol)
+	if driver == nil {
+		unknownProtocol(fs, path+".protocol", p.Protocol)
+		return
+	}
+	if d := driver.Describe(); d.Local {
 		if p.BaseURL != "" {
-			fs.Addf(path+".base_url", "the echo protocol calls nobody; leave it out")
+			fs.Addf(path+".base_url", "the %s protocol calls nobody; leave it out", d.Name)
 		}
 		if p.TransportRaw != nil {
-			fs.Addf(path+".transport", "the echo protocol calls nobody; leave it out")
+			fs.Addf(path+".transport", "the %s protocol calls nobody; leave it out", d.Name)
 		}
-	case "":
-		fs.Addf(path+".protocol", "missing; %s", allowed)
-	default:
-		if hint, known := protocolHints[p.Protocol]; known {
-			fs.Addf(path+".protocol", "%s is not spoken natively; use `protocol openai` with the vendor's OpenAI-compatible "+
-				"endpoint, `base_url %s`", p.Protocol, hint)
+	} else {
+		providerURLFaults(fs, path+".base_url", p.BaseURL, d.ExampleURL)
+		transportFaults(fs, path+".transport", p.TransportRaw)
+	}
+	p.optionFaults(fs, path+".protocol", driver)
+}
+
+// unknownProtocol adds the fault of a protocol that this build doesn't have. Names of vendors that speak one of those it has
+// get the address.
+func unknownProtocol(fs *config.Faults, path, protocol string) {
+	allowed := "allowed: " + config.Listed(protocolNames())
+	if protocol == "" {
+		fs.Addf(path, "missing; %s", allowed)
+		return
+	}
+	for _, driver := range providerDrivers() {
+		d := driver.Describe()
+		if address := d.Endpoints[protocol]; address != "" {
+			fs.Addf(path, "%s is not spoken natively; use `protocol %s` with the vendor's %s-compatible endpoint, `base_url %s`",
+				protocol, d.Name, d.Label, address)
 			return
 		}
-		fs.Addf(path+".protocol", "%q is not known; %s", p.Protocol, allowed)
 	}
+	fs.Addf(path, "%s is not known; %s", config.Quoted(protocol), allowed)
 }
 
 // providerURLFaults never quotes the address: a user part would be a secret.
-func providerURLFaults(fs *config.Faults, path, address string) {
-	const example = "e.g. https://api.openai.com/v1"
+func providerURLFaults(fs *config.Faults, path, address, exampleURL string) {
+	example := "e.g. " + cmp.Or(exampleURL, "https://api.example.com/v1")
 	if address == "" {
 		fs.Addf(path, "missing; %s", example)
 		return
@@ -148,13 +151,15 @@ func providerURLFaults(fs *config.Faults, path, address string) {
 	}
 }
 
-// timeouts returns the provider's timeouts with the defaults filled in.
-func (p *Provider) timeouts() (connect, firstByte, idle, response, maxDuration time.Duration) {
-	return orDefault(p.ConnectTimeout, DefaultConnectTimeout),
-		orDefault(p.FirstByteTimeout, DefaultFirstByteTimeout),
-		orDefault(p.IdleTimeout, DefaultIdleTimeout),
-		orDefault(p.ResponseTimeout, DefaultResponseTimeout),
-		orDefault(p.MaxDuration, DefaultMaxDuration)
+// timeouts returns the timeouts with the defaults filled in.
+func (p *Provider) timeouts() providers.Timeouts {
+	return providers.Timeouts{
+		Connect:     orDefault(p.ConnectTimeout, DefaultConnectTimeout),
+		FirstByte:   orDefault(p.FirstByteTimeout, DefaultFirstByteTimeout),
+		Idle:        orDefault(p.IdleTimeout, DefaultIdleTimeout),
+		Response:    orDefault(p.ResponseTimeout, DefaultResponseTimeout),
+		MaxDuration: orDefault(p.MaxDuration, DefaultMaxDuration),
+	}
 }
 
 // maxCalls returns the bound of the calls that run in this process.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
@@ -16,9 +15,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
-	"github.com/caddy-svc/caddy-svc/providers"
-	"github.com/caddy-svc/caddy-svc/providers/echo"
-	"github.com/caddy-svc/caddy-svc/providers/openai"
 )
 
 // runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
@@ -101,11 +97,7 @@ func (a *App) catalog() (*gateway.Catalog, error) {
 	}
 	entries := make([]gateway.ProviderEntry, len(a.Providers))
 	for i, configured := range a.Providers {
-		entry, err := configured.entry(a.settings.vendors[configured.Name], a)
-		if err != nil {
-			return nil, err
-		}
-		entries[i] = entry
+		entries[i] = configured.entry(a.settings.vendors[configured.Name])
 	}
 	return gateway.NewCatalog(models, entries) //nolint:wrapcheck // newRuntime says what was being done
 }
@@ -122,29 +114,16 @@ func (m *Model) entry() gateway.Model {
 }
 
 // entry is p with what its references stand for, as the gateway sees it.
-func (p *Provider) entry(read vendor, a *App) (gateway.ProviderEntry, error) {
-	connect, firstByte, idle, response, longest := p.timeouts()
-	entry := gateway.ProviderEntry{Name: p.Name, APIKey: read.apiKey, KeyMode: p.keyMode(), MaxDuration: longest, MaxCalls: p.maxCalls()}
-	var driver providers.Driver = openai.Driver{}
-	if p.Protocol == ProtocolEcho {
-		driver = echo.Driver{}
+func (p *Provider) entry(read vendor) gateway.ProviderEntry {
+	return gateway.ProviderEntry{
+		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
+		MaxDuration: p.timeouts().MaxDuration, MaxCalls: p.maxCalls(),
 	}
-	var err error
-	entry.Provider, err = driver.New(&providers.Config{
-		BaseURL: p.BaseURL, Transport: read.transport, Logger: a.log,
-		Timeouts: providers.Timeouts{
-			Connect: connect, FirstByte: firstByte, Idle: idle, Response: response, MaxDuration: longest,
-		},
-	})
-	if err != nil {
-		return entry, fmt.Errorf("%s: %w", config.Element("provider", p.Name), err)
-	}
-	return entry, nil
 }
 
-func (p *Provider) keyMode() gateway.KeyMode {
+func (p *Provider) keyMode(local bool) gateway.KeyMode {
 	switch {
-	case p.Protocol == ProtocolEcho || p.APIKey == NoKey:
+	case local || p.APIKey == NoKey:
 		return gateway.KeyNone
 	case p.APIKey == "":
 		return gateway.KeyMissing

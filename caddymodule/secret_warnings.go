@@ -36,9 +36,7 @@ func (a *App) secrets() []namedSecret {
 			namedSecret{path: "svc.redis.sentinel_password", reference: a.Redis.SentinelPassword})
 	}
 	for _, provider := range a.Providers {
-		if provider.APIKey != NoKey {
-			all = append(all, namedSecret{path: config.Element("provider", provider.Name) + ".api_key", reference: provider.APIKey})
-		}
+		all = append(all, provider.secrets()...)
 	}
 	if p := a.Platforms; p != nil {
 		add := func(platform, option string, reference config.Secret) {

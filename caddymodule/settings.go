@@ -2,13 +2,13 @@ package caddymodule
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // settings are the values behind a configuration's references: what Provision read, once, for the life of the
@@ -30,8 +30,9 @@ type settings struct {
 type vendor struct {
 	// apiKey is the operator's key, empty if there is none or none is sent.
 	apiKey string
-	// transport is nil for protocols without a network.
-	transport *http.Transport
+	// provider is the adapter; local, whether its protocol needs no network.
+	provider providers.Provider
+	local    bool
 }
 
 // Provision judges the configuration, reads its secrets and builds the providers' transports. Its error tells
@@ -101,13 +102,23 @@ func (p *Provider) read(ctx caddy.Context, repl *caddy.Replacer, fs *config.Faul
 		}
 		read.apiKey = key
 	}
-	if p.Protocol == ProtocolOpenAI {
-		connect, _, _, _, _ := p.timeouts()
-		transport, err := loadTransport(ctx, p.TransportRaw, connect)
+	driver := providerDriver(p.Protocol)
+	read.local = driver.Describe().Local
+	made := &providers.Config{
+		BaseURL: p.BaseURL, Options: p.readOptions(repl, fs, path+".protocol", driver), Timeouts: p.timeouts(), Logger: plainLogger(ctx),
+	}
+	if !read.local {
+		transport, err := loadTransport(ctx, p.TransportRaw, made.Timeouts.Connect)
 		if err != nil {
 			fs.Addf(path+".transport", "%v", err)
+			return read
 		}
-		read.transport = transport
+		made.Transport = transport
 	}
+	provider, err := newProvider(driver, made)
+	if err != nil {
+		fs.Addf(path+".protocol", "%v", err)
+	}
+	read.provider = provider
 	return read
 }

@@ -17,6 +17,12 @@ type Driver interface {
 
 // Description is what the configuration needs to know about a protocol.
 type Description struct {
+	// Name is the name in the configuration: lower-case letters, digits and underscores.
+	Name string
+	// Label names the protocol for people, such as "OpenAI".
+	Label string
+	// ExampleURL is a base URL for messages; it may be empty.
+	ExampleURL string
 	// Local is set if the protocol needs no network, so that base_url, transport and api_key have no meaning.
 	Local bool
 	// Endpoints are the addresses at which other vendors speak this protocol, by names that an operator may take for a

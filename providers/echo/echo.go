@@ -17,7 +17,9 @@ import (
 type Driver struct{}
 
 // Describe implements [providers.Driver].
-func (Driver) Describe() *providers.Description { return &providers.Description{Local: true} }
+func (Driver) Describe() *providers.Description {
+	return &providers.Description{Name: "echo", Label: "Echo", Local: true}
+}
 
 // New implements [providers.Driver].
 func (Driver) New(*providers.Config) (providers.Provider, error) { return &Echo{}, nil }

@@ -16,7 +16,7 @@ type Driver struct{}
 
 // Describe implements [providers.Driver].
 func (Driver) Describe() *providers.Description {
-	return &providers.Description{Endpoints: map[string]string{
+	return &providers.Description{Name: "openai", Label: "OpenAI", ExampleURL: "https://api.openai.com/v1", Endpoints: map[string]string{
 		"anthropic": "https://api.anthropic.com/v1",
 		"gemini":    "https://generativelanguage.googleapis.com/v1beta/openai",
 	}}

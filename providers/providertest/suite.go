@@ -156,7 +156,8 @@ func requireGood(t *testing.T, answer Answer) {
 }
 
 func (s Suite) description(t *testing.T) {
-	require.Equal(t, s.Driver.Describe().Local, s.Driver.Describe().Local)
+	require.Regexp(t, `^[a-z][a-z0-9_]*$`, s.Driver.Describe().Name)
+	require.NotEmpty(t, s.Driver.Describe().Label)
 	names := map[string]bool{}
 	for _, option := range s.Driver.Describe().Options {
 		require.Regexp(t, `^[a-z][a-z0-9_]*$`, option.Name)
