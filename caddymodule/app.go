@@ -21,11 +21,11 @@ const appName = "svc"
 
 func init() { caddy.RegisterModule(new(App)) }
 
-// App is the configuration of the product: the store, the plans, the providers and models, and its limits. The
-// handlers `http.handlers.svc_*` of any number of servers and routes share it.
+// App is the configuration of the gateway: its store, plans, providers, models, platforms and limits. The handlers
+// `http.handlers.svc_*` of any number of servers and routes share it.
 //
-// Every secret in it is a reference, `{env.NAME}` or `{file.PATH}`. Loading the configuration reads the secrets, and
-// reports what is missing or wrong all at once; it opens no store and connects to nobody.
+// Every secret in it is a reference, `{env.NAME}` or `{file.PATH}`. Loading the configuration reads the secrets and reports
+// everything that is missing or wrong at once; it opens no store and makes no connection.
 type App struct {
 	// The address under which the service is reached from outside: `scheme://host[:port]` with http or https, nothing
 	// after it, because addresses built from it are compared and signed byte by byte. Required.
@@ -61,7 +61,7 @@ type App struct {
 	// Intervals of the background work. Rarely needed.
 	Timing *Timing `json:"timing,omitempty"`
 
-	// What all requests together may take of the machine.
+	// Bounds of what all requests together may use of the machine.
 	Limits *Limits `json:"limits,omitempty"`
 
 	settings settings
@@ -104,8 +104,8 @@ func readApp(apps map[string]json.RawMessage, name string) (*App, error) {
 	return app, nil
 }
 
-// faults is the one judge of a configuration, whichever entrance it came through. It returns everything that can be
-// seen without reading a secret, in the order of the fields.
+// faults checks a configuration, whether it was a Caddyfile or JSON. It returns everything that is wrong and can be seen
+// without reading a secret, in the order of the fields.
 func (a *App) faults() *config.Faults {
 	fs := new(config.Faults)
 	baseURLFaults(fs, a.BaseURL)
@@ -147,7 +147,7 @@ func (a *App) masterKeyFaults(fs *config.Faults) {
 }
 
 func (a *App) planFaults(fs *config.Faults) {
-	names := make(names)
+	names := make(nameCounts)
 	for i, plan := range a.Plans {
 		if plan == nil || plan.Name == "" {
 			fs.Nameless("plan", i)
@@ -157,9 +157,9 @@ func (a *App) planFaults(fs *config.Faults) {
 	}
 }
 
-// providerFaults also returns the names that models may refer to.
+// providerFaults also returns the names of the providers, which models refer to.
 func (a *App) providerFaults(fs *config.Faults) (known []string) {
-	names := make(names)
+	names := make(nameCounts)
 	for i, provider := range a.Providers {
 		if provider == nil || provider.Name == "" {
 			fs.Nameless("provider", i)
@@ -172,7 +172,7 @@ func (a *App) providerFaults(fs *config.Faults) (known []string) {
 }
 
 func (a *App) modelFaults(fs *config.Faults, providers []string) {
-	names := make(names)
+	names := make(nameCounts)
 	for i, model := range a.Models {
 		if model == nil || model.Name == "" {
 			fs.Nameless("model", i)
@@ -182,11 +182,11 @@ func (a *App) modelFaults(fs *config.Faults, providers []string) {
 	}
 }
 
-// names counts the names of a list.
-type names map[string]int
+// nameCounts counts the names of a list.
+type nameCounts map[string]int
 
-// path is the path of the next element called name; a name that came before is a fault.
-func (n names) path(fs *config.Faults, list, name string) string {
+// path returns the path of the next element called name, and adds a fault if the name was used before.
+func (n nameCounts) path(fs *config.Faults, list, name string) string {
 	n[name]++
 	path := config.Repeated(config.Element(list, name), n[name])
 	if n[name] > 1 {
@@ -195,8 +195,8 @@ func (n names) path(fs *config.Faults, list, name string) string {
 	return path
 }
 
-// plan returns the plan an organization is on: the one it names, else the first, else one without limits. A name that
-// the configuration doesn't have any more gets the first plan, too, so that removing a plan never lifts its limits.
+// plan returns the plan of an organization: the one called name, else the first, else one without limits. A name that the
+// configuration no longer has gets the first plan, so that removing a plan never lifts limits.
 func (a *App) plan(name string) *Plan {
 	for _, plan := range a.Plans {
 		if plan.Name == name {

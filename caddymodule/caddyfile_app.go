@@ -14,8 +14,7 @@ import (
 
 func init() { httpcaddyfile.RegisterGlobalOption(appName, parseGlobalOption) }
 
-// parseGlobalOption reads the global option svc into the JSON form of the app. There is one such block; a second one
-// is refused.
+// parseGlobalOption reads the global option svc into the JSON form of the app. A second block is refused.
 func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 	if previous != nil {
 		d.Next()
@@ -113,8 +112,8 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	    }
 //	}
 //
-// plan, provider, model and platform may be repeated under other names; the order of the plans counts (the first is the default),
-// no other order does. The error tells every fault of the block at once, each with file and line and what is allowed.
+// plan, provider, model and platform may be repeated with other names. The first plan is the default one; no other order
+// counts. The error has all faults of the block, each with file, line and what is allowed.
 func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 	r, block := caddyfile.NewReader(d)
 	r.Block(appName, block, []caddyfile.Rule{

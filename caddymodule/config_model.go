@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// Model is one model of the list that clients see (spec §2.1), with its limits and its price (design §4).
+// Model is a model that clients can call, with its limits and its price.
 type Model struct {
 	// The id that clients send: `<provider>/<model>`, where the part before the first slash names a provider of this
 	// configuration and the rest is 1 to 128 letters, digits and `. _ : / @ + -`. Required, unique.
@@ -18,7 +18,7 @@ type Model struct {
 	// The vendor's name of the model. Default: the part of the id after the first slash.
 	UpstreamModel string `json:"upstream_model,omitempty"`
 
-	// The name people read, at most 200 characters. Default: the id.
+	// The name for people, at most 200 characters. Default: the id.
 	DisplayName string `json:"display_name,omitempty"`
 
 	// The short label for a model picker, at most 200 characters. Default: the display name.
@@ -59,11 +59,11 @@ type Model struct {
 
 // The defaults of a [Model].
 const (
-	// DefaultTier is the only class the contract names (spec §2.1).
+	// DefaultTier is the only class that the public interface names.
 	DefaultTier = "economy"
 	// DefaultCreated is 2025-01-01T00:00:00Z. It is fixed, so that a restart doesn't change the model list.
 	DefaultCreated int64 = 1_735_689_600
-	// DefaultMaxTokensField is the contract's own name (spec §4.2).
+	// DefaultMaxTokensField is the field's name in requests of clients.
 	DefaultMaxTokensField = "max_tokens"
 )
 
@@ -123,7 +123,7 @@ func (m *Model) nameFaults(fs *config.Faults, path string, providers []string) {
 	}
 }
 
-// withDefaults returns a copy of the model with every optional field filled in.
+// withDefaults returns a copy of the model in which no optional field is empty.
 func (m *Model) withDefaults() *Model {
 	filled := *m
 	provider, rest, _ := strings.Cut(m.Name, "/")

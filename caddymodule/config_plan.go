@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// Plan is a named set of limits for organizations (spec §8). The first plan of the list is the one an organization
+// Plan is a named set of limits for organizations. The first plan of the list is the one an organization
 // gets when none is named at its creation. A limit that is not given is unlimited.
 type Plan struct {
 	// The name by which organizations refer to the plan: 1 to 64 letters, digits, dots, hyphens and underscores, the
@@ -27,7 +27,7 @@ type Plan struct {
 	KnowledgeBytes *int64 `json:"knowledge_bytes,omitempty"`
 }
 
-// blockName is what plans and providers may be called.
+// blockName matches the names of plans and providers.
 var blockName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 const blockNameForm = "1 to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit"

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
-// Redis says where the windows of the rate limit are counted when several nodes share it (design §6 "window"). Nothing
+// Redis says where the windows of the rate limit are counted when several nodes share it. Nothing
 // else is kept there, and nothing else depends on it: without an answer each node counts for itself.
 //
 // Exactly one of url, sentinel and cluster is given.
@@ -65,14 +65,14 @@ type RedisCluster struct {
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// RedisTLS says whom to trust.
+// RedisTLS enables TLS and names the authority to trust.
 type RedisTLS struct {
 	// The PEM file of the authority that signed the servers' certificates, absolute or relative to the working directory
 	// of the process. Default: the system's authorities. Required with url.
 	CAFile string `json:"ca_file,omitempty"`
 }
 
-// redisForms is how messages name what `redis` takes.
+// redisForms describes the forms of the option in messages.
 const redisForms = "give `redis {env.NAME}`, `redis sentinel MASTER HOST:PORT…` or `redis cluster HOST:PORT…`"
 
 const redisPath = appName + ".redis"
@@ -116,7 +116,7 @@ func (r *Redis) faults(fs *config.Faults) {
 	}
 }
 
-// urlFaults notes what belongs into the address instead.
+// urlFaults adds a fault for each option that belongs into the address.
 func (r *Redis) urlFaults(fs *config.Faults) {
 	r.URL.Check(fs, redisPath, ", or sentinel or cluster with their addresses")
 	if r.Username != "" {
@@ -153,7 +153,7 @@ func redisAddressFaults(fs *config.Faults, of string, addresses []string) {
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
 		number, portErr := strconv.ParseUint(port, 10, 16)
-		// What is no address may be a URL with a password: it isn't quoted.
+		// The text isn't quoted, because it may be a URL with a password.
 		if err != nil || portErr != nil || number == 0 || !config.IsIdentifier(host) || strings.ContainsAny(host, "{}@/") {
 			fs.Addf(redisPath, "the addresses of a %s are HOST:PORT, e.g. redis-1.example.com:6379; one of them is not", of)
 			return
@@ -161,7 +161,7 @@ func redisAddressFaults(fs *config.Faults, of string, addresses []string) {
 	}
 }
 
-// nodes is how many processes share the limits while Redis is gone.
+// nodes returns how many processes share the limits while Redis doesn't answer.
 func (r *Redis) nodes() int64 {
 	if r.Nodes == nil {
 		return 1
@@ -169,17 +169,17 @@ func (r *Redis) nodes() int64 {
 	return *r.Nodes
 }
 
-// redisSettings are what the references stand for.
+// redisSettings are the settings with their references resolved.
 type redisSettings struct {
 	server limit.RedisServer
 	nodes  int64
-	// digest tells different settings apart.
+	// digest is equal for equal settings only.
 	digest redisDigest
 }
 
 type redisDigest [sha256.Size]byte
 
-// read resolves the references, and reads the authority. What fails is noted in fs, by path; r may be nil.
+// read resolves the references and reads the authority's file. It adds a fault for each that fails; r may be nil.
 func (r *Redis) read(repl *caddy.Replacer, fs *config.Faults) *redisSettings {
 	if r == nil {
 		return nil
@@ -225,7 +225,7 @@ func (r *Redis) readServer(repl *caddy.Replacer, fs *config.Faults) *limit.Redis
 	return server
 }
 
-// readURL reads an address; one that could not be read is empty, and noted already.
+// readURL parses an address. It is empty if it could not be resolved, which is a fault already.
 func (r *Redis) readURL(address string, fs *config.Faults) *limit.RedisServer {
 	if address == "" {
 		return new(limit.RedisServer)
@@ -240,7 +240,7 @@ func (r *Redis) readURL(address string, fs *config.Faults) *limit.RedisServer {
 	return &server
 }
 
-// readTLS also returns the authority's certificates as they stand in their file.
+// readTLS also returns the content of the authority's file.
 func (r *Redis) readTLS(server *limit.RedisServer, fs *config.Faults) (authority []byte) {
 	if r.TLS == nil {
 		return nil

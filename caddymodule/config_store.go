@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Store says where the product keeps everything durable: keys, wallets, ledger, calls (design §7).
+// Store is the database, which has everything durable: keys, wallets, ledger, calls, messages.
 type Store struct {
 	// The engine: `sqlite`, one file on a local disk that several processes of one machine may share, or `postgres`,
 	// one server for any number of nodes. Required.
@@ -75,15 +75,15 @@ func (s *Store) postgresFaults(fs *config.Faults, path string) {
 	}
 }
 
-// Location reads the store's address with repl. Its error tells everything that is wrong, by path. See [Store.read].
+// Location reads the store's address with repl. The error has everything that is wrong, by path. See [Store.read].
 func (s *Store) Location(repl *caddy.Replacer) (store.Location, error) {
 	var fs config.Faults
 	location := s.read(repl, &fs)
 	return location, fs.Err()
 }
 
-// read resolves the connection strings of a `postgres` store with repl and brings either engine's address into its one
-// canonical form. It opens nothing. Faults never hold a connection string.
+// read resolves the connection strings of a `postgres` store with repl and returns the address in its canonical form, for
+// either engine. It opens nothing. Faults never hold a connection string.
 func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 	const path = "svc.store"
 	before := len(*fs)

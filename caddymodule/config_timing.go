@@ -11,22 +11,22 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// Timing tunes clocks of the whole service, for tests and for unusual machines and networks. The defaults suit everyone else.
+// Timing sets intervals of the background work, for tests and for unusual machines and networks.
 type Timing struct {
 	// How long a hold on a wallet outlives the longest duration of its call. A call that settles after that is paid
 	// by the operator. More than 0, at most 24h. Default: `2m`.
 	HoldTTL caddy.Duration `json:"hold_ttl,omitempty"`
 
-	// How often expired holds are looked for and given back. More than 0, at most 24h. Default: `15s`.
+	// How often expired holds are found and released. More than 0, at most 24h. Default: `15s`.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
 
-	// How long a worker has a conversation for itself without a sign of life. A worker renews its leases in time; those
-	// of a dead one go to another worker after this long. More than 0, at most 24h. Default: `60s`.
+	// How long the lease of a conversation lasts. A worker renews its leases; when it is dead, another worker takes its
+	// conversations after this time. More than 0, at most 24h. Default: `60s`.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
 	// How long a stream waits for the first text of its model before its status 200 and its first chunk go out, so that no
-	// proxy before the service gives up on a model that thinks for long. A failure before has its own status, one after it
-	// is told in the stream. More than 0, at most 24h. Default: `10s`.
+	// proxy before the service gives up on a slow model. A failure before that has its own status, one after it is an event
+	// of the stream. More than 0, at most 24h. Default: `10s`.
 	EarlyStatus caddy.Duration `json:"early_status,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (t *Timing) faults(fs *config.Faults) {
 	fs.Duration("svc.timing.early_status", t.EarlyStatus)
 }
 
-// holdTTL returns the hold's grace after the longest call; t may be nil.
+// holdTTL returns how long a hold outlives the longest call; t may be nil.
 func (t *Timing) holdTTL() time.Duration {
 	if t == nil {
 		return DefaultHoldTTL
@@ -64,7 +64,7 @@ func (t *Timing) sweepInterval() time.Duration {
 	return orDefault(t.SweepInterval, DefaultSweepInterval)
 }
 
-// lease returns how long a worker has a conversation without a sign of life; t may be nil.
+// lease returns how long the lease of a conversation lasts; t may be nil.
 func (t *Timing) lease() time.Duration {
 	if t == nil {
 		return DefaultLease

@@ -16,8 +16,8 @@ type Worker struct {
 	// How many conversations one worker process answers at the same time, from 1 to 10,000. Default: 32.
 	Concurrency *int64 `json:"concurrency,omitempty"`
 
-	// Where the worker answers probes (`/health/live`, `/health/ready`) and `/metrics`: a host and port, or
-	// `unix/PATH`. It belongs on a private address. Default: nowhere.
+	// The address where the worker serves probes (`/health/live`, `/health/ready`) and `/metrics`: a host and port, or
+	// `unix/PATH`. It belongs on a private address. Default: none.
 	Listen string `json:"listen,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (w *Worker) concurrency() int {
 	return int(*w.Concurrency)
 }
 
-// listen returns where probes are answered, "" for nowhere; w may be nil.
+// listen returns the address of the probes, "" for none; w may be nil.
 func (w *Worker) listen() string {
 	if w == nil {
 		return ""

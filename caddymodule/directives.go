@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// init registers every directive with its module and its place in the order of directives (design §4 "Directive
-// order"). Several at one anchor stand in the order of registration; who needs another order writes a route block.
+// init registers the directives with their modules and their places in Caddy's order of directives. Several at one place are
+// ordered as registered here. A site with a route block has its own order.
 func init() {
 	directive[Auth]("svc_auth", httpcaddyfile.Before, "basic_auth")
 	directive[RateLimit]("svc_rate_limit", httpcaddyfile.After, "forward_auth")
@@ -28,7 +28,7 @@ func init() {
 	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
 }
 
-// handlerModule is what a directive's handler has to be.
+// handlerModule is the interface of a directive's handler.
 type handlerModule[T any] interface {
 	*T
 	caddy.Module
@@ -36,9 +36,10 @@ type handlerModule[T any] interface {
 	caddyfile.Unmarshaler
 }
 
-// referrer is a handler that refers by name to something in the svc block.
-type referrer interface {
-	refersTo(app *App) error
+// appChecker is implemented by handlers whose options refer to the svc block, such as the name of a platform.
+type appChecker interface {
+	// checkApp fails if app doesn't have what the handler refers to.
+	checkApp(app *App) error
 }
 
 // directive registers the handler T, the directive that configures it, and the directive's place.
@@ -53,8 +54,8 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 		if name != "svc_error" && block == nil {
 			return nil, h.Errf("%s: there is no %s block in the global options, which tells it store and models", name, appName)
 		}
-		if refers, ok := any(handler).(referrer); ok {
-			if err := references(refers, block); err != nil {
+		if checker, ok := any(handler).(appChecker); ok {
+			if err := checkBlock(checker, block); err != nil {
 				return nil, h.WrapErr(err)
 			}
 		}
@@ -63,8 +64,8 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 	httpcaddyfile.RegisterDirectiveOrder(name, position, anchor)
 }
 
-// references checks what a handler refers to in the svc block as the adapter has read it.
-func references(handler referrer, block any) error {
+// checkBlock calls checkApp with the svc block as the adapter has read it.
+func checkBlock(handler appChecker, block any) error {
 	read, ok := block.(httpcaddyfile.App)
 	if !ok {
 		return fmt.Errorf("the %s block was read as a %T", appName, block)
@@ -73,10 +74,10 @@ func references(handler referrer, block any) error {
 	if err := caddy.StrictUnmarshalJSON(read.Value, app); err != nil {
 		return fmt.Errorf("reading the %s block: %w", appName, err)
 	}
-	return handler.refersTo(app)
+	return handler.checkApp(app)
 }
 
-// moduleInfo describes the handler of a directive.
+// moduleInfo returns the module information of a directive's handler.
 func moduleInfo[T any, H handlerModule[T]](name string) caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  caddy.ModuleID("http.handlers." + name),
@@ -84,8 +85,8 @@ func moduleInfo[T any, H handlerModule[T]](name string) caddy.ModuleInfo {
 	}
 }
 
-// configuredApp returns the app that a handler works with, and marks it as one that serves requests. Asking for it
-// must not create an empty one, which would only say what is missing in the app.
+// configuredApp returns the app for the handler called name, and marks it as used. Unlike caddy.Context.App it doesn't create
+// an empty app, whose error would only list the missing options.
 func configuredApp(ctx caddy.Context, name string) (*App, error) {
 	configured, err := ctx.AppIfConfigured(appName)
 	if errors.Is(err, caddy.ErrNotConfigured) {
@@ -102,13 +103,13 @@ func configuredApp(ctx caddy.Context, name string) (*App, error) {
 	return app, nil
 }
 
-// bare is the part that handlers without options share. Their directives take nothing but a matcher:
+// noOptions is embedded in handlers without options. Syntax of their directives:
 //
 //	svc_<name> [<matcher>]
-type bare struct{ app *App }
+type noOptions struct{ app *App }
 
-// UnmarshalCaddyfile refuses arguments and blocks.
-func (*bare) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+// UnmarshalCaddyfile refuses arguments and blocks. It implements caddyfile.Unmarshaler.
+func (*noOptions) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	name := d.Val()
 	if d.NextArg() {

@@ -1,16 +1,18 @@
-// Package caddymodule is the Caddy shell of the product, and the only package that imports Caddy (design §2).
+// Package caddymodule is the Caddy shell of the gateway: the app `svc` with its JSON form and its block in the Caddyfile, the
+// HTTP handlers with their directives, the worker's app, metrics, and the code that builds the plain packages out of a
+// configuration. Only this package, its folders and the main packages import Caddy.
 //
-// What belongs here: the app module svc with its JSON form and its global Caddyfile block, one file for each
-// directive, the command line, the metrics, and the wiring that makes the plain packages out of a configuration.
+// It decides nothing about requests, money or keys: those rules are in handlers, billing and internal/*, which are tested
+// without Caddy.
 //
 // Invariants:
-//   - A configuration has two entrances, Caddyfile and JSON, and one judge: [App.faults]. The Caddyfile entrance adds
-//     file and line, nothing else.
-//   - All faults of the svc block are reported together, each with what is allowed (design §4 "Faults together").
-//   - Secrets stay placeholders in every exported field; they are resolved by Provision into unexported ones, and no
-//     message quotes what stood in a secret's place.
-//   - Provision opens no store and dials nobody, so `caddy validate` doesn't either.
+//   - A configuration comes as a Caddyfile or as JSON; [App.faults] checks both. The Caddyfile reader adds file and line,
+//     nothing else.
+//   - All faults of the svc block are reported together, each with what is allowed.
+//   - Exported fields hold placeholders of secrets. Provision resolves them into unexported fields, and no message quotes
+//     the text in a secret's place.
+//   - Provision opens no store and makes no connection, so `caddy validate` doesn't either.
 //
-// What it does not do: it decides nothing about requests, money or keys. Those rules live in handlers, billing and
-// internal/*, which test without Caddy.
+// It has more than 25 files because a block of the configuration (config_*.go) and a directive (svc_*.go) are one file each,
+// and all of them need the unexported parts of the app.
 package caddymodule

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// readyWait is how long a request waits for a start that is under way: Caddy starts apps in random order, so
-	// requests can come before the store is open and migrated.
+	// readyWait is how long a request waits while the app starts: Caddy starts apps in random order, so requests can
+	// come before the store is open and migrated.
 	readyWait = 5 * time.Second
-	// startWait bounds opening and migrating. It is long, since a migration of a big table may take minutes while
-	// requests are answered 500; what it prevents is a start that hangs for ever.
+	// startWait bounds opening and migrating. It is long because the migration of a big table may take minutes, during
+	// which requests get 500. It ends a start that would hang for ever.
 	startWait = 15 * time.Minute
 )
 
 var errNotReady = errors.New("the store is not ready")
 
-// lifecycle is what an App holds while its configuration is in use. Opening happens in Start, so that validating a
-// configuration opens nothing; closing happens in Cleanup, because requests of this configuration go on after Stop.
+// lifecycle is the state of an App while its configuration is in use. Start opens, so that validating a configuration opens
+// nothing. Cleanup closes, because requests of a configuration go on after Stop.
 type lifecycle struct {
 	log *slog.Logger
-	// attached: a handler or a worker uses the app in this process, so that it does the background work, too.
+	// attached: a handler or a worker uses the app, so this process does the background work, too.
 	attached atomic.Bool
-	// docsMounted: a handler serves the interface description, so errors can point at it.
+	// docsMounted: the configuration has svc_docs, so errors can link to it.
 	docsMounted atomic.Bool
 	// worker is the worker that this process runs, nil in a server.
 	worker *WorkerApp
 	// ready is closed when runtime is set.
 	ready   chan struct{}
 	runtime *runtime
-	// cancel ends a start that is under way.
+	// ctx is cancelled when the configuration is no longer in use.
 	ctx context.Context //nolint:containedctx // the configuration's lifetime, as Caddy gives it
-	// leave gives back what Start took, last first.
-	leave []func() error
+	// cleanup are the steps that undo Start, in the order of Start.
+	cleanup []func() error
 }
 
 // provision prepares a's runtime. It opens nothing.
@@ -50,18 +50,18 @@ func (l *lifecycle) provision(ctx caddy.Context, a *App) error {
 	return registerMetrics(ctx.GetMetricsRegistry(), a)
 }
 
-// noStack is above every level: a vendor's failure is no place in our code to look at.
+// noStack is above every level: no error gets a stack, since most are a vendor's failures.
 const noStack = slog.Level(127)
 
-// plainLogger is Caddy's logger for the packages that don't know Caddy. Caddy's own Slogger adds a stack to every error.
+// plainLogger returns Caddy's logger for the packages without Caddy. Caddy's own Slogger adds a stack to every error.
 func plainLogger(ctx caddy.Context) *slog.Logger {
 	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(appName), zapslog.AddStacktraceAt(noStack)))
 }
 
-// attach says that this process serves with the app, rather than only reading its configuration.
+// attach marks the app as used by a handler or a worker, rather than only configured.
 func (a *App) attach() { a.attached.Store(true) }
 
-// Start opens the store, brings its schema up to date and makes sure that the master key is the store's; requests that came
+// Start opens the store, brings its schema up to date and checks that the master key is the store's. Requests that come
 // before wait for it. It implements caddy.App.
 func (a *App) Start() error {
 	ctx, cancel := context.WithTimeoutCause(a.ctx, startWait, errors.New("the start took longer than 15 minutes"))
@@ -71,7 +71,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	a.leave = append(a.leave, func() error { return closeStore(location) })
+	a.cleanup = append(a.cleanup, func() error { return closeStore(location) })
 	if err := shared.migrate(ctx); err != nil {
 		return err
 	}
@@ -86,36 +86,36 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	a.leave = append(a.leave, func() error { a.runtime.platforms.Close(); return nil })
-	leave := shared.use(a.wishes())
-	a.leave = append(a.leave, func() error { leave(); return nil })
+	a.cleanup = append(a.cleanup, func() error { a.runtime.platforms.Close(); return nil })
+	release := shared.use(a.storeSettings())
+	a.cleanup = append(a.cleanup, func() error { release(); return nil })
 	close(a.ready)
 	return nil
 }
 
-// wishes are what a wants of the store it shares.
-func (a *App) wishes() wishes {
-	w := wishes{bufferedBytes: a.Limits.bufferedBytes(), bodyPace: a.Limits.bodyPace(), log: a.log}
+// storeSettings returns a's settings for the store, which it may share with other configurations.
+func (a *App) storeSettings() storeSettings {
+	settings := storeSettings{bufferedBytes: a.Limits.bufferedBytes(), bodyPace: a.Limits.bodyPace(), log: a.log}
 	if a.attached.Load() {
-		w.sweep = a.Timing.sweepInterval()
+		settings.sweep = a.Timing.sweepInterval()
 	}
-	return w
+	return settings
 }
 
 // Stop implements caddy.App. It closes nothing: requests may still run, and on exit Caddy stops apps in random order.
 func (*App) Stop() error { return nil }
 
-// Cleanup gives the shared store back. It implements caddy.CleanerUpper, and runs after a failed start, too.
+// Cleanup undoes Start. It implements caddy.CleanerUpper, and runs after a failed start, too.
 func (a *App) Cleanup() error {
-	var faults []error
-	for _, leave := range slices.Backward(a.leave) {
-		faults = append(faults, leave())
+	var errs []error
+	for _, undo := range slices.Backward(a.cleanup) {
+		errs = append(errs, undo())
 	}
-	a.leave = nil
-	return errors.Join(faults...)
+	a.cleanup = nil
+	return errors.Join(errs...)
 }
 
-// whenReady returns the runtime, waiting for a start that is under way.
+// whenReady returns the runtime. While the app starts it waits, at most [readyWait].
 func (a *App) whenReady(ctx context.Context) (*runtime, error) {
 	select {
 	case <-a.ready:
@@ -141,22 +141,22 @@ var (
 	_ caddy.CleanerUpper = (*App)(nil)
 )
 
-// ending is set by a main of ours that is about to end its process; Caddy's own flag belongs to its own main.
-var ending atomic.Bool
+// workerExiting is set when a worker's process is about to end. Caddy's own flag is for processes with Caddy's main.
+var workerExiting atomic.Bool
 
-// exiting reports whether the whole process is about to end, as opposed to a reload: Caddy tells by a flag only, since
-// its "stopping" event also comes with every reload.
-func exiting() bool { return ending.Load() || caddy.Exiting() }
+// exiting reports whether the process is about to end, as opposed to a reload. Caddy has only a flag for this: its
+// "stopping" event also comes with every reload.
+func exiting() bool { return workerExiting.Load() || caddy.Exiting() }
 
-// drained ends when the process exits and http has waited for running requests, those of earlier configurations
-// included, as long as it may. It is the process's, as its exit is.
+// drained ends when the process exits and Caddy has waited for running requests, even those of earlier configurations, as
+// long as grace_period allows. It is global because the exit is the process's.
 var drained, drain = context.WithCancel(context.Background())
 
-// beginExit says that the process ends when its apps have stopped.
-func beginExit() { ending.Store(true) }
+// beginExit announces that the process ends when its apps have stopped.
+func beginExit() { workerExiting.Store(true) }
 
-// endExit is called when all apps have stopped, also when the last configuration had none of ours, and waits for stores
-// that close in the background.
+// endExit waits for stores that close in the background. It must be called when all apps have stopped, even if the last
+// configuration had none of ours.
 func endExit() {
 	drain()
 	retired.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// ErrOtherMasterKey says that none of the newest sealed values of a store was sealed with a key of master_key.
+// ErrOtherMasterKey is the error of a master key with which none of the newest sealed values of the store was sealed.
 var ErrOtherMasterKey = errors.New("none of its keys sealed what this store holds")
 
 // CheckMasterKey fails with [ErrOtherMasterKey] when the store has sealed values and none of the newest was sealed with a key
@@ -28,8 +28,8 @@ func CheckMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) error {
 	return fmt.Errorf("%w: it is another master key, or an older key is missing in it", ErrOtherMasterKey)
 }
 
-// requireMasterKey is [CheckMasterKey] for a start; its error says how to go on. A store that can't be read is no reason to
-// refuse: a reload must not depend on it.
+// requireMasterKey is [CheckMasterKey] for Start; its error says what to do. If the store can't be read it only logs a
+// warning, because a reload must not depend on that.
 func (a *App) requireMasterKey(ctx context.Context, db *store.DB) error {
 	err := CheckMasterKey(ctx, db, a.settings.ring)
 	switch {

@@ -1,9 +1,11 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,8 +16,8 @@ import (
 
 const namespace = "svc"
 
-// The collectors live as long as the process, so that counters survive a reload; every configuration registers them
-// on its own registry. No label names a key or an organization: both are unbounded.
+// These collectors live as long as the process, so that counters survive a reload. Every configuration registers them on
+// its own registry. No label names a key or an organization, because there may be any number of them.
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "requests_total",
@@ -84,7 +86,7 @@ var (
 	})
 )
 
-// registerMetrics puts the process's collectors and the gauges of a's store on a configuration's registry.
+// registerMetrics registers the process's collectors and the gauges of a's store on a configuration's registry.
 func registerMetrics(registry *prometheus.Registry, a *App) error {
 	collectors := []prometheus.Collector{
 		requestsTotal, failuresTotal, callsTotal, tokensTotal, chargedMicrosTotal, shortfallMicrosTotal, settleLateTotal,
@@ -93,7 +95,7 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "calls_running",
 			Help: "Requests and calls that live on the configured store in this process.",
-		}, a.runningCalls),
+		}, gauge(a, func(rt *runtime) int { return rt.shared.calls.Running() })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "open_holds",
 			Help: "Holds that are neither settled nor voided nor expired, in the whole store; -1 if it can't be read.",
@@ -101,18 +103,18 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "wal_bytes",
 			Help: "Size of the SQLite write-ahead log; 0 with PostgreSQL.",
-		}, a.walBytes),
+		}, gauge(a, func(rt *runtime) int64 { return rt.shared.db.WALBytes() })),
 	}
 	collectors = append(collectors, limitCollectors(a)...)
-	collectors = append(collectors, placeCollectors(a)...)
-	var faults []error
+	collectors = append(collectors, callLimitCollectors(a)...)
+	var errs []error
 	for _, c := range collectors {
 		err := registry.Register(c)
 		if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !already {
-			faults = append(faults, err)
+			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
@@ -144,7 +146,7 @@ func (callMetrics) CallEnded(e gateway.Ended) {
 
 func (callMetrics) SettleLate() { settleLateTotal.Inc() }
 
-// writerMetrics implements the store's observer of its writer.
+// writerMetrics implements [store.WriterObserver].
 type writerMetrics struct{}
 
 var _ store.WriterObserver = writerMetrics{}
@@ -158,5 +160,36 @@ func (writerMetrics) ObserveBatch(batch store.Batch) {
 	writerSeconds.Observe(batch.Transaction.Seconds())
 }
 
-// countFailure counts a request that ended with an error of the contract.
+// countFailure counts a request that ended with an error body.
 func countFailure(answer *handlers.Error) { failuresTotal.WithLabelValues(string(answer.Code)).Inc() }
+
+// gauge returns a function that reads a number from a's runtime, 0 before the store is ready.
+func gauge[N int | int64](a *App, read func(*runtime) N) func() float64 {
+	return func() float64 {
+		select {
+		case <-a.ready:
+			return float64(read(a.runtime))
+		default:
+			return 0
+		}
+	}
+}
+
+// openHoldsWait bounds how long a scrape of the metrics may wait for the store.
+const openHoldsWait = time.Second
+
+// openHolds returns the number of holds in the store, -1 if it can't be read.
+func (a *App) openHolds() float64 {
+	select {
+	case <-a.ready:
+	default:
+		return -1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openHoldsWait)
+	defer cancel()
+	n, err := a.runtime.shared.book.OpenHolds(ctx)
+	if err != nil {
+		return -1
+	}
+	return float64(n)
+}

@@ -48,15 +48,14 @@ func (redisMetrics) Local(reason limit.LocalReason) {
 	redisLocalTotal.WithLabelValues(string(reason)).Inc()
 }
 
-// limitCollectors are the collectors for limited resources, the memory of bodies and the rate: those of the process, and the
-// gauge of a's Redis if it has one.
+// limitCollectors returns the collectors of the rate limit in Redis and of the memory for bodies.
 func limitCollectors(a *App) []prometheus.Collector {
 	collectors := []prometheus.Collector{redisSeconds, redisRequests, redisFailedTotal, redisLocalTotal}
 	for _, share := range handlers.Shares() {
 		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "buffered_bytes", ConstLabels: prometheus.Labels{"share": share.String()},
 			Help: "Bytes of request bodies in memory in this process, by share of `limits buffered_bytes`.",
-		}, func() float64 { return a.bufferedBytes(share) }))
+		}, gauge(a, func(rt *runtime) int64 { return rt.shared.bodies.UsedBy(share) })))
 	}
 	if a.Redis == nil {
 		return collectors
@@ -64,54 +63,28 @@ func limitCollectors(a *App) []prometheus.Collector {
 	return append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Subsystem: "redis", Name: "up",
 		Help: "1 if requests are counted in Redis, 0 if it was given up for now and they are counted in this process.",
-	}, a.redisUp))
+	}, gauge(a, redisUp)))
 }
 
-// bufferedBytes is the gauge of a share of the bodies in memory.
-func (a *App) bufferedBytes(share handlers.Share) float64 {
-	select {
-	case <-a.ready:
-		return float64(a.runtime.shared.bodies.UsedBy(share))
-	default:
-		return 0
-	}
-}
-
-// redisUp is the gauge of Redis.
-func (a *App) redisUp() float64 {
-	select {
-	case <-a.ready:
-		if redis, ok := a.runtime.limiter.(*limit.Redis); ok && redis.Answers() {
-			return 1
-		}
-	default:
+// redisUp returns 1 if Redis counts the requests.
+func redisUp(rt *runtime) int {
+	if redis, ok := rt.limiter.(*limit.Redis); ok && redis.Answers() {
+		return 1
 	}
 	return 0
 }
 
-// placeCollectors are the gauges of the bounded places that calls take, of a's configuration.
-func placeCollectors(a *App) []prometheus.Collector {
+// callLimitCollectors returns the gauges of calls whose number is limited.
+func callLimitCollectors(a *App) []prometheus.Collector {
 	collectors := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "detached_calls",
 		Help: "Calls that go on without their client, for its Idempotency-Key or until their provider begins to answer.",
-	}, a.gauge(func(rt *runtime) int { return rt.calls.Detached() }))}
+	}, gauge(a, func(rt *runtime) int { return rt.calls.Detached() }))}
 	for _, p := range a.Providers {
 		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "provider_calls_running", ConstLabels: prometheus.Labels{"provider": p.Name},
 			Help: "Calls to the provider that run in this process; max_calls bounds them.",
-		}, a.gauge(func(rt *runtime) int { return rt.shared.calls.CallsAt(p.Name) })))
+		}, gauge(a, func(rt *runtime) int { return rt.shared.calls.CallsAt(p.Name) })))
 	}
 	return collectors
-}
-
-// gauge reads a number, 0 before the store is ready.
-func (a *App) gauge(read func(*runtime) int) func() float64 {
-	return func() float64 {
-		select {
-		case <-a.ready:
-			return float64(read(a.runtime))
-		default:
-			return 0
-		}
-	}
 }

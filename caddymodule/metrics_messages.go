@@ -37,7 +37,7 @@ var (
 	})
 )
 
-// countWebhook counts a delivery by how it was answered.
+// countWebhook counts a delivery by its outcome.
 func countWebhook(platform string, err error) {
 	outcome := "accepted"
 	if err != nil {
@@ -61,7 +61,7 @@ func (workerMetrics) Sent(channelType, outcome string) {
 	sendsTotal.WithLabelValues(channelType, outcome).Inc()
 }
 
-// queueDepthWait bounds what a scrape of the queue may cost.
+// queueDepthWait bounds how long a scrape of the queue may wait for the store.
 const queueDepthWait = time.Second
 
 // queueGauges reads the whole queue's depth at each scrape, once for all gauges; -1 says that it can't be read.

@@ -1,10 +1,8 @@
 package caddymodule
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -17,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
-// runtime is what the handlers of one configuration work with, built when the store is ready. It is immutable.
+// runtime has what the handlers of a configuration use, built when the store is ready. It is immutable.
 type runtime struct {
 	shared    *sharedStore
 	auth      *identity.Authenticator
@@ -33,11 +31,11 @@ type runtime struct {
 	// docs is nil when svc_docs isn't mounted.
 	docs   *handlers.Docs
 	widget *handlers.Widget
-	// webhooks has every platform that is configured, by its name.
+	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
 
-// newRuntime puts the parts together; it does no I/O.
+// newRuntime builds the parts; it does no I/O.
 func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, error) {
 	catalog, err := a.catalog()
 	if err != nil {
@@ -89,7 +87,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	return rt, nil
 }
 
-// catalog is the configured models and providers in the gateway's terms.
+// catalog returns the configured models and providers for the gateway.
 func (a *App) catalog() (*gateway.Catalog, error) {
 	models := make([]gateway.Model, len(a.Models))
 	for i, configured := range a.Models {
@@ -102,7 +100,7 @@ func (a *App) catalog() (*gateway.Catalog, error) {
 	return gateway.NewCatalog(models, entries) //nolint:wrapcheck // newRuntime says what was being done
 }
 
-// entry is m, with its defaults filled in, as the gateway sees it.
+// entry returns m, whose defaults are filled in, for the gateway.
 func (m *Model) entry() gateway.Model {
 	return gateway.Model{
 		ID: m.Name, Provider: m.provider(), Upstream: m.UpstreamModel,
@@ -146,42 +144,3 @@ var (
 	_ handlers.Plans      = (*App)(nil)
 	_ handlers.PlanLimits = (*App)(nil)
 )
-
-// runningCalls is the gauge of calls that live on the store.
-func (a *App) runningCalls() float64 {
-	select {
-	case <-a.ready:
-		return float64(a.runtime.shared.calls.Running())
-	default:
-		return 0
-	}
-}
-
-// walBytes is the gauge of the write-ahead log.
-func (a *App) walBytes() float64 {
-	select {
-	case <-a.ready:
-		return float64(a.runtime.shared.db.WALBytes())
-	default:
-		return 0
-	}
-}
-
-// openHoldsWait bounds what a scrape of the metrics may cost.
-const openHoldsWait = time.Second
-
-// openHolds is the gauge of holds in the store.
-func (a *App) openHolds() float64 {
-	select {
-	case <-a.ready:
-	default:
-		return -1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), openHoldsWait)
-	defer cancel()
-	n, err := a.runtime.shared.book.OpenHolds(ctx)
-	if err != nil {
-		return -1
-	}
-	return float64(n)
-}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// weakSecretLength is below how many bytes a secret can be guessed: 16 random characters have about 80 bits or more.
+// weakSecretLength is the number of bytes below which a secret could be guessed: 16 random characters have 80 bits or more.
 const weakSecretLength = 16
 
 // otherReaders is the permission by which any account of the machine reads a file.
@@ -21,11 +21,11 @@ const otherReaders = 0o004
 type namedSecret struct {
 	path      string
 	reference config.Secret
-	// location: an address with a password in it, whose length says nothing.
+	// location: it is an address with a password, so its length says nothing.
 	location bool
 }
 
-// secrets lists the references of the configuration, those that are absent too.
+// secrets returns all references to secrets in the configuration, even empty ones.
 func (a *App) secrets() []namedSecret {
 	all := []namedSecret{{path: "svc.master_key", reference: a.MasterKey}}
 	if a.Store != nil {

@@ -71,7 +71,7 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
 	shared := run.app.runtime.shared
 	run.app.Limits = &Limits{BodyGrace: caddy.Duration(grace)}
-	refusal := &Error{bare: bare{app: run.app}, logger: zap.NewNop()}
+	refusal := &Error{noOptions: noOptions{app: run.app}, logger: zap.NewNop()}
 	require.NoError(t, shared.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
 	key, err := identity.NewAPIKeys(shared.db).Create(t.Context(), "test", identity.KeyRequest{OrgID: "org_1"})
 	require.NoError(t, err)

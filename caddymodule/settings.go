@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// settings are the values behind a configuration's references: what Provision read, once, for the life of the
-// configuration. They are unexported, so no configuration dump holds them.
+// settings are the values that Provision read from a configuration's references, once for its lifetime. They are
+// unexported, so that no dump of the configuration shows them.
 type settings struct {
 	// location is the store's canonical address.
 	location store.Location
@@ -35,9 +35,9 @@ type vendor struct {
 	local    bool
 }
 
-// Provision judges the configuration, reads its secrets and builds the providers' transports. Its error tells
-// everything that is wrong at once: first what can be seen in the configuration itself, else every secret that is
-// missing or unusable. It opens no store and connects to nobody.
+// Provision checks the configuration, reads its secrets and builds the providers' transports. Its error has all faults of
+// the configuration or, if there are none, all secrets that are missing or unusable. It opens no store and makes no
+// connection. It implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.faults().Err(); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return a.provision(ctx, a)
 }
 
-// readSettings resolves every reference and collects what fails, by path.
+// readSettings resolves all references. The error has every one that failed, by path.
 func (a *App) readSettings(ctx caddy.Context) (settings, error) {
 	var fs config.Faults
 	repl := caddy.NewReplacer()

@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// windows holds the limiters that keep something in this process, by the store whose organizations they count and, with
-// Redis, by everything that decides where and how it is counted. They outlive a reload, which is why they are global.
+// windows has the limiters with state in this process, by the store whose organizations they count and, with Redis, by
+// everything that decides where and how it counts. It is global because they outlive a reload.
 var windows = caddy.NewUsagePool()
 
-// memoryWindows is the limiter of a process that has its store for itself.
+// memoryWindows is the limiter of a process whose store no other process serves.
 type memoryWindows struct{ *limit.Memory }
 
 // Destruct implements caddy.Destructor; memory needs no closing.
@@ -31,14 +31,14 @@ func (w redisWindows) Destruct() error {
 	return w.Close() //nolint:wrapcheck // it says what was being done
 }
 
-// redisKey is what configurations must agree in to share a limiter in Redis.
+// redisKey is the key of a limiter in Redis: configurations with the same key share it.
 type redisKey struct {
 	location store.Location
 	redis    redisDigest
 }
 
-// limiter is Redis where one is configured; else it is in memory where one process has the store for itself, and in the
-// store where several share it (design §6 "window"). A worker's process limits nothing, and leaves Redis alone.
+// limiter returns the rate limiter: in Redis if it is configured, else in the store with PostgreSQL, which several nodes may
+// share, and in memory with SQLite. A worker's process limits nothing and doesn't connect to Redis.
 func (a *App) limiter(shared *sharedStore) (limit.Limiter, error) {
 	location := a.settings.location
 	switch {
@@ -52,7 +52,8 @@ func (a *App) limiter(shared *sharedStore) (limit.Limiter, error) {
 	}
 }
 
-// redisLimiter connects to nobody: a Redis that is away must not keep the server from starting.
+// redisLimiter returns the limiter in Redis. It makes no connection, because a Redis that is down must not keep the server
+// from starting.
 func (a *App) redisLimiter(shared *sharedStore) (*limit.Redis, error) {
 	configured := a.settings.redis
 	key := redisKey{location: a.settings.location, redis: configured.digest}
@@ -65,14 +66,15 @@ func (a *App) redisLimiter(shared *sharedStore) (*limit.Redis, error) {
 	return entry.Redis, err
 }
 
-// joinWindows takes a reference to the limiter of a key, made by the first who asks, until a is cleaned up.
+// joinWindows returns the limiter of a key, and opens it if it isn't open. It is closed when the last app with it is
+// cleaned up.
 func joinWindows[W caddy.Destructor](a *App, key any, open func() W) (W, error) {
 	value, _, err := windows.LoadOrNew(key, func() (caddy.Destructor, error) { return open(), nil })
 	if err != nil {
 		var none W
 		return none, fmt.Errorf("opening the rate-limit windows: %w", err)
 	}
-	a.leave = append(a.leave, func() error {
+	a.cleanup = append(a.cleanup, func() error {
 		_, err := windows.Delete(key)
 		return err //nolint:wrapcheck // Destruct says what was being done
 	})
@@ -81,8 +83,8 @@ func joinWindows[W caddy.Destructor](a *App, key any, open func() W) (W, error) 
 
 func init() { redis.SetLogger(redisLog{}) }
 
-// redisLog takes the lines of the Redis client, which would else go to standard error in a form of their own, into Caddy's
-// log. They repeat for each connection what the limiter says once, so they show only when somebody looks for them.
+// redisLog writes the lines of the Redis client, which by default go to standard error, to Caddy's log. Their level is debug
+// because they repeat for each connection what the limiter logs once.
 type redisLog struct{}
 
 // Printf implements the client's logger.

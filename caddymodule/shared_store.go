@@ -23,64 +23,64 @@ import (
 )
 
 const (
-	// quietTime is how long a store of an old configuration must have had no request before it is closed: a
-	// connection that the old servers accepted may still bring one.
+	// quietTime is how long no request must have come before the store of an old configuration is closed: a connection
+	// that the old servers accepted may still bring one.
 	quietTime = 5 * time.Second
-	// exitWait bounds what the exit of the process waits for calls that were cut, and then for the last writes.
+	// exitWait bounds the wait of an exiting process for calls that were cut, and then for the last writes.
 	exitWait = 5 * time.Second
 )
 
-// stores holds what all configurations on one database share, by its location. They outlive a reload, which is why they
-// are global.
 var (
+	// stores has the open stores by location. It is global because a store outlives a reload.
 	stores = caddy.NewUsagePool()
-	// retired are stores whose last configuration is gone but that still have calls.
+	// retired are stores whose last configuration is gone but which still have calls.
 	retired sync.WaitGroup
 )
 
 // StoreKinds are the kinds of durable operations. Every process locks their rows in this order.
 func StoreKinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger, inbox.Kind} }
 
-// sharedStore is an open database with everything that must be one per process and database: its writer, the count of
-// calls that live on it, the documents that are being ingested, the sweepers.
+// sharedStore is an open database with everything of which a process has one per database: its writer, the count of its
+// calls, the documents that are being ingested, the sweepers. All configurations on the database share it.
 type sharedStore struct {
 	db    *store.DB
 	book  *billing.Book
 	calls *gateway.InFlight
-	// knowledge interrupts what it ingests when the store is closed.
+	// knowledge is interrupted when the store is closed.
 	knowledge *knowledge.Library
-	// streams and bodies bound what all requests take together, whichever configuration they began under.
+	// streams and bodies bound all requests together, whichever configuration they began under.
 	streams handlers.Streams
 	bodies  *handlers.ByteBudget
-	// processors are for hashes of passwords and counts of tokens, which keep one for tens of milliseconds each: Go interrupts
-	// them every 10 ms only, so the other half is for everybody's requests.
+	// processors are the half of the processors that hashes of passwords and counts of tokens may use. Each takes tens of
+	// milliseconds, in which Go interrupts it every 10 ms only; the other half is left to all other work.
 	processors *semaphore.Weighted
 	newest     *newestLog
 	log        *slog.Logger // writes to newest
 
 	mu       sync.Mutex
 	migrated bool
-	// users are what the configurations in use want, the newest last.
-	users     []*wishes
+	// settings are those of the configurations in use, the newest last.
+	settings  []*storeSettings
 	sweeper   *billing.Sweeper
 	sweeping  time.Duration
 	retention *inbox.RetentionSweeper
 }
 
-// wishes are what a configuration wants of the store that it shares with others.
-type wishes struct {
-	// bufferedBytes is the budget of body bytes.
+// storeSettings are a configuration's settings for a store, which configurations share.
+type storeSettings struct {
+	// bufferedBytes bounds the memory for request bodies.
 	bufferedBytes int64
 	// bodyPace is how fast bodies must arrive.
 	bodyPace handlers.Pace
-	// sweep is the pause between two sweeps, 0 if nobody in this process serves with the configuration.
+	// sweep is the pause between two sweeps, 0 if no handler or worker of this process uses the configuration.
 	sweep time.Duration
 	log   *slog.Logger
 }
 
 var _ caddy.Destructor = (*sharedStore)(nil)
 
-// openStore returns the shared store of a location, opened by the first who asks.
+// openStore returns the shared store of a location and opens it if it isn't open. [closeStore] must be called once for
+// each call.
 func openStore(ctx context.Context, location store.Location, log *slog.Logger) (*sharedStore, error) {
 	value, _, err := stores.LoadOrNew(location, func() (caddy.Destructor, error) {
 		newest := newNewestLog(log)
@@ -115,29 +115,30 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 	return nil
 }
 
-// use makes the wishes of a configuration hold until it is gone. Of several the newest decides, so that a reload that
-// fails gives the one before its own back.
-func (s *sharedStore) use(w wishes) (leave func()) {
+// use applies the settings of a configuration until release is called. Of several configurations in use the newest one's
+// apply, so that a reload which fails restores those before it.
+func (s *sharedStore) use(settings storeSettings) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	user := &w
-	s.users = append(s.users, user)
-	s.grant(w)
+	added := &settings
+	s.settings = append(s.settings, added)
+	s.apply(settings)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.users = slices.DeleteFunc(s.users, func(other *wishes) bool { return other == user })
-		if len(s.users) > 0 {
-			s.grant(*s.users[len(s.users)-1])
+		s.settings = slices.DeleteFunc(s.settings, func(other *storeSettings) bool { return other == added })
+		if len(s.settings) > 0 {
+			s.apply(*s.settings[len(s.settings)-1])
 		}
 	}
 }
 
-// grant applies w. Sweepers that run go on as long as the store is open: its calls may outlive their configuration.
-func (s *sharedStore) grant(w wishes) {
-	s.newest.Store(w.log)
-	s.bodies.SetLimit(w.bufferedBytes, w.bodyPace)
-	if w.sweep == 0 || w.sweep == s.sweeping {
+// apply applies settings. Sweepers that run go on until the store is closed, because its calls may outlive their
+// configuration.
+func (s *sharedStore) apply(settings storeSettings) {
+	s.newest.Store(settings.log)
+	s.bodies.SetLimit(settings.bufferedBytes, settings.bodyPace)
+	if settings.sweep == 0 || settings.sweep == s.sweeping {
 		return
 	}
 	if s.sweeper != nil {
@@ -147,13 +148,13 @@ func (s *sharedStore) grant(w wishes) {
 		s.retention = inbox.NewRetentionSweeper(s.db, s.log)
 		s.retention.Start()
 	}
-	s.sweeper, s.sweeping = billing.NewSweeper(s.book, w.sweep, s.log), w.sweep
+	s.sweeper, s.sweeping = billing.NewSweeper(s.book, settings.sweep, s.log), settings.sweep
 	s.sweeper.Start()
 }
 
-// Destruct runs when the last configuration on the store is gone. After a reload the calls that began under it go on,
-// and the store is closed behind them in the background. On exit http has already waited for them as long as it may:
-// what still runs is cut, settles, and is waited for a little.
+// Destruct runs when the last configuration on the store is gone. After a reload the calls that began under it go on, and
+// the store is closed in the background when they have ended. On exit Caddy has already waited for them as long as
+// grace_period allows: calls that still run are cut and get [exitWait] to settle.
 func (s *sharedStore) Destruct() error {
 	if !exiting() {
 		retired.Go(func() {
@@ -163,7 +164,7 @@ func (s *sharedStore) Destruct() error {
 		})
 		return nil
 	}
-	drain() // those that retire have no more time than this one
+	drain() // retired stores get no more time than this one
 	return s.exit()
 }
 
@@ -215,14 +216,14 @@ func (s *sharedStore) close() error {
 	return nil
 }
 
-// closeStore gives a reference of openStore back.
+// closeStore releases a store that openStore returned.
 func closeStore(location store.Location) error {
 	_, err := stores.Delete(location)
 	return err //nolint:wrapcheck // Destruct says what was being done
 }
 
-// newestLog passes records on to the log of the newest configuration in use. What is shared by configurations outlives
-// the one it began with, whose log Caddy closes when it is gone.
+// newestLog passes records to the log of the newest configuration in use. A shared store outlives the configuration that
+// opened it, and Caddy closes the log of a configuration that is gone.
 type newestLog struct{ atomic.Pointer[slog.Logger] }
 
 var _ slog.Handler = (*newestLog)(nil)
@@ -240,13 +241,13 @@ func (n *newestLog) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (n *newestLog) Handle(ctx context.Context, record slog.Record) error {
-	return n.Load().Handler().Handle(ctx, record) //nolint:wrapcheck // it is handed through
+	return n.Load().Handler().Handle(ctx, record) //nolint:wrapcheck // the handler's own error
 }
 
-// WithAttrs implements slog.Handler. What it returns stays with the log of now.
+// WithAttrs implements slog.Handler. The handler it returns keeps the current log.
 func (n *newestLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return n.Load().Handler().WithAttrs(attrs)
 }
 
-// WithGroup implements slog.Handler. What it returns stays with the log of now.
+// WithGroup implements slog.Handler. The handler it returns keeps the current log.
 func (n *newestLog) WithGroup(name string) slog.Handler { return n.Load().Handler().WithGroup(name) }

@@ -56,9 +56,9 @@ func TestNewestConfigurationDecides(t *testing.T) {
 	defer func() { require.NoError(t, closeStore(location)) }()
 	require.NoError(t, shared.migrate(t.Context()))
 
-	first := wishes{bufferedBytes: 1000, bodyPace: handlers.DefaultPace, sweep: time.Hour, log: plain(&oldLog)}
-	next := wishes{bufferedBytes: 10, bodyPace: handlers.DefaultPace, sweep: 2 * time.Hour, log: plain(&newLog)}
-	requireHolds := func(w wishes, log *bytes.Buffer) {
+	first := storeSettings{bufferedBytes: 1000, bodyPace: handlers.DefaultPace, sweep: time.Hour, log: plain(&oldLog)}
+	next := storeSettings{bufferedBytes: 10, bodyPace: handlers.DefaultPace, sweep: 2 * time.Hour, log: plain(&newLog)}
+	requireHolds := func(w storeSettings, log *bytes.Buffer) {
 		t.Helper()
 		require.Equal(t, w.sweep, shared.sweeping)
 		// One address may hold half of a quarter.

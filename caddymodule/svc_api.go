@@ -7,17 +7,17 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// API answers the endpoint groups of spec §4.4: `/api-keys`, `/provider-keys`, `/agents`, `/knowledge-bases`, `/channels`,
-// `/conversations` and `/wallet`, and what people need: `/session`, `/members`, `/organization` and `/audit-log`. It checks
-// the key, or the login session, by itself, because every endpoint has its own scope and role, so it needs no svc_auth
-// before it. Unknown paths and methods end with 404 `not_found`.
+// API serves `/api-keys`, `/provider-keys`, `/agents`, `/knowledge-bases`, `/channels`, `/conversations` and `/wallet`, and
+// for people `/session`, `/members`, `/organization` and `/audit-log`. It needs no svc_auth before it: it checks the key or
+// the login session itself, because every endpoint has its own scope and role. Unknown paths and methods end with 404
+// `not_found`.
 //
 // Failed logins are counted against Caddy's `{client_ip}`: behind a proxy name it in the server's `trusted_proxies`.
 //
 // Syntax:
 //
 //	svc_api [<matcher>]
-type API struct{ bare }
+type API struct{ noOptions }
 
 // CaddyModule returns the Caddy module information.
 func (*API) CaddyModule() caddy.ModuleInfo { return moduleInfo[API]("svc_api") }

@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// Auth lets requests pass that carry a good API key with the needed scopes, as `Authorization: Bearer` or `X-Api-Key`
-// (spec §5.1). Others end with 401 `unauthenticated`, `invalid_api_key` or `api_key_revoked`, 402
-// `organization_suspended`, or 403 `insufficient_scope`.
+// Auth passes on requests with a valid API key that has the needed scopes, in `Authorization: Bearer` or `X-Api-Key`. Others
+// end with 401 `unauthenticated`, `invalid_api_key` or `api_key_revoked`, 402 `organization_suspended`, or 403
+// `insufficient_scope`.
 //
 // It sets two placeholders: `{http.auth.user.id}` is the id of the organization, which is also `user_id` in access logs,
 // and `{http.svc.key_id}` is the id of the API key.
@@ -70,7 +70,7 @@ func (h *Auth) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP checks the key and passes the request on.
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	passed := r
-	err := h.app.check("svc_auth", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
+	err := h.app.handle("svc_auth", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
 		auth := handlers.Auth{Authenticator: rt.auth, Scopes: h.Scopes}
 		passed, err = auth.Serve(w, r)
 		return err

@@ -7,14 +7,13 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Chat answers `POST /v1/chat/completions`, as one JSON body or as a stream of events, and charges the wallet of the
-// organization (spec §4.2). It stands behind svc_auth. Its errors are those of spec §7; one that happens after the first
-// byte of a stream is told inside the stream.
+// Chat serves `POST /v1/chat/completions`, as one JSON body or as a stream of events, and charges the wallet of the
+// organization. It needs svc_auth before it. An error after the first byte of a stream is an event of the stream.
 //
 // Syntax:
 //
 //	svc_chat [<matcher>]
-type Chat struct{ bare }
+type Chat struct{ noOptions }
 
 // CaddyModule returns the Caddy module information.
 func (*Chat) CaddyModule() caddy.ModuleInfo { return moduleInfo[Chat]("svc_chat") }

@@ -12,17 +12,17 @@ import (
 )
 
 // Dashboard serves the pages for people at `/dashboard`: keys, assistants, channels, conversations, the wallet and members. It
-// does what it does through the endpoint groups, in this process, so it needs no svc_api beside it; and it brings its own
-// headers, a strict Content-Security-Policy among them.
+// calls the endpoints of svc_api inside this process, so it doesn't need svc_api beside it. It sets its own security headers,
+// such as a strict Content-Security-Policy.
 //
-// People sign in over https, or over plain http on this machine itself (http://localhost). Their first one-time link comes
-// from `caddy svc user invite`. Failed logins are counted against Caddy's `{client_ip}`: behind a proxy name it in the server's
-// `trusted_proxies`. The path must be `/dashboard`: one-time links lead there.
+// People sign in over https, or over plain http on this machine (http://localhost). `caddy svc user invite` makes their first
+// one-time link. Failed logins are counted per client, by Caddy's `{client_ip}`: behind a proxy, set the server's
+// `trusted_proxies`. The path must be `/dashboard`, because one-time links lead there.
 //
 // Syntax:
 //
 //	svc_dashboard [<matcher>]
-type Dashboard struct{ bare }
+type Dashboard struct{ noOptions }
 
 // CaddyModule returns the Caddy module information.
 func (*Dashboard) CaddyModule() caddy.ModuleInfo { return moduleInfo[Dashboard]("svc_dashboard") }
@@ -42,7 +42,7 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	})
 }
 
-// newDashboard is the dashboard over the endpoint groups. What goes wrong in them is logged there as svc_error would.
+// newDashboard builds the dashboard over api, whose errors are counted and logged as by svc_error.
 func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodie
 	})
 }
 
-// logFailure tells the cause of what a person sees as a fault of the service, with the request id that the page shows.
+// logFailure logs the cause of an error that the dashboard shows as a fault of the service, with the page's request id.
 func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
 	if answer.Code.Status() < http.StatusInternalServerError || r.Context().Err() != nil {
 		return

@@ -11,21 +11,20 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// Docs serves the interface description at `/docs`: OpenAPI 3.1 as JSON, and a page for browsers. It is generated from the
-// routes of the service (spec §9). `/docs/openapi.json` and `/docs/openapi.yaml` have it whatever the client prefers.
+// Docs serves the interface description at `/docs`: OpenAPI 3.1 as JSON, or a page for browsers. It is generated from the
+// routes of the service. `/docs/openapi.json` and `/docs/openapi.yaml` have one form, whatever the client accepts.
 //
-// Where it is mounted, every error carries `docsUrl`, the address of its code's entry on the page under the app's
-// base_url.
+// A configuration with it adds `docsUrl` to every error: the address of the code's entry on the page, under base_url.
 //
 // Syntax:
 //
 //	svc_docs [<matcher>]
-type Docs struct{ bare }
+type Docs struct{ noOptions }
 
 // CaddyModule returns the Caddy module information.
 func (*Docs) CaddyModule() caddy.ModuleInfo { return moduleInfo[Docs]("svc_docs") }
 
-// Provision finds the app and makes its errors point at the page.
+// Provision finds the app and makes its errors link to the page.
 func (h *Docs) Provision(ctx caddy.Context) (err error) {
 	if h.app, err = configuredApp(ctx, "svc_docs"); err != nil {
 		return err
@@ -41,7 +40,7 @@ func (h *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	})
 }
 
-// docsURL is where errors are explained, empty when svc_docs isn't mounted.
+// docsURL is the address of the page that explains errors, empty without svc_docs; the app may be nil.
 func (a *App) docsURL() string {
 	if a == nil || !a.docsMounted.Load() {
 		return ""
@@ -49,11 +48,10 @@ func (a *App) docsURL() string {
 	return handlers.DocsURL(a.BaseURL)
 }
 
-// newDocs describes the interface that api is a part of, if anybody can ask for it. Provision has run before, so that is
-// known.
+// newDocs returns the description of the interface, or nil without svc_docs, whose Provision runs before.
 func (a *App) newDocs(api *handlers.API) (*handlers.Docs, error) {
 	if !a.docsMounted.Load() {
-		return nil, nil //nolint:nilnil // who doesn't serve it needs none
+		return nil, nil //nolint:nilnil // without svc_docs no handler uses it
 	}
 	described, err := handlers.NewDocs(api, handlers.DocsConfig{
 		BaseURL: a.BaseURL, Webhooks: a.webhookConfig(), FailureModes: docs.FailureModes,

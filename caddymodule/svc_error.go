@@ -14,21 +14,20 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Error answers with the error body of the contract (spec §7.1). In `handle_errors` it says what went wrong: an error of
-// our own handlers as it is, one of Caddy's by its status, anything else as 500 `internal_error`. As an ordinary handler
-// it answers 404 `not_found`, and so belongs into the last `handle` of a site.
+// Error writes the error body that clients expect. In `handle_errors` it writes the error of the request: one of our handlers
+// unchanged, one of Caddy's by its status, any other as 500 `internal_error`. As an ordinary handler it writes 404
+// `not_found`, so it belongs into the last `handle` of a site. If the configuration has svc_docs, the body links to the
+// explanation of its code.
 //
-// It also logs the cause with the request id, because Caddy logs handled errors at debug level only: faults of the
-// service at error level, refused requests at debug level. What is refused because too much waits for the store is one
-// condition and not a fault for each request: the store logs when it begins and ends, and the requests are logged at debug
-// level. The cause never reaches the client. Where the configuration has
-// svc_docs, the body says where the error's code is explained.
+// It also logs the cause, which the body doesn't have, with the request id, because Caddy logs handled errors at debug level
+// only: faults of the service at error level, refused requests at debug level. Requests that are refused because the store
+// is overloaded are logged at debug level, too: the store logs when the overload begins and ends.
 //
 // Syntax:
 //
 //	svc_error [<matcher>]
 type Error struct {
-	bare
+	noOptions
 
 	logger *zap.Logger
 }
@@ -36,8 +35,7 @@ type Error struct {
 // CaddyModule returns the Caddy module information.
 func (*Error) CaddyModule() caddy.ModuleInfo { return moduleInfo[Error]("svc_error") }
 
-// Provision sets the handler up. It takes the app if there is one, which knows whether the description is mounted: the
-// error body is due also where nothing else of ours is configured.
+// Provision finds the app, if it is configured: the handler also works without it.
 func (h *Error) Provision(ctx caddy.Context) error {
 	h.logger = ctx.Logger()
 	configured, err := ctx.AppIfConfigured(appName)
@@ -66,7 +64,7 @@ func (h *Error) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Ha
 	return nil
 }
 
-// publicError finds what the client may know about an error.
+// publicError returns the error that the client gets for cause.
 func publicError(cause error) *handlers.Error {
 	if answer, ok := errors.AsType[*handlers.Error](cause); ok && answer.Code.Status() != 0 {
 		return answer

@@ -19,12 +19,12 @@ const (
 	probeReady = "ready"
 )
 
-// Health answers the probes of an operator's orchestrator or load balancer. It belongs on a private listener: it needs no
-// key, and its bodies are not those of the public contract.
+// Health serves the probes of an orchestrator or load balancer. It belongs on a private listener, because it needs no key,
+// and its bodies are not those of the public interface.
 type Health struct {
-	// The probe that every request to this handler asks: `live` answers 200 as long as the process answers at all,
-	// `ready` answers 200 when requests should be sent here and 503 while the store is not ready or the process is
-	// about to end. Default: the last part of the request's path decides, and other paths end with 404.
+	// The probe that this handler serves: `live` responds with 200 as long as the process responds at all, `ready` with 200
+	// when requests should be sent here, and 503 while the store is not ready or the process is about to end. Default:
+	// the last part of the request's path; other paths end with 404.
 	Probe string `json:"probe,omitempty"`
 
 	health *handlers.Health
@@ -72,7 +72,7 @@ func (h *Health) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.health = &handlers.Health{Store: storePing{app}, ShuttingDown: exiting}
+	h.health = &handlers.Health{Store: readiness{app}, ShuttingDown: exiting}
 	return nil
 }
 

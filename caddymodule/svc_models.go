@@ -7,13 +7,13 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Models answers `GET /v1/models` with the models that are enabled for the organization, and `GET /v1/models/{id}` with
-// one of them (spec §4.1). It stands behind svc_auth. Anything else ends with 404 `not_found`.
+// Models serves `GET /v1/models`, the models that are enabled for the organization, and `GET /v1/models/{id}`, one of them.
+// It needs svc_auth before it. Other requests end with 404 `not_found`.
 //
 // Syntax:
 //
 //	svc_models [<matcher>]
-type Models struct{ bare }
+type Models struct{ noOptions }
 
 // CaddyModule returns the Caddy module information.
 func (*Models) CaddyModule() caddy.ModuleInfo { return moduleInfo[Models]("svc_models") }

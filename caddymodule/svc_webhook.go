@@ -12,12 +12,12 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// Webhook takes the customer messages that a platform delivers (spec §4.3): it checks the signature over the raw bytes
-// (spec §5.3), extracts the messages, puts them on the queue and answers 200 with `{"ok":true,"queued":n}`. A wrong
-// signature ends with 401 `unauthenticated`. The worker answers the customers later.
+// Webhook receives the customer messages that a platform delivers. It checks the signature over the raw bytes, puts the
+// messages on the queue and responds with 200 and `{"ok":true,"queued":n}`. A wrong signature ends with 401
+// `unauthenticated`. A worker answers the customers later.
 //
-// It must see the request as the platform sent it: at the path of spec §4.3, with nothing before it that reads or
-// rewrites the body.
+// The request must reach it as the platform sent it: under `/webhooks/…`, with no handler before it that reads or rewrites
+// the body.
 type Webhook struct {
 	// The platform: `bot`, `social` (with the handshake of its subscription), `localchat`, `market_a` or `market_b`. All
 	// but `bot` must be configured in the app. Required.
@@ -60,8 +60,8 @@ func (h *Webhook) platformFault() error {
 	}
 }
 
-// refersTo implements referrer: the platform must be configured.
-func (h *Webhook) refersTo(app *App) error {
+// checkApp implements [appChecker]: the platform must be configured.
+func (h *Webhook) checkApp(app *App) error {
 	if !app.Platforms.configured(h.Platform) {
 		return fmt.Errorf("svc_webhook: the %s block has no `platform %s`, which holds what its webhooks are checked with",
 			appName, h.Platform)
@@ -77,7 +77,7 @@ func (h *Webhook) Provision(ctx caddy.Context) (err error) {
 	if h.app, err = configuredApp(ctx, "svc_webhook"); err != nil {
 		return err
 	}
-	return h.refersTo(h.app)
+	return h.checkApp(h.app)
 }
 
 // ServeHTTP answers the request; no handler after it runs.
@@ -91,5 +91,5 @@ func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 
 var (
 	_ caddy.Provisioner = (*Webhook)(nil)
-	_ referrer          = (*Webhook)(nil)
+	_ appChecker        = (*Webhook)(nil)
 )

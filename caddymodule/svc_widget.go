@@ -10,15 +10,15 @@ import (
 )
 
 // Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
-// chat in its frame, and what both ask. It is for everybody, from the origins that the channel names; answers are streamed
-// as they are made, and charged to the channel's organization. It must be served at that path.
+// chat in its frame, and the requests of both. It needs no key and accepts the origins that the channel allows. Answers are
+// streamed, and charged to the channel's organization. The path must be `/widget`.
 //
-// Requests are counted against Caddy's `{client_ip}`, too: behind a proxy name it in the server's `trusted_proxies`.
+// Requests are counted per client as well, by Caddy's `{client_ip}`: behind a proxy, set the server's `trusted_proxies`.
 //
 // Syntax:
 //
 //	svc_widget [<matcher>]
-type Widget struct{ bare }
+type Widget struct{ noOptions }
 
 // CaddyModule returns the Caddy module information.
 func (*Widget) CaddyModule() caddy.ModuleInfo { return moduleInfo[Widget]("svc_widget") }
@@ -36,8 +36,8 @@ func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	})
 }
 
-// newWidget puts the widget of a runtime together; it does no I/O. A visitor who waits is answered in this process, by a
-// worker that takes nothing else.
+// newWidget builds the widget of a runtime; it does no I/O. This process answers visitors who wait, with a worker that takes
+// no other conversations.
 func (a *App) newWidget(rt *runtime) *handlers.Widget {
 	live := a.newWorker(rt)
 	live.Exit = drained.Done()

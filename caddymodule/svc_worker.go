@@ -16,23 +16,22 @@ import (
 // workerAppName is the name of the worker's app in the JSON configuration.
 const workerAppName = "svc_worker"
 
-// DefaultGracePeriod is how long a stopping worker lets conversations finish, where Caddy's own default would be for
-// ever.
+// DefaultGracePeriod is how long a stopping worker waits for its conversations, where Caddy's own default has no end.
 const DefaultGracePeriod = time.Minute
 
 func init() { caddy.RegisterModule(new(WorkerApp)) }
 
-// WorkerApp answers customers: it takes conversations from the queue of the app `svc`, asks the model and sends the
-// reply. `caddy svc-worker` makes a configuration with it out of the server's Caddyfile, without the sites; nothing else
-// is needed to run it, and it may also stand beside the sites in a JSON configuration.
+// WorkerApp answers customers: it takes conversations from the queue of the app `svc`, calls the model and sends the reply.
+// `caddy svc-worker` makes a configuration with it out of the server's Caddyfile, without the sites. A JSON configuration
+// may also have it beside the sites.
 type WorkerApp struct {
-	// How long conversations that are being answered may take to finish when the worker stops. After that they are cut
-	// where nothing is lost, and another worker takes them up. More than 0, at most 24h. Default: `60s`.
+	// How long conversations that are being answered may take when the worker stops. After that they are cut where nothing
+	// is lost, and another worker continues them. More than 0, at most 24h. Default: `60s`.
 	GracePeriod caddy.Duration `json:"grace_period,omitempty"`
 
 	app     *App
 	running atomic.Bool
-	// stop ends the loop; ended is closed behind it, and err says why it ended.
+	// stop ends the loop; ended is closed when it has ended, with err as the cause.
 	stop  context.CancelFunc
 	ended chan struct{}
 	err   error
@@ -46,7 +45,7 @@ func (*WorkerApp) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision finds the app whose queue is worked on.
+// Provision finds the app with the queue.
 func (w *WorkerApp) Provision(ctx caddy.Context) (err error) {
 	var fs config.Faults
 	fs.Duration(workerAppName+".grace_period", w.GracePeriod)
@@ -107,7 +106,7 @@ var (
 	_ caddy.Provisioner = (*WorkerApp)(nil)
 )
 
-// newWorker puts a worker together out of what the handlers work with, too; it does no I/O.
+// newWorker builds a worker of a runtime; it does no I/O.
 func (a *App) newWorker(rt *runtime) *worker.Worker {
 	return worker.New(worker.Config{
 		Queue: rt.queue, DB: rt.shared.db, Ring: a.settings.ring, Gateway: rt.calls, Platforms: rt.platforms,

@@ -36,28 +36,27 @@ func RunWorker(ctx context.Context, server []byte, name string) error {
 	return errors.Join(worker.err, err)
 }
 
-// workerConfig makes the configuration of a worker process out of the server's, in Caddy's JSON form: the app svc as it
-// is, the worker, and its private listener if the worker block names one. Sites, certificates and the admin interface
-// are the server's. from names the server's configuration in errors.
-func workerConfig(server []byte, from string) ([]byte, error) {
+// workerConfig returns the configuration of a worker's process, made of the server's: the app svc unchanged, the worker,
+// and its private listener if the worker block names one. Sites, certificates and the admin interface are left out.
+func workerConfig(server []byte, name string) ([]byte, error) {
 	var config struct {
 		Logging map[string]json.RawMessage `json:"logging"`
 		Apps    map[string]json.RawMessage `json:"apps"`
 	}
 	if err := json.Unmarshal(caddy.RemoveMetaFields(server), &config); err != nil {
-		return nil, fmt.Errorf("%s is no Caddy configuration: %w", from, err)
+		return nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
 	}
-	app, err := readApp(config.Apps, from)
+	app, err := readApp(config.Apps, name)
 	if err != nil {
 		return nil, err
 	}
 	grace, err := gracePeriod(config.Apps["http"])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	logging, err := workerLogging(config.Logging)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	apps := map[string]any{
 		appName:       config.Apps[appName],
@@ -75,7 +74,7 @@ func workerConfig(server []byte, from string) ([]byte, error) {
 	})
 }
 
-// gracePeriod reads how long the server's http app waits when it stops; 0 for nothing said.
+// gracePeriod returns how long the server's http app waits when it stops, 0 if the configuration doesn't say.
 func gracePeriod(site json.RawMessage) (caddy.Duration, error) {
 	if site == nil {
 		return 0, nil
@@ -89,9 +88,8 @@ func gracePeriod(site json.RawMessage) (caddy.Duration, error) {
 	return options.GracePeriod, nil
 }
 
-// workerLogging is the server's logging without its files: two processes that roll one file lose lines. What the server
-// writes to a file by default goes to standard error; logs for sites, which write to files of their own, have nothing to
-// say in a worker.
+// workerLogging returns the server's logging without its files, because two processes that roll one file lose lines. The
+// default log goes to standard error instead of its file. Other logs with files, such as those of sites, are left out.
 func workerLogging(server map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	raw, given := server["logs"]
 	if !given {
@@ -128,7 +126,7 @@ func workerLogging(server map[string]json.RawMessage) (map[string]json.RawMessag
 	return logging, nil
 }
 
-// privateListener is the http app of a worker: probes and metrics, for the operator only.
+// privateListener returns the http app of a worker: probes and metrics, for the operator only.
 func privateListener(address string) map[string]any {
 	type object = map[string]any
 	handle := func(handler string) []object { return []object{{"handler": handler}} }
