@@ -49,8 +49,18 @@ func TestCheckFinds(t *testing.T) {
 			do(insertLeg, "txn_x", int64(0), "org:org_none:live", int64(5))
 			do(insertLeg, "txn_x", int64(1), "sys:cash", int64(-5))
 		}, []string{"L3"}},
+		"a transaction that moves two wallets": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "topup", "x")
+			do(insertLeg, "txn_x", int64(0), acme.account(), int64(5))
+			do(insertLeg, "txn_x", int64(1), "org:other:live", int64(-5))
+			do(`UPDATE wallets SET balance_micros = balance_micros + 5`)
+		}, []string{"L1"}},
 		"a leg without a transaction": {func(do statement) {
 			do(insertLeg, "txn_x", int64(0), "sys:cash", int64(5))
+		}, []string{"L2"}},
+		"two legs without a transaction": {func(do statement) {
+			do(insertLeg, "txn_x", int64(0), "sys:revenue", int64(5))
+			do(insertLeg, "txn_x", int64(1), "sys:cash", int64(-5))
 		}, []string{"L2"}},
 		"a balance written by hand": {func(do statement) {
 			do(`UPDATE wallets SET balance_micros = balance_micros + 1`)
@@ -60,6 +70,7 @@ func TestCheckFinds(t *testing.T) {
 		}, []string{"L4"}},
 		"a hold without a wallet": {func(do statement) {
 			do(`UPDATE holds SET org_id = 'org_none' WHERE id = 'call_open'`)
+			do(`UPDATE wallets SET held_micros = held_micros - 60`)
 		}, []string{"L4"}},
 		"a late hold": {func(do statement) {
 			do(`UPDATE holds SET expires_at = 1 WHERE id = 'call_open'`)
@@ -67,6 +78,10 @@ func TestCheckFinds(t *testing.T) {
 		"a hold opened again": {func(do statement) {
 			do(`UPDATE holds SET status = 'open', resolved_at = NULL WHERE id = 'call_charged'`)
 		}, []string{"L4", "L7"}},
+		"a voided hold opened again": {func(do statement) {
+			do(`UPDATE holds SET status = 'open', resolved_at = NULL WHERE id = 'call_void'`)
+			do(`UPDATE wallets SET held_micros = held_micros + 60`)
+		}, []string{"L7"}},
 		"a charged hold said to be voided": {func(do statement) {
 			do(`UPDATE holds SET status = 'voided' WHERE id = 'call_charged'`)
 		}, []string{"L7"}},
@@ -75,6 +90,19 @@ func TestCheckFinds(t *testing.T) {
 		}, []string{"L15"}},
 		"a settled hold without its call": {func(do statement) {
 			do(`DELETE FROM calls WHERE id = 'call_charged'`)
+		}, []string{"L7"}},
+		"a voided hold without its call": {func(do statement) {
+			do(`DELETE FROM calls WHERE id = 'call_void'`)
+		}, []string{"L7"}},
+		"a settled hold whose charge is missing": {func(do statement) {
+			do(`UPDATE holds SET status = 'settled' WHERE id = 'call_void'`)
+			do(`UPDATE calls SET charged_micros = 3 WHERE id = 'call_void'`)
+		}, []string{"L7", "L15"}},
+		"a charge of no call": {func(do statement) {
+			do(insertTx, "txn_x", acme.OrgID, "charge", "call_none")
+			do(insertLeg, "txn_x", int64(0), acme.account(), int64(-5))
+			do(insertLeg, "txn_x", int64(1), "sys:revenue", int64(5))
+			do(`UPDATE wallets SET balance_micros = balance_micros - 5`)
 		}, []string{"L7"}},
 		"a second charge": {func(do statement) {
 			do(insertTx, "txn_x", acme.OrgID, "charge", "call_void")
@@ -91,6 +119,9 @@ func TestCheckFinds(t *testing.T) {
 		"a call that says it paid less": {func(do statement) {
 			do(`UPDATE calls SET charged_micros = 24 WHERE id = 'call_charged'`)
 		}, []string{"L15"}},
+		"a free call that names a transaction": {func(do statement) {
+			do(`UPDATE calls SET tx_id = 'txn_x' WHERE id = 'call_void'`)
+		}, []string{"L15"}},
 		"a finished key without its call": {func(do statement) {
 			do(`UPDATE idempotency_keys SET call_id = 'call_none' WHERE state = 'done'`)
 		}, []string{"L10"}},
@@ -103,6 +134,13 @@ func TestCheckFinds(t *testing.T) {
 		"a key that could run again and charge twice": {func(do statement) {
 			do(`UPDATE idempotency_keys SET state = 'in_progress', finished_at = NULL, response = NULL WHERE state = 'done'`)
 		}, []string{"L10"}},
+		"a key in progress whose call has ended free of charge": {func(do statement) {
+			do(`UPDATE idempotency_keys SET call_id = 'call_void' WHERE state = 'in_progress'`)
+		}, []string{"L10"}},
+		"a key in progress whose call is gone, but not its charge": {func(do statement) {
+			do(`UPDATE idempotency_keys SET state = 'in_progress', finished_at = NULL, response = NULL WHERE state = 'done'`)
+			do(`DELETE FROM calls WHERE id = 'call_kept'`)
+		}, []string{"L7", "L10"}},
 		"a lapsed key": {func(do statement) {
 			do(`UPDATE idempotency_keys SET lease_until = 1 WHERE state = 'in_progress'`)
 		}, []string{"L14"}},
@@ -127,6 +165,29 @@ func TestCheckFinds(t *testing.T) {
 				require.NoError(t, err, name)
 				require.Equal(t, c.want, brokenInvariants(report), "%s: %s", name, report)
 				require.Greater(t, len(busy.met), 5, "pages were read again")
+			})
+		}
+	})
+}
+
+// TestCheckFindsDebt: L5 is found in a database whose constraints somebody has taken away.
+func TestCheckFindsDebt(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
+		writeSmallBooks(t, db)
+		now, err := databaseClock(t.Context(), db)
+		require.NoError(t, err)
+		withoutConstraints := `ALTER TABLE wallets DROP CONSTRAINT wallets_check, DROP CONSTRAINT wallets_held_micros_check`
+		if db.Engine() == store.SQLite {
+			withoutConstraints = `PRAGMA ignore_check_constraints = 1`
+		}
+		for _, held := range []string{"-1", "balance_micros + 1"} {
+			inBrokenBooks(t, db, func(do statement) {
+				do(withoutConstraints)
+				do(`UPDATE wallets SET held_micros = ` + held)
+			}, func(broken reader) {
+				report, err := Checker{}.examine(t.Context(), broken, now)
+				require.NoError(t, err)
+				require.Equal(t, []string{"L4", "L5"}, brokenInvariants(report))
 			})
 		}
 	})

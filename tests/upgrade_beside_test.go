@@ -3,6 +3,7 @@ package tests
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,31 +36,43 @@ func TestUpgradeKeepsOlderBuildsWorking(t *testing.T) {
 			conn, err := pgx.Connect(t.Context(), location.DSN)
 			require.NoError(t, err)
 			defer conn.Close(t.Context())
-			requirePrepares(t, conn, statements)
+			requirePlans(t, conn, statements)
 			before := readRules(t, conn)
 			storetest.OpenAt(t, location, store.Options{})
-			requirePrepares(t, conn, statements)
+			requirePlans(t, conn, statements)
 			before.requireNoStricter(t, readRules(t, conn))
 		})
 	}
 }
 
-// requirePrepares requires that the server can plan each statement.
-func requirePrepares(t *testing.T, conn *pgx.Conn, statements []string) {
+// requirePlans requires that the server can plan each statement, whatever its parameters are.
+func requirePlans(t *testing.T, conn *pgx.Conn, statements []string) {
 	t.Helper()
-	for _, statement := range statements {
-		_, err := conn.PgConn().Prepare(t.Context(), "", statement, nil)
+	run := func(text, statement string) {
+		t.Helper()
+		_, err := conn.PgConn().Exec(t.Context(), text).ReadAll()
 		require.NoError(t, err, statement)
+	}
+	run("SET plan_cache_mode = force_generic_plan", "")
+	for _, statement := range statements {
+		prepared, err := conn.PgConn().Prepare(t.Context(), "older", statement, nil)
+		require.NoError(t, err, statement)
+		parameters := strings.Join(slices.Repeat([]string{"NULL"}, len(prepared.ParamOIDs)), ", ")
+		if parameters != "" {
+			parameters = "(" + parameters + ")"
+		}
+		run("EXPLAIN EXECUTE older"+parameters, statement)
+		run("DEALLOCATE older", statement)
 	}
 }
 
 // tableRules are PostgreSQL's rules for the rows of each table.
 type tableRules struct {
-	// types are those of columns, named table.column.
+	// types are those of columns, named table.column, and say which are never null.
 	types map[string]string
 	// required are the columns that an INSERT must name: without a default, and never null.
 	required map[string]bool
-	// bounds are the constraints and unique indexes with their columns.
+	// bounds are the constraints, unique indexes and triggers with their columns.
 	bounds map[string][]string
 }
 
@@ -67,7 +80,8 @@ type tableRules struct {
 func readRules(t *testing.T, conn *pgx.Conn) tableRules {
 	t.Helper()
 	rules := tableRules{types: map[string]string{}, required: map[string]bool{}, bounds: map[string][]string{}}
-	const columns = `SELECT table_name || '.' || column_name, data_type, is_nullable = 'NO' AND column_default IS NULL
+	const columns = `SELECT table_name || '.' || column_name,
+			data_type || CASE is_nullable WHEN 'NO' THEN ', never null' ELSE '' END, is_nullable = 'NO' AND column_default IS NULL
 		FROM information_schema.columns WHERE table_schema = 'public'`
 	rows, err := conn.Query(t.Context(), columns)
 	require.NoError(t, err)
@@ -85,7 +99,9 @@ func readRules(t *testing.T, conn *pgx.Conn) tableRules {
 			ARRAY(SELECT b.relid::regclass || '.' || a.attname FROM pg_attribute a WHERE a.attrelid = b.relid AND a.attnum = ANY (b.columns))
 		FROM (SELECT conrelid AS relid, pg_get_constraintdef(oid) AS rule, conkey AS columns FROM pg_constraint
 				WHERE contype IN ('c', 'f', 'p', 'u', 'x')
-			UNION ALL SELECT indrelid, pg_get_indexdef(indexrelid), indkey::smallint[] FROM pg_index WHERE indisunique) AS b
+			UNION ALL SELECT indrelid, pg_get_indexdef(indexrelid), indkey::smallint[] FROM pg_index WHERE indisunique
+			UNION ALL SELECT tgrelid, pg_get_triggerdef(oid), ARRAY(SELECT attnum FROM pg_attribute WHERE attrelid = tgrelid AND attnum > 0)
+				FROM pg_trigger WHERE NOT tgisinternal) AS b
 		JOIN pg_class c ON c.oid = b.relid AND c.relnamespace = 'public'::regnamespace`
 	rows, err = conn.Query(t.Context(), bounds)
 	require.NoError(t, err)

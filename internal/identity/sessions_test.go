@@ -128,6 +128,53 @@ func TestSessionsEnd(t *testing.T) {
 	o.signedOut(token)
 }
 
+// A person's list has the sessions that can still be used, the newest first, and ending all of them ends nobody else's.
+func TestListSessions(t *testing.T) {
+	t.Parallel()
+	o, c := clocked(t)
+	ctx := t.Context()
+	id, first := o.join("lan@example.com", identity.Owner)
+	lan := identity.Principal{OrgID: o.orgID, UserID: id}
+	_, others := o.join("mai@example.com", identity.Owner)
+	c.pass(time.Hour)
+	second, _, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{Agent: "Browser"})
+	require.NoError(t, err)
+	listed := func(token string, sessions, current int) []store.LiveSession {
+		t.Helper()
+		list, is, err := o.sessions.List(ctx, lan, token)
+		require.NoError(t, err)
+		require.Len(t, list, sessions)
+		require.Equal(t, current, is)
+		return list
+	}
+	require.Equal(t, "Browser", listed(first, 2, 1)[0].Client)
+	listed(others, 2, -1)
+	c.pass(11 * time.Hour)
+	listed(second, 1, 0) // the first was not used for 12 hours
+	for range 14 {
+		_, err = o.sessions.Authenticate(ctx, second)
+		require.NoError(t, err)
+		c.pass(11 * time.Hour)
+	}
+	_, err = o.sessions.Authenticate(ctx, second)
+	require.NoError(t, err)
+	listed(second, 1, 0)
+	c.pass(3 * time.Hour)
+	listed(second, 0, -1) // it was used lately, and its seven days are over
+
+	session, _, err := o.sessions.Begin(ctx, "lan@example.com", password, identity.Client{})
+	require.NoError(t, err)
+	others, _, err = o.sessions.Begin(ctx, "mai@example.com", password, identity.Client{})
+	require.NoError(t, err)
+	require.NoError(t, o.sessions.EndAll(ctx, lan))
+	o.signedOut(session)
+	_, err = o.sessions.Authenticate(ctx, others)
+	require.NoError(t, err)
+	log, err := o.db.AuditLog.Newest(ctx, 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{id, "session.end_all", id}, []string{log[0].Actor, log[0].Action, log[0].Target})
+}
+
 func TestLinksExpire(t *testing.T) {
 	t.Parallel()
 	o, c := clocked(t)

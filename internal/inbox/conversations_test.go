@@ -255,3 +255,31 @@ func TestRepeatedDeliveryAfterDeletion(t *testing.T) {
 		q.healthy(t)
 	})
 }
+
+// A tombstone is a hash, from which nobody reads an id, and is left only of what a platform may still repeat.
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "old message", "one"))
+		q.reply(t, "a", "old answer")
+		q.age(t, 7)
+		q.arrive(t, textOf("ann", "new message", "two"))
+		require.NoError(t, q.DeleteConversation(t.Context(), "usr_1", "org_1", q.value(t, `SELECT id FROM conversations`)))
+		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM message_tombstones`))
+		var hash []byte
+		require.NoError(t, q.db.Reader().QueryRowContext(t.Context(), `SELECT hash FROM message_tombstones`).Scan(&hash))
+		require.NotContains(t, string(hash), "message")
+		require.NotContains(t, string(hash), "chn_1")
+
+		var many []Item // more than one transaction takes
+		for n := range tombstoneRows + 7 {
+			many = append(many, textOf("bob", "m"+number(n), "text"))
+		}
+		q.arrive(t, many...)
+		require.NoError(t, q.DeleteConversation(t.Context(), "usr_1", "org_1", q.value(t, `SELECT id FROM conversations`)))
+		q.exec(t, `UPDATE message_tombstones SET expires_at = 1`)
+		_, err := SweepRetention(t.Context(), q.db)
+		require.NoError(t, err)
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM message_tombstones`))
+	})
+}
