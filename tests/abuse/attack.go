@@ -125,8 +125,10 @@ func crowd(ctx context.Context) (open *Crowd, release func()) {
 	return open, func() { stop(); open.Close() }
 }
 
-// slowBodies begin everywhere and never end. Each is answered and its connection closed.
+// slowBodies begin everywhere and never end. Each is answered and its connection closed. The forms that are open to everybody
+// refuse the longer ones for their length.
 func slowBodies(ctx context.Context, s *Siege) error {
+	lengths := []int{8 << 20, 10_000}
 	open, release := crowd(ctx)
 	defer release()
 	routes := s.Routes()
@@ -136,7 +138,7 @@ func slowBodies(ctx context.Context, s *Siege) error {
 		}
 		c, err := open.Dial(ctx, s.Address, i)
 		if err == nil {
-			err = c.Begin(routes[i%len(routes)], 8<<20, "{")
+			err = c.Begin(routes[i%len(routes)], lengths[i/len(routes)%len(lengths)], "{")
 		}
 		if err != nil {
 			return err
