@@ -104,13 +104,19 @@ func TestOverload(t *testing.T) {
 		served += 32
 		requireQueued(t, p.deliver(t, r.lines[platforms.LocalChat].from(1).says("hello again")), 1)
 		accepted++
-		last := as.chat(t, prompt(modelStd, s.Mark, false))
-		requireCompletion(t, last, modelStd)
-		served++
-
-		remaining, err := strconv.Atoi(last.Header.Get("X-Ratelimit-Remaining-Requests"))
-		require.NoError(t, err)
-		require.LessOrEqual(t, overloadLimit-remaining, served, "permits that were used")
+		// Permits of refused calls go back with what other transactions have room for.
+		used := overloadLimit
+		for range 20 {
+			last := as.chat(t, prompt(modelStd, s.Mark, false))
+			requireCompletion(t, last, modelStd)
+			served++
+			remaining, err := strconv.Atoi(last.Header.Get("X-Ratelimit-Remaining-Requests"))
+			require.NoError(t, err)
+			if used = overloadLimit - remaining; used <= served {
+				break
+			}
+		}
+		require.LessOrEqual(t, used, served, "permits that were used")
 		require.Len(t, s.Calls(), served)
 		require.Len(t, c.awaitCalls(t, served), served)
 		require.Zero(t, c.wallet(t).HeldMicros)

@@ -331,16 +331,21 @@ func (r *recorder) String() string {
 	return r.text.String()
 }
 
-// faults are the last lines that are worth a look.
+// faults are the last lines that are worth a look, and before them the last errors, which others may have pushed out.
 func (r *recorder) faults(bytes int) string {
-	var lines []string
+	var lines, failed []string
 	for line := range strings.Lines(r.String()) {
-		if !strings.Contains(line, `"level":"info"`) && (!strings.Contains(line, `"level":"debug"`) || strings.Contains(line, `"logger":"svc`)) {
+		if strings.Contains(line, `"level":"error"`) {
+			failed = append(failed, line)
+		} else if !strings.Contains(line, `"level":"info"`) && (!strings.Contains(line, `"level":"debug"`) || strings.Contains(line, `"logger":"svc`)) {
 			lines = append(lines, line)
 		}
 	}
-	text := strings.Join(lines, "")
-	return text[max(0, len(text)-bytes):]
+	last := func(lines []string) string {
+		text := strings.Join(lines, "")
+		return text[max(0, len(text)-bytes/2):]
+	}
+	return last(failed) + last(lines)
 }
 
 func (r *recorder) tail(bytes int) string {

@@ -226,6 +226,26 @@ func TestAuditLog(t *testing.T) {
 	})
 }
 
+// TestSlowReads: a read that the store has no time for is refused as a write is, so that the client learns when to come back.
+func TestSlowReads(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			db := storetest.Open(t, engine)
+			over, cancel := context.WithTimeout(t.Context(), 0)
+			defer cancel()
+			_, err := db.Widgets.ByID(over, "chn_none")
+			require.ErrorIs(t, err, store.ErrBusy)
+			left, leave := context.WithCancel(t.Context())
+			leave()
+			_, err = db.Widgets.ByID(left, "chn_none")
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, store.ErrBusy)
+		})
+	}
+}
+
 // A key lookup says all that a request needs, and sees a change as soon as it is written, by whoever wrote it.
 func TestKeyByHash(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -12,13 +14,18 @@ import (
 const readPatience = 2 * time.Second
 
 // ReadRows reads all rows of a query through the reader, in at most 2 s; scan makes an item of the current row. The
-// arguments are of the types that [Tx] takes. The error says what was being done, and may be [context.DeadlineExceeded],
-// [ErrText] or [ErrClosed].
+// arguments are of the types that [Tx] takes. The error says what was being done, and may be [ErrBusy] when the time was too
+// short, [ErrText] or [ErrClosed].
 func ReadRows[T any](
 	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,
 ) (items []T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
+	defer func() {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+	}()
 	bound, err := driver.BindArgs(arguments) // database/sql takes the same values on both engines
 	if err != nil {
 		return nil, driver.WrapError(doing, err)

@@ -23,6 +23,9 @@ const (
 	answerWait = time.Minute
 	// closeWait bounds the wait for the end of a connection whose request was answered.
 	closeWait = 30 * time.Second
+	// mostBusy is of how many answers to an attacker one may be that the product is busy: it owes them no better ones on a
+	// machine that has too much to do, but has to notice what they are in general.
+	mostBusy = 10
 	// smallWindow is the receive buffer of slow readers, in bytes.
 	smallWindow = 4 << 10
 	// segment is the largest TCP payload over Ethernet. That of the loopback interface is 64 KiB, and a kernel buffers
@@ -31,6 +34,13 @@ const (
 	// dialWait bounds the wait for a connection.
 	dialWait = 30 * time.Second
 )
+
+// errBusy is the answer of a product that has too much to do.
+var errBusy = errors.New("the product is busy")
+
+func isBusy(response *http.Response) bool {
+	return response.StatusCode == http.StatusInternalServerError && response.Header.Get("Retry-After") == "1"
+}
 
 // Address is the i-th of 200 addresses of this machine from which no other client of the tests comes.
 func Address(i int) *net.TCPAddr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%200))} }
@@ -117,7 +127,8 @@ func narrow(_, _ string, raw syscall.RawConn) error {
 	return nil
 }
 
-// requireRefused waits for the answer to a body that never ends. It must be the route's, and the last on the connection.
+// requireRefused waits for the answer to a body that never ends. It must be the route's, or [errBusy], and the last on the
+// connection.
 func (c *Conn) requireRefused() error {
 	if err := c.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
@@ -131,6 +142,8 @@ func (c *Conn) requireRefused() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("the answer of %s: %w", c.route, err)
+	case isBusy(response):
+		return errBusy
 	case response.StatusCode != c.route.Status || c.route.Code != "" && !strings.Contains(string(text), `"code":"`+c.route.Code+`"`):
 		return fmt.Errorf("%s answered %d %.300s instead of %d %s", c.route, response.StatusCode, text, c.route.Status, c.route.Code)
 	case !response.Close:

@@ -40,7 +40,7 @@ func failing(codes ...errcode.Code) (all []outcome) {
 
 // everyOne sends the requests, each by one of the workers, and returns the first fault.
 func (s *Siege) everyOne(ctx context.Context, requests []request) error {
-	var next atomic.Int64
+	var next, busy atomic.Int64
 	faults := make([]error, max(1, s.Workers))
 	var workers sync.WaitGroup
 	for i := range faults {
@@ -54,6 +54,9 @@ func (s *Siege) everyOne(ctx context.Context, requests []request) error {
 				}
 				if faults[i] = s.pace(ctx); faults[i] == nil {
 					faults[i] = s.send(ctx, client, &requests[n])
+				}
+				if errors.Is(faults[i], errBusy) && busy.Add(1) <= int64(len(requests)/mostBusy) {
+					faults[i] = nil
 				}
 			}
 		})
@@ -78,6 +81,9 @@ func (s *Siege) send(ctx context.Context, client *http.Client, r *request) error
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", r.path, err)
+	}
+	if isBusy(response) {
+		return fmt.Errorf("%s %s: %w", r.method, r.path, errBusy)
 	}
 	var body struct{ Error struct{ Code errcode.Code } }
 	_ = json.Unmarshal(text, &body) // a page isn't JSON and has no code
