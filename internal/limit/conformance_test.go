@@ -249,8 +249,6 @@ func TestContractExactlyTheLimitOfManyAtOnce(t *testing.T) {
 	})
 }
 
-// For any requests, limits and turns of the minute: a window admits as long as it has admitted fewer than the limit of
-// the request.
 // TestContractReturn guarantees that a permit which is returned is there again for the next request, in its own window only.
 func TestContractReturn(t *testing.T) {
 	t.Parallel()
@@ -295,6 +293,8 @@ func TestLateReturn(t *testing.T) {
 	}
 }
 
+// For any requests, limits and turns of the minute: a window admits as long as it has admitted fewer than the limit of
+// the request.
 func TestContractProperties(t *testing.T) {
 	t.Parallel()
 	eachLimiter(t, func(t *testing.T, s subject) {

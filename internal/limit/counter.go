@@ -65,8 +65,13 @@ type group struct {
 }
 
 func count(ctx context.Context, tx store.Tx, takes []*take) error {
-	const add = `INSERT INTO rate_windows (org_id, window_start, count) VALUES ($1, $2, $3)
+	const (
+		add = `INSERT INTO rate_windows (org_id, window_start, count) VALUES ($1, $2, $3)
 		ON CONFLICT (org_id, window_start) DO UPDATE SET count = rate_windows.count + excluded.count`
+		// giveBack is for a sum below zero, which both engines refuse in the row that add proposes. The row exists: it
+		// counted what is returned.
+		giveBack = `UPDATE rate_windows SET count = count + $3 WHERE org_id = $1 AND window_start = $2`
+	)
 	now := tx.Now()
 	length := window.Milliseconds()
 	start := now - now%length
@@ -75,8 +80,11 @@ func count(ctx context.Context, tx store.Tx, takes []*take) error {
 		return nil // only permits of windows that are over
 	}
 	for i := range groups {
-		// A permit is returned to the window that counted it, so the row exists and the sum isn't negative.
-		tx.Queue(1, add, groups[i].orgID, start, groups[i].asked-groups[i].returned)
+		sum, change := groups[i].asked-groups[i].returned, add
+		if sum < 0 {
+			change = giveBack
+		}
+		tx.Queue(1, change, groups[i].orgID, start, sum)
 	}
 	if err := readSums(ctx, tx, start, groups); err != nil {
 		return err

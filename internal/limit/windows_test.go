@@ -245,3 +245,32 @@ func TestCounterRefusesForeignOperations(t *testing.T) {
 	}
 	require.Equal(t, "limit", Counter.Name())
 }
+
+// TestLoneReturn guarantees that a permit is returned although no request is counted in the same transaction: the
+// engines check the row that an upsert proposes, too, and no window may have a negative count.
+func TestLoneReturn(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			location, options := storetest.Location(t, engine), store.Options{Kinds: []store.Kind{Counter}}
+			for {
+				db := storetest.OpenAt(t, location, options)
+				windows, org := NewStore(db), newOrg()
+				first, err := windows.Take(t.Context(), org, 5)
+				require.NoError(t, err)
+				_, err = windows.Take(t.Context(), org, 5)
+				require.NoError(t, err)
+				windows.Return(org, first)
+				require.NoError(t, db.Close(t.Context())) // writes what is in line
+
+				next, err := NewStore(storetest.OpenAt(t, location, options)).Take(t.Context(), org, 5)
+				require.NoError(t, err)
+				if next.window == first.window { // no minute began meanwhile
+					require.EqualValues(t, 3, next.Remaining)
+					return
+				}
+			}
+		})
+	}
+}
