@@ -129,7 +129,7 @@ func (k keyed) requireClaims(want ...string) {
 	require.Equal(k, want, got)
 }
 
-// idempotencyRows are the rows of reliability notes §2.2 that the book decides.
+// idempotencyRows are the promises of docs/contract.md#idempotency-key that the book keeps.
 var idempotencyRows = map[string]func(k keyed){
 	"first use: the claim is leased as long as its hold": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)

@@ -45,7 +45,7 @@ func TestPriceCost(t *testing.T) {
 	}
 }
 
-// exactCost is the price rule in arbitrary precision: the plain reading of reliability notes §1.2.
+// exactCost is the price rule in arbitrary precision.
 func exactCost(p Price, u Usage) *big.Int {
 	cachedPrice := p.CachedInput
 	if cachedPrice < 0 {

@@ -29,7 +29,7 @@ func TestLocalChatTimestamp(t *testing.T) {
 	}
 }
 
-// TestLocalChatUnhashable: what has no timestamp can't be signed, however it is hashed (design §6, "webhook bodies").
+// TestLocalChatUnhashable: what has no timestamp can't be signed, however it is hashed.
 func TestLocalChatUnhashable(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -57,7 +57,7 @@ func TestLocalChatShiftedBytes(t *testing.T) {
 	}
 }
 
-// TestLocalChatIsNoHMAC: the rule is a plain hash (spec §5.3).
+// TestLocalChatIsNoHMAC: the rule is a plain hash.
 func TestLocalChatIsNoHMAC(t *testing.T) {
 	t.Parallel()
 	body := `{"timestamp":"1"}`

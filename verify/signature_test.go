@@ -182,7 +182,7 @@ func TestNothingConfigured(t *testing.T) {
 	require.ErrorIs(t, MarketB(header("Authorization", mac("secret", plain)), "", "", "secret", body), ErrSignature)
 }
 
-// TestMarketACallback: the callback counts to the last slash (spec §5.3), and has one separator.
+// TestMarketACallback: the callback counts to the last slash, and has one separator.
 func TestMarketACallback(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{callback + "/|", callback, callback + "||", "http://evil.example/webhooks/market-a|", ""} {

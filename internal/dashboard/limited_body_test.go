@@ -54,7 +54,7 @@ func (noRoom) Refusal() (status int, code, message string, retryAfterSeconds int
 	return http.StatusTooManyRequests, "rate_limited", "Retry shortly.", 1
 }
 
-// Forms and what scripts send count against the memory of all requests (S10, design §4 `limits`), and are refused, and not
+// Forms and what scripts send count against the memory of all requests, and are refused, and not
 // half done, when there is no room.
 func TestBodiesHaveABound(t *testing.T) {
 	t.Parallel()

@@ -203,7 +203,7 @@ var (
 	scriptWith   = regexp.MustCompile(`<script type="module" src="/dashboard/static/[0-9a-f]+/[a-z]+\.js"></script>`)
 )
 
-// requireNothingInline: the policy would forbid it (S33).
+// requireNothingInline requires a page without inline script or style, which the policy forbids.
 func requireNothingInline(t *testing.T, page string) {
 	t.Helper()
 	require.NotRegexp(t, inlineStyle, page)

@@ -133,7 +133,7 @@ func (f *fixture) ended(t *testing.T) gateway.Ended {
 	return f.observed.ended[0]
 }
 
-// TestEndings is the settlement truth table (reliability §1.3) for both response forms: what the caller gets, what it
+// TestEndings is the table of docs/billing.md#what-each-ending-costs for both response forms: what the caller gets, what it
 // costs, and that nothing stays held.
 func TestEndings(t *testing.T) {
 	t.Parallel()
@@ -315,7 +315,7 @@ func TestCutByExit(t *testing.T) {
 	}
 }
 
-// TestUpstreamRequest: what goes to the vendor are the contract's fields in the vendor's terms (design §5).
+// TestUpstreamRequest: what goes to the vendor are the contract's fields in the vendor's terms.
 func TestUpstreamRequest(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -369,7 +369,7 @@ func TestContextTooLong(t *testing.T) {
 	require.Zero(t, f.spent(t))
 }
 
-// TestModelMustBeEnabled: unknown and disabled models are refused before anything else happens (spec §7.2).
+// TestModelMustBeEnabled: unknown and disabled models are refused before anything else happens.
 func TestModelMustBeEnabled(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &script{})
@@ -423,7 +423,7 @@ func TestFreeModel(t *testing.T) {
 	require.Zero(t, result.ChargedMicros)
 }
 
-// TestOwnKey: a call with the organization's own key costs nothing, needs no credits, and sends that key (spec §4.2).
+// TestOwnKey: a call with the organization's own key costs nothing, needs no credits, and sends that key.
 func TestOwnKey(t *testing.T) {
 	t.Parallel()
 	own := func(r *gateway.Request) { r.BYOK = true }
@@ -443,7 +443,7 @@ func TestOwnKey(t *testing.T) {
 	require.Zero(t, f.spent(t))
 }
 
-// TestMissingHouseKey: a provider without `api_key` serves only organizations that bring their own (design §4).
+// TestMissingHouseKey: a provider without `api_key` serves only organizations that bring their own.
 func TestMissingHouseKey(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &script{}, func(_ *gateway.Model, p *gateway.ProviderEntry) { p.KeyMode, p.APIKey = gateway.KeyMissing, "" })
@@ -471,7 +471,7 @@ func TestFlushesOnlyWhenTheVendorPauses(t *testing.T) {
 	require.Equal(t, 1, sink.flushes)
 }
 
-// TestRetryAfter: the vendor's wish stays within 1..60 s and has a default (design §6).
+// TestRetryAfter: the vendor's wish stays within 1..60 s and has a default.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for wish, want := range map[time.Duration]time.Duration{

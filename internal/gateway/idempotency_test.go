@@ -21,7 +21,7 @@ func answered() []step {
 }
 
 // TestReplay: the next use of a key gets the same id, text, usage and charge in both response forms, and neither the
-// vendor nor the wallet hears of it (reliability §2.2). It works with an empty wallet, after a price change, and with
+// vendor nor the wallet hears of it. It works with an empty wallet, after a price change, and with
 // the organization's own key.
 func TestReplay(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestKeyIsForOneContent(t *testing.T) {
 	require.EqualValues(t, 50, f.spent(t))
 }
 
-// TestFailureFreesTheKey: what cost nothing is not kept, so that a resend runs again (reliability §2.2).
+// TestFailureFreesTheKey: what cost nothing is not kept, so that a resend runs again.
 func TestFailureFreesTheKey(t *testing.T) {
 	t.Parallel()
 	s := &script{open: &providers.Error{Failure: providers.FailureOverloaded}}

@@ -21,7 +21,7 @@ func newOrganization(t *testing.T, db *store.DB, name string) store.Organization
 	return organization
 }
 
-// spec §5.1 rules 2, 3 and 5.
+// A key has its environment's prefix, is stored as a hash only, and gets default scopes and no expiry unless they are given.
 func TestCreateKey(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

@@ -32,7 +32,7 @@ func (a answering) ByHash(context.Context, [sha256.Size]byte) (store.KeyRecord, 
 
 func valid(ms int64) sql.NullInt64 { return sql.NullInt64{Int64: ms, Valid: true} }
 
-// spec §5.1 rule 7, row by row.
+// Each reason to refuse a key, row by row.
 func TestAuthenticateTellsTheStatesOfAKey(t *testing.T) {
 	t.Parallel()
 	raw, hash, _ := identity.NewKey(store.Test)
@@ -81,10 +81,10 @@ func TestAuthenticateTellsTheStatesOfAKey(t *testing.T) {
 	}
 
 	_, err := identity.NewAuthenticator(answering{err: broken}).Authenticate(t.Context(), raw)
-	require.NotErrorIs(t, err, identity.ErrInvalidKey, "never the caller's fault (design §2)")
+	require.NotErrorIs(t, err, identity.ErrInvalidKey, "never the client's fault")
 }
 
-// S1: a malformed key doesn't reach the store.
+// A malformed key doesn't reach the store.
 func TestMalformedKeysAreNotLookedUp(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -96,8 +96,7 @@ func TestMalformedKeysAreNotLookedUp(t *testing.T) {
 	require.Zero(t, asked)
 }
 
-// Keys are read on every request: what one process changes holds for the next request of another (spec §5.1 rule 6,
-// S3; issue 2 item 4).
+// Keys are read on every request: what one process changes holds for the next request of another.
 func TestChangesHoldAtTheNextRequestOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {

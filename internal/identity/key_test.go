@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// spec §5.1 rule 2 and S1: the prefix names the environment, the rest is random, and the hash is SHA-256 of it all.
+// The prefix names the environment, the rest is random, and the hash is SHA-256 of it all.
 func TestNewKeyParses(t *testing.T) {
 	t.Parallel()
 	for env, prefix := range map[store.Env]string{store.Live: "ck_live_", store.Test: "ck_test_"} {
@@ -33,7 +33,7 @@ func TestNewKeyParses(t *testing.T) {
 	}
 }
 
-// S1: a malformed key is told without the database.
+// A malformed key is recognized without the database.
 func TestParseKeyRefuses(t *testing.T) {
 	t.Parallel()
 	raw, _, _ := identity.NewKey(store.Live)

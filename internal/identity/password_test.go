@@ -25,7 +25,7 @@ func TestPasswordHash(t *testing.T) {
 	second, err := p.hash(t.Context(), goodPassword, false)
 	require.NoError(t, err)
 	require.NotEqual(t, first, second, "each has its own salt")
-	// S30: at least 19 MiB, two passes, one thread.
+	// At least 19 MiB, two passes, one thread.
 	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, first)
 
 	for password, want := range map[string]bool{goodPassword: true, goodPassword + " ": false, "Correct horse battery": false, "": false} {
@@ -48,7 +48,7 @@ func TestNobodyHasNoPassword(t *testing.T) {
 	require.False(t, stale)
 }
 
-// S30: a hash of another cost still opens, and is told to be made anew.
+// A hash of another cost still matches, and is reported as stale.
 func TestStaleHash(t *testing.T) {
 	t.Parallel()
 	salt := []byte("0123456789abcdef")

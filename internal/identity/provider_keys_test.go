@@ -83,7 +83,7 @@ func TestProviderKeyRefusesWhatNoHeaderCarries(t *testing.T) {
 	}
 }
 
-// S23: two rows that somebody swapped in the database don't open.
+// Two rows that were swapped in the database don't open.
 func TestSwappedProviderKeysDoNotOpen(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

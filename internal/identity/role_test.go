@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// design §6 "roles": each has all rights of those before it, and what is no role has none.
+// Each role has all rights of those before it; an unknown role has none.
 func TestRolesAreInOrder(t *testing.T) {
 	t.Parallel()
 	order := []identity.Role{identity.Member, identity.Administrator, identity.Owner}

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// design §6 "scopes": models:read, chat:write, and read and write of seven groups.
+// The scopes are models:read, chat:write, and read and write of seven groups.
 func TestAllScopesAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
 	want := []string{"models:read", "chat:write"}

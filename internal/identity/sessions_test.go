@@ -101,7 +101,7 @@ func TestNoSecretOfASessionIsStored(t *testing.T) {
 	})
 }
 
-// S29: idle 12 hours, absolute 7 days; by the database's clock.
+// Sessions end: idle 12 hours, absolute 7 days; by the database's clock.
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	o, c := clocked(t)
@@ -214,7 +214,7 @@ func TestSessionsOfChangedUsers(t *testing.T) {
 	})
 }
 
-// S30: a hash of a cost of before is made anew when its password comes by, and the password stays good.
+// A hash of a former cost is renewed at the next sign-in, and the password stays valid.
 func TestPasswordsAreHashedAnew(t *testing.T) {
 	t.Parallel()
 	o, _ := clocked(t)
@@ -263,7 +263,7 @@ func (o *office) fail(email, address string) error {
 	return err
 }
 
-// S6, S29: failures are counted per minute, for each user at each address, for each user, and for each address.
+// Failures are counted per minute, for each user at each address, for each user, and for each address.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	o, c := clocked(t)

@@ -186,7 +186,7 @@ func TestOneLinkUsedTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// design §6 "roles": an administrator has members, an owner also owners.
+// An administrator manages members, an owner also owners.
 func TestWhoMayChangeWhom(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

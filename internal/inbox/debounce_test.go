@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The quiet window ends some time after the last message, and at the latest some time after the first (platforms notes
-// §6). It is in the database, so that it survives everything.
+// The quiet window ends some time after the last message, and at the latest some time after the first. It is in the
+// database, so that it survives restarts.
 func TestDebounce(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)

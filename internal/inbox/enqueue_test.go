@@ -69,7 +69,7 @@ func TestMessageToReply(t *testing.T) {
 }
 
 // Repeated deliveries are merged for good: inside one delivery, later, after the answer, and 50 at once over two
-// connections to the database (spec §4.3 rule 5, platforms notes §7.4).
+// connections to the database.
 func TestRepeatedDeliveryIsOneMessage(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -164,7 +164,7 @@ func TestLargeDelivery(t *testing.T) {
 	})
 }
 
-// Texts are answered in order of the platform's time, then of arrival, also inside one delivery (platforms notes §6).
+// Texts are answered in order of the platform's time, then of arrival, also inside one delivery.
 func TestOrderOfWaitingTexts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -215,7 +215,7 @@ func TestTextsAreSealed(t *testing.T) {
 	})
 }
 
-// Events show in the conversation and start nothing (design §6).
+// Events show in the conversation and start nothing.
 func TestEventsStartNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

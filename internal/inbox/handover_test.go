@@ -85,8 +85,7 @@ func TestHandOverBetweenParts(t *testing.T) {
 	})
 }
 
-// The echo of what we sent is ours: by its id, or while we are sending. Any other is a human's, and pauses the assistant
-// (platforms notes §6).
+// The echo of what we sent is ours: by its id, or while we are sending. Any other is a human's, and pauses the assistant.
 func TestEchoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -127,7 +126,7 @@ func TestEchoes(t *testing.T) {
 	})
 }
 
-// After a human's echo the assistant is silent for the agent's pause, and answers again after (platforms notes §7.9).
+// After a human's echo the assistant is silent for the agent's pause, and answers again after.
 func TestPauseEnds(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)

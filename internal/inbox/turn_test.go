@@ -43,7 +43,7 @@ func TestOneTurnForAText(t *testing.T) {
 	})
 }
 
-// Supersede gives up a turn when newer texts wait, and only then; the next answers all, in order (design §6).
+// Supersede gives up a turn when newer texts wait, and only then; the next answers all, in order.
 func TestSupersede(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

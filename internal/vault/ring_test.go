@@ -27,7 +27,7 @@ func ringOf(t testing.TB, masterKey string) *vault.Ring {
 	return ring
 }
 
-// The value of master_key is base64 of 32 bytes, optionally followed by older keys (design §4).
+// The value of master_key is base64 of 32 bytes, optionally followed by older keys.
 func TestParseRingAccepts(t *testing.T) {
 	t.Parallel()
 	unpadded := strings.TrimRight(keyText(1), "=")

@@ -17,7 +17,7 @@ const stored = "0172cd6e8422c407fb37bc18c584d03e3822254ba25fd91615ce825b98179b58
 
 var here = vault.AAD{Table: "provider_keys", Column: "sealed", OrgID: "org_1", RowID: "openai"}
 
-// S23: a value opens only where it was sealed; two rows that were swapped both fail.
+// A value opens only where it was sealed; two rows that were swapped both fail.
 func TestSwappedRowsDoNotOpen(t *testing.T) {
 	t.Parallel()
 	ring := ringOf(t, keyText(1))
