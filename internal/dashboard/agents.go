@@ -63,7 +63,7 @@ func agentPages() []page {
 			path: agentsPath, template: "agents", title: "Assistants",
 			show: showAgents,
 			actions: []action{{
-				form: "agent-create", done: "The assistant is there. Connect a channel to it, or try it in its playground.",
+				form: "agent-create", done: "The assistant was created. Connect a channel to it, or try it in its playground.",
 				do: createAgent,
 			}},
 		},
@@ -167,7 +167,7 @@ func agentNameField(value string) field {
 func modelField(options []option) field {
 	return field{
 		Name: "model", Kind: selectField, Label: "Model", Required: true, Options: options,
-		Hint: "Who thinks the answers up. The wallet pays what the model costs.",
+		Hint: "The model that writes the answers. The wallet pays its price.",
 	}
 }
 
@@ -183,7 +183,7 @@ func agentSettings(a *agent) []field {
 	return []field{
 		{
 			Name: "useByok", Kind: checkField, Label: "Use our own provider key", Value: checked(a.UseBYOK),
-			Hint: "The provider bills you itself and the wallet pays nothing. It needs a provider key for the model's provider.",
+			Hint: "The provider bills you directly, and the wallet pays nothing. It needs a provider key for the model's provider.",
 		},
 		{
 			Name: "maxTokens", Kind: numberField, Label: "Longest answer, in tokens", Value: a.MaxTokens.String(),
@@ -202,8 +202,8 @@ func agentSettings(a *agent) []field {
 			Hint: "0 to 300. How long the first message waits for that at most. 0: 30 seconds.",
 		},
 		{
-			Name: "supersede", Kind: checkField, Label: "Start again when something new arrives", Value: checked(a.Supersede),
-			Hint: "A newer message discards the answer that is not sent yet, and the model is asked once more. Both calls are paid.",
+			Name: "supersede", Kind: checkField, Label: "Start over when a new message arrives", Value: checked(a.Supersede),
+			Hint: "A newer message discards the unsent answer, and the model is called once more. Both calls are charged.",
 		},
 		{
 			Name: "pauseMinutes", Kind: numberField, Label: "Silence after a person wrote, in minutes", Value: a.PauseMinutes.String(),

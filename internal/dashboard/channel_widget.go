@@ -27,15 +27,15 @@ func (s *widgetSettings) fields() []field {
 	return []field{
 		{
 			Name: "origins", Kind: areaField, Label: "Allowed sites", Value: strings.Join(s.Origins, "\n"), Required: true, Rows: 4,
-			Hint: "One address for each line, without a path: https://shop.example.com, or https://*.example.com for all names below one.",
+			Hint: "One address per line, without a path: https://shop.example.com, or https://*.example.com for all subdomains.",
 		},
 		{
-			Name: "dailySpendMicros", Kind: numberField, Label: "Most that its answers may cost each day, in credits", Value: spend,
-			Hint: "Visitors are strangers: this bounds what they can cost you. Empty: a tenth of the wallet.",
+			Name: "dailySpendMicros", Kind: numberField, Label: "Highest cost of its answers per day, in credits", Value: spend,
+			Hint: "Anybody can visit your site; this bounds what visitors can cost you. Empty: a tenth of the wallet.",
 		},
 		{
 			Name: "requestsPerMinute", Kind: numberField, Label: "Messages each minute", Value: s.RequestsPerMinute.String(),
-			Hint: "Of all visitors together, 1 to 6,000. A new widget has 30 unless you say otherwise.",
+			Hint: "Of all visitors together, 1 to 6,000. A new widget has 30.",
 		},
 	}
 }
@@ -47,7 +47,7 @@ func (req *pageRequest) addWidgetSettings(body object) error {
 	if typed := strings.TrimSpace(req.text("dailySpendMicros")); typed != "" {
 		micros, ok := microsOf(typed)
 		if !ok {
-			return refuseField("dailySpendMicros", "Type an amount of credits, such as 2.50, or nothing.")
+			return refuseField("dailySpendMicros", "Enter an amount of credits, such as 2.50, or nothing.")
 		}
 		body["dailySpendMicros"] = micros
 	}

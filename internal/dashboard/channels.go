@@ -163,7 +163,7 @@ func (t *channelType) newCredentials() []field {
 	fields := slices.Clone(t.Credentials)
 	for i := range fields {
 		if fields[i].Name == secretToken {
-			fields[i].Hint = "The one that is registered at the platform. Another one must be registered there again, with setWebhook."
+			fields[i].Hint = "The one that is registered at the platform. If you change it, register it there again with setWebhook."
 		}
 	}
 	return fields
@@ -179,7 +179,7 @@ func channelNameField(value string) field {
 func agentField(agents []option) field {
 	return field{
 		Name: "agentId", Kind: selectField, Label: "Assistant", Options: agents,
-		Hint: "Who answers. Without one, messages are kept and wait.",
+		Hint: "It answers the customers. Without one, messages are kept and wait.",
 	}
 }
 

@@ -184,6 +184,6 @@ func (d *Dashboard) apiErrorOf(err error) *apiError {
 	d.config.Logger.Error("the dashboard failed", "error", err)
 	return &apiError{
 		Status: http.StatusInternalServerError, Code: codeInternal,
-		Message: "The service failed to handle the request. Try again; if it goes on, tell the operator.",
+		Message: "The service failed to handle the request. Try again. If it fails again, tell the operator.",
 	}
 }

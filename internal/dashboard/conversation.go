@@ -198,22 +198,22 @@ func answerCustomer(req *pageRequest) (outcome, error) {
 func attentionWords(code string) string {
 	switch code {
 	case string(errcode.InsufficientCredits):
-		return "The wallet can't carry an answer. It goes on by itself when there is more money in it."
+		return "The wallet can't pay for an answer. Answers resume by themselves when it is topped up."
 	case string(errcode.OrganizationSuspended):
-		return "The organization is suspended. It goes on by itself when it is resumed."
+		return "The organization is suspended. Answers resume by themselves when the suspension ends."
 	case "no_agent":
-		return "The channel has no assistant. It goes on by itself when it has one."
+		return "The channel has no assistant. Answers resume by themselves when it has one."
 	case string(errcode.ChannelNeedsReauth):
-		return "The channel must be reconnected. It goes on by itself afterwards."
+		return "The channel must be reconnected. Answers resume by themselves afterwards."
 	case string(errcode.UnsupportedModel):
-		return "The assistant's model is not available any more. Choose another one; it goes on when the customer writes again."
+		return "The assistant's model is not available any more. Choose another one; answers resume when the customer writes again."
 	case string(errcode.ContextTooLong):
-		return "The instructions and the message are too long for the model. Shorten the instructions; it goes on when the customer writes again."
+		return "The instructions and the message are too long for the model. Shorten the instructions; answers resume when the customer writes again."
 	case "empty_answer":
-		return "The model said nothing. It goes on when the customer writes again."
+		return "The model's answer was empty. Answers resume when the customer writes again."
 	case "loop_guard":
-		return "The assistant has sent 20 messages within ten minutes: is it speaking to another bot? " +
-			"It goes on when the customer writes after a pause."
+		return "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
+			"Answers resume when the customer writes after a pause."
 	default:
 		return code
 	}
@@ -243,20 +243,20 @@ func deliveryWords(state string) string {
 func failureWords(code string) string {
 	switch code {
 	case string(errcode.ChannelNeedsReauth):
-		return "The platform doesn't take the channel's token any more. Reconnect the channel, then send it again."
+		return "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again."
 	case string(errcode.ServiceWindowExpired):
-		return "The customer wrote too long ago: the platform takes no free text any more. You can write again when the customer does."
+		return "The customer's last message is too old: the platform no longer accepts free text. You can write again when the customer does."
 	case string(errcode.TemplateRequired):
-		return "The customer wrote more than 24 hours ago: the platform takes only approved templates now, which can't be sent from here. " +
+		return "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, which can't be sent from here. " +
 			"You can write again when the customer does."
 	case "customer_blocked":
 		return "The customer has blocked you, or is gone."
 	case "send_refused":
 		return "The platform refused this message. The operator finds its reason in the worker's log."
 	case "send_failed":
-		return "The platform could not be reached, or asked for patience, for too long."
+		return "The platform could not be reached, or was overloaded, for too long."
 	case "failed":
-		return "The platform took it, and reported later that it did not arrive."
+		return "The platform accepted it, and reported later that it did not arrive."
 	default:
 		return ""
 	}

@@ -70,11 +70,11 @@ func TestMessagesAreShown(t *testing.T) {
 	}
 	require.Less(t, strings.Index(page, `id="msg_1"`), strings.Index(page, `id="msg_6"`), "oldest first")
 	require.Contains(t, item("msg_1"), `data-direction="in" data-state="received" data-kind="text"`)
-	require.Contains(t, item("msg_2"), `Sent something without text: <em>image</em>`)
+	require.Contains(t, item("msg_2"), `Sent without text: <em>image</em>`)
 	require.Contains(t, item("msg_3"), `data-direction="out" data-state="pending"`)
 	require.Contains(t, item("msg_3"), "Waits to be sent")
-	require.Contains(t, item("msg_4"), "Nobody knows whether the customer has this")
-	require.Contains(t, item("msg_5"), "The customer wrote too long ago")
+	require.Contains(t, item("msg_4"), "It is unknown whether the customer has this")
+	require.Contains(t, item("msg_5"), "last message is too old")
 	require.Contains(t, item("msg_5"), "Not delivered")
 	require.Contains(t, item("msg_6"), "in the platform&#39;s app")
 	require.Contains(t, page, `href="/dashboard/conversations/cnv_1?cursor=before"`)
@@ -88,7 +88,7 @@ func TestMessagesAreShown(t *testing.T) {
 		}
 	}
 	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, listOf())
-	require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), "Nothing was said yet.")
+	require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), "No messages yet.")
 }
 
 // Whose a conversation is decides what is offered.
@@ -132,9 +132,9 @@ func TestAnswersInWords(t *testing.T) {
 	requireTo(t, w, "/dashboard/conversations/cnv_1", "message-create")
 	require.Equal(t, map[string]any{"text": "Hello\nthere"}, r.last(t, http.MethodPost).body)
 	for code, words := range map[string]string{
-		"channel_needs_reauth":   "Reconnect the channel, then send it again.",
-		"service_window_expired": "the platform takes no free text any more",
-		"template_required":      "the platform takes only approved templates now",
+		"channel_needs_reauth":   "Reconnect the channel, then send the message again.",
+		"service_window_expired": "the platform no longer accepts free text",
+		"template_required":      "the platform now accepts only approved templates",
 	} {
 		r.refuse("POST /conversations/cnv_1/messages", http.StatusUnprocessableEntity, code, "", "Give new ones with PATCH /channels/chn_1.")
 		w = r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"text": {"Hello"}})

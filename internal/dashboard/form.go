@@ -222,7 +222,7 @@ func (req *pageRequest) refuseStale(updatedAt string) error {
 	}
 	return &apiError{
 		Status: http.StatusConflict, Code: codeConflict, Field: versionName,
-		Message: "Somebody changed it meanwhile. Nothing of yours is saved yet, and all of it stands below. Open this page in another tab " +
+		Message: "Another person changed this meanwhile. Your input is below and not saved yet. Open this page in another tab " +
 			"to see the current values. Saving once more replaces them.",
 	}
 }

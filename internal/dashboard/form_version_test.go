@@ -31,7 +31,7 @@ func TestStaleForm(t *testing.T) {
 
 			w := r.submit(t, c.path, c.typed)
 			require.Equal(t, http.StatusConflict, w.Code)
-			require.Contains(t, w.Body.String(), "Somebody changed it meanwhile.")
+			require.Contains(t, w.Body.String(), "Another person changed this meanwhile.")
 			element(t, w.Body.String(), c.form+"-error")
 			require.Contains(t, w.Body.String(), hidden(now))
 			for name, values := range c.typed {

@@ -40,7 +40,7 @@ func keysPage() page {
 		show: showKeys,
 		actions: []action{
 			{form: "key-create", done: "The key was made.", do: createKey},
-			{verb: "revoke", form: "key-revoke", done: "The key is revoked: from now on it opens nothing.", do: revokeKey},
+			{verb: "revoke", form: "key-revoke", done: "The key is revoked and can't be used any more.", do: revokeKey},
 		},
 	}
 }
@@ -178,7 +178,7 @@ func providerKeyForm(providers []string) form {
 	}
 	return form{ID: "provider-key-set", Submit: "Store key", Fields: []field{provider, {
 		Name: "key", Kind: secretField, Label: "Key", Required: true, Autocomplete: "off",
-		Hint: "It takes the place of the one before. It is stored encrypted and never shown again.",
+		Hint: "It replaces the current one. It is stored encrypted and never shown again.",
 	}}}
 }
 

@@ -114,7 +114,7 @@ func knowledgePages() []page {
 		{
 			path: knowledgePath, template: "knowledge", title: "Knowledge",
 			show:    showKnowledgeBases,
-			actions: []action{{form: "knowledge-create", done: "The knowledge base is there. Add documents to it.", do: createKnowledgeBase}},
+			actions: []action{{form: "knowledge-create", done: "The knowledge base was created. Add documents to it.", do: createKnowledgeBase}},
 		},
 		{
 			path: knowledgePath + "/{id}", template: "knowledge-base", title: "Knowledge base", section: knowledgePath,
@@ -201,7 +201,7 @@ func (req *pageRequest) search(data *knowledgeData) error {
 	data.Asked = req.query("q")
 	asked := field{
 		Name: "q", Kind: textField, Label: "What might a customer say?", Value: data.Asked, Required: true, MaxLength: 2000,
-		Hint: "You see the parts that an assistant would be shown for it.",
+		Hint: "Shows the parts of the documents that an assistant would get for this text.",
 	}
 	if strings.TrimSpace(data.Asked) != "" {
 		var found struct{ Data []snippet }
@@ -227,7 +227,7 @@ func uploadForm(here string) form {
 		},
 		{
 			Name: "content", Kind: areaField, Label: "Or paste the text here", Rows: 6,
-			Hint: "It counts only when no file is chosen.",
+			Hint: "Used only when no file is chosen.",
 		},
 		{
 			Name: "name", Kind: textField, Label: "Name", MaxLength: 100,
@@ -264,7 +264,7 @@ func createDocument(req *pageRequest) (outcome, error) {
 	case body["content"] == "":
 		return outcome{}, refuseField("file", "Choose a file, or paste the text below.")
 	case strings.TrimSpace(body["name"].(string)) == "": //nolint:forcetypeassert,errcheck // as it was set above
-		return outcome{}, refuseField("name", "A text that was pasted needs a name.")
+		return outcome{}, refuseField("name", "Pasted text needs a name.")
 	}
 	if body["mediaType"] == "" {
 		body["mediaType"] = mediaTypeOf(file.name)
@@ -298,9 +298,9 @@ func documentText(content []byte) (string, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	switch {
 	case len(content) > maxDocument:
-		return "", refuseField("file", "The file has more than 4 MiB. Cut it into several documents.")
+		return "", refuseField("file", "The file has more than 4 MiB. Split it into several documents.")
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return "", refuseField("file", "The file is no text in UTF-8. Save it as text, Markdown or HTML in UTF-8 and try again.")
+		return "", refuseField("file", "The file is not UTF-8 text. Save it as text, Markdown or HTML in UTF-8 and try again.")
 	case strings.TrimSpace(text) == "":
 		return "", refuseField("file", "The file is empty.")
 	}

@@ -147,9 +147,9 @@ func TestUploadRefusals(t *testing.T) {
 	for content, message := range map[string]string{
 		"":                                 "The file is empty.",
 		" ":                                "The file is empty.",
-		"caf\xe9":                          "The file is no text in UTF-8.",
-		"%PDF\x00":                         "The file is no text in UTF-8.",
-		"\xff\xfeT\x00":                    "The file is no text in UTF-8.",
+		"caf\xe9":                          "The file is not UTF-8 text.",
+		"%PDF\x00":                         "The file is not UTF-8 text.",
+		"\xff\xfeT\x00":                    "The file is not UTF-8 text.",
 		strings.Repeat("a", maxDocument+1): "The file has more than 4 MiB.",
 	} {
 		r := newBareFixture(t)
@@ -164,7 +164,7 @@ func TestUploadRefusals(t *testing.T) {
 	w := r.submit(t, "/dashboard/knowledge/kb_1/documents", url.Values{"name": {"Tea"}})
 	requireErrorAt(t, w.Body.String(), "document-create-file", "Choose a file, or paste the text below.")
 	w = r.submit(t, "/dashboard/knowledge/kb_1/documents", url.Values{"content": {"Tea"}})
-	requireErrorAt(t, w.Body.String(), "document-create-name", "A text that was pasted needs a name.")
+	requireErrorAt(t, w.Body.String(), "document-create-name", "Pasted text needs a name.")
 	holds(t, w.Body.String(), "document-create-content", "Tea")
 }
 
@@ -316,7 +316,7 @@ func TestWidgetChannel(t *testing.T) {
 
 	typed.Set("dailySpendMicros", "much")
 	w := r.submit(t, "/dashboard/channels/chn_2", typed)
-	requireErrorAt(t, w.Body.String(), "channel-edit-dailySpendMicros", "Type an amount of credits, such as 2.50, or nothing.")
+	requireErrorAt(t, w.Body.String(), "channel-edit-dailySpendMicros", "Enter an amount of credits, such as 2.50, or nothing.")
 	holds(t, w.Body.String(), "channel-edit-dailySpendMicros", "much")
 }
 

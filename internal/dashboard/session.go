@@ -110,7 +110,7 @@ func welcomePage() page {
 				ID: "welcome", Submit: "Set the password and sign in", Fields: []field{
 					{
 						Name: "token", Kind: textField, Label: "Code of the link", Required: true, Autocomplete: "off",
-						Hint: "What stands behind the # of the link that you were given. It works once.",
+						Hint: "The part of your link after the #. It works once.",
 					},
 					{
 						Name: "password", Kind: secretField, Label: "New password", Required: true, Autocomplete: "new-password",
