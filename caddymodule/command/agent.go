@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// maxInstructions is how many characters the instructions of an agent may have.
+// maxInstructions bounds the characters of an agent's instructions.
 const maxInstructions = 100_000
 
-// agentAnswer is an agent as results show it.
+// agentAnswer is an agent in a result.
 type agentAnswer struct {
 	ID        string `json:"id"`
 	OrgID     string `json:"orgId"`
@@ -58,8 +58,8 @@ func (f *commandFlags) agentCreate() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create --org ORG_ID --name NAME --model MODEL [--instructions TEXT | --instructions-file FILE] [--use-byok]",
 		Short: "Creates an assistant that answers on channels",
-		Long: `Creates an assistant: a model and what it is told before every conversation. A channel that names it has its customers
-answered by it. Everything else about an assistant, and changing one, is the API's (/agents).`,
+		Long: `Creates an assistant: a model with the instructions that begin every conversation. It answers the customers of the
+channels that name it. To set its other options, or to change it, use the API (/agents).`,
 		Example: `  $ caddy svc agent create --org org_… --name Mai --model openai/gpt-4o-mini --instructions "You sell tea."
   $ caddy svc agent create --org org_… --name Mai --model openai/gpt-4o-mini --instructions-file ./mai.txt --json`,
 	}
@@ -145,7 +145,7 @@ func (f *commandFlags) agentList() *cobra.Command {
 	})
 }
 
-// allPages reads a list page by page to its end.
+// allPages reads a list to its end, page by page.
 func allPages[T any](read func(store.Page) ([]T, error), id func(T) string) ([]T, error) {
 	var all []T
 	page := store.Page{Limit: 1000}

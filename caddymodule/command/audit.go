@@ -41,7 +41,7 @@ func (l auditAnswer) text(w *strings.Builder) {
 	}
 }
 
-// oneLine keeps free text, such as the reason of an adjustment, from breaking the table or steering the terminal.
+// oneLine removes what would break the table or control the terminal from free text, such as the reason of an adjustment.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -51,7 +51,7 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// mostAuditRows bounds what audit reads at once.
+// mostAuditRows bounds the rows that audit shows.
 const mostAuditRows = 10_000
 
 func auditCommand(f *commandFlags) *cobra.Command {
@@ -61,7 +61,7 @@ func auditCommand(f *commandFlags) *cobra.Command {
 		Use:   "audit [--org ORG_ID] [--limit N]",
 		Short: "Shows the audit log: who changed what, the latest first",
 	}
-	command.Flags().StringVar(&org, "org", "", "only what concerns the organization with this `id`")
+	command.Flags().StringVar(&org, "org", "", "only the entries of the organization with this `id`")
 	command.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("how many `rows`, 1 to %d", mostAuditRows))
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		if limit < 1 || limit > mostAuditRows {
@@ -82,7 +82,7 @@ func auditCommand(f *commandFlags) *cobra.Command {
 	})
 }
 
-// auditLogOf reads an organization's newest limit entries, page by page.
+// auditLogOf returns an organization's newest limit entries.
 func (e *commandEnv) auditLogOf(ctx context.Context, org string, limit int) (entries []store.AuditEntry, err error) {
 	var after string
 	for len(entries) < limit {

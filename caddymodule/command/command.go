@@ -1,3 +1,8 @@
+// Package command has the commands `caddy svc …`, one file for each noun, and `caddy svc-worker`.
+//
+// A command reads the configuration of the server, opens the store as the server does, does one thing and ends. It resolves only
+// the secrets it uses. Results go to standard output, as a table or with --json as one object; an error writes no result, with
+// the exception of doctor. The rules that a command applies are those of the API, in the same packages.
 package command
 
 import (
@@ -25,9 +30,9 @@ func init() {
 Administers the model gateway that the configuration describes: organizations, their users, API keys, wallets,
 models, provider keys, assistants and messaging channels, the queue, and the store itself.
 
-Every command reads the configuration that the server runs with (--config), takes from its svc block what it needs,
-resolves only the secrets it uses, brings the store's schema up to date, does one thing and ends. It never runs the
-server, and works beside a running one, whose next request sees the change.
+Every command reads the configuration that the server runs with (--config), resolves only the secrets it uses, brings the
+store's schema up to date, does one thing and ends. It never runs the server. A server that is running sees the change at
+its next request.
 
 Results go to standard output, everything else to standard error. With --json the result is exactly one JSON object,
 with money as decimal strings of micros and times in RFC 3339; a command that failed writes no result. The exit status
@@ -38,7 +43,7 @@ Secrets are read from files or standard input, never from the command line.`,
 	})
 }
 
-// addCommands hangs the nouns of design §8 under `caddy svc`.
+// addCommands adds the nouns to `caddy svc`.
 func addCommands(root *cobra.Command) {
 	flags := new(commandFlags)
 	flags.configFlags(root)
@@ -57,7 +62,7 @@ func addCommands(root *cobra.Command) {
 	)
 }
 
-// noun makes command one that only groups verbs: alone, or with a verb that it doesn't have, it fails and names them.
+// noun adds verbs to a command, which without one of them fails and lists them.
 func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	command.AddCommand(verbs...)
 	names := make([]string, len(verbs))
@@ -74,14 +79,13 @@ func noun(command *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return command
 }
 
-// answer is what a command found or did. Its JSON form is exactly one object; text writes it for people, with tabs
-// between columns.
+// answer is the result of a command. Its JSON form is exactly one object; text writes it for people, with tabs between
+// columns.
 type answer interface {
 	text(w *strings.Builder)
 }
 
-// verb makes a command that opens the store, does its work and writes the answer. An answer that comes with an error
-// is written all the same.
+// verb makes command open the store, do its work and write the answer, even if the work also returned an error.
 func (f *commandFlags) verb(command *cobra.Command, opens opening, work func(context.Context, *commandEnv) (answer, error)) *cobra.Command {
 	command.DisableFlagsInUseLine = true
 	if command.Args == nil {

@@ -37,11 +37,11 @@ func (f *commandFlags) app() (*caddymodule.App, error) {
 func (f *commandFlags) configFlags(command *cobra.Command) {
 	flags := command.PersistentFlags()
 	flags.StringVarP(&f.config, "config", "c", defaultConfig, "configuration `file` of the server")
-	flags.StringVarP(&f.adapter, "adapter", "a", "", "config adapter `name`, if the file's name doesn't tell it")
-	flags.StringSliceVar(&f.envFiles, "envfile", nil, "environment `file`(s) to load; what is set already stays")
+	flags.StringVarP(&f.adapter, "adapter", "a", "", "config adapter `name`, if it doesn't follow from the file's name")
+	flags.StringSliceVar(&f.envFiles, "envfile", nil, "environment `file`(s) to load; variables that are set already keep their values")
 }
 
-// read loads the environment files and gives the whole configuration in Caddy's JSON form.
+// read loads the environment files and returns the whole configuration in Caddy's JSON form.
 func (f *commandFlags) read() ([]byte, error) {
 	for _, file := range f.envFiles {
 		if err := loadEnvFile(file); err != nil {
@@ -51,7 +51,7 @@ func (f *commandFlags) read() ([]byte, error) {
 	return f.adapt()
 }
 
-// adapt reads the configuration file and brings it into Caddy's JSON form.
+// adapt returns the configuration file in Caddy's JSON form.
 func (f *commandFlags) adapt() ([]byte, error) {
 	text, err := os.ReadFile(f.config)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func (f *commandFlags) adapt() ([]byte, error) {
 	return adapted, nil
 }
 
-// adapterName is the adapter that `caddy run` would take for the same flags; "" for JSON.
+// adapterName returns the adapter that `caddy run` would use for the same flags, "" for JSON.
 func (f *commandFlags) adapterName() string {
 	base := strings.ToLower(filepath.Base(f.config))
 	switch {

@@ -49,7 +49,7 @@ say where to look.`,
 			return nil, err
 		}
 		report.Invariants = append(report.Invariants, queue)
-		// A doctor without the secret can still look at the books.
+		// Without the secret the doctor still checks the books.
 		if ring, err := e.app.Ring(e.repl); err != nil {
 			_, _ = fmt.Fprintf(e.stderr, "svc.master_key was not checked: %v\n", err)
 		} else {
@@ -66,7 +66,7 @@ say where to look.`,
 	})
 }
 
-// examineQueue checks the stored part of L17 (reliability notes §1.4) in the words of the books' report.
+// examineQueue checks the queue of messages for the doctor's report. L17 is its row in docs/reliability.md.
 func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 	examined := billing.Examined{
 		ID: "L17", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
@@ -83,7 +83,7 @@ func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 }
 
 // examineMasterKey checks, for the doctor's report, that the master key opens every provider key and the credentials of every
-// channel, which `caddy svc rekey` seals anew, and that checkMasterKey accepts it.
+// channel, and that the server would start with it.
 func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (billing.Examined, error) {
 	const most = 20 // findings, as of the books
 	examined := billing.Examined{

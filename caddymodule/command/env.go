@@ -22,22 +22,22 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// opening says whether a command may begin a new store.
+// opening is whether a command may create the store.
 type opening int
 
 const (
-	// openExisting refuses a SQLite file that isn't there: a command that reads or changes something would else look
-	// into an empty store, most likely made in the wrong working directory.
+	// openExisting refuses a SQLite file that doesn't exist: most likely the command runs in the wrong working directory,
+	// and would read a new empty store.
 	openExisting opening = iota
 	openOrCreate
-	// openImport is openOrCreate that takes a store with an unfinished import, too, which everybody else refuses.
+	// openImport is openOrCreate that also opens a store with an unfinished import.
 	openImport
 )
 
-// closeWait bounds how long a command waits for the store to close.
+// closeWait is how long a command waits for the store to close.
 const closeWait = 5 * time.Second
 
-// commandEnv is what one run of a command works with: the configuration, the open store, and who asks.
+// commandEnv is the environment of a run of a command: the configuration, the open store, and the actor for the audit log.
 type commandEnv struct {
 	app      *caddymodule.App
 	repl     *caddy.Replacer
@@ -90,7 +90,7 @@ func (e *commandEnv) mayOpen(opens opening) error {
 	return nil
 }
 
-// close ends the store's writer. It waits on a context of its own: the command's may have been interrupted.
+// close closes the store. It has a context of its own, because the command's may have been interrupted.
 func (e *commandEnv) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
@@ -100,7 +100,7 @@ func (e *commandEnv) close() error {
 	return nil
 }
 
-// operator names the system's user in the audit log.
+// operator returns the name of the system's user for the audit log.
 func operator() string {
 	if current, err := user.Current(); err == nil && current.Username != "" {
 		return "cli:" + current.Username
@@ -112,7 +112,7 @@ func (e *commandEnv) organizations() *identity.Organizations { return identity.N
 func (e *commandEnv) apiKeys() *identity.APIKeys             { return identity.NewAPIKeys(e.db) }
 func (e *commandEnv) book() *billing.Book                    { return billing.NewBook(e.db) }
 
-// providerKeys resolves the master key, which no other command needs.
+// providerKeys resolves the master key, which most commands don't need.
 func (e *commandEnv) providerKeys() (*identity.ProviderKeys, error) {
 	ring, err := e.app.Ring(e.repl)
 	if err != nil {
@@ -121,7 +121,7 @@ func (e *commandEnv) providerKeys() (*identity.ProviderKeys, error) {
 	return identity.NewProviderKeys(e.db, ring), nil
 }
 
-// organization reads the organization that --org names, so that an unknown one is told as such whatever follows.
+// organization reads the organization with an id. The error of an unknown one names the command that lists them.
 func (e *commandEnv) organization(ctx context.Context, id string) (store.Organization, error) {
 	organization, err := e.organizations().ByID(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -130,7 +130,7 @@ func (e *commandEnv) organization(ctx context.Context, id string) (store.Organiz
 	return organization, err
 }
 
-// configured refuses a name that the configuration doesn't have, and tells which it has.
+// configured returns an error, which lists names, if name isn't one of names.
 func configured(kind, name string, names []string) error {
 	switch {
 	case slices.Contains(names, name):
@@ -142,5 +142,5 @@ func configured(kind, name string, names []string) error {
 	}
 }
 
-// moment writes epoch milliseconds as results show them: RFC 3339 in UTC.
+// moment formats epoch milliseconds for results: RFC 3339 in UTC.
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -7,8 +7,8 @@ import (
 )
 
 // loadEnvFile sets the variables of an environment file, as `caddy run --envfile` does: lines of KEY=VALUE, an
-// optional `export ` before, values optionally in quotes and then over several lines, `#` comments. A variable that
-// is set already stays. Errors name the line and never show a value.
+// optional `export ` before, values optionally in quotes and then over several lines, `#` comments. A variable that is set
+// already keeps its value. Errors name the line and never show a value.
 func loadEnvFile(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func parseEnvFile(text string) (map[string]string, error) {
 	return variables, nil
 }
 
-// quotedValue reads a value that begins with a quote on line i, and gives the line on which it ends.
+// quotedValue returns the value that begins with a quote on line i, and the line on which it ends.
 func quotedValue(value string, lines []string, i int) (string, int) {
 	quote := value[:1]
 	ends := func(line string) bool { return strings.HasSuffix(line, quote) && !strings.HasSuffix(line, `\`+quote) }

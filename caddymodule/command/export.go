@@ -33,15 +33,14 @@ func (a exportAnswer) text(w *strings.Builder) {
 func exportCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "export FILE|-",
-		Short: "Writes everything the store holds as one archive, to be imported into another store of either engine",
-		Long: `Writes everything the store holds, as it is at one moment, as one archive into a file that doesn't exist yet, or to
-standard output. It is compressed when the file's name ends in .gz. caddy svc import fills an empty store of either
-engine with it: that is how an installation moves from SQLite to PostgreSQL, or back. The steps are in the operator's
-guide.
+		Short: "Writes the whole store as one archive, for an import into another store of either engine",
+		Long: `Writes the whole store, as it is at one moment, as one archive into a file that doesn't exist yet, or to standard output.
+It is compressed if the file's name ends in .gz. caddy svc import fills an empty store of either engine with it, which
+moves an installation from SQLite to PostgreSQL, or back. The operator's guide has the steps.
 
-Servers and workers may go on working, but what they do from then on is not in the archive: for the final move, stop them
-first. Calls that were under way move with their holds, which expire on the other side. For the time of the export a
-SQLite store needs as much free space beside it as it has itself.
+Servers and workers may go on working, but changes from then on are not in the archive: for the final move, stop them
+first. Calls that are running move with their holds, which expire in the new store. During the export, a SQLite store
+needs as much free space beside it as its own size.
 
 Provider keys, credentials and messages stay encrypted in the archive: the other side needs the same master_key, older
 keys in it included. Organizations, wallets and the books can be read by whoever has the file.
@@ -73,7 +72,7 @@ With - the result is written to standard error, and --json is refused. An interr
 	})
 }
 
-// exportTo exports to standard output, and says how that went on standard error.
+// exportTo exports to standard output and writes the result to standard error.
 func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options archive.ExportOptions) error {
 	summary, err := archive.Export(ctx, e.db, stdout, options)
 	if err != nil {
@@ -85,7 +84,7 @@ func (e *commandEnv) exportTo(ctx context.Context, stdout io.Writer, options arc
 	return err //nolint:wrapcheck // nobody would read it
 }
 
-// exportFile exports to a new file, readable by this user only, and leaves none when it fails.
+// exportFile exports to a new file, which only this user can read, and removes it if the export fails.
 func (e *commandEnv) exportFile(ctx context.Context, path string, options archive.ExportOptions) (summary archive.Summary, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -116,10 +115,10 @@ func (e *commandEnv) exportFile(ctx context.Context, path string, options archiv
 	return summary, nil
 }
 
-// reportEvery is how often a long export or import says how far it is.
+// reportEvery is the pause between reports of a long export or import.
 const reportEvery = 2 * time.Second
 
-// archiveReport tells a person how far an export or import is: at each new table, and every now and then.
+// archiveReport writes the progress of an export or import for people: at each new table, and every [reportEvery].
 type archiveReport struct {
 	w    io.Writer
 	verb string

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// required marks flags without which a command is refused.
+// required marks flags that must be given.
 func required(command *cobra.Command, names ...string) {
 	for _, name := range names {
 		if err := command.MarkFlagRequired(name); err != nil {
@@ -28,7 +28,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// exactly accepts one argument and says what it is for when it is missing.
+// exactly accepts exactly one argument, which errors call what.
 func exactly(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -45,7 +45,7 @@ func orgFlag(command *cobra.Command) *string {
 	return org
 }
 
-// envFlag adds --env, which tells the wallet or the kind of key.
+// envFlag adds --env, the environment of a wallet or key.
 func envFlag(command *cobra.Command) *envValue {
 	env := envValue(store.Live)
 	command.Flags().Var(&env, "env", "the environment, `live|test`")
@@ -86,7 +86,7 @@ func (m *microsValue) Set(text string) error {
 	return nil
 }
 
-// nullableMoment is nil for a moment that is not set.
+// nullableMoment is [moment] for a time that may be NULL, for which it returns nil.
 func nullableMoment(ms sql.NullInt64) *string {
 	if !ms.Valid {
 		return nil
@@ -95,7 +95,7 @@ func nullableMoment(ms sql.NullInt64) *string {
 	return &text
 }
 
-// orDash shows a moment that may be absent in a table.
+// orDash returns text for a table, or a dash for nil.
 func orDash(text *string) string {
 	if text == nil {
 		return "-"

@@ -34,14 +34,14 @@ func importCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Fills an empty store with an archive of caddy svc export",
-		Long: `Fills an empty store of either engine with an archive of caddy svc export, from a file or standard input; one that is
-compressed is noticed as such. No server or worker may run on the store meanwhile. A SQLite file is made if there is none.
+		Long: `Fills an empty store of either engine with an archive of caddy svc export, compressed or not, from a file or standard
+input. No server or worker may use the store meanwhile. A SQLite file is created if there is none.
 
-It can be interrupted, by kill -9 too: the same command with the same archive goes on where it stopped and ends with
-exactly the same rows. Until then neither a server nor another command takes the store. A damaged or cut archive is
-noticed before anything behind the damage is imported; a whole copy of the same archive goes on.
+It can be interrupted, even by kill -9: run the same command with the same archive again, and it continues and ends with
+exactly the same rows. Until then servers and other commands refuse the store. If the archive is damaged or cut off,
+nothing after the damage is imported; continue with a whole copy of the same archive.
 
-The configuration must have the master_key of the exporting side, older keys in it included: that is checked first.`,
+The configuration must have the master_key of the exporting side with its older keys, which is checked first.`,
 		Example: `  $ caddy svc import ./svc-2026-11-21.archive.gz --config ./Caddyfile.postgres
   $ caddy svc doctor --config ./Caddyfile.postgres`,
 		Args: exactly("the archive to read, or - for standard input"),
@@ -78,7 +78,7 @@ The configuration must have the master_key of the exporting side, older keys in 
 	})
 }
 
-// plainArchive takes the compression off a stream that has one.
+// plainArchive decompresses a stream if it is compressed.
 func plainArchive(stream io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(stream)
 	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" { // RFC 1952 §2.3.1; what ends earlier is no archive anyway
@@ -91,7 +91,7 @@ func plainArchive(stream io.Reader) (io.Reader, error) {
 	return plain, nil
 }
 
-// importFault says what to do about a failed import.
+// importFault adds what to do to the error of an import.
 func importFault(err error) error {
 	what := "run the same command again: it goes on where it stopped"
 	switch {

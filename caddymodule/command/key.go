@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// keyAnswer is an API key as results show it: never with its secret, which the store doesn't have.
+// keyAnswer is an API key in a result, without the key itself, which the store doesn't have.
 type keyAnswer struct {
 	ID          string   `json:"id"`
 	OrgID       string   `json:"orgId"`
@@ -33,7 +33,7 @@ func newKeyAnswer(k store.APIKey) keyAnswer {
 	}
 }
 
-// issuedKeyAnswer shows a new key, this once.
+// issuedKeyAnswer is a new API key with the key itself, which is shown only once.
 type issuedKeyAnswer struct {
 	keyAnswer
 	Key string `json:"key"`
@@ -80,8 +80,8 @@ func (f *commandFlags) keyCreate() *cobra.Command {
 	var at string
 	command := &cobra.Command{
 		Use:   "create --org ORG_ID [flags]",
-		Short: "Creates an API key and shows it, this once",
-		Long: "Creates an API key and shows it, this once: only its SHA-256 hash is stored.\n\nScopes: " +
+		Short: "Creates an API key and shows it, only this once",
+		Long: "Creates an API key and shows it, only this once: the store has its SHA-256 hash.\n\nScopes: " +
 			identity.JoinScopes(identity.AllScopes(), ", ") + ".",
 		Example: `  $ caddy svc key create --org org_… --name "web shop" --json
   $ caddy svc key create --org org_… --env test --scopes models:read,chat:write,wallet:read --expires-in-days 90`,
@@ -116,7 +116,7 @@ func (f *commandFlags) keyCreate() *cobra.Command {
 	})
 }
 
-// expiry is the moment that one of the two flags asks for, nil when none was given.
+// expiry returns the moment that one of the two flags gives, nil without them.
 func expiry(command *cobra.Command, days int64, at string) (*time.Time, error) {
 	var moment time.Time
 	var err error

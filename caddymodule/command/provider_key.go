@@ -84,8 +84,8 @@ func (e *commandEnv) readSecret(file string) (string, error) {
 	return string(secret), err
 }
 
-// readInput reads a file or, for "-", standard input. what names it. More than most bytes are cut one byte above, so that
-// they are refused and not read to their end.
+// readInput reads a file or, for "-", standard input. what is its name in errors. It reads at most one byte more than most, so
+// that the caller can refuse longer input without reading all of it.
 func (e *commandEnv) readInput(file, what string, most int64) ([]byte, error) {
 	source := e.stdin
 	if file == "-" {
@@ -107,7 +107,7 @@ func (e *commandEnv) readInput(file, what string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// terminal reports whether somebody types what is read from source.
+// terminal reports whether source is a terminal, where a person types.
 func terminal(source io.Reader) bool {
 	file, ok := source.(*os.File)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// deadTurnAnswer is a turn that was given up, without anything a customer wrote.
+// deadTurnAnswer is a turn that was given up, without texts of customers.
 type deadTurnAnswer struct {
 	ID             string `json:"id"`
 	OrgID          string `json:"orgId"`
@@ -47,11 +47,11 @@ func (r retriedTurnAnswer) text(w *strings.Builder) {
 func queueCommand(f *commandFlags) *cobra.Command {
 	return noun(&cobra.Command{
 		Use:   "queue",
-		Short: "Shows the answers that were given up, and tries them again",
+		Short: "Shows answers that were given up, and retries them",
 	}, f.queueDead(), f.queueRetry())
 }
 
-// mostDeadTurns bounds what `queue dead` reads at once.
+// mostDeadTurns bounds the rows that `queue dead` shows.
 const mostDeadTurns = 10_000
 
 func (f *commandFlags) queueDead() *cobra.Command {
@@ -59,8 +59,8 @@ func (f *commandFlags) queueDead() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dead [--limit N]",
 		Short: "Lists the turns that were given up, with the code of what stopped them",
-		Long: `Lists the turns that were given up: the model or the service failed too often, or in a way that trying again can't mend.
-Their customers have no answer. The code is that of the last failure.`,
+		Long: `Lists the turns that were given up: the model or the service failed too often, or in a way that no retry can fix. Their
+customers have no answer. The code is that of the last failure.`,
 	}
 	command.Flags().IntVar(&limit, "limit", 100, fmt.Sprintf("how many `rows`, 1 to %d", mostDeadTurns))
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {

@@ -55,7 +55,7 @@ alone and named; the exit status is then 1.`,
 	})
 }
 
-// rekeyChannels seals the credentials of channels anew that are not sealed under the ring's first key, by the rules of
+// rekeyChannels re-encrypts the credentials of channels that are not sealed with the ring's first key, by the rules of
 // [identity.ProviderKeys.Rekey].
 func (e *commandEnv) rekeyChannels(ctx context.Context, ring *vault.Ring) (done identity.Rekeyed, err error) {
 	var unopened []error

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// userAnswer is a user with a new one-time link, which is shown this once.
+// userAnswer is a user with a new one-time link, which is shown only once.
 type userAnswer struct {
 	ID            string `json:"id"`
 	OrgID         string `json:"orgId"`
@@ -22,7 +22,7 @@ type userAnswer struct {
 	Role          string `json:"role"`
 	Link          string `json:"link"`
 	LinkExpiresAt string `json:"linkExpiresAt"`
-	// Warning says why the link can't be used, if it can't.
+	// Warning is why the link can't be used; empty if it can.
 	Warning string `json:"warning,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func userCommand(f *commandFlags) *cobra.Command {
 
 func (e *commandEnv) users() *identity.Users { return identity.NewUsers(e.db) }
 
-// authority is the operator's: everything.
+// authority is the operator's, who may do everything.
 func (e *commandEnv) authority() identity.Authority {
 	return identity.Authority{Actor: e.actor, Role: identity.Owner, Operator: true}
 }
@@ -60,9 +60,9 @@ func (f *commandFlags) userInvite() *cobra.Command {
 	var email, role string
 	command := &cobra.Command{
 		Use:   "invite --org ORG_ID --email ADDRESS --role ROLE",
-		Short: "Makes a user and shows the one-time link to set a password, this once",
-		Long: `Makes a user of an organization and shows a one-time link to set a password, this once. No e-mail is sent: hand the link to
-the person yourself. It holds for 7 days, then the invitation ends; ` + "`caddy svc user reset`" + ` makes another link.
+		Short: "Creates a user and shows the one-time link to set a password, only this once",
+		Long: `Creates a user of an organization and shows a one-time link to set a password, only this once. No e-mail is sent: hand the link to
+the person yourself. It is valid for 7 days, then the invitation ends; ` + "`caddy svc user reset`" + ` makes another link.
 
 Roles: member (assistants, knowledge bases, conversations; reads channels and the wallet), administrator (also channels, API
 keys, provider keys and members), owner (also owners). An organization's first user is best an owner.`,
@@ -103,9 +103,9 @@ func (f *commandFlags) userReset() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "reset --org ORG_ID --email ADDRESS [--role ROLE]",
 		Short: "Shows a new one-time link for a user who lost the password or the link",
-		Long: `Shows a new one-time link for a user who lost the password, or the link before, which ends. No e-mail is sent: hand the link
-to the person yourself. The password and the sessions stay as they are until the link is used, for which there is a day (7 days
-when the user has no password yet). With --role the user also gets another role, and is signed out if it is a new one.`,
+		Long: `Shows a new one-time link for a user who lost the password or the previous link, which ends. No e-mail is sent: hand the
+link to the person yourself. The link is valid for a day, or 7 days if the user has no password yet. Until it is used, the
+password and the sessions stay as they are. With --role the user also gets another role, and a new role ends the sessions.`,
 		Example: "  $ caddy svc user reset --org org_… --email lan@example.com",
 	}
 	org := orgFlag(command)
@@ -136,7 +136,7 @@ func (e *commandEnv) resetUser(ctx context.Context, user store.User, role string
 	return e.userAnswer(user, link), nil
 }
 
-// user is an organization's user with an e-mail address.
+// user returns an organization's user with an e-mail address.
 func (e *commandEnv) user(ctx context.Context, orgID, email string) (store.User, error) {
 	if _, err := e.organization(ctx, orgID); err != nil {
 		return store.User{}, err
@@ -152,7 +152,7 @@ func (e *commandEnv) user(ctx context.Context, orgID, email string) (store.User,
 	return user, err
 }
 
-// lastOwner puts it into words that somebody is the last owner; other errors stay as they are.
+// lastOwner adds what to do to [store.ErrLastOwner], and returns other errors unchanged.
 func lastOwner(err error, user store.User) error {
 	if errors.Is(err, store.ErrLastOwner) {
 		return fmt.Errorf("%s is the last owner of organization %s; make another user an owner first", user.Email, user.OrgID)
@@ -185,7 +185,7 @@ func (f *commandFlags) userList() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list --org ORG_ID",
 		Short: "Lists the users of an organization",
-		Long:  "Lists the users of an organization. Who is invited has set no password yet, and who is expired did not in time.",
+		Long:  "Lists the users of an organization. State invited: no password is set yet; expired: none was set in time.",
 	}
 	org := orgFlag(command)
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
@@ -212,7 +212,7 @@ func (f *commandFlags) userList() *cobra.Command {
 	})
 }
 
-// removedUserAnswer is a user who is gone.
+// removedUserAnswer is the result of removing a user.
 type removedUserAnswer struct {
 	ID      string `json:"id"`
 	OrgID   string `json:"orgId"`
@@ -230,7 +230,7 @@ func (f *commandFlags) userRemove() *cobra.Command {
 		Use:   "remove --org ORG_ID --email ADDRESS",
 		Short: "Removes a user, and frees the e-mail address",
 		Long: `Removes a user with the sessions and an unused link, at once. The e-mail address is free again, for instance when an
-organization has invited somebody who isn't theirs. What the user did stays in the audit log. The last owner who can sign in
+organization has invited a person of another one. The user's actions stay in the audit log. The last owner who can sign in
 can't be removed.`,
 		Example: "  $ caddy svc user remove --org org_… --email lan@example.com",
 	}

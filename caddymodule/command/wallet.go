@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// entryAnswer is a ledger entry as results show it.
+// entryAnswer is a ledger entry in a result.
 type entryAnswer struct {
 	ID            string `json:"id"`
 	OrgID         string `json:"orgId"`
@@ -42,7 +42,7 @@ func (e entryAnswer) text(w *strings.Builder) {
 	}
 }
 
-// walletAnswer has the names of `GET /wallet` (design §6 "groups' conventions").
+// walletAnswer is a wallet in a result, with the names of `GET /wallet`.
 type walletAnswer struct {
 	OrgID         string `json:"orgId"`
 	Environment   string `json:"environment"`
@@ -66,13 +66,13 @@ ledger and a row of the audit log.`,
 	}, f.walletCredit(), f.walletAdjust(), f.walletRefund(), f.walletShow())
 }
 
-// walletFlags adds --org and --env and gives the wallet they name.
+// walletFlags adds --org and --env, and returns a function for the wallet that they name.
 func walletFlags(command *cobra.Command) func() billing.WalletID {
 	org, env := orgFlag(command), envFlag(command)
 	return func() billing.WalletID { return billing.WalletID{OrgID: *org, Env: store.Env(*env)} }
 }
 
-// posted runs a change of a wallet, whose organization must exist.
+// posted changes the wallet of an organization, which must exist, and returns the new entry of the ledger.
 func (e *commandEnv) posted(ctx context.Context, wallet billing.WalletID, post func() (billing.Entry, error)) (answer, error) {
 	if _, err := e.organization(ctx, wallet.OrgID); err != nil {
 		return nil, err

@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule"
 )
 
-// workerCommandName is the name of the command and of the binary that is it alone.
+// workerCommandName is the name of the command, and of the binary that has only this command.
 const workerCommandName = "svc-worker"
 
 const (
-	workerShort = "Answers the messages that customers sent: the companion of the server"
+	workerShort = "Answers the messages that customers sent to the server's webhooks"
 	workerLong  = `
 Takes conversations from the queue that the server's webhooks fill, asks the model, and sends the reply to the customer.
 
@@ -25,9 +25,9 @@ It reads the server's own configuration, of which it uses the svc block, the log
 grace_period; it opens no site. Any number of workers may run, on any number of machines if the store is PostgreSQL. With
 worker { listen ADDRESS } in the svc block it answers probes and metrics there.
 
-SIGTERM and SIGINT stop it: it takes no new conversation, finishes those it has within the grace_period, gives the rest
-back, and ends with status 0. A second signal ends it at once; what it had is taken up by another worker when its lease
-is over. To take in a changed configuration, restart it.`
+SIGTERM and SIGINT stop it: it takes no new conversation, finishes those it has within the grace_period, releases the rest,
+and ends with status 0. A second signal ends it at once; another worker continues its conversations when their leases are
+over. After a change of the configuration, restart it.`
 	workerExample = `  $ caddy svc-worker --config /etc/caddy/Caddyfile --envfile /etc/caddy/env`
 )
 
@@ -60,8 +60,8 @@ func workerCommand(command *cobra.Command) {
 	}
 }
 
-// WorkerMain is the main function of the binary svc-worker, which is `caddy svc-worker` alone. It returns the status to
-// exit with.
+// WorkerMain is the main function of the binary svc-worker, which has only the command of `caddy svc-worker`. It returns the
+// exit status.
 func WorkerMain() int {
 	command := &cobra.Command{Use: workerCommandName, Short: workerShort, Long: workerLong, SilenceUsage: true}
 	workerCommand(command)
