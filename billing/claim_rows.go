@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	selectClaims = buildStatements(func(keys int) string {
+	selectClaims = listSizes.Build(func(keys int) string {
 		match := make([]string, keys)
 		for i := range match {
 			match[i] = fmt.Sprintf("(org_id = $%d AND env = $%d AND key_hash = $%d)", 3*i+1, 3*i+2, 3*i+3)
@@ -18,10 +18,10 @@ var (
 		return `SELECT org_id, env, key_hash, fingerprint, state, call_id, lease_until, created_at, expires_at
 			FROM idempotency_keys WHERE ` + strings.Join(match, " OR ") + ` ORDER BY org_id, env, key_hash`
 	})
-	selectClaimsOfCalls = lookUp(`SELECT org_id, env, key_hash FROM idempotency_keys
-		WHERE state = 'in_progress' AND call_id IN {keys}`, 1, 0)
-	insertClaims = insertRows(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id,
-		lease_until, response, created_at, finished_at, expires_at) `, 11)
+	selectClaimsOfCalls = listSizes.Statement(`SELECT org_id, env, key_hash FROM idempotency_keys
+		WHERE state = 'in_progress' AND call_id IN {list}`, 1, 0)
+	insertClaims = listSizes.Statement(`INSERT INTO idempotency_keys (org_id, env, key_hash, fingerprint, state, call_id,
+		lease_until, response, created_at, finished_at, expires_at) {list}`, 11, 0)
 )
 
 const (
@@ -53,7 +53,7 @@ func (s *claimState) name() string {
 
 // lockClaims reads claims, sorted by key, and locks them until the transaction ends. It doesn't read transcripts.
 func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books) error {
-	return paddedChunks(keys, func(size int, chunk []claimKey) error {
+	return store.EachPadded(listSizes, keys, func(size int, chunk []claimKey) error {
 		args := make([]any, 0, 3*len(chunk))
 		for _, key := range chunk {
 			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:])
@@ -137,7 +137,7 @@ func (b *books) writeClaims(tx store.Tx) {
 			claim.createdAt, claim.finishedColumn(), claim.expiresAt,
 			key.wallet.OrgID, string(key.wallet.Env), key.hash[:], claim.read.callID, claim.read.name())
 	}
-	exactChunks(inserted, func(size int, chunk []claimKey) {
+	store.EachExact(listSizes, inserted, func(size int, chunk []claimKey) {
 		args := make([]any, 0, 11*len(chunk))
 		for _, key := range chunk {
 			claim := b.claims[key]

@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	selectWallets = lookUp(`SELECT org_id, env, balance_micros, held_micros FROM wallets
-		WHERE (org_id, env) IN {keys} ORDER BY org_id, env`, 2, 0)
-	selectHolds = lookUp(`SELECT id, org_id, env, amount_micros, status, expires_at FROM holds WHERE id IN {keys}`, 1, 0)
-	selectCalls = lookUp(`SELECT id, org_id, env, charged_micros, extra_micros, shortfall_micros FROM calls
-		WHERE id IN {keys}`, 1, 0)
+	selectWallets = listSizes.Statement(`SELECT org_id, env, balance_micros, held_micros FROM wallets
+		WHERE (org_id, env) IN ({list}) ORDER BY org_id, env`, 2, 0)
+	selectHolds = listSizes.Statement(`SELECT id, org_id, env, amount_micros, status, expires_at FROM holds WHERE id IN {list}`, 1, 0)
+	selectCalls = listSizes.Statement(`SELECT id, org_id, env, charged_micros, extra_micros, shortfall_micros FROM calls
+		WHERE id IN {list}`, 1, 0)
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // lockWallets reads wallets, sorted by key, and locks them, and with them all that belongs to them, until the transaction ends.
 func lockWallets(ctx context.Context, tx store.Tx, ids []WalletID, books *books) error {
-	return paddedChunks(ids, func(size int, chunk []WalletID) error {
+	return store.EachPadded(listSizes, ids, func(size int, chunk []WalletID) error {
 		args := make([]any, 0, 2*len(chunk))
 		for _, id := range chunk {
 			args = append(args, id.OrgID, string(id.Env))
@@ -76,8 +76,8 @@ func readCalls(ctx context.Context, tx store.Tx, ids []string, books *books) err
 	})
 }
 
-func lookUpIDs(ctx context.Context, tx store.Tx, texts statements, ids []string, each func(store.Row) error) error {
-	return paddedChunks(ids, func(size int, chunk []string) error {
+func lookUpIDs(ctx context.Context, tx store.Tx, texts store.ListStatement, ids []string, each func(store.Row) error) error {
+	return store.EachPadded(listSizes, ids, func(size int, chunk []string) error {
 		args := make([]any, len(chunk))
 		for i, id := range chunk {
 			args[i] = id

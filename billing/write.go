@@ -8,16 +8,19 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
+// listSizes are the lengths of the lists in this package's statements.
+var listSizes = store.ListSizes{64, 16, 4, 1}
+
 var (
-	insertHolds = insertRows(`INSERT INTO holds (id, org_id, env, amount_micros, status, model,
-		price_input, price_output, price_cached_input, created_at, expires_at, resolved_at) `, 12)
-	insertTxs     = insertRows(`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) `, 8)
-	insertEntries = insertRows(`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) `, 4)
-	insertCalls   = insertRows(`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream,
+	insertHolds = listSizes.Statement(`INSERT INTO holds (id, org_id, env, amount_micros, status, model,
+		price_input, price_output, price_cached_input, created_at, expires_at, resolved_at) {list}`, 12, 0)
+	insertTxs     = listSizes.Statement(`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at) {list}`, 8, 0)
+	insertEntries = listSizes.Statement(`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) {list}`, 4, 0)
+	insertCalls   = listSizes.Statement(`INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream,
 		outcome, prompt_tokens, completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros,
-		shortfall_micros, tx_id, started_at, duration_ms) `, 20)
+		shortfall_micros, tx_id, started_at, duration_ms) {list}`, 20, 0)
 	// The guard is in the statement: only an open hold can be resolved, once.
-	resolveHolds = lookUp(`UPDATE holds SET status = $1, resolved_at = $2 WHERE status = 'open' AND id IN {keys}`, 1, 2)
+	resolveHolds = listSizes.Statement(`UPDATE holds SET status = $1, resolved_at = $2 WHERE status = 'open' AND id IN {list}`, 1, 2)
 )
 
 const (
@@ -64,7 +67,7 @@ func (b *books) writeWallets(tx store.Tx) {
 
 // writeHolds inserts new holds, in the state the batch left them, and resolves stored ones.
 func (b *books) writeHolds(tx store.Tx) {
-	exactChunks(b.newHolds, func(size int, chunk []*holdRow) {
+	store.EachExact(listSizes, b.newHolds, func(size int, chunk []*holdRow) {
 		args := make([]any, 0, 12*len(chunk))
 		for _, hold := range chunk {
 			var resolvedAt any
@@ -84,7 +87,7 @@ func (b *books) writeHolds(tx store.Tx) {
 		}
 	}
 	for _, status := range []holdStatus{holdSettled, holdVoided, holdExpired} {
-		exactChunks(resolved[status], func(size int, chunk []string) {
+		store.EachExact(listSizes, resolved[status], func(size int, chunk []string) {
 			args := make([]any, 0, 2+len(chunk))
 			args = append(args, string(status), b.now)
 			for _, id := range chunk {
@@ -98,7 +101,7 @@ func (b *books) writeHolds(tx store.Tx) {
 // writeEntries writes each transaction with its two legs: what the wallet gets, its counter account gives.
 func (b *books) writeEntries(tx store.Tx) {
 	legs := make([][4]any, 0, 2*len(b.newEntries))
-	exactChunks(b.newEntries, func(size int, chunk []Entry) {
+	store.EachExact(listSizes, b.newEntries, func(size int, chunk []Entry) {
 		args := make([]any, 0, 8*len(chunk))
 		for _, entry := range chunk {
 			args = append(args, entry.ID, entry.Wallet.OrgID, string(entry.Wallet.Env), string(entry.Kind),
@@ -109,7 +112,7 @@ func (b *books) writeEntries(tx store.Tx) {
 		}
 		tx.Queue(int64(len(chunk)), insertTxs[size], args...)
 	})
-	exactChunks(legs, func(size int, chunk [][4]any) {
+	store.EachExact(listSizes, legs, func(size int, chunk [][4]any) {
 		args := make([]any, 0, 4*len(chunk))
 		for _, leg := range chunk {
 			args = append(args, leg[:]...)
@@ -119,7 +122,7 @@ func (b *books) writeEntries(tx store.Tx) {
 }
 
 func (b *books) writeCalls(tx store.Tx) {
-	exactChunks(b.newCalls, func(size int, chunk []callRow) {
+	store.EachExact(listSizes, b.newCalls, func(size int, chunk []callRow) {
 		args := make([]any, 0, 20*len(chunk))
 		for _, call := range chunk {
 			var txID any

@@ -80,12 +80,12 @@ func scanConversationRow(row store.Row) (*conversationRow, error) {
 }
 
 var (
-	findConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations
+	findConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 		WHERE (channel_id, customer_ref) IN ({list})`, 2, 0)
-	insertConversations = listStatement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state,
+	insertConversations = listSizes.Statement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state,
 		attention, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at)
 		{list} ON CONFLICT (channel_id, customer_ref) DO NOTHING`, 14, 0)
-	lockConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
+	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
 const (
@@ -99,7 +99,7 @@ const (
 // find reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
 func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) error {
 	final := !locksRows(tx)
-	return eachPadded(keys, func(size int, piece []conversationKey) error {
+	return store.EachPadded(listSizes, keys, func(size int, piece []conversationKey) error {
 		args := make([]any, 0, 2*len(piece))
 		for _, key := range piece {
 			args = append(args, key.channelID, key.customerRef)
@@ -123,7 +123,7 @@ func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conv
 func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conversationRow) error {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return rows[id] != nil })
 	slices.Sort(ids)
-	return eachPadded(slices.Compact(ids), func(size int, piece []string) error {
+	return store.EachPadded(listSizes, slices.Compact(ids), func(size int, piece []string) error {
 		return tx.Query(ctx, func(row store.Row) error {
 			c, err := scanConversationRow(row)
 			if err != nil {

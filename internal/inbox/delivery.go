@@ -21,12 +21,12 @@ type delivery struct {
 }
 
 var (
-	selectChannels = listStatement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
-	selectSent     = listStatement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
+	selectChannels = listSizes.Statement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
+	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
 		WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
-	selectBusy = listStatement(`SELECT conversation_id FROM outbound_messages
+	selectBusy = listSizes.Statement(`SELECT conversation_id FROM outbound_messages
 		WHERE state IN ('pending', 'sending') AND state = 'sending' AND conversation_id IN {list}`, 1, 0)
-	insertMessages = listStatement(`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id,
+	insertMessages = listSizes.Statement(`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id,
 		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
 )
 
@@ -96,7 +96,7 @@ func (d *delivery) makeMissing(ctx context.Context, tx store.Tx, keys []conversa
 		return err
 	}
 	now := tx.Now()
-	eachExact(missing, func(size int, piece []conversationKey) {
+	store.EachExact(listSizes, missing, func(size int, piece []conversationKey) {
 		args := make([]any, 0, 14*len(piece))
 		for _, key := range piece {
 			maker := makers[key]
@@ -118,7 +118,7 @@ func withChannel(ctx context.Context, tx store.Tx, keys []conversationKey) (kept
 		}
 	}
 	there := make(map[string]bool, len(ids))
-	err = eachPadded(ids, func(size int, piece []string) error {
+	err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
 		return tx.Query(ctx, func(row store.Row) error {
 			var id string
 			err := row.Scan(&id)
@@ -181,7 +181,7 @@ func (d *delivery) read(ctx context.Context, s *session, into *decisions) error 
 	if err := into.readSent(ctx, s.tx, told); err != nil {
 		return fmt.Errorf("look for what was sent: %w", err)
 	}
-	err := eachPadded(echoed, func(size int, piece []string) error {
+	err := store.EachPadded(listSizes, echoed, func(size int, piece []string) error {
 		return s.tx.Query(ctx, func(row store.Row) error {
 			var id string
 			err := row.Scan(&id)
@@ -196,7 +196,7 @@ func (d *delivery) read(ctx context.Context, s *session, into *decisions) error 
 }
 
 func (d *decisions) readSent(ctx context.Context, tx store.Tx, keys []messageKey) error {
-	return eachPadded(keys, func(size int, piece []messageKey) error {
+	return store.EachPadded(listSizes, keys, func(size int, piece []messageKey) error {
 		return tx.Query(ctx, func(row store.Row) error {
 			var key messageKey
 			sent := &sentRow{}
@@ -233,7 +233,7 @@ func (d *decisions) write(ctx context.Context, s *session) error {
 	slices.SortFunc(d.messages, func(a, b *messageRow) int {
 		return cmp.Or(cmp.Compare(a.key.channelID, b.key.channelID), cmp.Compare(a.MessageID, b.MessageID))
 	})
-	eachExact(d.messages, func(size int, piece []*messageRow) {
+	store.EachExact(listSizes, d.messages, func(size int, piece []*messageRow) {
 		args := make([]any, 0, 11*len(piece))
 		for _, m := range piece {
 			args = append(args, m.id, m.route.OrgID, m.key.channelID, m.conversationID, m.MessageID,

@@ -4,11 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
+
+// listSizes are the lengths of the lists in this package's statements.
+var listSizes = store.ListSizes{64, 8, 1}
 
 const (
 	// leaseSpares is how many conversations beyond the wanted number are read, for those that another worker takes at the same
@@ -49,7 +53,7 @@ const dueConversations = `SELECT id FROM (
 		) AS candidates
 	) AS ranked ORDER BY turn, run_at, id LIMIT $3`
 
-var lockDueConversations = listStatement(`SELECT `+conversationRowColumns+` FROM conversations
+var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 	WHERE run_at <= $1 AND lease_until < $1 AND id IN {list}`, 1, 1)
 
 func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
@@ -60,7 +64,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 		return err
 	}
 	rows := make(map[string]*conversationRow, len(ids))
-	err = eachPadded(ids, func(size int, piece []string) error {
+	err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
 		text := lockDueConversations[size]
 		if locksRows(tx) {
 			text += " FOR UPDATE SKIP LOCKED"
@@ -91,7 +95,7 @@ func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) (ids []strin
 	var full string
 	if len(op.full) > 0 {
 		list := paddedList(op.full)
-		full = " AND org_id NOT IN " + parameterRows(len(list), 1, len(args))
+		full = " AND org_id NOT IN " + store.ParameterRows(len(list), 1, len(args))
 		args = anys(list, args...)
 	}
 	err = tx.Query(ctx, func(row store.Row) error {
@@ -264,4 +268,17 @@ func (s *session) reschedule(ctx context.Context, c *conversationRow) error {
 		c.wake = true
 	}
 	return nil
+}
+
+// paddedList repeats the last item until the list has one of a few lengths.
+func paddedList[T any](items []T) []T {
+	length := 1
+	for length < len(items) {
+		length *= 8
+	}
+	padded := slices.Clone(items)
+	for len(padded) < length {
+		padded = append(padded, items[len(items)-1])
+	}
+	return padded
 }

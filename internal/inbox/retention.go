@@ -162,11 +162,11 @@ const (
 )
 
 var (
-	deletePartsOfTurns    = listStatement(`DELETE FROM outbound_messages WHERE turn_id IN {list} RETURNING id`, 1, 0)
-	deleteMessagesOfTurns = listStatement(`DELETE FROM messages WHERE turn_id IN {list} RETURNING id`, 1, 0)
-	deleteTurns           = listStatement(`DELETE FROM turns WHERE id IN {list} RETURNING id`, 1, 0)
-	deleteMessages        = listStatement(`DELETE FROM messages WHERE id IN {list} RETURNING id`, 1, 0)
-	deleteParts           = listStatement(`DELETE FROM outbound_messages WHERE id IN {list} RETURNING id`, 1, 0)
+	deletePartsOfTurns    = listSizes.Statement(`DELETE FROM outbound_messages WHERE turn_id IN {list} RETURNING id`, 1, 0)
+	deleteMessagesOfTurns = listSizes.Statement(`DELETE FROM messages WHERE turn_id IN {list} RETURNING id`, 1, 0)
+	deleteTurns           = listSizes.Statement(`DELETE FROM turns WHERE id IN {list} RETURNING id`, 1, 0)
+	deleteMessages        = listSizes.Statement(`DELETE FROM messages WHERE id IN {list} RETURNING id`, 1, 0)
+	deleteParts           = listSizes.Statement(`DELETE FROM outbound_messages WHERE id IN {list} RETURNING id`, 1, 0)
 )
 
 func (op *sweepOp) run(ctx context.Context, s *session) error {
@@ -181,7 +181,7 @@ func (op *sweepOp) run(ctx context.Context, s *session) error {
 	}
 	for _, sort := range []struct {
 		find  string
-		clear listTexts
+		clear store.ListStatement
 	}{{selectOldMessages, deleteMessages}, {selectOldParts, deleteParts}} {
 		ids, err := op.old(ctx, s, sort.find, before)
 		if err == nil {
@@ -241,8 +241,8 @@ func (op *sweepOp) old(ctx context.Context, s *session, text string, before int6
 }
 
 // deleted runs a deletion and counts its rows.
-func deleted(ctx context.Context, s *session, texts listTexts, ids []string, count *int64) error {
-	return eachPadded(ids, func(size int, piece []string) error {
+func deleted(ctx context.Context, s *session, texts store.ListStatement, ids []string, count *int64) error {
+	return store.EachPadded(listSizes, ids, func(size int, piece []string) error {
 		return s.tx.Query(ctx, func(store.Row) error {
 			*count++
 			return nil

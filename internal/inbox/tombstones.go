@@ -24,25 +24,24 @@ func tombstone(key messageKey) [sha256.Size]byte {
 }
 
 var (
-	selectTombstones = listStatement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
-	insertTombstones = listStatement(`INSERT INTO message_tombstones (hash, expires_at) {list} ON CONFLICT (hash) DO NOTHING`, 2, 0)
+	selectTombstones = listSizes.Statement(`SELECT hash FROM message_tombstones WHERE hash IN {list}`, 1, 0)
+	insertTombstones = listSizes.Statement(`INSERT INTO message_tombstones (hash, expires_at) {list} ON CONFLICT (hash) DO NOTHING`, 2, 0)
 	// selectSeen finds messages and, in the same statement, tombstones, of which it has only the hash.
 	selectSeen = seenStatement(`SELECT channel_id, platform_message_id, NULL FROM messages
 		WHERE (channel_id, platform_message_id) IN ({list})
 		UNION ALL SELECT '', '', hash FROM message_tombstones WHERE hash IN {hashes}`)
 )
 
-// seenStatement is a listStatement of message keys whose "{hashes}" stands for as many tombstones behind them.
-func seenStatement(text string) (texts listTexts) {
-	for i, size := range listSizes {
-		texts[i] = strings.NewReplacer("{list}", parameterRows(size, 2, 0), "{hashes}", parameterRows(size, 1, 2*size)).Replace(text)
-	}
-	return texts
+// seenStatement is a statement with a list of message keys whose "{hashes}" stands for as many tombstones behind them.
+func seenStatement(text string) store.ListStatement {
+	return listSizes.Build(func(rows int) string {
+		return strings.NewReplacer("{list}", store.ParameterRows(rows, 2, 0), "{hashes}", store.ParameterRows(rows, 1, 2*rows)).Replace(text)
+	})
 }
 
 // readSeen records which of the messages exist, or were deleted recently.
 func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey) error {
-	return eachPadded(keys, func(size int, piece []messageKey) error {
+	return store.EachPadded(listSizes, keys, func(size int, piece []messageKey) error {
 		args := messageKeyArgs(piece)
 		hashed := make(map[[sha256.Size]byte]messageKey, len(piece))
 		for _, key := range piece {
@@ -80,7 +79,7 @@ func (d *delivery) withoutTombstones(ctx context.Context, tx store.Tx, missing [
 		}
 	}
 	dead := map[string]bool{}
-	err = eachPadded(hashes, func(size int, piece [][]byte) error {
+	err = store.EachPadded(listSizes, hashes, func(size int, piece [][]byte) error {
 		return tx.Query(ctx, func(row store.Row) error {
 			var hash []byte
 			err := row.Scan(&hash)
@@ -133,7 +132,7 @@ func bury(ctx context.Context, s *session, c *conversationRow) error {
 	if err != nil {
 		return fmt.Errorf("read the ids of messages: %w", err)
 	}
-	eachExact(hashes, func(size int, piece [][]byte) {
+	store.EachExact(listSizes, hashes, func(size int, piece [][]byte) {
 		args := make([]any, 0, 2*len(piece))
 		for _, hash := range piece {
 			args = append(args, hash, s.now+tombstoneDays*retentionDay)

@@ -49,7 +49,7 @@ func (op *beginOp) Size() int { return len(op.request) }
 const insertTurn = `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code,
 	balance_micros, attempts, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $10)`
 
-var bindMessages = listStatement(`UPDATE messages SET turn_id = $1 WHERE id IN {list}`, 1, 1)
+var bindMessages = listSizes.Statement(`UPDATE messages SET turn_id = $1 WHERE id IN {list}`, 1, 1)
 
 func (op *beginOp) run(ctx context.Context, s *session) error {
 	c := op.holder(s)
@@ -87,7 +87,7 @@ func (op *beginOp) run(ctx context.Context, s *session) error {
 	}
 	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request,
 		op.code, op.balance, s.now)
-	eachExact(ids, func(size int, piece []string) {
+	store.EachExact(listSizes, ids, func(size int, piece []string) {
 		s.tx.Queue(int64(len(piece)), bindMessages[size], anys(piece, op.turnID)...)
 	})
 	if len(open) == len(ids) {
@@ -291,12 +291,12 @@ type TurnPlace struct {
 }
 
 // selectTurnPlaces is written for one list length: a list is cut into pieces of it.
-var selectTurnPlaces = listStatement(`SELECT id, agent_id, conversation_id FROM turns WHERE org_id = $1 AND id IN {list}`, 1, 1)
+var selectTurnPlaces = listSizes.Statement(`SELECT id, agent_id, conversation_id FROM turns WHERE org_id = $1 AND id IN {list}`, 1, 1)
 
 // TurnPlaces returns the agents and conversations of turns. Unknown ids, and those of other organizations, are left out.
 func (q *Queue) TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]TurnPlace, error) {
 	places := make(map[string]TurnPlace, len(turnIDs))
-	err := eachPadded(turnIDs, func(size int, piece []string) error {
+	err := store.EachPadded(listSizes, turnIDs, func(size int, piece []string) error {
 		_, err := store.ReadRows(ctx, q.db, "find turns", func(row store.Row) (struct{}, error) {
 			var id string
 			var place TurnPlace

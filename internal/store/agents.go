@@ -137,8 +137,7 @@ func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
 
 // List reads a page of an organization's agents, oldest first.
 func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, error) {
-	agents, err := ReadRows(ctx, a.db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
-		orgID, page.After, page.Rows())
+	agents, err := readPage(ctx, a.db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1`, "id", page, orgID)
 	if err == nil {
 		err = a.readKnowledge(ctx, orgID, agents)
 	}

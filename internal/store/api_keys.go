@@ -50,7 +50,7 @@ func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 	})
 }
 
-// expiryWithin is when a new key expires that actor makes, by the rules of [APIKeys.Create].
+// expiryWithin returns when a new key expires that actor makes, by the rules of [APIKeys.Create].
 func expiryWithin(ctx context.Context, tx Tx, actor string, key APIKey) (sql.NullInt64, error) {
 	if !strings.HasPrefix(actor, "key_") {
 		return key.ExpiresAt, nil
@@ -77,8 +77,7 @@ func (k APIKeys) All(ctx context.Context, orgID string) ([]APIKey, error) {
 
 // List reads a page of an organization's keys, revoked ones too, oldest first.
 func (k APIKeys) List(ctx context.Context, orgID string, page Page) ([]APIKey, error) {
-	return ReadRows(ctx, k.db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
-		orgID, page.After, page.Rows())
+	return readPage(ctx, k.db, "list API keys", scanAPIKey, apiKeyColumns+` WHERE org_id = $1`, "id", page, orgID)
 }
 
 // ByID reads an organization's key, also a revoked one, or [ErrNotFound].

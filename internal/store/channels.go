@@ -93,7 +93,7 @@ func checkChannelLimit(ctx context.Context, tx Tx, orgID string, limit int64) er
 	return err
 }
 
-// ChannelChange says what becomes different: nil is unchanged.
+// ChannelChange is a change of a channel: a nil field stays unchanged.
 type ChannelChange struct {
 	Name    *string
 	AgentID *string // "" takes the agent away
@@ -130,7 +130,7 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 	})
 }
 
-// statement is what writes the change, and the names of what changes. Every combination has the same text, so that it
+// statement returns the statement of the change, and the names of the changed fields. Every combination has the same text, so that it
 // is prepared once.
 func (c ChannelChange) statement(now int64, orgID, id string) (text string, arguments []any, detail string) {
 	var names []string
@@ -207,11 +207,10 @@ func (c Channels) ByID(ctx context.Context, orgID, id string) (Channel, error) {
 
 // List reads a page of an organization's channels, oldest first.
 func (c Channels) List(ctx context.Context, orgID string, page Page) ([]Channel, error) {
-	return ReadRows(ctx, c.db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1 AND c.id > $2 ORDER BY c.id LIMIT $3`,
-		orgID, page.After, page.Rows())
+	return readPage(ctx, c.db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1`, "c.id", page, orgID)
 }
 
-// orNull is a text, or NULL when it is empty.
+// orNull returns a text, or NULL when it is empty.
 func orNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 func orEmpty(text *string) string {

@@ -10,7 +10,7 @@ import (
 // that nothing in one is a sign of an engine's own query language.
 type WordQuery [][]string
 
-// text is the query in the engine's language, and false when a word has other characters, or there is no word.
+// text returns the query in the engine's language, and false when a word has other characters, or there is no word.
 func (q WordQuery) text(engine Engine) (text string, ok bool) {
 	and, or := " AND ", " OR "
 	if engine == Postgres {
@@ -58,7 +58,7 @@ func storedWords(words []string) string {
 	return text.String()
 }
 
-// chunkMatch selects the chunks that parameter n finds on an engine; the answer's column is seq.
+// chunkMatch selects the chunks that parameter n finds on an engine; the result's column is seq.
 func chunkMatch(engine Engine, n int) string {
 	if engine == Postgres {
 		return fmt.Sprintf(`SELECT seq FROM chunks WHERE chunk_lexemes(words) @@ $%d::text::tsquery`, n)
@@ -69,7 +69,7 @@ func chunkMatch(engine Engine, n int) string {
 // Chunks finds the chunks of documents by their words.
 type Chunks struct{ db *DB }
 
-// texts are queries in the engine's language, as arguments.
+// texts returns queries in the engine's language, as arguments.
 func (c Chunks) texts(queries []WordQuery) ([]any, error) {
 	arguments := make([]any, len(queries))
 	for i, query := range queries {
@@ -82,7 +82,7 @@ func (c Chunks) texts(queries []WordQuery) ([]any, error) {
 	return arguments, nil
 }
 
-// Count is how many chunks each of the queries finds, over all organizations, counted up to most.
+// Count returns how many chunks each of the queries finds, over all organizations, counted up to most.
 func (c Chunks) Count(ctx context.Context, queries []WordQuery, most int) ([]int64, error) {
 	if len(queries) == 0 {
 		return nil, nil
@@ -153,23 +153,10 @@ func (c Chunks) Read(ctx context.Context, orgID string, baseIDs []string, seqs [
 	arguments := []any{orgID, DocumentReady}
 	text := fmt.Sprintf(`SELECT c.seq, c.document_id, d.name, d.knowledge_base_id, c.position, c.text
 		FROM chunks c JOIN documents d ON d.id = c.document_id
-		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN (%s) AND c.seq IN (%s) ORDER BY c.seq`,
-		placeholders(&arguments, baseIDs), placeholders(&arguments, seqs))
+		WHERE d.org_id = $1 AND d.state = $2 AND d.knowledge_base_id IN %s AND c.seq IN %s ORDER BY c.seq`,
+		in(&arguments, baseIDs), in(&arguments, seqs))
 	return ReadRows(ctx, c.db, "read chunks", func(row Row) (chunk FoundChunk, err error) {
 		err = row.Scan(&chunk.Seq, &chunk.DocumentID, &chunk.Document, &chunk.KnowledgeBaseID, &chunk.Position, &chunk.Text)
 		return chunk, err
 	}, text, arguments...)
-}
-
-// placeholders appends values to arguments and returns their $n, with commas between.
-func placeholders[T any](arguments *[]any, values []T) string {
-	var text strings.Builder
-	for i, value := range values {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		*arguments = append(*arguments, value)
-		fmt.Fprintf(&text, "$%d", len(*arguments))
-	}
-	return text.String()
 }

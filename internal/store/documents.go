@@ -131,7 +131,7 @@ func (d Documents) Fail(ctx context.Context, orgID, id, reason string) error {
 // writer no longer than that takes.
 const deletedChunks = 50
 
-// reasonDeleting is what a document says whose deletion has begun.
+// reasonDeleting is the reason of a document whose deletion has begun.
 const reasonDeleting = "Its deletion has begun. Delete it again if it stays."
 
 // DeleteSomeChunks takes away a part of a document, and reports true when that was the last and the document is gone, too.
@@ -178,19 +178,18 @@ func (d Documents) ByID(ctx context.Context, orgID, baseID, id string) (Document
 
 // List reads a page of the documents of an organization's knowledge base, oldest first.
 func (d Documents) List(ctx context.Context, orgID, baseID string, page Page) ([]Document, error) {
-	return ReadRows(ctx, d.db, "list documents", scanDocument,
-		documentColumns+` WHERE org_id = $1 AND knowledge_base_id = $2 AND id > $3 ORDER BY id LIMIT $4`,
-		orgID, baseID, page.After, page.Rows())
+	return readPage(ctx, d.db, "list documents", scanDocument, documentColumns+` WHERE org_id = $1 AND knowledge_base_id = $2`,
+		"id", page, orgID, baseID)
 }
 
-// ReadyChunks is how many chunks the documents that are ready have in some of an organization's knowledge bases.
+// ReadyChunks returns how many chunks the ready documents of some of an organization's knowledge bases have.
 func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []string) (n int64, err error) {
 	if len(baseIDs) == 0 {
 		return 0, nil
 	}
 	arguments := []any{orgID, DocumentReady}
 	return ReadRow(ctx, d.db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
-		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN (%s)`, placeholders(&arguments, baseIDs)), arguments...)
+		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN %s`, in(&arguments, baseIDs)), arguments...)
 }
 
 func scanInt(row Row) (n int64, err error) {

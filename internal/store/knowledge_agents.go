@@ -19,7 +19,7 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 		err := row.Scan(&id)
 		found = append(found, id)
 		return err
-	}, fmt.Sprintf(`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN (%s) ORDER BY id`, placeholders(&arguments, ids))+
+	}, fmt.Sprintf(`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN %s ORDER BY id`, in(&arguments, ids))+
 		tx.LockRows(), arguments...)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) (ids []st
 	return ids, err
 }
 
-// changeAgentKnowledge makes an agent know the knowledge bases in place of those it knew.
+// changeAgentKnowledge replaces the knowledge bases of an agent.
 func changeAgentKnowledge(ctx context.Context, tx Tx, orgID, agentID string, known, baseIDs []string) error {
 	if slices.Equal(sortedSet(baseIDs), known) {
 		return nil
@@ -65,13 +65,13 @@ func queueAgentKnowledge(tx Tx, orgID, agentID string, baseIDs []string) {
 	}
 }
 
-// readKnowledge fills in what the agents of a page know.
+// readKnowledge fills in the knowledge bases of the agents of a page.
 func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent) error {
 	if len(agents) == 0 {
 		return nil
 	}
 	type known struct{ agentID, baseID string }
-	rows, err := ReadRows(ctx, a.db, "read what agents know", func(row Row) (k known, err error) {
+	rows, err := ReadRows(ctx, a.db, "read the knowledge bases of agents", func(row Row) (k known, err error) {
 		err = row.Scan(&k.agentID, &k.baseID)
 		return k, err
 	}, `SELECT agent_id, knowledge_base_id FROM agent_knowledge_bases
@@ -92,7 +92,7 @@ func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent)
 	return nil
 }
 
-// sortedSet is the ids in order, each once.
+// sortedSet returns the ids in order, each once.
 func sortedSet(ids []string) []string {
 	set := slices.Clone(ids)
 	slices.Sort(set)

@@ -145,9 +145,8 @@ type Retention struct {
 
 // Retentions reads a page of the organizations that don't keep their conversations for ever, in order of id.
 func (o Organizations) Retentions(ctx context.Context, page Page) ([]Retention, error) {
-	return ReadRows(ctx, o.db, "list retentions", func(row Row) (r Retention, err error) {
+	return readPage(ctx, o.db, "list retentions", func(row Row) (r Retention, err error) {
 		err = row.Scan(&r.OrgID, &r.Days)
 		return r, err
-	}, `SELECT id, retention_days FROM organizations WHERE retention_days > 0 AND id > $1 ORDER BY id LIMIT $2`,
-		page.After, page.Rows())
+	}, `SELECT id, retention_days FROM organizations WHERE retention_days > 0`, "id", page)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // The rows of a page: how many a zero Page reads, and how many any page reads at most.
@@ -24,6 +25,16 @@ func (p Page) Rows() int {
 		return defaultPageRows
 	}
 	return min(p.Limit, maxPageRows)
+}
+
+// readPage is [ReadRows] for a page: of the rows of a query that ends with its WHERE, those that follow the page's After, in
+// order of the column id.
+func readPage[T any](
+	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text, id string, page Page, arguments ...any,
+) ([]T, error) {
+	after := len(arguments) + 1
+	return ReadRows(ctx, db, doing, scan, fmt.Sprintf("%s AND %s > $%d ORDER BY %s LIMIT $%d", text, id, after, id, after+1),
+		append(arguments, page.After, page.Rows())...)
 }
 
 // fewestRows is how small ReadPages makes a page.

@@ -46,8 +46,7 @@ func (u Users) ByEmail(ctx context.Context, orgID, email string) (User, error) {
 
 // List reads a page of an organization's users, invited people among them, oldest first.
 func (u Users) List(ctx context.Context, orgID string, page Page) ([]User, error) {
-	return ReadRows(ctx, u.db, "list users", scanUser, people+` WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
-		orgID, page.After, page.Rows())
+	return readPage(ctx, u.db, "list users", scanUser, people+` WHERE org_id = $1`, "id", page, orgID)
 }
 
 // SetRole changes a user's role, ends the user's sessions and takes back an unused one-time link, whose author may have

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ListSizes are the lengths that a statement with a list is written for, falling, the last one 1. A list of any length is cut
+// into them, so that the engines see a handful of texts and prepare each once.
+type ListSizes []int
+
+// ListStatement is the texts of a statement, one for each of its [ListSizes].
+type ListStatement []string
+
+// Statement writes a statement whose "{list}" stands for as many rows of columns parameters as each size says, see
+// [ParameterRows].
+func (s ListSizes) Statement(text string, columns, skip int) ListStatement {
+	return s.Build(func(rows int) string { return strings.ReplaceAll(text, "{list}", ParameterRows(rows, columns, skip)) })
+}
+
+// Build calls text for each size.
+func (s ListSizes) Build(text func(rows int) string) ListStatement {
+	built := make(ListStatement, len(s))
+	for i, rows := range s {
+		built[i] = text(rows)
+	}
+	return built
+}
+
+// ParameterRows writes rows of columns parameters, numbered after the first skip ones: ($1,$2) for rows of one column, VALUES
+// ($1,$2),($3,$4) for others.
+func ParameterRows(rows, columns, skip int) string {
+	between, text := "),(", []byte("VALUES (")
+	if columns == 1 {
+		between, text = ",", []byte("(")
+	}
+	for i := range rows * columns {
+		switch {
+		case i == 0:
+		case i%columns == 0:
+			text = append(text, between...)
+		default:
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(append(text, '$'), int64(skip+i+1), 10)
+	}
+	return string(append(text, ')'))
+}
+
+// in appends values to arguments and returns the list of their parameters, for IN.
+func in[T any](arguments *[]any, values []T) string {
+	list := ParameterRows(len(values), 1, len(*arguments))
+	for _, value := range values {
+		*arguments = append(*arguments, value)
+	}
+	return list
+}
+
+// EachExact cuts items into pieces of the sizes, for statements that must name each item once. use gets the place of the
+// piece's size among sizes.
+func EachExact[T any](sizes ListSizes, items []T, use func(size int, piece []T)) {
+	for size, length := range sizes {
+		for len(items) >= length {
+			use(size, items[:length])
+			items = items[length:]
+		}
+	}
+}
+
+// EachPadded cuts items into as few pieces as possible. The last one has the smallest size that holds it and repeats its last
+// item, which a look-up doesn't mind. Items stay in order.
+func EachPadded[T any](sizes ListSizes, items []T, use func(size int, piece []T) error) error {
+	for len(items) > 0 {
+		size := 0
+		for size+1 < len(sizes) && sizes[size+1] >= len(items) {
+			size++
+		}
+		piece := items[:min(len(items), sizes[size])]
+		items = items[len(piece):]
+		for len(piece) < sizes[size] {
+			piece = append(slices.Clip(piece), piece[len(piece)-1])
+		}
+		if err := use(size, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
