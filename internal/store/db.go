@@ -28,7 +28,7 @@ type Options struct {
 	Observer writer.Observer
 }
 
-// DB is one database: its readers and its writer. All methods may be called at the same time.
+// DB is an open database. All methods may be called at the same time.
 type DB struct {
 	Resources
 
@@ -106,13 +106,13 @@ func (db *DB) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// Engine is the database's engine.
+// Engine returns the database's engine.
 func (db *DB) Engine() Engine { return db.location.Engine }
 
-// Location is where the database is.
+// Location returns the database's address.
 func (db *DB) Location() Location { return db.location }
 
-// Reader is for reading with $n SQL; whatever writes goes through the writer (SQLite refuses it here). A read must not
+// Reader returns the pool for reading with $n SQL. Writes go through the writer; SQLite refuses them here. A read must not
 // stay open across a call to a provider or a client (2 s at most): on SQLite it keeps the WAL from being reused.
 func (db *DB) Reader() *sql.DB { return db.reader }
 
@@ -126,10 +126,10 @@ func (db *DB) Ping(ctx context.Context) error {
 	return db.writer.Ping(ctx)
 }
 
-// Queued is the number of operations that wait for the writer.
+// Queued returns the number of operations that wait for the writer.
 func (db *DB) Queued() int { return db.writer.Queued() }
 
-// WALBytes is the size of SQLite's write-ahead log in bytes, 0 on PostgreSQL.
+// WALBytes returns the size of SQLite's write-ahead log in bytes, 0 on PostgreSQL.
 func (db *DB) WALBytes() int64 { return db.driver.WALBytes() }
 
 // BackupTo writes a consistent copy of a SQLite database to a new file, readable by this user only, while the database
@@ -144,7 +144,7 @@ func (db *DB) Snapshot(ctx context.Context) (reader driver.SnapshotReader, done 
 	return db.driver.Snapshot(ctx)
 }
 
-// Now is the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
+// Now returns the database's clock in epoch milliseconds, the one that [Tx.Now] reads.
 func (db *DB) Now(ctx context.Context) (int64, error) {
 	now, err := db.driver.Now(ctx)
 	if err != nil {
@@ -153,9 +153,9 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 	return now, nil
 }
 
-// Listen hears what is notified on a PostgreSQL channel while use runs: it takes a connection of its own, subscribes,
-// and hands use a function that waits until a notification comes, or for at most the given time, and says which. One
-// that came since the subscription is not lost. So use looks first and waits then. It returns [ErrUnsupported] on
+// Listen subscribes to a PostgreSQL channel while use runs: it takes a connection of its own
+// and passes use a function that waits until a notification comes, or for at most the given time, and reports which. One
+// that came since the subscription is not lost, so use should look first and wait then. Listen returns [ErrUnsupported] on
 // SQLite, which can't notify, and the error of use. A lost connection is an error: call it again.
 func (db *DB) Listen(
 	ctx context.Context, channel string,

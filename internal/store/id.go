@@ -10,7 +10,7 @@ import (
 // sortableBase32 keeps the order of the bytes it encodes.
 var sortableBase32 = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// NewID makes an id: prefix, "_", and a UUIDv7 (RFC 9562 §5.7) as 26 lower-case characters, so that ids sort by the
+// NewID returns a new id: prefix, "_", and a UUIDv7 (RFC 9562 §5.7) as 26 lower-case characters, so that ids sort by the
 // time they were made, to a quarter of a microsecond (method 3 of its §6.2), and 62 random bits keep them apart.
 func NewID(prefix string) string {
 	var id [16]byte

@@ -30,7 +30,7 @@ func (b KnowledgeBases) Create(ctx context.Context, actor string, base Knowledge
 	})
 }
 
-// KnowledgeBaseChange says what becomes different: nil is unchanged.
+// KnowledgeBaseChange is a change of a knowledge base: a nil field stays unchanged.
 type KnowledgeBaseChange struct {
 	Name, Description *string
 }

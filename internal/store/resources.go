@@ -52,7 +52,7 @@ func newResources(db *DB) Resources {
 var (
 	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is an ErrNotFound, too.
 	ErrAgentNotFound = fmt.Errorf("%w: the agent", ErrNotFound)
-	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall know. It is an
+	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall have. It is an
 	// ErrNotFound, too.
 	ErrKnowledgeBaseNotFound = fmt.Errorf("%w: the knowledge base", ErrNotFound)
 	// ErrLimit: the organization has as many as its plan allows. Nothing happened.
@@ -78,8 +78,8 @@ const (
 	OwnedDocuments      OwnedKind = "documents"
 )
 
-// OwnerOf is the organization that a resource belongs to, or [ErrNotFound]. It is for the miss path only: an id that an
-// organization doesn't have is forbidden when it is another's, and unknown otherwise.
+// OwnerOf returns the organization that a resource belongs to, or [ErrNotFound]. It is for ids that an
+// organization doesn't have: they are forbidden when another organization has them, and unknown otherwise.
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
 	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments:

@@ -65,7 +65,7 @@ func closeRows(rows *sql.Rows, err *error, doing string) {
 	}
 }
 
-// orClosed names the reason when a read failed because the database was closed.
+// orClosed returns [ErrClosed] for a read that failed because the database was closed.
 func (db *DB) orClosed(err error) error {
 	select {
 	case <-db.writer.Closed():
@@ -75,7 +75,7 @@ func (db *DB) orClosed(err error) error {
 	}
 }
 
-// changed runs a writing statement with RETURNING and reports whether it changed a row.
+// Changed runs a writing statement with RETURNING and reports whether it changed a row.
 func Changed(ctx context.Context, tx Tx, text string, arguments ...any) (bool, error) {
 	found := false
 	err := tx.Query(ctx, func(Row) error {
@@ -94,7 +94,7 @@ func change(ctx context.Context, tx Tx, text string, arguments ...any) error {
 	return err
 }
 
-// orNow is a time, or the transaction's clock when it is 0.
+// orNow returns a time, or the transaction's clock when it is 0.
 func orNow(tx Tx, at int64) int64 {
 	if at == 0 {
 		return tx.Now()

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// LoginRecord is what a login checks a password against.
+// LoginRecord is a user's password, for a login to check.
 type LoginRecord struct {
 	UserID, OrgID string
 	Password      string // the encoded hash; "" for a user without one
@@ -24,7 +24,7 @@ func (l Logins) ByEmail(ctx context.Context, email string) (record LoginRecord, 
 	return record, err == nil, err
 }
 
-// ByID reads what a password of an organization's user is checked against, or [ErrNotFound].
+// ByID reads the password of an organization's user, or returns [ErrNotFound].
 func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
 	return ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
 		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
@@ -76,7 +76,7 @@ func queueEndSessions(tx Tx, orgID, userID string) {
 	tx.Queue(AnyRows, `DELETE FROM sessions WHERE user_id = $1 AND org_id = $2`, userID, orgID)
 }
 
-// SessionRecord is a session with what its user and organization decide about a request.
+// SessionRecord is a session with the state of its user and organization that decides about a request.
 type SessionRecord struct {
 	UserID, OrgID string
 	Role          string

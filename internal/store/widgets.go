@@ -39,7 +39,7 @@ const widgetColumns = `w.origins, w.daily_spend_micros, w.requests_per_minute`
 
 func (s *storedWidget) into() []any { return []any{&s.origins, &s.spend, &s.perMinute} }
 
-// settings are nil for a channel without.
+// settings returns nil for a channel without settings.
 func (s *storedWidget) settings() (*WidgetSettings, error) {
 	if !s.origins.Valid {
 		return nil, nil //nolint:nilnil // most channels have none
@@ -64,7 +64,7 @@ func queueWidgetSettings(tx Tx, channelID string, settings *WidgetSettings) erro
 	return nil
 }
 
-// Widget is what a visitor's request needs to know about a channel of type widget.
+// Widget is what a visitor's request needs of a channel of type widget.
 type Widget struct {
 	ChannelID, OrgID string
 	Settings         WidgetSettings

@@ -14,7 +14,7 @@ const maxRound = 8192
 // errLookupSlow ends a round whose time is over.
 var errLookupSlow = errors.New("store: the lookup took too long")
 
-// coalescer lets one fetch serve all callers that asked before it began: natural batching for reads. The zero
+// Coalescer lets one fetch serve all callers that asked before it began: natural batching for reads. The zero
 // value with fetch set is ready.
 type Coalescer[K comparable, V any] struct {
 	// fetch returns the values of some keys, and leaves out those that don't exist. It bounds its own time.
@@ -66,7 +66,7 @@ func (r *round[K, V]) over() bool {
 	}
 }
 
-// get returns the value of a key as it was after get began, and false when there is none. When ctx ends first, it
+// Get returns the value of a key as it was after get began, and false when there is none. When ctx ends first, it
 // returns the context's cause and the fetch goes on for the others.
 func (c *Coalescer[K, V]) Get(ctx context.Context, key K) (value V, ok bool, err error) {
 	found, err := c.wait(ctx, key)
@@ -153,7 +153,7 @@ func (c *Coalescer[K, V]) run() {
 	}
 }
 
-// close refuses new keys and waits for the fetches that run.
+// Close refuses new keys and waits for the fetches that run.
 func (c *Coalescer[K, V]) Close() {
 	c.mu.Lock()
 	c.closed = true

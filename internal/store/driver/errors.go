@@ -26,7 +26,7 @@ var (
 	// ErrCommitUnknown: the connection broke, or the disk failed, during COMMIT. The write may have happened or not;
 	// the caller may repeat it with the same id.
 	ErrCommitUnknown = errors.New("store: commit outcome unknown")
-	// ErrRows: a statement did not affect as many rows as [Tx.Queue] expects.
+	// ErrRows: a statement did not affect as many rows as [Tx.Queue] was called with.
 	ErrRows = errors.New("store: unexpected number of rows")
 	// ErrText: a text contains NUL or isn't valid UTF-8. PostgreSQL can't keep such a text; SQLite refuses it here,
 	// so that both engines take the same input.
@@ -35,7 +35,7 @@ var (
 	ErrUnsupported = errors.New("store: not supported by this engine")
 )
 
-// RetryAfter is when a write that ended with [ErrBusy] may be asked again. It doesn't follow how slow the store is: a
+// RetryAfter is when a write that ended with [ErrBusy] may be repeated. It doesn't follow how slow the store is: a
 // refusal costs next to nothing, and there may be room again as soon as a transaction has ended.
 const RetryAfter = time.Second
 

@@ -20,7 +20,7 @@ type HotReader interface {
 	Close() error
 }
 
-// KeyRecord is an API key with what its organization decides about a request.
+// KeyRecord is an API key with the state of its organization that decides about a request.
 type KeyRecord struct {
 	KeyID, OrgID string
 	Hash         [32]byte // of the raw key, to be compared in constant time
@@ -62,13 +62,13 @@ func ScanKey(row Row, record *KeyRecord, more ...any) error {
 // RouteKey is how a platform names the channel of a delivery.
 type RouteKey struct{ Type, ExternalID string }
 
-// lookable reports whether a channel may have the key: one without an external id has none, and PostgreSQL can't even
+// Lookable reports whether a channel may have the key: one without an external id has none, and PostgreSQL can't even
 // be asked for a text that it can't keep.
 func (k RouteKey) Lookable() bool {
 	return k.ExternalID != "" && IsText(k.Type) && IsText(k.ExternalID)
 }
 
-// Route is what a webhook needs to know about a channel.
+// Route is what a webhook needs of a channel.
 type Route struct {
 	ChannelID, OrgID, Type, ExternalID, State string
 
@@ -87,6 +87,8 @@ type RouteReader struct {
 	byKeys Coalescer[RouteKey, Route]
 }
 
+// NewRouteReader returns a reader that shares lookups. byIDs and byKeys leave out what doesn't exist; patience bounds how long
+// a lookup waits, 0 is no bound.
 func NewRouteReader(
 	byIDs func(channelIDs []string) (map[string]Route, error), byKeys func(keys []RouteKey) (map[RouteKey]Route, error),
 	patience time.Duration,
@@ -97,6 +99,7 @@ func NewRouteReader(
 	}
 }
 
+// Route implements [HotReader].
 func (r *RouteReader) Route(ctx context.Context, channelID string) (Route, bool, error) {
 	route, found, err := r.byIDs.Get(ctx, channelID)
 	// The result is shared by all callers: each gets its own copy, because it may keep and change it.
@@ -104,6 +107,7 @@ func (r *RouteReader) Route(ctx context.Context, channelID string) (Route, bool,
 	return route, found, err
 }
 
+// Routes implements [HotReader].
 func (r *RouteReader) Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error {
 	shared, err := r.byKeys.getAll(ctx, keys)
 	for key, route := range shared {
@@ -113,7 +117,7 @@ func (r *RouteReader) Routes(ctx context.Context, keys []RouteKey, found map[Rou
 	return err
 }
 
-// close waits for the lookups that run, and refuses later ones.
+// Close waits for the lookups that run, and refuses later ones.
 func (r *RouteReader) Close() {
 	r.byIDs.Close()
 	r.byKeys.Close()
@@ -126,10 +130,12 @@ const (
 	RouteTables = ` channels c LEFT JOIN agents a ON a.id = c.agent_id AND a.org_id = c.org_id `
 )
 
+// ScanRoute reads RouteColumns.
 func ScanRoute(row Row) (route Route, err error) {
 	err = row.Scan(&route.ChannelID, &route.OrgID, &route.Type, &route.ExternalID, &route.State, &route.Credentials,
 		&route.DebounceMS, &route.DebounceMaxMS, &route.PauseMS)
 	return route, err
 }
 
+// Key returns the key that finds the route.
 func (r Route) Key() RouteKey { return RouteKey{r.Type, r.ExternalID} }

@@ -63,7 +63,7 @@ func (l Location) WithDirect(dsn string) (Location, error) {
 	return l, nil
 }
 
-// session is the address that gives a client a session of its own.
+// SessionDSN returns the address that gives a client a session of its own.
 func (l Location) SessionDSN() string {
 	if l.Direct != "" {
 		return l.Direct

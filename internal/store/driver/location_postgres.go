@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPostgresDSN is the only thing ever said about a DSN that can't be read: its parser's own text may quote a password.
+// ErrPostgresDSN is the only error about a DSN that can't be read: its parser's own text may quote a password.
 var ErrPostgresDSN = errors.New("the address must be postgres://user:password@host:port/database or keyword=value pairs")
 
 // settingNames are the names of connection settings and of server parameters (my.setting).

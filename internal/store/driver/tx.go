@@ -57,7 +57,7 @@ type Writer interface {
 	Close() error
 }
 
-// transaction is an open transaction with one savepoint at a time. After an error of savepoint or RollbackTo it is
+// Transaction is an open transaction with one savepoint at a time. After an error of savepoint or RollbackTo it is
 // lost as a whole. It ends with exactly one commit or rollback.
 type Transaction interface {
 	Tx
@@ -85,7 +85,7 @@ func CheckRows(text string, affected, want int64) error {
 	return fmt.Errorf("%w: %s affected %d, wanted %d", ErrRows, Verb(text), affected, want)
 }
 
-// verb is the first word of a statement, which says in an error what was run without repeating what was written.
+// Verb is the first word of a statement, which says in an error what was run without repeating what was written.
 func Verb(text string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	word, _, _ = strings.Cut(word, "\n")

@@ -23,7 +23,7 @@ type lateIndex struct {
 	rows        string // the columns, and a partial index's condition, in SQL
 }
 
-// ddl is the statement that builds the index; how is "" or "CONCURRENTLY".
+// DDL is the statement that builds the index; how is "" or "CONCURRENTLY".
 func (i lateIndex) DDL(how string) string {
 	return "CREATE INDEX " + how + " " + i.name + " ON " + i.table + " " + i.rows
 }

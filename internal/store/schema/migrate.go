@@ -30,6 +30,7 @@ const (
 	migrateAgain = time.Second
 )
 
+// Migrate brings a database to the last of versions. Several processes may call it at once, see store.DB.Migrate.
 func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions []Version) error {
 	dialect := goose.DialectSQLite3
 	options := []goose.ProviderOption{
@@ -106,7 +107,7 @@ func (m Version) applied(ctx context.Context, conn interface {
 	return rows > 0, nil
 }
 
-// newest is the schema version that this program brings a store to.
+// Newest is the schema version that this program brings a store to.
 func Newest(engine driver.Engine) int64 {
 	all := Versions(engine)
 	return all[len(all)-1].Number

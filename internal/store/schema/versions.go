@@ -4,7 +4,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// migrations answers every version of the schema, oldest first: its number and its DDL for an engine. A version that
+// Versions returns every version of the schema, oldest first, with its number and its DDL for an engine. A version that
 // was released never changes.
 func Versions(engine driver.Engine) []Version {
 	return []Version{
@@ -20,7 +20,7 @@ func Versions(engine driver.Engine) []Version {
 	}
 }
 
-// migration is a version of the schema: in one transaction its DDL, then its indexes on tables of earlier versions, as
+// Version is a version of the schema: in one transaction its DDL, then its indexes on tables of earlier versions, as
 // far as [indexBuilder] hasn't built them before.
 type Version struct {
 	Number  int64

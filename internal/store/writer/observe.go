@@ -22,7 +22,7 @@ type Observer interface {
 	ObserveBatch(batch Batch)
 }
 
-// calmAfter is how long nothing must have been refused until the writer counts as well again.
+// calmAfter is how long no operation must have been refused until the condition is over.
 const calmAfter = 10 * time.Second
 
 // refusalLog logs that operations are refused as one condition: a line when it begins and one when it is over. The metric

@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// leastPatience and mostPatience bound how long an operation may have to wait for its transaction when it comes to
-	// the line. In between it is one and a half times the time of a transaction: then a whole batch stands in line when the
+	// leastPatience and mostPatience bound how long an operation may have to wait for its transaction when it is queued.
+	// In between it is one and a half times the time of a transaction: then a whole batch stands in line when the
 	// one before it ends, however slow they are, and little more.
 	leastPatience = 2 * time.Second
 	mostPatience  = 4 * time.Second
 
 	// longestWait is how old an operation may be when its transaction begins; an urgent one may be twice as old. An ordinary
-	// one is refused as soon as it can't be younger any more, because transactions became far slower than they were when it
-	// came.
+	// one is refused as soon as it is certain to be older, because transactions became far slower after it
+	// was queued.
 	longestWait = 5 * time.Second
 
-	// reviewEvery is how often those in line are reviewed while a transaction runs.
+	// reviewEvery is how often the operations in line are reviewed while a transaction runs.
 	reviewEvery = 100 * time.Millisecond
 
 	// usualShare is what remains of a batch for ordinary operations when each of them brings an urgent one, as a hold
-	// brings a settlement. More is not counted on: holds that go first are followed by all their settlements.
+	// brings a settlement. Estimates assume no more: holds that go first are followed by all their settlements.
 	usualShare = maxBatch / 2
 )
 
 // errOverloaded refuses an operation that would have to wait too long.
 var errOverloaded = fmt.Errorf("%w: too much waits for the writer", driver.ErrOverloaded)
 
-// recent is a time that is measured again and again: it follows a longer one at once, and a shorter one by a quarter of
+// recent is a smoothed duration: it follows a longer measurement at once, and a shorter one by a quarter of
 // the difference, so that one quick transaction among slow ones hides nothing.
 type recent time.Duration
 
@@ -38,18 +38,18 @@ func (r *recent) add(measured time.Duration) {
 	*r = max(recent(measured), *r-(*r-recent(measured))/4)
 }
 
-// pace is what the last transactions say about how long an operation that comes now has to wait. The queue's mutex
+// pace estimates from the last transactions how long an operation that is queued now has to wait. The queue's mutex
 // guards it.
 type pace struct {
-	// began is when the transaction that runs was begun, waiting for its turn included; zero between two.
+	// began is when the running transaction began, waiting for its turn included; zero between two.
 	began time.Time
 	took  recent
-	// last is how long the last one took. took may be longer: it remembers slower ones, and counts a lost one twice.
+	// last is how long the last transaction took. took may be longer: it follows slower ones, and counts a lost one twice.
 	last time.Duration
 	// carried is how many ordinary operations a transaction takes while others stay in line, usualShare at most.
 	carried float64
-	// cut says that the next transaction is for what the last one cut off, and retries how many what failed before will
-	// have for itself, in turns with those for what is in line.
+	// cut reports that the next transaction is for the operations that the last one cut off; retries is how many
+	// transactions failed operations will have for themselves, in turns with those for the line.
 	cut     bool
 	retries int
 	// least, most and longest are leastPatience, mostPatience and longestWait.
@@ -78,7 +78,7 @@ func (p *pace) inTime(now, asked time.Time, ahead, bytes int) bool {
 }
 
 // leastWait is how long an operation with so many others and bytes before it waits from now on, when each transaction
-// carries so many and takes so long, one that is late ends at once, and the next one is for those in line.
+// carries so many and takes so long, one that is late ends at once, and the next one is for the operations in line.
 func (p *pace) leastWait(now time.Time, ahead, bytes int, carried float64, took time.Duration) time.Duration {
 	left := time.Duration(0)
 	if !p.began.IsZero() {
@@ -98,7 +98,7 @@ func (p *pace) expected(now time.Time) time.Duration {
 	return max(time.Duration(p.took), now.Sub(p.began))
 }
 
-// first is how many transactions go before the next one for those in line.
+// first is how many transactions go before the next one for the operations in line.
 func (p *pace) first() int {
 	first := min(p.retries, 1)
 	if p.cut {
@@ -107,8 +107,8 @@ func (p *pace) first() int {
 	return first
 }
 
-// add says how long a transaction took. One that failed as a whole counts twice: had it been able to go on, it would have
-// taken longer. So a store that hangs is asked by one operation at a time.
+// add records how long a transaction took. One that failed as a whole counts twice: had it been able to go on, it would have
+// taken longer. So a store that hangs gets one operation at a time.
 func (p *pace) add(took time.Duration, lost bool) {
 	p.last = took
 	if lost {
@@ -117,7 +117,7 @@ func (p *pace) add(took time.Duration, lost bool) {
 	p.took.add(took)
 }
 
-// carry says how many ordinary operations the last batch had, and whether others stayed in line.
+// carry records how many ordinary operations the last batch had, and whether others stayed in line.
 func (p *pace) carry(ordinary int, left bool) {
 	if !left {
 		ordinary = usualShare

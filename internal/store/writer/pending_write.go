@@ -2,6 +2,8 @@ package writer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -59,6 +61,47 @@ func newPing() *PendingWrite {
 	t := newPendingWrite(pingWrite, nil)
 	t.class = urgent
 	return t
+}
+
+// errUnknownKind: the kind is missing among the options.
+var errUnknownKind = errors.New("store: the kind was not given to Open")
+
+// Do queues an operation and waits until it is durable.
+func (w *Writer) Do(ctx context.Context, kind Kind, op Op) error {
+	index, ok := w.indexes[kind.Name()]
+	if !ok {
+		return fmt.Errorf("%w: %s", errUnknownKind, kind.Name())
+	}
+	return w.await(ctx, newPendingWrite(index, op))
+}
+
+// Submit queues an operation and does not wait.
+func (w *Writer) Submit(kind Kind, op Op) *PendingWrite { return w.submit(kind, op, false) }
+
+// SubmitLazily queues an operation that has time.
+func (w *Writer) SubmitLazily(kind Kind, op Op) *PendingWrite { return w.submit(kind, op, true) }
+
+func (w *Writer) submit(kind Kind, op Op, isLazy bool) *PendingWrite {
+	index, ok := w.indexes[kind.Name()]
+	write := newPendingWrite(index, op)
+	if isLazy {
+		write.class = lazy
+	}
+	if !ok {
+		write.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
+		return write
+	}
+	if err := w.queue.push(write); err != nil {
+		write.finish(err)
+	}
+	return write
+}
+
+// Exec queues a hand-written write and waits until it is durable.
+func (w *Writer) Exec(ctx context.Context, run func(ctx context.Context, tx driver.Tx) error) error {
+	write := newPendingWrite(execWrite, nil)
+	write.run = run
+	return w.await(ctx, write)
 }
 
 // Op is one durable operation of a kind: a pointer to the kind's own struct, which also carries the result.

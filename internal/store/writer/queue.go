@@ -33,7 +33,7 @@ const (
 // errFull refuses an operation of a class that has MaxQueued in line.
 var errFull = fmt.Errorf("%w: the write queue is full", driver.ErrOverloaded)
 
-// queue is the bounded place in front of the writer, with a line for each class. Lines are linked, so that an operation
+// queue is the bounded queue in front of the writer, with a line for each class. Lines are linked lists, so that an operation
 // whose caller gave up leaves at once.
 type queue struct {
 	wake   chan struct{} // wakes the writer: the queue is not empty, or closed
@@ -63,7 +63,7 @@ func newQueue() *queue {
 }
 
 // push puts a write at the end of its line, or refuses it at once. Urgent and lazy ones are refused only when their line
-// is full: what is urgent is bounded by what was begun, and no caller waits for the lazy.
+// is full: calls and leases that run bound the urgent ones, and no caller waits for the lazy ones.
 func (q *queue) push(write *PendingWrite) error {
 	q.mu.Lock()
 	err := q.admit(write)
@@ -131,7 +131,7 @@ func (q *queue) signal() {
 	}
 }
 
-// withdraw takes a write out of its line, and reports false when the writer has it already.
+// withdraw removes a write from its line, and reports false when the writer has it already.
 func (q *queue) withdraw(write *PendingWrite) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -209,15 +209,15 @@ func (q *queue) unlink(write *PendingWrite) {
 	}
 }
 
-// begin says that a transaction begins, or waits for its turn.
+// begin records that a transaction begins, or waits for its turn.
 func (q *queue) begin(now time.Time) {
 	q.mu.Lock()
 	q.pace.began = now
 	q.mu.Unlock()
 }
 
-// boarded says that the transaction has its operations, what was cut off among them, and how many others of what failed will
-// have one for itself. Until its end those in line are reviewed now and then.
+// boarded records that the transaction has its operations, and how many other transactions failed operations will
+// have for themselves. Until its end the operations in line are reviewed.
 func (q *queue) boarded(retries int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,8 +230,8 @@ func (q *queue) boarded(retries int) {
 	q.review.Reset(reviewEvery)
 }
 
-// end says how long it took (0 for one that did nothing), whether all of it was lost, whether the next one is for what was
-// cut off, and how many what failed will have for itself. It returns how many operations were refused meanwhile, and how
+// end records how long it took (0 for one that did nothing), whether all of it was lost, whether the next one is for what was
+// cut off, and how many transactions failed operations will have. It returns how many operations were refused meanwhile, and how
 // long a transaction is expected to take now.
 func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused int, expected time.Duration) {
 	q.mu.Lock()
@@ -248,7 +248,7 @@ func (q *queue) end(took time.Duration, lost, cut bool, retries int) (refused in
 	return refused, time.Duration(q.pace.took)
 }
 
-// reviewLine runs while a transaction takes long.
+// reviewLine refuses operations while a transaction takes long.
 func (q *queue) reviewLine() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -281,7 +281,7 @@ func (q *queue) shed(now time.Time) {
 	}
 }
 
-// skip says that a transaction takes nothing from the lines.
+// skip records that a transaction takes nothing from the lines.
 func (q *queue) skip() {
 	q.mu.Lock()
 	q.pace.carry(0, q.lines[ordinary].count > 0)
@@ -305,7 +305,7 @@ func (q *queue) waiting() bool {
 	return q.ready()
 }
 
-// close refuses all further operations. Those in line stay there.
+// close refuses all further operations. The operations in line stay there.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -40,7 +40,7 @@ const (
 // errWaited refuses an operation that waits far longer than expected.
 var errWaited = fmt.Errorf("%w: the operation waited too long for its transaction", driver.ErrOverloaded)
 
-// writer runs everything that is written through one goroutine.
+// Writer runs everything that is written through one goroutine.
 type Writer struct {
 	conn     driver.Writer
 	kinds    []Kind
@@ -85,47 +85,6 @@ func New(conn driver.Writer, options Options) (*Writer, error) {
 		w.indexes[kind.Name()] = i
 	}
 	return w, nil
-}
-
-// errUnknownKind: the kind is missing among the options.
-var errUnknownKind = errors.New("store: the kind was not given to Open")
-
-// Do queues an operation and waits until it is durable.
-func (w *Writer) Do(ctx context.Context, kind Kind, op Op) error {
-	index, ok := w.indexes[kind.Name()]
-	if !ok {
-		return fmt.Errorf("%w: %s", errUnknownKind, kind.Name())
-	}
-	return w.await(ctx, newPendingWrite(index, op))
-}
-
-// Submit queues an operation and does not wait.
-func (w *Writer) Submit(kind Kind, op Op) *PendingWrite { return w.submit(kind, op, false) }
-
-// SubmitLazily queues an operation that has time.
-func (w *Writer) SubmitLazily(kind Kind, op Op) *PendingWrite { return w.submit(kind, op, true) }
-
-func (w *Writer) submit(kind Kind, op Op, isLazy bool) *PendingWrite {
-	index, ok := w.indexes[kind.Name()]
-	write := newPendingWrite(index, op)
-	if isLazy {
-		write.class = lazy
-	}
-	if !ok {
-		write.finish(fmt.Errorf("%w: %s", errUnknownKind, kind.Name()))
-		return write
-	}
-	if err := w.queue.push(write); err != nil {
-		write.finish(err)
-	}
-	return write
-}
-
-// Exec queues a hand-written write and waits until it is durable.
-func (w *Writer) Exec(ctx context.Context, run func(ctx context.Context, tx driver.Tx) error) error {
-	write := newPendingWrite(execWrite, nil)
-	write.run = run
-	return w.await(ctx, write)
 }
 
 // Ping reports whether the writer takes work.
@@ -180,7 +139,7 @@ func (w *Writer) await(ctx context.Context, write *PendingWrite) error {
 	return write.err
 }
 
-// run writes what is queued, in a goroutine of its own. It ends when the queue is closed and everything queued has ended.
+// Run writes what is queued, in a goroutine of its own. It ends when the queue is closed and everything queued has ended.
 func (w *Writer) Run() {
 	defer close(w.stopped)
 	for {

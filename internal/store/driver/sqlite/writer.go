@@ -168,7 +168,7 @@ func (t *transaction) Flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// savepoint of the first group is the beginning of the transaction itself: every page that is written within a savepoint
+// Savepoint of the first group is the beginning of the transaction itself: every page that is written within a savepoint
 // of SQLite is copied first.
 func (t *transaction) Savepoint() error {
 	t.failed = nil
