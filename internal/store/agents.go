@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-
-	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // Agent is an assistant: the instructions of its model, and how it is asked. The store accepts what the tables accept; the limits
@@ -122,17 +120,13 @@ func scanAgent(row Row) (agent Agent, err error) {
 
 // ByID reads an organization's agent, or [ErrNotFound].
 func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
-	agents, err := ReadRows(ctx, a.db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
-	if err == nil && len(agents) == 0 {
-		err = driver.WrapError("read an agent", ErrNotFound)
-	}
-	if err == nil {
-		err = a.readKnowledge(ctx, orgID, agents)
-	}
+	agent, err := ReadRow(ctx, a.db, "read an agent", scanAgent, agentColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
 	if err != nil {
 		return Agent{}, err
 	}
-	return agents[0], nil
+	agents := []Agent{agent}
+	err = a.readKnowledge(ctx, orgID, agents)
+	return agents[0], err
 }
 
 // List reads a page of an organization's agents, oldest first.

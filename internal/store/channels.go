@@ -3,7 +3,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // The states of a channel.
@@ -223,10 +226,8 @@ func orEmpty(text *string) string {
 // TakeOverPossible reports whether [Channels.Create] refuses the channel only because a pending channel of another
 // organization claims its external id, which [Channels.TakeOver] takes from there.
 func (c Channels) TakeOverPossible(ctx context.Context, channel Channel) (bool, error) {
-	rows, err := ReadRows(ctx, c.db, "look for a pending claim", func(row Row) (one int, err error) {
-		err = row.Scan(&one)
-		return one, err
-	}, `SELECT 1 FROM channels WHERE type = $1 AND external_id = $2 AND external_id <> '' AND state = $3 AND org_id <> $4
+	rows, err := ReadRows(ctx, c.db, "look for a pending claim", scanValue[int],
+		`SELECT 1 FROM channels WHERE type = $1 AND external_id = $2 AND external_id <> '' AND state = $3 AND org_id <> $4
 		AND NOT EXISTS (SELECT 1 FROM channels WHERE org_id = $4 AND name = $5)`,
 		channel.Type, channel.ExternalID, ChannelPending, channel.OrgID, channel.Name)
 	return len(rows) > 0, err
@@ -254,4 +255,97 @@ func (c Channels) TakeOver(ctx context.Context, actor string, channel Channel, l
 		}
 		return createChannel(ctx, tx, actor, channel, limit)
 	})
+}
+
+// Routes looks channels up for deliveries. Nothing is cached: a change holds for the next delivery.
+type Routes struct{ db *DB }
+
+// ByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
+// change holds for the next delivery. One query serves all callers that asked before it began.
+func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
+	if !driver.IsText(channelID) {
+		return Route{}, false, nil
+	}
+	return r.db.hot.Route(ctx, channelID)
+}
+
+// ByKeys reads the routes of some keys, and leaves out those that no channel has. The keys may repeat; one without an
+// external id has no route. Up to 1,000 keys cost what ByID costs, and a little for each.
+func (r Routes) ByKeys(ctx context.Context, keys []RouteKey) (map[RouteKey]Route, error) {
+	found := make(map[RouteKey]Route, min(len(keys), driver.MaxRouteKeys))
+	wanted := make([]RouteKey, 0, len(keys))
+	for _, key := range keys {
+		if key.Lookable() {
+			wanted = append(wanted, key)
+		}
+	}
+	for some := range slices.Chunk(wanted, driver.MaxRouteKeys) {
+		if err := r.db.hot.Routes(ctx, some, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// ChannelCredentials replaces the sealed credentials of channels.
+type ChannelCredentials struct{ db *DB }
+
+// Replace swaps a channel's sealed credentials when their version is still oldVersion, and counts the
+// version up; false: they were replaced meanwhile, or the channel is gone. It is for tokens that a platform refreshed:
+// it leaves updated_at alone and writes no audit entry.
+func (c ChannelCredentials) Replace(ctx context.Context, orgID, id string, oldVersion int64, sealed []byte) (replaced bool, err error) {
+	return execChanged(ctx, c.db, `UPDATE channels SET credentials = $4, credentials_version = credentials_version + 1
+		WHERE id = $1 AND org_id = $2 AND credentials_version = $3 RETURNING id`, id, orgID, oldVersion, sealed)
+}
+
+// Refuse marks a channel as in need of reauthorization, because its platform has refused the credentials of
+// this version. It reports false when they were replaced meanwhile, or the channel is gone; then nothing is marked. As
+// with [Channels.SetState] a pending channel stays pending.
+func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string, version int64) (current bool, err error) {
+	err = c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		const held = ` WHERE id = $1 AND org_id = $2 AND credentials_version = $3`
+		marked, err := Changed(ctx, tx, `UPDATE channels SET state = $4, updated_at = $5`+held+` AND state NOT IN ($4, $6) RETURNING id`,
+			id, orgID, version, ChannelNeedsReauth, tx.Now(), ChannelPending)
+		if err != nil {
+			return err
+		}
+		if marked {
+			current = true
+			QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: ChannelNeedsReauth})
+			return nil
+		}
+		current, err = Changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
+		return err
+	})
+	return current && err == nil, err
+}
+
+// Reseal swaps the sealed bytes of a channel's credentials for the same ones under another master
+// key, and reports false when they were replaced, or the channel deleted, meanwhile. The version stays: a refresh that
+// is under way has used up its old token, and must be able to store the new one.
+func (c ChannelCredentials) Reseal(ctx context.Context, orgID, id string, was, sealed []byte) (replaced bool, err error) {
+	return execChanged(ctx, c.db, `UPDATE channels SET credentials = $4
+		WHERE id = $1 AND org_id = $2 AND credentials = $3 RETURNING id`, id, orgID, was, sealed)
+}
+
+// Each hands every channel that has credentials, of every organization, to each, in order of id. One
+// that is written meanwhile may be seen before or after the change. The first error of each ends it.
+func (c ChannelCredentials) Each(ctx context.Context, each func(Channel) error) error {
+	var after string
+	for {
+		page, err := ReadRows(ctx, c.db, "list channels", scanChannel,
+			channelColumns+` WHERE c.id > $1 AND c.credentials IS NOT NULL ORDER BY c.id LIMIT $2`, after, sealedPage)
+		if err != nil {
+			return err
+		}
+		for _, channel := range page {
+			if err := each(channel); err != nil {
+				return err
+			}
+			after = channel.ID
+		}
+		if len(page) < sealedPage {
+			return nil
+		}
+	}
 }

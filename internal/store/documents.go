@@ -188,11 +188,6 @@ func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []stri
 		return 0, nil
 	}
 	arguments := []any{orgID, DocumentReady}
-	return ReadRow(ctx, d.db, "count chunks", scanInt, fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+	return ReadRow(ctx, d.db, "count chunks", scanValue[int64], fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
 		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN %s`, in(&arguments, baseIDs)), arguments...)
-}
-
-func scanInt(row Row) (n int64, err error) {
-	err = row.Scan(&n)
-	return n, err
 }

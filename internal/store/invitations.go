@@ -52,14 +52,8 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 
 // lockInvitation reads and locks an invitation, or returns [ErrNotFound].
 func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, err error) {
-	found := false
-	err = tx.Query(ctx, func(row Row) error {
-		found = true
-		return row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt, &user.UpdatedAt, &user.ExpiresAt)
-	}, `SELECT id, org_id, email, role, created_at, updated_at, expires_at FROM invitations WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
+	into := []any{&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt, &user.UpdatedAt, &user.ExpiresAt}
+	err = queryRow(ctx, tx, into, `SELECT id, org_id, email, role, created_at, updated_at, expires_at FROM invitations WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 	user.invitation = true
 	return user, err
 }
@@ -68,16 +62,10 @@ func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, er
 // invitation, or the address has a user by now, in any organization: the first acceptance takes the address. An
 // unused invitation that an older process keeps as a user gives the address up and becomes an invitation like others.
 func acceptInvitation(ctx context.Context, tx Tx, hash [32]byte, password string) (user User, err error) {
-	found := false
-	err = tx.Query(ctx, func(row Row) error {
-		found = true
-		return row.Scan(&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt)
-	}, `DELETE FROM invitations WHERE hash = $1 AND expires_at > $2 RETURNING id, org_id, email, role, created_at`, hash[:], tx.Now())
+	err = queryRow(ctx, tx, []any{&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt},
+		`DELETE FROM invitations WHERE hash = $1 AND expires_at > $2 RETURNING id, org_id, email, role, created_at`, hash[:], tx.Now())
 	if err != nil {
 		return user, err
-	}
-	if !found {
-		return user, ErrNotFound
 	}
 	tx.Queue(AnyRows, `INSERT INTO invitations (id, org_id, email, role, hash, created_at, updated_at, expires_at)
 		SELECT u.id, u.org_id, u.email, u.role, l.hash, u.created_at, u.updated_at, u.created_at + 604800000

@@ -12,14 +12,8 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 	if len(ids) == 0 {
 		return nil
 	}
-	var found []string
 	arguments := []any{orgID}
-	err := tx.Query(ctx, func(row Row) error {
-		var id string
-		err := row.Scan(&id)
-		found = append(found, id)
-		return err
-	}, fmt.Sprintf(`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN %s ORDER BY id`, in(&arguments, ids))+
+	found, err := queryValues[string](ctx, tx, fmt.Sprintf(`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN %s ORDER BY id`, in(&arguments, ids))+
 		tx.LockRows(), arguments...)
 	if err != nil {
 		return err
@@ -33,15 +27,9 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 }
 
 // agentKnowledge reads, in a transaction, which knowledge bases an agent has.
-func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) (ids []string, err error) {
-	err = tx.Query(ctx, func(row Row) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT knowledge_base_id FROM agent_knowledge_bases WHERE org_id = $1 AND agent_id = $2 ORDER BY knowledge_base_id`,
-		orgID, agentID)
-	return ids, err
+func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) ([]string, error) {
+	return queryValues[string](ctx, tx, `SELECT knowledge_base_id FROM agent_knowledge_bases
+		WHERE org_id = $1 AND agent_id = $2 ORDER BY knowledge_base_id`, orgID, agentID)
 }
 
 // changeAgentKnowledge replaces the knowledge bases of an agent.

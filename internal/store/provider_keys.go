@@ -29,10 +29,8 @@ func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) er
 
 // Sealed reads the sealed key of an organization at a provider, and false when it has none.
 func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
-	sealed, err = ReadRow(ctx, k.db, "read a provider key", func(row Row) (sealed []byte, err error) {
-		err = row.Scan(&sealed)
-		return sealed, err
-	}, `SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider)
+	sealed, err = ReadRow(ctx, k.db, "read a provider key", scanValue[[]byte],
+		`SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}
@@ -91,10 +89,6 @@ func (k ProviderKeys) Each(ctx context.Context, each func(ProviderKey) error) er
 // the key was changed or deleted meanwhile. It leaves updated_at alone and writes no audit entry: nothing the
 // organization can see has changed.
 func (k ProviderKeys) Reseal(ctx context.Context, orgID, provider string, was, sealed []byte) (replaced bool, err error) {
-	err = k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		replaced, err = Changed(ctx, tx, `UPDATE provider_keys SET sealed = $4
-			WHERE org_id = $1 AND provider = $2 AND sealed = $3 RETURNING provider`, orgID, provider, was, sealed)
-		return err
-	})
-	return replaced && err == nil, err
+	return execChanged(ctx, k.db, `UPDATE provider_keys SET sealed = $4
+		WHERE org_id = $1 AND provider = $2 AND sealed = $3 RETURNING provider`, orgID, provider, was, sealed)
 }

@@ -90,10 +90,7 @@ func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID str
 	if kind == OwnedUsers {
 		text += ` UNION ALL SELECT org_id FROM invitations WHERE id = $1`
 	}
-	return ReadRow(ctx, db, "find an owner", func(row Row) (orgID string, err error) {
-		err = row.Scan(&orgID)
-		return orgID, err
-	}, text, id)
+	return ReadRow(ctx, db, "find an owner", scanValue[string], text, id)
 }
 
 const (
@@ -113,7 +110,5 @@ const (
 // SealedSample reads the first 64 bytes of the newest values that are sealed with the master key: at most 8 each of provider
 // keys, credentials of channels, messages of customers, and answers kept for an Idempotency-Key. It takes 2 s at most.
 func (db *DB) SealedSample(ctx context.Context) ([][]byte, error) {
-	return ReadRows(ctx, db, "read sealed values", func(row Row) (head []byte, err error) {
-		return head, row.Scan(&head)
-	}, selectSealedSample, sealedSample)
+	return ReadRows(ctx, db, "read sealed values", scanValue[[]byte], selectSealedSample, sealedSample)
 }
