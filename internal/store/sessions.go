@@ -6,32 +6,6 @@ import (
 	"errors"
 )
 
-// LoginRecord is a user's password, for a login to check.
-type LoginRecord struct {
-	UserID, OrgID string
-	Password      string // the encoded hash; "" for a user without one
-}
-
-// ByEmail reads the user with an e-mail address, and false when there is none.
-func (l Logins) ByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
-	record, err = ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
-		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
-		return record, err
-	}, `SELECT id, org_id, password FROM users WHERE email = $1`, email)
-	if errors.Is(err, ErrNotFound) {
-		return LoginRecord{}, false, nil
-	}
-	return record, err == nil, err
-}
-
-// ByID reads the password of an organization's user, or returns [ErrNotFound].
-func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
-	return ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
-		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
-		return record, err
-	}, `SELECT id, org_id, password FROM users WHERE id = $1 AND org_id = $2`, userID, orgID)
-}
-
 // NewSession is a login session that begins.
 type NewSession struct {
 	Hash [32]byte // SHA-256 of its token, which is stored nowhere
@@ -156,26 +130,6 @@ func (s Sessions) EndAll(ctx context.Context, orgID, userID string) error {
 	return s.db.Exec(ctx, func(_ context.Context, tx Tx) error {
 		queueEndSessions(tx, orgID, userID)
 		QueueAudit(tx, AuditEntry{Actor: userID, Action: "session.end_all", Target: userID, OrgID: orgID})
-		return nil
-	})
-}
-
-// ChangePassword sets another password for the user whose password was checked, and ends the user's links and sessions but
-// the one with the hash kept. What the check has taken of its windows is given back. It returns [ErrNotFound] when the
-// password isn't record's any more.
-func (l Logins) ChangePassword(ctx context.Context, record LoginRecord, password string, kept [32]byte, login Login) error {
-	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		err := change(ctx, tx, `UPDATE users SET password = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
-			record.UserID, record.OrgID, record.Password, password, tx.Now())
-		if err != nil {
-			return err
-		}
-		tx.Queue(AnyRows, `DELETE FROM sessions WHERE user_id = $1 AND org_id = $2 AND hash <> $3`, record.UserID, record.OrgID, kept[:])
-		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, record.UserID, record.OrgID)
-		login.queueGiveBack(tx)
-		QueueAudit(tx, AuditEntry{
-			Actor: record.UserID, Action: "user.set_password", Target: record.UserID, OrgID: record.OrgID, Detail: "change",
-		})
 		return nil
 	})
 }

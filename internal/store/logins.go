@@ -2,8 +2,38 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
+
+// Logins checks logins: the records that passwords are compared with, and the windows that bound the attempts.
+type Logins struct{ db *DB }
+
+// LoginRecord is a user's password, for a login to check.
+type LoginRecord struct {
+	UserID, OrgID string
+	Password      string // the encoded hash; "" for a user without one
+}
+
+// ByEmail reads the user with an e-mail address, and false when there is none.
+func (l Logins) ByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
+	record, err = ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
+		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
+		return record, err
+	}, `SELECT id, org_id, password FROM users WHERE email = $1`, email)
+	if errors.Is(err, ErrNotFound) {
+		return LoginRecord{}, false, nil
+	}
+	return record, err == nil, err
+}
+
+// ByID reads the password of an organization's user, or returns [ErrNotFound].
+func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
+	return ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
+		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
+		return record, err
+	}, `SELECT id, org_id, password FROM users WHERE id = $1 AND org_id = $2`, userID, orgID)
+}
 
 // loginWindow is how long a window of logins is, in milliseconds; windows are aligned to the database's clock.
 const loginWindow = 60_000
@@ -21,9 +51,6 @@ type Login struct {
 	// RetryAfter is 0, or the milliseconds until the next window when a bound was reached.
 	RetryAfter int64
 }
-
-// Logins checks logins: the records that passwords are compared with, and the windows that bound the attempts.
-type Logins struct{ db *DB }
 
 // Take counts an attempt to log in before it is made, so that attempts at the same moment, on any node, can't pass
 // a bound together. Bounds are taken in their order up to the first that is reached: what is refused there counts in none
@@ -95,6 +122,26 @@ func (l Logins) CountFailed(ctx context.Context, subject [32]byte, record LoginR
 				Detail: fmt.Sprintf("failed login number %d of this hour, from %s", count, address),
 			})
 		}
+		return nil
+	})
+}
+
+// ChangePassword sets another password for the user whose password was checked, and ends the user's links and sessions but
+// the one with the hash kept. What the check has taken of its windows is given back. It returns [ErrNotFound] when the
+// password isn't record's any more.
+func (l Logins) ChangePassword(ctx context.Context, record LoginRecord, password string, kept [32]byte, login Login) error {
+	return l.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := change(ctx, tx, `UPDATE users SET password = $4, updated_at = $5 WHERE id = $1 AND org_id = $2 AND password = $3 RETURNING id`,
+			record.UserID, record.OrgID, record.Password, password, tx.Now())
+		if err != nil {
+			return err
+		}
+		tx.Queue(AnyRows, `DELETE FROM sessions WHERE user_id = $1 AND org_id = $2 AND hash <> $3`, record.UserID, record.OrgID, kept[:])
+		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, record.UserID, record.OrgID)
+		login.queueGiveBack(tx)
+		QueueAudit(tx, AuditEntry{
+			Actor: record.UserID, Action: "user.set_password", Target: record.UserID, OrgID: record.OrgID, Detail: "change",
+		})
 		return nil
 	})
 }
