@@ -40,7 +40,7 @@ func readPage[T any](
 // fewestRows is how small ReadPages makes a page.
 const fewestRows = 60
 
-// ReadPages calls read until it says that there is no more. Each call is one page of at most rows rows, in statements
+// ReadPages calls read until it reports that there are no more rows. Each call is one page of at most rows rows, in statements
 // with a deadline of their own, so that none stays open for long in a database that is in use; a page that took too long
 // for it is read again with half the rows, down to 60, and so are the pages after it. The error is read's: also
 // [context.DeadlineExceeded], of the smallest page or of ctx.

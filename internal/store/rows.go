@@ -17,7 +17,7 @@ import (
 const readPatience = 2 * time.Second
 
 // ReadRows reads all rows of a query through the reader, in at most 2 s; scan makes an item of the current row. The
-// arguments are of the types that [Tx] takes. The error says what was being done, and may be [ErrBusy] when the time was too
+// arguments are of the types that [Tx] takes. The error contains what was being done, and may be [ErrBusy] when the time was too
 // short, [ErrText] or [ErrClosed].
 func ReadRows[T any](
 	ctx context.Context, db *DB, doing string, scan func(Row) (T, error), text string, arguments ...any,

@@ -33,12 +33,12 @@ func scanUser(row Row) (user User, err error) {
 // Users reads and writes users and invitations.
 type Users struct{ db *DB }
 
-// ByID reads an organization's user, or a person who is invited, or [ErrNotFound].
+// ByID reads an organization's user or invitation, or returns [ErrNotFound].
 func (u Users) ByID(ctx context.Context, orgID, id string) (User, error) {
 	return ReadRow(ctx, u.db, "read a user", scanUser, people+` WHERE id = $1 AND org_id = $2`, id, orgID)
 }
 
-// ByEmail reads an organization's user, or a person who is invited, by the e-mail address, or [ErrNotFound].
+// ByEmail reads an organization's user or invitation by the e-mail address, or returns [ErrNotFound].
 func (u Users) ByEmail(ctx context.Context, orgID, email string) (User, error) {
 	return ReadRow(ctx, u.db, "read a user", scanUser, people+` WHERE email = $1 AND org_id = $2`, email, orgID)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// DefaultWidgetRequests is how many messages a minute a widget takes unless its organization says otherwise.
+// DefaultWidgetRequests is how many messages a minute a widget takes by default.
 const DefaultWidgetRequests = 30
 
 // spendTime bounds adding up what a channel's day has cost: a visitor waits for it.

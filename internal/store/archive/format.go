@@ -106,7 +106,7 @@ var (
 	ErrOtherImport = errors.New("store: another import")
 )
 
-// damaged is an ErrDamaged that says where. What it says never repeats a value of a row.
+// damaged returns an ErrDamaged with its line. It never repeats a value of a row.
 func damaged(line int64, format string, arguments ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrDamaged, line, fmt.Sprintf(format, arguments...))
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // archiveTables are the tables an archive holds, in an order in which each row finds the rows its foreign keys name. A
-// column is text unless it says otherwise. A test compares the list with the catalogue of both engines, so that a new
+// column is text unless it names another type. A test compares the list with the catalogue of both engines, so that a new
 // table or column can't be forgotten; a column that is added must have a default, as for older processes, because an
 // archive of an older schema comes without it.
 var archiveTables = [...]struct{ name, columns string }{

@@ -98,7 +98,7 @@ func (w *writer) end() error {
 	return w.write(mark{End: w.rows, SHA256: w.digest()})
 }
 
-// errColumnType: the database holds a value of another type than the schema says.
+// errColumnType: the database holds a value of another type than the schema's.
 var errColumnType = errors.New("has a value of another type than its column")
 
 // archived puts a value as database/sql reads it into what stands in a row of an archive.

@@ -39,7 +39,7 @@ var (
 // refusal costs next to nothing, and there may be room again as soon as a transaction has ended.
 const RetryAfter = time.Second
 
-// WrapError says what was being done and puts an engine's error into the package's own where there is one. The
+// WrapError adds what was being done, and the package's own error where an engine's error has one. The
 // engine's text stays in the chain for the log.
 func WrapError(doing string, err error) error {
 	switch {

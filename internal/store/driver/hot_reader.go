@@ -11,12 +11,15 @@ import (
 // Nothing is cached, so a revocation, a suspension or a disabled model holds at the very next request on every node.
 // The texts of routes are valid for PostgreSQL.
 type HotReader interface {
+	// Key reads the API key with a SHA-256 hash, and false when there is none.
 	Key(ctx context.Context, hash [32]byte) (KeyRecord, bool, error)
+	// Models reads the models that an organization has switched on or off.
 	Models(ctx context.Context, orgID string) (map[string]bool, error)
+	// Route reads the route of a channel, and false when there is none.
 	Route(ctx context.Context, channelID string) (Route, bool, error)
-	// routes adds to found what it finds of up to MaxRouteKeys keys.
+	// Routes adds the routes of up to MaxRouteKeys keys to found.
 	Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error
-	// close waits for the lookups that run, and refuses later ones with ErrClosed.
+	// Close waits for the lookups that run, and refuses later ones with ErrClosed.
 	Close() error
 }
 
@@ -31,8 +34,7 @@ type KeyRecord struct {
 	Plan         string
 	SuspendedAt  sql.NullInt64
 	NowMS        int64 // the database's clock when the key was read
-	// HasOrgModels reports whether org_models holds anything about the organization; if not, store.Organizations.Models is empty
-	// and need not be asked.
+	// HasOrgModels reports whether the organization has rows in org_models; if not, store.Organizations.Models is empty.
 	HasOrgModels bool
 }
 

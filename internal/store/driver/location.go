@@ -14,7 +14,7 @@ const (
 	Postgres Engine = "postgres"
 )
 
-// Location says which database it is. Two spellings of one database give equal Locations, so a Location is the key
+// Location is the address of a database. Two spellings of one database give equal Locations, so a Location is the key
 // under which a process shares its pool. What can't be decided without asking the network or the
 // file system's inner life stays different: a host name and its address, two hard links of one file.
 type Location struct {
@@ -23,7 +23,7 @@ type Location struct {
 	// default filled in (PostgreSQL). It may contain a password: log [Location.Redacted].
 	DSN string
 	// Direct is, in the same form, another address of the same PostgreSQL database, one that gives a client a session of
-	// its own; "" says that DSN does. With it, DSN may be a pooler that gives each transaction another session (PgBouncer
+	// its own; "" when DSN does. With it, DSN may be a pooler that gives each transaction another session (PgBouncer
 	// in transaction mode). See [Location.WithDirect].
 	Direct string
 }

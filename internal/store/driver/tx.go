@@ -51,23 +51,28 @@ type Tx interface {
 type Writer interface {
 	// TakeTurn waits, with a bound, until this process may write; closing hurry ends the wait.
 	TakeTurn(hurry <-chan struct{}) (release func())
+	// Begin begins a transaction, which ctx bounds.
 	Begin(ctx context.Context) (Transaction, error)
-	// MaxTime is how long a transaction may take from its beginning until COMMIT; 0 is no bound.
+	// MaxTime returns how long a transaction may take from its beginning until COMMIT; 0 is no bound.
 	MaxTime() time.Duration
 	Close() error
 }
 
-// Transaction is an open transaction with one savepoint at a time. After an error of savepoint or RollbackTo it is
-// lost as a whole. It ends with exactly one commit or rollback.
+// Transaction is an open transaction with one savepoint at a time. After an error of Savepoint or RollbackTo it is
+// lost as a whole. It ends with exactly one Commit or Rollback.
 type Transaction interface {
 	Tx
-	// context bounds the transaction.
+	// Context bounds the transaction.
 	Context() context.Context
+	// Savepoint begins a group.
 	Savepoint() error
-	// release flushes and keeps what was done since the savepoint. After the last group it may commit, too.
+	// Release flushes and keeps what was done since the savepoint. After the last group it may commit, too.
 	Release(ctx context.Context, last bool) error
+	// RollbackTo undoes what was done since the savepoint.
 	RollbackTo(ctx context.Context) error
+	// Commit commits. It fails with [ErrCommitUnknown] when the outcome is unknown.
 	Commit(ctx context.Context) error
+	// Rollback undoes the transaction.
 	Rollback()
 }
 
@@ -85,14 +90,14 @@ func CheckRows(text string, affected, want int64) error {
 	return fmt.Errorf("%w: %s affected %d, wanted %d", ErrRows, Verb(text), affected, want)
 }
 
-// Verb is the first word of a statement, which says in an error what was run without repeating what was written.
+// Verb returns the first word of a statement, for errors, which must not repeat what was written.
 func Verb(text string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	word, _, _ = strings.Cut(word, "\n")
 	return word
 }
 
-// BindValue puts an argument of a statement into one of the five values both drivers take alike: nil, int64, bool,
+// BindValue converts an argument of a statement into one of the five types that both engines' drivers accept: nil, int64, bool,
 // string, []byte. A nil []byte is NULL, an empty one is an empty value. It fails with [ErrText] on a text that
 // PostgreSQL couldn't keep, and on any other type.
 func BindValue(argument any) (sqldriver.Value, error) {
@@ -139,7 +144,7 @@ func bindText(text string) (sqldriver.Value, error) {
 // IsText reports whether PostgreSQL could keep the text.
 func IsText(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
 
-// BindArgs checks a statement's arguments and puts them into the values pgx takes.
+// BindArgs converts a statement's arguments, see [BindValue].
 func BindArgs(arguments []any) ([]any, error) {
 	bound := make([]any, len(arguments))
 	for i, argument := range arguments {

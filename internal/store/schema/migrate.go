@@ -25,10 +25,8 @@ const VersionTable = "schema_versions"
 // migrateLockSeconds bounds how long Migrate waits on PostgreSQL for another process that migrates; it asks once a second.
 const migrateLockSeconds = 300
 
-const (
-	// migrateAgain is the mean pause before a migration that got no lock on a table is tried again.
-	migrateAgain = time.Second
-)
+// migrateAgain is the mean pause before a migration that got no lock on a table is tried again.
+const migrateAgain = time.Second
 
 // Migrate brings a database to the last of versions. Several processes may call it at once, see store.DB.Migrate.
 func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions []Version) error {
@@ -75,7 +73,7 @@ func gooseMigrations(engine driver.Engine, versions []Version) []*goose.Migratio
 }
 
 // run applies the migration in goose's transaction, which on SQLite holds the write lock from its beginning. A process that had
-// to wait for that lock finds the version applied and leaves it at that.
+// to wait for that lock finds the version applied and does nothing.
 func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine) error {
 	applied, err := m.applied(ctx, tx)
 	if err != nil || applied {
@@ -94,7 +92,7 @@ func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine) erro
 	return nil
 }
 
-// applied asks, in a transaction or without one, whether the version has been applied.
+// applied reports, in a transaction or without one, whether the version has been applied.
 func (m Version) applied(ctx context.Context, conn interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 },
@@ -107,14 +105,14 @@ func (m Version) applied(ctx context.Context, conn interface {
 	return rows > 0, nil
 }
 
-// Newest is the schema version that this program brings a store to.
+// Newest returns the schema version that this program brings a store to.
 func Newest(engine driver.Engine) int64 {
 	all := Versions(engine)
 	return all[len(all)-1].Number
 }
 
-// ProgressTable exists while an import is under way, and no longer: it says how far that is, and that the store is not
-// whole. It is no part of the schema.
+// ProgressTable exists while an import is under way, and no longer: it holds how far that is, and marks the store as
+// incomplete. It is no part of the schema.
 const ProgressTable = "import_progress"
 
 const progressDDL = `CREATE TABLE ` + ProgressTable + ` (
@@ -123,7 +121,7 @@ const progressDDL = `CREATE TABLE ` + ProgressTable + ` (
 	digest  TEXT   NOT NULL
 ) {table}`
 
-// CreateProgress is the statement that makes ProgressTable.
+// CreateProgress returns the statement that makes ProgressTable.
 func CreateProgress(engine driver.Engine) string { return Dialect(engine, progressDDL) }
 
 // ImportUnfinished reports whether an import is under way in the store, or was interrupted.

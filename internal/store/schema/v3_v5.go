@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// schemaV3Postgres says when PostgreSQL cleans up. Its default, once a fifth of a table has changed, suits none of these:
+// schemaV3Postgres sets when PostgreSQL vacuums. Its default, once a fifth of a table has changed, suits none of these:
 //
 //   - rate_windows and wallets are small and change with every request. What a HOT update leaves behind goes when its page
 //     is read next; the rest, above all deleted windows, must go before the table has grown by it.

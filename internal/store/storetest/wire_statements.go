@@ -15,7 +15,7 @@ func (w *Wire) Statements() []string {
 	return slices.Sorted(maps.Keys(w.texts))
 }
 
-// messages reads what a client of PostgreSQL says: a start-up message, then messages with a type, a length and a body.
+// messages reads the messages of a client of PostgreSQL: a start-up message, then messages with a type, a length and a body.
 type messages struct {
 	started bool
 	rest    []byte // of a message that has not come whole

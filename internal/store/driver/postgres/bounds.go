@@ -36,7 +36,7 @@ const (
 	// statementTimeout ends one statement, a wait for a row lock included, and keeps the connection. It is shorter than
 	// what the client waits, so that the server's error comes first.
 	statementTimeout = 3 * time.Second
-	// idleInWriteTimeout ends the transaction of a writer that says nothing more, so that a stopped process holds row
+	// idleInWriteTimeout ends the transaction of a silent writer, so that a stopped process holds row
 	// locks for less time than others wait for them. idleInReadTimeout is for reads, which hold none.
 	idleInWriteTimeout = 2 * time.Second
 	idleInReadTimeout  = 10 * time.Second

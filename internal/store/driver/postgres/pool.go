@@ -80,7 +80,7 @@ func openPools(ctx context.Context, location driver.Location) (pools *connPools,
 	return pools, err
 }
 
-// open makes a pool whose every use has a deadline. pooled says that the address may be a pooler that gives each
+// open makes a pool whose every use has a deadline. pooled: the address may be a pooler that gives each
 // transaction another session (PgBouncer's transaction mode): then nothing is set for a session and no statement is kept
 // in it; the writer sets what it needs in each transaction.
 func (p *connPools) open(
@@ -217,7 +217,7 @@ func (g *poolGuard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trac
 	return g.bound(ctx, readTime)
 }
 
-// TraceQueryEnd implements [pgx.QueryTracer]. A connection that was closed because its caller went away says nothing about
+// TraceQueryEnd implements [pgx.QueryTracer]. A connection that was closed because its caller went away is no sign for
 // the others.
 func (g *poolGuard) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
 	if data.Err != nil && conn.IsClosed() && !errors.Is(ctx.Err(), context.Canceled) {
