@@ -47,9 +47,7 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 			agent.ID, agent.OrgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
 			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt)
 		queueAgentKnowledge(tx, agent.OrgID, agent.ID, agent.KnowledgeBaseIDs)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name,
-		})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name})
 		return nil
 	})
 }

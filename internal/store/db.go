@@ -1,6 +1,9 @@
 // Package store is the database of a process: opening and closing it, its migration, its transactions, and plain reading
 // and writing of the resources that have no rules of their own, with one type and one file for each ([Resources]).
 //
+// It has more than 3,000 lines because each resource brings its rows, its statements and its rules of locking; they share the
+// audit log, locks and transactions with each other.
+//
 // Package driver is the contract with the two engines, driver/sqlite and driver/postgres implement it. Package writer runs
 // all writes, package schema has the tables, package archive moves a store to another engine.
 //

@@ -23,9 +23,7 @@ func (b KnowledgeBases) Create(ctx context.Context, actor string, base Knowledge
 		tx.Queue(1, `INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $5)`,
 			base.ID, base.OrgID, base.Name, base.Description, orNow(tx, base.CreatedAt))
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "knowledge_base.create", Target: base.ID, OrgID: base.OrgID, Detail: base.Name,
-		})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.create", Target: base.ID, OrgID: base.OrgID, Detail: base.Name})
 		return nil
 	})
 }
@@ -48,9 +46,7 @@ func (b KnowledgeBases) Update(ctx context.Context, actor, orgID, id string, upd
 		if err != nil || update == (KnowledgeBaseChange{}) {
 			return err
 		}
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "knowledge_base.update", Target: id, OrgID: orgID, Detail: orEmpty(update.Name),
-		})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "knowledge_base.update", Target: id, OrgID: orgID, Detail: orEmpty(update.Name)})
 		return nil
 	})
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -17,22 +16,19 @@ type LoginRecord struct {
 
 // ByEmail reads the user with an e-mail address, and false when there is none.
 func (l Logins) ByEmail(ctx context.Context, email string) (record LoginRecord, found bool, err error) {
-	record, err = ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
-		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
-		return record, err
-	}, `SELECT id, org_id, password FROM users WHERE email = $1`, email)
-	if errors.Is(err, ErrNotFound) {
-		return LoginRecord{}, false, nil
-	}
-	return record, err == nil, err
+	return orAbsent(ReadRow(ctx, l.db, "read a login", scanLogin, loginColumns+` WHERE email = $1`, email))
 }
 
 // ByID reads the password of an organization's user, or returns [ErrNotFound].
 func (l Logins) ByID(ctx context.Context, orgID, userID string) (LoginRecord, error) {
-	return ReadRow(ctx, l.db, "read a login", func(row Row) (record LoginRecord, err error) {
-		err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
-		return record, err
-	}, `SELECT id, org_id, password FROM users WHERE id = $1 AND org_id = $2`, userID, orgID)
+	return ReadRow(ctx, l.db, "read a login", scanLogin, loginColumns+` WHERE id = $1 AND org_id = $2`, userID, orgID)
+}
+
+const loginColumns = `SELECT id, org_id, password FROM users`
+
+func scanLogin(row Row) (record LoginRecord, err error) {
+	err = row.Scan(&record.UserID, &record.OrgID, &record.Password)
+	return record, err
 }
 
 // loginWindow is how long a window of logins is, in milliseconds; windows are aligned to the database's clock.

@@ -1,9 +1,6 @@
 package store
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // ProviderKey is an organization's own key at a provider (BYOK), sealed by its owner: the store never sees it.
 type ProviderKey struct {
@@ -29,12 +26,8 @@ func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) er
 
 // Sealed reads the sealed key of an organization at a provider, and false when it has none.
 func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
-	sealed, err = ReadRow(ctx, k.db, "read a provider key", scanValue[[]byte],
-		`SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider)
-	if errors.Is(err, ErrNotFound) {
-		return nil, false, nil
-	}
-	return sealed, err == nil, err
+	return orAbsent(ReadRow(ctx, k.db, "read a provider key", scanValue[[]byte],
+		`SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider))
 }
 
 // Delete removes a key, or [ErrNotFound].

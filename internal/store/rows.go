@@ -129,6 +129,14 @@ func queryValues[T any](ctx context.Context, tx Tx, text string, arguments ...an
 	return values, err
 }
 
+// orAbsent turns [ErrNotFound] into false.
+func orAbsent[T any](item T, err error) (T, bool, error) {
+	if errors.Is(err, ErrNotFound) {
+		return item, false, nil
+	}
+	return item, err == nil, err
+}
+
 // scanValue scans a row of one column.
 func scanValue[T any](row Row) (value T, err error) {
 	err = row.Scan(&value)

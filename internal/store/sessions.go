@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 )
 
 // NewSession is a login session that begins.
@@ -74,10 +73,7 @@ func (s Sessions) ByHash(ctx context.Context, hash [32]byte) (record SessionReco
 	if err == nil {
 		record.NowMS, err = s.db.Now(ctx)
 	}
-	if errors.Is(err, ErrNotFound) {
-		return SessionRecord{}, false, nil
-	}
-	return record, err == nil, err
+	return orAbsent(record, err)
 }
 
 // Touch notes that a session is in use. One that has ended stays so.

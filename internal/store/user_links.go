@@ -1,9 +1,6 @@
 package store
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // UserLink is a one-time link that lets a user set a password.
 type UserLink struct {
@@ -32,9 +29,7 @@ func (l UserLinks) Put(ctx context.Context, actor, orgID, id string, allow func(
 			tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id = $1 AND org_id = $2`, id, orgID)
 			queueLink(tx, actor, orgID, id, made)
 		}
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email,
-		})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.link", Target: id, OrgID: orgID, Detail: made.Purpose + ": " + user.Email})
 		return nil
 	})
 }
@@ -64,10 +59,7 @@ func (l UserLinks) ByHash(ctx context.Context, hash [32]byte) (record LinkRecord
 	if err == nil {
 		record.NowMS, err = l.db.Now(ctx)
 	}
-	if errors.Is(err, ErrNotFound) {
-		return LinkRecord{}, false, nil
-	}
-	return record, err == nil, err
+	return orAbsent(record, err)
 }
 
 // Use takes a one-time link, once: it sets the password, ends every session of the user and begins a new one. It

@@ -86,9 +86,7 @@ func (u Users) Delete(ctx context.Context, actor, orgID, id string, allow func(U
 			table = "invitations"
 		}
 		tx.Queue(1, `DELETE FROM `+table+` WHERE id = $1 AND org_id = $2`, id, orgID)
-		QueueAudit(tx, AuditEntry{
-			Actor: actor, Action: "user.remove", Target: id, OrgID: orgID, Detail: user.Role + ": " + user.Email,
-		})
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "user.remove", Target: id, OrgID: orgID, Detail: user.Role + ": " + user.Email})
 		return nil
 	})
 }

@@ -33,7 +33,7 @@ type ExportOptions struct {
 // newer version of the product has changed the schema.
 func Export(ctx context.Context, db *store.DB, w io.Writer, options ExportOptions) (Summary, error) {
 	header := Header{
-		Format: archiveFormat, Version: archiveVersion, ID: store.NewID("arc"), Engine: db.Engine(),
+		Format: formatName, Version: formatVersion, ID: store.NewID("arc"), Engine: db.Engine(),
 		CreatedAt: time.Now().UnixMilli(), Probes: options.Probes,
 	}
 	source, done, err := db.Snapshot(ctx)
@@ -53,12 +53,12 @@ func export(ctx context.Context, source driver.SnapshotReader, w io.Writer, head
 		return nil, err
 	}
 	buffered := bufio.NewWriterSize(w, 256<<10)
-	archive, err := newArchiveWriter(buffered, header, progress)
+	archive, err := newWriter(buffered, header, progress)
 	if err != nil {
 		return nil, err
 	}
-	for place := range archiveTables {
-		if err := exportTable(ctx, source, archive, tableOfArchive(place)); err != nil {
+	for place := range allTables {
+		if err := exportTable(ctx, source, archive, tableAt(place)); err != nil {
 			return nil, err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 // ArchivedTables is the list of tables in an archive, and the columns of each with their types.
 func ArchivedTables() (names []string, columns map[string]map[string]string) {
 	columns = map[string]map[string]string{}
-	for place := range archiveTables {
-		table := tableOfArchive(place)
+	for place := range allTables {
+		table := tableAt(place)
 		names, columns[table.name] = append(names, table.name), map[string]string{}
 		for _, column := range table.columns {
 			columns[table.name][column.name] = string(column.kind)
@@ -19,14 +19,14 @@ func ArchivedTables() (names []string, columns map[string]map[string]string) {
 }
 
 // LeftOutOfArchives are the tables that no archive has.
-func LeftOutOfArchives() []string { return archiveLeftOut[:] }
+func LeftOutOfArchives() []string { return leftOut[:] }
 
 // LeftOutColumns are the columns, by table, that no archive has.
-func LeftOutColumns() map[string]string { return archiveLeftOutColumns }
+func LeftOutColumns() map[string]string { return leftOutColumns }
 
 // ReadArchive reads a whole archive without a store, and counts its rows.
 func ReadArchive(r io.Reader) (rows int, err error) {
-	archive, err := openArchive(r)
+	archive, err := newReader(r)
 	for err == nil {
 		var block *block
 		if block, err = archive.next(); err == nil {
@@ -47,5 +47,5 @@ const (
 	BlockBytes = blockBytes
 )
 
-// MaxArchiveLine bounds a line, for the tests.
-const MaxArchiveLine = maxArchiveLine
+// MaxLine bounds a line, for the tests.
+const MaxLine = maxLine

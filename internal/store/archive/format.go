@@ -22,21 +22,21 @@ import (
 //	…
 //	{"end":{"organizations":1,…},"sha256":"…"}
 //
-// The first line is [Header]. Then come the tables in the order of [archiveTables], empty ones too, each with its
+// The first line is [Header]. Then come the tables in the order of [allTables], empty ones too, each with its
 // rows as arrays in the order of its columns: text as strings, whole numbers, true and false, bytes as base64, null.
 // Times and money are what they are in the tables: epoch milliseconds and micros. A block line closes at most 1,000 rows
 // and about 1 MiB, of one table or several; its sha256 is that of all bytes of the stream before the line, so that
 // damage is found before a row of its block is written, and a place in the archive has a name. The last line counts the
 // rows of each table: an archive without it is cut. Nothing follows.
 const (
-	archiveFormat  = "caddy-svc archive"
-	archiveVersion = 1
+	formatName    = "caddy-svc archive"
+	formatVersion = 1
 
 	// A block is closed when it has this many rows or bytes of them.
 	blockRows  = 1000
 	blockBytes = 1 << 20
-	// maxArchiveLine bounds a line in bytes, and so what a reader keeps: the largest value of a row has a few MiB.
-	maxArchiveLine = 64 << 20
+	// maxLine bounds a line in bytes, and so what a reader keeps: the largest value of a row has a few MiB.
+	maxLine = 64 << 20
 )
 
 // Header is the first line of an archive.

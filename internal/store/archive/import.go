@@ -37,7 +37,7 @@ func Import(ctx context.Context, db *store.DB, r io.Reader, options ImportOption
 }
 
 func importArchive(ctx context.Context, db *store.DB, r io.Reader, options ImportOptions) (Summary, error) {
-	archive, err := openArchive(r)
+	archive, err := newReader(r)
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: it has not one line", ErrDamaged)
 	}
@@ -102,8 +102,8 @@ func beginImport(ctx context.Context, db *store.DB, archive string) (importPlace
 		return resumedImport(ctx, db, archive)
 	}
 	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		for place := range archiveTables {
-			name := archiveTables[place].name
+		for place := range allTables {
+			name := allTables[place].name
 			found, err := store.Changed(ctx, tx, "SELECT 1 FROM "+name+" LIMIT 1")
 			if err != nil {
 				return err
@@ -177,7 +177,7 @@ func (p importPlace) advance(ctx context.Context, tx store.Tx, block *block) err
 // endImport makes the store complete.
 func endImport(ctx context.Context, db *store.DB, reached importPlace) error {
 	err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		// A table that is made from others would be made here, see archiveLeftOut.
+		// A table that is made from others would be made here, see leftOut.
 		tx.Queue(store.AnyRows, "DROP TABLE "+schema.ProgressTable)
 		return tx.Flush(ctx)
 	})

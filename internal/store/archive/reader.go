@@ -35,26 +35,26 @@ type reader struct {
 
 	line  int64 // number of the last line
 	text  []byte
-	place int // of the table in archiveTables
+	place int // of the table in allTables
 	table table
 	rows  map[string]int64
 	total int64
 	block int64
 }
 
-// openArchive reads the first line. It fails with [ErrDamaged] or [ErrNewer].
-func openArchive(from io.Reader) (*reader, error) {
+// newReader reads the first line. It fails with [ErrDamaged] or [ErrNewer].
+func newReader(from io.Reader) (*reader, error) {
 	r := &reader{from: bufio.NewReaderSize(from, 64<<10), sum: sha256.New(), place: -1, rows: map[string]int64{}}
 	if err := r.read(); err != nil {
 		return nil, err
 	}
 	err := json.Unmarshal(r.text, &r.header)
 	switch {
-	case err != nil || r.header.Format != archiveFormat:
+	case err != nil || r.header.Format != formatName:
 		return nil, damaged(r.line, "this is no archive of `caddy svc export`")
-	case r.header.Version > archiveVersion:
-		return nil, fmt.Errorf("%w: the archive has format version %d, this is the version for %d", ErrNewer, r.header.Version, archiveVersion)
-	case r.header.Version != archiveVersion || r.header.ID == "" || r.header.Schema < 1:
+	case r.header.Version > formatVersion:
+		return nil, fmt.Errorf("%w: the archive has format version %d, this is the version for %d", ErrNewer, r.header.Version, formatVersion)
+	case r.header.Version != formatVersion || r.header.ID == "" || r.header.Schema < 1:
 		return nil, damaged(r.line, "the first line doesn't say what an archive's says")
 	}
 	r.sum.Write(r.text)
@@ -68,8 +68,8 @@ func (r *reader) read() error {
 		piece, err := r.from.ReadSlice('\n')
 		r.text = append(r.text, piece...)
 		switch {
-		case len(r.text) > maxArchiveLine:
-			return damaged(r.line+1, "longer than %d bytes", maxArchiveLine)
+		case len(r.text) > maxLine:
+			return damaged(r.line+1, "longer than %d bytes", maxLine)
 		case err == nil:
 			r.line++
 			return nil
@@ -107,7 +107,7 @@ func (r *reader) next() (*block, error) {
 		}
 		rows++
 		size += len(r.text)
-		if rows > blockRows || size > blockBytes+maxArchiveLine {
+		if rows > blockRows || size > blockBytes+maxLine {
 			return nil, damaged(r.line, "the block is larger than any")
 		}
 		if err := r.row(block); err != nil {
@@ -156,13 +156,13 @@ func (r *reader) mark(block *block, rows int) (done bool, err error) {
 
 // begin begins a table.
 func (r *reader) begin(mark mark) error {
-	place := placeInArchive(mark.Table)
+	place := placeOf(mark.Table)
 	if place <= r.place {
 		return damaged(r.line, "a table that is unknown or out of order")
 	}
-	table, ok := tableOfArchive(place).only(mark.Columns)
+	table, ok := tableAt(place).only(mark.Columns)
 	if !ok {
-		return damaged(r.line, "a column of table %s that is unknown or named twice", archiveTables[place].name)
+		return damaged(r.line, "a column of table %s that is unknown or named twice", allTables[place].name)
 	}
 	r.place, r.table, r.rows[table.name] = place, table, 0
 	return nil

@@ -6,11 +6,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 )
 
-// archiveTables are the tables an archive holds, in an order in which each row finds the rows its foreign keys name. A
+// allTables are the tables an archive holds, in an order in which each row finds the rows its foreign keys name. A
 // column is text unless it names another type. A test compares the list with the catalogue of both engines, so that a new
 // table or column can't be forgotten; a column that is added must have a default, as for older processes, because an
 // archive of an older schema comes without it.
-var archiveTables = [...]struct{ name, columns string }{
+var allTables = [...]struct{ name, columns string }{
 	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int"},
 	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int"},
 	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int created_by"},
@@ -53,9 +53,9 @@ var archiveTables = [...]struct{ name, columns string }{
 	{"deleted_turns", "id org_id channel_id created_at:int"},
 }
 
-// archiveLeftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
+// leftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
 // make it row by row, stands here, too; [Import] makes it anew in its last transaction.
-var archiveLeftOut = [...]string{
+var leftOut = [...]string{
 	schema.VersionTable,  // every store has its own
 	schema.ProgressTable, // exists while an import is under way
 	"sessions",           // users sign in again: the new store has another address, or a break behind it
@@ -64,9 +64,9 @@ var archiveLeftOut = [...]string{
 	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",
 }
 
-// archiveLeftOutColumns are columns, by table, that an archive doesn't hold, because the database counts them up by itself
+// leftOutColumns are columns, by table, that an archive doesn't hold, because the database counts them up by itself
 // and nothing else in it refers to them.
-var archiveLeftOutColumns = map[string]string{"chunks": "seq"}
+var leftOutColumns = map[string]string{"chunks": "seq"}
 
 // columnType is how a column's values stand in an archive.
 type columnType string
@@ -89,10 +89,10 @@ type table struct {
 	columns []column
 }
 
-// tableOfArchive is the table at a place of [archiveTables].
-func tableOfArchive(place int) table {
-	table := table{name: archiveTables[place].name}
-	for word := range strings.FieldsSeq(archiveTables[place].columns) {
+// tableAt is the table at a place of [allTables].
+func tableAt(place int) table {
+	table := table{name: allTables[place].name}
+	for word := range strings.FieldsSeq(allTables[place].columns) {
 		name, kind, typed := strings.Cut(word, ":")
 		if !typed {
 			kind = string(textColumn)
@@ -102,10 +102,10 @@ func tableOfArchive(place int) table {
 	return table
 }
 
-// placeInArchive is the place of a table in [archiveTables], or -1.
-func placeInArchive(name string) int {
-	for place := range archiveTables {
-		if archiveTables[place].name == name {
+// placeOf is the place of a table in [allTables], or -1.
+func placeOf(name string) int {
+	for place := range allTables {
+		if allTables[place].name == name {
 			return place
 		}
 	}

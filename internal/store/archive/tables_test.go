@@ -48,7 +48,7 @@ func TestArchivesHoldTheWholeSchema(t *testing.T) {
 				columns[column] = typeOf[kind]
 			}
 		}
-		require.Equal(t, want, found, "archiveTables must name every table and column, or archiveLeftOut the table")
+		require.Equal(t, want, found, "allTables must name every table and column, or leftOut the table")
 	})
 }
 

@@ -30,7 +30,7 @@ type writer struct {
 	progress  func(Progress)
 }
 
-func newArchiveWriter(to io.Writer, header Header, progress func(Progress)) (*writer, error) {
+func newWriter(to io.Writer, header Header, progress func(Progress)) (*writer, error) {
 	w := &writer{to: to, sum: sha256.New(), rows: map[string]int64{}, progress: progress}
 	w.lines = json.NewEncoder(&w.line)
 	w.lines.SetEscapeHTML(false)
@@ -43,8 +43,8 @@ func (w *writer) write(line any) error {
 	if err := w.lines.Encode(line); err != nil {
 		return fmt.Errorf("write a line: %w", err)
 	}
-	if w.line.Len() > maxArchiveLine {
-		return fmt.Errorf("a row of %s has %d bytes, more than an archive takes (%d)", w.table, w.line.Len(), maxArchiveLine)
+	if w.line.Len() > maxLine {
+		return fmt.Errorf("a row of %s has %d bytes, more than an archive takes (%d)", w.table, w.line.Len(), maxLine)
 	}
 	w.sum.Write(w.line.Bytes())
 	if _, err := w.to.Write(w.line.Bytes()); err != nil {
