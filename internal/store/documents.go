@@ -1,9 +1,6 @@
 package store
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // MaxDocuments is how many documents an organization may have, whatever their size: what the plan allows is summed over
 // them whenever one is added.
@@ -188,6 +185,7 @@ func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []stri
 		return 0, nil
 	}
 	arguments := []any{orgID, DocumentReady}
-	return ReadRow(ctx, d.db, "count chunks", scanValue[int64], fmt.Sprintf(`SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
-		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN %s`, in(&arguments, baseIDs)), arguments...)
+	list := in(&arguments, baseIDs)
+	return ReadRow(ctx, d.db, "count chunks", scanValue[int64], `SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN `+list, arguments...)
 }

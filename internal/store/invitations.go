@@ -53,7 +53,8 @@ func (u Users) Invite(ctx context.Context, actor string, user User, link UserLin
 // lockInvitation reads and locks an invitation, or returns [ErrNotFound].
 func lockInvitation(ctx context.Context, tx Tx, orgID, id string) (user User, err error) {
 	into := []any{&user.ID, &user.OrgID, &user.Email, &user.Role, &user.CreatedAt, &user.UpdatedAt, &user.ExpiresAt}
-	err = queryRow(ctx, tx, into, `SELECT id, org_id, email, role, created_at, updated_at, expires_at FROM invitations WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+	err = queryRow(ctx, tx, into, `SELECT id, org_id, email, role, created_at, updated_at, expires_at FROM invitations
+		WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 	user.invitation = true
 	return user, err
 }

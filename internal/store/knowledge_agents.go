@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 )
 
@@ -13,8 +12,9 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 		return nil
 	}
 	arguments := []any{orgID}
-	found, err := queryValues[string](ctx, tx, fmt.Sprintf(`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN %s ORDER BY id`, in(&arguments, ids))+
-		tx.LockRows(), arguments...)
+	list := in(&arguments, ids)
+	found, err := queryValues[string](ctx, tx,
+		`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN `+list+` ORDER BY id`+tx.LockRows(), arguments...)
 	if err != nil {
 		return err
 	}

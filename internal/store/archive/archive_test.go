@@ -242,7 +242,7 @@ func TestImportThatIsNotAdmitted(t *testing.T) {
 	_, err := archive.Import(t.Context(), db, bytes.NewReader(packed), archive.ImportOptions{Admit: func(header archive.Header) error {
 		require.Equal(t, [][]byte{{1}, {2}}, header.Probes)
 		require.Equal(t, store.SQLite, header.Engine)
-		require.EqualValues(t, schema.Newest(store.SQLite), header.Schema)
+		require.Equal(t, schema.Newest(store.SQLite), header.Schema)
 		return foreign
 	}})
 	require.ErrorIs(t, err, foreign)

@@ -166,7 +166,8 @@ func importBlock(ctx context.Context, db *store.DB, reached *importPlace, block 
 // advance moves the store's place to the end of a block, and fails with [ErrOtherImport] when it isn't where this import
 // left it.
 func (p importPlace) advance(ctx context.Context, tx store.Tx, block *block) error {
-	ours, err := store.Changed(ctx, tx, "UPDATE "+schema.ProgressTable+" SET block = $1, digest = $2 WHERE archive = $3 AND block = $4 RETURNING block",
+	ours, err := store.Changed(ctx, tx,
+		"UPDATE "+schema.ProgressTable+" SET block = $1, digest = $2 WHERE archive = $3 AND block = $4 RETURNING block",
 		block.number, block.digest, p.archive, p.block)
 	if err == nil && !ours {
 		err = fmt.Errorf("%w is at work in this store", ErrOtherImport)

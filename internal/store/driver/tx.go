@@ -79,7 +79,7 @@ type Transaction interface {
 // ErrWriteSlow is why a transaction was cut.
 var ErrWriteSlow = errors.New("store: the transaction took too long")
 
-// ErrNestedStatement: a statement inside the callback of a query would disturb the rows still to come.
+// ErrNestedStatement is the error of a statement inside the callback of a query: it would disturb the rows still to come.
 var ErrNestedStatement = errors.New("store: the callback of a query runs no statements")
 
 // CheckRows compares the rows a queued statement affected with what its kind expects.

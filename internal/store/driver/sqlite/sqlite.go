@@ -67,7 +67,7 @@ func Open(ctx context.Context, path string, clock func() time.Time) (opened *Dri
 // system SQLite's locks and shared memory work on. File and missing directories belong to this user alone.
 func prepareFile(path string) error {
 	directory := filepath.Dir(path)
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	if err := os.MkdirAll(directory, 0o700); err != nil { //nolint:gosec // the operator chooses the path
 		return fmt.Errorf("create the directory of the database: %w", err)
 	}
 	if name, remote, err := networkFileSystem(directory); err != nil {
@@ -75,7 +75,7 @@ func prepareFile(path string) error {
 	} else if remote {
 		return fmt.Errorf("%s is on a network file system (%s), where SQLite loses data: use a local disk, or store postgres", directory, name)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator chooses the path
 	if err != nil {
 		return fmt.Errorf("open the database file: %w", err)
 	}

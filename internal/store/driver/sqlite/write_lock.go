@@ -50,7 +50,7 @@ func openWriteLock(path string) (*writeLock, error) {
 }
 
 func openLock(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // it stands beside the database
 	if err != nil {
 		return nil, fmt.Errorf("open the lock file of the database: %w", err)
 	}
