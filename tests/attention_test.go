@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestNeedsAttention guarantees that a customer who writes while nothing can answer is heard all the same (design §6): the
+// TestNeedsAttention guarantees that a customer who writes while nothing can answer is heard all the same: the
 // message is kept and queued, the conversation says what is wrong, the model isn't asked again and again; once the
 // reason is gone the message is answered without anybody's help.
 func TestNeedsAttention(t *testing.T) {
@@ -82,7 +82,7 @@ func TestNeedsAttention(t *testing.T) {
 	})
 }
 
-// TestHandover guarantees that the assistant is silent while a person has the conversation (platforms.md §6): an answer
+// TestHandover guarantees that the assistant is silent while a person has the conversation: an answer
 // that was on its way is dropped, what the customer writes is kept and not answered, what the person writes is sent;
 // handed back, the assistant answers what comes next.
 func TestHandover(t *testing.T) {
@@ -133,7 +133,7 @@ func (s sender) echo(id, text string) delivery {
 }
 
 // TestEchoes guarantees that an echo of our own reply changes nothing, while one of a person who writes from the
-// platform's app silences the assistant for the pause, and no longer (platforms.md §6, §7 item 9).
+// platform's app silences the assistant for the pause, and no longer.
 func TestEchoes(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)
@@ -162,7 +162,7 @@ func TestEchoes(t *testing.T) {
 }
 
 // TestDebounce guarantees that an assistant with a quiet window answers messages that follow each other by one call and
-// one reply, also when the worker comes only later (platforms.md §7 item 1).
+// one reply, also when the worker comes only later.
 func TestDebounce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -190,7 +190,7 @@ func TestDebounce(t *testing.T) {
 }
 
 // TestSupersede guarantees that an assistant which is told to supersede doesn't send an answer that a newer message has
-// overtaken: it asks again with both, and sends one reply (design §6: both calls are charged).
+// overtaken: it asks again with both, and sends one reply (both calls are charged).
 func TestSupersede(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestChannels guarantees that a channel takes messages only of an account that is the organization's (design §6): one that
+// TestChannels guarantees that a channel takes messages only of an account that is the organization's: one that
 // the API made is active when the platform names the same account for its token, else it is pending and drops what is
 // delivered, until an operator approves it. An account belongs to one channel of the whole service, a plan bounds how
 // many there are, and nobody sees another's.
@@ -120,7 +120,7 @@ func TestWorkerListener(t *testing.T) {
 }
 
 // TestQueueThatCannotWrite guarantees that a message is acknowledged only when it is stored: while no write gets through
-// the platform is told to deliver again, and when it does, the message is answered once (platforms.md §7 item 7).
+// the platform is told to deliver again, and when it does, the message is answered once.
 func TestQueueThatCannotWrite(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

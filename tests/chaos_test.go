@@ -53,7 +53,7 @@ func chaosSeed(t *testing.T) uint64 {
 // forms, with and without Idempotency-Key, go away, come back with their key, and send duplicates at once. The provider
 // fails in every way; the gateways are killed, restarted and reloaded with other prices; wallets are topped up, each
 // payment more than once. Then all is healed and three independent books are compared: the clients', the provider's and
-// the database's agree on L1 to L18 of reliability §1.4.
+// the database's agree on the doctor's invariants.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := chaosSeed(t)

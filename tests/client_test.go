@@ -114,7 +114,7 @@ func prompt(model, content string, stream bool, more ...string) string {
 
 func readAll(response *http.Response) ([]byte, error) { return io.ReadAll(response.Body) }
 
-// statusOf is the complete set of spec §7.2.
+// statusOf is the complete set of docs/contract.md#codes.
 var statusOf = map[string]int{
 	"invalid_request": 400, "unsupported_model": 400, "context_too_long": 400, "unauthenticated": 401, "invalid_api_key": 401,
 	"api_key_revoked": 401, "insufficient_credits": 402, "organization_suspended": 402, "plan_limit_exceeded": 402,
@@ -123,13 +123,13 @@ var statusOf = map[string]int{
 	"internal_error": 500, "provider_error": 502, "provider_overloaded": 503, "provider_timeout": 504,
 }
 
-// apiError is the member error of spec §7.1.
+// apiError is the member error of docs/contract.md#error-body.
 type apiError struct {
 	Code, Message, Field, DocsURL, RequestID string
 	RetryAfter                               int
 }
 
-// parseError reads an error body and requires the shape of spec §7.1, member by member.
+// parseError reads an error body and requires the shape of docs/contract.md#error-body, member by member.
 func parseError(t testing.TB, text []byte) apiError {
 	t.Helper()
 	var body map[string]map[string]any
@@ -168,7 +168,7 @@ func parseError(t testing.TB, text []byte) apiError {
 	return out
 }
 
-// requireError requires an answer with this code and the whole contract of spec §7.1 around it.
+// requireError requires an answer with this code and the whole contract of docs/contract.md#error-body around it.
 func requireError(t testing.TB, a answer, code string) apiError {
 	t.Helper()
 	e := parseError(t, a.Body)
@@ -185,7 +185,7 @@ func requireError(t testing.TB, a answer, code string) apiError {
 	return e
 }
 
-// usageAndCharge are the members usage and svc of spec §2.4 and §2.5.
+// usageAndCharge are the members usage and svc of docs/contract.md#chat-answer.
 type usageAndCharge struct {
 	Usage struct {
 		Prompt     int64 `json:"prompt_tokens"`
@@ -216,7 +216,7 @@ type completed struct {
 	RequestID        string
 }
 
-// requireCompletion requires the answer of spec §2.4, with those members and no others.
+// requireCompletion requires the answer of docs/contract.md#chat-answer, with those members and no others.
 func requireCompletion(t testing.TB, a answer, model string) completed {
 	t.Helper()
 	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
@@ -263,7 +263,7 @@ func requireMembers(t testing.TB, text []byte, want ...string) {
 	require.Equal(t, want, got, "%.500s", text)
 }
 
-// requireStream requires the stream of spec §4.2, event by event.
+// requireStream requires the stream of docs/contract.md#stream, event by event.
 func requireStream(t testing.TB, a answer, model string) completed {
 	t.Helper()
 	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
@@ -359,7 +359,7 @@ func requireAnswered(t testing.TB, a answer, model string, stream bool) complete
 	return requireCompletion(t, a, model)
 }
 
-// requireBroken requires a stream that began and then told its failure as design §5 says: an error event at the end,
+// requireBroken requires a stream that began and then told its failure as docs/contract.md#stream says: an error event at the end,
 // and nothing that would make it look whole.
 func requireBroken(t testing.TB, a answer, code string) {
 	t.Helper()

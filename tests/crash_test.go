@@ -39,8 +39,8 @@ var crashes = []crash{
 	{point: failpoint.AfterCommitBeforeWrite, charged: true, asked: true},
 }
 
-// TestCrash guarantees that a process which dies anywhere in a call's path costs nobody anything (reliability §1.3, §1.5,
-// design §5): what was under way is given back when its hold expires, what was settled stays settled, and the ledger's
+// TestCrash guarantees that a process which dies anywhere in a call's path costs nobody anything: what was under way is given back
+// when its hold expires, what was settled stays settled, and the ledger's
 // invariants hold. A client that sends the same call again after the restart is charged once for the answer it sees if
 // it has an Idempotency-Key, and replayed that answer if it was paid before; without a key it pays for a call that it
 // never heard of only if that was settled.

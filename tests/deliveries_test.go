@@ -31,7 +31,7 @@ const (
 	marketBAppSecret   = platformtest.MarketBAppSecret
 )
 
-// The signature headers of spec §5.3.
+// The signature headers of docs/contract.md#signatures.
 const (
 	botHeader       = "X-Bot-Api-Secret-Token"
 	socialHeader    = "X-Hub-Signature-256"
@@ -79,7 +79,7 @@ func (p *product) tryDeliverTo(base string, d delivery) (answer, error) {
 	return asDescribed(r, answer{Status: response.StatusCode, Header: response.Header, Body: text, Broken: err})
 }
 
-// requireQueued requires the acknowledgement of spec §2.8, with exactly its members.
+// requireQueued requires the acknowledgement of docs/contract.md#acknowledgement, with exactly its members.
 func requireQueued(t testing.TB, a answer, queued int) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
@@ -96,7 +96,7 @@ func (a answer) accepted() bool {
 	return a.Status == http.StatusOK && json.Unmarshal(a.Body, &body) == nil && body.OK && body.Queued == 1
 }
 
-// The five signatures, written from spec §5.3 and not from package verify.
+// The five signatures, written from docs/contract.md#signatures and not from package verify.
 
 func signSocial(body []byte) string {
 	return "sha256=" + hmacHex(socialAppSecret, string(body))
@@ -195,7 +195,7 @@ func (l *line) sign(body string) delivery {
 	return d
 }
 
-// webhookPath is the path of spec §4.3 that serves a channel type; the bot platform's goes on with the channel's id.
+// webhookPath is the path of docs/contract.md#webhooks that serves a channel type; the bot platform's goes on with the channel's id.
 func webhookPath(t platforms.Type) string {
 	switch t {
 	case platforms.Bot:

@@ -17,7 +17,8 @@ import (
 )
 
 // TestEveryErrorHasTheContract guarantees that whatever can reach Caddy's error routes, on any path, host or method, has
-// the body of spec §7.1, the status of §7.2 and the request id as a header. What net/http answers by itself is listed in
+// the body of docs/contract.md#error-body, the status of docs/contract.md#codes and the request id as a header. What net/http
+// answers by itself is listed in
 // docs/failure-modes.md.
 func TestEveryErrorHasTheContract(t *testing.T) {
 	t.Parallel()
@@ -32,7 +33,7 @@ func TestEveryErrorHasTheContract(t *testing.T) {
 			}
 			e := requireError(t, as.send(t, method, path, http.NoBody), "not_found")
 			if path == "/v1/responses" {
-				require.Contains(t, e.Message, chatPath) // notes/clients.md §2 item 22
+				require.Contains(t, e.Message, chatPath)
 			}
 		}
 	}
@@ -87,7 +88,7 @@ func rawExchange(t testing.TB, p *product, request string) answer {
 }
 
 // TestRequestID guarantees that every answer, good or bad, has an id of ours, that no two share one, and that an inbound
-// one is ignored (design §6 "request id").
+// one is ignored.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	p := startProduct(t, deploy(t, store.SQLite, startUpstream(t)))
@@ -236,7 +237,7 @@ func lastMaxTokens(s *script, text string) int64 {
 	return -1
 }
 
-// TestOnlyTheContractGoesUpstream guarantees design §5 "Body upstream": the provider sees the validated fields of the
+// TestOnlyTheContractGoesUpstream guarantees that the provider sees the validated fields of the
 // contract in a fixed order and nothing else, the operator's key and no header of the client.
 func TestOnlyTheContractGoesUpstream(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/platforms"
 )
 
-// TestLostSettle guarantees design §5 "Settle can't commit" when the settle did commit, and only PostgreSQL's word of it
+// TestLostSettle guarantees docs/billing.md#what-each-ending-costs when the settle did commit, and only PostgreSQL's word of it
 // was lost: the call is told to have failed all the same. Without a key its charge is given back; with one the same
 // request is replayed for that charge.
 func TestLostSettle(t *testing.T) {
@@ -62,7 +62,7 @@ func TestLostHold(t *testing.T) {
 }
 
 // TestLostDelivery guarantees that a platform whose delivery was stored, and PostgreSQL's word of it lost, is asked to
-// come again, and that what comes again is one message (spec §4.3 rule 5).
+// come again, and that what comes again is one message.
 func TestLostDelivery(t *testing.T) {
 	t.Parallel()
 	o := startOutage(t)

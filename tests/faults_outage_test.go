@@ -159,7 +159,7 @@ func (c *crowd) disperse() {
 	c.working.Wait()
 }
 
-// requireHold requires of a call that reached the provider that its hold is committed and open (design §2.4).
+// requireHold requires of a call that reached the provider that its hold is committed and open.
 func (c *crowd) requireHold(t *testing.T, call *upstreamCall) {
 	amount := int64(len(c.script.Mark)) + 8 + 16 + 2*call.Body.MaxTokens
 	var holds int

@@ -125,7 +125,7 @@ func (c *pendingCall) requireRight(t *testing.T, o *outage) {
 	require.Equal(t, pendingFunds-done.charged(t), c.wallet(t).BalanceMicros)
 }
 
-// requirePaidOnce requires what design §5 "Settle can't commit" promises after all: without a key nobody pays for an
+// requirePaidOnce requires what docs/billing.md#what-each-ending-costs promises after all: without a key nobody pays for an
 // answer that was told to have failed; with one the same request gets an answer, and pays for one. That is the answer of the
 // first time, unless its hold has expired meanwhile: then the request runs once more.
 func (c *pendingCall) requirePaidOnce(t *testing.T, o *outage) {

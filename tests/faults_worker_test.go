@@ -126,8 +126,7 @@ func TestWorkerLosesPostgres(t *testing.T) {
 }
 
 // TestWorkerIsOvertaken guarantees that another worker takes over what one whose PostgreSQL falls silent can't finish, and
-// that the first one, when its database is back and it goes on with what it had, sends and charges nothing again (design
-// §2.4).
+// that the first one, when its database is back and it goes on with what it had, sends and charges nothing again.
 func TestWorkerIsOvertaken(t *testing.T) {
 	t.Parallel()
 	eachSilence(t, func(t *testing.T, q *heldQueue, during func(func())) {

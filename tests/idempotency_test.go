@@ -57,7 +57,7 @@ func (k *keyedCall) requireReplay(t testing.TB, as *client, after string) {
 	require.Equal(t, k.first, again, after)
 }
 
-// TestReplay guarantees reliability §2.2 for a resend with the same Idempotency-Key: the same answer in the same form
+// TestReplay guarantees docs/contract.md#idempotency-key for a resend with the same Idempotency-Key: the same answer in the same form
 // with the same id, usage and charge, told by Idempotent-Replayed; neither the provider nor the wallet hears of it. It
 // holds after a price change, with an empty wallet, by another API key of the organization, after a restart, and with
 // a new master key before the old one; for an own provider key, too. An API key is checked before anything is replayed.
@@ -417,7 +417,8 @@ func TestDuplicateThatWaitsInVain(t *testing.T) {
 	})
 }
 
-// TestClientComesBack guarantees reliability §1.3 for a client with a key that leaves, before the first byte or in the
+// TestClientComesBack guarantees docs/billing.md#what-each-ending-costs for a client with a key that leaves, before the first byte
+// or in the
 // middle: the provider's answer is made to its end, charged once, and the resend gets all of it; on another gateway,
 // too, and while the first is still running.
 func TestClientComesBack(t *testing.T) {
@@ -530,7 +531,7 @@ func TestLongAnswer(t *testing.T) {
 }
 
 // TestGoneAfterDone guarantees that who closes the connection right after [DONE] has paid, with and without a key: 200
-// streams, 200 charges (gateways.md lesson 6).
+// streams, 200 charges.
 func TestGoneAfterDone(t *testing.T) {
 	t.Parallel()
 	bothStores(t, func(t *testing.T, p *product, _ *upstream) {

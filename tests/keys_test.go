@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestKeys guarantees spec §5.1 row by row, with the choices of design §6 about the two headers: who may call is told by
+// TestKeys guarantees docs/contract.md#keys-and-scopes row by row: who may call is told by
 // the key alone, and every other request is refused with the code that its kind of fault has.
 func TestKeys(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ func do(t testing.TB, c *client, r *http.Request) answer {
 }
 
 // TestCommandsHoldAtTheNextRequest guarantees that what the command line does in a process of its own, to keys,
-// organizations, plans and models, holds at the very next request (spec §5.1 rule 6, design §7 "no cache"). The
+// organizations, plans and models, holds at the very next request. The
 // customer, too, is made by commands.
 func TestCommandsHoldAtTheNextRequest(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestCommandsHoldAtTheNextRequest(t *testing.T) {
 		requireError(t, as.chat(t, body), "api_key_revoked")
 		requireError(t, as.get(t, "/v1/models"), "api_key_revoked")
 
-		// A raw key is shown once, when it is made (spec §5.1 rule 3).
+		// A raw key is shown once, when it is made.
 		list, err := p.caddy("svc", "key", "list", "--org", org, "--config", p.configFile(), "--json")
 		require.NoError(t, err)
 		require.NotContains(t, list, key["key"])

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// listedModel is spec §2.1.
+// listedModel is docs/contract.md#models.
 type listedModel struct {
 	ID, Object    string
 	Created       int64
@@ -25,9 +25,9 @@ type listedModel struct {
 	VNHosted      bool  `json:"vn_hosted"`
 }
 
-// TestModels guarantees the list of spec §2.1, §2.2 and §4.1: every configured model with exactly its public fields, only
+// TestModels guarantees the list of docs/contract.md#models: every configured model with exactly its public fields, only
 // those enabled for the calling organization, whatever query a library adds; and one model by its id, which libraries
-// send with the slash encoded (design §6).
+// send with the slash encoded.
 func TestModels(t *testing.T) {
 	t.Parallel()
 	p := startProduct(t, deploy(t, store.SQLite, startUpstream(t)))
@@ -91,8 +91,8 @@ func TestModels(t *testing.T) {
 	require.Contains(t, string(others.Body), `"`+modelFree+`"`)
 }
 
-// TestRateLimit guarantees spec §8: a fixed window per organization, over the limit 429 with the seconds to the next
-// window, the same for every key of the organization, and the headers of design §6.
+// TestRateLimit guarantees docs/contract.md#rate-limits: a fixed window per organization, over the limit 429 with the seconds to the next
+// window, the same for every key of the organization, and its headers.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

@@ -85,7 +85,7 @@ func TestCharge(t *testing.T) {
 			a := p.as(poor).chat(t, prompt(modelStd, "hi", false), "X-Svc-Use-Byok", "true")
 			requireError(t, a, "provider_error")
 			require.Equal(t, "false", a.Header.Get("X-Should-Retry"))
-			// The wallet comes before the provider (design §6 "order of checks").
+			// The wallet comes before the provider.
 			requireError(t, p.as(poor).chat(t, prompt(modelKeyed, "hi", false)), "insufficient_credits")
 			funded := p.operator().customer(t, 1_000_000)
 			requireError(t, p.as(funded).chat(t, prompt(modelKeyed, "hi", false)), "provider_error")
@@ -102,7 +102,7 @@ func TestCharge(t *testing.T) {
 }
 
 // TestNoDebt guarantees that a wallet never goes below zero, whoever comes at once: of 100 parallel calls on a wallet
-// that can carry one, one is served and ninety-nine get 402 without a call to the provider (gateways.md lesson 7).
+// that can carry one, one is served and ninety-nine get 402 without a call to the provider.
 func TestNoDebt(t *testing.T) {
 	t.Parallel()
 	bothStores(t, func(t *testing.T, p *product, up *upstream) {
@@ -188,7 +188,7 @@ func TestParallelCharges(t *testing.T) {
 	})
 }
 
-// TestCostAboveTheHold guarantees design §5 "Hold": a cost that exceeds what was held is taken from the free balance, and
+// TestCostAboveTheHold guarantees that a cost that exceeds what was held is taken from the free balance, and
 // what that can't carry is the operator's loss. The client is charged what was really taken; there is no debt.
 func TestCostAboveTheHold(t *testing.T) {
 	t.Parallel()
@@ -310,7 +310,7 @@ func TestSlowReader(t *testing.T) {
 	require.EqualValues(t, usualCharge, done.charged(t))
 }
 
-// TestStreamLimit guarantees that an organization has a bound of streams at a time (design §4 "limits"): one more gets
+// TestStreamLimit guarantees that an organization has a bound of streams at a time: one more gets
 // 429 with a retryAfter of 1, and a stream that ends makes room, however it ended.
 func TestStreamLimit(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,8 @@ const (
 	revokers = 4
 )
 
-// TestNodesRevokeStrictly guarantees that what is taken away is gone at the very next request on any node (spec §5.1 rule
-// 6, design §7): not one of 1,000 revoked keys passes, nor does one that has expired or lost its scope, or whose
+// TestNodesRevokeStrictly guarantees that what is taken away is gone at the very next request on any node: not one of 1,000
+// revoked keys passes, nor does one that has expired or lost its scope, or whose
 // organization is suspended; a changed plan counts at once. Another process takes it away, while requests with the same
 // key are under way on the node that is asked next, so that whatever it might remember or share between them is there.
 func TestNodesRevokeStrictly(t *testing.T) {

@@ -64,7 +64,7 @@ func requireNoDebt(t *testing.T, c *cluster, up *upstream) {
 	}
 }
 
-// promptBound is what is held for a prompt of one message, in tokens (design §5 "Hold").
+// promptBound is what is held for a prompt of one message, in tokens.
 func promptBound(content string) int64 { return int64(len(content)) + 8 + 16 }
 
 // expectWhole says whether an answer in either form is whole, for goroutines.

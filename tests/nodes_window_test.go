@@ -24,7 +24,7 @@ const (
 	edgeTime = 1500 * time.Millisecond
 )
 
-// TestNodesShareWindows guarantees that any number of nodes count in one window (spec §8), in Redis and, without one, in
+// TestNodesShareWindows guarantees that any number of nodes count in one window, in Redis and, without one, in
 // PostgreSQL: of 200 parallel callers on three nodes exactly the limit passes, and of a burst across the minute's turn no
 // more than the limit in each of the two windows. What a 429 says is the same on every node.
 func TestNodesShareWindows(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestTypedClient guarantees that a client can be generated from the description as it is served (spec §1 "Clients are
-// generated from the interface description"): openapi-typescript takes it, which checks it against OpenAPI 3.1, too;
+// TestTypedClient guarantees that a client can be generated from the description as it is served: openapi-typescript takes it,
+// which checks it against OpenAPI 3.1, too;
 // `tsc --strict` compiles a client with its types, and finds mistakes; and that client calls a model and lists agents.
 func TestTypedClient(t *testing.T) {
 	t.Parallel()

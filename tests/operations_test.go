@@ -55,7 +55,7 @@ func TestBackupAndRestore(t *testing.T) {
 	p.cut = true
 }
 
-// TestRekey guarantees key rotation (design §4 "Secrets"): a new master key before the old one reads what was sealed,
+// TestRekey guarantees key rotation: a new master key before the old one reads what was sealed,
 // `rekey` seals it anew, and after that the old one can go; a server without the right key doesn't start, and says why.
 func TestRekey(t *testing.T) {
 	t.Parallel()

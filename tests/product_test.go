@@ -172,7 +172,7 @@ func (p *product) caddy(args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-// svc runs the command line of design §8, in a process of its own, and returns the object that it prints.
+// svc runs the command line, in a process of its own, and returns the object that it prints.
 func (p *product) svc(t testing.TB, args ...string) map[string]any {
 	t.Helper()
 	out, err := p.caddy(append(append([]string{"svc"}, args...), "--config", p.configFile(), "--json")...)

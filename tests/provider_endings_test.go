@@ -56,7 +56,8 @@ func afterTwo(fail func(*upstreamCall)) func(*upstreamCall) {
 	}
 }
 
-// endings are design §6 "provider …" and reliability §1.3: what the provider does, what the client sees, what it costs.
+// endings are docs/contract.md#provider-failures and docs/billing.md#what-each-ending-costs: what the provider does, what the
+// client sees, what it costs.
 var endings = []ending{
 	{name: "400", play: vendorError(400), whole: "provider_error", stream: "provider_error", permanent: true},
 	{name: "401", play: vendorError(401), whole: "provider_error", stream: "provider_error", permanent: true},
@@ -164,7 +165,7 @@ var endings = []ending{
 
 // TestProviderEndings guarantees the second half of the list of bad input: whatever the provider does, the client
 // gets the contract's error in the place where it can read it, never the vendor's words; the wallet loses exactly what
-// reliability §1.3 says and keeps nothing on hold. Over HTTP/1.1 and HTTP/2, on both stores.
+// docs/billing.md#what-each-ending-costs says and keeps nothing on hold. Over HTTP/1.1 and HTTP/2, on both stores.
 func TestProviderEndings(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -239,8 +240,7 @@ func (e ending) requireCharge(t *testing.T, a answer, stream bool, paid int64) {
 }
 
 // TestProviderTimeouts guarantees that no silence of a provider lasts: connecting, the first byte, a whole answer and the
-// pause inside a stream each have their limit, and end as 504 provider_timeout, inside the stream once it has begun
-// (spec §7.2, gateways.md lesson 15). Nothing is charged.
+// pause inside a stream each have their limit, and end as 504 provider_timeout, inside the stream once it has begun. Nothing is charged.
 func TestProviderTimeouts(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
@@ -281,7 +281,7 @@ func TestProviderTimeouts(t *testing.T) {
 	requireError(t, as.chat(t, prompt(modelDead, "hi", false)), "provider_error")
 	requireError(t, as.chat(t, prompt(modelDead, "hi", true)), "provider_error")
 
-	// Silence after the closing chunk isn't a failure: the answer is whole (design §5 "End").
+	// Silence after the closing chunk isn't a failure: the answer is whole.
 	quiet := up.script(func(call *upstreamCall) {
 		call.begin()
 		call.text(usualText)
@@ -294,8 +294,8 @@ func TestProviderTimeouts(t *testing.T) {
 	require.EqualValues(t, 100_000_000-usualCharge, c.wallet(t).BalanceMicros)
 }
 
-// TestDialects guarantees that every stream a provider may send reaches the client in the one order of spec §4.2
-// (design §5 "Stream"), with the text unchanged to the byte.
+// TestDialects guarantees that every stream a provider may send reaches the client in the one order of docs/contract.md#stream,
+// with the text unchanged to the byte.
 func TestDialects(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)

@@ -207,7 +207,7 @@ func requireWindowGoesOn(t testing.TB, p *product, c *customer, used int, someth
 }
 
 // TestOneDatabaseIsOnePool guarantees that one database spelled in two ways in the old and the new configuration is one
-// pool with one writer, and that its rate-limit windows survive the reload (design §4 "Lifecycle").
+// pool with one writer, and that its rate-limit windows survive the reload.
 func TestOneDatabaseIsOnePool(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)

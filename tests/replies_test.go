@@ -184,7 +184,7 @@ func TestWorkerStops(t *testing.T) {
 }
 
 // TestFiftyDeliveriesAtOnce guarantees that a platform which delivers one message fifty times at once makes one task, one
-// call of the model, one charge and one reply (platforms.md §7 items 3 and 4).
+// call of the model, one charge and one reply.
 func TestFiftyDeliveriesAtOnce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -223,7 +223,7 @@ func TestFiftyDeliveriesAtOnce(t *testing.T) {
 
 // TestSlowModel guarantees that the webhook never waits for the model: while it is held, deliveries are acknowledged, of
 // the same customer and of others. What arrives meanwhile is answered by one more reply, which has seen it all; other
-// customers don't wait for this one (platforms.md §6, §7 item 3).
+// customers don't wait for this one.
 func TestSlowModel(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -354,7 +354,7 @@ func TestFairness(t *testing.T) {
 }
 
 // TestPlatformFaults guarantees what becomes of a reply when the platform doesn't take it, and where the business sees
-// that: on the message, on the channel, on the conversation (design §6, platforms.md §4).
+// that: on the message, on the channel, on the conversation.
 func TestPlatformFaults(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)
@@ -479,7 +479,7 @@ func TestTokens(t *testing.T) {
 }
 
 // TestFailedDelivery guarantees that a platform which takes a message first and says later that it could not be delivered
-// is believed: the message's state is failed, with the code of the reason (platforms.md §1 item 8).
+// is believed: the message's state is failed, with the code of the reason.
 func TestFailedDelivery(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)

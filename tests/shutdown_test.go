@@ -18,7 +18,7 @@ import (
 )
 
 // TestTerminateWithinGrace guarantees that SIGTERM loses nothing: streams that run finish within grace_period, whole and
-// settled, and the process ends with status 0 (gateways.md lesson 11).
+// settled, and the process ends with status 0.
 func TestTerminateWithinGrace(t *testing.T) {
 	t.Parallel()
 	bothStores(t, func(t *testing.T, p *product, up *upstream) {
@@ -179,8 +179,7 @@ func TestTerminateIdle(t *testing.T) {
 }
 
 // TestFirstBootUnderTraffic guarantees that requests which come while another process still migrates the store wait up
-// to 5 s and are then served without an error; those that wait longer get 500 with a hint, and none hangs (design §4
-// "Lifecycle").
+// to 5 s and are then served without an error; those that wait longer get 500 with a hint, and none hangs.
 func TestFirstBootUnderTraffic(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

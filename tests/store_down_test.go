@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestStoreThatCannotWrite guarantees design §5 "Settle can't commit": while no write gets through, a finished stream ends
+// TestStoreThatCannotWrite guarantees docs/billing.md#what-each-ending-costs: while no write gets through, a finished stream ends
 // with an error event instead of a charge, new calls get 500 before the provider is asked, reads go on; and when writes
 // work again, what was held is given back, so that nobody pays for an answer that was told to have failed.
 func TestStoreThatCannotWrite(t *testing.T) {
@@ -55,7 +55,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	})
 }
 
-// TestStoreIsGone guarantees design §2.6: a store that can't be reached is 500, never 401, and readiness says so; when it
+// TestStoreIsGone guarantees that a store that can't be reached is 500, never 401, and readiness says so; when it
 // is back, so is the service, without a restart.
 func TestStoreIsGone(t *testing.T) {
 	t.Parallel()

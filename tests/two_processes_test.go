@@ -26,7 +26,7 @@ func (d *deployment) beside() *deployment {
 	return &other
 }
 
-// TestTwoGatewaysMakeProgress guarantees design §7: while one gateway is saturated, another on the same store still
+// TestTwoGatewaysMakeProgress guarantees that while one gateway is saturated, another on the same store still
 // serves its clients, and all of it adds up in one wallet. How fairly two writers share a SQLite file is measured and
 // tested in package store.
 func TestTwoGatewaysMakeProgress(t *testing.T) {
@@ -81,8 +81,7 @@ func expectStatus(t testing.TB, a answer, status int) (fine bool) {
 }
 
 // TestNoDebtAcrossGateways guarantees that two gateways on one store share one wallet: of 60 parallel calls through both
-// on a wallet that can carry one, one is served. On PostgreSQL they share one window of the rate limit, too
-// (gateways.md lessons 7 and 8).
+// on a wallet that can carry one, one is served. On PostgreSQL they share one window of the rate limit, too.
 func TestNoDebtAcrossGateways(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -134,7 +133,7 @@ func TestNoDebtAcrossGateways(t *testing.T) {
 
 // TestKill guarantees that a power failure of either of two gateways on one store leaves the books right: every answer
 // that a client has seen whole is on record with the charge it saw, and what was under way is given back when its hold
-// expires (reliability L9, gateways.md lesson 10).
+// expires.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

@@ -51,7 +51,7 @@ func (r *receiver) received(t testing.TB, kind platforms.Type) (texts []string) 
 	return texts
 }
 
-// TestWebhookSignatures guarantees spec §5.3 for each platform: what it signed is received, and nothing else; a delivery
+// TestWebhookSignatures guarantees docs/contract.md#signatures for each platform: what it signed is received, and nothing else; a delivery
 // that was refused leaves nothing behind.
 func TestWebhookSignatures(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func flipped(signature string) string {
 }
 
 // TestWebhookSecretsOfOthers guarantees that a bot channel's secret opens no other channel, and that who asks learns
-// nothing of which channels exist (design §6).
+// nothing of which channels exist.
 func TestWebhookSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	r := startReceiver(t, store.SQLite, platforms.Bot, platforms.MarketB)
@@ -171,7 +171,7 @@ func TestWebhookSecretsOfOthers(t *testing.T) {
 	require.Empty(t, r.received(t, platforms.Bot))
 }
 
-// TestWebhookAcknowledgements guarantees what the platforms are told (spec §4.3, design §6): events that nobody has to
+// TestWebhookAcknowledgements guarantees what the platforms are told: events that nobody has to
 // answer are accepted and not queued, one delivery may hold messages of several tenants, a repeated delivery is
 // acknowledged and merged, and what can't be read is refused.
 func TestWebhookAcknowledgements(t *testing.T) {
@@ -287,7 +287,7 @@ func uneventful(l *line) map[string]string {
 }
 
 // TestWebhookOfSeveralTenants guarantees that one delivery of the social platform with messages of two organizations and
-// of nobody brings each to its own channel, and counts what was queued (platforms.md §1 item 7).
+// of nobody brings each to its own channel, and counts what was queued.
 func TestWebhookOfSeveralTenants(t *testing.T) {
 	t.Parallel()
 	r := startReceiver(t, store.SQLite, platforms.SocialMessenger)
@@ -314,7 +314,7 @@ func TestWebhookOfSeveralTenants(t *testing.T) {
 		require.Len(t, by, 1)
 		require.Empty(t, to)
 		require.True(t, strings.HasPrefix(by[0].Text, prefix), by[0].Text)
-		// And nobody sees another's: 403, with no word of it (design §6).
+		// And nobody sees another's: 403, with no word of it.
 		stranger := r.business
 		if b == stranger {
 			stranger = other
@@ -328,8 +328,7 @@ func TestWebhookOfSeveralTenants(t *testing.T) {
 	count(other, theirs, "to theirs")
 }
 
-// TestWebhookSizes guarantees that a body of 8 MiB is verified and read whole, and a larger one refused, never cut
-// (design §6).
+// TestWebhookSizes guarantees that a body of 8 MiB is verified and read whole, and a larger one refused, never cut.
 func TestWebhookSizes(t *testing.T) {
 	t.Parallel()
 	r := startReceiver(t, store.SQLite, platforms.SocialMessenger, platforms.Bot)
@@ -348,7 +347,7 @@ func TestWebhookSizes(t *testing.T) {
 	}
 }
 
-// TestWebhookPaths guarantees that only the methods and paths of spec §4.3 are served.
+// TestWebhookPaths guarantees that only the methods and paths of docs/contract.md#webhooks are served.
 func TestWebhookPaths(t *testing.T) {
 	t.Parallel()
 	r := startReceiver(t, store.SQLite, connected...)
@@ -373,7 +372,7 @@ func TestWebhookPaths(t *testing.T) {
 	}
 }
 
-// TestHandshake guarantees the subscription handshake of spec §4.3: the challenge comes back verbatim as plain text
+// TestHandshake guarantees the subscription handshake of docs/contract.md#handshake: the challenge comes back verbatim as plain text
 // when the token matches, and 403 otherwise.
 func TestHandshake(t *testing.T) {
 	t.Parallel()

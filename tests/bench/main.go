@@ -1,5 +1,5 @@
 // Command bench measures the gateway against stock reverse_proxy in the same binary, in one interleaved run, and
-// prints ratios (design §10). Absolute figures depend on the machine; the ratios are what counts.
+// prints ratios. Absolute figures depend on the machine; the ratios are what counts.
 //
 // It is honest about its work: every answer is checked, the upstream's count must equal the answers, and the wallets
 // must have lost exactly what the answers said they charged; every webhook that was acknowledged must be a row of the

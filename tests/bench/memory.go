@@ -25,7 +25,7 @@ const (
 	slowMark   = "word9"
 )
 
-// memoryBar is a stream's memory to that of one through reverse_proxy (design §10).
+// memoryBar is a stream's memory to that of one through reverse_proxy.
 var memoryBar = bar{must: 1.0, goal: 0.6}
 
 // runMemory measures what a stream takes that waits for its provider: the growth of a fresh product's resident memory

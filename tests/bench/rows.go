@@ -31,7 +31,7 @@ type row struct {
 	connections int
 	stream      bool
 	variants    []variant
-	// cpu is the figure to hold: CPU of a variant to CPU of reverse_proxy (design §10).
+	// cpu is the figure to hold: CPU of a variant to CPU of reverse_proxy.
 	cpu map[variant]bar
 	// rate is the same for requests per second.
 	rate map[variant]bar
@@ -73,7 +73,7 @@ func houses() []house {
 	}
 }
 
-// postgresRow is a row with "gateway CPU with PostgreSQL holding the money" (design §10): the server's own CPU is shown
+// postgresRow is a row with "gateway CPU with PostgreSQL holding the money": the server's own CPU is shown
 // beside it and isn't part of the ratio.
 func postgresRow(name string, connections int, held variant, b bar, variants ...variant) row {
 	return row{name: name, connections: connections, variants: variants, cpu: map[variant]bar{held: b}}

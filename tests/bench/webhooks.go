@@ -35,7 +35,7 @@ const (
 type webhookRow struct {
 	name        string
 	connections int
-	// rate is the figure to hold: accepted per second to what `respond` answers per second (design §10).
+	// rate is the figure to hold: accepted per second to what `respond` answers per second.
 	rate bar
 	// p99 in milliseconds, for a row at a pace of deliveries per second.
 	pace int
@@ -190,7 +190,7 @@ func (d *deliverer) deliver() error {
 	return nil
 }
 
-// request is a delivery of a new message, signed as spec §5.3 says.
+// request is a delivery of a new message, signed as docs/contract.md#signatures says.
 func (d *deliverer) request() []byte {
 	n := d.made.Add(1)
 	now := time.Now().UnixMilli()

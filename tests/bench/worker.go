@@ -26,7 +26,7 @@ const (
 	together     variant = "together"
 )
 
-// workerBar is what one write of the worker may take beside saturated clients, p99 in milliseconds (design §10).
+// workerBar is what one write of the worker may take beside saturated clients, p99 in milliseconds.
 var workerBar = bar{must: 100, goal: 20}
 
 // workerFigures are what one slice showed.
