@@ -163,5 +163,5 @@ func TestDeadlockRunsAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, other.Commit(t.Context()))
 	require.NoError(t, <-ended)
-	require.Equal(t, 2, runs)
+	require.Greater(t, runs, 1) // more than twice when it takes the row again before the other one wakes up
 }
