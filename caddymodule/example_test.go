@@ -79,7 +79,7 @@ func ask(t *testing.T, method, address string, header http.Header) (*http.Respon
 	return resp, string(body)
 }
 
-// requireContract checks the error body of spec §7.1.
+// requireContract checks the error body.
 func requireContract(t *testing.T, resp *http.Response, body string, status int, code string) {
 	t.Helper()
 	var answer struct {

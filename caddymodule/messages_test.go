@@ -147,7 +147,7 @@ func (s *shop) deliver(server *httptest.Server, header string, message int, text
 
 const botHeader = "X-Bot-Api-Secret-Token"
 
-// requireAccepted checks the acknowledgement of spec §2.8.
+// requireAccepted checks the acknowledgement of a delivery.
 func requireAccepted(t *testing.T, resp *http.Response, body string) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, resp.StatusCode, body)

@@ -66,7 +66,7 @@ say where to look.`,
 	})
 }
 
-// examineQueue checks the queue of messages for the doctor's report. L17 is its row in docs/reliability.md.
+// examineQueue checks the queue of messages for the doctor's report. L17 is the id of the check.
 func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 	examined := billing.Examined{
 		ID: "L17", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
