@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	// Registers the log format svc.
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	// Registers the log format svc.
 	_ "github.com/caddy-svc/caddy-svc/caddymodule/logformat"
 )
 
