@@ -52,8 +52,8 @@ type App struct {
 	// The models that clients may call. Every organization has all of them, unless the operator disables one for it.
 	Models []*Model `json:"models,omitempty"`
 
-	// The messaging platforms and marketplaces.
-	Platforms *Platforms `json:"platforms,omitempty"`
+	// The messaging platforms and marketplaces, by the names of their modules.
+	Platforms Platforms `json:"platforms,omitempty" caddy:"namespace=svc.platforms"`
 
 	// The companion worker.
 	Worker *Worker `json:"worker,omitempty"`

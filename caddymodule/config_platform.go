@@ -1,251 +1,327 @@
 package caddymodule
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// Platforms says how the messaging platforms and marketplaces are spoken to, both ways: their webhooks are checked
-// with it and replies are sent with it (spec §5.3). What belongs to one channel, such as its tokens, is stored with
-// the channel instead.
-type Platforms struct {
-	// The bot platform. Its secrets belong to channels, so it works without a block, too.
-	Bot *BotPlatform `json:"bot,omitempty"`
+// Platforms are the blocks of the messaging platforms, by name. Each is a module of the namespace `svc.platforms`, which
+// declares its options ([platforms.Description]). A platform without a block is reached at its own address; its webhooks
+// can be served only if it requires no option.
+type Platforms map[string]*PlatformBlock
 
-	// The social platform: messenger, photo-sharing direct messages and chat-app business messages.
-	Social *SocialPlatform `json:"social,omitempty"`
-
-	// The local chat platform (official accounts).
-	LocalChat *LocalChatPlatform `json:"localchat,omitempty"`
-
-	// Marketplace A.
-	MarketA *MarketAPlatform `json:"market_a,omitempty"`
-
-	// Marketplace B.
-	MarketB *MarketBPlatform `json:"market_b,omitempty"`
+// PlatformBlock are the options of one platform: those of its module, and `header`, `api_base` and `ack`, which all platforms
+// have.
+//
+// header is the name of the header that carries the webhook's signature or secret; default: the platform's own. api_base is
+// the address that the paths of the platform's interface are appended to; default: the platform's own. ack says what
+// answers an accepted webhook: `empty` for a 200 without a body, for platforms that read it; default: `{"ok":true,"queued":1}`.
+type PlatformBlock struct {
+	values map[string]string
+	tables map[string]map[string]string
 }
-
-// The names of the platforms in the configuration, in the order of spec §4.3.
-const (
-	platformBot       = "bot"
-	platformSocial    = "social"
-	platformLocalChat = "localchat"
-	platformMarketA   = "market_a"
-	platformMarketB   = "market_b"
-)
-
-var platformNames = []string{platformBot, platformSocial, platformLocalChat, platformMarketA, platformMarketB}
 
 // AckEmpty as a platform's ack answers accepted webhooks with an empty body.
 const AckEmpty = "empty"
 
-// Platform is what all platforms can be told.
-type Platform struct {
-	// The name of the header that carries the webhook's signature or secret. Default: the one of the public contract.
-	Header string `json:"header,omitempty"`
+// The options that all platforms have.
+const (
+	optionHeader  = "header"
+	optionAPIBase = "api_base"
+	optionAck     = "ack"
+)
 
-	// The address that the paths of the platform's interface are appended to: http or https, host, an optional port
-	// and path. Default: the address of the platform.
-	APIBase string `json:"api_base,omitempty"`
-
-	// What answers an accepted webhook: `empty` for a 200 without a body, for platforms that read it. Default: the
-	// acknowledgement of the public contract, `{"ok":true,"queued":1}`.
-	Ack string `json:"ack,omitempty"`
-}
-
-// BotPlatform is the bot platform. The secret token and the bot token belong to each channel.
-type BotPlatform struct {
-	Platform
-}
-
-// SocialPlatform is the application that is registered with the social platform.
-type SocialPlatform struct {
-	Platform
-
-	// The secret of the application, which signs its webhooks. Required.
-	AppSecret config.Secret `json:"app_secret,omitempty"`
-
-	// The token that the platform sends with the handshake of a webhook subscription. Required.
-	VerifyToken config.Secret `json:"verify_token,omitempty"`
-
-	// The values of `object` that name the channel types.
-	Objects *SocialObjects `json:"objects,omitempty"`
-}
-
-// SocialObjects are the values of the top-level field `object` of the social platform's webhooks (spec §4.3).
-type SocialObjects struct {
-	// Of messenger events. Default: `page`.
-	Page string `json:"page,omitempty"`
-
-	// Of photo-sharing direct messages. Default: `instagram`.
-	PhotoDM string `json:"photo_dm,omitempty"`
-
-	// Of chat-app business messages. Default: `whatsapp_business_account`.
-	ChatApp string `json:"chat_app,omitempty"`
-}
-
-// LocalChatPlatform is the application that is registered with the local chat platform.
-type LocalChatPlatform struct {
-	Platform
-
-	// The address of the service that renews tokens. Default: the address of the platform.
-	AuthBase string `json:"auth_base,omitempty"`
-
-	// The id of the application; it may be one `{env.NAME}` or `{file.PATH}`. Required.
-	AppID config.Identifier `json:"app_id,omitempty"`
-
-	// The secret of the application, which signs its webhooks. Required.
-	AppSecret config.Secret `json:"app_secret,omitempty"`
-}
-
-// MarketAPlatform is the partner account with marketplace A.
-type MarketAPlatform struct {
-	Platform
-
-	// The id of the partner, a whole number; it may be one `{env.NAME}` or `{file.PATH}`. Required.
-	PartnerID config.Identifier `json:"partner_id,omitempty"`
-
-	// The key of the partner, which signs webhooks and calls. Required.
-	PartnerKey config.Secret `json:"partner_key,omitempty"`
-}
-
-// MarketBPlatform is the application that is registered with marketplace B.
-type MarketBPlatform struct {
-	Platform
-
-	// The address of the service that renews tokens. Default: the address of the platform.
-	AuthBase string `json:"auth_base,omitempty"`
-
-	// The key that names the application, not a secret; it may be one `{env.NAME}` or `{file.PATH}`. Required.
-	AppKey config.Identifier `json:"app_key,omitempty"`
-
-	// The secret of the application, which signs webhooks and calls. Required.
-	AppSecret config.Secret `json:"app_secret,omitempty"`
-}
-
-// configured reports whether webhooks of the platform can be served: it has a block, or needs none.
-func (p *Platforms) configured(name string) bool {
-	switch {
-	case name == platformBot:
-		return true
-	case p == nil:
-		return false
-	case name == platformSocial:
-		return p.Social != nil
-	case name == platformLocalChat:
-		return p.LocalChat != nil
-	case name == platformMarketA:
-		return p.MarketA != nil
-	case name == platformMarketB:
-		return p.MarketB != nil
-	default:
-		return false
+// MarshalJSON writes the options as they were given: texts, and objects of texts.
+func (b *PlatformBlock) MarshalJSON() ([]byte, error) {
+	members := make(map[string]any, len(b.values)+len(b.tables))
+	for name, value := range b.values {
+		members[name] = value
 	}
+	for name, table := range b.tables {
+		members[name] = table
+	}
+	return json.Marshal(members) //nolint:wrapcheck // it is the encoder's own error
 }
 
-func (p *Platforms) faults(fs *config.Faults) {
-	if p == nil {
-		return
+// UnmarshalJSON reads what MarshalJSON writes. The options' names are checked with the faults. The error quotes no value.
+func (b *PlatformBlock) UnmarshalJSON(text []byte) error {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(text, &members) != nil {
+		return errors.New("the options of a platform must be an object")
 	}
-	if p.Bot != nil {
-		p.Bot.faults(fs, platformPath(platformBot))
+	*b = PlatformBlock{values: map[string]string{}, tables: map[string]map[string]string{}}
+	for name, raw := range members {
+		var value string
+		var table map[string]string
+		switch {
+		case json.Unmarshal(raw, &value) == nil:
+			if value != "" {
+				b.values[name] = value
+			}
+		case json.Unmarshal(raw, &table) == nil:
+			b.tables[name] = table
+		default:
+			return fmt.Errorf("%s must be a text or an object of texts", config.Quoted(name))
+		}
 	}
-	if p.Social != nil {
-		p.Social.faults(fs, platformPath(platformSocial))
-	}
-	if p.LocalChat != nil {
-		p.LocalChat.faults(fs, platformPath(platformLocalChat))
-	}
-	if p.MarketA != nil {
-		p.MarketA.faults(fs, platformPath(platformMarketA))
-	}
-	if p.MarketB != nil {
-		p.MarketB.faults(fs, platformPath(platformMarketB))
-	}
+	return nil
+}
+
+// configured reports whether webhooks of the platform can be served: it has a block, or requires no option.
+func (p Platforms) configured(d *platforms.Description) bool {
+	return p[d.Name] != nil || !slices.ContainsFunc(d.Options, func(o platforms.Option) bool { return o.Required })
 }
 
 func platformPath(name string) string { return config.Element("platform", name) }
 
-func (p *Platform) faults(fs *config.Faults, path string) {
-	if p.Header != "" && !headerName(p.Header) {
-		fs.Addf(path+".header", "%s is no name of a header", config.Quoted(p.Header))
-	}
-	platformURLFaults(fs, path+".api_base", p.APIBase)
-	if p.Ack != "" && p.Ack != AckEmpty {
-		fs.Addf(path+".ack", "%s is not known; allowed: %s", config.Quoted(p.Ack), AckEmpty)
-	}
-}
-
-func (p *SocialPlatform) faults(fs *config.Faults, path string) {
-	p.Platform.faults(fs, path)
-	p.AppSecret.CheckRequired(fs, path+".app_secret")
-	p.VerifyToken.CheckRequired(fs, path+".verify_token")
-	p.objects().faults(fs, path)
-}
-
-// objects are the values of `object` with the defaults left empty.
-func (p *SocialPlatform) objects() SocialObjects {
-	if p == nil || p.Objects == nil {
-		return SocialObjects{}
-	}
-	return *p.Objects
-}
-
-func (o SocialObjects) faults(fs *config.Faults, path string) {
-	effective := o.withDefaults()
-	seen := make(map[string]string, 3)
-	for _, object := range []struct{ name, value string }{
-		{"page", effective.Page}, {"photo_dm", effective.PhotoDM}, {"chat_app", effective.ChatApp},
-	} {
-		objectPath := path + ".object[" + object.name + "]"
-		if !config.Printable(object.value, 64) {
-			fs.Addf(objectPath, "must be at most 64 characters, none of them a control character")
+func (p Platforms) faults(fs *config.Faults) {
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		driver := platformDriver(name)
+		switch {
+		case driver == nil:
+			fs.Addf(platformPath(name), "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(platformNames()))
+		case p[name] != nil:
+			p[name].faults(fs, driver)
 		}
-		if other, taken := seen[object.value]; taken {
-			fs.Addf(objectPath, "%s is the value of %s already; webhooks could not be told apart", config.Quoted(object.value), other)
+	}
+}
+
+func (b *PlatformBlock) faults(fs *config.Faults, driver platforms.Driver) {
+	d := driver.Describe()
+	path := platformPath(d.Name)
+	if header := b.values[optionHeader]; header != "" && !headerName(header) {
+		fs.Addf(path+"."+optionHeader, "%s is no name of a header", config.Quoted(header))
+	}
+	platformURLFaults(fs, path+"."+optionAPIBase, b.values[optionAPIBase])
+	if ack := b.values[optionAck]; ack != "" && ack != AckEmpty {
+		fs.Addf(path+"."+optionAck, "%s is not known; allowed: %s", config.Quoted(ack), AckEmpty)
+	}
+	for i := range d.Options {
+		b.optionFaults(fs, path, &d.Options[i])
+	}
+	if checker, ok := driver.(platforms.OptionChecker); ok {
+		problems := checker.CheckOptions(b.options(d))
+		for _, option := range slices.Sorted(maps.Keys(problems)) {
+			fs.Addf(path+"."+option, "%s", problems[option])
+		}
+	}
+	b.unknownFaults(fs, path, d)
+}
+
+func (b *PlatformBlock) optionFaults(fs *config.Faults, path string, o *platforms.Option) {
+	value := b.values[o.Name]
+	path += "." + o.Name
+	switch {
+	case o.Keys != nil:
+		for _, key := range o.Keys {
+			if problem := check(o, b.tables[o.Table][key]); problem != "" {
+				fs.Addf(path+"["+key+"]", "%s", problem)
+			}
+		}
+	case value == "" && !o.Required:
+	case o.Kind == platforms.SecretOption:
+		config.Secret(value).CheckRequired(fs, path)
+	case o.Kind == platforms.IdentifierOption:
+		config.Identifier(value).Check(fs, path)
+		if !config.Secret(value).IsReference() && config.IsIdentifier(value) {
+			if problem := check(o, value); problem != "" {
+				fs.Addf(path, "%s", problem)
+			}
+		}
+	case value == "":
+		fs.Addf(path, "missing")
+	case o.Kind == platforms.AddressOption:
+		platformURLFaults(fs, path, value)
+	default:
+		if problem := check(o, value); problem != "" {
+			fs.Addf(path, "%s", problem)
+		}
+	}
+}
+
+// check is the option's own judgement of a value that was given.
+func check(o *platforms.Option, value string) string {
+	if value == "" || o.Check == nil {
+		return ""
+	}
+	return o.Check(value)
+}
+
+// unknownFaults notes the options and keys that the platform doesn't have. Only JSON can bring them here.
+func (b *PlatformBlock) unknownFaults(fs *config.Faults, path string, d *platforms.Description) {
+	words := []string{optionHeader, optionAPIBase, optionAck}
+	tables := map[string][]string{}
+	for i := range d.Options {
+		if o := &d.Options[i]; o.Keys != nil {
+			tables[o.Table] = o.Keys
+		} else {
+			words = append(words, o.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.values)) {
+		if !slices.Contains(words, name) {
+			fs.Addf(path, "%s is not an option here; allowed: %s", config.Quoted(name), config.Listed(words))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.tables)) {
+		for _, key := range slices.Sorted(maps.Keys(b.tables[name])) {
+			if !slices.Contains(tables[name], key) {
+				fs.Addf(path, "%s.%s is not an option here", config.Quoted(name), config.Quoted(key))
+			}
+		}
+	}
+}
+
+// options are the values by the names of [platforms.Config]: those of tables are "object[page]".
+func (b *PlatformBlock) options(d *platforms.Description) map[string]string {
+	options := map[string]string{}
+	maps.Copy(options, b.values)
+	delete(options, optionAck)
+	for i := range d.Options {
+		o := &d.Options[i]
+		for key, value := range b.tables[o.Table] {
+			if o.Keys != nil && value != "" {
+				options[o.Name+"["+key+"]"] = value
+			}
+		}
+	}
+	return options
+}
+
+// read resolves the references of the platforms that are configured, and notes by path what fails.
+func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[string]string {
+	read := map[string]map[string]string{}
+	for name, block := range p {
+		driver := platformDriver(name)
+		if block == nil || driver == nil {
 			continue
 		}
-		seen[object.value] = object.name
+		d := driver.Describe()
+		options := block.options(d)
+		for i := range d.Options {
+			o := &d.Options[i]
+			value, err := options[o.Name], error(nil)
+			switch {
+			case value == "":
+				continue
+			case o.Kind == platforms.SecretOption:
+				value, err = config.Secret(value).Resolve(repl)
+			case o.Kind == platforms.IdentifierOption:
+				value, err = config.Identifier(value).Resolve(repl)
+			}
+			if err == nil {
+				if problem := check(o, value); problem != "" {
+					err = errors.New(problem)
+				}
+			}
+			if err != nil {
+				fs.Addf(platformPath(name)+"."+o.Name, "%v", err)
+			}
+			options[o.Name] = value
+		}
+		read[name] = options
 	}
+	return read
 }
 
-// withDefaults fills in the values that real webhooks carry.
-func (o SocialObjects) withDefaults() SocialObjects {
-	for _, field := range []struct {
-		value    *string
-		fallback string
-	}{{&o.Page, "page"}, {&o.PhotoDM, "instagram"}, {&o.ChatApp, "whatsapp_business_account"}} {
-		if *field.value == "" {
-			*field.value = field.fallback
+// secrets lists the references of the platforms' secrets.
+func (p Platforms) secrets() []namedSecret {
+	var all []namedSecret
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		driver := platformDriver(name)
+		if p[name] == nil || driver == nil {
+			continue
+		}
+		for _, o := range driver.Describe().Options {
+			if o.Kind == platforms.SecretOption {
+				all = append(all, namedSecret{path: platformPath(name) + "." + o.Name, reference: config.Secret(p[name].values[o.Name])})
+			}
 		}
 	}
-	return o
+	return all
 }
 
-func (p *LocalChatPlatform) faults(fs *config.Faults, path string) {
-	p.Platform.faults(fs, path)
-	platformURLFaults(fs, path+".auth_base", p.AuthBase)
-	p.AppID.Check(fs, path+".app_id")
-	p.AppSecret.CheckRequired(fs, path+".app_secret")
-}
-
-func (p *MarketAPlatform) faults(fs *config.Faults, path string) {
-	p.Platform.faults(fs, path)
-	p.PartnerID.Check(fs, path+".partner_id")
-	if p.PartnerID != "" && !config.Secret(p.PartnerID).IsReference() && config.IsIdentifier(string(p.PartnerID)) {
-		partnerIDFaults(fs, string(p.PartnerID))
+// readPlatform reads `platform NAME { … }`.
+func (a *App) readPlatform(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		name := o.Args[0].Text
+		driver := platformDriver(name)
+		if driver == nil {
+			r.Faultf(path, o, "there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(platformNames()))
+			return
+		}
+		block := &PlatformBlock{values: map[string]string{}, tables: map[string]map[string]string{}}
+		r.Block(path, o, block.rules(r, driver.Describe()))
+		read := maps.Clone(a.Platforms)
+		if read == nil {
+			read = Platforms{}
+		}
+		read[name] = block
+		caddyfile.Set(r, path, o, &a.Platforms, read)
 	}
-	p.PartnerKey.CheckRequired(fs, path+".partner_key")
 }
 
-func (p *MarketBPlatform) faults(fs *config.Faults, path string) {
-	p.Platform.faults(fs, path)
-	platformURLFaults(fs, path+".auth_base", p.AuthBase)
-	p.AppKey.Check(fs, path+".app_key")
-	p.AppSecret.CheckRequired(fs, path+".app_secret")
+func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []caddyfile.Rule {
+	text := func(name, what string) caddyfile.Rule {
+		return caddyfile.Rule{Word: name, Read: b.reads(name, r.Text, what)}
+	}
+	rules := []caddyfile.Rule{text(optionHeader, "the name of a header"), text(optionAPIBase, "an address"), text(optionAck, AckEmpty)}
+	for i := range d.Options {
+		switch o := &d.Options[i]; {
+		case o.Keys != nil:
+			rules = append(rules, caddyfile.Rule{Word: o.Name, Named: true, Once: true, Valued: true, Read: b.readsTable(r, o)})
+		case o.Kind == platforms.SecretOption:
+			rules = append(rules, caddyfile.Rule{Word: o.Name, Read: b.reads(o.Name, r.Unquoted, config.ReferenceForms)})
+		case o.Kind == platforms.IdentifierOption:
+			rules = append(rules, caddyfile.Rule{Word: o.Name, Read: b.reads(o.Name, r.Unquoted, config.IdentifierForms)})
+		case o.Kind == platforms.AddressOption:
+			rules = append(rules, text(o.Name, "an address"))
+		default:
+			rules = append(rules, text(o.Name, "a text"))
+		}
+	}
+	return rules
+}
+
+// reads reads one value of the block with a reader of texts.
+func (b *PlatformBlock) reads(name string, read func(to *string, what string) caddyfile.Read, what string) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		value := b.values[name]
+		if read(&value, what)(path, o); value != "" {
+			b.values[name] = value
+		}
+	}
+}
+
+func (b *PlatformBlock) readsTable(r *caddyfile.Reader, option *platforms.Option) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		key, value := o.Args[0].Text, o.Args[1].Text
+		switch {
+		case !slices.Contains(option.Keys, key):
+			r.Faultf(path, o, "there is no %s %s; allowed: %s", option.Name, config.Quoted(key), config.Listed(option.Keys))
+			return
+		case value == "":
+			r.Faultf(path, o, "is empty; give the value of the webhooks' field `%s`", option.Name)
+			return
+		}
+		if b.tables[option.Table] == nil {
+			b.tables[option.Table] = map[string]string{}
+		}
+		read := b.tables[option.Table][key]
+		caddyfile.Set(r, path, o, &read, value)
+		b.tables[option.Table][key] = read
+	}
 }
 
 // headerName reports whether text can be the name of a header (RFC 9110 §5.1).

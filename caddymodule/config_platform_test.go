@@ -6,37 +6,38 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
-
-	"github.com/caddy-svc/caddy-svc/caddymodule/config"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 )
 
+// block is a platform's block with texts only.
+func block(values map[string]string) *PlatformBlock { return &PlatformBlock{values: values} }
+
 // allPlatforms is a configuration with every option of every platform, without a fault.
-func allPlatforms(t *testing.T) *Platforms {
+func allPlatforms(t *testing.T) Platforms {
 	t.Helper()
-	return &Platforms{
-		Bot: &BotPlatform{Platform{Header: "X-Bot", APIBase: "http://127.0.0.1:1/bots/", Ack: AckEmpty}},
-		Social: &SocialPlatform{
-			Platform: Platform{APIBase: "https://graph.example.com/v23.0"}, AppSecret: secretFile(t, "social-"+planted),
-			VerifyToken: secretFile(t, "verify-"+planted), Objects: &SocialObjects{PhotoDM: "photos"},
-		},
-		LocalChat: &LocalChatPlatform{
-			Platform: Platform{APIBase: "https://openapi.example.com"}, AuthBase: "https://oauth.example.com",
-			AppID: "4318", AppSecret: secretFile(t, "local-"+planted),
-		},
-		MarketA: &MarketAPlatform{
-			Platform: Platform{APIBase: "https://partner.example.com"}, PartnerID: config.Identifier(secretFile(t, "2001887\n")),
-			PartnerKey: secretFile(t, "partner-"+planted),
-		},
-		MarketB: &MarketBPlatform{
-			Platform: Platform{APIBase: "https://api.example.com/rest"}, AuthBase: "https://auth.example.com/rest",
-			AppKey: "100240", AppSecret: secretFile(t, "market-"+planted),
-		},
+	secret := func(value string) string { return string(secretFile(t, value)) }
+	social := block(map[string]string{
+		"api_base": "https://graph.example.com/v23.0", "app_secret": secret("social-" + planted), "verify_token": secret("verify-" + planted),
+	})
+	social.tables = map[string]map[string]string{"objects": {"photo_dm": "photos"}}
+	return Platforms{
+		"bot":    block(map[string]string{"header": "X-Bot", "api_base": "http://127.0.0.1:1/bots/", "ack": AckEmpty}),
+		"social": social,
+		"localchat": block(map[string]string{
+			"api_base": "https://openapi.example.com", "auth_base": "https://oauth.example.com",
+			"app_id": "4318", "app_secret": secret("local-" + planted),
+		}),
+		"market_a": block(map[string]string{
+			"api_base": "https://partner.example.com", "partner_id": secret("2001887\n"), "partner_key": secret("partner-" + planted),
+		}),
+		"market_b": block(map[string]string{
+			"api_base": "https://api.example.com/rest", "auth_base": "https://auth.example.com/rest",
+			"app_key": "100240", "app_secret": secret("market-" + planted),
+		}),
 	}
 }
 
-// TestPlatformSettings guarantees that what is configured reaches those who speak to the platforms, and that no secret of
-// it is in the configuration.
+// TestPlatformSettings guarantees that what is configured reaches the platforms, and that no secret of it is in the
+// configuration.
 func TestPlatformSettings(t *testing.T) {
 	app := goodApp(t)
 	app.Platforms = allPlatforms(t)
@@ -47,26 +48,25 @@ func TestPlatformSettings(t *testing.T) {
 	provisioned, err := ctx.AppIfConfigured(appName)
 	require.NoError(t, err)
 	loaded := provisioned.(*App)
-	require.Equal(t, platforms.Config{
-		Bases: map[platforms.Type]string{
-			platforms.Bot:             "http://127.0.0.1:1/bots",
-			platforms.SocialMessenger: "https://graph.example.com/v23.0",
-			platforms.PhotoDM:         "https://graph.example.com/v23.0",
-			platforms.ChatApp:         "https://graph.example.com/v23.0",
-			platforms.LocalChat:       "https://openapi.example.com",
-			platforms.MarketA:         "https://partner.example.com",
-			platforms.MarketB:         "https://api.example.com/rest",
+	require.Equal(t, map[string]map[string]string{
+		"bot": {"header": "X-Bot", "api_base": "http://127.0.0.1:1/bots/"},
+		"social": {
+			"api_base": "https://graph.example.com/v23.0", "app_secret": "social-" + planted, "verify_token": "verify-" + planted,
+			"object[photo_dm]": "photos",
 		},
-		AuthBases: map[platforms.Type]string{
-			platforms.LocalChat: "https://oauth.example.com", platforms.MarketB: "https://auth.example.com/rest",
+		"localchat": {
+			"api_base": "https://openapi.example.com", "auth_base": "https://oauth.example.com",
+			"app_id": "4318", "app_secret": "local-" + planted,
 		},
-		LocalChat: platforms.LocalChatApp{AppID: "4318", AppSecret: "local-" + planted},
-		MarketA:   platforms.MarketAApp{PartnerID: "2001887", PartnerKey: "partner-" + planted},
-		MarketB:   platforms.MarketBApp{AppKey: "100240", AppSecret: "market-" + planted},
-	}, loaded.platformsConfig())
-	require.NoError(t, loaded.platformsConfig().Check())
-	require.Equal(t, "social-"+planted, loaded.settings.platforms.socialAppSecret)
-	require.Equal(t, "verify-"+planted, loaded.settings.platforms.socialVerifyToken)
+		"market_a": {"api_base": "https://partner.example.com", "partner_id": "2001887", "partner_key": "partner-" + planted},
+		"market_b": {
+			"api_base": "https://api.example.com/rest", "auth_base": "https://auth.example.com/rest",
+			"app_key": "100240", "app_secret": "market-" + planted,
+		},
+	}, loaded.settings.platforms)
+	set, err := loaded.newPlatforms()
+	require.NoError(t, err)
+	set.Close()
 
 	written, err := json.Marshal(loaded)
 	require.NoError(t, err)
@@ -74,29 +74,29 @@ func TestPlatformSettings(t *testing.T) {
 	require.JSONEq(t, string(raw), string(written))
 }
 
-// TestWithoutPlatforms guarantees that the real platforms are spoken to where nothing is configured, and that only the bot
-// platform's webhooks work then.
+// TestWithoutPlatforms guarantees that only the bot platform's webhooks work where nothing is configured.
 func TestWithoutPlatforms(t *testing.T) {
 	t.Parallel()
-	config := new(App).platformsConfig()
-	require.Empty(t, config.Bases)
-	require.Empty(t, config.AuthBases)
-	for name, configured := range map[string]bool{
-		platformBot: true, platformSocial: false, platformLocalChat: false, platformMarketA: false, platformMarketB: false, "widget": false,
-	} {
-		require.Equal(t, configured, (*Platforms)(nil).configured(name), name)
-		require.Equal(t, configured, new(Platforms).configured(name), name)
-		require.Equal(t, name != "widget", allPlatforms(t).configured(name), name)
+	set, err := new(App).newPlatforms()
+	require.NoError(t, err)
+	t.Cleanup(set.Close)
+	require.Len(t, set.Platforms(), 5)
+	for _, d := range set.Platforms() {
+		require.Equal(t, d.Name == "bot", Platforms(nil).configured(d), d.Name)
+		require.Equal(t, d.Name == "bot", Platforms{d.Name: nil}.configured(d), d.Name)
+		require.True(t, allPlatforms(t).configured(d), d.Name)
 	}
+	require.Nil(t, platformDriver("widget"))
 }
 
 func TestMissingPlatformSecretsAreToldTogether(t *testing.T) {
 	app := goodApp(t)
-	app.Platforms = &Platforms{
-		Social:    &SocialPlatform{AppSecret: "{env.SVC_TEST_NO_1}", VerifyToken: "{env.SVC_TEST_NO_2}"},
-		LocalChat: &LocalChatPlatform{AppID: "{env.SVC_TEST_NO_3}", AppSecret: "{env.SVC_TEST_NO_4}"},
-		MarketA:   &MarketAPlatform{PartnerID: config.Identifier(secretFile(t, planted)), PartnerKey: "{env.SVC_TEST_NO_5}"},
-		MarketB:   &MarketBPlatform{AppKey: config.Identifier(secretFile(t, planted+"\nand more")), AppSecret: "{env.SVC_TEST_NO_6}"},
+	noIdentifier := string(secretFile(t, planted+"\nand more"))
+	app.Platforms = Platforms{
+		"social":    block(map[string]string{"app_secret": "{env.SVC_TEST_NO_1}", "verify_token": "{env.SVC_TEST_NO_2}"}),
+		"localchat": block(map[string]string{"app_id": "{env.SVC_TEST_NO_3}", "app_secret": "{env.SVC_TEST_NO_4}"}),
+		"market_a":  block(map[string]string{"partner_id": string(secretFile(t, planted)), "partner_key": "{env.SVC_TEST_NO_5}"}),
+		"market_b":  block(map[string]string{"app_key": noIdentifier, "app_secret": "{env.SVC_TEST_NO_6}"}),
 	}
 	err := load(t, app)
 	require.ErrorContains(t, err, "8 faults:")
@@ -108,7 +108,7 @@ func TestMissingPlatformSecretsAreToldTogether(t *testing.T) {
 		"svc.platform[localchat].app_secret: {env.SVC_TEST_NO_4} is not set",
 		"svc.platform[market_a].partner_key: {env.SVC_TEST_NO_5} is not set",
 		"svc.platform[market_a].partner_id: must be a whole number above 0",
-		"svc.platform[market_b].app_key: what " + string(app.Platforms.MarketB.AppKey) + " holds is no identifier",
+		"svc.platform[market_b].app_key: what " + noIdentifier + " holds is no identifier",
 		"svc.platform[market_b].app_secret: {env.SVC_TEST_NO_6} is not set",
 	} {
 		require.ErrorContains(t, err, want)
@@ -157,6 +157,13 @@ func TestJSONEntranceTellsAllFaultsOfPlatformsAndWorker(t *testing.T) {
 	}
 	require.ErrorContains(t, err, "18 faults:")
 	require.ErrorContains(t, load(t, map[string]any{"platforms": map[string]any{"telegram": map[string]any{}}}), "telegram")
+	unknown := map[string]any{"app_key": planted, "objects": map[string]any{"page": planted}}
+	err = load(t, map[string]any{"platforms": map[string]any{"bot": unknown}})
+	require.ErrorContains(t, err, `svc.platform[bot]: "app_key" is not an option here; allowed: header, api_base, ack`)
+	require.ErrorContains(t, err, `svc.platform[bot]: "objects"."page" is not an option here`)
+	require.NotContains(t, err.Error(), planted)
+	err = load(t, map[string]any{"platforms": map[string]any{"bot": map[string]any{"header": 7}}})
+	require.ErrorContains(t, err, `"header" must be a text`)
 }
 
 func TestListenAddress(t *testing.T) {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -169,7 +170,7 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 	require.NotEqual(t, string(text), whole)
 	adapted, err := adapt(whole)
 	require.NoError(t, err)
-	for _, platform := range platformNames {
+	for _, platform := range platformNames() {
 		require.Contains(t, adapted, `"platform": "`+platform+`"`, "the webhook")
 	}
 	var config struct {
@@ -194,18 +195,20 @@ func TestCaddyfileExampleHasEverything(t *testing.T) {
 		Limits{},
 		Timing{},
 		Worker{},
-		Platforms{},
-		Platform{},
-		SocialPlatform{},
-		SocialObjects{},
-		LocalChatPlatform{},
-		MarketAPlatform{},
-		MarketBPlatform{},
 	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(options)) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "" && !slices.Contains(slices.Concat(later, other), name) {
 				require.Contains(t, string(config.Apps.SVC), `"`+name+`":`, "%T", options)
+			}
+		}
+	}
+	for _, driver := range platformDrivers() {
+		for _, option := range driver.Describe().Options {
+			name := cmp.Or(option.Table, option.Name)
+			require.Contains(t, string(config.Apps.SVC), `"`+name+`":`)
+			for _, key := range option.Keys {
+				require.Contains(t, string(config.Apps.SVC), `"`+key+`":`)
 			}
 		}
 	}

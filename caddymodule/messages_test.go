@@ -18,10 +18,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 const (
@@ -35,7 +36,7 @@ type shop struct {
 	t         *testing.T
 	path      string
 	masterKey config.Secret
-	platform  *platformtest.Server
+	platform  *platformfake.Server
 	// In the store of the first instance.
 	orgID, channelID string
 	credentials      platforms.Credentials
@@ -44,7 +45,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	return &shop{
-		t: t, path: filepath.Join(t.TempDir(), "svc.db"), masterKey: secretFile(t, testMasterKey), platform: platformtest.Start(t),
+		t: t, path: filepath.Join(t.TempDir(), "svc.db"), masterKey: secretFile(t, testMasterKey), platform: platformfake.Start(t),
 	}
 }
 
@@ -94,7 +95,7 @@ func (s *shop) caddyfile(options string) string {
 		svc_health
 	}
 }
-`, s.path, s.masterKey, s.platform.URL(platforms.Bot), options, secretFile(s.t, socialSecret), secretFile(s.t, verifyToken))
+`, s.path, s.masterKey, s.platform.URL(bot.Type), options, secretFile(s.t, socialSecret), secretFile(s.t, verifyToken))
 }
 
 // start runs the configuration and, the first time, makes an organization with an agent and a bot channel.
@@ -117,14 +118,14 @@ func (s *shop) furnish(shared *sharedStore) {
 	require.NoError(s.t, err)
 	agent := store.Agent{ID: store.NewID("agt"), OrgID: s.orgID, Name: "Mai", Model: "echo/echo-1"}
 	require.NoError(s.t, db.Agents.Create(ctx, "test", agent))
-	s.credentials = s.platform.Account(platforms.Bot, "4711")
-	s.credentials.SecretToken = botSecret
+	s.credentials = s.platform.Account(bot.Type, "4711")
+	s.credentials["secretToken"] = botSecret
 	text, err := json.Marshal(s.credentials)
 	require.NoError(s.t, err)
 	ring, err := vault.ParseRing(testMasterKey)
 	require.NoError(s.t, err)
 	require.NoError(s.t, db.Channels.Create(ctx, "test", store.Channel{
-		ID: s.channelID, OrgID: s.orgID, Type: string(platforms.Bot), Name: "Bot", AgentID: agent.ID, State: store.ChannelActive,
+		ID: s.channelID, OrgID: s.orgID, Type: string(bot.Type), Name: "Bot", AgentID: agent.ID, State: store.ChannelActive,
 		Credentials: ring.Seal(text, vault.ChannelCredentials(s.orgID, s.channelID)),
 	}, 0))
 }
@@ -280,7 +281,7 @@ func TestWorkerApp(t *testing.T) {
 	sent := s.platform.WaitSent(t, 1)
 	require.Equal(t, "5", sent[0].Address)
 	require.Contains(t, sent[0].Text, "Green tea?")
-	require.Equal(t, s.credentials.BotToken, sent[0].Token)
+	require.Equal(t, s.credentials["botToken"], sent[0].Token)
 	resp, body = ask(t, http.MethodGet, server.URL+"/health/ready", nil)
 	require.Equal(t, http.StatusOK, resp.StatusCode, body)
 

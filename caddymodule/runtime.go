@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
@@ -23,7 +23,7 @@ type runtime struct {
 	limiter   limit.Limiter
 	calls     *gateway.Gateway
 	queue     *inbox.Queue
-	platforms *platforms.Client
+	platforms *messaging.Set
 	models    *handlers.Models
 	chat      *handlers.Chat
 	api       *handlers.API
@@ -54,7 +54,10 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.processors), a.BaseURL)
 	queue := inbox.New(shared.db, a.settings.ring)
 	queue.Log = a.log
-	client := platforms.NewClient(a.platformsConfig())
+	set, err := a.newPlatforms()
+	if err != nil {
+		return nil, err
+	}
 	chat := &handlers.Chat{
 		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
 	}
@@ -62,7 +65,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
 		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
-		Models: catalog, Platforms: client, Plans: a, Knowledge: shared.knowledge, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
+		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
 	})
 	described, err := a.newDocs(api)
 	if err != nil {
@@ -75,13 +78,13 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		limiter:   limiter,
 		calls:     calls,
 		queue:     queue,
-		platforms: client,
+		platforms: set,
 		models:    handlers.NewModels(catalog, shared.db.Organizations),
 		chat:      chat,
 		api:       api,
 		dashboard: a.newDashboard(api, sessions, shared.bodies),
 		docs:      described,
-		webhooks:  a.webhooks(shared, queue),
+		webhooks:  a.webhooks(set, shared, queue),
 	}
 	rt.widget = a.newWidget(rt)
 	return rt, nil

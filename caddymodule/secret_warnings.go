@@ -38,25 +38,7 @@ func (a *App) secrets() []namedSecret {
 	for _, provider := range a.Providers {
 		all = append(all, provider.secrets()...)
 	}
-	if p := a.Platforms; p != nil {
-		add := func(platform, option string, reference config.Secret) {
-			all = append(all, namedSecret{path: platformPath(platform) + "." + option, reference: reference})
-		}
-		if p.Social != nil {
-			add(platformSocial, "app_secret", p.Social.AppSecret)
-			add(platformSocial, "verify_token", p.Social.VerifyToken)
-		}
-		if p.LocalChat != nil {
-			add(platformLocalChat, "app_secret", p.LocalChat.AppSecret)
-		}
-		if p.MarketA != nil {
-			add(platformMarketA, "partner_key", p.MarketA.PartnerKey)
-		}
-		if p.MarketB != nil {
-			add(platformMarketB, "app_secret", p.MarketB.AppSecret)
-		}
-	}
-	return all
+	return append(all, a.Platforms.secrets()...)
 }
 
 // secretWarnings returns a warning for each secret that is easy to find out: it is short, or is in a file that every account

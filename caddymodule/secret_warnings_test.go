@@ -30,7 +30,7 @@ func TestSecretWarnings(t *testing.T) {
 			{Name: "absent", APIKey: "{env.SVC_NEVER_SET}"},
 			{Name: "private", APIKey: config.Secret("{file." + private + "}")},
 		},
-		Platforms: &Platforms{MarketB: &MarketBPlatform{AppSecret: "{env.SVC_SHORT}"}},
+		Platforms: Platforms{"market_b": block(map[string]string{"app_secret": "{env.SVC_SHORT}"})},
 	}
 	warnings := app.secretWarnings(caddy.NewReplacer())
 	require.Len(t, warnings, 3)

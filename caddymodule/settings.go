@@ -22,8 +22,8 @@ type settings struct {
 	ring *vault.Ring
 	// vendors has an entry for each provider, by name.
 	vendors map[string]vendor
-	// platforms are the secrets of the platforms that are configured.
-	platforms platformSettings
+	// platforms are the options of the platforms that are configured, by name, with references resolved.
+	platforms map[string]map[string]string
 }
 
 // vendor is what a provider's references stand for.

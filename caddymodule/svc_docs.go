@@ -54,7 +54,7 @@ func (a *App) newDocs(api *handlers.API) (*handlers.Docs, error) {
 		return nil, nil //nolint:nilnil // without svc_docs no handler uses it
 	}
 	described, err := handlers.NewDocs(api, handlers.DocsConfig{
-		BaseURL: a.BaseURL, Webhooks: a.webhookConfig(), FailureModes: docs.FailureModes,
+		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), FailureModes: docs.FailureModes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describing the interface: %w", err)

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -19,8 +18,9 @@ import (
 // The request must reach it as the platform sent it: under `/webhooks/…`, with no handler before it that reads or rewrites
 // the body.
 type Webhook struct {
-	// The platform: `bot`, `social` (with the handshake of its subscription), `localchat`, `market_a` or `market_b`. All
-	// but `bot` must be configured in the app. Required.
+	// The platform, by the name of its module in the namespace `svc.platforms`: `bot`, `social` (with the handshake of its
+	// subscription), `localchat`, `market_a`, `market_b`, or a guest's. Platforms with required options must be configured
+	// in the app. Required.
 	Platform string `json:"platform,omitempty"`
 
 	app *App
@@ -52,9 +52,9 @@ func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *Webhook) platformFault() error {
 	switch {
 	case h.Platform == "":
-		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(platformNames))
-	case !slices.Contains(platformNames, h.Platform):
-		return fmt.Errorf("svc_webhook: there is no platform %s; allowed: %s", config.Quoted(h.Platform), config.Listed(platformNames))
+		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(platformNames()))
+	case platformDriver(h.Platform) == nil:
+		return fmt.Errorf("svc_webhook: there is no platform %s; allowed: %s", config.Quoted(h.Platform), config.Listed(platformNames()))
 	default:
 		return nil
 	}
@@ -62,7 +62,7 @@ func (h *Webhook) platformFault() error {
 
 // checkApp implements [appChecker]: the platform must be configured.
 func (h *Webhook) checkApp(app *App) error {
-	if !app.Platforms.configured(h.Platform) {
+	if !app.Platforms.configured(platformDriver(h.Platform).Describe()) {
 		return fmt.Errorf("svc_webhook: the %s block has no `platform %s`, which holds what its webhooks are checked with",
 			appName, h.Platform)
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // APIDeps is what the endpoint groups work with. All of it is needed, unless a field says otherwise.
@@ -29,8 +30,9 @@ type APIDeps struct {
 	Ring *vault.Ring
 	// Models are those of the configuration: [gateway.Catalog].
 	Models ModelCatalog
-	// Platforms tells whose account a token belongs to: [platforms.Client].
+	// Platforms asks whose account a token belongs to: [messaging.Set]. Catalog has the channel types; nil has the widget's only.
 	Platforms Identifier
+	Catalog   *messaging.Catalog
 	Plans     PlanLimits
 	// Knowledge are the documents of the database; nil makes it anew, over DB.
 	Knowledge *knowledge.Library
@@ -56,9 +58,9 @@ type ModelCatalog interface {
 }
 
 // Identifier asks a platform which external ids (pages, accounts, numbers, shops) credentials belong to, as
-// [platforms.Client] does. Some platforms can only be asked about one; externalID is what the channel claims to be.
+// [messaging.Set] does.
 type Identifier interface {
-	Identify(ctx context.Context, channel platforms.Type, externalID string, credentials platforms.Credentials) ([]string, error)
+	Identify(ctx context.Context, channel *platforms.Channel) ([]string, error)
 }
 
 // PlanLimits knows what the configured plans allow an organization to have.
@@ -93,6 +95,9 @@ func NewAPI(deps APIDeps) *API {
 	}
 	if a.Knowledge == nil {
 		a.Knowledge = knowledge.New(a.DB, a.Logger)
+	}
+	if a.Catalog == nil {
+		a.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
 	a.huma = humago.New(a.mux, apiConfig())
 	a.huma.UseMiddleware(a.admit)

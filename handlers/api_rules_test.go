@@ -450,7 +450,7 @@ func TestAPIWithoutItsStore(t *testing.T) {
 func TestHandWrittenRoutesAreDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, route := range slices.Concat(Routes(), newOffice(t).Routes()) {
+	for _, route := range slices.Concat(Routes(), WebhookRoutes(builtinPlatforms(t).Catalog), newOffice(t).Routes()) {
 		require.False(t, seen[route.Method+" "+route.Path])
 		seen[route.Method+" "+route.Path] = true
 		closed := route.Scope != "" || route.Role != ""

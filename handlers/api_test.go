@@ -22,10 +22,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // apiNow is what the clock of a test's API shows.
@@ -74,7 +74,7 @@ func newOffice(t *testing.T) *office {
 	o := &office{platform: &fakePlatform{}, inbox: &fakeInbox{}}
 	o.API = NewAPI(APIDeps{
 		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: testRing(t),
-		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Plans: o,
+		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Catalog: builtinPlatforms(t).Catalog, Plans: o,
 		Providers: []string{"echo"}, BaseURL: "https://svc.example", Now: apiNow,
 	})
 	return o
@@ -124,12 +124,12 @@ type fakePlatform struct {
 	calls int
 }
 
-func (p *fakePlatform) Identify(ctx context.Context, _ platforms.Type, _ string, c platforms.Credentials) ([]string, error) {
+func (p *fakePlatform) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
 	p.calls++
 	if _, bounded := ctx.Deadline(); !bounded {
 		return nil, errors.New("a question without a deadline")
 	}
-	ids, known := p.ids[c.AccessToken]
+	ids, known := p.ids[channel.Credentials[platforms.AccessToken]]
 	if !known {
 		return nil, errors.New("401")
 	}

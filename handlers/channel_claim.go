@@ -9,23 +9,24 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // identifyTimeout bounds the question whose account a token belongs to; a client waits for it.
 const identifyTimeout = 10 * time.Second
 
-// proven asks the platform whether the credentials belong to the channel's external id (design §6 "who may claim an
-// external id"). Without a clear yes it is no, whatever the reason: the channel can be verified again.
+// proven asks the platform whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever the reason: the channel can be verified again.
 func (a *API) proven(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) bool {
 	if channel.ExternalID == "" { // lost to another organization
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	ids, err := a.Platforms.Identify(ctx, platforms.Type(channel.Type), channel.ExternalID, credentials)
+	ids, err := a.Platforms.Identify(ctx, &platforms.Channel{
+		Type: platforms.Type(channel.Type), ExternalID: channel.ExternalID, Credentials: credentials,
+	})
 	if err != nil {
 		a.Logger.Info("a platform did not say whose credentials a channel has", "channel", channel.ID, "type", channel.Type, "error", err)
 		return false

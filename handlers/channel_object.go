@@ -2,11 +2,15 @@ package handlers
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // channelObject is a channel as the API shows it: never with its credentials.
@@ -32,7 +36,7 @@ func (a *API) showChannel(channel *store.Channel) channelObject {
 	object := channelObject{
 		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: textOrNull(channel.ExternalID),
 		LostExternalID: textOrNull(channel.LostExternalID), AgentID: textOrNull(channel.AgentID), State: channel.State,
-		WebhookURL: textOrNull(WebhookURL(a.BaseURL, platforms.Type(channel.Type), channel.ID)),
+		WebhookURL: textOrNull(a.Catalog.WebhookURL(a.BaseURL, channel.Type, channel.ID)),
 		CreatedAt:  timestamp(channel.CreatedAt), UpdatedAt: timestamp(channel.UpdatedAt),
 	}
 	if channel.Widget != nil {
@@ -43,72 +47,102 @@ func (a *API) showChannel(channel *store.Channel) channelObject {
 
 // channelCreation is the body of POST /channels.
 type channelCreation struct {
-	Type        string            `json:"type" enum:"bot,social_messenger,photo_dm,chat_app,localchat,market_a,market_b,widget"`
-	Name        string            `json:"name" minLength:"1" maxLength:"100" doc:"Unique within the organization"`
-	ExternalID  string            `json:"externalId,omitempty" maxLength:"512" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot and a widget have none"` //nolint:lll // a struct tag can't be broken
-	AgentID     string            `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
-	Credentials *credentialsInput `json:"credentials,omitempty" doc:"Required, but for a widget, which has none"`
+	Type        string           `json:"type"`
+	Name        string           `json:"name" minLength:"1" maxLength:"100" doc:"Unique within the organization"`
+	ExternalID  string           `json:"externalId,omitempty" maxLength:"512" doc:"The platform's id of the page, account, number or shop, unique for its type; a bot and a widget have none"` //nolint:lll // a struct tag can't be broken
+	AgentID     string           `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
+	Credentials credentialsInput `json:"credentials,omitempty" doc:"Required, but for a widget, which has none"`
 
 	WidgetChange
 }
 
-// credentialsInput are credentials on their way in. They are sealed at once and never shown.
-type credentialsInput struct {
-	SecretToken  string `json:"secretToken,omitempty"  writeOnly:"true" doc:"bot: what the platform sends with each delivery"`
-	BotToken     string `json:"botToken,omitempty"     writeOnly:"true" doc:"bot"`
-	AccessToken  string `json:"accessToken,omitempty"  writeOnly:"true" doc:"all other types"`
-	RefreshToken string `json:"refreshToken,omitempty" writeOnly:"true" doc:"localchat, market_a, market_b"`
-}
+// credentialsInput are credentials on their way in, by the names of the type's fields. They are sealed at once and never
+// shown.
+type credentialsInput map[string]string
 
 // checked are the credentials if they are what a channel of the type needs.
-func (c credentialsInput) checked(of platforms.Type) (platforms.Credentials, error) {
-	credentials := platforms.Credentials{
-		SecretToken: c.SecretToken, BotToken: c.BotToken, AccessToken: c.AccessToken, RefreshToken: c.RefreshToken,
+func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string) (platforms.Credentials, error) {
+	of, ok := catalog.Find(channelType)
+	switch {
+	case !ok:
+		return nil, InvalidRequest("type", "The platform of channels of type %s is not part of this installation.", channelType)
+	case of.Platform == nil:
+		return nil, noCredentials()
 	}
+	credentials := platforms.Credentials(c)
 	err := of.CheckCredentials(credentials)
 	if fault, ok := errors.AsType[*platforms.FieldError](err); ok {
 		field := "credentials." + fault.Field
-		return platforms.Credentials{}, InvalidRequest(field, "%s %s.", field, fault.Problem)
+		return nil, InvalidRequest(field, "%s %s.", field, fault.Problem)
 	}
 	if err != nil {
-		return platforms.Credentials{}, Internal(err)
+		return nil, Internal(err)
 	}
 	return credentials, nil
 }
 
-// channel is the row for the body, without the credentials. A bot is active at once, for its address and its secret are its
-// own, and a widget, which claims nothing. Others wait for the proof that the external id is the organization's (design §6).
-func (c channelCreation) channel(orgID string) (store.Channel, platforms.Credentials, error) {
-	none := platforms.Credentials{}
+// describeCredentials completes the schemas of the channels' bodies by what the catalog knows.
+func (a *API) describeCredentials() {
+	schemas := a.huma.OpenAPI().Components.Schemas
+	credentials := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
+	usedBy := map[string][]string{}
+	for _, t := range a.Catalog.Types() {
+		for _, field := range t.Credentials {
+			usedBy[field.Name] = append(usedBy[field.Name], string(t.Type))
+		}
+	}
+	for name, types := range usedBy {
+		credentials.Properties[name] = &huma.Schema{Type: huma.TypeString, WriteOnly: true, Description: strings.Join(types, ", ")}
+	}
+	for _, body := range []reflect.Type{reflect.TypeFor[channelCreation](), reflect.TypeFor[channelChange]()} {
+		schema := schemas.SchemaFromRef(schemaPrefix + schemaName(body, ""))
+		described := *credentials
+		described.Description = schema.Properties["credentials"].Description
+		schema.Properties["credentials"] = &described
+		if kind := schema.Properties["type"]; kind != nil {
+			for _, name := range a.Catalog.TypeNames() {
+				kind.Enum = append(kind.Enum, name)
+			}
+			kind.PrecomputeMessages()
+		}
+		described.PrecomputeMessages()
+		schema.PrecomputeMessages()
+	}
+}
+
+// channel is the row for the body, without the credentials. A channel with a webhook address and a secret of its own is active
+// at once, and so is a widget, which claims nothing. Others wait for the proof that the external id is the organization's.
+func (c channelCreation) channel(catalog *messaging.Catalog, orgID string) (store.Channel, platforms.Credentials, error) {
 	name, err := identity.CleanName("name", c.Name)
 	if err != nil {
-		return store.Channel{}, none, badField(err)
+		return store.Channel{}, nil, badField(err)
 	}
 	channel := store.Channel{
 		ID: store.NewID("chn"), OrgID: orgID, Type: c.Type, Name: name, ExternalID: c.ExternalID, AgentID: c.AgentID,
 		State: store.ChannelPending,
 	}
-	if channel.Widget, err = c.of(platforms.Type(c.Type), nil); err != nil {
-		return store.Channel{}, none, err
+	if channel.Widget, err = c.of(c.Type, nil); err != nil {
+		return store.Channel{}, nil, err
 	}
-	switch isBot := platforms.Type(c.Type) == platforms.Bot; {
-	case (isBot || channel.Widget != nil) && c.ExternalID != "":
-		return store.Channel{}, none, InvalidRequest("externalId", "externalId is of no use to a channel of type %s.", c.Type)
+	kind, _ := catalog.Find(c.Type) // the schema allows no other
+	switch {
+	case !kind.Routed() && c.ExternalID != "":
+		return store.Channel{}, nil, InvalidRequest("externalId", "externalId is of no use to a channel of type %s.", c.Type)
 	case channel.Widget != nil && c.Credentials != nil:
-		return store.Channel{}, none, noCredentials()
+		return store.Channel{}, nil, noCredentials()
 	case channel.Widget != nil:
 		channel.State = store.ChannelActive
-		return channel, none, nil
+		return channel, nil, nil
 	case c.Credentials == nil:
-		return store.Channel{}, none, InvalidRequest("credentials", "credentials is required.")
-	case isBot:
+		return store.Channel{}, nil, InvalidRequest("credentials", "credentials is required.")
+	case !kind.Routed():
 		channel.State = store.ChannelActive
 	case c.ExternalID == "":
-		return store.Channel{}, none, InvalidRequest("externalId", "externalId is required.")
+		return store.Channel{}, nil, InvalidRequest("externalId", "externalId is required.")
 	case strings.ContainsFunc(c.ExternalID, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return store.Channel{}, none, InvalidRequest("externalId", "externalId may only contain visible ASCII characters.")
+		return store.Channel{}, nil, InvalidRequest("externalId", "externalId may only contain visible ASCII characters.")
 	}
-	credentials, err := c.Credentials.checked(platforms.Type(c.Type))
+	credentials, err := c.Credentials.checked(catalog, c.Type)
 	return channel, credentials, err
 }
 
@@ -116,7 +150,7 @@ func (c channelCreation) channel(orgID string) (store.Channel, platforms.Credent
 type channelChange struct {
 	Name        *string           `json:"name,omitempty" minLength:"1" maxLength:"100"`
 	AgentID     clearable[string] `json:"agentId,omitzero" minLength:"1" maxLength:"64" doc:"Who answers; null: nobody"`
-	Credentials *credentialsInput `json:"credentials,omitempty" doc:"Replace all that there were"`
+	Credentials credentialsInput  `json:"credentials,omitempty" doc:"Replace all that there were"`
 
 	WidgetChange
 }

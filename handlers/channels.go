@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -25,6 +24,7 @@ func (a *API) registerChannels() {
 	register(a, operation{id: "getChannel", Route: read(one, "Get a channel")}, a.getChannel)
 	register(a, operation{id: "updateChannel", Route: write(http.MethodPatch, one, "Change a channel or its credentials")}, a.updateChannel)
 	register(a, operation{id: "deleteChannel", Route: write(http.MethodDelete, one, "Delete a channel")}, a.deleteChannel)
+	a.describeCredentials()
 	register(a, operation{id: "verifyChannel", status: http.StatusOK, Route: write(http.MethodPost, one+"/verify",
 		"Ask the platform again whose account the channel's credentials belong to")}, a.verifyChannel)
 }
@@ -34,7 +34,7 @@ func (a *API) registerChannels() {
 func (a *API) createChannel(
 	ctx context.Context, caller *identity.Principal, in *struct{ Body channelCreation },
 ) (*jsonBody[channelObject], error) {
-	channel, credentials, err := in.Body.channel(caller.OrgID)
+	channel, credentials, err := in.Body.channel(a.Catalog, caller.OrgID)
 	if err != nil {
 		return nil, err
 	}
@@ -113,14 +113,11 @@ func (a *API) updateChannel(ctx context.Context, caller *identity.Principal, in 
 		}
 		change.AgentID = &agentID
 	}
-	if change.Widget, err = in.Body.of(platforms.Type(channel.Type), channel.Widget); err != nil {
+	if change.Widget, err = in.Body.of(channel.Type, channel.Widget); err != nil {
 		return nil, err
 	}
 	if in.Body.Credentials != nil {
-		if platforms.Type(channel.Type) == platforms.Widget {
-			return nil, noCredentials()
-		}
-		credentials, err := in.Body.Credentials.checked(platforms.Type(channel.Type))
+		credentials, err := in.Body.Credentials.checked(a.Catalog, channel.Type)
 		if err != nil {
 			return nil, err
 		}

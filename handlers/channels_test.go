@@ -10,9 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 func botBody(name string) string {
@@ -44,7 +50,7 @@ func TestBotChannel(t *testing.T) {
 	require.NotContains(t, string(channel.Credentials), "ABC")
 	credentials, err := openCredentials(o.Ring, "org_1", id, channel.Credentials)
 	require.NoError(t, err)
-	require.Equal(t, platforms.Credentials{SecretToken: "secret_T-1", BotToken: "1:ABC"}, credentials)
+	require.Equal(t, platforms.Credentials{"secretToken": "secret_T-1", "botToken": "1:ABC"}, credentials)
 	_, err = openCredentials(o.Ring, "org_2", id, channel.Credentials)
 	require.ErrorIs(t, err, vault.ErrCorrupt)
 }
@@ -52,17 +58,15 @@ func TestBotChannel(t *testing.T) {
 func TestWebhookURLs(t *testing.T) {
 	t.Parallel()
 	want := map[platforms.Type]string{
-		platforms.Bot: "/webhooks/bot/chn_1", platforms.SocialMessenger: "/webhooks/social", platforms.PhotoDM: "/webhooks/social",
-		platforms.ChatApp: "/webhooks/social", platforms.LocalChat: "/webhooks/localchat", platforms.MarketA: "/webhooks/market-a",
-		platforms.MarketB: "/webhooks/market-b",
+		bot.Type: "http://x/webhooks/bot/chn_1", social.Messenger: "http://x/webhooks/social", social.PhotoDM: "http://x/webhooks/social",
+		social.ChatApp: "http://x/webhooks/social", localchat.Type: "http://x/webhooks/localchat", marketa.Type: "http://x/webhooks/market-a",
+		marketb.Type: "http://x/webhooks/market-b", messaging.Widget: "",
 	}
-	for _, channel := range platforms.Types() {
-		if channel == platforms.Widget {
-			require.Empty(t, WebhookURL("http://x", channel, "chn_1"))
-			continue
-		}
-		require.Equal(t, "http://x"+want[channel], WebhookURL("http://x", channel, "chn_1"))
+	catalog := builtinPlatforms(t).Catalog
+	for _, channel := range catalog.Types() {
+		require.Equal(t, want[channel.Type], catalog.WebhookURL("http://x", string(channel.Type), "chn_1"))
 	}
+	require.Empty(t, catalog.WebhookURL("http://x", "pigeon", "chn_1"))
 }
 
 func TestChannelRefusals(t *testing.T) {
@@ -247,7 +251,7 @@ func TestNewCredentialsEndReauth(t *testing.T) {
 	require.EqualValues(t, 2, channel.CredentialsVersion)
 	credentials, err := openCredentials(o.Ring, "org_1", id, channel.Credentials)
 	require.NoError(t, err)
-	require.Equal(t, "new", credentials.AccessToken)
+	require.Equal(t, "new", credentials[platforms.AccessToken])
 }
 
 // Whatever is asked, credentials don't come back.

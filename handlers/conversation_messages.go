@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -91,7 +91,7 @@ func (a *API) sendMessage(ctx context.Context, caller *identity.Principal, in *m
 	if err := a.checkSendable(&channel, &conversation); err != nil {
 		return nil, err
 	}
-	parts := platforms.Split(platforms.Type(channel.Type), in.Body.Text)
+	parts := a.Catalog.Split(channel.Type, in.Body.Text)
 	if len(parts) == 0 {
 		return nil, InvalidRequest("text", "text is blank.")
 	}
@@ -123,15 +123,17 @@ func (a *API) checkSendable(channel *store.Channel, conversation *inbox.Conversa
 	case conversation.State == inbox.StateClosed:
 		return customerBlocked(nil)
 	}
-	kind := platforms.Type(channel.Type)
-	window := platforms.Window(kind)
-	if window == 0 || a.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
+	kind, ok := a.Catalog.Find(channel.Type)
+	switch {
+	case !ok:
+		return &Error{Code: errcode.Conflict, Message: "The platform of channels of type " + channel.Type + " is not part of this installation."}
+	case kind.Window == 0 || a.Now().UnixMilli()-conversation.LastCustomerAt < kind.Window.Milliseconds():
 		return nil
 	}
 	return &Error{
-		Code: errcode.Code(platforms.WindowCode(kind)),
+		Code: errcode.Code(messaging.Code(kind.WindowClass())),
 		Message: fmt.Sprintf("The customer's last message is more than %d hours old; the platform takes no free text after that.",
-			int64(window.Hours())),
+			int64(kind.Window.Hours())),
 	}
 }
 

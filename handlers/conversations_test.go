@@ -12,8 +12,13 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // withConversation adds an active channel of the type and a conversation on it whose customer wrote that long ago.
@@ -33,7 +38,7 @@ func (o *office) withConversation(t *testing.T, kind platforms.Type, silence tim
 func TestConversationObject(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	id, channelID := o.withConversation(t, platforms.Bot, time.Minute)
+	id, channelID := o.withConversation(t, bot.Type, time.Minute)
 	want := map[string]any{
 		"id": id, "channelId": channelID, "customerId": "8490", "customerName": nil, "state": "assistant", "attention": nil,
 		"pausedUntil": nil, "lastCustomerAt": "2026-11-21T09:59:00.000Z",
@@ -51,8 +56,8 @@ func TestConversationObject(t *testing.T) {
 func TestListConversations(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	first, channelID := o.withConversation(t, platforms.Bot, 0)
-	second, _ := o.withConversation(t, platforms.Bot, 0)
+	first, channelID := o.withConversation(t, bot.Type, 0)
+	second, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.conversations[1].State = inbox.StateHuman
 	o.inbox.conversations = append(o.inbox.conversations, inbox.Conversation{ID: "cnv_theirs", OrgID: "org_2"})
 	ids := func(query string) (ids []string) {
@@ -78,7 +83,7 @@ func TestListConversations(t *testing.T) {
 func TestHandOverAndBack(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	id, _ := o.withConversation(t, platforms.Bot, 0)
+	id, _ := o.withConversation(t, bot.Type, 0)
 	require.Equal(t, "human", o.ask(t, http.StatusOK, http.MethodPost, "/conversations/"+id+"/handover", "owner", "")["state"])
 	require.Equal(t, "key_1", o.inbox.actor)
 	require.Equal(t, "assistant", o.ask(t, http.StatusOK, http.MethodPost, "/conversations/"+id+"/handback", "owner", "{")["state"], "no body is read")
@@ -89,7 +94,7 @@ func TestHandOverAndBack(t *testing.T) {
 func TestListMessages(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	id, _ := o.withConversation(t, platforms.Bot, 0)
+	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.messages = []inbox.Message{
 		{ID: "msg_1", Author: "customer", Kind: "text", Text: "hi", TurnID: "trn_1", At: 1000},
 		{ID: "msg_2", Author: "assistant", Kind: "text", Text: "hello", State: "failed", Code: "service_window_expired", TurnID: "trn_1", At: 2000},
@@ -114,7 +119,7 @@ func TestListMessages(t *testing.T) {
 func TestSendAsHuman(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	id, _ := o.withConversation(t, platforms.Bot, 1000*time.Hour)
+	id, _ := o.withConversation(t, bot.Type, 1000*time.Hour)
 	path := "/conversations/" + id + "/messages"
 	sent := o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"Hello"}`)
 	require.Equal(t, map[string]any{
@@ -126,7 +131,7 @@ func TestSendAsHuman(t *testing.T) {
 
 	long := strings.Repeat("é", 20_000)
 	sent = o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"`+long+`"}`)
-	require.Len(t, sent["parts"], len(platforms.Split(platforms.Bot, long)))
+	require.Len(t, sent["parts"], len(builtinPlatforms(t).Split("bot", long)))
 	for _, text := range []string{`""`, `" \n"`, `"` + long + `e"`, `7`, `"\u0000"`} {
 		o.refused(t, errcode.InvalidRequest, "text", http.MethodPost, path, "owner", `{"text":`+text+`}`)
 	}
@@ -141,15 +146,15 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 		silence time.Duration
 		code    errcode.Code
 	}{
-		{platforms.SocialMessenger, day - time.Millisecond, ""},
-		{platforms.SocialMessenger, day, errcode.ServiceWindowExpired},
-		{platforms.PhotoDM, day + time.Hour, errcode.ServiceWindowExpired},
-		{platforms.ChatApp, day - time.Minute, ""},
-		{platforms.ChatApp, day + time.Minute, errcode.TemplateRequired},
-		{platforms.LocalChat, 6 * day, ""},
-		{platforms.LocalChat, 7 * day, errcode.ServiceWindowExpired},
-		{platforms.MarketA, 300 * day, ""},
-		{platforms.MarketB, 300 * day, ""},
+		{social.Messenger, day - time.Millisecond, ""},
+		{social.Messenger, day, errcode.ServiceWindowExpired},
+		{social.PhotoDM, day + time.Hour, errcode.ServiceWindowExpired},
+		{social.ChatApp, day - time.Minute, ""},
+		{social.ChatApp, day + time.Minute, errcode.TemplateRequired},
+		{localchat.Type, 6 * day, ""},
+		{localchat.Type, 7 * day, errcode.ServiceWindowExpired},
+		{marketa.Type, 300 * day, ""},
+		{marketb.Type, 300 * day, ""},
 	} {
 		t.Run(string(c.kind)+" "+c.silence.String(), func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +182,7 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 func TestSendToACustomerWhoBlocked(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	id, _ := o.withConversation(t, platforms.Bot, 0)
+	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.conversations[0].State = inbox.StateClosed
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/conversations/"+id+"/messages", "owner", `{"text":"Hello"}`)
 	require.Empty(t, o.inbox.sent)
@@ -186,7 +191,7 @@ func TestSendToACustomerWhoBlocked(t *testing.T) {
 func TestConversationsWithoutTheirStore(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	id, _ := o.withConversation(t, platforms.Bot, 0)
+	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.fail = errors.New("disk I/O error")
 	for _, route := range o.Routes() {
 		if groupOf(route.Path) != "/conversations" {

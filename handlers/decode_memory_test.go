@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 	"github.com/caddy-svc/caddy-svc/providers/openai"
 	"github.com/caddy-svc/caddy-svc/verify"
@@ -202,21 +201,18 @@ func groupDecoders(t *testing.T) (all []foreignDecoder) {
 func deliveryDecoders() (all []foreignDecoder) {
 	const chatApp = `{"object":"whatsapp_business_account","entry":[{"changes":[{"field":"messages","value":{%s:%%}}]}]}`
 	for _, platform := range []struct {
-		name    string
-		extract func([]byte) ([]platforms.Inbound, error)
-		frames  []string
+		name, platform string
+		frames         []string
 	}{
-		{"bot", platforms.ExtractBot, []string{
+		{"bot", "bot", []string{
 			`{"x":%}`, `{"message":%}`, `{"message":{"text":%,"chat":{}}}`, `{"message":{"chat":%}}`, `{"my_chat_member":%}`,
 		}},
-		{"localchat", platforms.ExtractLocalChat, []string{`{"event_name":%}`, `{"timestamp":%}`, `{"sender":%}`, `{"message":%}`}},
-		{"market a", platforms.ExtractMarketA, []string{
+		{"localchat", "localchat", []string{`{"event_name":%}`, `{"timestamp":%}`, `{"sender":%}`, `{"message":%}`}},
+		{"market a", "market_a", []string{
 			`{"code":10,"data":%}`, `{"code":10,"data":{"type":"message","content":%}}`, `{"code":12,"data":{"shop_expire_soon":%}}`,
 		}},
-		{"market b", platforms.ExtractMarketB, []string{`{"message_type":2,"data":%}`, `{"message_type":2,"data":{"content":%}}`}},
-		{"social", func(body []byte) ([]platforms.Inbound, error) {
-			return platforms.ExtractSocial(body, platforms.Objects{})
-		}, []string{
+		{"market b", "market_b", []string{`{"message_type":2,"data":%}`, `{"message_type":2,"data":{"content":%}}`}},
+		{"social", "social", []string{
 			`{"object":%}`, `{"object":"page","entry":%}`, `{"object":"page","entry":[{"id":"1","messaging":%}]}`,
 			`{"object":"page","entry":[{"id":"1","messaging":[{"sender":{"id":"2"},"message":%}]}]}`,
 			`{"object":"page","entry":[{"id":"1","messaging":[{"sender":{"id":"2"},"message":{"attachments":%}}]}]}`, `{"object":"page","entry":[{"changes":%}]}`,
@@ -225,7 +221,9 @@ func deliveryDecoders() (all []foreignDecoder) {
 	} {
 		all = append(all, foreignDecoder{
 			name: "delivery of " + platform.name, most: MaxWebhookBody,
-			decode: func(_ *testing.T, body string) { _, _ = platform.extract([]byte(body)) },
+			decode: func(t *testing.T, body string) {
+				_, _ = builtinPlatforms(t).Platform(platform.platform).Extract([]byte(body))
+			},
 			bodies: func(n int) map[string]string {
 				bodies := within(platform.frames...)(n)
 				maps.Copy(bodies, crowded(n))

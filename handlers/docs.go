@@ -16,8 +16,8 @@ import (
 type DocsConfig struct {
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
-	// Webhooks has the names of the headers with signatures; its secrets are not looked at.
-	Webhooks WebhookConfig
+	// SignatureHeaders has the header with the signature, by the name of each platform for which the operator changed it.
+	SignatureHeaders map[string]string
 	// FailureModes is docs/failure-modes.md.
 	FailureModes string
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,7 +111,7 @@ func TestDocsPage(t *testing.T) {
 		}
 		require.NotContains(t, page, no)
 	}
-	for _, route := range append(Routes(), newOffice(t).Routes()...) {
+	for _, route := range slices.Concat(Routes(), WebhookRoutes(builtinPlatforms(t).Catalog), newOffice(t).Routes()) {
 		require.Contains(t, page, "<code>"+route.Path+"</code>")
 	}
 }

@@ -31,9 +31,10 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		o := &office{platform: &fakePlatform{}}
 		o.API = NewAPI(APIDeps{
 			Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: queue, Ring: ring,
-			Models: modelSet{"echo/a": {ID: "echo/a"}}, Platforms: o.platform, Plans: o, BaseURL: testBaseURL,
+			Models: modelSet{"echo/a": {ID: "echo/a"}}, Platforms: o.platform, Catalog: builtinPlatforms(t).Catalog, Plans: o, BaseURL: testBaseURL,
 		})
-		hooks := NewWebhooks(WebhookConfig{BaseURL: testBaseURL, Social: SocialWebhook{AppSecret: testAppSecret}}, db.Routes, queue, ring, nil, nil)
+		hooks := &gate{options: map[string]map[string]string{"social": {"app_secret": testAppSecret}}}
+		hooks.Webhooks = NewWebhooks(WebhookConfig{BaseURL: testBaseURL, Platforms: platformsOf(t, hooks.options)}, db.Routes, queue, ring, nil, nil)
 
 		agent := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 		channel := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", `{"agentId":"`+agent+`",`+botBody("Bot")[1:])["id"].(string)

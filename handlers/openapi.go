@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // schemaPrefix is where the description keeps its schemas.
@@ -20,8 +22,9 @@ const schemaPrefix = "#/components/schemas/"
 // those whose handlers are written by hand, which are described beside their code. Nothing is served from it, so nothing of
 // what is done here costs a request.
 type describer struct {
-	config DocsConfig
-	codes  []codeDoc
+	config  DocsConfig
+	catalog *messaging.Catalog
+	codes   []codeDoc
 	// own has the schemas of what is written by hand; the groups have a registry of their own.
 	own      huma.Registry
 	document *huma.OpenAPI
@@ -32,7 +35,7 @@ type describer struct {
 // that nobody described, and one that was described and doesn't exist.
 func describe(api *API, config DocsConfig, codes []codeDoc) (*huma.OpenAPI, error) {
 	groups := api.huma.OpenAPI().Components.Schemas
-	d := &describer{config: config, codes: codes, own: huma.NewMapRegistry(schemaPrefix, schemaName)}
+	d := &describer{config: config, catalog: api.Catalog, codes: codes, own: huma.NewMapRegistry(schemaPrefix, schemaName)}
 	d.document = &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -44,7 +47,7 @@ func describe(api *API, config DocsConfig, codes []codeDoc) (*huma.OpenAPI, erro
 		Tags:    tags,
 		Components: &huma.Components{
 			Schemas:         schemas{Registry: groups, own: d.own},
-			SecuritySchemes: securitySchemes(config.Webhooks),
+			SecuritySchemes: securitySchemes(api.Catalog, config.SignatureHeaders),
 			Headers:         headers,
 		},
 	}
@@ -69,7 +72,8 @@ type handWritten func(d *describer) *huma.Operation
 // addHandWritten describes the routes that aren't the framework's.
 func (d *describer) addHandWritten() {
 	known := handWrittenOperations()
-	for _, route := range slices.Concat(Routes(), docsRoutes(), widgetRoutes()) {
+	maps.Copy(known, webhookOperations(d.catalog))
+	for _, route := range slices.Concat(Routes(), WebhookRoutes(d.catalog), docsRoutes(), widgetRoutes()) {
 		name := route.Method + " " + route.Path
 		describe, ok := known[name]
 		if !ok {
@@ -92,12 +96,6 @@ func handWrittenOperations() map[string]handWritten {
 		"GET /v1/models":                    describeModels,
 		"GET /v1/models/{id}":               describeModel,
 		"POST /v1/chat/completions":         describeChat,
-		"POST /webhooks/bot/{channelId}":    describeBotWebhook,
-		"GET /webhooks/social":              describeHandshake,
-		"POST /webhooks/social":             describeSocialWebhook,
-		"POST /webhooks/localchat":          describeLocalChatWebhook,
-		"POST /webhooks/market-a":           describeMarketAWebhook,
-		"POST /webhooks/market-b":           describeMarketBWebhook,
 		"GET /docs":                         describeDocs,
 		"GET /docs/openapi.json":            describeDocsJSON,
 		"GET /docs/openapi.yaml":            describeDocsYAML,

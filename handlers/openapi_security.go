@@ -1,33 +1,32 @@
 package handlers
 
 import (
+	"strings"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caddy-svc/caddy-svc/verify"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // The security schemes of the description.
 const (
-	schemeBearer    = "bearer"
-	schemeAPIKey    = "apiKey"
-	schemeSession   = "session"
-	schemeBot       = "botSecret"
-	schemeSocial    = "socialSignature"
-	schemeLocalChat = "localchatSignature"
-	schemeMarketA   = "marketASignature"
-	schemeMarketB   = "marketBSignature"
-	schemeVisitor   = "visitor"
+	schemeBearer  = "bearer"
+	schemeAPIKey  = "apiKey"
+	schemeSession = "session"
+	schemeVisitor = "visitor"
 )
 
-// securitySchemes are the ways in: keys, sessions and the signatures of spec §5.3 under the header names in use.
-func securitySchemes(c WebhookConfig) map[string]*huma.SecurityScheme {
+// securitySchemes are the ways in: keys, sessions and the signatures of the platforms under the header names in use;
+// signatureHeaders has those that the operator changed.
+func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]string) map[string]*huma.SecurityScheme {
 	header := func(configured, usual, text string) *huma.SecurityScheme {
 		if configured == "" {
 			configured = usual
 		}
 		return &huma.SecurityScheme{Type: "apiKey", In: "header", Name: configured, Description: text}
 	}
-	return map[string]*huma.SecurityScheme{
+	schemes := map[string]*huma.SecurityScheme{
 		schemeBearer: {
 			Type: "http", Scheme: "bearer", BearerFormat: "ck_live_… or ck_test_…",
 			Description: "An API key of the organization. Each operation names the scope that the key needs.",
@@ -42,16 +41,21 @@ func securitySchemes(c WebhookConfig) map[string]*huma.SecurityScheme {
 			Type: "http", Scheme: "bearer",
 			Description: "The token that POST /widget/{channelId}/session gives to a page of the channel's origins.",
 		},
-		schemeBot: header(c.Bot.Header, verify.BotHeader, "The secret token that was given when the webhook was registered."),
-		schemeSocial: header(c.Social.Header, verify.SocialHeader,
-			"sha256= and the HMAC-SHA256 of the raw body in hex, with the app secret as its key."),
-		schemeLocalChat: header(c.LocalChat.Header, verify.LocalChatHeader,
-			"mac= and the SHA-256 in hex of app id, raw body, the body's timestamp and the app secret, one after the other."),
-		schemeMarketA: header(c.MarketA.Header, verify.MarketAHeader,
-			"The HMAC-SHA256 in hex of the callback address, | and the raw body, with the partner key as its key."),
-		schemeMarketB: header(c.MarketB.Header, verify.MarketBHeader,
-			"The HMAC-SHA256 in hex of app key and raw body, one after the other, with the app secret as its key."),
 	}
+	for _, p := range catalog.Platforms() {
+		schemes[webhookScheme(p)] = header(signatureHeaders[p.Name], p.SignatureHeader, p.SignatureHelp)
+	}
+	return schemes
+}
+
+// webhookScheme names the signature of a platform: market_a has marketASignature, the bot platform botSecret.
+func webhookScheme(p *platforms.Description) string {
+	name := upperCamel(p.Name)
+	name = strings.ToLower(name[:1]) + name[1:]
+	if p.ChannelWebhooks {
+		return name + "Secret"
+	}
+	return name + "Signature"
 }
 
 // securityOf says who may use a route: a key with the scope, a person with the role, or everybody.

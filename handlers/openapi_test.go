@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"maps"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,8 +15,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // description is the interface as NewDocs describes it.
@@ -24,7 +27,11 @@ var description = sync.OnceValues(func() (*huma.OpenAPI, error) {
 	for _, code := range errcode.All() {
 		codes = append(codes, codeDoc{Code: code, Cause: "cause", Client: "client"})
 	}
-	return describe(NewAPI(APIDeps{}), DocsConfig{BaseURL: "https://svc.example"}, codes)
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	if err != nil {
+		return nil, err
+	}
+	return describe(NewAPI(APIDeps{Catalog: catalog}), DocsConfig{BaseURL: "https://svc.example"}, codes)
 })
 
 func described(t testing.TB) *huma.OpenAPI {
@@ -59,7 +66,7 @@ func requireDescribed(t testing.TB, r *http.Request, code string) {
 func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	missing := map[string]Route{}
-	for _, route := range slices.Concat(Routes(), docsRoutes(), widgetRoutes(), NewAPI(APIDeps{}).Routes()) {
+	for _, route := range slices.Concat(Routes(), WebhookRoutes(builtinPlatforms(t).Catalog), docsRoutes(), widgetRoutes(), NewAPI(APIDeps{Catalog: builtinPlatforms(t).Catalog}).Routes()) {
 		missing[route.Method+" "+route.Path] = route
 	}
 	ids := map[string]bool{}
@@ -226,12 +233,13 @@ func TestChatSchemasAreTheWriters(t *testing.T) {
 func TestUndescribedRoutesAreFaults(t *testing.T) {
 	t.Parallel()
 	known := handWrittenOperations()
-	routes := slices.Concat(Routes(), docsRoutes(), widgetRoutes())
+	maps.Copy(known, webhookOperations(builtinPlatforms(t).Catalog))
+	routes := slices.Concat(Routes(), WebhookRoutes(builtinPlatforms(t).Catalog), docsRoutes(), widgetRoutes())
 	require.Len(t, known, len(routes))
 	for _, route := range routes {
 		require.Contains(t, known, route.Method+" "+route.Path)
 	}
-	_, err := NewDocs(NewAPI(APIDeps{}), DocsConfig{})
+	_, err := NewDocs(NewAPI(APIDeps{Catalog: builtinPlatforms(t).Catalog}), DocsConfig{})
 	require.ErrorContains(t, err, "invalid_request has no entry")
 }
 

@@ -1,12 +1,17 @@
 package handlers
 
 import (
+	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// acknowledgement is the answer to an accepted delivery (spec §2.8), as receive writes it.
+// acknowledgement is the answer to an accepted delivery, as receive writes it.
 type acknowledgement struct {
 	OK     bool  `json:"ok"`
 	Queued int64 `json:"queued" minimum:"0" doc:"How many messages were put on the queue; 0 when the event matches no channel"`
@@ -29,37 +34,44 @@ func (d *describer) delivery(id, scheme string, parameters ...*huma.Param) *huma
 	}
 }
 
-func describeBotWebhook(d *describer) *huma.Operation {
-	return d.delivery("receiveBot", schemeBot, pathParameter("channelId", "The channel"))
-}
-
-func describeSocialWebhook(d *describer) *huma.Operation {
-	return d.delivery("receiveSocial", schemeSocial)
-}
-
-func describeLocalChatWebhook(d *describer) *huma.Operation {
-	return d.delivery("receiveLocalChat", schemeLocalChat)
-}
-
-func describeMarketAWebhook(d *describer) *huma.Operation {
-	return d.delivery("receiveMarketA", schemeMarketA)
-}
-
-func describeMarketBWebhook(d *describer) *huma.Operation {
-	return d.delivery("receiveMarketB", schemeMarketB)
-}
-
-func describeHandshake(*describer) *huma.Operation {
-	query := func(name, text string) *huma.Param {
-		return &huma.Param{Name: name, In: "query", Required: true, Description: text, Schema: &huma.Schema{Type: huma.TypeString}}
+// webhookOperations describe [WebhookRoutes].
+func webhookOperations(catalog *messaging.Catalog) map[string]handWritten {
+	operations := map[string]handWritten{}
+	for _, p := range catalog.Platforms() {
+		path := messaging.WebhookPath(p)
+		var parameters []*huma.Param
+		if p.ChannelWebhooks {
+			path += "{channelId}"
+			parameters = append(parameters, pathParameter("channelId", "The channel"))
+		}
+		operations[http.MethodPost+" "+path] = func(d *describer) *huma.Operation {
+			return d.delivery("receive"+upperCamel(p.Name), webhookScheme(p), parameters...)
+		}
+		if p.Handshake != nil {
+			operations[http.MethodGet+" "+path] = func(*describer) *huma.Operation { return describeHandshake(p) }
+		}
 	}
-	return &huma.Operation{
-		OperationID: "verifySocial",
-		Parameters: []*huma.Param{
-			query("hub.mode", "subscribe"),
-			query("hub.verify_token", "The token that was configured for the platform"),
-			query("hub.challenge", "What the answer repeats"),
-		},
-		Responses: map[string]*huma.Response{"200": textResponse("The challenge as it came", "text/plain")},
+	return operations
+}
+
+// upperCamel is a platform's name without underscores, each part with a capital: market_a is MarketA.
+func upperCamel(name string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(name, "_") {
+		b.WriteString(strings.ToUpper(part[:min(1, len(part))]) + part[min(1, len(part)):])
 	}
+	return b.String()
+}
+
+func describeHandshake(p *platforms.Description) *huma.Operation {
+	operation := &huma.Operation{
+		OperationID: "verify" + upperCamel(p.Name),
+		Responses:   map[string]*huma.Response{"200": textResponse("The challenge as it came", "text/plain")},
+	}
+	for _, q := range p.Handshake.Query {
+		operation.Parameters = append(operation.Parameters, &huma.Param{
+			Name: q.Name, In: "query", Required: true, Description: q.Help, Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
+	return operation
 }

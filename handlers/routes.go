@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // Role is what a person of an organization may do.
@@ -32,18 +33,28 @@ type Route struct {
 	Summary string
 }
 
-// Routes lists the addresses whose handlers are written by hand, in the order of spec §4. The endpoint groups are in
-// [API.Routes].
+// Routes lists the addresses whose handlers are written by hand. The endpoint groups are in [API.Routes], the
+// webhooks in [WebhookRoutes].
 func Routes() []Route {
 	return []Route{
 		{Method: http.MethodGet, Path: "/v1/models", Scope: identity.ModelsRead, Summary: "List the models that are enabled for the organization"},
 		{Method: http.MethodGet, Path: "/v1/models/{id}", Scope: identity.ModelsRead, Summary: "Get one model"},
 		{Method: http.MethodPost, Path: "/v1/chat/completions", Scope: identity.ChatWrite, Summary: "Ask a model"},
-		{Method: http.MethodPost, Path: "/webhooks/bot/{channelId}", Summary: "Updates of the bot platform, one address per channel"},
-		{Method: http.MethodGet, Path: "/webhooks/social", Summary: "Subscription handshake of the social platform"},
-		{Method: http.MethodPost, Path: "/webhooks/social", Summary: "Events of the social platform"},
-		{Method: http.MethodPost, Path: "/webhooks/localchat", Summary: "Events of the local chat platform"},
-		{Method: http.MethodPost, Path: "/webhooks/market-a", Summary: "Events of marketplace A"},
-		{Method: http.MethodPost, Path: "/webhooks/market-b", Summary: "Events of marketplace B"},
 	}
+}
+
+// WebhookRoutes lists the webhooks of all platforms.
+func WebhookRoutes(catalog *messaging.Catalog) []Route {
+	var routes []Route
+	for _, p := range catalog.Platforms() {
+		path, summary := messaging.WebhookPath(p), p.Deliveries
+		if p.ChannelWebhooks {
+			path, summary = path+"{channelId}", summary+", one address per channel"
+		}
+		if p.Handshake != nil {
+			routes = append(routes, Route{Method: http.MethodGet, Path: path, Summary: p.Handshake.Summary})
+		}
+		routes = append(routes, Route{Method: http.MethodPost, Path: path, Summary: summary})
+	}
+	return routes
 }

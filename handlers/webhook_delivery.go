@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // receiver is how the deliveries of a platform are read and kept.
@@ -23,21 +23,7 @@ type receiver struct {
 	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
 }
 
-// receiveSigned receives a delivery whose signature is over its body. Until that was checked the body is its sender's.
-func (h *Webhooks) receiveSigned(
-	w http.ResponseWriter, r *http.Request, path string, ackEmpty bool, extract func(body []byte) ([]platforms.Inbound, error),
-) error {
-	r, _ = EnsureRequestID(w, r)
-	if r.Method != http.MethodPost || r.URL.Path != path {
-		return notFound(r)
-	}
-	return h.receive(w, r, &receiver{
-		account: Account{ShareDeliveries, ClientAddress(r)}, ackEmpty: ackEmpty, extract: extract, keep: h.route,
-	})
-}
-
-// receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue
-// (spec §2.8). A repeated delivery counts again: the queue merges.
+// receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue . A repeated delivery counts again: the queue merges.
 func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver) error {
 	items, err := h.read(w, r, by)
 	if err != nil {
@@ -84,21 +70,6 @@ func acknowledge(w http.ResponseWriter, empty bool, queued int) {
 	}
 	text := strconv.AppendInt([]byte(`{"ok":true,"queued":`), int64(queued), 10)
 	writeJSON(w, http.StatusOK, append(text, '}'))
-}
-
-// wrongSignature is the answer to every delivery that isn't proven to come from the platform (spec §5.3).
-func wrongSignature() *Error {
-	return &Error{Code: errcode.Unauthenticated, Message: "The webhook signature is missing or wrong."}
-}
-
-// extracted turns the error of an extraction into an answer.
-func extracted(items []platforms.Inbound, err error) ([]platforms.Inbound, error) {
-	if err != nil {
-		e := InvalidRequest("", "The request body is not a JSON object.")
-		e.Cause = err
-		return nil, e
-	}
-	return items, nil
 }
 
 // route finds the channels of a delivery by the ids in it, all at once, and hands the delivery over.
@@ -164,7 +135,7 @@ func (h *Webhooks) enqueue(
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
 	item = inbox.Item{
 		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
-		Text: in.Text, Code: in.Code,
+		Text: in.Text, Code: messaging.Code(in.Failure),
 	}
 	if !in.SentAt.IsZero() {
 		item.SentAt = in.SentAt.UnixMilli()

@@ -12,7 +12,8 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
 )
 
 func TestBotRouting(t *testing.T) {
@@ -75,7 +76,8 @@ func TestSocialDeliveryOfSeveralTenants(t *testing.T) {
 func TestSocialObjectsCanBeRenamed(t *testing.T) {
 	t.Parallel()
 	g, social := newGate(t), everyPlatform()[1]
-	g.config.Social.Objects = platforms.Objects{Page: "site"}
+	g.options["social"]["object[page]"] = "site"
+	g.configure(t)
 	acknowledged(t, g.Social, social.signed(social.text), 0)
 	acknowledged(t, g.Social, social.signed(strings.Replace(social.text, `"page"`, `"site"`, 1)), 1)
 }
@@ -103,20 +105,20 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {
 		items := []platforms.Inbound{{
-			Type: platforms.MarketA, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
-			Code: "internal_error", SentAt: at,
+			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
+			Failure: platforms.NeedsReauth, SentAt: at,
 		}}
 		g.arrivals = nil
 		queued, err := g.route(t.Context(), items)
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
-			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Text: "image", Code: "internal_error", SentAt: at.UnixMilli(),
+			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
 		}}, g.arrivals[0].Items)
 	}
 	enqueues := g.enqueues
 	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
-		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: platforms.MarketA, ExternalID: "94704", Kind: kind}})
+		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: marketa.Type, ExternalID: "94704", Kind: kind}})
 		require.NoError(t, err)
 		require.Zero(t, queued)
 	}
@@ -159,7 +161,8 @@ func TestSocialHandshake(t *testing.T) {
 	} {
 		refusedWith(t, errcode.Forbidden, g.Social, ask(query))
 	}
-	g.config.Social.VerifyToken = ""
+	delete(g.options["social"], "verify_token")
+	g.configure(t)
 	refusedWith(t, errcode.Forbidden, g.Social, ask("hub.mode=subscribe&hub.verify_token=&hub.challenge=1"))
 	require.Zero(t, g.routes.reads)
 }

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,13 +11,13 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
-	"github.com/caddy-svc/caddy-svc/verify"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// MaxWebhookBody is the largest delivery that is read (design §6 "webhook bodies"). It is never cut: what the platform
+// MaxWebhookBody is the largest delivery that is read. It is never cut: what the platform
 // signed is what is hashed.
 const MaxWebhookBody = 8 << 20
 
@@ -39,8 +40,18 @@ type Enqueuer interface {
 	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
 }
 
-// Webhooks receives the deliveries of the five platforms (spec §4.3). Its handlers verify, extract and enqueue, with one
-// read of the store and one write, and call nothing outside. Nothing is acknowledged that isn't in the queue.
+// WebhookConfig is what the operator says about the platforms that deliver.
+type WebhookConfig struct {
+	// BaseURL is the service's own address without a trailing slash; some platforms sign it.
+	BaseURL   string
+	Platforms *messaging.Set
+	// AckEmpty has the names of the platforms whose accepted deliveries are answered with 200 and no body instead of
+	// {"ok":true,"queued":n}: some take anything else for a failure.
+	AckEmpty map[string]bool
+}
+
+// Webhooks receives the deliveries of the platforms. Its handlers verify, extract and enqueue, with one read of the store and
+// one write, and call nothing outside. Nothing is acknowledged that isn't in the queue.
 //
 // A fault of ours is 500 with Retry-After. Everything that a platform could send and nobody wants is 200 with queued 0,
 // for a refused delivery comes again and, on some platforms, holds up what comes after it.
@@ -55,8 +66,8 @@ type Webhooks struct {
 	bodyTime time.Duration
 }
 
-// NewWebhooks makes the handlers of one configuration. ring opens the credentials of bot channels; bodies is the budget
-// of all buffered request bodies, nil is unlimited; log may be nil.
+// NewWebhooks makes the handlers of one configuration. ring opens the credentials of channels with a secret of their own;
+// bodies is the budget of all buffered request bodies, nil is unlimited; log may be nil.
 func NewWebhooks(
 	config WebhookConfig, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *ByteBudget, log *slog.Logger,
 ) *Webhooks {
@@ -66,10 +77,32 @@ func NewWebhooks(
 	return &Webhooks{config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: log, bodyTime: webhookBodyTime}
 }
 
-// Bot serves POST /webhooks/bot/{channelId}. An address that is no bot channel's is 200 with queued 0 (spec §4.3 rule 3),
-// whatever its secret. So 401 tells that a channel exists; its id can't be guessed, and is no credential.
-func (h *Webhooks) Bot(w http.ResponseWriter, r *http.Request) error {
-	channelID, ok := strings.CutPrefix(r.URL.Path, botPath)
+// Receiver returns the handler of a platform's webhook, nil if the build has no such platform.
+func (h *Webhooks) Receiver(name string) func(w http.ResponseWriter, r *http.Request) error {
+	platform := h.config.Platforms.Platform(name)
+	if platform == nil {
+		return nil
+	}
+	hook := &webhook{Webhooks: h, platform: platform, path: messaging.WebhookPath(platform.Description), ackEmpty: h.config.AckEmpty[name]}
+	if platform.ChannelWebhooks {
+		return hook.serveChannel
+	}
+	return hook.serveShared
+}
+
+// webhook is the webhook of one platform.
+type webhook struct {
+	*Webhooks
+
+	platform *messaging.Platform
+	path     string // ends with a slash if a channel's id follows
+	ackEmpty bool
+}
+
+// serveChannel serves POST to a channel's own address. An address that is no channel's is 200 with queued 0, whatever its
+// secret. So 401 tells that a channel exists; its id can't be guessed, and is no credential.
+func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
+	channelID, ok := strings.CutPrefix(r.URL.Path, h.path)
 	if !ok || channelID == "" || strings.Contains(channelID, "/") {
 		return ServeNotFound(w, r)
 	}
@@ -77,7 +110,7 @@ func (h *Webhooks) Bot(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return notFound(r)
 	}
-	route, found, err := h.admitBot(r, channelID)
+	route, found, err := h.admit(r, channelID)
 	if err != nil || !found {
 		// Nothing of the body is kept, but the platform reads an answer only when it has sent all of it.
 		in := h.delivery(w, r)
@@ -86,35 +119,32 @@ func (h *Webhooks) Bot(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return RetryLater(err, webhookRetryAfter)
 		}
-		acknowledge(w, h.config.Bot.AckEmpty, 0)
+		acknowledge(w, h.ackEmpty, 0)
 		return nil
 	}
 	return h.receive(w, r, &receiver{
-		account: Account{ShareOrganizations, route.OrgID}, ackEmpty: h.config.Bot.AckEmpty,
-		extract: func(body []byte) ([]platforms.Inbound, error) { return extracted(platforms.ExtractBot(body)) },
+		account: Account{ShareOrganizations, route.OrgID}, ackEmpty: h.ackEmpty,
+		extract: h.extract,
 		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
 			return h.enqueue(ctx, items, func(*platforms.Inbound) (store.Route, bool) { return route, route.State != store.ChannelPending })
 		},
 	})
 }
 
-// admitBot finds the channel and compares its secret, both before the body is read: the secret doesn't depend on it.
-func (h *Webhooks) admitBot(r *http.Request, channelID string) (route store.Route, found bool, err error) {
-	route, found, err = h.botRoute(r.Context(), channelID)
+// admit finds the channel and compares its secret, both before the body is read: the secret doesn't depend on it.
+func (h *webhook) admit(r *http.Request, channelID string) (route store.Route, found bool, err error) {
+	route, found, err = h.channelRoute(r.Context(), channelID)
 	if err != nil || !found {
 		return route, false, err
 	}
-	secret, err := h.botSecret(&route)
+	credentials, err := h.channelCredentials(&route)
 	if err != nil {
 		return route, false, err
 	}
-	if verify.Bot(r.Header, h.config.Bot.Header, secret) != nil {
-		return route, false, wrongSignature()
-	}
-	return route, true, nil
+	return route, true, unproven(h.platform.VerifyChannel(r.Header, credentials))
 }
 
-func (h *Webhooks) botRoute(ctx context.Context, channelID string) (route store.Route, found bool, err error) {
+func (h *webhook) channelRoute(ctx context.Context, channelID string) (route store.Route, found bool, err error) {
 	if !wellFormedID(channelID) {
 		return route, false, nil
 	}
@@ -122,71 +152,81 @@ func (h *Webhooks) botRoute(ctx context.Context, channelID string) (route store.
 	if err != nil {
 		return route, false, fmt.Errorf("finding the channel of a delivery: %w", err)
 	}
-	return route, found && route.Type == string(platforms.Bot), nil
+	return route, found && h.has(route.Type), nil
 }
 
-// botSecret is the channel's secret token; a channel without credentials has none, and verifies nothing.
-func (h *Webhooks) botSecret(route *store.Route) (string, error) {
+// has reports whether a channel type is the platform's.
+func (h *webhook) has(channelType string) bool {
+	for i := range h.platform.Channels {
+		if string(h.platform.Channels[i].Type) == channelType {
+			return true
+		}
+	}
+	return false
+}
+
+// channelCredentials are the channel's; a channel without them has no secret, and verifies nothing.
+func (h *webhook) channelCredentials(route *store.Route) (platforms.Credentials, error) {
 	if route.Credentials == nil {
-		return "", nil
+		return nil, nil //nolint:nilnil // it has none
 	}
-	credentials, err := openCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
-	return credentials.SecretToken, err
+	return openCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
 }
 
-// Social serves /webhooks/social: POST for events, GET for the subscription handshake.
-func (h *Webhooks) Social(w http.ResponseWriter, r *http.Request) error {
-	if r.Method == http.MethodGet && r.URL.Path == socialPath {
+// serveShared serves the address of all channels: POST for deliveries, whose signature is over the body, and GET for the
+// handshake of platforms that have one. Until the signature was checked the body is its sender's.
+func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
+	r, _ = EnsureRequestID(w, r)
+	switch {
+	case r.URL.Path != h.path:
+		return notFound(r)
+	case r.Method == http.MethodGet && h.platform.Handshake != nil:
 		return h.handshake(w, r)
+	case r.Method != http.MethodPost:
+		return notFound(r)
 	}
-	c := &h.config.Social
-	return h.receiveSigned(w, r, socialPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
-		if verify.Social(r.Header, c.Header, c.AppSecret, body) != nil {
-			return nil, wrongSignature()
-		}
-		return extracted(platforms.ExtractSocial(body, c.Objects))
+	return h.receive(w, r, &receiver{
+		account: Account{ShareDeliveries, ClientAddress(r)}, ackEmpty: h.ackEmpty,
+		extract: func(body []byte) ([]platforms.Inbound, error) {
+			err := h.platform.Verify(&platforms.Delivery{Header: r.Header, URL: h.config.BaseURL + h.path, Body: body})
+			if err != nil {
+				return nil, unproven(err)
+			}
+			return h.extract(body)
+		},
+		keep: h.route,
 	})
 }
 
-// LocalChat serves POST /webhooks/localchat. A body that isn't JSON is 401: it has no timestamp to hash.
-func (h *Webhooks) LocalChat(w http.ResponseWriter, r *http.Request) error {
-	c := &h.config.LocalChat
-	return h.receiveSigned(w, r, localChatPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
-		if verify.LocalChat(r.Header, c.Header, c.AppID, c.AppSecret, body) != nil {
-			return nil, wrongSignature()
-		}
-		return extracted(platforms.ExtractLocalChat(body))
-	})
+// unproven is the answer to a delivery that isn't proven to come from the platform; nil for nil.
+func unproven(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case messaging.IsPanic(err):
+		return Internal(err)
+	}
+	return &Error{Code: errcode.Unauthenticated, Message: "The webhook signature is missing or wrong."}
 }
 
-// MarketA serves POST /webhooks/market-a. The address that the platform signs is the configured one, whatever the request
-// says about the host.
-func (h *Webhooks) MarketA(w http.ResponseWriter, r *http.Request) error {
-	c := &h.config.MarketA
-	return h.receiveSigned(w, r, marketAPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
-		if verify.MarketA(r.Header, c.Header, c.PartnerKey, h.config.BaseURL+marketAPath, body) != nil {
-			return nil, wrongSignature()
-		}
-		return extracted(platforms.ExtractMarketA(body))
-	})
+// extract reads a verified delivery. Nothing it returns refers to the body.
+func (h *webhook) extract(body []byte) ([]platforms.Inbound, error) {
+	items, err := h.platform.Extract(body)
+	switch {
+	case err == nil:
+		return items, nil
+	case errors.Is(err, platforms.ErrMalformed):
+		e := InvalidRequest("", "The request body is not a JSON object.")
+		e.Cause = err
+		return nil, e
+	}
+	return nil, Internal(err)
 }
 
-// MarketB serves POST /webhooks/market-b.
-func (h *Webhooks) MarketB(w http.ResponseWriter, r *http.Request) error {
-	c := &h.config.MarketB
-	return h.receiveSigned(w, r, marketBPath, c.AckEmpty, func(body []byte) ([]platforms.Inbound, error) {
-		if verify.MarketB(r.Header, c.Header, c.AppKey, c.AppSecret, body) != nil {
-			return nil, wrongSignature()
-		}
-		return extracted(platforms.ExtractMarketB(body))
-	})
-}
-
-// handshake answers GET /webhooks/social with the challenge as it came. It is reflected input, hence plain text that no
-// browser takes for anything else.
-func (h *Webhooks) handshake(w http.ResponseWriter, r *http.Request) error {
-	EnsureRequestID(w, r)
-	challenge, err := verify.Handshake(r.URL.Query(), h.config.Social.VerifyToken)
+// handshake answers with the platform's challenge as it came. It is reflected input, hence plain text that no browser takes
+// for anything else.
+func (h *webhook) handshake(w http.ResponseWriter, r *http.Request) error {
+	challenge, err := h.platform.Answer(r.URL.Query())
 	if err != nil {
 		return &Error{Code: errcode.Forbidden, Message: "The verify token does not match.", Cause: err}
 	}

@@ -18,13 +18,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // gate is a Webhooks with its surroundings.
 type gate struct {
+	options map[string]map[string]string
 	*Webhooks
 
 	routes   fakeRoutes
@@ -88,29 +96,65 @@ func newGate(t *testing.T) *gate {
 		if id == "chn_botpending" {
 			state = store.ChannelPending
 		}
-		add(id, "org_1", platforms.Bot, "", state)
+		add(id, "org_1", bot.Type, "", state)
 		route := g.routes.byID[id]
 		api := &API{APIDeps: APIDeps{Ring: ring}}
-		route.Credentials = api.sealCredentials(&store.Channel{ID: id, OrgID: "org_1"}, platforms.Credentials{SecretToken: secret})
+		route.Credentials = api.sealCredentials(&store.Channel{ID: id, OrgID: "org_1"}, platforms.Credentials{"secretToken": secret})
 		g.routes.byID[id] = route
 	}
-	add("chn_botbare", "org_1", platforms.Bot, "", store.ChannelActive)
-	add("chn_page1", "org_1", platforms.SocialMessenger, "1001", store.ChannelActive)
-	add("chn_page2", "org_2", platforms.SocialMessenger, "1002", store.ChannelNeedsReauth)
-	add("chn_page3", "org_3", platforms.SocialMessenger, "1003", store.ChannelPending)
-	add("chn_photo", "org_1", platforms.PhotoDM, "1001", store.ChannelActive)
-	add("chn_chat", "org_1", platforms.ChatApp, "1555", store.ChannelActive)
-	add("chn_local", "org_1", platforms.LocalChat, "3662", store.ChannelActive)
-	add("chn_ma", "org_1", platforms.MarketA, "94704", store.ChannelActive)
-	add("chn_mb", "org_1", platforms.MarketB, "20240305", store.ChannelActive)
-	g.Webhooks = NewWebhooks(WebhookConfig{
-		BaseURL:   testBaseURL,
-		Social:    SocialWebhook{AppSecret: testAppSecret, VerifyToken: "hook-token"},
-		LocalChat: LocalChatWebhook{AppID: testAppKey, AppSecret: testAppSecret},
-		MarketA:   MarketAWebhook{PartnerKey: testPartnerKey},
-		MarketB:   MarketBWebhook{AppKey: testAppKey, AppSecret: testAppSecret},
-	}, &g.routes, g, ring, NewByteBudget(256<<20), slog.New(slog.NewJSONHandler(&g.logged, nil)))
+	add("chn_botbare", "org_1", bot.Type, "", store.ChannelActive)
+	add("chn_page1", "org_1", social.Messenger, "1001", store.ChannelActive)
+	add("chn_page2", "org_2", social.Messenger, "1002", store.ChannelNeedsReauth)
+	add("chn_page3", "org_3", social.Messenger, "1003", store.ChannelPending)
+	add("chn_photo", "org_1", social.PhotoDM, "1001", store.ChannelActive)
+	add("chn_chat", "org_1", social.ChatApp, "1555", store.ChannelActive)
+	add("chn_local", "org_1", localchat.Type, "3662", store.ChannelActive)
+	add("chn_ma", "org_1", marketa.Type, "94704", store.ChannelActive)
+	add("chn_mb", "org_1", marketb.Type, "20240305", store.ChannelActive)
+	g.options = map[string]map[string]string{
+		"bot":       {},
+		"social":    {"app_secret": testAppSecret, "verify_token": "hook-token"},
+		"localchat": {"app_id": testAppKey, "app_secret": testAppSecret},
+		"market_a":  {"partner_key": testPartnerKey},
+		"market_b":  {"app_key": testAppKey, "app_secret": testAppSecret},
+	}
+	g.Webhooks = NewWebhooks(WebhookConfig{BaseURL: testBaseURL}, &g.routes, g, ring, NewByteBudget(256<<20), slog.New(slog.NewJSONHandler(&g.logged, nil)))
+	g.configure(t)
 	return g
+}
+
+// configure makes the platforms anew of the gate's options.
+func (g *gate) configure(t *testing.T) {
+	t.Helper()
+	g.config.Platforms = platformsOf(t, g.options)
+}
+
+func (g *gate) Bot(w http.ResponseWriter, r *http.Request) error { return g.Receiver("bot")(w, r) }
+func (g *gate) Social(w http.ResponseWriter, r *http.Request) error {
+	return g.Receiver("social")(w, r)
+}
+func (g *gate) LocalChat(w http.ResponseWriter, r *http.Request) error {
+	return g.Receiver("localchat")(w, r)
+}
+func (g *gate) MarketA(w http.ResponseWriter, r *http.Request) error {
+	return g.Receiver("market_a")(w, r)
+}
+func (g *gate) MarketB(w http.ResponseWriter, r *http.Request) error {
+	return g.Receiver("market_b")(w, r)
+}
+
+// platformsOf are the built-in platforms with the options.
+func platformsOf(t testing.TB, options map[string]map[string]string) *messaging.Set {
+	t.Helper()
+	set, err := messaging.New(messaging.Config{Drivers: builtin.Platforms(), Options: options})
+	require.NoError(t, err)
+	t.Cleanup(set.Close)
+	return set
+}
+
+func builtinPlatforms(t testing.TB) *messaging.Set {
+	t.Helper()
+	return platformsOf(t, nil)
 }
 
 // delivery is one delivery with its signature.

@@ -65,7 +65,8 @@ func TestWebhookWrongSignatures(t *testing.T) {
 func TestWebhookWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
-		g.config = WebhookConfig{BaseURL: testBaseURL}
+		g.options = nil
+		g.configure(t)
 		path := strings.Replace(p.path, "chn_bot1", "chn_botempty", 1)
 		for _, signature := range []string{
 			"", "sha256=" + hmacHex("", p.text), hmacHex("", p.text), hmacHex("", testBaseURL+"/webhooks/market-a|"+p.text), "mac=" + hmacHex("", p.text),
@@ -82,8 +83,10 @@ func TestWebhookHeaderNamesCanBeChanged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
 		const other = "X-Other-Signature"
-		c := &g.config
-		c.Bot.Header, c.Social.Header, c.LocalChat.Header, c.MarketA.Header, c.MarketB.Header = other, other, other, other, other
+		for _, options := range g.options {
+			options["header"] = other
+		}
+		g.configure(t)
 		refusedWith(t, errcode.Unauthenticated, p.serve(g), p.signed(p.text))
 		acknowledged(t, p.serve(g), delivery(p.path, other, p.sign(p.text), p.text), 1)
 	})
@@ -150,8 +153,7 @@ func TestWebhookWithoutItsStore(t *testing.T) {
 func TestWebhookEmptyAcknowledgement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
-		c := &g.config
-		c.Bot.AckEmpty, c.Social.AckEmpty, c.LocalChat.AckEmpty, c.MarketA.AckEmpty, c.MarketB.AckEmpty = true, true, true, true, true
+		g.config.AckEmpty = map[string]bool{p.name: true}
 		w := served(p.serve(g), p.signed(p.text))
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Empty(t, w.Body.String())

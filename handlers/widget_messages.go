@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -121,7 +121,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 		return err
 	}
 	route := store.Route{
-		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(platforms.Widget),
+		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(messaging.Widget),
 		// Not the agent's quiet window: this request is the one that ends it, and a worker only if it can't.
 		DebounceMS: takeOver.Milliseconds(), DebounceMaxMS: takeOver.Milliseconds(),
 	}

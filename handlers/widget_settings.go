@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -19,9 +19,9 @@ type WidgetChange struct {
 
 // of is what a channel of the type has after the change; was is what it had, nil for a new one or one without. It is nil
 // when nothing changes, and for other types, which must not be given any of it.
-func (c *WidgetChange) of(kind platforms.Type, was *store.WidgetSettings) (*store.WidgetSettings, error) {
+func (c *WidgetChange) of(kind string, was *store.WidgetSettings) (*store.WidgetSettings, error) {
 	field := c.given()
-	if kind != platforms.Widget {
+	if kind != string(messaging.Widget) {
 		if field != "" {
 			return nil, InvalidRequest(field, "%s is of no use to a channel of type %s.", field, kind)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
@@ -131,7 +131,7 @@ func newSite(t *testing.T, db *store.DB) *site {
 		"org_1": {ID: "chn_1", Name: "Site", AgentID: "agt_1"},
 		"org_2": {ID: "chn_2", Name: "Site"},
 	} {
-		channel.OrgID, channel.Type, channel.State = org, string(platforms.Widget), store.ChannelActive
+		channel.OrgID, channel.Type, channel.State = org, string(messaging.Widget), store.ChannelActive
 		channel.Widget = &store.WidgetSettings{
 			Origins: []string{shop, "https://*.example.com", "http://localhost:8080"}, RequestsPerMinute: 1000,
 		}
@@ -144,7 +144,7 @@ func newSite(t *testing.T, db *store.DB) *site {
 	require.NoError(t, err)
 	calls := gateway.NewInFlight()
 	s.worker = worker.New(worker.Config{
-		Queue: s.queue, DB: db, Ring: testRing(t), Platforms: platforms.NewClient(platforms.Config{}),
+		Queue: s.queue, DB: db, Ring: testRing(t), Platforms: builtinPlatforms(t),
 		Gateway: gateway.New(gateway.Config{
 			Catalog: catalog, Book: s.book, DB: db, Ring: testRing(t), Calls: calls, HoldTTL: time.Minute,
 		}),

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 	"github.com/caddy-svc/caddy-svc/tests/abuse"
 )
 
@@ -97,7 +97,7 @@ func newTarget(t *testing.T, c *connectedProduct, victim *bystander) *abuse.Targ
 		all = append(all, string(scope))
 	}
 	_, greedy.Key = greedy.newKey(t, identity.KeyRequest{Scopes: all})
-	bot := greedy.line(t, platforms.Bot)
+	bot := greedy.line(t, bot.Type)
 	widget := greedy.post(t, "/channels", map[string]any{
 		"type": "widget", "name": "Site", "agentId": greedy.AgentID, "origins": []string{abuse.Origin},
 	}, http.StatusCreated)["id"].(string)
@@ -150,7 +150,7 @@ func newBystander(t *testing.T, c *connectedProduct) *bystander {
 	t.Helper()
 	model := c.up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
 	b := &bystander{product: c, business: c.business(t, 1_000_000_000, model, nil), email: "lan@example.com", password: "correct horse battery"}
-	b.line = b.business.line(t, platforms.Bot)
+	b.line = b.business.line(t, bot.Type)
 	invited := c.svc(t, "user", "invite", "--org", b.OrgID, "--email", b.email, "--role", "owner")
 	link, err := url.Parse(invited["link"].(string))
 	require.NoError(t, err)

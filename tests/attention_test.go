@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // TestNeedsAttention guarantees that a customer who writes while nothing can answer is heard all the same: the
@@ -45,7 +47,7 @@ func TestNeedsAttention(t *testing.T) {
 			t.Parallel()
 			c := c.in(t)
 			b := c.business(t, 0, c.up.script(replying), nil)
-			l := b.line(t, platforms.Bot)
+			l := b.line(t, bot.Type)
 			requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 			attention(c, b, l, "insufficient_credits")
 			b.credit(t, store.Live, 100_000)
@@ -56,13 +58,13 @@ func TestNeedsAttention(t *testing.T) {
 			t.Parallel()
 			c := c.in(t)
 			b := c.business(t, 100_000, c.up.script(replying), nil)
-			l := b.line(t, platforms.ChatApp)
+			l := b.line(t, social.ChatApp)
 			c.svc(t, "org", "suspend", b.OrgID)
 			requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 			requireError(t, b.ask(t, http.MethodGet, "/conversations", nil), "organization_suspended")
 			// Another message on the same worker is answered: this one has had its turn.
 			other := c.business(t, 100_000, c.up.script(replying), nil)
-			next := other.line(t, platforms.ChatApp)
+			next := other.line(t, social.ChatApp)
 			requireQueued(t, c.deliver(t, next.from(1).says("hello")), 1)
 			c.awaitSent(next.from(1), 1)
 			require.Empty(t, b.Model.Calls())
@@ -73,7 +75,7 @@ func TestNeedsAttention(t *testing.T) {
 			t.Parallel()
 			c := c.in(t)
 			b := c.business(t, 100_000, c.up.script(replying), nil)
-			l := b.lineTo(t, platforms.LocalChat, "")
+			l := b.lineTo(t, localchat.Type, "")
 			requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 			attention(c, b, l, "no_agent")
 			b.call(t, http.MethodPatch, "/channels/"+l.ID, map[string]any{"agentId": b.AgentID}, http.StatusOK)
@@ -91,7 +93,7 @@ func TestHandover(t *testing.T) {
 		c := startConnected(t, engine)
 		model := c.hold()
 		b := c.business(t, 1_000_000, model.script, nil)
-		l := b.line(t, platforms.SocialMessenger)
+		l := b.line(t, social.Messenger)
 		customer := l.from(1)
 		requireQueued(t, c.deliver(t, customer.says("one?")), 1)
 		c.awaitAsked(model.script, 1)
@@ -138,7 +140,7 @@ func TestEchoes(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)
 	b := c.business(t, 1_000_000, c.up.script(replying), assistantSettings{"pauseMinutes": 0.2})
-	l := b.line(t, platforms.SocialMessenger)
+	l := b.line(t, social.Messenger)
 	customer := l.from(1)
 	requireQueued(t, c.deliver(t, customer.says("one?")), 1)
 	c.awaitSent(customer, 1)
@@ -168,7 +170,7 @@ func TestDebounce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		c := startConnected(t, engine)
 		b := c.business(t, 1_000_000, c.up.script(replying), assistantSettings{"debounceSeconds": 4, "debounceMaxSeconds": 20})
-		l := b.line(t, platforms.Bot)
+		l := b.line(t, bot.Type)
 		customer := l.from(1)
 		for _, text := range []string{"hi", "do you have", "size M?"} {
 			requireQueued(t, c.deliver(t, customer.says(text)), 1)
@@ -197,7 +199,7 @@ func TestSupersede(t *testing.T) {
 		c := startConnected(t, engine)
 		model := c.hold()
 		b := c.business(t, 1_000_000, model.script, assistantSettings{"supersede": true})
-		l := b.line(t, platforms.PhotoDM)
+		l := b.line(t, social.PhotoDM)
 		customer := l.from(1)
 		requireQueued(t, c.deliver(t, customer.says("red please")), 1)
 		c.awaitAsked(model.script, 1)

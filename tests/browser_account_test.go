@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // TestBrowserAccount guarantees that people look after their own account, with the keyboard, too: they see where they are
@@ -76,7 +76,7 @@ func TestBrowserEndedThings(t *testing.T) {
 	c := startHouse(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "owner")
-	l := b.line(t, platforms.SocialMessenger)
+	l := b.line(t, social.Messenger)
 	db := connect(t, c.location)
 	_, err := db.ExecContext(t.Context(), `PRAGMA busy_timeout = 10000`)
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // said is what a person sees of a message: its direction and state, and its text.
@@ -30,19 +30,19 @@ func TestBrowserConversation(t *testing.T) {
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "administrator")
 
-	credentials := c.platform.Account(platforms.Bot, "94700")
+	credentials := c.platform.Account(bot.Type, "94700")
 	p.open("/dashboard/channels")
 	p.follow(`#channel-types a[href*="type=bot"]`)
 	p.fill("#channel-create-name", "Tea shop")
 	p.fill("#channel-create-agentId", b.AgentID)
-	p.fill(`[name="credentials.botToken"]`, credentials.BotToken)
-	p.fill(`[name="credentials.secretToken"]`, credentials.SecretToken)
+	p.fill(`[name="credentials.botToken"]`, credentials["botToken"])
+	p.fill(`[name="credentials.secretToken"]`, credentials["secretToken"])
 	p.submit("form#channel-create")
 	id := strings.TrimPrefix(p.path(), "/dashboard/channels/")
 	require.Equal(t, c.BaseURL+"/webhooks/bot/"+id, p.text("#webhook-url"))
-	require.NotContains(t, js[string](p.tab, "document.documentElement.outerHTML"), credentials.BotToken)
+	require.NotContains(t, js[string](p.tab, "document.documentElement.outerHTML"), credentials["botToken"])
 	p.picture("a new channel")
-	l := &line{Type: platforms.Bot, ID: id, Token: credentials.BotToken, Secret: credentials.SecretToken, baseURL: c.BaseURL, number: businesses.Add(1)}
+	l := &line{Type: bot.Type, ID: id, Token: credentials["botToken"], Secret: credentials["secretToken"], baseURL: c.BaseURL, number: businesses.Add(1)}
 	customer := l.from(1)
 
 	p.open("/dashboard/conversations")

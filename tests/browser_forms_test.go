@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // typed is a field, by its name, and what a person puts into it.
@@ -29,7 +30,7 @@ func TestBrowserBadInput(t *testing.T) {
 	t.Parallel()
 	c := startHouse(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l := b.line(t, platforms.SocialMessenger)
+	l := b.line(t, social.Messenger)
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 	c.awaitSent(l.from(1), 1)
 	p := b.person(t, "owner")
@@ -178,7 +179,7 @@ func TestBrowserRoles(t *testing.T) {
 	c := startHouse(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	other := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l := b.line(t, platforms.Bot)
+	l := b.line(t, bot.Type)
 	administrators := []string{"/dashboard/keys", "/dashboard/provider-keys", "/dashboard/members", "/dashboard/audit"}
 	everybody := []string{
 		"/dashboard", "/dashboard/agents", "/dashboard/knowledge", "/dashboard/channels", "/dashboard/conversations", "/dashboard/wallet",

@@ -8,7 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // TestBrowserPages guarantees for every page that a link leads to, and for those of errors and of signing in, that it loads
@@ -18,7 +19,7 @@ func TestBrowserPages(t *testing.T) {
 	t.Parallel()
 	c := startHouse(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l, pending := b.line(t, platforms.Bot), b.line(t, platforms.SocialMessenger)
+	l, pending := b.line(t, bot.Type), b.line(t, social.Messenger)
 	_ = pending
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 	c.awaitSent(l.from(1), 1)
@@ -154,7 +155,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 	t.Parallel()
 	c := startHouse(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l := b.line(t, platforms.Bot)
+	l := b.line(t, bot.Type)
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 	c.awaitSent(l.from(1), 1)
 	p := b.person(t, "owner")

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // maxPicture is what a picture in docs/ may have, in bytes.
@@ -47,7 +47,7 @@ func TestBrowserPictures(t *testing.T) {
 	change(`UPDATE organizations SET name = 'Tea House' WHERE id = $1`, b.OrgID)
 	p := b.person(t, "owner")
 
-	l := b.line(t, platforms.Bot)
+	l := b.line(t, bot.Type)
 	change(`UPDATE channels SET name = 'Shop bot' WHERE id = $1`, l.ID)
 	for i, a := range answers {
 		requireQueued(t, c.deliver(t, l.from(1).says(a.asked)), 1)

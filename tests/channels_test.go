@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // TestChannels guarantees that a channel takes messages only of an account that is the organization's: one that
@@ -26,8 +28,8 @@ func TestChannels(t *testing.T) {
 				own, foreign := fmt.Sprintf("55500%d", i), fmt.Sprintf("77700%d", i)
 				create := func(b *business, account string, credentials platforms.Credentials, status int) (map[string]any, *line) {
 					body := map[string]any{"type": kind, "name": account, "agentId": b.AgentID, "credentials": credentials}
-					l := &line{Type: kind, External: account, baseURL: b.product.BaseURL, Token: credentials.AccessToken, Secret: credentials.SecretToken}
-					if kind != platforms.Bot {
+					l := &line{Type: kind, External: account, baseURL: b.product.BaseURL, Token: credentials[platforms.AccessToken], Secret: credentials["secretToken"]}
+					if kind != bot.Type {
 						body["externalId"] = account
 					}
 					made := b.post(t, "/channels", body, status)
@@ -38,7 +40,7 @@ func TestChannels(t *testing.T) {
 				made, l := create(r.business, own, mine, http.StatusCreated)
 				require.Equal(t, "active", made["state"])
 				want := r.BaseURL + webhookPath(kind)
-				if kind == platforms.Bot {
+				if kind == bot.Type {
 					want += l.ID
 				}
 				require.Equal(t, want, made["webhookUrl"])
@@ -46,7 +48,7 @@ func TestChannels(t *testing.T) {
 				requireError(t, other.ask(t, http.MethodGet, "/channels/"+l.ID, nil), "forbidden")
 				requireError(t, other.ask(t, http.MethodDelete, "/channels/"+l.ID, nil), "forbidden")
 				requireError(t, other.ask(t, http.MethodPatch, "/channels/"+l.ID, map[string]any{"name": "x"}), "forbidden")
-				if kind == platforms.Bot {
+				if kind == bot.Type {
 					return
 				}
 				taken := other.ask(t, http.MethodPost, "/channels", map[string]any{
@@ -102,7 +104,7 @@ func TestWorkerListener(t *testing.T) {
 	status, _ = get("/health/live")
 	require.Equal(t, http.StatusOK, status)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l := b.line(t, platforms.Bot)
+	l := b.line(t, bot.Type)
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 	c.awaitSent(l.from(1), 1)
 	c.requireDelivered(b, l, 1)
@@ -126,7 +128,7 @@ func TestQueueThatCannotWrite(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		c := startConnected(t, engine)
 		b := c.business(t, 1_000_000, c.up.script(replying), nil)
-		l := b.line(t, platforms.SocialMessenger)
+		l := b.line(t, social.Messenger)
 		hello := l.from(1).says("hello")
 		locked := connect(t, c.location)
 		run := func(statement string) {

@@ -15,20 +15,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // What a platform and this service know of each other: the secrets of every deployment's platform blocks.
 const (
 	socialAppSecret    = "social-app-secret-5a0c1f"
 	socialVerifyToken  = "social-verify-token-77be02"
-	localchatAppID     = platformtest.LocalChatAppID
-	localchatAppSecret = platformtest.LocalChatAppSecret
-	marketAPartnerID   = platformtest.MarketAPartnerID
-	marketAPartnerKey  = platformtest.MarketAPartnerKey
-	marketBAppKey      = platformtest.MarketBAppKey
-	marketBAppSecret   = platformtest.MarketBAppSecret
+	localchatAppID     = platformfake.LocalChatAppID
+	localchatAppSecret = platformfake.LocalChatAppSecret
+	marketAPartnerID   = platformfake.MarketAPartnerID
+	marketAPartnerKey  = platformfake.MarketAPartnerKey
+	marketBAppKey      = platformfake.MarketBAppKey
+	marketBAppSecret   = platformfake.MarketBAppSecret
 )
 
 // The signature headers of docs/contract.md#signatures.
@@ -144,23 +149,23 @@ func (s sender) message(id, text string) delivery {
 // messageBodies are what a text of a customer looks like on each platform. Their arguments: customer, external id, message
 // id, text in JSON, the time in milliseconds and in seconds, and the text as marketplace B wraps it.
 var messageBodies = map[platforms.Type]string{
-	platforms.Bot: `{"update_id":10001,"message":{"message_id":%[3]s,"from":{"id":%[1]s,"is_bot":false,"first_name":"Lan","language_code":"vi"},` +
+	bot.Type: `{"update_id":10001,"message":{"message_id":%[3]s,"from":{"id":%[1]s,"is_bot":false,"first_name":"Lan","language_code":"vi"},` +
 		`"chat":{"id":%[1]s,"type":"private","first_name":"Lan"},"date":%[6]d,"text":%[4]s}}`,
-	platforms.SocialMessenger: `{"object":"page","entry":[{"id":"%[2]s","time":%[5]d,"messaging":[{"sender":{"id":"%[1]s"},` +
+	social.Messenger: `{"object":"page","entry":[{"id":"%[2]s","time":%[5]d,"messaging":[{"sender":{"id":"%[1]s"},` +
 		`"recipient":{"id":"%[2]s"},"timestamp":%[5]d,"message":{"mid":"m_%[3]s","text":%[4]s}}]}]}`,
-	platforms.PhotoDM: `{"object":"instagram","entry":[{"id":"%[2]s","time":%[5]d,"messaging":[{"sender":{"id":"%[1]s"},` +
+	social.PhotoDM: `{"object":"instagram","entry":[{"id":"%[2]s","time":%[5]d,"messaging":[{"sender":{"id":"%[1]s"},` +
 		`"recipient":{"id":"%[2]s"},"timestamp":%[5]d,"message":{"mid":"p_%[3]s","text":%[4]s}}]}]}`,
-	platforms.ChatApp: `{"object":"whatsapp_business_account","entry":[{"id":"1029384756","changes":[{"field":"messages","value":` +
+	social.ChatApp: `{"object":"whatsapp_business_account","entry":[{"id":"1029384756","changes":[{"field":"messages","value":` +
 		`{"messaging_product":"whatsapp","metadata":{"display_phone_number":"15550783881","phone_number_id":"%[2]s"},` +
 		`"contacts":[{"profile":{"name":"Lan"},"wa_id":"%[1]s"}],` +
 		`"messages":[{"from":"%[1]s","id":"wamid.%[3]s","timestamp":"%[6]d","type":"text","text":{"body":%[4]s}}]}}]}]}`,
-	platforms.LocalChat: `{"app_id":"` + localchatAppID + `","sender":{"id":"%[1]s"},"recipient":{"id":"%[2]s"},"user_id_by_app":"979122185046046317",` +
+	localchat.Type: `{"app_id":"` + localchatAppID + `","sender":{"id":"%[1]s"},"recipient":{"id":"%[2]s"},"user_id_by_app":"979122185046046317",` +
 		`"event_name":"user_send_text","message":{"text":%[4]s,"msg_id":"%[3]s"},"timestamp":"%[5]d"}`,
-	platforms.MarketA: `{"msg_id":"","data":{"type":"message","region":"VN","content":{"message_id":"%[3]s","shop_id":165103149,"request_id":"r",` +
+	marketa.Type: `{"msg_id":"","data":{"type":"message","region":"VN","content":{"message_id":"%[3]s","shop_id":165103149,"request_id":"r",` +
 		`"from_id":%[1]s,"from_user_name":"buyer","to_id":947151379,"to_user_name":"seller","message_type":"text","content":{"text":%[4]s},` +
 		`"conversation_id":"%[1]s","created_timestamp":%[6]d,"region":"VN","is_in_chatbot_session":false,"source_content":{},` +
 		`"quoted_msg":{"message_id":""},"sub_account_id":0}},"shop_id":%[2]s,"code":10,"timestamp":%[6]d}`,
-	platforms.MarketB: `{"data":{"session_id":"%[1]s","message_id":"%[3]s","content":%[7]s,"from_account_id":"1891549323",` +
+	marketb.Type: `{"data":{"session_id":"%[1]s","message_id":"%[3]s","content":%[7]s,"from_account_id":"1891549323",` +
 		`"from_account_type":1,"send_time":%[5]d,"template_id":1,"to_account_id":"231135951","to_account_type":2,"type":1,"site_id":"VN",` +
 		`"process_msg":"","auto_reply":false,"status":0},"shop_id":"%[2]s","message_type":2,"timestamp":%[5]d,"site":"market_vn"}`,
 }
@@ -174,10 +179,10 @@ func encodedArguments(s sender, id, text string) []any {
 func (l *line) sign(body string) delivery {
 	d := delivery{Path: webhookPath(l.Type), Body: []byte(body)}
 	switch l.Type {
-	case platforms.Bot:
+	case bot.Type:
 		d.Path += l.ID
 		d.Header, d.Signatures = botHeader, []string{l.Secret}
-	case platforms.LocalChat:
+	case localchat.Type:
 		var stamped struct{ Timestamp json.RawMessage }
 		_ = json.Unmarshal(d.Body, &stamped)
 		timestamp := string(stamped.Timestamp)
@@ -185,9 +190,9 @@ func (l *line) sign(body string) delivery {
 			timestamp = unquoted
 		}
 		d.Header, d.Signatures = localchatHeader, []string{signLocalchat(d.Body, timestamp)}
-	case platforms.MarketA:
+	case marketa.Type:
 		d.Header, d.Signatures = marketHeader, []string{signMarketA(l.baseURL, d.Body)}
-	case platforms.MarketB:
+	case marketb.Type:
 		d.Header, d.Signatures = marketHeader, []string{signMarketB(d.Body)}
 	default:
 		d.Header, d.Signatures = socialHeader, []string{signSocial(d.Body)}
@@ -198,13 +203,13 @@ func (l *line) sign(body string) delivery {
 // webhookPath is the path of docs/contract.md#webhooks that serves a channel type; the bot platform's goes on with the channel's id.
 func webhookPath(t platforms.Type) string {
 	switch t {
-	case platforms.Bot:
+	case bot.Type:
 		return "/webhooks/bot/"
-	case platforms.LocalChat:
+	case localchat.Type:
 		return "/webhooks/localchat"
-	case platforms.MarketA:
+	case marketa.Type:
 		return "/webhooks/market-a"
-	case platforms.MarketB:
+	case marketb.Type:
 		return "/webhooks/market-b"
 	default:
 		return "/webhooks/social"

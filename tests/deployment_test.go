@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
@@ -55,7 +55,7 @@ type deployment struct {
 	HoldTTL, Sweep, Lease, Early string
 
 	// Platform plays the messaging platforms, if the deployment receives their webhooks.
-	Platform *platformtest.Server
+	Platform *platformfake.Server
 
 	// Filled in by startProduct.
 	Dir                     string

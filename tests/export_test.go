@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
 )
 
 // moveTo gives the product, which has stopped, another store: two lines of its Caddyfile.
@@ -39,7 +39,7 @@ func TestMove(t *testing.T) {
 	c.worker = c.startWorker()
 	const funds = 1_000_000
 	b := c.business(t, funds, c.up.script(replying), nil)
-	l := b.line(t, platforms.MarketA)
+	l := b.line(t, marketa.Type)
 	customer := l.from(1)
 	first := customer.message("501", "first")
 	requireQueued(t, c.deliver(t, first), 1)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // TestLostSettle guarantees docs/billing.md#what-each-ending-costs when the settle did commit, and only PostgreSQL's word of it
@@ -66,7 +66,7 @@ func TestLostHold(t *testing.T) {
 func TestLostDelivery(t *testing.T) {
 	t.Parallel()
 	o := startOutage(t)
-	hello := o.lines[platforms.SocialMessenger].from(1).says("hello")
+	hello := o.lines[social.Messenger].from(1).says("hello")
 	answers := make(chan answer, 1)
 	deliver := func() {
 		go func() {
@@ -80,9 +80,9 @@ func TestLostDelivery(t *testing.T) {
 		requireError(t, a, "internal_error")
 		require.NotEmpty(t, a.Header.Get("Retry-After"))
 	})
-	require.Equal(t, []string{"hello"}, o.received(t, platforms.SocialMessenger), "it did commit")
+	require.Equal(t, []string{"hello"}, o.received(t, social.Messenger), "it did commit")
 	requireQueued(t, o.deliver(t, hello), 1)
-	require.Equal(t, []string{"hello"}, o.received(t, platforms.SocialMessenger))
+	require.Equal(t, []string{"hello"}, o.received(t, social.Messenger))
 }
 
 // loseCommit lets PostgreSQL do the commit of a transaction that wrote to a table, and loses its answer. begin leads to

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // limit lowers a resource limit of the running process to most. The returned function restores the limit, and is called at
@@ -66,7 +66,7 @@ func TestStoreWithoutRoom(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		c := prepareConnected(t, engine)
 		b := c.business(t, 1_000_000, &script{}, nil)
-		l := b.line(t, platforms.SocialMessenger)
+		l := b.line(t, social.Messenger)
 		asked := c.up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
 		streams := holdStreams(t, c.product, c.up, b.customer, 2)
 		hello := l.from(1).says("hello")

@@ -16,9 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 const (
@@ -85,12 +87,12 @@ func startOutage(t *testing.T) *outage {
 func prepareOutage(t *testing.T, between func(*deployment)) *outage {
 	t.Helper()
 	o := &outage{up: startUpstream(t)}
-	d := deploy(t, store.Postgres, o.up).receiving(t, platformtest.Start(t))
+	d := deploy(t, store.Postgres, o.up).receiving(t, platformfake.Start(t))
 	d.Longest, d.HoldTTL, d.Sweep = "20s", "20s", "200ms"
 	between(d)
 	o.receiver = &receiver{product: startProduct(t, d), lines: map[platforms.Type]*line{}}
 	o.business = o.product.business(t, 0, &script{}, nil)
-	for _, kind := range []platforms.Type{platforms.Bot, platforms.SocialMessenger} {
+	for _, kind := range []platforms.Type{bot.Type, social.Messenger} {
 		o.lines[kind] = o.line(t, kind)
 	}
 	o.caller = o.operator().customer(t, outageFunds)
@@ -187,7 +189,7 @@ func (c *crowd) call(t *testing.T, stream bool) {
 }
 
 func (c *crowd) deliver(t *testing.T, writer int) {
-	customer := c.lines[platforms.SocialMessenger].from(writer)
+	customer := c.lines[social.Messenger].from(writer)
 	for n := 1; !c.stop.Load(); n++ {
 		text := fmt.Sprintf("message %d of %d", n, writer)
 		d := customer.says(text)
@@ -252,7 +254,7 @@ func (c *crowd) requireRight(t *testing.T) (charged int64, broken int) {
 // again, as platforms do, and all are there once.
 func (c *crowd) requireStored(t *testing.T) {
 	t.Helper()
-	stored := c.received(t, platforms.SocialMessenger)
+	stored := c.received(t, social.Messenger)
 	var all []string
 	lost := 0
 	for _, d := range c.deliveries {
@@ -264,7 +266,7 @@ func (c *crowd) requireStored(t *testing.T) {
 		lost++
 		requireQueued(t, c.product.deliver(t, d.delivery), 1)
 	}
-	require.ElementsMatch(t, all, c.received(t, platforms.SocialMessenger))
+	require.ElementsMatch(t, all, c.received(t, social.Messenger))
 	t.Logf("%d of %d deliveries had to come again", lost, len(all))
 }
 
@@ -274,7 +276,7 @@ func (o *outage) requireDown(t *testing.T, n int) {
 	t.Helper()
 	as, stranger := o.bounded.as(o.caller), o.bounded.withKey(unknownKey())
 	asked := o.up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
-	bot, social := o.lines[platforms.Bot].from(1), o.lines[platforms.SocialMessenger].from(99)
+	bot, social := o.lines[bot.Type].from(1), o.lines[social.Messenger].from(99)
 	get := func(c *client, path string) func() (answer, error) {
 		return func() (answer, error) { return c.try(context.Background(), http.MethodGet, path, http.NoBody) }
 	}

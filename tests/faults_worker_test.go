@@ -10,8 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // startWorkerWith runs the companion binary with other variables than the product's.
@@ -57,7 +60,7 @@ func (c *connectedProduct) holdQueue(t *testing.T) *heldQueue {
 	t.Helper()
 	q := &heldQueue{connectedProduct: c, model: c.hold()}
 	q.business = c.business(t, pendingFunds, q.model.script, nil)
-	q.line = q.business.line(t, platforms.SocialMessenger)
+	q.line = q.business.line(t, social.Messenger)
 	for i := range heldCustomers {
 		customer := q.line.from(i + 1)
 		q.customers = append(q.customers, customer)
@@ -199,7 +202,7 @@ func TestMessagesOnABadNetwork(t *testing.T) {
 		links = append(links, d.storeThrough(x))
 	})
 	r.business = r.connectedProduct.business(t, wreckFunds, r.up.script(r.answer), nil)
-	for _, kind := range []platforms.Type{platforms.Bot, platforms.MarketA} {
+	for _, kind := range []platforms.Type{bot.Type, marketa.Type} {
 		l := r.business.line(t, kind)
 		r.lines = append(r.lines, l)
 		for range 3 {

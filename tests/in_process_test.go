@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/caddy-svc/caddy-svc" // the modules under test
+
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // TestPlantedMessageSecrets guarantees reliability S21 for messages: of unique marks in webhook secrets and signatures,
@@ -20,7 +20,7 @@ import (
 // interface, or the database.
 func TestPlantedMessageSecrets(t *testing.T) {
 	t.Parallel()
-	up, platform := startUpstream(t), platformtest.Start(t)
+	up, platform := startUpstream(t), platformfake.Start(t)
 	d := deploy(t, store.SQLite, up).receiving(t, platform)
 	p := prepareProduct(t, d)
 	const format = "format svc\n"
@@ -35,7 +35,7 @@ func TestPlantedMessageSecrets(t *testing.T) {
 	secrets := map[string]string{
 		"the social app secret": socialAppSecret, "the verify token": socialVerifyToken, "the local chat's app secret": localchatAppSecret,
 		"marketplace A's key": marketAPartnerKey, "marketplace B's secret": marketBAppSecret, "the master key": p.masterKey,
-		"the customer's text": asked, "the answer": answered, "the human's text": byHand, "the API key": b.Key, "the platforms' own words": platformtest.Secret,
+		"the customer's text": asked, "the answer": answered, "the human's text": byHand, "the API key": b.Key, "the platforms' own words": platformfake.Secret,
 	}
 	add := func(what, secret string) {
 		require.NotEmpty(t, secret, what)
@@ -44,13 +44,13 @@ func TestPlantedMessageSecrets(t *testing.T) {
 	for _, kind := range connected {
 		l := b.line(t, kind)
 		add("the token of "+string(kind), l.Token)
-		if kind == platforms.Bot {
+		if kind == bot.Type {
 			add("the webhook secret", l.Secret)
 		}
 		good := l.from(1).says(asked)
 		requireQueued(t, c.deliver(t, good), 1)
 		c.awaitSent(l.from(1), 1)
-		if kind != platforms.Bot {
+		if kind != bot.Type {
 			add("a signature of "+string(kind), good.Signatures[0][len(good.Signatures[0])-64:])
 		}
 		// Each in a place where it does not belong, and refused.
@@ -60,13 +60,13 @@ func TestPlantedMessageSecrets(t *testing.T) {
 			requireError(t, c.deliver(t, bad), "unauthenticated")
 		}
 		requireError(t, c.deliver(t, delivery{Path: good.Path + "/", Header: good.Header, Signatures: good.Signatures, Body: good.Body}), "not_found")
-		if kind != platforms.Bot {
+		if kind != bot.Type {
 			require.GreaterOrEqual(t, c.deliver(t, l.sign("{"+asked)).Status, http.StatusBadRequest)
 		}
 		id := b.conversation(t, l).ID
 		b.post(t, "/conversations/"+id+"/messages", map[string]string{"text": byHand}, http.StatusCreated)
 		c.awaitSent(l.from(1), 2)
-		for _, fault := range []platformtest.Fault{platformtest.Garbage, platformtest.Rejected, platformtest.ServerError} {
+		for _, fault := range []platformfake.Fault{platformfake.Garbage, platformfake.Rejected, platformfake.ServerError} {
 			platform.Script(l.from(1).Customer, fault)
 			before := platform.Attempts(l.from(1).Customer)
 			requireQueued(t, c.deliver(t, l.from(1).says(asked)), 1)

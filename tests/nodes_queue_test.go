@@ -7,9 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 const (
@@ -52,7 +55,7 @@ type queueRun struct {
 
 func prepareQueue(t *testing.T) *queueRun {
 	t.Helper()
-	platform, up := platformtest.Start(t), startUpstream(t)
+	platform, up := platformfake.Start(t), startUpstream(t)
 	d := deploy(t, store.Postgres, up).receiving(t, platform)
 	d.Lease, d.Longest, d.HoldTTL, d.Sweep = "3s", "20s", "1s", "200ms"
 	d.App += fmt.Sprintf("worker {\nconcurrency %d\n}\n", 2*queuePlaces)
@@ -61,7 +64,7 @@ func prepareQueue(t *testing.T) *queueRun {
 		connectedProduct: &connectedProduct{product: r.cluster.balanced(), up: up, platform: platform}, workers: r.cluster.workers,
 	}
 	r.business = r.connectedProduct.business(t, wreckFunds, up.script(r.model), nil)
-	for _, kind := range []platforms.Type{platforms.Bot, platforms.SocialMessenger, platforms.MarketA} {
+	for _, kind := range []platforms.Type{bot.Type, social.Messenger, marketa.Type} {
 		l := r.business.line(t, kind)
 		r.lines = append(r.lines, l)
 		for range queueWriters {

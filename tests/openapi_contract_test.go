@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // contract is the interface description, for judging answers by it.
@@ -41,7 +43,11 @@ var described = sync.OnceValues(func() (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := handlers.NewAPI(handlers.APIDeps{})
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	if err != nil {
+		return nil, err
+	}
+	api := handlers.NewAPI(handlers.APIDeps{Catalog: catalog})
 	docs, err := handlers.NewDocs(api, handlers.DocsConfig{FailureModes: string(page)})
 	if err != nil {
 		return nil, err

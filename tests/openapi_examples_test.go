@@ -16,9 +16,9 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // updateExamples records the answers anew; the difference is to be read before it is committed.
@@ -51,7 +51,7 @@ type shopper struct {
 // as the description says: the same but for ids, moments and secrets.
 func TestDocumentedExamples(t *testing.T) {
 	t.Parallel()
-	platform := platformtest.Start(t)
+	platform := platformfake.Start(t)
 	d := deploy(t, store.SQLite, startUpstream(t)).describing().receiving(t, platform)
 	d.PublicURL = "https://svc.example"
 	p := startProduct(t, d)
@@ -65,10 +65,10 @@ func TestDocumentedExamples(t *testing.T) {
 	s := &shopper{product: p, contract: description, known: map[string]string{}}
 	_, s.key = c.newKey(t, identity.KeyRequest{Scopes: scopes})
 	link := p.svc(t, "user", "invite", "--org", c.OrgID, "--email", "lan@example.com", "--role", "owner")["link"].(string)
-	bot := platform.Account(platforms.Bot, "947000001")
+	bot := platform.Account(bot.Type, "947000001")
 	s.real = strings.NewReplacer(
-		"TOKEN-OF-THE-LINK", link[strings.LastIndex(link, "#")+1:], "SECRET-OF-THE-WEBHOOK", bot.SecretToken,
-		"TOKEN-OF-THE-BOT", bot.BotToken, "VERIFY-TOKEN", socialVerifyToken, "APP-ID", localchatAppID,
+		"TOKEN-OF-THE-LINK", link[strings.LastIndex(link, "#")+1:], "SECRET-OF-THE-WEBHOOK", bot["secretToken"],
+		"TOKEN-OF-THE-BOT", bot["botToken"], "VERIFY-TOKEN", socialVerifyToken, "APP-ID", localchatAppID,
 	)
 
 	examples, err := handlers.Examples()
@@ -262,7 +262,7 @@ func (s *shopper) meant(text string) string {
 // point at the page where it is mounted and only there, and that what is described is mounted.
 func TestServedDescription(t *testing.T) {
 	t.Parallel()
-	platform := platformtest.Start(t)
+	platform := platformfake.Start(t)
 	p := startProduct(t, deploy(t, store.SQLite, startUpstream(t)).describing().receiving(t, platform))
 	anyone := p.withKey("")
 	served := anyone.get(t, "/docs")

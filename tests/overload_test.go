@@ -13,9 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
 )
 
 const (
@@ -36,7 +37,7 @@ func TestOverload(t *testing.T) {
 	require.NoError(t, err)
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		up := startUpstream(t)
-		d := deploy(t, engine, up).receiving(t, platformtest.Start(t))
+		d := deploy(t, engine, up).receiving(t, platformfake.Start(t))
 		d.App += "\nplan counted {\n\trequests_per_minute " + strconv.Itoa(overloadLimit) + "\n}\n"
 		p := prepareProduct(t, d)
 		slow := filepath.Join(p.Dir, "slow-commits")
@@ -44,7 +45,7 @@ func TestOverload(t *testing.T) {
 		p.awaitReady()
 		s := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
 		r := &receiver{product: p, business: p.business(t, 1, s, nil), lines: map[platforms.Type]*line{}}
-		r.lines[platforms.LocalChat] = r.line(t, platforms.LocalChat)
+		r.lines[localchat.Type] = r.line(t, localchat.Type)
 		c := p.operator().customerOn(t, "counted", overloadFunds)
 		as := p.as(c)
 
@@ -70,7 +71,7 @@ func TestOverload(t *testing.T) {
 				}
 				refusals = append(refusals, a)
 				mu.Unlock()
-				a, err = p.tryDeliver(r.lines[platforms.LocalChat].from(1).says("hello"))
+				a, err = p.tryDeliver(r.lines[localchat.Type].from(1).says("hello"))
 				if !failOn(t, err) {
 					return
 				}
@@ -102,7 +103,7 @@ func TestOverload(t *testing.T) {
 			}
 		})
 		served += 32
-		requireQueued(t, p.deliver(t, r.lines[platforms.LocalChat].from(1).says("hello again")), 1)
+		requireQueued(t, p.deliver(t, r.lines[localchat.Type].from(1).says("hello again")), 1)
 		accepted++
 		// Permits of refused calls go back with what other transactions have room for.
 		used := overloadLimit
@@ -125,7 +126,7 @@ func TestOverload(t *testing.T) {
 		for _, status := range []string{"open", "voided", "expired"} {
 			require.Zero(t, c.holds(t, status), status)
 		}
-		require.Len(t, r.received(t, platforms.LocalChat), accepted)
+		require.Len(t, r.received(t, localchat.Type), accepted)
 		require.GreaterOrEqual(t, p.metric(t, "svc_writer_refused_operations_total"), float64(len(refusals)))
 		p.svc(t, "doctor")
 		requireOneWarning(t, p)

@@ -18,14 +18,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // connected are the channel types that a platform serves.
 var connected = []platforms.Type{
-	platforms.Bot, platforms.SocialMessenger, platforms.PhotoDM, platforms.ChatApp, platforms.LocalChat, platforms.MarketA, platforms.MarketB,
+	bot.Type, social.Messenger, social.PhotoDM, social.ChatApp, localchat.Type, marketa.Type, marketb.Type,
 }
 
 // groupScopes are those that a business's key has beside the usual ones.
@@ -35,19 +40,19 @@ var groupScopes = []string{
 }
 
 // receiving makes a deployment that receives the platforms' webhooks and sends to the scripted ones.
-func (d *deployment) receiving(t testing.TB, platform *platformtest.Server) *deployment {
+func (d *deployment) receiving(t testing.TB, platform *platformfake.Server) *deployment {
 	t.Helper()
 	d.Platform = platform
 	var app strings.Builder
 	block := func(name string, lines ...string) {
 		fmt.Fprintf(&app, "platform %s {\n%s\n}\n", name, strings.Join(lines, "\n"))
 	}
-	block("bot", "api_base "+platform.URL(platforms.Bot))
+	block("bot", "api_base "+platform.URL(bot.Type))
 	block("social", "app_secret {env.SOCIAL_APP_SECRET}", "verify_token {env.SOCIAL_VERIFY_TOKEN}", "api_base "+oneSocial(t, platform))
 	block("localchat", "app_id "+localchatAppID, "app_secret {env.LOCALCHAT_APP_SECRET}",
-		"api_base "+platform.URL(platforms.LocalChat))
-	block("market_a", "partner_id "+marketAPartnerID, "partner_key {env.MARKET_A_PARTNER_KEY}", "api_base "+platform.URL(platforms.MarketA))
-	block("market_b", "app_key "+marketBAppKey, "app_secret {env.MARKET_B_APP_SECRET}", "api_base "+platform.URL(platforms.MarketB))
+		"api_base "+platform.URL(localchat.Type))
+	block("market_a", "partner_id "+marketAPartnerID, "partner_key {env.MARKET_A_PARTNER_KEY}", "api_base "+platform.URL(marketa.Type))
+	block("market_b", "app_key "+marketBAppKey, "app_secret {env.MARKET_B_APP_SECRET}", "api_base "+platform.URL(marketb.Type))
 	d.App += app.String()
 	d.env = append(d.env, "SOCIAL_APP_SECRET="+socialAppSecret, "SOCIAL_VERIFY_TOKEN="+socialVerifyToken,
 		"LOCALCHAT_APP_SECRET="+localchatAppSecret, "MARKET_A_PARTNER_KEY="+marketAPartnerKey, "MARKET_B_APP_SECRET="+marketBAppSecret)
@@ -64,11 +69,11 @@ func (d *deployment) receiving(t testing.TB, platform *platformtest.Server) *dep
 
 // oneSocial serves the three channel types of the social platform under one address, as the platform does. Which one a
 // request is for says its token.
-func oneSocial(t testing.TB, platform *platformtest.Server) string {
+func oneSocial(t testing.TB, platform *platformfake.Server) string {
 	t.Helper()
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			for _, kind := range []platforms.Type{platforms.SocialMessenger, platforms.PhotoDM, platforms.ChatApp} {
+			for _, kind := range []platforms.Type{social.Messenger, social.PhotoDM, social.ChatApp} {
 				if strings.Contains(r.In.Header.Get("Authorization"), "-"+string(kind)+"-") {
 					target, err := url.Parse(platform.URL(kind))
 					if failOn(t, err) {
@@ -139,10 +144,10 @@ func (b *business) lineTo(t testing.TB, kind platforms.Type, agentID string) *li
 	l := &line{Type: kind, baseURL: b.product.BaseURL, number: n}
 	account := fmt.Sprintf("%d", 947_000_000+n)
 	credentials := b.product.Platform.Account(kind, account)
-	if kind == platforms.Bot {
-		l.Secret, l.Token = credentials.SecretToken, credentials.BotToken
+	if kind == bot.Type {
+		l.Secret, l.Token = credentials["secretToken"], credentials["botToken"]
 	} else {
-		l.External, l.Token = account, credentials.AccessToken
+		l.External, l.Token = account, credentials[platforms.AccessToken]
 	}
 	text, err := json.Marshal(credentials)
 	require.NoError(t, err)
@@ -220,7 +225,7 @@ func (w *worker) stop() {
 type connectedProduct struct {
 	*product
 	up       *upstream
-	platform *platformtest.Server
+	platform *platformfake.Server
 	worker   *worker
 }
 
@@ -249,7 +254,7 @@ func prepareConnected(t *testing.T, engine store.Engine) *connectedProduct {
 // prepareConnectedWith is prepareConnected with a change to the deployment.
 func prepareConnectedWith(t *testing.T, engine store.Engine, change func(*deployment)) *connectedProduct {
 	t.Helper()
-	c := &connectedProduct{up: startUpstream(t), platform: platformtest.Start(t)}
+	c := &connectedProduct{up: startUpstream(t), platform: platformfake.Start(t)}
 	d := deploy(t, engine, c.up).receiving(t, c.platform)
 	change(d)
 	c.product = startProduct(t, d)

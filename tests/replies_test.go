@@ -11,9 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // replying is a model that names what it was asked last: `Re: …`.
@@ -117,7 +122,7 @@ func TestReplies(t *testing.T) {
 		}
 		for _, sent := range c.platform.Sent() {
 			require.Equal(t, lines[sent.Type].Token, sent.Token, sent.Type)
-			if sent.Type != platforms.Bot {
+			if sent.Type != bot.Type {
 				require.Equal(t, lines[sent.Type].External, sent.ExternalID, sent.Type)
 			}
 		}
@@ -157,7 +162,7 @@ func TestWorkerStops(t *testing.T) {
 					c := prepareConnectedWith(t, engine, func(d *deployment) { d.Grace = grace })
 					model := c.hold()
 					b := c.business(t, 1_000_000, model.script, nil)
-					l := b.line(t, platforms.Bot)
+					l := b.line(t, bot.Type)
 					c.worker = c.prepareWorker()
 					start(c.worker)
 					requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
@@ -191,7 +196,7 @@ func TestFiftyDeliveriesAtOnce(t *testing.T) {
 		c := startConnected(t, engine)
 		model := c.hold()
 		b := c.business(t, 1_000_000, model.script, nil)
-		l := b.line(t, platforms.SocialMessenger)
+		l := b.line(t, social.Messenger)
 		customer := l.from(1)
 		once := customer.says("hello")
 		fifty := func() {
@@ -235,7 +240,7 @@ func TestSlowModel(t *testing.T) {
 			}
 		})
 		b := c.business(t, 1_000_000, model, nil)
-		l := b.line(t, platforms.LocalChat)
+		l := b.line(t, localchat.Type)
 		waits, other := l.from(1), l.from(2)
 		requireQueued(t, c.deliver(t, waits.says("one?")), 1)
 		c.awaitAsked(model, 1)
@@ -281,7 +286,7 @@ func TestLongReplies(t *testing.T) {
 	model := c.up.script(func(call *upstreamCall) { call.answer(long, usualUsage) })
 	b := c.business(t, 1_000_000, model, nil)
 	limits := map[platforms.Type]int{
-		platforms.Bot: 4096, platforms.SocialMessenger: 2000, platforms.PhotoDM: 1000, platforms.ChatApp: 4096, platforms.LocalChat: 2000,
+		bot.Type: 4096, social.Messenger: 2000, social.PhotoDM: 1000, social.ChatApp: 4096, localchat.Type: 2000,
 	}
 	joined := func(texts []string) string { return strings.Join(strings.Fields(strings.Join(texts, " ")), " ") }
 	for kind, limit := range limits {
@@ -295,7 +300,7 @@ func TestLongReplies(t *testing.T) {
 		require.Equal(t, joined([]string{long}), joined(texts), kind)
 		for _, text := range texts {
 			length := len([]rune(text))
-			if kind == platforms.PhotoDM {
+			if kind == social.PhotoDM {
 				length = len(text)
 			}
 			require.LessOrEqual(t, length, limit, kind)
@@ -316,7 +321,7 @@ func TestOwnKey(t *testing.T) {
 	c := startConnected(t, store.SQLite)
 	b := c.business(t, 0, c.up.script(replying), assistantSettings{"useByok": true})
 	b.ownKey(t, "acme", "sk-own")
-	l := b.line(t, platforms.MarketB)
+	l := b.line(t, marketb.Type)
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
 	require.Equal(t, []string{"Re: hello"}, c.awaitSent(l.from(1), 1))
 	require.Equal(t, "Bearer sk-own", b.Model.only(t).Header.Get("Authorization"))
@@ -333,7 +338,7 @@ func TestFairness(t *testing.T) {
 		c := startConnected(t, engine)
 		busy := c.hold()
 		many, few := c.business(t, 1_000_000, busy.script, nil), c.business(t, 1_000_000, c.up.script(replying), nil)
-		crowd, alone := many.line(t, platforms.SocialMessenger), few.line(t, platforms.Bot)
+		crowd, alone := many.line(t, social.Messenger), few.line(t, bot.Type)
 		const n = 200
 		var accepted atomic.Int64
 		together(20, func(i int) {
@@ -361,7 +366,7 @@ func TestPlatformFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		kind  platforms.Type
-		fault platformtest.Fault
+		fault platformfake.Fault
 		// state and code are the reply's in the end; channel and conversation the states of those.
 		state, code, channel, conversation string
 		// delivered: the customer has it.
@@ -369,21 +374,21 @@ func TestPlatformFaults(t *testing.T) {
 		// attempts is how often the platform was asked to send it, 0 for don't care.
 		attempts int
 	}{
-		{"too many requests", platforms.Bot, platformtest.TooMany, "sent", "", "active", "assistant", true, 2},
-		{"too many requests", platforms.SocialMessenger, platformtest.TooMany, "sent", "", "active", "assistant", true, 2},
-		{"for a moment", platforms.LocalChat, platformtest.Temporary, "sent", "", "active", "assistant", true, 2},
-		{"for a moment", platforms.ChatApp, platformtest.Temporary, "sent", "", "active", "assistant", true, 2},
-		{"broken before it was read", platforms.MarketA, platformtest.DropBefore, "", "", "active", "assistant", false, 0},
-		{"broken after it was read", platforms.Bot, platformtest.DropAfter, "delivery_unknown", "", "active", "assistant", true, 1},
-		{"broken after it was read", platforms.MarketB, platformtest.DropAfter, "delivery_unknown", "", "active", "assistant", true, 1},
-		{"an answer of a proxy", platforms.SocialMessenger, platformtest.ServerError, "delivery_unknown", "", "active", "assistant", false, 1},
-		{"garbage", platforms.PhotoDM, platformtest.Garbage, "delivery_unknown", "", "active", "assistant", true, 1},
-		{"half an answer", platforms.LocalChat, platformtest.Truncated, "delivery_unknown", "", "active", "assistant", true, 1},
-		{"the window is over", platforms.SocialMessenger, platformtest.WindowExpired, "failed", "service_window_expired", "active", "assistant", false, 1},
-		{"the window is over", platforms.ChatApp, platformtest.WindowExpired, "failed", "template_required", "active", "assistant", false, 1},
-		{"the window is over", platforms.LocalChat, platformtest.WindowExpired, "failed", "service_window_expired", "active", "assistant", false, 1},
-		{"blocked by the customer", platforms.Bot, platformtest.CustomerBlocked, "failed", "", "active", "closed", false, 1},
-		{"refused", platforms.ChatApp, platformtest.Rejected, "failed", "", "active", "assistant", false, 1},
+		{"too many requests", bot.Type, platformfake.TooMany, "sent", "", "active", "assistant", true, 2},
+		{"too many requests", social.Messenger, platformfake.TooMany, "sent", "", "active", "assistant", true, 2},
+		{"for a moment", localchat.Type, platformfake.Temporary, "sent", "", "active", "assistant", true, 2},
+		{"for a moment", social.ChatApp, platformfake.Temporary, "sent", "", "active", "assistant", true, 2},
+		{"broken before it was read", marketa.Type, platformfake.DropBefore, "", "", "active", "assistant", false, 0},
+		{"broken after it was read", bot.Type, platformfake.DropAfter, "delivery_unknown", "", "active", "assistant", true, 1},
+		{"broken after it was read", marketb.Type, platformfake.DropAfter, "delivery_unknown", "", "active", "assistant", true, 1},
+		{"an answer of a proxy", social.Messenger, platformfake.ServerError, "delivery_unknown", "", "active", "assistant", false, 1},
+		{"garbage", social.PhotoDM, platformfake.Garbage, "delivery_unknown", "", "active", "assistant", true, 1},
+		{"half an answer", localchat.Type, platformfake.Truncated, "delivery_unknown", "", "active", "assistant", true, 1},
+		{"the window is over", social.Messenger, platformfake.WindowExpired, "failed", "service_window_expired", "active", "assistant", false, 1},
+		{"the window is over", social.ChatApp, platformfake.WindowExpired, "failed", "template_required", "active", "assistant", false, 1},
+		{"the window is over", localchat.Type, platformfake.WindowExpired, "failed", "service_window_expired", "active", "assistant", false, 1},
+		{"blocked by the customer", bot.Type, platformfake.CustomerBlocked, "failed", "", "active", "closed", false, 1},
+		{"refused", social.ChatApp, platformfake.Rejected, "failed", "", "active", "assistant", false, 1},
 	} {
 		t.Run(string(tc.kind)+"/"+tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -432,7 +437,7 @@ func TestPlatformFaults(t *testing.T) {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)
-	for _, kind := range []platforms.Type{platforms.LocalChat, platforms.MarketA, platforms.MarketB} {
+	for _, kind := range []platforms.Type{localchat.Type, marketa.Type, marketb.Type} {
 		t.Run("expired/"+string(kind), func(t *testing.T) {
 			t.Parallel()
 			c := c.in(t)
@@ -484,7 +489,7 @@ func TestFailedDelivery(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l := b.line(t, platforms.ChatApp)
+	l := b.line(t, social.ChatApp)
 	customer := l.from(1)
 	requireQueued(t, c.deliver(t, customer.says("hello")), 1)
 	c.awaitSent(customer, 1)

@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // upgradeFolder has a folder for each build whose databases are kept; testdata/upgrade/README.md says how they are written.
@@ -71,7 +71,7 @@ func (k keptLine) line(t testing.TB, p *product) *line {
 	t.Helper()
 	for range 100 {
 		credentials := p.Platform.Account(k.Type, k.Account)
-		if k.Token == credentials.AccessToken || k.Token == credentials.BotToken {
+		if k.Token == credentials[platforms.AccessToken] || k.Token == credentials["botToken"] {
 			return &line{Type: k.Type, ID: k.ID, External: k.External, Secret: k.Secret, Token: k.Token, baseURL: p.BaseURL, number: k.Number}
 		}
 	}
@@ -80,7 +80,7 @@ func (k keptLine) line(t testing.TB, p *product) *line {
 }
 
 // upgradable is the deployment of a kept database: everything is mounted, and the master key is known.
-func upgradable(t testing.TB, engine store.Engine, up *upstream, platform *platformtest.Server) *deployment {
+func upgradable(t testing.TB, engine store.Engine, up *upstream, platform *platformfake.Server) *deployment {
 	t.Helper()
 	d := deploy(t, engine, up).describing().receiving(t, platform)
 	d.masterKey = upgradeMasterKey

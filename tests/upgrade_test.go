@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -48,7 +48,7 @@ func TestUpgrade(t *testing.T) {
 
 func testUpgrade(t *testing.T, build string, engine store.Engine) {
 	t.Helper()
-	up, platform := startUpstream(t), platformtest.Start(t)
+	up, platform := startUpstream(t), platformfake.Start(t)
 	d := upgradable(t, engine, up, platform)
 	u := &upgraded{connectedProduct: &connectedProduct{up: up, platform: platform}, upgradeFixture: restore(t, build, d.location)}
 	model := up.remembered(u.Mark, replying)

@@ -18,9 +18,9 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // TestWriteUpgradeFixture lets the built product write the databases that TestUpgrade opens, into the folder
@@ -36,7 +36,7 @@ func TestWriteUpgradeFixture(t *testing.T) {
 
 func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	businesses.Store(0)
-	up, platform := startUpstream(t), platformtest.Start(t)
+	up, platform := startUpstream(t), platformfake.Start(t)
 	c := &connectedProduct{up: up, platform: platform}
 	c.product = startProduct(t, upgradable(t, engine, up, platform))
 	c.worker = c.startWorker()
@@ -107,7 +107,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	c.as(b.testing(t)).chat(t, prompt(modelStd, "hello", false))
 
 	// Replies that failed, and one whose delivery is unknown; a customer of an organization without funds.
-	for i, fault := range []platformtest.Fault{platformtest.CustomerBlocked, platformtest.DropAfter} {
+	for i, fault := range []platformfake.Fault{platformfake.CustomerBlocked, platformfake.DropAfter} {
 		customer := lines[0].from(10 + i)
 		platform.Script(customer.Customer, fault)
 		before := platform.Attempts(customer.Customer)
@@ -115,7 +115,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 		platform.WaitAttempts(t, customer.Customer, before+1)
 	}
 	poor := c.business(t, 0, b.Model, nil)
-	l := poor.line(t, platforms.Bot)
+	l := poor.line(t, bot.Type)
 	f.Poor, f.PoorOrgID, f.PoorKey, f.PoorAsked = l.keep(), poor.OrgID, poor.Key, "can you hear me?"
 	requireQueued(t, c.deliver(t, l.from(1).says(f.PoorAsked)), 1)
 	c.await("the conversation to need attention", patience, func() bool {

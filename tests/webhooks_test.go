@@ -12,9 +12,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // receiver is a product that only receives: nobody takes what it queues.
@@ -28,7 +34,7 @@ type receiver struct {
 func startReceiver(t *testing.T, engine store.Engine, kinds ...platforms.Type) *receiver {
 	t.Helper()
 	up := startUpstream(t)
-	p := startProduct(t, deploy(t, engine, up).receiving(t, platformtest.Start(t)))
+	p := startProduct(t, deploy(t, engine, up).receiving(t, platformfake.Start(t)))
 	r := &receiver{product: p, lines: map[platforms.Type]*line{}}
 	r.business = p.business(t, 1_000_000, up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) }), nil)
 	for _, kind := range kinds {
@@ -89,7 +95,7 @@ func spoilers(l *line) map[string]func(*delivery) {
 		"with a Bearer":     func(d *delivery) { d.Signatures[0] = "Bearer " + d.Signatures[0] },
 		"in another header": func(d *delivery) { d.Header = "X-Signature" },
 	}
-	if l.Type == platforms.Bot {
+	if l.Type == bot.Type {
 		all["upper case"] = func(d *delivery) { d.Signatures[0] = strings.ToUpper(d.Signatures[0]) }
 		return all
 	}
@@ -107,7 +113,7 @@ func spoilers(l *line) map[string]func(*delivery) {
 		}
 	}
 	switch l.Type {
-	case platforms.MarketA, platforms.MarketB:
+	case marketa.Type, marketb.Type:
 		all["with a prefix"] = func(d *delivery) { d.Signatures[0] = "sha256=" + d.Signatures[0] }
 	default:
 		all["without its prefix"] = func(d *delivery) { _, d.Signatures[0], _ = strings.Cut(d.Signatures[0], "=") }
@@ -117,17 +123,17 @@ func spoilers(l *line) map[string]func(*delivery) {
 		}
 	}
 	switch l.Type {
-	case platforms.MarketA:
+	case marketa.Type:
 		all["signed for a slash more"] = func(d *delivery) {
 			d.Signatures[0] = hmacHex(marketAPartnerKey, l.baseURL+"/webhooks/market-a/|"+string(d.Body))
 		}
 		all["signed for another host"] = func(d *delivery) { d.Signatures[0] = signMarketA("https://example.com", d.Body) }
 		all["signed as marketplace B"] = func(d *delivery) { d.Signatures[0] = signMarketB(d.Body) }
-	case platforms.MarketB:
+	case marketb.Type:
 		all["with a separator"] = func(d *delivery) {
 			d.Signatures[0] = hmacHex(marketBAppSecret, marketBAppKey+"|"+string(d.Body))
 		}
-	case platforms.LocalChat:
+	case localchat.Type:
 		all["as HMAC"] = func(d *delivery) {
 			d.Signatures[0] = "mac=" + hmacHex(localchatAppSecret, localchatAppID+string(d.Body))
 		}
@@ -152,14 +158,14 @@ func flipped(signature string) string {
 // nothing of which channels exist.
 func TestWebhookSecretsOfOthers(t *testing.T) {
 	t.Parallel()
-	r := startReceiver(t, store.SQLite, platforms.Bot, platforms.MarketB)
-	mine := r.lines[platforms.Bot]
-	other := r.business.product.business(t, 0, r.Model, nil).line(t, platforms.Bot)
+	r := startReceiver(t, store.SQLite, bot.Type, marketb.Type)
+	mine := r.lines[bot.Type]
+	other := r.business.product.business(t, 0, r.Model, nil).line(t, bot.Type)
 	d := mine.from(1).says("hello")
-	d.Path = webhookPath(platforms.Bot) + other.ID
+	d.Path = webhookPath(bot.Type) + other.ID
 	requireError(t, r.deliver(t, d), "unauthenticated")
-	for _, path := range []string{"chn_0000000000000000000000000a", "nothing", r.lines[platforms.MarketB].ID, "%2e%2e", "a%2fb"} {
-		d.Path = webhookPath(platforms.Bot) + path
+	for _, path := range []string{"chn_0000000000000000000000000a", "nothing", r.lines[marketb.Type].ID, "%2e%2e", "a%2fb"} {
+		d.Path = webhookPath(bot.Type) + path
 		a := r.deliver(t, d)
 		if a.Status == http.StatusNotFound {
 			requireError(t, a, "not_found") // no segment that an id could be
@@ -168,7 +174,7 @@ func TestWebhookSecretsOfOthers(t *testing.T) {
 		requireQueued(t, a, 0)
 	}
 	require.Empty(t, r.conversations(t, other))
-	require.Empty(t, r.received(t, platforms.Bot))
+	require.Empty(t, r.received(t, bot.Type))
 }
 
 // TestWebhookAcknowledgements guarantees what the platforms are told: events that nobody has to
@@ -188,7 +194,7 @@ func TestWebhookAcknowledgements(t *testing.T) {
 				})
 				t.Run("unreadable", func(t *testing.T) {
 					code := "invalid_request"
-					if kind == platforms.LocalChat {
+					if kind == localchat.Type {
 						code = "unauthenticated" // no timestamp to hash
 					}
 					for _, body := range []string{"", "{", "not JSON", `{"a":1}{"b":2}`, "\x00"} {
@@ -198,7 +204,7 @@ func TestWebhookAcknowledgements(t *testing.T) {
 				t.Run("of no channel", func(t *testing.T) {
 					nobody := *l
 					nobody.External += "000"
-					if kind != platforms.Bot {
+					if kind != bot.Type {
 						requireQueued(t, r.deliver(t, nobody.from(1).says("hello")), 0)
 					}
 				})
@@ -211,7 +217,7 @@ func TestWebhookAcknowledgements(t *testing.T) {
 				t.Run("odd text", func(t *testing.T) {
 					d := l.from(3).says("NULMARK and BADMARK")
 					nul := `\u0000nul`
-					if kind == platforms.MarketB {
+					if kind == marketb.Type {
 						nul = `\\u0000nul` // its text is JSON in JSON
 					}
 					odd := strings.ReplaceAll(string(d.Body), "NULMARK", nul)
@@ -233,7 +239,7 @@ func requireQueuedAs(t testing.TB, what string, a answer, queued int) {
 // uneventful are bodies that a platform may send and nobody has to answer.
 func uneventful(l *line) map[string]string {
 	bodies := map[string]string{"an empty object": `{}`, "another shape": `{"message":7,"entry":{"a":[]},"data":"x","sender":[1]}`}
-	if l.Type == platforms.LocalChat {
+	if l.Type == localchat.Type {
 		bodies = map[string]string{"another shape": `{"message":7,"sender":[1],"timestamp":"1"}`}
 	}
 	plain := string(l.from(1).message("99", "never queued").Body)
@@ -244,14 +250,14 @@ func uneventful(l *line) map[string]string {
 		bodies[name] = strings.Replace(plain, old, with, 1)
 	}
 	switch l.Type {
-	case platforms.Bot:
+	case bot.Type:
 		change("an edit", `"message":`, `"edited_message":`)
 		change("a channel's post", `"message":`, `"channel_post":`)
 		change("another bot", `"is_bot":false`, `"is_bot":true`)
 		change("a group", `"type":"private"`, `"type":"group"`)
 		change("a sticker", `"text":"never queued"`, `"sticker":{"emoji":"x"}`)
 		change("something new", `"message":`, `"hologram":`)
-	case platforms.SocialMessenger, platforms.PhotoDM:
+	case social.Messenger, social.PhotoDM:
 		change("an echo", `"message":{`, `"message":{"is_echo":true,"app_id":1,`)
 		change("a delivery receipt", `"message":`, `"delivery":`)
 		change("a read receipt", `"message":`, `"read":`)
@@ -259,7 +265,7 @@ func uneventful(l *line) map[string]string {
 		change("on standby", `"messaging":`, `"standby":`)
 		change("an attachment", `"text":"never queued"`, `"attachments":[{"type":"image","payload":{"url":"https://example.com/x"}}]`)
 		change("another object", `"object":"`, `"object":"x`)
-	case platforms.ChatApp:
+	case social.ChatApp:
 		change("a reaction", `"type":"text","text":{"body":"never queued"}`, `"type":"reaction","reaction":{"message_id":"x","emoji":""}`)
 		change("an image without caption", `"type":"text","text":{"body":"never queued"}`, `"type":"image","image":{"id":"1"}`)
 		change("another field", `"field":"messages"`, `"field":"message_template_status_update"`)
@@ -267,21 +273,21 @@ func uneventful(l *line) map[string]string {
 			`"messaging_product":"whatsapp","metadata":{"phone_number_id":"%s"},"statuses":[{"id":"wamid.none","status":"delivered",`+
 			`"timestamp":"1763650000","recipient_id":"849"}]}}]}]}`, l.External)
 		bodies["no metadata"] = `{"object":"whatsapp_business_account","entry":[{"id":"1","changes":[{"field":"messages","value":{}}]}]}`
-	case platforms.LocalChat:
+	case localchat.Type:
 		change("an image", "user_send_text", "user_send_image")
 		change("read", "user_send_text", "user_seen_message")
 		change("unfollowed", "user_send_text", "unfollow")
 		change("something new", "user_send_text", "user_send_hologram")
-	case platforms.MarketA:
+	case marketa.Type:
 		change("another push", `"code":10`, `"code":3`)
 		change("an image", `"message_type":"text"`, `"message_type":"image"`)
 		change("a notification", `"data":{"type":"message"`, `"data":{"type":"notification"`)
-	case platforms.MarketB:
+	case marketb.Type:
 		change("an order", `"message_type":2`, `"message_type":0`)
 		change("the seller", `"from_account_type":1`, `"from_account_type":2`)
 		change("an automatic reply", `"auto_reply":false`, `"auto_reply":true`)
 		change("withdrawn", `"status":0`, `"status":1`)
-	case platforms.Widget:
+	case messaging.Widget:
 	}
 	return bodies
 }
@@ -290,10 +296,10 @@ func uneventful(l *line) map[string]string {
 // of nobody brings each to its own channel, and counts what was queued.
 func TestWebhookOfSeveralTenants(t *testing.T) {
 	t.Parallel()
-	r := startReceiver(t, store.SQLite, platforms.SocialMessenger)
-	mine := r.lines[platforms.SocialMessenger]
+	r := startReceiver(t, store.SQLite, social.Messenger)
+	mine := r.lines[social.Messenger]
 	other := r.business.product.business(t, 0, r.Model, nil)
-	theirs := other.line(t, platforms.SocialMessenger)
+	theirs := other.line(t, social.Messenger)
 	var entries []string
 	add := func(l *line, text string) {
 		body := string(l.from(len(entries)).says(text).Body)
@@ -305,7 +311,7 @@ func TestWebhookOfSeveralTenants(t *testing.T) {
 		add(mine, fmt.Sprintf("to mine %d", i))
 		add(theirs, fmt.Sprintf("to theirs %d", i))
 	}
-	add(&line{Type: platforms.SocialMessenger, External: "1"}, "to nobody")
+	add(&line{Type: social.Messenger, External: "1"}, "to nobody")
 	requireQueued(t, r.deliver(t, mine.sign(`{"object":"page","entry":[`+strings.Join(entries, ",")+`]}`)), 2*each)
 	count := func(b *business, l *line, prefix string) {
 		conversations := b.conversations(t, l)
@@ -331,9 +337,9 @@ func TestWebhookOfSeveralTenants(t *testing.T) {
 // TestWebhookSizes guarantees that a body of 8 MiB is verified and read whole, and a larger one refused, never cut.
 func TestWebhookSizes(t *testing.T) {
 	t.Parallel()
-	r := startReceiver(t, store.SQLite, platforms.SocialMessenger, platforms.Bot)
+	r := startReceiver(t, store.SQLite, social.Messenger, bot.Type)
 	const most = 8 << 20
-	for _, kind := range []platforms.Type{platforms.SocialMessenger, platforms.Bot} {
+	for _, kind := range []platforms.Type{social.Messenger, bot.Type} {
 		l := r.lines[kind]
 		padded := func(size int) delivery {
 			body := string(l.from(1).says("large").Body)
@@ -354,7 +360,7 @@ func TestWebhookPaths(t *testing.T) {
 	nobody := r.withKey("")
 	for _, kind := range connected {
 		path := webhookPath(kind)
-		if kind == platforms.Bot {
+		if kind == bot.Type {
 			path += r.lines[kind].ID
 		}
 		for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodPatch} {
@@ -376,7 +382,7 @@ func TestWebhookPaths(t *testing.T) {
 // when the token matches, and 403 otherwise.
 func TestHandshake(t *testing.T) {
 	t.Parallel()
-	p := startProduct(t, deploy(t, store.SQLite, startUpstream(t)).receiving(t, platformtest.Start(t)))
+	p := startProduct(t, deploy(t, store.SQLite, startUpstream(t)).receiving(t, platformfake.Start(t)))
 	shake := func(mode, token, challenge string) answer {
 		query := url.Values{"hub.mode": {mode}, "hub.verify_token": {token}, "hub.challenge": {challenge}}
 		return p.withKey("").get(t, "/webhooks/social?"+query.Encode())
@@ -401,12 +407,12 @@ func TestHandshake(t *testing.T) {
 // else, and errors stay as they are.
 func TestEmptyAcknowledgement(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, store.SQLite, startUpstream(t)).receiving(t, platformtest.Start(t))
+	d := deploy(t, store.SQLite, startUpstream(t)).receiving(t, platformfake.Start(t))
 	d.App = strings.Replace(d.App, "platform market_a {", "platform market_a {\nack empty", 1)
 	d.App = strings.Replace(d.App, "platform bot {", "platform bot {\nheader X-Other-Token", 1)
 	p := startProduct(t, d)
 	b := p.business(t, 0, &script{}, nil)
-	market, bot := b.line(t, platforms.MarketA), b.line(t, platforms.Bot)
+	market, bot := b.line(t, marketa.Type), b.line(t, bot.Type)
 	a := p.deliver(t, market.from(1).says("hello"))
 	require.Equal(t, http.StatusOK, a.Status)
 	require.Empty(t, a.Body)

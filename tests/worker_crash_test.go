@@ -11,9 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 const (
@@ -89,7 +92,7 @@ func prepareWreck(t *testing.T, engine store.Engine, seed uint64) *wreck {
 		d.Lease, d.Longest, d.HoldTTL, d.Sweep, d.Grace = "2s", "5s", "1s", "200ms", "5s"
 	})
 	r.business = r.connectedProduct.business(t, wreckFunds, r.up.script(r.answer), nil)
-	for i, kind := range []platforms.Type{platforms.Bot, platforms.SocialMessenger, platforms.MarketA} {
+	for i, kind := range []platforms.Type{bot.Type, social.Messenger, marketa.Type} {
 		r.lines = append(r.lines, r.business.line(t, kind))
 		for range wreckWriters {
 			n := len(r.writers)
@@ -117,8 +120,8 @@ func (r *wreck) answer(call *upstreamCall) {
 var wreckMark = regexp.MustCompile(`wreck-([a-z_]+)-([0-9]+)-([0-9]+)\.`)
 
 // wreckFaults are what a platform does to a reply now and then.
-var wreckFaults = []platformtest.Fault{
-	platformtest.TooMany, platformtest.Temporary, platformtest.DropBefore, platformtest.DropAfter, platformtest.Garbage,
+var wreckFaults = []platformfake.Fault{
+	platformfake.TooMany, platformfake.Temporary, platformfake.DropBefore, platformfake.DropAfter, platformfake.Garbage,
 }
 
 // work writes until told to stop.

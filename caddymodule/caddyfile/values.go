@@ -38,6 +38,9 @@ func (r *Reader) Text(to *string, what string) Read {
 // Secret reads the reference to a secret. No message quotes it. what names the allowed forms.
 func (r *Reader) Secret(to *config.Secret, what string) Read { return unquoted(r, to, what) }
 
+// Unquoted reads any text but an empty one. No message quotes it. what names the allowed forms.
+func (r *Reader) Unquoted(to *string, what string) Read { return unquoted(r, to, what) }
+
 // Identifier reads an id or the reference to one. No message quotes it.
 func (r *Reader) Identifier(to *config.Identifier) Read {
 	return unquoted(r, to, config.IdentifierForms)

@@ -1,22 +1,22 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // channelAnswer is a channel as results show it: never with its credentials.
@@ -34,11 +34,43 @@ type channelAnswer struct {
 	CreatedAt      string `json:"createdAt"`
 }
 
+// channelTypes are those of the platforms of this build. A platform with a faulty description is reported when a configuration
+// is loaded.
+func channelTypes() *messaging.Catalog {
+	catalog, _ := caddymodule.PlatformCatalog()
+	return catalog
+}
+
+// credentialForms says for the help of a command which credentials the types take, one line for all types with the same.
+func credentialForms(catalog *messaging.Catalog) string {
+	var forms []string
+	types := map[string][]string{}
+	for _, t := range catalog.Types() {
+		var fields []string
+		for _, field := range t.Credentials {
+			fields = append(fields, `"`+field.Name+`": "…"`)
+		}
+		if len(fields) == 0 {
+			continue
+		}
+		form := "{" + strings.Join(fields, ", ") + "}"
+		if types[form] == nil {
+			forms = append(forms, form)
+		}
+		types[form] = append(types[form], string(t.Type))
+	}
+	var b strings.Builder
+	for _, form := range forms {
+		fmt.Fprintf(&b, "  %-40s %s\n", strings.Join(types[form], ", "), form)
+	}
+	return b.String()
+}
+
 func (e *commandEnv) channelAnswer(c store.Channel) channelAnswer {
 	return channelAnswer{
 		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID,
 		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State,
-		WebhookURL: handlers.WebhookURL(e.app.BaseURL, platforms.Type(c.Type), c.ID), CreatedAt: moment(c.CreatedAt),
+		WebhookURL: channelTypes().WebhookURL(e.app.BaseURL, c.Type, c.ID), CreatedAt: moment(c.CreatedAt),
 	}
 }
 
@@ -81,6 +113,7 @@ type channelRequest struct {
 
 func (f *commandFlags) channelCreate() *cobra.Command {
 	var request channelRequest
+	catalog := channelTypes()
 	command := &cobra.Command{
 		Use:   "create --org ORG_ID --type TYPE --name NAME [flags]",
 		Short: "Creates a channel, which is active at once, and shows its webhook address",
@@ -90,12 +123,9 @@ waits until the platform or you confirm it. The plan's number of channels doesn'
 
 The credentials are a JSON object, read from a file or standard input and never from the command line:
 
-  bot                                      {"secretToken": "…", "botToken": "…"}
-  social_messenger, photo_dm, chat_app     {"accessToken": "…"}
-  localchat, market_a, market_b            {"accessToken": "…", "refreshToken": "…"}
-
+` + credentialForms(catalog) + `
 They are stored encrypted under master_key and never shown. The external id is what the platform calls the page, the
-account, the phone number or the shop; a bot channel has none.
+account, the phone number or the shop; types with a webhook address for each channel, such as bot, have none.
 
 A widget has neither: it is a chat for the organization's own site. --origin names a site that may show it, as
 https://shop.example.com or https://*.example.com, and may be given up to 20 times; PATCH /channels/{id} sets what it may
@@ -106,7 +136,7 @@ cost a day and how many messages it takes a minute.`,
 	}
 	org := orgFlag(command)
 	flags := command.Flags()
-	flags.StringVar(&request.kind, "type", "", "the `type`: "+config.Listed(platforms.Types()))
+	flags.StringVar(&request.kind, "type", "", "the `type`: "+config.Listed(catalog.TypeNames()))
 	flags.StringVar(&request.name, "name", "", "the `name`: 1 to 100 characters, unique in the organization")
 	flags.StringVar(&request.externalID, "external-id", "", "the platform's `id` of the page, account, number or shop")
 	flags.StringVar(&request.agentID, "agent", "", "the `id` of the agent that answers")
@@ -120,16 +150,15 @@ cost a day and how many messages it takes a minute.`,
 }
 
 func (e *commandEnv) createChannel(ctx context.Context, r channelRequest) (answer, error) {
-	kind := platforms.Type(r.kind)
-	channel, err := r.channel()
+	kind, channel, err := r.channel()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := e.organization(ctx, r.orgID); err != nil {
 		return nil, err
 	}
-	if kind != platforms.Widget {
-		if channel.Credentials, err = e.sealedCredentials(&channel, r.credentialsFile); err != nil {
+	if kind.Platform != nil {
+		if channel.Credentials, err = e.sealedCredentials(&channel, kind, r.credentialsFile); err != nil {
 			return nil, err
 		}
 	}
@@ -146,8 +175,8 @@ func (e *commandEnv) createChannel(ctx context.Context, r channelRequest) (answe
 }
 
 // sealedCredentials reads the credentials of a channel in their stored form.
-func (e *commandEnv) sealedCredentials(channel *store.Channel, file string) ([]byte, error) {
-	credentials, err := e.readCredentials(file, platforms.Type(channel.Type))
+func (e *commandEnv) sealedCredentials(channel *store.Channel, kind messaging.ChannelType, file string) ([]byte, error) {
+	credentials, err := e.readCredentials(file, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -173,28 +202,30 @@ func (e *commandEnv) channelConflict(ctx context.Context, c store.Channel) error
 }
 
 // channel checks the request's own values.
-func (r channelRequest) channel() (store.Channel, error) {
-	channel := store.Channel{
+func (r channelRequest) channel() (kind messaging.ChannelType, channel store.Channel, err error) {
+	channel = store.Channel{
 		ID: store.NewID("chn"), OrgID: r.orgID, Type: r.kind, ExternalID: r.externalID, AgentID: r.agentID, State: store.ChannelActive,
 	}
-	kind := platforms.Type(r.kind)
+	catalog := channelTypes()
+	kind, known := catalog.Find(r.kind)
 	switch {
-	case !kind.Known():
-		return channel, fmt.Errorf("there is no channel type %s; allowed: %s", config.Quoted(r.kind), config.Listed(platforms.Types()))
-	case kind != platforms.Widget && len(r.origins) > 0:
-		return channel, fmt.Errorf("--origin: only a widget has origins, not a channel of type %s", kind)
-	case kind == platforms.Widget:
-		return r.widget(channel)
-	case kind == platforms.Bot && r.externalID != "":
-		return channel, errors.New("--external-id: a bot channel has none; its webhook address has the channel's own id")
-	case kind != platforms.Bot && r.externalID == "":
-		return channel, fmt.Errorf("--external-id is missing: the platform's id of what a channel of type %s belongs to", kind)
+	case !known:
+		err = fmt.Errorf("there is no channel type %s; allowed: %s", config.Quoted(r.kind), config.Listed(catalog.TypeNames()))
+	case kind.Platform == nil:
+		channel, err = r.widget(channel)
+		return kind, channel, err
+	case len(r.origins) > 0:
+		err = fmt.Errorf("--origin: only a widget has origins, not a channel of type %s", r.kind)
+	case !kind.Routed() && r.externalID != "":
+		err = fmt.Errorf("--external-id: a %s channel has none; its webhook address has the channel's own id", r.kind)
+	case kind.Routed() && r.externalID == "":
+		err = fmt.Errorf("--external-id is missing: the platform's id of what a channel of type %s belongs to", r.kind)
 	case len(r.externalID) > platforms.MaxID || !config.VisibleASCII(r.externalID):
-		return channel, fmt.Errorf("--external-id: must be at most %d visible ASCII characters", platforms.MaxID)
+		err = fmt.Errorf("--external-id: must be at most %d visible ASCII characters", platforms.MaxID)
+	default:
+		channel.Name, err = identity.CleanName("name", r.name)
 	}
-	var err error
-	channel.Name, err = identity.CleanName("name", r.name)
-	return channel, err
+	return kind, channel, err
 }
 
 // widget checks what a channel of type widget is asked for.
@@ -214,30 +245,36 @@ func (r channelRequest) widget(channel store.Channel) (store.Channel, error) {
 // mostCredentialBytes bounds a credentials file: a few tokens.
 const mostCredentialBytes = 64 << 10
 
-// readCredentials reads what a channel's platform is spoken to with, and checks that a channel of this type can use it.
-// No error quotes what was read.
-func (e *commandEnv) readCredentials(file string, kind platforms.Type) ([]byte, error) {
-	var credentials platforms.Credentials
+// readCredentials reads a channel's credentials, and checks that a channel of this type can use them. No error quotes what was
+// read.
+func (e *commandEnv) readCredentials(file string, kind messaging.ChannelType) ([]byte, error) {
+	credentials := platforms.Credentials{}
 	if file != "" {
 		text, err := e.readInput(file, "credentials", mostCredentialBytes)
 		if err != nil {
 			return nil, err
 		}
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if decoder.Decode(&credentials) != nil || !errors.Is(decoder.Decode(new(any)), io.EOF) {
-			return nil, errors.New("the credentials are not one JSON object with texts under secretToken and botToken, accessToken, " +
-				"or accessToken and refreshToken (expiresAt, in epoch milliseconds, may be added)")
+		if credentials.UnmarshalJSON(text) != nil {
+			return nil, fmt.Errorf("the credentials are not one JSON object with texts under %s (expiresAt, in epoch milliseconds, may be added)",
+				config.Listed(fieldNames(kind)))
 		}
 	}
 	if err := kind.CheckCredentials(credentials); err != nil {
-		return nil, fmt.Errorf("credentials of a channel of type %s: %w; they are read from --credentials-file", kind, err)
+		return nil, fmt.Errorf("credentials of a channel of type %s: %w; they are read from --credentials-file", kind.Type, err)
 	}
 	sealable, err := json.Marshal(credentials) //nolint:gosec // it is sealed before anybody sees it
 	if err != nil {
 		return nil, fmt.Errorf("writing the credentials: %w", err)
 	}
 	return sealable, nil
+}
+
+func fieldNames(kind messaging.ChannelType) []string {
+	names := make([]string, len(kind.Credentials))
+	for i, field := range kind.Credentials {
+		names[i] = field.Name
+	}
+	return names
 }
 
 // channel shows one channel.

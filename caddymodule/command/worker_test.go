@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // patience bounds every wait of a process test.
@@ -71,7 +71,7 @@ type workplace struct {
 	*commandLine
 
 	vendor           *vendor
-	platform         *platformtest.Server
+	platform         *platformfake.Server
 	orgID, channelID string
 	socket, logFile  string
 	command          *exec.Cmd
@@ -99,7 +99,7 @@ func (b *lockedBuffer) text() string {
 
 func newWorkplace(t *testing.T) *workplace {
 	t.Helper()
-	w := &workplace{commandLine: newCommandLine(t), vendor: newVendor(t), platform: platformtest.Start(t)}
+	w := &workplace{commandLine: newCommandLine(t), vendor: newVendor(t), platform: platformfake.Start(t)}
 	sockets, err := os.MkdirTemp("", "svc") // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(sockets)) })
@@ -137,11 +137,11 @@ func newWorkplace(t *testing.T) *workplace {
 		svc_webhook bot
 	}
 }
-`, w.dir, w.vendor.URL, w.platform.URL(platforms.Bot), w.socket))
+`, w.dir, w.vendor.URL, w.platform.URL(bot.Type), w.socket))
 	w.orgID = w.newOrg("Acme")
 	w.json("wallet", "credit", "--org", w.orgID, "--micros", "1000000")
 	agent := strOf(t, w.json("agent", "create", "--org", w.orgID, "--name", "Mai", "--model", "vendor/model"), "id")
-	credentials, err := json.Marshal(w.platform.Account(platforms.Bot, "4711"))
+	credentials, err := json.Marshal(w.platform.Account(bot.Type, "4711"))
 	require.NoError(t, err)
 	done := w.run(string(credentials), "--json", "channel", "create", "--org", w.orgID, "--type", "bot", "--name", "Tea", "--agent", agent, "--credentials-file", "-")
 	require.NoError(t, done.err)

@@ -14,13 +14,15 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // oneModel is a configuration with one model and no limits, where no platform answers.
@@ -37,7 +39,7 @@ func (oneModel) ChannelLimit(string) int64 { return 0 }
 
 func (oneModel) KnowledgeLimit(string) int64 { return -1 }
 
-func (oneModel) Identify(context.Context, platforms.Type, string, platforms.Credentials) ([]string, error) {
+func (oneModel) Identify(context.Context, *platforms.Channel) ([]string, error) {
 	return nil, errors.New("no platform answers")
 }
 
@@ -48,7 +50,10 @@ func realHouse(t *testing.T) (*Dashboard, *store.DB) {
 	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Shop", Plan: "free", CreatedAt: 1}))
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
 	api := handlers.NewAPI(handlers.APIDeps{
+		Catalog:       catalog,
 		Authenticator: identity.NewAuthenticator(db.APIKeys), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
 		Models: oneModel{}, Platforms: oneModel{}, Plans: oneModel{}, Providers: []string{"acme"}, BaseURL: "http://localhost:8080",
 	})

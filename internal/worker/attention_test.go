@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
@@ -67,7 +66,7 @@ func TestAttention(t *testing.T) {
 				code := orElse(test.code, name)
 				h.organization(t, org, test.funds)
 				h.agent(t, org, agent)
-				h.channel(t, org, channel, platforms.Bot, agent)
+				h.channel(t, org, channel, botType, agent)
 				test.spoil(t, h)
 				w := h.worker()
 				h.say(t, channel, "lan", "hello", "anybody there?")
@@ -107,7 +106,7 @@ func TestATopUpBetweenTheRefusalAndTheBalance(t *testing.T) {
 		h := open(t)
 		h.organization(t, org, 0)
 		h.agent(t, org, agent)
-		h.channel(t, org, channel, platforms.Bot, agent)
+		h.channel(t, org, channel, botType, agent)
 		readings := 0
 		w := h.worker(func(c *Config) {
 			c.Gateway = &teller{Gateway: h.gateway, before: func() {

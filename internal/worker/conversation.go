@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // historyMessages bounds the earlier messages that are read, and opened, for one turn. Messages of a chat are short: more of
@@ -30,7 +30,7 @@ type pass struct {
 	// live is set when a visitor waits for the answer.
 	live *live
 	// credentials are the channel's, opened when the first message is sent.
-	credentials *platforms.Credentials
+	credentials platforms.Credentials
 }
 
 // converse works on a leased conversation and gives the lease back.

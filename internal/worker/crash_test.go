@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // errDead is what the dead hear: something that they don't insist on.
@@ -115,7 +115,7 @@ func (m *mortal) Call(ctx context.Context, req *gateway.Request, sink gateway.Si
 func (m *mortal) Send(ctx context.Context, out platforms.Outgoing) (string, error) {
 	id, err := step(m, func() (string, error) { return m.platforms.Send(ctx, out) })
 	if errors.Is(err, errDead) {
-		return "", &platforms.SendError{Outcome: platforms.Unknown, Cause: errDead}
+		return "", &platforms.Error{Class: platforms.Unknown, Cause: errDead}
 	}
 	return id, err
 }

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 )
 
 // openCredentials reads a channel's credentials.
-func (w *Worker) openCredentials(channel *store.Channel) (*platforms.Credentials, error) {
-	c := &platforms.Credentials{}
+func (w *Worker) openCredentials(channel *store.Channel) (platforms.Credentials, error) {
+	c := platforms.Credentials{}
 	if channel.Credentials == nil {
 		return c, nil
 	}
@@ -32,7 +32,7 @@ func (w *Worker) openCredentials(channel *store.Channel) (*platforms.Credentials
 	if err != nil {
 		return nil, fmt.Errorf("opening a channel's credentials: %w", err)
 	}
-	if err := json.Unmarshal(plain, c); err != nil {
+	if err := json.Unmarshal(plain, &c); err != nil {
 		return nil, errors.New("a channel's credentials are not readable") // the cause may quote them
 	}
 	return c, nil
@@ -45,10 +45,10 @@ func (p *pass) makeReady(ctx context.Context) {
 		return
 	}
 	p.adopt(ctx, &p.work.Channel)
-	if p.credentials == nil || p.credentials.ExpiresAt == 0 || !p.channelType().Refreshable() {
+	if p.credentials == nil || p.credentials.Expiry() == 0 || !p.Platforms.Refreshable(p.channelType()) {
 		return
 	}
-	if p.Now().Add(refreshAhead).Before(time.UnixMilli(p.credentials.ExpiresAt)) {
+	if p.Now().Add(refreshAhead).Before(time.UnixMilli(p.credentials.Expiry())) {
 		return
 	}
 	if p.refusal() == nil {
@@ -69,7 +69,7 @@ func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 
 // renewed reports whether there are other credentials than those the platform has just refused: somebody stored them
 // meanwhile, or the platform gave them for the refresh token. passing is as in refresh.
-func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, passing *platforms.SendError) {
+func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, passing *platforms.Error) {
 	switch {
 	case p.newer(ctx):
 		return true, nil
@@ -97,10 +97,10 @@ func (p *pass) newer(ctx context.Context) bool {
 // processes the compare-and-set decides. needed: the platform has refused the token we have, so that without another
 // one the channel needs its owner; who waits behind us then doesn't ask the platform again. passing is a fault that says
 // nothing about the refresh token, like an outage or our own stop: later it may work.
-func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, passing *platforms.SendError) {
+func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, passing *platforms.Error) {
 	release, err := p.refreshes.enter(ctx, p.work.Channel.ID)
 	if err != nil {
-		return false, &platforms.SendError{Outcome: platforms.Retry, Cause: err}
+		return false, &platforms.Error{Class: platforms.Retry, Cause: err}
 	}
 	defer release()
 	if p.newer(ctx) {
@@ -109,25 +109,27 @@ func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, passing 
 	if p.work.Channel.State == store.ChannelNeedsReauth {
 		return false, nil
 	}
-	fresh, err := p.Platforms.Refresh(ctx, p.channelType(), p.work.Channel.ExternalID, *p.credentials)
+	fresh, err := p.Platforms.Refresh(ctx, &platforms.Channel{
+		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Credentials: p.credentials,
+	})
 	if err == nil {
-		return p.replace(ctx, &fresh), nil
+		return p.replace(ctx, fresh), nil
 	}
 	p.Logger.WarnContext(ctx, "refreshing a channel's token failed", "channel", p.work.Channel.ID, "error", err)
-	failure, ok := errors.AsType[*platforms.SendError](err)
+	failure, ok := errors.AsType[*platforms.Error](err)
 	switch {
 	case !ok:
 		return false, nil
-	case failure.Outcome == platforms.Retry, failure.Outcome == platforms.Unknown:
-		return false, &platforms.SendError{Outcome: platforms.Retry, RetryAfter: failure.RetryAfter, Cause: failure}
-	case failure.Outcome != platforms.NeedsReauth:
+	case failure.Class == platforms.Retry, failure.Class == platforms.Unknown:
+		return false, &platforms.Error{Class: platforms.Retry, RetryAfter: failure.RetryAfter, Cause: failure}
+	case failure.Class != platforms.NeedsReauth:
 		return false, nil
 	}
 	if p.awaitRotation(ctx) {
 		return true, nil
 	}
 	if ctx.Err() != nil { // the winner may still be about to store
-		return false, &platforms.SendError{Outcome: platforms.Retry, Cause: context.Cause(ctx)}
+		return false, &platforms.Error{Class: platforms.Retry, Cause: context.Cause(ctx)}
 	}
 	if needed {
 		if _, err := p.needsReauth(ctx); err != nil {
@@ -152,7 +154,7 @@ func (p *pass) awaitRotation(ctx context.Context) bool {
 }
 
 // replace stores refreshed credentials under a compare-and-set.
-func (p *pass) replace(ctx context.Context, fresh *platforms.Credentials) bool {
+func (p *pass) replace(ctx context.Context, fresh platforms.Credentials) bool {
 	plain, err := json.Marshal(fresh) //nolint:gosec // it is sealed below
 	if err != nil {
 		return false

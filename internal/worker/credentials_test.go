@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"strconv"
 	"context"
 	"encoding/json"
 	"sync"
@@ -11,9 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 const chat = "chn_chat"
@@ -32,12 +37,12 @@ func (h *house) stored(t *testing.T, id string) (store.Channel, platforms.Creden
 
 func TestAnExpiredTokenIsRefreshedOnce(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []platforms.Type{platforms.LocalChat, platforms.MarketA, platforms.MarketB} {
+	for _, kind := range []platforms.Type{localchat.Type, marketa.Type, marketb.Type} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
 			old := h.channel(t, acme, chat, kind, helper)
-			h.platform.Expire(old.AccessToken)
+			h.platform.Expire(old[platforms.AccessToken])
 			say := func(text string) { // the marketplace's customers have numbers
 				h.deliver(t, chat, inbox.Item{Kind: inbox.Text, CustomerRef: "7", Address: "8001", MessageID: text, Text: text})
 			}
@@ -48,8 +53,8 @@ func TestAnExpiredTokenIsRefreshedOnce(t *testing.T) {
 			channel, fresh := h.stored(t, chat)
 			require.Equal(t, store.ChannelActive, channel.State)
 			require.EqualValues(t, 2, channel.CredentialsVersion)
-			require.NotEqual(t, old.AccessToken, fresh.AccessToken)
-			require.NotEqual(t, old.RefreshToken, fresh.RefreshToken)
+			require.NotEqual(t, old[platforms.AccessToken], fresh[platforms.AccessToken])
+			require.NotEqual(t, old[platforms.RefreshToken], fresh[platforms.RefreshToken])
 
 			say("again")
 			h.drain(t, h.worker())
@@ -62,8 +67,8 @@ func TestAnExpiredTokenIsRefreshedOnce(t *testing.T) {
 func TestARevokedTokenNeedsReauth(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	old := h.channel(t, acme, chat, platforms.LocalChat, helper)
-	h.platform.Revoke(old.AccessToken)
+	old := h.channel(t, acme, chat, localchat.Type, helper)
+	h.platform.Revoke(old[platforms.AccessToken])
 	refreshes := &refresher{Platforms: h.client}
 	w := h.worker(func(c *Config) { c.Platforms = refreshes })
 	customers := []string{"a", "b", "c", "d"}
@@ -100,8 +105,8 @@ func TestATokenIsRefreshedBeforeItEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			credentials := h.channel(t, acme, chat, platforms.LocalChat, helper)
-			credentials.ExpiresAt = time.Now().Add(test.left).UnixMilli()
+			credentials := h.channel(t, acme, chat, localchat.Type, helper)
+			credentials[platforms.ExpiresAt] = strconv.FormatInt(time.Now().Add(test.left).UnixMilli(), 10)
 			require.NoError(t, h.db.Channels.Update(t.Context(), "test", acme, chat, store.ChannelChange{
 				Credentials: h.sealed(t, acme, chat, credentials),
 			}))
@@ -119,8 +124,8 @@ func TestATokenIsRefreshedBeforeItEnds(t *testing.T) {
 func TestTwoWorkersRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h *house) {
-		old := h.channel(t, acme, chat, platforms.LocalChat, helper)
-		h.platform.Expire(old.AccessToken)
+		old := h.channel(t, acme, chat, localchat.Type, helper)
+		h.platform.Expire(old[platforms.AccessToken])
 		customers := []string{"a", "b", "c", "d", "e", "f"}
 		for _, customer := range customers {
 			h.say(t, chat, customer, "hello")
@@ -146,8 +151,8 @@ func TestTwoWorkersRefreshAtOnce(t *testing.T) {
 func TestTheLoserOfARefreshWaits(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	old := h.channel(t, acme, chat, platforms.LocalChat, helper)
-	fresh, err := h.client.Refresh(t.Context(), platforms.LocalChat, chat, old)
+	old := h.channel(t, acme, chat, localchat.Type, helper)
+	fresh, err := h.client.Refresh(t.Context(), &platforms.Channel{Type: localchat.Type, ExternalID: chat, Credentials: old})
 	require.NoError(t, err)
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
@@ -160,19 +165,19 @@ func TestTheLoserOfARefreshWaits(t *testing.T) {
 	require.Equal(t, []string{"You said: hello"}, h.texts())
 	channel, kept := h.stored(t, chat)
 	require.Equal(t, store.ChannelActive, channel.State)
-	require.Equal(t, fresh.RefreshToken, kept.RefreshToken)
+	require.Equal(t, fresh[platforms.RefreshToken], kept[platforms.RefreshToken])
 }
 
 // TestAnOutageOfTheRefreshIsNoReasonToLoseTheChannel: nobody has said that the refresh token is bad.
 func TestAnOutageOfTheRefreshIsNoReasonToLoseTheChannel(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []platforms.SendOutcome{platforms.Retry, platforms.Unknown} {
+	for _, outcome := range []platforms.Class{platforms.Retry, platforms.Unknown} {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			old := h.channel(t, acme, chat, platforms.LocalChat, helper)
-			h.platform.Expire(old.AccessToken)
-			refreshes := &refresher{Platforms: h.client, outage: &platforms.SendError{Outcome: outcome}}
+			old := h.channel(t, acme, chat, localchat.Type, helper)
+			h.platform.Expire(old[platforms.AccessToken])
+			refreshes := &refresher{Platforms: h.client, outage: &platforms.Error{Class: outcome}}
 			w := h.worker(func(c *Config) { c.Platforms = refreshes })
 			h.say(t, chat, "lan", "hello")
 			h.drain(t, w)
@@ -193,8 +198,8 @@ func TestAnOutageOfTheRefreshIsNoReasonToLoseTheChannel(t *testing.T) {
 func TestARefreshInTimeEndsAnEarlyVerdict(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	old := h.channel(t, acme, chat, platforms.LocalChat, helper)
-	h.platform.Expire(old.AccessToken)
+	old := h.channel(t, acme, chat, localchat.Type, helper)
+	h.platform.Expire(old[platforms.AccessToken])
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &refresher{Platforms: h.client, after: func() {
@@ -215,14 +220,12 @@ type refresher struct {
 	times atomic.Int64
 }
 
-func (r *refresher) Refresh(
-	ctx context.Context, kind platforms.Type, externalID string, c platforms.Credentials,
-) (platforms.Credentials, error) {
+func (r *refresher) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	r.times.Add(1)
 	if r.outage != nil {
 		return platforms.Credentials{}, r.outage
 	}
-	fresh, err := r.Platforms.Refresh(ctx, kind, externalID, c)
+	fresh, err := r.Platforms.Refresh(ctx, channel)
 	if r.after != nil {
 		r.after()
 	}
@@ -233,9 +236,9 @@ func (r *refresher) Refresh(
 func TestALostCompareAndSet(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	old := h.channel(t, acme, chat, platforms.LocalChat, helper)
-	h.platform.Expire(old.AccessToken)
-	anew := h.platform.Account(platforms.LocalChat, "4711")
+	old := h.channel(t, acme, chat, localchat.Type, helper)
+	h.platform.Expire(old[platforms.AccessToken])
+	anew := h.platform.Account(localchat.Type, "4711")
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &refresher{Platforms: h.client, after: func() {
@@ -244,7 +247,7 @@ func TestALostCompareAndSet(t *testing.T) {
 			}))
 		}}
 	}))
-	require.Equal(t, anew.AccessToken, h.platform.Sent()[0].Token)
+	require.Equal(t, anew[platforms.AccessToken], h.platform.Sent()[0].Token)
 	_, kept := h.stored(t, chat)
 	require.Equal(t, anew, kept)
 }
@@ -253,9 +256,9 @@ func TestALostCompareAndSet(t *testing.T) {
 func TestANewTokenDuringTheSendIsTried(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	old := h.channel(t, acme, chat, platforms.SocialMessenger, helper)
-	h.platform.Expire(old.AccessToken)
-	anew := h.platform.Account(platforms.SocialMessenger, "4711")
+	old := h.channel(t, acme, chat, social.Messenger, helper)
+	h.platform.Expire(old[platforms.AccessToken])
+	anew := h.platform.Account(social.Messenger, "4711")
 	h.say(t, chat, "lan", "hello")
 	h.drain(t, h.worker(func(c *Config) {
 		c.Platforms = &interceptor{Platforms: h.client, before: func(n int) {
@@ -278,7 +281,7 @@ func TestCredentialsOfAnotherKeyAreNoReasonToLoseTheMessage(t *testing.T) {
 	h.say(t, bot, "lan", "hello")
 	h.drain(t, h.worker())
 	require.Equal(t, "assistant: You said: hello (pending)", h.lines(t, acme, "lan")[1])
-	h.exec(t, `UPDATE channels SET credentials = $1`, h.sealed(t, acme, bot, h.platform.Account(platforms.Bot, "1")))
+	h.exec(t, `UPDATE channels SET credentials = $1`, h.sealed(t, acme, bot, h.platform.Account(botType, "1")))
 	h.hurry(t)
 	h.drain(t, h.worker())
 	require.Equal(t, []string{"You said: hello"}, h.texts())

@@ -19,17 +19,19 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 const (
 	acme       = "org_acme"
 	bot        = "chn_bot"
+	botType    = platforms.Type("bot")
 	helper     = "agt_helper"
 	modelID    = "vendor/std"
 	credits    = 1_000_000_000
@@ -52,8 +54,8 @@ type house struct {
 	calls    *gateway.InFlight
 	ring     *vault.Ring
 	vendor   *vendor
-	platform *platformtest.Server
-	client   *platforms.Client
+	platform *platformfake.Server
+	client   *messaging.Set
 	log      *logbook
 	accounts int
 }
@@ -156,7 +158,7 @@ func build(t *testing.T, db *store.DB) *house {
 	require.NoError(t, err)
 	h := &house{
 		db: db, queue: inbox.New(db, ring), book: billing.NewBook(db), ring: ring, vendor: &vendor{},
-		calls: gateway.NewInFlight(), platform: platformtest.Start(t), log: &logbook{},
+		calls: gateway.NewInFlight(), platform: platformfake.Start(t), log: &logbook{},
 	}
 	h.client = h.platform.Client(t)
 	catalog, err := gateway.NewCatalog([]gateway.Model{{
@@ -169,7 +171,7 @@ func build(t *testing.T, db *store.DB) *house {
 	})
 	h.organization(t, acme, credits)
 	h.agent(t, acme, helper)
-	h.channel(t, acme, bot, platforms.Bot, helper)
+	h.channel(t, acme, bot, botType, helper)
 	return h
 }
 

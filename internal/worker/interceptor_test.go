@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // interceptor lets a test act between the worker and the platforms.

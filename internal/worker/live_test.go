@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
@@ -42,14 +42,14 @@ func (r *reader) there() error {
 func (h *house) widget(t *testing.T, id string) {
 	t.Helper()
 	require.NoError(t, h.db.Channels.Create(t.Context(), "test", store.Channel{
-		ID: id, OrgID: acme, Type: string(platforms.Widget), Name: id, AgentID: helper, State: store.ChannelActive,
+		ID: id, OrgID: acme, Type: string(messaging.Widget), Name: id, AgentID: helper, State: store.ChannelActive,
 	}, 0))
 }
 
 // visit stores a visitor's text for a live answer.
 func (h *house) visit(t *testing.T, channel, visitor, id, text string) {
 	t.Helper()
-	route := store.Route{ChannelID: channel, OrgID: acme, Type: string(platforms.Widget), DebounceMS: 60_000, DebounceMaxMS: 60_000}
+	route := store.Route{ChannelID: channel, OrgID: acme, Type: string(messaging.Widget), DebounceMS: 60_000, DebounceMaxMS: 60_000}
 	require.NoError(t, h.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
 		Kind: inbox.Text, CustomerRef: visitor, Address: visitor, MessageID: id, Text: text,
 	}}}}))

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 )
 
 // TestOneOrganizationDoesNotStarveAnother: a thousand conversations of one whose model never answers.
@@ -20,7 +19,7 @@ func TestOneOrganizationDoesNotStarveAnother(t *testing.T) {
 		const org, channel, agent = "org_small", "chn_small", "agt_small"
 		h.organization(t, org, credits)
 		h.agent(t, org, agent)
-		h.channel(t, org, channel, platforms.Bot, agent)
+		h.channel(t, org, channel, botType, agent)
 		h.vendor.reply = func(ctx context.Context, _ int, asked []string) (string, error) {
 			if strings.Contains(asked[len(asked)-1], "flood") {
 				<-ctx.Done()
@@ -111,7 +110,7 @@ func TestTopUpsAreSeen(t *testing.T) {
 	h := open(t)
 	h.organization(t, org, 0)
 	h.agent(t, org, agent)
-	h.channel(t, org, channel, platforms.Bot, agent)
+	h.channel(t, org, channel, botType, agent)
 	h.say(t, channel, "lan", "hello")
 	h.drain(t, h.worker())
 	h.credit(t, org, credits)

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Codes of messages that were not sent, or perhaps, beside those of the contract's errors.
@@ -86,10 +87,10 @@ func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
 }
 
 // deliver calls the platform, and once more when a newer token may help.
-func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.SendError) {
+func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
 	if failure = p.refusal(); failure == nil {
 		id, failure = p.callPlatform(ctx, row)
-		if failure != nil && failure.Outcome == platforms.NeedsReauth {
+		if failure != nil && failure.Class == platforms.NeedsReauth {
 			switch renewed, passing := p.renewed(ctx, failure.Refreshable); {
 			case renewed:
 				id, failure = p.callPlatform(ctx, row)
@@ -100,7 +101,7 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 	}
 	outcome := endedSent
 	if failure != nil {
-		outcome = string(failure.Outcome)
+		outcome = string(failure.Class)
 		p.Logger.WarnContext(ctx, "a message was not sent", "message", row.ID, "channel", p.work.Channel.ID, "error", failure)
 	}
 	p.Observer.Sent(p.work.Channel.Type, outcome)
@@ -108,49 +109,55 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 }
 
 // refusal is why the platform need not be called, nil for no reason.
-func (p *pass) refusal() *platforms.SendError {
+func (p *pass) refusal() *platforms.Error {
 	channel, kind := &p.work.Channel, p.channelType()
 	switch {
 	case channel.ID == "":
-		return refused(platforms.Refused, "", "the channel was deleted")
-	case channel.State == store.ChannelNeedsReauth, channel.Credentials == nil && kind != platforms.Widget:
-		return refused(platforms.NeedsReauth, codeNeedsReauth, "the channel has no credentials that its platform accepts")
+		return refused(platforms.Refused, "the channel was deleted")
+	case channel.State == store.ChannelNeedsReauth, channel.Credentials == nil && kind != messaging.Widget:
+		return refused(platforms.NeedsReauth, "the channel has no credentials that its platform accepts")
 	case p.credentials == nil:
-		return refused(platforms.Retry, "", "the channel's credentials can't be opened")
-	case p.windowOver(kind):
-		return refused(platforms.WindowExpired, platforms.WindowCode(kind), "the customer's last message is too long ago")
+		return refused(platforms.Retry, "the channel's credentials can't be opened")
+	}
+	if class := p.windowOver(); class != "" {
+		return refused(class, "the customer's last message is too long ago")
 	}
 	return nil
 }
 
-func refused(outcome platforms.SendOutcome, code, cause string) *platforms.SendError {
-	return &platforms.SendError{Outcome: outcome, Code: code, Cause: errors.New(cause)}
+func refused(class platforms.Class, cause string) *platforms.Error {
+	return platforms.Fail(class, errors.New(cause))
 }
 
 func (p *pass) channelType() platforms.Type { return platforms.Type(p.work.Channel.Type) }
 
-// windowOver reports whether the platform's service window is over by our own record.
-func (p *pass) windowOver(kind platforms.Type) bool {
-	window, last := platforms.Window(kind), p.work.Conversation.LastCustomerAt
-	return window > 0 && last > 0 && p.Now().Sub(time.UnixMilli(last)) > window
+// windowOver returns the class of failure of a message after the platform's service window, by our own record; "" while the
+// window is open.
+func (p *pass) windowOver() platforms.Class {
+	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	last := p.work.Conversation.LastCustomerAt
+	if kind.ChannelType == nil || kind.Window == 0 || last == 0 || p.Now().Sub(time.UnixMilli(last)) <= kind.Window {
+		return ""
+	}
+	return kind.WindowClass()
 }
 
 // callPlatform sends once. What is no word of the platform's leaves everything open. The widget has no platform: its
 // visitor fetches what is stored.
-func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.SendError) {
-	if p.channelType() == platforms.Widget {
+func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
+	if p.channelType() == messaging.Widget {
 		return row.ID, nil
 	}
 	id, err := p.Platforms.Send(ctx, platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
-		Address: p.work.Conversation.Address, Text: row.Text, Credentials: *p.credentials,
+		Address: p.work.Conversation.Address, Text: row.Text, Credentials: p.credentials,
 	})
 	if err == nil {
 		return id, nil
 	}
-	failure, ok := errors.AsType[*platforms.SendError](err)
+	failure, ok := errors.AsType[*platforms.Error](err)
 	if !ok {
-		failure = &platforms.SendError{Outcome: platforms.Unknown, Cause: err}
+		failure = &platforms.Error{Class: platforms.Unknown, Cause: err}
 	}
 	return "", failure
 }
@@ -176,12 +183,12 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 
 // failedToSend stores what became of a message that its platform has not taken, or perhaps has. wait > 0: it stays
 // pending and may be tried again then.
-func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *platforms.SendError) (wait time.Duration, err error) {
+func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
 	failed := func(code string, o inbox.SendFailure) error {
 		return p.sendFailed(ctx, row, inbox.OutboundFailed, code, o)
 	}
 	rest := inbox.SendFailure{RestOfTurn: true}
-	switch failure.Outcome {
+	switch failure.Class {
 	case platforms.Unknown:
 		return 0, p.unclear(ctx, row)
 	case platforms.Retry:
@@ -196,11 +203,7 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 		}
 		return 0, failed(codeNeedsReauth, rest)
 	case platforms.WindowExpired, platforms.TemplateRequired:
-		code := failure.Code
-		if code == "" {
-			code = platforms.WindowCode(p.channelType())
-		}
-		return 0, failed(code, rest)
+		return 0, failed(messaging.Code(failure.Class), rest)
 	case platforms.CustomerBlocked:
 		return 0, failed(codeCustomerBlocked, inbox.SendFailure{RestOfTurn: true, CloseConversation: true})
 	case platforms.Refused:

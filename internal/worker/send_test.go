@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
-	"github.com/caddy-svc/caddy-svc/internal/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // TestWhatThePlatformSays is the table of outcomes: what the row, the conversation and the channel come to, and that
@@ -20,7 +21,7 @@ func TestWhatThePlatformSays(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		kind    platforms.Type
-		fault   platformtest.Fault
+		fault   platformfake.Fault
 		line    string // state and code of the answer after one try
 		state   string // of the conversation
 		channel string // its state
@@ -28,33 +29,33 @@ func TestWhatThePlatformSays(t *testing.T) {
 		attempt int    // requests after everything that waits was done
 	}{
 		"too many": {
-			kind: platforms.Bot, fault: platformtest.TooMany, line: "(pending)", arrives: true, attempt: 2,
+			kind: botType, fault: platformfake.TooMany, line: "(pending)", arrives: true, attempt: 2,
 		},
 		"temporary": {
-			kind: platforms.SocialMessenger, fault: platformtest.Temporary, line: "(pending)", arrives: true, attempt: 2,
+			kind: social.Messenger, fault: platformfake.Temporary, line: "(pending)", arrives: true, attempt: 2,
 		},
 		"unauthorized": {
-			kind: platforms.Bot, fault: platformtest.Unauthorized, line: "(failed channel_needs_reauth)",
+			kind: botType, fault: platformfake.Unauthorized, line: "(failed channel_needs_reauth)",
 			channel: store.ChannelNeedsReauth, attempt: 1,
 		},
 		"window expired": {
-			kind: platforms.SocialMessenger, fault: platformtest.WindowExpired, line: "(failed service_window_expired)", attempt: 1,
+			kind: social.Messenger, fault: platformfake.WindowExpired, line: "(failed service_window_expired)", attempt: 1,
 		},
 		"template required": {
-			kind: platforms.ChatApp, fault: platformtest.WindowExpired, line: "(failed template_required)", attempt: 1,
+			kind: social.ChatApp, fault: platformfake.WindowExpired, line: "(failed template_required)", attempt: 1,
 		},
 		"blocked": {
-			kind: platforms.Bot, fault: platformtest.CustomerBlocked, line: "(failed customer_blocked)",
+			kind: botType, fault: platformfake.CustomerBlocked, line: "(failed customer_blocked)",
 			state: inbox.StateClosed, attempt: 1,
 		},
 		"rejected": {
-			kind: platforms.Bot, fault: platformtest.Rejected, line: "(failed send_refused)", attempt: 1,
+			kind: botType, fault: platformfake.Rejected, line: "(failed send_refused)", attempt: 1,
 		},
 		"nobody knows, and it arrived": {
-			kind: platforms.Bot, fault: platformtest.DropAfter, line: "(delivery_unknown delivery_unknown)", arrives: true, attempt: 1,
+			kind: botType, fault: platformfake.DropAfter, line: "(delivery_unknown delivery_unknown)", arrives: true, attempt: 1,
 		},
 		"nobody knows, and it is lost": {
-			kind: platforms.Bot, fault: platformtest.ServerError, line: "(delivery_unknown delivery_unknown)", attempt: 1,
+			kind: botType, fault: platformfake.ServerError, line: "(delivery_unknown delivery_unknown)", attempt: 1,
 		},
 	}
 	for name, test := range tests {
@@ -89,7 +90,7 @@ func TestWhatThePlatformSays(t *testing.T) {
 			require.EqualValues(t, answerCost, h.spent(t, acme))
 			h.leaseless(t)
 			require.NotContains(t, h.log.String(), "hello", "the customer's words are in the log")
-			require.NotContains(t, h.log.String(), platformtest.Secret)
+			require.NotContains(t, h.log.String(), platformfake.Secret)
 		})
 	}
 }
@@ -106,7 +107,7 @@ func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 1500), nil }
-	h.platform.Script("word", platformtest.Repeat(100, platformtest.TooMany)...)
+	h.platform.Script("word", platformfake.Repeat(100, platformfake.TooMany)...)
 	h.say(t, bot, "lan", "hello")
 	for range maxTries + 3 {
 		h.drain(t, h.worker())
@@ -123,7 +124,7 @@ func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 func TestThePlatformsWishIsHonoured(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.platform.Script("hello", platformtest.TooManyFor(100*time.Second))
+	h.platform.Script("hello", platformfake.TooManyFor(100*time.Second))
 	h.say(t, bot, "lan", "hello")
 	start := time.Now()
 	h.drain(t, h.worker())
@@ -137,7 +138,7 @@ func TestAFailedPartTakesTheRestWithIt(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 2500), nil }
-	h.platform.Script("word", platformtest.Fault{}, platformtest.Rejected)
+	h.platform.Script("word", platformfake.Fault{}, platformfake.Rejected)
 	h.say(t, bot, "lan", "hello")
 	h.drain(t, h.worker())
 	lines := h.lines(t, acme, "lan")
@@ -175,9 +176,9 @@ func TestWhatAHumanWrites(t *testing.T) {
 func TestTheWindowIsComputedHere(t *testing.T) {
 	t.Parallel()
 	for kind, code := range map[platforms.Type]string{
-		platforms.SocialMessenger: "service_window_expired",
-		platforms.ChatApp:         "template_required",
-		platforms.Bot:             "",
+		social.Messenger: "service_window_expired",
+		social.ChatApp:   "template_required",
+		botType:          "",
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -307,7 +306,7 @@ func (p *pass) answer(ctx context.Context, turn *inbox.Turn, text string) (wait 
 			return p.again(ctx)
 		}
 	}
-	parts := platforms.Split(p.channelType(), text)
+	parts := p.Platforms.Split(p.work.Channel.Type, text)
 	p.makeReady(ctx)
 	rows, err := p.store(ctx, turn, parts)
 	if err != nil {

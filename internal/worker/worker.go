@@ -10,9 +10,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/platforms"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
@@ -63,10 +64,13 @@ type Gateway interface {
 	Model(id string) (*gateway.Model, bool)
 }
 
-// Platforms is what the worker needs of [platforms.Client].
+// Platforms is what the worker needs of [messaging.Set].
 type Platforms interface {
-	Send(ctx context.Context, out platforms.Outgoing) (platformMessageID string, err error)
-	Refresh(ctx context.Context, t platforms.Type, externalID string, c platforms.Credentials) (platforms.Credentials, error)
+	Find(channelType string) (t messaging.ChannelType, ok bool)
+	Split(channelType, text string) []string
+	Refreshable(t platforms.Type) bool
+	Send(ctx context.Context, out platforms.Outgoing) (messageID string, err error)
+	Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error)
 }
 
 // Knowledge is implemented by [knowledge.Library].
@@ -164,7 +168,7 @@ type Observer interface {
 	// "postponed", "released", or "attention_" or "dead_" with the code.
 	TurnEnded(outcome string)
 	// Sent counts tries to send by type of channel and outcome: "sent", or what the platform's error came to
-	// (platforms.SendOutcome).
+	// (platforms.Class).
 	Sent(channelType, outcome string)
 }
 

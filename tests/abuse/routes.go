@@ -3,10 +3,13 @@ package abuse
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -51,7 +54,8 @@ func (t *Target) Routes() []Route {
 		slow("/widget/"+t.Widget+"/session", origin),
 		slow("/widget/"+t.Widget+"/messages", origin+"\r\nAuthorization: Bearer "+t.VisitorToken),
 	}
-	for _, r := range append(handlers.Routes(), handlers.NewAPI(handlers.APIDeps{}).Routes()...) {
+	catalog, _ := messaging.NewCatalog(builtin.Platforms()) // the built-in ones have no fault
+	for _, r := range slices.Concat(handlers.Routes(), handlers.WebhookRoutes(catalog), handlers.NewAPI(handlers.APIDeps{}).Routes()) {
 		path := variable.ReplaceAllString(r.Path, store.NewID("zzz"))
 		switch {
 		case r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch,

@@ -1,0 +1,16 @@
+// Package builtin lists the adapters that are part of every build. Guests are added by Caddy modules instead.
+package builtin
+
+import (
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/localchat"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
+)
+
+// Platforms are the built-in messaging platforms, in the order of lists and forms.
+func Platforms() []platforms.Driver {
+	return []platforms.Driver{bot.Driver{}, social.Driver{}, localchat.Driver{}, marketa.Driver{}, marketb.Driver{}}
+}

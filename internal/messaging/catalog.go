@@ -1,0 +1,154 @@
+// Package messaging is the product's side of package platforms: the platforms of a build by name and by channel type, and the
+// calls of adapters with our deadlines, with panics contained, and with results checked. The receiver, the worker, the
+// API and the command line know platforms only through it.
+//
+// It doesn't store, queue, route, seal or retry, and adds no platform but the web widget, whose channels have no platform:
+// their visitors fetch what is stored.
+package messaging
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Widget is the type of the service's own web widget.
+const Widget platforms.Type = "widget"
+
+// ChannelType is a channel type with its platform.
+type ChannelType struct {
+	*platforms.ChannelType
+
+	// Platform is nil for [Widget] only.
+	Platform *platforms.Description
+}
+
+// Routed reports whether deliveries find channels of the type by external id.
+func (t ChannelType) Routed() bool { return t.Platform != nil && !t.Platform.ChannelWebhooks }
+
+// Catalog is what the platforms of a build declare. It is immutable.
+type Catalog struct {
+	platforms []*platforms.Description
+	types     []ChannelType
+	byType    map[platforms.Type]ChannelType
+}
+
+// NewCatalog returns the catalog of the drivers' platforms. The error names every fault of a description.
+func NewCatalog(drivers []platforms.Driver) (*Catalog, error) {
+	c := &Catalog{byType: map[platforms.Type]ChannelType{}}
+	var faults []error
+	names := map[string]bool{}
+	for _, driver := range drivers {
+		d := driver.Describe()
+		if !wellFormed(d.Name) || names[d.Name] {
+			faults = append(faults, fmt.Errorf("platform %q: the name is taken or not made of a-z, 0-9 and _", d.Name))
+		}
+		names[d.Name] = true
+		c.platforms = append(c.platforms, d)
+		for i := range d.Channels {
+			faults = append(faults, c.add(ChannelType{&d.Channels[i], d}))
+		}
+	}
+	faults = append(faults, c.add(ChannelType{ChannelType: widget()}))
+	return c, errors.Join(faults...)
+}
+
+func (c *Catalog) add(t ChannelType) error {
+	if _, taken := c.byType[t.Type]; taken || !wellFormed(string(t.Type)) {
+		return fmt.Errorf("channel type %q: the name is taken or not made of a-z, 0-9 and _", string(t.Type))
+	}
+	c.types = append(c.types, t)
+	c.byType[t.Type] = t
+	return nil
+}
+
+func wellFormed(name string) bool {
+	return len(name) <= 32 && platforms.ConsistsOf(name, func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' })
+}
+
+// Platforms are the descriptions of all platforms.
+func (c *Catalog) Platforms() []*platforms.Description { return c.platforms }
+
+// Types are all channel types, the widget last.
+func (c *Catalog) Types() []ChannelType { return c.types }
+
+// TypeNames are the names of all channel types, the widget last.
+func (c *Catalog) TypeNames() []string {
+	names := make([]string, len(c.types))
+	for i, t := range c.types {
+		names[i] = string(t.Type)
+	}
+	return names
+}
+
+// Find returns the channel type of a stored or requested name; ok is false if no platform of this build has it.
+func (c *Catalog) Find(name string) (t ChannelType, ok bool) {
+	t, ok = c.byType[platforms.Type(name)]
+	return t, ok
+}
+
+// Split cuts a text into messages of a channel of the type, whole for a type without a limit.
+func (c *Catalog) Split(channelType, text string) []string {
+	var limit platforms.Limit
+	if t, ok := c.Find(channelType); ok {
+		limit = t.Limit
+	}
+	return platforms.Split(limit, text)
+}
+
+// WebhookPath is the path of a platform's webhook; with [platforms.Description.ChannelWebhooks] it ends with a slash and the
+// channel's id follows.
+func WebhookPath(d *platforms.Description) string {
+	path := "/webhooks/" + strings.ReplaceAll(d.Name, "_", "-")
+	if d.ChannelWebhooks {
+		path += "/"
+	}
+	return path
+}
+
+// WebhookURL is the address that is entered at a channel's platform: the channel's own or the platform's common one, "" for a
+// type without a webhook. baseURL has no trailing slash.
+func (c *Catalog) WebhookURL(baseURL, channelType, channelID string) string {
+	t, ok := c.Find(channelType)
+	switch {
+	case !ok || t.Platform == nil:
+		return ""
+	case t.Platform.ChannelWebhooks:
+		return baseURL + WebhookPath(t.Platform) + channelID
+	}
+	return baseURL + WebhookPath(t.Platform)
+}
+
+func widget() *platforms.ChannelType {
+	return &platforms.ChannelType{
+		Type: Widget, Label: "Web widget",
+		Before:     []string{"Choose the sites on which the chat may appear. It is refused everywhere else."},
+		After:      []string{"Paste the snippet into your pages, before </body>. A data-title in it names the chat."},
+		WindowHelp: "An answer is shown as long as the visitor's page is open, and when they come back.",
+	}
+}
+
+// Code is the public error code of a class of failures, "" if there is none of its own.
+func Code(class platforms.Class) string {
+	switch class {
+	case platforms.NeedsReauth:
+		return string(errcode.ChannelNeedsReauth)
+	case platforms.WindowExpired:
+		return string(errcode.ServiceWindowExpired)
+	case platforms.TemplateRequired:
+		return string(errcode.TemplateRequired)
+	default:
+		return ""
+	}
+}
+
+// WindowClass is the class of a message that comes after the type's service window.
+func (t ChannelType) WindowClass() platforms.Class {
+	if t.AfterWindow == "" {
+		return platforms.WindowExpired
+	}
+	return t.AfterWindow
+}

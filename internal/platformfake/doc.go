@@ -1,0 +1,21 @@
+// Package platformfake plays all messaging platforms at once, for tests: one HTTP server that takes the replies a
+// [platforms.Client] sends, keeps what it delivered, refreshes tokens, says whom a token belongs to, and misbehaves on
+// request.
+//
+// # What is honest about it
+//
+//   - [Server.Sent] holds what a customer would have on the screen. A message is in it from the moment the platform has
+//     taken it, whatever the sender learns of it: [DropAfter], [Hang], [Garbage] and [Truncated] deliver, [DropBefore] and
+//     the error answers don't.
+//   - [Server.Attempts] counts every request that tried to send, delivered or not.
+//   - Errors have the form, the status and the codes of the platform they are for (notes/platforms.md §4), and their texts
+//     hold [Secret], the token and the message: whatever of these is found in a log came from there.
+//   - Refresh tokens are good for one use; the pair that replaces them is new.
+//   - Signatures of the marketplaces are recomputed; a wrong one is an error of the platform.
+//   - While it is [Server.Down] nothing listens: connections are refused.
+//
+// # What it doesn't do
+//
+// It sends no webhooks, checks no length of texts and no service window, and accepts every access token for sending that
+// it did not expire or revoke itself: tests need no account to send.
+package platformfake

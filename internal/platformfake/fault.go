@@ -1,0 +1,86 @@
+package platformfake
+
+import "time"
+
+// Fault is one way to meet a request; the zero value is to serve it well.
+type Fault struct {
+	kind  faultKind
+	pause time.Duration // before answering, or what the platform asks for with 429
+}
+
+type faultKind uint8
+
+const (
+	serveWell faultKind = iota
+	unauthorized
+	tooMany
+	temporary
+	serverError
+	windowExpired
+	customerBlocked
+	rejected
+	dropBefore
+	dropAfter
+	hang
+	garbage
+	truncated
+	redirect
+	badRefreshToken
+	badSignature
+)
+
+// The faults. Those in the platform's own words have the form of the platform asked.
+var (
+	// Unauthorized says that the access token is not accepted, in the platform's own words.
+	Unauthorized = Fault{kind: unauthorized}
+	// TooMany says 429 in the platform's own words, without a wish.
+	TooMany = Fault{kind: tooMany}
+	// Temporary is a fault of the platform, in its own words.
+	Temporary = Fault{kind: temporary}
+	// ServerError is a 502 page of something in front of the platform; nothing is delivered, but who could know.
+	ServerError = Fault{kind: serverError}
+	// WindowExpired says that the customer's last message is too old. The bot platform and marketplace A have no words for it
+	// and answer as with Rejected.
+	WindowExpired = Fault{kind: windowExpired}
+	// CustomerBlocked says that this customer can't be reached. The marketplaces answer as with Rejected.
+	CustomerBlocked = Fault{kind: customerBlocked}
+	// Rejected says that the message is no good, in the platform's own words.
+	Rejected = Fault{kind: rejected}
+	// DropBefore reads the request, takes nothing and cuts the connection.
+	DropBefore = Fault{kind: dropBefore}
+	// DropAfter delivers and cuts the connection.
+	DropAfter = Fault{kind: dropAfter}
+	// Hang delivers and answers only after [Server.Release]; until then the sender has no answer.
+	Hang = Fault{kind: hang}
+	// Garbage delivers and answers 200 with a page.
+	Garbage = Fault{kind: garbage}
+	// Truncated delivers and answers 200 with half of the body.
+	Truncated = Fault{kind: truncated}
+	// Redirect sends elsewhere; who follows delivers.
+	Redirect = Fault{kind: redirect}
+)
+
+// Slow delivers at once and answers well d later.
+func Slow(d time.Duration) Fault { return Fault{pause: d} }
+
+// TooManyFor says 429 with the wish to be left alone for d, in whole seconds.
+func TooManyFor(d time.Duration) Fault { return Fault{kind: tooMany, pause: d} }
+
+// Repeat is n times the same fault.
+func Repeat(n int, fault Fault) []Fault {
+	faults := make([]Fault, n)
+	for i := range faults {
+		faults[i] = fault
+	}
+	return faults
+}
+
+// delivers tells whether the customer gets the message all the same.
+func (f Fault) delivers() bool {
+	switch f.kind {
+	case serveWell, dropAfter, hang, garbage, truncated:
+		return true
+	default:
+		return false
+	}
+}

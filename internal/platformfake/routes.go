@@ -1,0 +1,130 @@
+package platformfake
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
+)
+
+// tokenLife is what refreshed tokens are said to live, in seconds.
+const tokenLife = 14400
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /bot/{bot}/sendMessage", s.sendBot)
+	mux.HandleFunc("POST /bot/{bot}/getMe", s.identifyBot)
+	for _, t := range []platforms.Type{social.Messenger, social.PhotoDM, social.ChatApp} {
+		g := graph{s, t}
+		mux.HandleFunc("POST /"+string(t)+"/{id}/messages", g.send)
+		mux.HandleFunc("GET /"+string(t)+"/{id}", g.identify)
+	}
+	mux.HandleFunc("POST /social/{id}/messages", s.sendSocial)
+	mux.HandleFunc("GET /social/{id}", s.identifySocial)
+	mux.HandleFunc("POST /localchat/v3.0/oa/message/cs", s.sendLocalChat)
+	mux.HandleFunc("GET /localchat/v2.0/oa/getoa", s.identifyLocalChat)
+	mux.HandleFunc("POST /localchat/v4/oa/access_token", s.refreshLocalChat)
+	mux.HandleFunc("POST /market_a/api/v2/sellerchat/send_message", signedA(s.sendMarketA))
+	mux.HandleFunc("GET /market_a/api/v2/shop/get_shop_info", signedA(s.identifyMarketA))
+	mux.HandleFunc("POST /market_a/api/v2/auth/access_token/get", signedA(s.refreshMarketA))
+	mux.HandleFunc("POST /market_b/im/message/send", signedB(s.sendMarketB))
+	mux.HandleFunc("GET /market_b/seller/get", signedB(s.identifyMarketB))
+	mux.HandleFunc("POST /market_b/auth/token/refresh", signedB(s.refreshMarketB))
+	return mux
+}
+
+// deliver serves a request to send; good makes the answer out of the message's id.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, fail failer, message Sent, good func(id string) string) {
+	fault, gate := s.take(&message)
+	s.end(exchange{w, r, fault, gate, fail, message.Token + " " + message.Text}, good(message.MessageID))
+}
+
+// identify serves the question whom a token belongs to.
+func (s *Server) identify(w http.ResponseWriter, r *http.Request, fail failer, t platforms.Type, token string, good func(id string) string) {
+	fault, gate := s.takeOther(token)
+	id, ok := s.whose(t, token)
+	if !ok {
+		fault = Unauthorized
+	}
+	s.end(exchange{w, r, fault, gate, fail, token}, good(id))
+}
+
+// renew serves a refresh. life is how the platform calls the life of a token.
+func (s *Server) renew(w http.ResponseWriter, r *http.Request, fail failer, t platforms.Type, token, life string) {
+	fault, gate := s.takeOther(token)
+	good := ""
+	if fault.delivers() { // the platform does its part, whatever becomes of the answer
+		access, fresh, ok := s.rotate(t, token)
+		if !ok {
+			fault = Fault{kind: badRefreshToken}
+		}
+		good = fmt.Sprintf(`{"access_token":%q,"refresh_token":%q,%q:"%d","error":"","code":"0"}`, access, fresh, life, tokenLife)
+	}
+	s.end(exchange{w, r, fault, gate, fail, token}, good)
+}
+
+// messageID is the n-th id, in the form of the platform.
+func messageID(message Sent, n int) string {
+	number := strconv.Itoa(n)
+	switch message.Type {
+	case bot.Type:
+		return message.Address + ":" + number
+	case social.ChatApp:
+		return "wamid." + number
+	case marketa.Type:
+		return "23027489484931" + number
+	default:
+		return "m_" + number
+	}
+}
+
+// read takes the JSON body in; it answers 400 to anything else.
+func read(w http.ResponseWriter, r *http.Request, body any) bool {
+	raw, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(raw, body)
+	}
+	if err != nil {
+		page(w, http.StatusBadRequest)
+	}
+	return err == nil
+}
+
+func answer(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// page answers with something that is not in any platform's words.
+func page(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "text/html")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "<html><body>"+Secret+"</body></html>")
+}
+
+// wish tells the sender how long to stay away, if the fault says so.
+func wish(w http.ResponseWriter, fault Fault) {
+	if seconds := int(fault.pause.Seconds()); seconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+}
+
+func bearer(r *http.Request) string {
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
+
+func quoted(text string) string {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return string(raw)
+}

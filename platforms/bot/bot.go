@@ -1,0 +1,205 @@
+// Package bot is the adapter to the bot platform, which Telegram's Bot API stands for. Every bot is a channel with a webhook
+// address and a secret of its own.
+package bot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+// Type is the channel type of a bot.
+const Type platforms.Type = "bot"
+
+// Names of the credential fields.
+const (
+	secretToken = "secretToken"
+	botToken    = "botToken"
+)
+
+// maxSecretToken is how many characters the platform's method setWebhook takes as secret_token.
+const maxSecretToken = 256
+
+// Driver is the [platforms.Driver] of the bot platform.
+type Driver struct{}
+
+// Describe implements [platforms.Driver].
+func (Driver) Describe() *platforms.Description {
+	return &platforms.Description{
+		Name: "bot", Deliveries: "Updates of the bot platform", ChannelWebhooks: true,
+		SignatureHeader: verify.BotHeader, SignatureHelp: "The secret token that was given when the webhook was registered.",
+		Channels: []platforms.ChannelType{{
+			Type: Type, Label: "Bot platform", Like: "Telegram",
+			Credentials: []platforms.CredentialField{
+				{
+					Name: secretToken, Label: "Secret for deliveries", MaxLength: maxSecretToken, Proposed: true, Check: checkSecretToken,
+					Hint: "The platform sends it with each delivery. Take this one, or 1 to 256 letters, digits, _ and - of your own, " +
+						"and note it: it is never shown again.",
+				},
+				{
+					Name: botToken, Label: "Bot token", Check: checkBotToken,
+					Hint: "The platform gave it to you with the bot: digits, a colon, and a secret.",
+				},
+			},
+			// The platform counts characters after it has parsed entities, which are UTF-16 units.
+			Limit: platforms.Limit{Most: 4096, Unit: platforms.UTF16Units},
+			Before: []string{
+				"Make the bot at the platform and note its token.",
+				"Note the secret below, and connect the channel.",
+			},
+			After: []string{
+				"Call the platform's method setWebhook with url = %u",
+				"In the same call give secret_token = the secret that you noted.",
+				`In the same call give allowed_updates = ["message", "my_chat_member"], which keeps away what nobody reads.`,
+				"Write to the bot from a private chat: the conversation appears here. Groups are not answered.",
+			},
+			WindowHelp: "The bot can always write to somebody who has written to it.",
+		}},
+	}
+}
+
+// New implements [platforms.Driver].
+func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
+	base, err := config.Base("https://api.telegram.org", "api_base")
+	if err != nil {
+		return nil, fmt.Errorf("api_base: %w", err)
+	}
+	return &bot{client: config.Client, base: base, header: config.Options["header"]}, nil
+}
+
+type bot struct {
+	client *platforms.Client
+	base   *url.URL
+	header string
+}
+
+var (
+	_ platforms.Driver         = Driver{}
+	_ platforms.Platform       = (*bot)(nil)
+	_ platforms.ChannelSecrets = (*bot)(nil)
+)
+
+func checkSecretToken(s string) string {
+	if len(s) > maxSecretToken {
+		return fmt.Sprintf("has %d characters, at most %d are allowed", len(s), maxSecretToken)
+	}
+	if !platforms.IsWord(s) {
+		return "may only contain A-Z, a-z, 0-9, _ and -"
+	}
+	return ""
+}
+
+func checkBotToken(s string) string {
+	id, secret, _ := strings.Cut(s, ":")
+	if len(s) > platforms.MaxCredential || !platforms.IsDigits(id) || !platforms.IsWord(secret) {
+		return "is not of the form <bot id>:<secret>, with digits before the colon and A-Z, a-z, 0-9, _ and - behind it"
+	}
+	return ""
+}
+
+// VerifyChannel implements [platforms.ChannelSecrets].
+func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credentials) error {
+	return verify.Bot(header, b.header, credentials[secretToken]) //nolint:wrapcheck // it says all there is to say
+}
+
+// Send calls sendMessage. Message ids are unique within a chat only, so the id is "<chat.id>:<message_id>", like that of an
+// Inbound.
+func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	var result struct {
+		MessageID platforms.Word `json:"message_id"`
+		Chat      struct {
+			ID platforms.Word `json:"id"`
+		} `json:"chat"`
+	}
+	r, failure := b.call(ctx, out.Credentials, "/sendMessage", struct {
+		ChatID any    `json:"chat_id"`
+		Text   string `json:"text"`
+	}{chatID(out.Address), out.Text}, &result)
+	switch {
+	case failure != nil:
+		return "", failure
+	case result.MessageID == "":
+		return "", r.NoID()
+	}
+	return string(cmp.Or(result.Chat.ID, platforms.Word(out.Address)) + ":" + result.MessageID), nil
+}
+
+// chatID is a number, or the @name of a public chat.
+func chatID(address string) any {
+	if digits := strings.TrimPrefix(address, "-"); platforms.IsDigits(digits) && digits[0] != '0' {
+		return json.Number(address)
+	}
+	return address
+}
+
+// Identify returns the id of the bot.
+func (b *bot) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
+	var me struct {
+		ID platforms.Word `json:"id"`
+	}
+	r, failure := b.call(ctx, channel.Credentials, "/getMe", struct{}{}, &me)
+	switch {
+	case failure != nil:
+		return nil, failure
+	case me.ID == "":
+		return nil, r.NoID()
+	}
+	return []string{string(me.ID)}, nil
+}
+
+// call calls a method and reads its result. The platform wants the token in the path.
+func (b *bot) call(
+	ctx context.Context, credentials platforms.Credentials, method string, body, result any,
+) (*platforms.Response, *platforms.Error) {
+	token := credentials[botToken]
+	if problem := checkBotToken(token); problem != "" {
+		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: botToken, Problem: problem})
+	}
+	r, failure := b.client.Do(ctx, &platforms.Request{
+		Name: string(Type), Base: b.base, Method: http.MethodPost, Path: "/bot" + token + method, JSON: body,
+	})
+	if failure != nil {
+		return nil, failure
+	}
+	return r, read(r, result)
+}
+
+// read reads {"ok":true,"result":…} into result, or classifies the error.
+func read(r *platforms.Response, result any) *platforms.Error {
+	var body struct {
+		OK         *bool           `json:"ok"`
+		Result     json.RawMessage `json:"result"`
+		ErrorCode  platforms.Word  `json:"error_code"`
+		Parameters struct {
+			RetryAfter platforms.Word `json:"retry_after"`
+		} `json:"parameters"`
+	}
+	if !r.Decode(&body) || body.OK == nil {
+		return r.Unreadable(false)
+	}
+	if *body.OK {
+		if json.Unmarshal(body.Result, result) != nil {
+			return r.NoID()
+		}
+		return nil
+	}
+	cause := r.Error(string(body.ErrorCode), "")
+	switch body.ErrorCode {
+	case "401", "404": // unknown tokens are "Not Found"
+		return platforms.Unauthorized(false, cause)
+	case "403": // blocked, deactivated, kicked, or never spoken to
+		return platforms.Fail(platforms.CustomerBlocked, cause)
+	case "429":
+		return platforms.RetryLater(cmp.Or(platforms.Seconds(string(body.Parameters.RetryAfter)), r.RetryAfter()), cause)
+	case "500", "502", "503", "504":
+		return platforms.RetryLater(r.RetryAfter(), cause)
+	}
+	return r.Unlisted(false, cause)
+}

@@ -1,0 +1,170 @@
+package bot
+
+import (
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Extract reads one update of the bot platform (core.telegram.org/bots/api, Update): a message in a private chat, or
+// that the customer blocked the bot. Groups, other bots, edits, reactions and all other updates hold nothing.
+func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
+	update, err := platforms.ParseObject(body)
+	if err != nil {
+		return nil, err
+	}
+	found := platforms.Collect(len(body)).ByChannel()
+	var m message
+	m.read(update.Member("message"))
+	found.Add(m.inbound())
+	found.Add(blocked(update.Member("my_chat_member")))
+	return found.All(), nil
+}
+
+type message struct {
+	id        string
+	from      sender
+	chat      chat
+	date      time.Time
+	text      string
+	caption   string
+	mediaRank int
+}
+
+// mediaMembers are the members of a message that name what it holds, and the names that we give it. Of several the first one
+// counts: an animation, for one, comes with a document.
+var mediaMembers = []struct{ member, media string }{
+	{"photo", "image"},
+	{"video", "video"},
+	{"video_note", "video"},
+	{"animation", "animation"},
+	{"audio", "audio"},
+	{"voice", "audio"},
+	{"document", "file"},
+	{"sticker", "sticker"},
+	{"dice", "sticker"},
+	{"location", "location"}, // also of venues
+	{"contact", "contact"},
+	{"poll", "poll"},
+	{"story", "attachment"},
+	{"paid_media", "attachment"},
+}
+
+func (m *message) read(value platforms.Value) {
+	m.mediaRank = len(mediaMembers)
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "message_id":
+			m.id = w.Value.ID()
+		case "from":
+			m.from.read(w.Value)
+		case "chat":
+			m.chat.read(w.Value)
+		case "date":
+			m.date = w.Value.Time()
+		case "text":
+			m.text = w.Value.Text(platforms.MaxText)
+		case "caption":
+			m.caption = w.Value.Text(platforms.MaxText)
+		default:
+			for rank := range mediaMembers[:m.mediaRank] {
+				if w.Key() == mediaMembers[rank].member && w.Value.Given() {
+					m.mediaRank = rank
+					break
+				}
+			}
+		}
+	}
+}
+
+func (m *message) inbound() platforms.Inbound {
+	if !m.chat.private() || m.from.isBot {
+		return platforms.Inbound{}
+	}
+	in := platforms.Inbound{
+		Type:         Type,
+		Conversation: m.chat.id,
+		Address:      m.chat.id,
+		CustomerName: m.from.name(),
+		SentAt:       m.date,
+	}
+	if m.id != "" {
+		in.MessageID = m.chat.id + ":" + m.id // alone it is unique only inside its chat
+	}
+	media := "" // of service messages, like a new title of the chat
+	if m.mediaRank < len(mediaMembers) {
+		media = mediaMembers[m.mediaRank].media
+	}
+	return in.WithContent(platforms.FirstText(m.text, m.caption), media)
+}
+
+// blocked reads a change of our membership in a chat: in a private one the customer blocked the bot.
+func blocked(value platforms.Value) platforms.Inbound {
+	var chat chat
+	var date time.Time
+	status := ""
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "chat":
+			chat.read(w.Value)
+		case "date":
+			date = w.Value.Time()
+		case "new_chat_member":
+			status = w.Value.Member("status").Word()
+		}
+	}
+	if !chat.private() || status != "kicked" {
+		return platforms.Inbound{}
+	}
+	return platforms.Inbound{Type: Type, Kind: platforms.Blocked, Conversation: chat.id, Address: chat.id, SentAt: date}
+}
+
+type chat struct{ id, kind string }
+
+func (c *chat) read(value platforms.Value) {
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "id":
+			c.id = w.Value.ID()
+		case "type":
+			c.kind = w.Value.Word()
+		}
+	}
+}
+
+// private reports whether the chat is one with a customer alone. Without a type the id decides: the platform gives
+// positive numbers to people and negative ones to groups and channels.
+func (c *chat) private() bool {
+	if c.kind != "" {
+		return c.kind == "private"
+	}
+	return c.id != "" && strings.Trim(c.id, "0123456789") == "" && strings.Trim(c.id, "0") != ""
+}
+
+type sender struct {
+	isBot                 bool
+	first, last, username string
+}
+
+func (u *sender) read(value platforms.Value) {
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "is_bot":
+			u.isBot = w.Value.Flag()
+		case "first_name":
+			u.first = w.Value.Name()
+		case "last_name":
+			u.last = w.Value.Name()
+		case "username":
+			u.username = w.Value.Name()
+		}
+	}
+}
+
+func (u *sender) name() string {
+	if u.first != "" && u.last != "" {
+		return platforms.JoinNames(u.first, u.last)
+	}
+	return platforms.FirstText(u.first, u.last, u.username)
+}

@@ -1,0 +1,303 @@
+package platforms
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultTimeout bounds a call to a platform, from the search for a connection to the end of the answer.
+const DefaultTimeout = 15 * time.Second
+
+// maxAnswer is how many bytes of an answer are read; all good answers and all known errors are far smaller.
+const maxAnswer = 64 << 10
+
+var errTooSlow = errors.New("the platform did not answer in time")
+
+// ClientConfig configures a [Client]. The zero value is usable.
+type ClientConfig struct {
+	// Transport carries the requests; nil means one of the client's own, whose idle connections [Client.Close] closes. It
+	// must call httptrace hooks as [http.Transport] does: without them every failure counts as [Unknown], none as [Retry].
+	Transport http.RoundTripper
+	// Timeout bounds every call; 0 means [DefaultTimeout].
+	Timeout time.Duration
+}
+
+// Client makes HTTP calls to platforms. It bounds their time and the size of their answers, never follows redirects, never
+// sends a request twice, and classifies network failures. It is safe for concurrent use.
+type Client struct {
+	transport http.RoundTripper
+	own       *http.Transport // nil: the transport is the caller's
+	timeout   time.Duration
+}
+
+// NewClient returns a client.
+func NewClient(config ClientConfig) *Client {
+	c := &Client{transport: config.Transport, timeout: config.Timeout}
+	if c.transport == nil {
+		c.own = newTransport()
+		c.transport = c.own
+	}
+	if c.timeout <= 0 {
+		c.timeout = DefaultTimeout
+	}
+	return c
+}
+
+// Close closes the idle connections of the client's own transport.
+func (c *Client) Close() {
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+}
+
+// ParseBase parses the address of an interface, to which paths are appended. The error doesn't quote the address, which may
+// contain a password by mistake.
+func ParseBase(base string) (*url.URL, error) {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return nil, errors.New("is not an address")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must begin with http:// or https://")
+	case u.Hostname() == "":
+		return nil, errors.New("has no host")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("may only have scheme, host, port and path")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	return u, nil
+}
+
+// newTransport blocks no address: only the operator chooses hosts, which may be private. Nothing that a tenant sets becomes
+// part of a host, and no redirect is followed.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    5 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        60 * time.Second,
+		MaxResponseHeaderBytes: maxAnswer,
+	}
+}
+
+// Request is one call to a platform.
+type Request struct {
+	// Name names the platform in errors.
+	Name   string
+	Base   *url.URL
+	Method string
+	// Path begins with a slash. What a tenant contributes to it was checked to need no escaping.
+	Path  string
+	Query url.Values
+	// Header has the names as they are sent, not in canonical form.
+	Header map[string]string
+	// JSON or Form is the body; both nil is no body.
+	JSON any
+	Form url.Values
+}
+
+func (q *Request) build(ctx context.Context) (*http.Request, error) {
+	u := *q.Base
+	u.Path += q.Path
+	u.RawQuery = q.Query.Encode()
+	var body []byte
+	contentType := ""
+	switch {
+	case q.JSON != nil:
+		encoded, err := json.Marshal(q.JSON)
+		if err != nil {
+			return nil, errors.New("the message can't be written as JSON")
+		}
+		body, contentType = encoded, "application/json"
+	case q.Form != nil:
+		body, contentType = []byte(q.Form.Encode()), "application/x-www-form-urlencoded"
+	}
+	req, err := http.NewRequestWithContext(ctx, q.Method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the request can't be built")
+	}
+	req.GetBody = nil // with it Go would send the request again by itself
+	req.Header.Set("User-Agent", "caddy-svc")
+	req.Header.Set("Accept", "application/json")
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for name, value := range q.Header {
+		req.Header[name] = []string{value}
+	}
+	return req, nil
+}
+
+// Response is what came back.
+type Response struct {
+	Name   string // that of the request
+	Status int
+	Header http.Header
+	Body   []byte // nil if it did not arrive whole or was too long
+}
+
+// wire notes how far a request got. Its hooks run on other goroutines.
+type wire struct{ sought, connected, wrote atomic.Bool }
+
+func (w *wire) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn:      func(string) { w.sought.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { w.connected.Store(true) },
+		WroteHeaders: func() { w.wrote.Store(true) },
+	}
+}
+
+// unsent reports whether surely nothing was sent: no connection was made, or a kept one turned out to be closed before the
+// headers were written. When our own time ran out with a connection in hand, another goroutine may still be writing.
+func (w *wire) unsent(ended bool) bool {
+	return w.sought.Load() && !w.wrote.Load() && (!w.connected.Load() || !ended)
+}
+
+// Do makes the call. It fails with [Retry] if surely nothing was sent, else with [Unknown]; any answer is no failure.
+func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
+	if q.Base == nil {
+		return nil, Refusef("the configured address of %s is faulty", q.Name)
+	}
+	if err := context.Cause(parent); err != nil {
+		return nil, RetryLater(0, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(parent, c.timeout, errTooSlow)
+	defer cancel()
+	var progress wire
+	req, err := q.build(httptrace.WithClientTrace(ctx, progress.trace()))
+	if err != nil {
+		return nil, Fail(Refused, err)
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		cause := networkError(ctx, err)
+		if progress.unsent(ctx.Err() != nil) {
+			return nil, RetryLater(0, cause)
+		}
+		return nil, Fail(Unknown, cause)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil || len(body) > maxAnswer {
+		body = nil // the status is still useful
+	}
+	return &Response{Name: q.Name, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// networkError says what went wrong in our own words: the texts of net/http may quote the address, in which some
+// platforms want their tokens, or what the other side sent.
+func networkError(ctx context.Context, err error) error {
+	var (
+		dns     *net.DNSError
+		network *net.OpError
+	)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &dns):
+		return errors.New("the platform's host name can't be resolved")
+	case errors.As(err, &network) && network.Op == "dial":
+		return errors.New("no connection to the platform")
+	case isTLS(err):
+		return errors.New("no trusted TLS connection to the platform")
+	}
+	return errors.New("the connection to the platform broke")
+}
+
+func isTLS(err error) bool {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+	)
+	return errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
+}
+
+// Decode reads the body as JSON into target and reports whether it could.
+func (r *Response) Decode(target any) bool { return json.Unmarshal(r.Body, target) == nil }
+
+// OK reports whether the status is 2xx.
+func (r *Response) OK() bool { return r.Status >= 200 && r.Status < 300 }
+
+// Error describes the response for logs, with error codes of the platform ("" for none). Codes that could be a token or an
+// id are not shown.
+func (r *Response) Error(code, subcode string) error {
+	return &vendorError{name: r.Name, status: r.Status, code: code, subcode: subcode}
+}
+
+// NoID is the failure of a call that the platform accepted without an id in its answer.
+func (r *Response) NoID() *Error { return Fail(Unknown, r.Error("", "")) }
+
+// Unreadable classifies a response that isn't in the platform's own words: from a server between us and the platform, or
+// from a platform out of order. Only a status that says that the request was turned away is believed. refreshable: a 401
+// may be helped by a refresh.
+func (r *Response) Unreadable(refreshable bool) *Error {
+	cause := r.Error("", "")
+	switch {
+	case r.Status == http.StatusTooManyRequests:
+		return RetryLater(r.RetryAfter(), cause)
+	case r.Status == http.StatusUnauthorized:
+		return Unauthorized(refreshable, cause)
+	case r.Status == http.StatusRequestTimeout:
+		return Fail(Unknown, cause)
+	case r.Status >= 300 && r.Status < 500:
+		return Fail(Refused, cause)
+	}
+	return Fail(Unknown, cause)
+}
+
+// Unlisted classifies an error in the platform's own words that the adapter doesn't know.
+func (r *Response) Unlisted(refreshable bool, cause error) *Error {
+	switch {
+	case r.Status == http.StatusTooManyRequests, r.Status >= 500:
+		return RetryLater(r.RetryAfter(), cause)
+	case r.Status == http.StatusUnauthorized:
+		return Unauthorized(refreshable, cause)
+	}
+	return Fail(Refused, cause)
+}
+
+// RetryAfter is the header Retry-After in seconds, 0 if there is none; a date counts as none.
+func (r *Response) RetryAfter() time.Duration { return Seconds(r.Header.Get("Retry-After")) }
+
+// Seconds reads a number of seconds that a platform states, at most a year; 0 if it isn't one.
+func Seconds(text string) time.Duration {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(min(n, 366*24*3600)) * time.Second
+}
+
+// Word decodes a JSON string, number or truth value as text: platforms write ids and codes one way or another. Anything else
+// is empty.
+type Word string
+
+// UnmarshalJSON never fails.
+func (w *Word) UnmarshalJSON(raw []byte) error {
+	var s string
+	switch {
+	case json.Unmarshal(raw, &s) == nil:
+		*w = Word(s) // null leaves s empty
+	case len(raw) > 0 && (raw[0] == '{' || raw[0] == '['):
+		*w = ""
+	default:
+		*w = Word(raw)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package platforms
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// MaxCredential is how many bytes a credential may have.
+const MaxCredential = 4096
+
+// Names of credential fields with a meaning of their own.
+const (
+	// AccessToken is the usual name of a platform's token.
+	AccessToken = "accessToken"
+	// RefreshToken is exchanged for new tokens by a [Refresher]. It is good for one use.
+	RefreshToken = "refreshToken"
+	// ExpiresAt is when AccessToken ends, in milliseconds since 1970; absent if unknown. No form asks for it.
+	ExpiresAt = "expiresAt"
+)
+
+// Credentials are what a channel needs to call its platform, by the names of its type's [CredentialField]s. They are stored
+// sealed, as JSON, and never shown.
+type Credentials map[string]string
+
+// Expiry is the time in [ExpiresAt] in milliseconds since 1970, 0 if unknown.
+func (c Credentials) Expiry() int64 {
+	at, err := strconv.ParseInt(c[ExpiresAt], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return at
+}
+
+// MarshalJSON writes one object of strings, in which expiresAt is a number.
+func (c Credentials) MarshalJSON() ([]byte, error) {
+	members := make(map[string]any, len(c))
+	for name, value := range c {
+		members[name] = value
+	}
+	delete(members, ExpiresAt)
+	if at := c.Expiry(); at != 0 {
+		members[ExpiresAt] = at
+	}
+	return json.Marshal(members) //nolint:wrapcheck // it is the encoder's own error
+}
+
+var errCredentials = errors.New("credentials must be one JSON object of strings; only expiresAt is a number")
+
+// UnmarshalJSON reads what MarshalJSON writes. Empty strings and null count as absent. The error never quotes the text.
+func (c *Credentials) UnmarshalJSON(text []byte) error {
+	object, err := ParseObject(text)
+	if err != nil {
+		return errCredentials
+	}
+	read := make(Credentials, 2)
+	for w := object.Members(); w.Next(); {
+		name, value := w.Key(), ""
+		switch {
+		case !w.Value.Given():
+		case name == ExpiresAt:
+			if value = w.Value.ID(); value == "" {
+				return errCredentials
+			}
+		case w.Value[0] != '"':
+			return errCredentials
+		default:
+			value = w.Value.Text(len(w.Value))
+		}
+		if value != "" && value != "0" {
+			read[name] = value
+		}
+	}
+	*c = read
+	return nil
+}
+
+// CredentialField is one field of the credentials of a channel type.
+type CredentialField struct {
+	// Name is the name in the API: camelCase.
+	Name string
+	// Label and Hint are for forms.
+	Label, Hint string
+	// MaxLength is for forms, in characters; 0 is [MaxCredential].
+	MaxLength int
+	// Proposed is set for a secret that the customer chooses: the form proposes one and shows it.
+	Proposed bool
+	// Check returns what is wrong with a value and what is allowed, "" for nothing, and never quotes it. nil is [CheckToken].
+	Check func(value string) (problem string)
+}
+
+// AccessTokenField is the field of an access token.
+func AccessTokenField(hint string) CredentialField {
+	return CredentialField{Name: AccessToken, Label: "Access token", Hint: hint}
+}
+
+// TokenPair are the fields of an access token that is refreshed.
+func TokenPair() []CredentialField {
+	return []CredentialField{
+		AccessTokenField("It is renewed by itself before it ends."),
+		{Name: RefreshToken, Label: "Refresh token", Hint: "It works once: don't use it anywhere else."},
+	}
+}
+
+// FieldError is a field of [Credentials] that was refused. It never quotes the value.
+type FieldError struct {
+	Field   string // its name
+	Problem string // what is wrong and what is allowed
+}
+
+// Error is "field: problem".
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
+
+// CheckCredentials checks that c has the fields of the type, each in a form that can be sent, and no other. The error is a
+// [*FieldError] for the first fault.
+func (t *ChannelType) CheckCredentials(c Credentials) error {
+	for i := range t.Credentials {
+		if problem := t.Credentials[i].problem(c); problem != "" {
+			return &FieldError{Field: t.Credentials[i].Name, Problem: problem}
+		}
+	}
+	for _, name := range slices.Sorted(c.names()) {
+		if name != ExpiresAt && !slices.ContainsFunc(t.Credentials, func(f CredentialField) bool { return f.Name == name }) {
+			return &FieldError{Field: name, Problem: fmt.Sprintf("is of no use to a channel of type %s", t.Type)}
+		}
+	}
+	return nil
+}
+
+// names are the fields that aren't empty.
+func (c Credentials) names() func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for name, value := range c {
+			if value != "" && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+func (f *CredentialField) problem(c Credentials) string {
+	value := c[f.Name]
+	switch {
+	case value == "":
+		return "is missing"
+	case f.Check != nil:
+		return f.Check(value)
+	}
+	return CheckToken(value)
+}
+
+// CheckToken returns what is wrong with a token that is sent in a header, "" for nothing.
+func CheckToken(token string) string {
+	if len(token) > MaxCredential {
+		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(token), MaxCredential)
+	}
+	if !ConsistsOf(token, func(b byte) bool { return b > ' ' && b < 0x7f }) {
+		return "may only contain visible ASCII characters"
+	}
+	return ""
+}
+
+// ConsistsOf reports whether s is not empty and all its bytes are allowed.
+func ConsistsOf(s string, allowed func(byte) bool) bool {
+	for i := range len(s) {
+		if !allowed(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// IsDigits reports whether s consists of decimal digits.
+func IsDigits(s string) bool { return ConsistsOf(s, func(b byte) bool { return b >= '0' && b <= '9' }) }
+
+// IsWord reports whether s consists of ASCII letters, digits, _ and -.
+func IsWord(s string) bool {
+	return ConsistsOf(s, func(b byte) bool {
+		return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-'
+	})
+}

@@ -1,0 +1,114 @@
+package platforms
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Class says what a failed call means for the message and its channel. The product maps it to a public error code.
+type Class string
+
+// The classes of failures.
+const (
+	// Retry: the platform did not take the message, and may later: no connection, 429, or a temporary error in the
+	// platform's own words. Only after this class is the same message sent again automatically.
+	Retry Class = "retry"
+	// NeedsReauth: the platform doesn't accept the channel's token. See [Error.Refreshable].
+	NeedsReauth Class = "needs_reauth"
+	// WindowExpired: the customer's last message is too long ago.
+	WindowExpired Class = "window_expired"
+	// TemplateRequired: the same, and the platform still accepts approved templates.
+	TemplateRequired Class = "template_required"
+	// CustomerBlocked: this customer can't or doesn't want to be reached. The conversation ends, the channel works.
+	CustomerBlocked Class = "customer_blocked"
+	// Refused: the platform will never take this message, or the call can't be made at all.
+	Refused Class = "refused"
+	// Unknown: the request was sent, or may have been, and no usable answer came. The customer may have the message, so it
+	// is never sent again automatically.
+	Unknown Class = "unknown"
+)
+
+// Classes returns all classes.
+func Classes() []Class {
+	return []Class{Retry, NeedsReauth, WindowExpired, TemplateRequired, CustomerBlocked, Refused, Unknown}
+}
+
+// Bounds of [Error.RetryAfter].
+const (
+	minRetryAfter = time.Second
+	maxRetryAfter = time.Hour
+)
+
+// Error is a failed call to a platform. It contains no token and no text of the platform or the customer.
+type Error struct {
+	Class Class
+	// RetryAfter is how long the platform asks to be left alone, 1 s to 1 h; 0 if it didn't say. With [Retry] only.
+	RetryAfter time.Duration
+	// Refreshable is set with [NeedsReauth] if a refresh may help: refresh once, then try once more.
+	Refreshable bool
+	// Cause says what happened, for logs only.
+	Cause error
+}
+
+// Error describes the failure in one line for logs.
+func (e *Error) Error() string {
+	text := "platform call failed (" + string(e.Class) + ")"
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns Cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Fail returns an error of a class without further details.
+func Fail(class Class, cause error) *Error { return &Error{Class: class, Cause: cause} }
+
+// Refusef returns an error of class [Refused] with its cause.
+func Refusef(format string, args ...any) *Error { return Fail(Refused, fmt.Errorf(format, args...)) }
+
+// RetryLater returns an error of class [Retry]. after is what the platform asked for, 0 for nothing; it is brought into the
+// bounds of [Error.RetryAfter].
+func RetryLater(after time.Duration, cause error) *Error {
+	if after > 0 {
+		after = min(max(after, minRetryAfter), maxRetryAfter)
+	}
+	return &Error{Class: Retry, RetryAfter: max(after, 0), Cause: cause}
+}
+
+// Unauthorized returns an error of class [NeedsReauth].
+func Unauthorized(refreshable bool, cause error) *Error {
+	return &Error{Class: NeedsReauth, Refreshable: refreshable, Cause: cause}
+}
+
+// vendorError is what a platform answered, reduced to what can't quote a token, a customer or a text.
+type vendorError struct {
+	name          string
+	status        int
+	code, subcode string
+}
+
+func (e *vendorError) Error() string {
+	text := fmt.Sprintf("%s answered with status %d", e.name, e.status)
+	if code := harmless(e.code); code != "" {
+		text += ", code " + code
+	}
+	if subcode := harmless(e.subcode); subcode != "" {
+		text += ", subcode " + subcode
+	}
+	return text
+}
+
+// harmless keeps error codes: short numbers, and short words without digits, which no token or id is.
+func harmless(code string) string {
+	isLetter := func(b byte) bool { return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '.' }
+	switch {
+	case len(code) <= 8 && IsDigits(strings.TrimPrefix(code, "-")), len(code) <= 40 && ConsistsOf(code, isLetter):
+		return code
+	case code == "":
+		return ""
+	}
+	return "(not shown)"
+}

@@ -1,0 +1,175 @@
+package platforms
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// ErrMalformed is the error of [Platform.Extract] for a delivery that is not a JSON object. An object of an unknown form is no
+// error and contains nothing.
+var ErrMalformed = errors.New("the delivery is not a JSON object")
+
+// Bounds of what is taken out of a delivery. Platforms allow far less text.
+const (
+	// MaxText is how many bytes of a text are kept; a longer one is cut between two code points.
+	MaxText = 64 << 10
+	// MaxID is how many bytes an id may have. What has a longer one is ignored: a cut id could be another's.
+	MaxID = 512
+	// MaxName is how many bytes of a customer's name are kept.
+	MaxName = 512
+)
+
+// Kind says what an [Inbound] is.
+type Kind int
+
+// The kinds. Only [Text] is a customer's message that is answered and counts as queued.
+const (
+	// Text is a message that a customer wrote, including captions of media, titles of pressed buttons, and commands.
+	Text Kind = iota + 1
+	// Media is a customer's message without text; Text holds a short name of what it is, like image.
+	Media
+	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
+	// or sent by us. The queue knows which by the MessageID. Text is what was written, or a short name like Media's.
+	HumanEcho
+	// FailedDelivery says that one of our messages, MessageID, didn't arrive. Failure says why.
+	FailedDelivery
+	// Blocked says that the customer can't be reached any more, by their own wish or because they are gone.
+	Blocked
+	// TokenExpiring says that the platform will soon end the channel's access.
+	TokenExpiring
+)
+
+// Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
+type Inbound struct {
+	// Type and ExternalID name the channel it is for. ExternalID is empty with [Description.ChannelWebhooks].
+	Type       Type
+	ExternalID string
+	Kind       Kind
+	// Conversation is the platform's key of the conversation, the same for all its messages; empty for TokenExpiring only.
+	Conversation string
+	// Address is where replies go; often the same as Conversation. Empty where the platform doesn't say.
+	Address string
+	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked and
+	// TokenExpiring.
+	MessageID string
+	// CustomerName is the platform's name of the customer, up to MaxName bytes; empty if it has none.
+	CustomerName string
+	// Text is up to MaxText bytes, and not blank where Kind is Text.
+	Text string
+	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds.
+	Failure Class
+	// SentAt is the platform's time; the zero time if there is none or it is implausible.
+	SentAt time.Time
+}
+
+// WithContent returns in as what a customer sent: [Text] if text isn't blank, else [Media] if media names some, else without a
+// kind, which [Collector.Add] drops.
+func (in Inbound) WithContent(text, media string) Inbound {
+	in.Kind, in.Text = 0, text
+	switch {
+	case strings.TrimSpace(in.Text) != "":
+		in.Kind = Text
+	case media != "":
+		in.Kind, in.Text = Media, media
+	}
+	return in
+}
+
+// AsEcho returns in as a message of the business itself.
+func (in Inbound) AsEcho(text, media string) Inbound {
+	in = in.WithContent(text, MediaName(media))
+	in.Kind = HumanEcho
+	return in
+}
+
+// MediaName is the platform's name of a kind of message if it looks like one, so that nothing else gets into the
+// conversation; otherwise "attachment".
+func MediaName(name string) string {
+	if name == "" || len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return "attachment"
+	}
+	return name
+}
+
+// FirstText returns the first text that isn't blank.
+func FirstText(texts ...string) string {
+	for _, text := range texts {
+		if strings.TrimSpace(text) != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// JoinNames returns the names separated by blanks, cut at [MaxName] bytes.
+func JoinNames(first, second string) string {
+	name := first + " " + second
+	if len(name) <= MaxName {
+		return name
+	}
+	end := MaxName
+	for !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return name[:end]
+}
+
+// Collector collects what a delivery contains.
+type Collector struct {
+	all           []Inbound
+	most          int
+	channelRouted bool
+}
+
+const (
+	// shortest is how many bytes of a delivery an Inbound takes at least: {"to":1,"id":1,"type":"voice"} and a comma.
+	shortest = 31
+	// fewInbounds is the first capacity. The next is an eighth of what the delivery can contain, and then all of that: a slice
+	// that grows as usual would take several times as much.
+	fewInbounds = 8
+)
+
+// Collect returns a collector for a delivery of so many bytes.
+func Collect(bytes int) Collector { return Collector{most: bytes/shortest + 1} }
+
+// CollectAtMost returns a collector for at most n items.
+func CollectAtMost(n int) Collector { return Collector{most: n} }
+
+// ByChannel makes the collector one of a platform with [Description.ChannelWebhooks], whose items have no external id.
+func (c Collector) ByChannel() Collector {
+	c.channelRouted = true
+	return c
+}
+
+// All are the collected items.
+func (c *Collector) All() []Inbound { return c.all }
+
+// Add appends in if it has a kind, and the ids that this kind needs for its channel, conversation and message.
+func (c *Collector) Add(in Inbound) {
+	routed := c.channelRouted || in.ExternalID != ""
+	switch in.Kind {
+	case Text, Media, HumanEcho, FailedDelivery:
+		routed = routed && in.Conversation != "" && in.MessageID != ""
+	case Blocked:
+		routed = routed && in.Conversation != ""
+	case TokenExpiring:
+	default:
+		return
+	}
+	if !routed {
+		return
+	}
+	if n := len(c.all); n > 0 && n == cap(c.all) {
+		room := max(c.most, 2*n)
+		for _, enough := range []int{fewInbounds, c.most / 8} {
+			if n < enough {
+				room = enough
+				break
+			}
+		}
+		c.all = append(make([]Inbound, 0, room), c.all...)
+	}
+	c.all = append(c.all, in)
+}

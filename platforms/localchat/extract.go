@@ -1,0 +1,100 @@
+package localchat
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Extract reads one event. Only user_send_text is a message; other things
+// that a customer sends are Media, and what a person of the business sends from the platform's own app is an echo. All
+// other events, groups and anonymous users among them, hold nothing.
+func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
+	var e event
+	if err := e.read(body); err != nil {
+		return nil, err
+	}
+	in := platforms.Inbound{Type: Type, MessageID: e.messageID, SentAt: e.timestamp}
+	account, customer := e.recipient, e.sender
+	kind, fromCustomer := strings.CutPrefix(e.name, "user_send_")
+	switch {
+	case e.name == "user_send_text":
+		in = in.WithContent(e.text, "")
+	case fromCustomer:
+		in = in.WithContent("", mediaOf(kind))
+	case e.fromStaff():
+		account, customer = customer, account
+		in = in.AsEcho(e.text, strings.TrimPrefix(e.name, "oa_send_"))
+	}
+	in.ExternalID = cmp.Or(e.account, account)
+	in.Conversation, in.Address = customer, customer
+	found := platforms.Collect(len(body))
+	found.Add(in)
+	return found.All(), nil
+}
+
+// event is an event of an official account (docs.zaloplatforms.com). Where the account itself is the sender,
+// sender and recipient change places.
+type event struct {
+	name, account            string
+	timestamp                time.Time
+	sender, admin, recipient string
+	messageID, text          string
+}
+
+func (e *event) read(body []byte) error {
+	object, err := platforms.ParseObject(body)
+	if err != nil {
+		return err
+	}
+	for w := object.Members(); w.Next(); {
+		switch w.Key() {
+		case "event_name":
+			e.name = w.Value.Word()
+		case "oa_id":
+			e.account = w.Value.ID()
+		case "timestamp":
+			e.timestamp = w.Value.Time()
+		case "sender":
+			e.sender, e.admin = w.Value.Member("id").ID(), w.Value.Member("admin_id").ID()
+		case "recipient":
+			e.recipient = w.Value.Member("id").ID()
+		case "message":
+			e.readMessage(w.Value)
+		}
+	}
+	return nil
+}
+
+func (e *event) readMessage(value platforms.Value) {
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "msg_id":
+			e.messageID = w.Value.ID()
+		case "text":
+			e.text = w.Value.Text(platforms.MaxText)
+		}
+	}
+}
+
+// fromStaff reports whether a person of the business wrote to a customer; messages sent through the interface have no
+// administrator.
+func (e *event) fromStaff() bool {
+	return e.admin != "" && strings.HasPrefix(e.name, "oa_send_") && !strings.HasPrefix(e.name, "oa_send_group_")
+}
+
+// mediaOf names what the customer sent; empty for what is no message of one customer.
+func mediaOf(kind string) string {
+	switch kind {
+	case "image", "audio", "video", "sticker", "location", "file", "link":
+		return kind
+	case "gif":
+		return "image"
+	case "business_card":
+		return "contact"
+	default:
+		return ""
+	}
+}

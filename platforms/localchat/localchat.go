@@ -1,0 +1,187 @@
+// Package localchat is the adapter to the local chat platform, which Zalo's official accounts stand for. Its access tokens
+// live about a day and are refreshed.
+package localchat
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+// Type is the channel type of an official account.
+const Type platforms.Type = "localchat"
+
+// Driver is the [platforms.Driver] of the local chat platform.
+type Driver struct{}
+
+// Describe implements [platforms.Driver].
+func (Driver) Describe() *platforms.Description {
+	return &platforms.Description{
+		Name: "localchat", Deliveries: "Events of the local chat platform",
+		SignatureHeader: verify.LocalChatHeader,
+		SignatureHelp:   "mac= and the SHA-256 in hex of app id, raw body, the body's timestamp and the app secret, one after the other.",
+		Options: []platforms.Option{
+			{Name: "auth_base", Kind: platforms.AddressOption, Help: "The address of the service that renews tokens."},
+			{Name: "app_id", Kind: platforms.IdentifierOption, Required: true, Help: "The id of the application."},
+			{Name: "app_secret", Kind: platforms.SecretOption, Required: true, Help: "The secret of the application, which signs its webhooks."},
+		},
+		Channels: []platforms.ChannelType{{
+			Type: Type, Label: "Local chat platform", Like: "Zalo", ExternalID: "Official account id", ExternalIDHint: "The OA id.",
+			Credentials: platforms.TokenPair(),
+			Limit:       platforms.Limit{Most: 2000},
+			Window:      7 * 24 * time.Hour, // the platform's 48 hours are about billing
+			Before:      []string{"Authorize the operator's application for the official account, and note both tokens."},
+			After: []string{
+				"Once for the application (the operator has done it if another channel works): webhook address %u",
+				"Its events: user_send_text and, to have it noticed when a person answers from the platform's app, oa_send_text.",
+			},
+			WindowHelp: "Free text until 7 days after the customer wrote.",
+		}},
+	}
+}
+
+// New implements [platforms.Driver]. Tokens are refreshed at api_base if that is set without auth_base, so that a secret
+// never goes to a vendor whom the operator has replaced.
+func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
+	base, err := config.Base("https://openapi.zalo.me", "api_base")
+	if err != nil {
+		return nil, fmt.Errorf("api_base: %w", err)
+	}
+	authBase, err := config.Base("https://oauth.zaloapp.com", "auth_base", "api_base")
+	if err != nil {
+		return nil, fmt.Errorf("auth_base: %w", err)
+	}
+	return &localChat{config: *config, base: base, authBase: authBase}, nil
+}
+
+type localChat struct {
+	config         platforms.Config
+	base, authBase *url.URL
+}
+
+var (
+	_ platforms.Driver           = Driver{}
+	_ platforms.Platform         = (*localChat)(nil)
+	_ platforms.SignedDeliveries = (*localChat)(nil)
+	_ platforms.Refresher        = (*localChat)(nil)
+)
+
+// Verify implements [platforms.SignedDeliveries]. A body that isn't JSON fails: it has no timestamp to hash.
+func (l *localChat) Verify(d *platforms.Delivery) error {
+	o := l.config.Options
+	return verify.LocalChat(d.Header, o["header"], o["app_id"], o["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
+}
+
+// Send sends a customer service message of the official account.
+func (l *localChat) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	type recipient struct {
+		UserID string `json:"user_id"`
+	}
+	type text struct {
+		Text string `json:"text"`
+	}
+	var data struct {
+		MessageID platforms.Word `json:"message_id"`
+	}
+	r, failure := l.call(ctx, out.Credentials, http.MethodPost, "/v3.0/oa/message/cs", struct {
+		Recipient recipient `json:"recipient"`
+		Message   text      `json:"message"`
+	}{recipient{out.Address}, text{out.Text}}, &data)
+	switch {
+	case failure != nil:
+		return "", failure
+	case data.MessageID == "":
+		return "", r.NoID()
+	}
+	return string(data.MessageID), nil
+}
+
+// Identify returns the id of the official account.
+func (l *localChat) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
+	var account struct {
+		ID platforms.Word `json:"oa_id"`
+	}
+	r, failure := l.call(ctx, channel.Credentials, http.MethodGet, "/v2.0/oa/getoa", nil, &account)
+	switch {
+	case failure != nil:
+		return nil, failure
+	case account.ID == "":
+		return nil, r.NoID()
+	}
+	return []string{string(account.ID)}, nil
+}
+
+func (l *localChat) call(
+	ctx context.Context, credentials platforms.Credentials, method, path string, body, data any,
+) (*platforms.Response, *platforms.Error) {
+	token := credentials[platforms.AccessToken]
+	if problem := platforms.CheckToken(token); problem != "" {
+		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
+	}
+	r, failure := l.config.Client.Do(ctx, &platforms.Request{
+		Name: string(Type), Base: l.base, Method: method, Path: path, JSON: body,
+		Header: map[string]string{"access_token": token},
+	})
+	if failure != nil {
+		return nil, failure
+	}
+	return r, read(r, data)
+}
+
+// read reads {"error":0,"data":…} into data, or classifies the error, which comes with status 200.
+func read(r *platforms.Response, data any) *platforms.Error {
+	var body struct {
+		Error *platforms.Word `json:"error"`
+		Data  json.RawMessage `json:"data"`
+	}
+	if !r.Decode(&body) || body.Error == nil {
+		return r.Unreadable(true)
+	}
+	cause := r.Error(string(*body.Error), "")
+	switch *body.Error {
+	case "0":
+		if !r.OK() || json.Unmarshal(body.Data, data) != nil {
+			return r.Unreadable(true)
+		}
+		return nil
+	case "-216", "-220":
+		return platforms.Unauthorized(true, cause)
+	case "-219":
+		return platforms.Unauthorized(false, cause)
+	case "-213", "-230", "-232", "-305":
+		return platforms.Fail(platforms.WindowExpired, cause)
+	case "-244":
+		return platforms.Fail(platforms.CustomerBlocked, cause)
+	case "-32":
+		return platforms.RetryLater(r.RetryAfter(), cause)
+	}
+	return r.Unlisted(true, cause)
+}
+
+// refreshErrors are general knowledge, not seen in a source, and surely not all.
+var refreshErrors = platforms.RefreshErrors{Member: "error", Operator: []string{"-14002", "-14003"}, Temporary: []string{"-32"}}
+
+// Refresh implements [platforms.Refresher].
+func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
+	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
+		return nil, failure
+	}
+	appID, secret := l.config.Options["app_id"], l.config.Options["app_secret"]
+	if appID == "" || platforms.CheckToken(secret) != "" {
+		return nil, platforms.Refusef("platform localchat has no usable app_id and app_secret")
+	}
+	request := &platforms.Request{
+		Name: string(Type), Base: l.authBase, Method: http.MethodPost, Path: "/v4/oa/access_token",
+		Header: map[string]string{"secret_key": secret},
+		Form: url.Values{
+			"app_id": {appID}, "grant_type": {"refresh_token"}, "refresh_token": {channel.Credentials[platforms.RefreshToken]},
+		},
+	}
+	return l.config.Client.RefreshTokens(ctx, request, channel.Credentials, l.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
+}

@@ -1,0 +1,149 @@
+package marketa
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Push codes of marketplace A (open.shopee.com, push mechanism).
+const (
+	chatPush   = "10"
+	expiryPush = "12"
+)
+
+// maxExpiring bounds the shops that one push warns of; the platform sends its list in pages.
+const maxExpiring = 1000
+
+// Extract reads one push of marketplace A: a chat message, of a customer or of the shop itself, or the warning that
+// shops' authorizations end within a week (of up to 1,000 shops). Orders, authorizations and notices hold nothing.
+func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
+	push, err := platforms.ParseObject(body)
+	if err != nil {
+		return nil, err
+	}
+	var code, shop, seller string
+	var data platforms.Value
+	for w := push.Members(); w.Next(); {
+		switch w.Key() {
+		case "code":
+			code = w.Value.ID()
+		case "shop_id":
+			shop = w.Value.ID()
+		case "seller_id":
+			seller = w.Value.ID()
+		case "data":
+			data = w.Value
+		}
+	}
+	shop = cmp.Or(shop, seller)
+	switch code {
+	case chatPush:
+		return chatMessage(data, shop), nil
+	case expiryPush:
+		return expiring(data, shop), nil
+	default:
+		return nil, nil
+	}
+}
+
+func chatMessage(data platforms.Value, shop string) []platforms.Inbound {
+	kind, content := "", platforms.Value(nil)
+	for w := data.Members(); w.Next(); {
+		switch w.Key() {
+		case "type":
+			kind = w.Value.Word()
+		case "content":
+			content = w.Value
+		}
+	}
+	if kind != "message" {
+		return nil
+	}
+	var m message
+	m.read(content.Nested())
+	found := platforms.Collect(len(data))
+	found.Add(m.inbound(shop))
+	return found.All()
+}
+
+// expiring adds a warning for each shop of the list; where there is none, for the shop of the push.
+func expiring(data platforms.Value, shop string) []platforms.Inbound {
+	var shops platforms.Value
+	for w := data.Members(); w.Next(); {
+		if w.Key() == "shop_expire_soon" {
+			shops = w.Value
+		}
+	}
+	found := platforms.CollectAtMost(maxExpiring)
+	listed := 0
+	for w := shops.Elements(); w.Next() && listed < maxExpiring; listed++ {
+		found.Add(platforms.Inbound{Type: Type, ExternalID: w.Value.ID(), Kind: platforms.TokenExpiring})
+	}
+	if listed == 0 {
+		found.Add(platforms.Inbound{Type: Type, ExternalID: shop, Kind: platforms.TokenExpiring})
+	}
+	return found.All()
+}
+
+// message is one chat message. Its shop is the sender's, not the one that the push is for: customers have shops too.
+type message struct {
+	id, conversation string
+	shop, fromShop   string
+	from, fromName   string
+	to               string
+	kind             string
+	createdAt        time.Time
+	content          platforms.Value
+}
+
+func (m *message) read(value platforms.Value) {
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "message_id":
+			m.id = w.Value.ID()
+		case "conversation_id":
+			m.conversation = w.Value.ID()
+		case "shop_id":
+			m.shop = w.Value.ID()
+		case "from_shop_id":
+			m.fromShop = w.Value.ID()
+		case "from_id":
+			m.from = w.Value.ID()
+		case "from_user_name":
+			m.fromName = w.Value.Name()
+		case "to_id":
+			m.to = w.Value.ID()
+		case "message_type":
+			m.kind = w.Value.Word()
+		case "created_timestamp":
+			m.createdAt = w.Value.Time()
+		case "content":
+			m.content = w.Value
+		}
+	}
+}
+
+func (m *message) inbound(shop string) platforms.Inbound {
+	in := platforms.Inbound{
+		Type:         Type,
+		ExternalID:   shop,
+		Conversation: cmp.Or(m.conversation, m.from),
+		Address:      m.from,
+		MessageID:    m.id,
+		SentAt:       m.createdAt,
+	}
+	text, media := "", ""
+	if m.kind == "text" {
+		text = m.content.Nested().Member("text").Text(platforms.MaxText)
+	} else {
+		media = platforms.MediaName(m.kind)
+	}
+	if m.fromShop == shop || m.shop == shop {
+		in.Conversation, in.Address = cmp.Or(m.conversation, m.to), m.to
+		return in.AsEcho(text, media)
+	}
+	in.CustomerName = m.fromName
+	return in.WithContent(text, media)
+}

@@ -1,0 +1,233 @@
+// Package marketa is the adapter to marketplace A, which Shopee's seller chat stands for. The operator's partner account signs
+// every call; a token is good for one shop.
+package marketa
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+// Type is the channel type of a shop.
+const Type platforms.Type = "market_a"
+
+// Driver is the [platforms.Driver] of marketplace A.
+type Driver struct{}
+
+// Describe implements [platforms.Driver].
+func (Driver) Describe() *platforms.Description {
+	return &platforms.Description{
+		Name: "market_a", Deliveries: "Events of marketplace A",
+		SignatureHeader: verify.MarketAHeader,
+		SignatureHelp:   "The HMAC-SHA256 in hex of the callback address, | and the raw body, with the partner key as its key.",
+		Options: []platforms.Option{
+			{
+				Name: "partner_id", Kind: platforms.IdentifierOption, Required: true, Check: checkPartnerID,
+				Help: "The id of the partner, a whole number.",
+			},
+			{
+				Name: "partner_key", Kind: platforms.SecretOption, Required: true,
+				Help: "The key of the partner, which signs webhooks and calls.",
+			},
+		},
+		Channels: []platforms.ChannelType{{
+			Type: Type, Label: "Marketplace A", Like: "Shopee", ExternalID: "Shop id", ExternalIDHint: "A number.",
+			Credentials: platforms.TokenPair(),
+			Limit:       platforms.Limit{Most: 1000}, // no source names a limit
+			Before:      []string{"Authorize the operator's application for the shop, and note both tokens."},
+			After: []string{
+				"Once for the application, in the partner console: push address exactly %u",
+				"Switch on the push “webchat”.",
+				"The marketplace punishes shops for phone numbers, mail addresses and links in messages: say so in the assistant's instructions.",
+			},
+			WindowHelp: "Free text at any time.",
+		}},
+	}
+}
+
+func checkPartnerID(id string) string {
+	if n, err := strconv.ParseInt(id, 10, 64); err != nil || n < 1 || !platforms.IsDigits(id) {
+		return "must be a whole number above 0"
+	}
+	return ""
+}
+
+// New implements [platforms.Driver].
+func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
+	base, err := config.Base("https://partner.shopeemobile.com", "api_base")
+	if err != nil {
+		return nil, fmt.Errorf("api_base: %w", err)
+	}
+	return &market{config: *config, base: base, partnerID: config.Options["partner_id"], partnerKey: config.Options["partner_key"]}, nil
+}
+
+type market struct {
+	config                platforms.Config
+	base                  *url.URL
+	partnerID, partnerKey string
+}
+
+var (
+	_ platforms.Driver           = Driver{}
+	_ platforms.Platform         = (*market)(nil)
+	_ platforms.SignedDeliveries = (*market)(nil)
+	_ platforms.Refresher        = (*market)(nil)
+)
+
+// Verify implements [platforms.SignedDeliveries]. The platform signs the configured address, too.
+func (m *market) Verify(d *platforms.Delivery) error {
+	return verify.MarketA(d.Header, m.config.Options["header"], m.partnerKey, d.URL, d.Body) //nolint:wrapcheck // it says all there is to say
+}
+
+// Send sends a chat message of the shop to a buyer.
+func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	if !platforms.IsDigits(out.Address) {
+		return "", platforms.Refusef("the buyer's id is not a number")
+	}
+	type content struct {
+		Text string `json:"text"`
+	}
+	var body struct {
+		Response struct {
+			MessageID platforms.Word `json:"message_id"`
+		} `json:"response"`
+	}
+	r, failure := m.call(ctx, out.ExternalID, out.Credentials, http.MethodPost, "/api/v2/sellerchat/send_message", struct {
+		ToID    json.Number `json:"to_id"`
+		Type    string      `json:"message_type"`
+		Content content     `json:"content"`
+	}{json.Number(out.Address), "text", content{out.Text}}, &body)
+	switch {
+	case failure != nil:
+		return "", failure
+	case body.Response.MessageID == "":
+		return "", r.NoID()
+	}
+	return string(body.Response.MessageID), nil
+}
+
+// Identify confirms the channel's shop id: a call for a shop that the token isn't good for fails.
+func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
+	var shop struct {
+		Name platforms.Word `json:"shop_name"`
+	}
+	r, failure := m.call(ctx, channel.ExternalID, channel.Credentials, http.MethodGet, "/api/v2/shop/get_shop_info", nil, &shop)
+	switch {
+	case failure != nil:
+		return nil, failure
+	case shop.Name == "":
+		return nil, r.NoID()
+	}
+	return []string{channel.ExternalID}, nil
+}
+
+// call makes a call for a shop. The marketplace wants token and signature in the query.
+func (m *market) call(
+	ctx context.Context, shopID string, credentials platforms.Credentials, method, path string, body, result any,
+) (*platforms.Response, *platforms.Error) {
+	token := credentials[platforms.AccessToken]
+	if problem := platforms.CheckToken(token); problem != "" {
+		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
+	}
+	if !platforms.IsDigits(shopID) {
+		return nil, errShopID()
+	}
+	query, failure := m.sign(path, token, shopID)
+	if failure != nil {
+		return nil, failure
+	}
+	query.Set("access_token", token)
+	query.Set("shop_id", shopID)
+	r, failure := m.config.Client.Do(ctx, &platforms.Request{
+		Name: string(Type), Base: m.base, Method: method, Path: path, Query: query, JSON: body,
+	})
+	if failure != nil {
+		return nil, failure
+	}
+	return r, read(r, result)
+}
+
+func errShopID() *platforms.Error { return platforms.Refusef("the channel's shop id is not a number") }
+
+// sign signs a call: lower-case hex HMAC-SHA256 with the partner key over partner id, path, time in seconds, and, for calls of
+// a shop, token and shop id. The path is the interface's own, without that of the base. As the vendor documents it; not
+// verified against the real one.
+func (m *market) sign(path, accessToken, shopID string) (url.Values, *platforms.Error) {
+	if !platforms.IsDigits(m.partnerID) || m.partnerKey == "" {
+		return nil, platforms.Refusef("platform market_a has no partner_id and partner_key")
+	}
+	timestamp := strconv.FormatInt(m.config.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(m.partnerKey))
+	mac.Write([]byte(m.partnerID + path + timestamp + accessToken + shopID))
+	return url.Values{
+		"partner_id": {m.partnerID},
+		"timestamp":  {timestamp},
+		"sign":       {hex.EncodeToString(mac.Sum(nil))},
+	}, nil
+}
+
+// read reads a good answer into result, or classifies the error: {"error":"error_auth",…} with any status, empty when all is
+// well. The first spelling of "access" in an error is the vendor's; error_inner, error_server and error_system are general
+// knowledge, not seen in a source.
+func read(r *platforms.Response, result any) *platforms.Error {
+	var body struct {
+		Error *platforms.Word `json:"error"`
+	}
+	if !r.Decode(&body) || body.Error == nil {
+		return r.Unreadable(true)
+	}
+	cause := r.Error(string(*body.Error), "")
+	switch *body.Error {
+	case "":
+		if !r.OK() || !r.Decode(result) {
+			return r.Unreadable(true)
+		}
+		return nil
+	case "error_auth", "invalid_acceess_token", "invalid_access_token":
+		return platforms.Unauthorized(true, cause)
+	case "error_permission":
+		return platforms.Unauthorized(false, cause)
+	case "error_limit", "error_inner", "error_server", "error_system":
+		return platforms.RetryLater(r.RetryAfter(), cause)
+	}
+	return r.Unlisted(true, cause)
+}
+
+// refreshErrors are general knowledge, not seen in a source, and surely not all.
+var refreshErrors = platforms.RefreshErrors{
+	Member: "error", Operator: []string{"error_sign", "error_partner"},
+	Temporary: []string{"error_limit", "error_inner", "error_server", "error_system"},
+}
+
+// Refresh implements [platforms.Refresher].
+func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
+	const path = "/api/v2/auth/access_token/get"
+	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
+		return nil, failure
+	}
+	if !platforms.IsDigits(channel.ExternalID) {
+		return nil, errShopID()
+	}
+	query, failure := m.sign(path, "", "")
+	if failure != nil {
+		return nil, failure
+	}
+	request := &platforms.Request{
+		Name: string(Type), Base: m.base, Method: http.MethodPost, Path: path, Query: query,
+		JSON: struct {
+			PartnerID    json.Number `json:"partner_id"`
+			ShopID       json.Number `json:"shop_id"`
+			RefreshToken string      `json:"refresh_token"`
+		}{json.Number(m.partnerID), json.Number(channel.ExternalID), channel.Credentials[platforms.RefreshToken]},
+	}
+	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
+}

@@ -1,0 +1,234 @@
+// Package marketb is the adapter to marketplace B, which Lazada's seller chat stands for. The operator's application signs
+// every call; customers open the sessions that are written to.
+package marketb
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+// Type is the channel type of a shop.
+const Type platforms.Type = "market_b"
+
+// Driver is the [platforms.Driver] of marketplace B.
+type Driver struct{}
+
+// Describe implements [platforms.Driver].
+func (Driver) Describe() *platforms.Description {
+	return &platforms.Description{
+		Name: "market_b", Deliveries: "Events of marketplace B",
+		SignatureHeader: verify.MarketBHeader,
+		SignatureHelp:   "The HMAC-SHA256 in hex of app key and raw body, one after the other, with the app secret as its key.",
+		Options: []platforms.Option{
+			{Name: "auth_base", Kind: platforms.AddressOption, Help: "The address of the service that renews tokens."},
+			{Name: "app_key", Kind: platforms.IdentifierOption, Required: true, Help: "The key that names the application, not a secret."},
+			{
+				Name: "app_secret", Kind: platforms.SecretOption, Required: true,
+				Help: "The secret of the application, which signs webhooks and calls.",
+			},
+		},
+		Channels: []platforms.ChannelType{{
+			Type: Type, Label: "Marketplace B", Like: "Lazada", ExternalID: "Shop id", ExternalIDHint: "Also called seller id.",
+			Credentials: platforms.TokenPair(),
+			Limit:       platforms.Limit{Most: 1000}, // no source names a limit
+			Before:      []string{"Authorize the operator's application for the shop, and note both tokens."},
+			After: []string{
+				"Once for the application, in its console: push address %u",
+				"Switch on the message type “IM”.",
+			},
+			WindowHelp: "The platform decides until when it takes free text.",
+		}},
+	}
+}
+
+// New implements [platforms.Driver]. Tokens are refreshed at api_base if that is set without auth_base, so that a secret
+// never goes to a vendor whom the operator has replaced.
+func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
+	base, err := config.Base("https://api.lazada.vn/rest", "api_base")
+	if err != nil {
+		return nil, fmt.Errorf("api_base: %w", err)
+	}
+	authBase, err := config.Base("https://auth.lazada.com/rest", "auth_base", "api_base")
+	if err != nil {
+		return nil, fmt.Errorf("auth_base: %w", err)
+	}
+	return &market{
+		config: *config, base: base, authBase: authBase, appKey: config.Options["app_key"], appSecret: config.Options["app_secret"],
+	}, nil
+}
+
+type market struct {
+	config            platforms.Config
+	base, authBase    *url.URL
+	appKey, appSecret string
+}
+
+var (
+	_ platforms.Driver           = Driver{}
+	_ platforms.Platform         = (*market)(nil)
+	_ platforms.SignedDeliveries = (*market)(nil)
+	_ platforms.Refresher        = (*market)(nil)
+)
+
+// Verify implements [platforms.SignedDeliveries].
+func (m *market) Verify(d *platforms.Delivery) error {
+	return verify.MarketB(d.Header, m.config.Options["header"], m.appKey, m.appSecret, d.Body) //nolint:wrapcheck // it says all there is to say
+}
+
+// Send sends a text message into a session.
+func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	var body struct {
+		Data struct {
+			MessageID platforms.Word `json:"message_id"`
+		} `json:"data"`
+	}
+	r, failure := m.call(ctx, out.Credentials, http.MethodPost, "/im/message/send", url.Values{
+		"session_id":  {out.Address},
+		"template_id": {"1"}, // plain text
+		"txt":         {out.Text},
+	}, &body)
+	switch {
+	case failure != nil:
+		return "", failure
+	case body.Data.MessageID == "":
+		return "", r.NoID()
+	}
+	return string(body.Data.MessageID), nil
+}
+
+// Identify returns the id of the seller.
+func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
+	var body struct {
+		Data struct {
+			SellerID platforms.Word `json:"seller_id"`
+		} `json:"data"`
+	}
+	r, failure := m.call(ctx, channel.Credentials, http.MethodGet, "/seller/get", nil, &body)
+	switch {
+	case failure != nil:
+		return nil, failure
+	case body.Data.SellerID == "":
+		return nil, r.NoID()
+	}
+	return []string{string(body.Data.SellerID)}, nil
+}
+
+// call makes a call. Token and signature travel in the query, a POST's own parameters in its body, as the vendor's own
+// library does it.
+func (m *market) call(
+	ctx context.Context, credentials platforms.Credentials, method, path string, params url.Values, result any,
+) (*platforms.Response, *platforms.Error) {
+	token := credentials[platforms.AccessToken]
+	if problem := platforms.CheckToken(token); problem != "" {
+		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
+	}
+	query, failure := m.sign(path, url.Values{"access_token": {token}}, params)
+	if failure != nil {
+		return nil, failure
+	}
+	request := &platforms.Request{Name: string(Type), Base: m.base, Method: method, Path: path, Query: query}
+	if method == http.MethodPost {
+		request.Form = params
+	}
+	r, failure := m.config.Client.Do(ctx, request)
+	if failure != nil {
+		return nil, failure
+	}
+	return r, read(r, result)
+}
+
+// sign adds the common parameters and signs: upper-case hex HMAC-SHA256 with the app secret over the path, without that of
+// the base, and all parameters, in order of their names, each name followed by its value. As the vendor documents it; not
+// verified against the real one.
+func (m *market) sign(path string, query, params url.Values) (url.Values, *platforms.Error) {
+	if m.appKey == "" || m.appSecret == "" {
+		return nil, platforms.Refusef("platform market_b has no app_key and app_secret")
+	}
+	query.Set("app_key", m.appKey)
+	query.Set("timestamp", strconv.FormatInt(m.config.Now().UnixMilli(), 10))
+	query.Set("sign_method", "sha256")
+	all := maps.Clone(query)
+	maps.Copy(all, params)
+	mac := hmac.New(sha256.New, []byte(m.appSecret))
+	mac.Write([]byte(path))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		mac.Write([]byte(name + all.Get(name)))
+	}
+	query.Set("sign", strings.ToUpper(hex.EncodeToString(mac.Sum(nil))))
+	return query, nil
+}
+
+// read reads a good answer into result, or classifies the error: a code other than "0" of the gateway, or an err_code of the
+// chat behind it, with any status. Apart from -22 the codes are general knowledge, not seen in a source.
+func read(r *platforms.Response, result any) *platforms.Error {
+	var body struct {
+		Code    *platforms.Word `json:"code"`
+		ErrCode platforms.Word  `json:"err_code"`
+		Success platforms.Word  `json:"success"`
+	}
+	if !r.Decode(&body) || body.Code == nil {
+		return r.Unreadable(true)
+	}
+	cause := r.Error(string(*body.Code), string(body.ErrCode))
+	code := *body.Code
+	if code == "0" {
+		code = body.ErrCode
+	}
+	switch code {
+	case "", "0":
+		switch {
+		case body.Success == "false":
+			return r.Unlisted(true, cause)
+		case !r.OK() || !r.Decode(result):
+			return r.Unreadable(true)
+		}
+		return nil
+	case "-22":
+		return platforms.Fail(platforms.WindowExpired, cause)
+	case "IllegalAccessToken":
+		return platforms.Unauthorized(true, cause)
+	case "InsufficientPermission":
+		return platforms.Unauthorized(false, cause)
+	case "ApiCallLimit", "AppCallLimit", "ServiceUnavailable", "SellerCallLimit":
+		return platforms.RetryLater(r.RetryAfter(), cause)
+	case "ServiceTimeout": // of what is behind the gateway, which may have taken the message
+		return platforms.Fail(platforms.Unknown, cause)
+	}
+	return r.Unlisted(true, cause)
+}
+
+// refreshErrors are general knowledge, not seen in a source, and surely not all.
+var refreshErrors = platforms.RefreshErrors{
+	Member:    "code",
+	Operator:  []string{"IncompleteSignature", "InvalidAppKey", "MissingParameter", "InvalidTimestamp"},
+	Temporary: []string{"ApiCallLimit", "AppCallLimit", "ServiceUnavailable"},
+}
+
+// Refresh implements [platforms.Refresher].
+func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
+	const path = "/auth/token/refresh"
+	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
+		return nil, failure
+	}
+	params := url.Values{"refresh_token": {channel.Credentials[platforms.RefreshToken]}}
+	query, failure := m.sign(path, url.Values{}, params)
+	if failure != nil {
+		return nil, failure
+	}
+	request := &platforms.Request{
+		Name: string(Type), Base: m.authBase, Method: http.MethodPost, Path: path, Query: query, Form: params,
+	}
+	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
+}

@@ -1,0 +1,204 @@
+package platforms
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Type is the type of a channel, such as "photo_dm": lower-case letters, digits and underscores. Types are stored and part of
+// the public API, and unique among all platforms of a build.
+type Type string
+
+// Driver makes a platform available. It has no state; its methods may be called at any time. A Caddy module of the
+// namespace svc.platforms is a driver.
+type Driver interface {
+	// Describe returns what is known about the platform without configuration. It always returns the same.
+	Describe() *Description
+	// New returns the platform for the options of one configuration. It makes no request. Without a block in the
+	// configuration the options are empty: New must succeed, and calls that need a missing option fail as [Refused].
+	New(config *Config) (Platform, error)
+}
+
+// Description is what forms, API, documentation and routing need to know about a platform.
+type Description struct {
+	// Name is the name in the configuration (`platform NAME`) and, with dashes for underscores, in the address of the
+	// webhook, /webhooks/NAME.
+	Name string
+	// Deliveries says what the webhook receives, such as "Events of the social platform".
+	Deliveries string
+	// ChannelWebhooks is set if every channel has a webhook address (/webhooks/NAME/{channelId}) and a secret of its own. Such
+	// channels have no external id, and the platform is a [ChannelSecrets]. Otherwise all channels share one address, are
+	// told apart by their external ids, and the platform is a [SignedDeliveries].
+	ChannelWebhooks bool
+	// SignatureHeader is the header that carries the signature or secret of a delivery, unless the operator's option
+	// `header` names another.
+	SignatureHeader string
+	// SignatureHelp says in a few sentences how a delivery is signed.
+	SignatureHelp string
+	// Handshake describes the GET request that a [Handshaker] answers; nil if the platform is none.
+	Handshake *Handshake
+	// Options are those of the platform's block. Every platform has the options header, api_base and ack in addition.
+	Options []Option
+	// Channels are the channel types, in the order of forms and lists.
+	Channels []ChannelType
+}
+
+// Handshake describes the request by which a platform checks a webhook address.
+type Handshake struct {
+	Summary string
+	// Query are the parameters of the request, each with its meaning.
+	Query []Parameter
+}
+
+// Parameter is a parameter of a query.
+type Parameter struct{ Name, Help string }
+
+// OptionKind is the kind of an option's value.
+type OptionKind int
+
+// The kinds of options.
+const (
+	// TextOption is any text of one line.
+	TextOption OptionKind = iota
+	// AddressOption is an http or https address without user, query and fragment.
+	AddressOption
+	// IdentifierOption is 1 to 128 visible ASCII characters, or one reference to an environment variable or a file.
+	IdentifierOption
+	// SecretOption is one reference to an environment variable or a file. The secret itself never stands in a configuration.
+	SecretOption
+)
+
+// Option is one option of a platform's block: `NAME VALUE` in a Caddyfile, a member NAME in JSON.
+type Option struct {
+	Name string
+	Kind OptionKind
+	// Required options are missing only in a configuration without a block for the platform.
+	Required bool
+	// Keys makes the option a table: `NAME KEY VALUE` in a Caddyfile, once for each key, and an object Table in JSON. Its
+	// values are [Config.Options] "NAME[KEY]".
+	Keys  []string
+	Table string
+	// Check returns what is wrong with a value, "" for nothing. It may be nil. It sees the value that a reference stands for.
+	Check func(value string) (problem string)
+	// Help is the documentation: one sentence.
+	Help string
+}
+
+// OptionChecker is a [Driver] that checks options together. Problems has an entry for every faulty option, by its name as in
+// [Config.Options]; values are those of the configuration, with references unresolved.
+type OptionChecker interface {
+	CheckOptions(values map[string]string) (problems map[string]string)
+}
+
+// Config is what a platform is made with.
+type Config struct {
+	// Options are the values of the configured options, with references resolved. Options that were not given are absent.
+	Options map[string]string
+	// Client makes the calls.
+	Client *Client
+	// Now is the clock of signatures and expiries.
+	Now func() time.Time
+	// Logger is for what no error can report. It must get no token and no customer's text.
+	Logger *slog.Logger
+}
+
+// Base returns the address in the first of the options that is set, else fallback.
+func (c *Config) Base(fallback string, options ...string) (*url.URL, error) {
+	for _, option := range options {
+		if address := c.Options[option]; address != "" {
+			return ParseBase(address)
+		}
+	}
+	return ParseBase(fallback)
+}
+
+// ChannelType describes one type of channel.
+type ChannelType struct {
+	Type Type
+	// Label names the type for people, Like a service that it stands for ("" for none).
+	Label, Like string
+	// ExternalID is what the platform calls the id that its deliveries are routed by, such as "Page id"; "" for types with
+	// [Description.ChannelWebhooks]. ExternalIDHint says where to find it.
+	ExternalID, ExternalIDHint string
+	// Credentials are the fields of a channel's credentials, in the order of the form.
+	Credentials []CredentialField
+	// Limit is the longest message. The zero value is no limit.
+	Limit Limit
+	// Window is how long after the customer's last message a business may write freely; 0 is without end. A message after it
+	// fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].
+	Window      time.Duration
+	AfterWindow Class
+	// WindowHelp says the same to people.
+	WindowHelp string
+	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
+	Before, After []string
+}
+
+// Channel is whom a call is made for.
+type Channel struct {
+	Type Type
+	// ExternalID is the page, account, phone number or shop id; "" for types without one.
+	ExternalID  string
+	Credentials Credentials
+}
+
+// Outgoing is one message to one customer: a part of a reply, within the limit of its channel type (see [Split]).
+type Outgoing struct {
+	Type Type
+	// ExternalID is the channel's: page, account, phone number or shop id.
+	ExternalID string
+	// Conversation and Address are those of the [Inbound] that is answered.
+	Conversation, Address string
+	Text                  string
+	Credentials           Credentials
+}
+
+// Platform is an adapter at work. Its methods are called concurrently.
+type Platform interface {
+	// Extract returns what a verified delivery contains, [ErrMalformed] if it isn't a JSON object. It doesn't keep body, and
+	// nothing it returns refers to body.
+	Extract(body []byte) ([]Inbound, error)
+	// Send sends one message and returns the platform's id of it, at most [MaxID] bytes. The error is an [*Error].
+	Send(ctx context.Context, out *Outgoing) (messageID string, err error)
+	// Identify asks the platform which account the credentials belong to, and returns its external ids. Platforms that can
+	// only confirm an id return the channel's. The error is an [*Error].
+	Identify(ctx context.Context, channel *Channel) (externalIDs []string, err error)
+}
+
+// SignedDeliveries is a platform whose deliveries all go to one address, signed with a secret of the operator's application.
+type SignedDeliveries interface {
+	// Verify returns an error unless the platform signed the delivery. Without a configured secret every delivery fails.
+	Verify(delivery *Delivery) error
+}
+
+// ChannelSecrets is a platform whose deliveries go to an address for each channel, with a secret of the channel's.
+type ChannelSecrets interface {
+	// VerifyChannel returns an error unless the headers prove the platform. It is called before the body is read.
+	VerifyChannel(header http.Header, credentials Credentials) error
+}
+
+// Delivery is a request of a platform.
+type Delivery struct {
+	Header http.Header
+	// URL is the configured address of the webhook, whatever host the request names.
+	URL  string
+	Body []byte
+}
+
+// Handshaker is a platform that checks a webhook address with a GET request before it delivers there.
+type Handshaker interface {
+	// Handshake returns the body of the answer, or an error if the request doesn't prove the platform.
+	Handshake(query url.Values) (answer string, err error)
+}
+
+// Refresher is a platform whose access tokens expire. Its channel types have a credential field [RefreshToken].
+type Refresher interface {
+	// Refresh exchanges the refresh token for new tokens and returns the credentials to store. It uses up the old refresh
+	// token: the caller stores the result before anything else and lets no two refreshes of a channel run at a time. The
+	// error is an [*Error]: [NeedsReauth] if the refresh token isn't accepted, [Unknown] if it may be used up, [Refused] if
+	// the operator's application is at fault.
+	Refresh(ctx context.Context, channel *Channel) (Credentials, error)
+}

@@ -1,0 +1,257 @@
+package social
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// maxNamed bounds the contacts of a change whose names are looked at; the platform sends one for each customer.
+const maxNamed = 1000
+
+// maxClasses bounds the different error codes of a delivery that are classified.
+const maxClasses = 64
+
+// chatAppChange adds what a change of a chat-app business account holds
+// (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
+// app, and sends that failed. Groups, reactions, edits, deletions, receipts and changes of settings hold nothing. A change
+// belongs to one phone number; some fields of changes have no metadata and belong to none.
+func (s *reader) chatAppChange(field string, value platforms.Value) {
+	var phone chatAppPhone
+	var contacts, messages, echoes, statuses platforms.Value
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "metadata":
+			phone = chatAppPhone{w.Value.Member("phone_number_id").ID(), w.Value.Member("display_phone_number").ID()}
+		case "contacts":
+			contacts = w.Value
+		case "messages":
+			messages = w.Value
+		case "message_echoes":
+			echoes = w.Value
+		case "statuses":
+			statuses = w.Value
+		}
+	}
+	switch field {
+	case "messages":
+		s.nameContacts(contacts)
+		for w := messages.Elements(); w.Next(); {
+			s.chatAppMessage(phone, w.Value)
+		}
+		for w := statuses.Elements(); w.Next(); {
+			s.chatAppStatus(phone, w.Value)
+		}
+	case "smb_message_echoes":
+		for w := echoes.Elements(); w.Next(); {
+			s.chatAppEcho(phone, w.Value)
+		}
+	}
+}
+
+// nameContacts keeps the names of the contacts until the next change.
+func (s *reader) nameContacts(contacts platforms.Value) {
+	clear(s.names)
+	for w := contacts.Elements(); w.Next() && len(s.names) < maxNamed; {
+		var phone, user, name string
+		for c := w.Value.Members(); c.Next(); {
+			switch c.Key() {
+			case "wa_id":
+				phone = c.Value.ID()
+			case "user_id":
+				user = c.Value.ID()
+			case "profile":
+				name = c.Value.Member("name").Name()
+			}
+		}
+		if name == "" {
+			continue
+		}
+		if s.names == nil {
+			s.names = make(map[string]string, 2)
+		}
+		s.names[phone], s.names[user] = name, name
+	}
+}
+
+// chatAppPhone is the number that a change belongs to.
+type chatAppPhone struct{ id, displayed string }
+
+// about begins an Inbound of the number and one of its customers.
+func (p chatAppPhone) about(customer, message string, at time.Time) platforms.Inbound {
+	return platforms.Inbound{
+		Type: ChatApp, ExternalID: p.id, Conversation: customer, Address: customer, MessageID: message, SentAt: at,
+	}
+}
+
+func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
+	var m chatAppMessage
+	m.read(value)
+	customer := cmp.Or(m.from, m.fromUser)
+	if m.group != "" || customer == phone.displayed {
+		return
+	}
+	in := phone.about(customer, m.id, m.timestamp)
+	in.CustomerName = s.names[customer]
+	s.Add(in.WithContent(m.content()))
+}
+
+func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
+	var m chatAppMessage
+	m.read(value)
+	text, media := m.content()
+	if m.group != "" || text == "" && media == "" {
+		return
+	}
+	s.Add(phone.about(cmp.Or(m.to, m.toUser), m.id, m.timestamp).AsEcho(text, media))
+}
+
+// chatAppStatus adds a send that failed after the platform had accepted it: that the service window is over, for one, is
+// known only here.
+func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
+	var id, status, recipient, recipientUser string
+	var timestamp time.Time
+	var causes platforms.Value
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "id":
+			id = w.Value.ID()
+		case "status":
+			status = w.Value.Word()
+		case "recipient_id":
+			recipient = w.Value.ID()
+		case "recipient_user_id":
+			recipientUser = w.Value.ID()
+		case "timestamp":
+			timestamp = w.Value.Time()
+		case "errors":
+			causes = w.Value
+		}
+	}
+	if status != "failed" {
+		return
+	}
+	in := phone.about(cmp.Or(recipient, recipientUser), id, timestamp)
+	in.Kind = platforms.FailedDelivery
+	if first := causes.Elements(); first.Next() {
+		in.Failure = s.classify(first.Value.Member("code").ID())
+	}
+	s.Add(in)
+	if in.Failure == platforms.CustomerBlocked {
+		in.Kind, in.MessageID, in.Failure = platforms.Blocked, "", ""
+		s.Add(in)
+	}
+}
+
+// classify is [chatAppFailure] for codes that repeat: a delivery has few of them, and each classification makes an error.
+func (s *reader) classify(code string) platforms.Class {
+	class, known := s.classes[code]
+	if !known && len(s.classes) < maxClasses {
+		if s.classes == nil {
+			s.classes = make(map[string]platforms.Class, 1)
+		}
+		class = chatAppFailure(code)
+		s.classes[code] = class
+	}
+	return class
+}
+
+// chatAppMessage names a person by phone number, or by user id alone where they hide their number behind a user name.
+type chatAppMessage struct {
+	id                         string
+	from, fromUser, to, toUser string
+	group                      string
+	timestamp                  time.Time
+	kind                       string
+	// Where the words may be, by the kind.
+	text, button, image, video, document, interactive platforms.Value
+}
+
+func (m *chatAppMessage) read(value platforms.Value) {
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "id":
+			m.id = w.Value.ID()
+		case "from":
+			m.from = w.Value.ID()
+		case "from_user_id":
+			m.fromUser = w.Value.ID()
+		case "to":
+			m.to = w.Value.ID()
+		case "to_user_id":
+			m.toUser = w.Value.ID()
+		case "group_id":
+			m.group = w.Value.ID()
+		case "timestamp":
+			m.timestamp = w.Value.Time()
+		case "type":
+			m.kind = w.Value.Word()
+		case "text":
+			m.text = w.Value
+		case "button":
+			m.button = w.Value
+		case "image":
+			m.image = w.Value
+		case "video":
+			m.video = w.Value
+		case "document":
+			m.document = w.Value
+		case "interactive":
+			m.interactive = w.Value
+		}
+	}
+}
+
+// content returns the words of a message, and a short name of what it is without them; both empty for what is no
+// message: reactions, edits, deletions, and what the platform says itself.
+func (m *chatAppMessage) content() (text, media string) {
+	switch m.kind {
+	case "text":
+		return chatAppWords(m.text), ""
+	case "button":
+		return chatAppWords(m.button), ""
+	case "interactive":
+		if !m.interactive.Given() {
+			return "", ""
+		}
+		pressed := platforms.FirstText(chatAppWords(m.interactive.Member("button_reply")), chatAppWords(m.interactive.Member("list_reply")))
+		return pressed, m.kind
+	case "image":
+		return chatAppWords(m.image), m.kind
+	case "video":
+		return chatAppWords(m.video), m.kind
+	case "document":
+		return chatAppWords(m.document), "file"
+	case "audio", "voice":
+		return "", "audio"
+	case "contacts":
+		return "", "contact"
+	case "sticker", "location", "order", "unsupported":
+		return "", m.kind
+	default:
+		return "", ""
+	}
+}
+
+// chatAppWords are where the words of a message are: the body of a text, the text of a template's button, the title of
+// another button or list row, the caption of media.
+func chatAppWords(content platforms.Value) string {
+	for _, name := range []string{"body", "text", "title", "caption"} {
+		if words := platforms.FirstText(content.Member(name).Text(platforms.MaxText)); words != "" {
+			return words
+		}
+	}
+	return ""
+}
+
+// chatAppFailure classifies the error code of a failed status as if the call that sent the message had been answered with it:
+// the codes are the same.
+func chatAppFailure(code string) platforms.Class {
+	number, err := strconv.Atoi(code)
+	if err != nil {
+		return ""
+	}
+	return failureOf(&platforms.Response{}, ChatApp, &graphError{Code: &number}).Class
+}

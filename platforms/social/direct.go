@@ -1,0 +1,98 @@
+package social
+
+import (
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// directMessage adds what an event of a conversation with a page or photo account holds
+// (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, or a
+// pressed button. Receipts, reactions, edits, deletions, referrals, hand-overs between apps and comments hold nothing.
+func (s *reader) directMessage(account string, value platforms.Value) {
+	var sender, recipient string
+	var timestamp time.Time
+	var message, postback platforms.Value
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "sender":
+			sender = w.Value.Member("id").ID()
+		case "recipient":
+			recipient = w.Value.Member("id").ID()
+		case "timestamp":
+			timestamp = w.Value.Time()
+		case "message":
+			message = w.Value
+		case "postback":
+			postback = w.Value
+		}
+	}
+	in := platforms.Inbound{Type: s.channel, ExternalID: account, Conversation: sender, Address: sender, SentAt: timestamp}
+	var m directMessage
+	m.read(message)
+	switch {
+	case m.isDeleted:
+		return
+	case m.isEcho:
+		in.Conversation, in.Address = recipient, recipient
+		in.MessageID = m.id
+		s.Add(in.AsEcho(m.text, m.media()))
+	case sender == account: // loop guard: the business is never its own customer
+		return
+	case message.Given():
+		in.MessageID = m.id
+		s.Add(in.WithContent(m.text, m.media()))
+	default:
+		in.MessageID = postback.Member("mid").ID()
+		s.Add(in.WithContent(postback.Member("title").Text(platforms.MaxText), ""))
+	}
+}
+
+type directMessage struct {
+	id, text                         string
+	isEcho, isDeleted, isUnsupported bool
+	attachments                      platforms.Value
+}
+
+func (m *directMessage) read(value platforms.Value) {
+	for w := value.Members(); w.Next(); {
+		switch w.Key() {
+		case "mid":
+			m.id = w.Value.ID()
+		case "text":
+			m.text = w.Value.Text(platforms.MaxText)
+		case "is_echo":
+			m.isEcho = w.Value.Flag()
+		case "is_deleted":
+			m.isDeleted = w.Value.Flag()
+		case "is_unsupported":
+			m.isUnsupported = w.Value.Flag()
+		case "attachments":
+			m.attachments = w.Value
+		}
+	}
+}
+
+// media names what a message without text holds, by the first thing that is attached; empty if it holds nothing.
+func (m *directMessage) media() string {
+	attached := m.attachments.Elements()
+	if !attached.Next() {
+		if m.isUnsupported {
+			return "unsupported"
+		}
+		return ""
+	}
+	kind, sticker := "", false
+	for w := attached.Value.Members(); w.Next(); {
+		switch w.Key() {
+		case "type":
+			kind = w.Value.Word()
+		case "payload":
+			sticker = w.Value.Member("sticker_id").Given()
+		}
+	}
+	if sticker {
+		return "sticker"
+	}
+	return platforms.MediaName(kind)
+}

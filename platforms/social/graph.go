@@ -1,0 +1,143 @@
+package social
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// graphError is an error of the interface. It comes with any status, 200 too.
+type graphError struct {
+	Code        *int `json:"code"`
+	Subcode     int  `json:"error_subcode"`
+	IsTransient bool `json:"is_transient"`
+}
+
+// call makes a call for a channel of type t and reads a good answer into result. The token travels in a header, so that it is
+// in no address.
+func (s *social) call(
+	ctx context.Context, t platforms.Type, credentials platforms.Credentials, request *platforms.Request, result any,
+) (*platforms.Response, *platforms.Error) {
+	token := credentials[platforms.AccessToken]
+	if problem := platforms.CheckToken(token); problem != "" {
+		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: platforms.AccessToken, Problem: problem})
+	}
+	request.Name, request.Base = string(t), s.bases[t]
+	request.Header = map[string]string{"Authorization": "Bearer " + token}
+	r, failure := s.config.Client.Do(ctx, request)
+	if failure != nil {
+		return nil, failure
+	}
+	var body struct {
+		Error *graphError `json:"error"`
+	}
+	switch {
+	case !r.Decode(&body):
+		return nil, r.Unreadable(false)
+	case body.Error != nil && body.Error.Code != nil:
+		return nil, failureOf(r, t, body.Error)
+	case !r.OK() || !r.Decode(result):
+		return nil, r.Unreadable(false)
+	}
+	return r, nil
+}
+
+// failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all. Codes 1, 2 and 1200 and the subcodes of unreachable people are general knowledge,
+// not seen in a source.
+func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platforms.Error {
+	code := *e.Code
+	cause := r.Error(strconv.Itoa(code), strconv.Itoa(e.Subcode))
+	switch e.Subcode {
+	case 2018278, 2018065, 2534022:
+		return windowExpired(t, cause)
+	case 1545041, 2018108:
+		return platforms.Fail(platforms.CustomerBlocked, cause)
+	}
+	switch code {
+	case 131047, 470:
+		return windowExpired(t, cause)
+	case 551, 131026:
+		return platforms.Fail(platforms.CustomerBlocked, cause)
+	case 1, 2, 4, 17, 32, 613, 1200, 130429, 131000, 131016, 131048, 131056, 133004, 133016:
+		return platforms.RetryLater(r.RetryAfter(), cause)
+	case 102, 190, 131005, 131031:
+		return platforms.Unauthorized(false, cause)
+	case 10:
+		if e.Subcode == 0 { // the permission was taken away; other subcodes are about one message
+			return platforms.Unauthorized(false, cause)
+		}
+		return platforms.Fail(platforms.Refused, cause)
+	case 0, 3:
+		if t == ChatApp {
+			return platforms.Unauthorized(false, cause)
+		}
+	}
+	switch {
+	case code >= 200 && code <= 299:
+		return platforms.Unauthorized(false, cause)
+	case code >= 80000 && code <= 80014, e.IsTransient:
+		return platforms.RetryLater(r.RetryAfter(), cause)
+	}
+	return r.Unlisted(false, cause)
+}
+
+func windowExpired(t platforms.Type, cause error) *platforms.Error {
+	if t == ChatApp {
+		return platforms.Fail(platforms.TemplateRequired, cause)
+	}
+	return platforms.Fail(platforms.WindowExpired, cause)
+}
+
+// sendChatApp sends from the channel's phone number. A customer is addressed by phone number, or, if they hide it, by the id
+// that the platform gave them for this business.
+func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	if !isID(out.ExternalID) {
+		return "", errPhoneNumberID()
+	}
+	type content struct {
+		Body string `json:"body"`
+	}
+	message := struct {
+		Product   string  `json:"messaging_product"`
+		Kind      string  `json:"recipient_type"`
+		To        string  `json:"to,omitempty"`
+		Recipient string  `json:"recipient,omitempty"`
+		Type      string  `json:"type"`
+		Text      content `json:"text"`
+	}{Product: "whatsapp", Kind: "individual", Type: "text", Text: content{out.Text}}
+	if isUserID(out.Address) {
+		message.Recipient = out.Address
+	} else {
+		message.To = out.Address
+	}
+	var result struct {
+		Messages []struct {
+			ID platforms.Word `json:"id"`
+		} `json:"messages"`
+	}
+	r, failure := s.call(ctx, ChatApp, out.Credentials,
+		&platforms.Request{Method: http.MethodPost, Path: "/" + out.ExternalID + "/messages", JSON: message}, &result)
+	switch {
+	case failure != nil:
+		return "", failure
+	case len(result.Messages) == 0 || result.Messages[0].ID == "":
+		return "", r.NoID()
+	}
+	return string(result.Messages[0].ID), nil
+}
+
+func errPhoneNumberID() *platforms.Error {
+	return platforms.Refusef("the channel's phone number id is not an id")
+}
+
+// isUserID recognises "US.1349…": phone numbers have neither letters nor dots.
+func isUserID(address string) bool {
+	return strings.Contains(address, ".") && strings.ContainsFunc(address, unicode.IsLetter)
+}
+
+// isID keeps tenants from choosing another path: ids are digits in reality, and words in tests.
+func isID(id string) bool { return len(id) <= 128 && platforms.IsWord(id) }

@@ -1,0 +1,240 @@
+// Package social is the adapter to the social platform, which Meta's stands for: one application with three services,
+// a messenger, the direct messages of a photo-sharing service, and a chat app for businesses.
+package social
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+// The channel types.
+const (
+	// Messenger is a page, routed by page id.
+	Messenger platforms.Type = "social_messenger"
+	// PhotoDM is a professional account of the photo-sharing service, routed by account id.
+	PhotoDM platforms.Type = "photo_dm"
+	// ChatApp is a phone number of the chat app, routed by phone number id.
+	ChatApp platforms.Type = "chat_app"
+)
+
+// Driver is the [platforms.Driver] of the social platform.
+type Driver struct{}
+
+// Describe implements [platforms.Driver].
+func (Driver) Describe() *platforms.Description {
+	before := func(account string) []string {
+		return []string{
+			"One application of the operator serves all pages, accounts and numbers. Ask the operator for access to it.",
+			"Subscribe the application to your " + account + ", and make a long-lived access token for it.",
+		}
+	}
+	after := func(echoes string) []string {
+		return []string{
+			"Once for the application (the operator has done it if another channel works): webhook address %u with the operator's verify token.",
+			"Subscribe to the fields messages and, to have it noticed when a person answers from the platform's app, " + echoes + ".",
+		}
+	}
+	token := []platforms.CredentialField{platforms.AccessTokenField("A long-lived one. It works until it is revoked.")}
+	const day = 24 * time.Hour
+	const windowHelp = "Free text until 24 hours after the customer wrote."
+	return &platforms.Description{
+		Name: "social", Deliveries: "Events of the social platform",
+		SignatureHeader: verify.SocialHeader,
+		SignatureHelp:   "sha256= and the HMAC-SHA256 of the raw body in hex, with the app secret as its key.",
+		Handshake: &platforms.Handshake{Summary: "Subscription handshake of the social platform", Query: []platforms.Parameter{
+			{Name: "hub.mode", Help: "subscribe"},
+			{Name: "hub.verify_token", Help: "The token that was configured for the platform"},
+			{Name: "hub.challenge", Help: "What the answer repeats"},
+		}},
+		Options: []platforms.Option{
+			{Name: "app_secret", Kind: platforms.SecretOption, Required: true, Help: "The secret of the application, which signs its webhooks."},
+			{
+				Name: "verify_token", Kind: platforms.SecretOption, Required: true,
+				Help: "The token that the platform sends with the handshake of a webhook subscription.",
+			},
+			{
+				Name: "object", Keys: objectKeys, Table: "objects", Check: checkObject,
+				Help: "The values of the webhooks' field `object` that name the channel types.",
+			},
+		},
+		Channels: []platforms.ChannelType{
+			{
+				Type: Messenger, Label: "Social platform: messenger", Like: "Messenger", ExternalID: "Page id",
+				ExternalIDHint: "It stands in the page's settings.", Credentials: token, Limit: platforms.Limit{Most: 2000},
+				Window: day, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
+			},
+			{
+				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
+				ExternalIDHint: "The id of the professional account, not its name.", Credentials: token,
+				Limit:  platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // bytes are general knowledge, not seen in a source
+				Window: day, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
+			},
+			{
+				Type: ChatApp, Label: "Social platform: chat app", Like: "WhatsApp", ExternalID: "Phone number id",
+				ExternalIDHint: "The platform's id of the number, not the number itself.", Credentials: token,
+				Limit:  platforms.Limit{Most: 4096},
+				Window: day, AfterWindow: platforms.TemplateRequired,
+				WindowHelp: "Free text until 24 hours after the customer wrote; afterwards only approved templates.",
+				Before:     before("number"), After: after("smb_message_echoes"),
+			},
+		},
+	}
+}
+
+// objectKeys are the keys of the option `object`, in the order of the channel types.
+var objectKeys = []string{"page", "photo_dm", "chat_app"}
+
+// objects are the values of `object` by which a delivery says what it is about.
+type objects struct{ page, photoDM, chatApp string }
+
+// objectsOf returns the configured values, or those of the real platform.
+func objectsOf(options map[string]string) objects {
+	return objects{
+		page:    cmp.Or(options["object[page]"], "page"),
+		photoDM: cmp.Or(options["object[photo_dm]"], "instagram"),
+		chatApp: cmp.Or(options["object[chat_app]"], "whatsapp_business_account"),
+	}
+}
+
+func checkObject(value string) string {
+	if utf8.RuneCountInString(value) > 64 || strings.ContainsFunc(value, unicode.IsControl) || !utf8.ValidString(value) {
+		return "must be at most 64 characters, none of them a control character"
+	}
+	return ""
+}
+
+// CheckOptions implements [platforms.OptionChecker]: no two types may have the same value of `object`.
+func (Driver) CheckOptions(values map[string]string) map[string]string {
+	o := objectsOf(values)
+	problems, seen := map[string]string{}, map[string]string{}
+	for i, value := range []string{o.page, o.photoDM, o.chatApp} {
+		if other, taken := seen[value]; taken {
+			problems["object["+objectKeys[i]+"]"] = fmt.Sprintf("%q is the value of %s already; webhooks could not be told apart", value, other)
+			continue
+		}
+		seen[value] = objectKeys[i]
+	}
+	return problems
+}
+
+// New implements [platforms.Driver]. Version 25.0 of the interface is part of its addresses.
+func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
+	s := &social{config: *config, objects: objectsOf(config.Options), bases: map[platforms.Type]*url.URL{}}
+	for t, fallback := range map[platforms.Type]string{
+		Messenger: "https://graph.facebook.com/v25.0", PhotoDM: "https://graph.instagram.com/v25.0", ChatApp: "https://graph.facebook.com/v25.0",
+	} {
+		base, err := config.Base(fallback, "api_base")
+		if err != nil {
+			return nil, fmt.Errorf("api_base: %w", err)
+		}
+		s.bases[t] = base
+	}
+	return s, nil
+}
+
+type social struct {
+	config  platforms.Config
+	objects objects
+	bases   map[platforms.Type]*url.URL
+}
+
+var (
+	_ platforms.Driver           = Driver{}
+	_ platforms.OptionChecker    = Driver{}
+	_ platforms.Platform         = (*social)(nil)
+	_ platforms.SignedDeliveries = (*social)(nil)
+	_ platforms.Handshaker       = (*social)(nil)
+)
+
+// Verify implements [platforms.SignedDeliveries].
+func (s *social) Verify(d *platforms.Delivery) error {
+	return verify.Social(d.Header, s.config.Options["header"], s.config.Options["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
+}
+
+// Handshake implements [platforms.Handshaker].
+func (s *social) Handshake(query url.Values) (string, error) {
+	return verify.Handshake(query, s.config.Options["verify_token"]) //nolint:wrapcheck // it says all there is to say
+}
+
+type person struct {
+	ID string `json:"id"`
+}
+
+type text struct {
+	Text string `json:"text"`
+}
+
+// outgoingDirect is a message from the page or account that the token belongs to. RESPONSE is the type of answers within the
+// window; the photo service has no types.
+type outgoingDirect struct {
+	Recipient     person `json:"recipient"`
+	MessagingType string `json:"messaging_type,omitempty"`
+	Message       text   `json:"message"`
+}
+
+// Send implements [platforms.Platform].
+func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	if out.Type == ChatApp {
+		return s.sendChatApp(ctx, out)
+	}
+	message := outgoingDirect{Recipient: person{out.Address}, Message: text{out.Text}}
+	if out.Type == Messenger {
+		message.MessagingType = "RESPONSE"
+	}
+	var result struct {
+		MessageID platforms.Word `json:"message_id"`
+	}
+	r, failure := s.call(ctx, out.Type, out.Credentials, &platforms.Request{Method: http.MethodPost, Path: "/me/messages", JSON: message}, &result)
+	switch {
+	case failure != nil:
+		return "", failure
+	case result.MessageID == "":
+		return "", r.NoID()
+	}
+	return string(result.MessageID), nil
+}
+
+// Identify asks for the account of the token. The chat app can only be asked whether the token reaches one number.
+func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
+	path, fields := "/me", "id"
+	switch channel.Type {
+	case PhotoDM: // `id` is the account's name within one application; deliveries carry `user_id`
+		fields = "user_id"
+	case ChatApp:
+		if !isID(channel.ExternalID) {
+			return nil, errPhoneNumberID()
+		}
+		path, fields = "/"+channel.ExternalID, "id,display_phone_number"
+	}
+	var node struct {
+		ID          platforms.Word `json:"id"`
+		UserID      platforms.Word `json:"user_id"`
+		PhoneNumber platforms.Word `json:"display_phone_number"`
+	}
+	r, failure := s.call(ctx, channel.Type, channel.Credentials,
+		&platforms.Request{Method: http.MethodGet, Path: path, Query: url.Values{"fields": {fields}}}, &node)
+	if failure != nil {
+		return nil, failure
+	}
+	id := node.ID
+	switch {
+	case channel.Type == PhotoDM:
+		id = node.UserID
+	case channel.Type == ChatApp && node.PhoneNumber == "": // some other thing that the token may read
+		return nil, platforms.Fail(platforms.Refused, r.Error("", ""))
+	}
+	if id == "" {
+		return nil, r.NoID()
+	}
+	return []string{string(id)}, nil
+}

@@ -1,0 +1,215 @@
+package platforms
+
+import (
+	"cmp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/internal/segment"
+)
+
+// Unit is what the length of a message is counted in.
+type Unit int
+
+// The units.
+const (
+	// Characters are Unicode code points.
+	Characters Unit = iota
+	// UTF16Units are what JavaScript and Java call characters.
+	UTF16Units
+	// Bytes are those of UTF-8.
+	Bytes
+)
+
+// Limit is how long one message may be. The zero value is no limit.
+type Limit struct {
+	Most int
+	Unit Unit
+}
+
+// Size is the length of a text in the limit's unit.
+func (l Limit) Size(text string) int {
+	switch l.Unit {
+	case UTF16Units:
+		n := 0
+		for _, r := range text {
+			n++
+			if r > 0xffff {
+				n++
+			}
+		}
+		return n
+	case Bytes:
+		return len(text)
+	default:
+		return utf8.RuneCountInString(text)
+	}
+}
+
+// Split cuts a text into messages within the limit, in order. It cuts between paragraphs, else between lines, sentences or
+// words, and only where there is none of these between two graphemes (Unicode Standard Annex 29); a grapheme is cut,
+// between two characters, only if it alone exceeds the limit. A cut that leaves a message less than half full is made only
+// if no other but one within a word is left.
+//
+// White space around a cut, and at both ends of the text, is left out; nothing else is. Bytes that are no UTF-8 become
+// U+FFFD. A text of white space only gives no parts.
+func Split(l Limit, text string) []string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if l.Most <= 0 {
+		l = Limit{len(text), Bytes}
+	}
+	if text != "" && text == strings.TrimSpace(text) && l.Size(text) <= l.Most {
+		return []string{text}
+	}
+	var parts []string
+	for pieces := trimRight(takeApart(text, l)); len(pieces) > 0; {
+		n := l.cut(pieces)
+		parts = append(parts, join(trimRight(pieces[:n])))
+		pieces = trimLeft(pieces[n:])
+	}
+	return parts
+}
+
+// cutKind ranks the places for a cut.
+type cutKind uint8
+
+const (
+	cutGrapheme cutKind = iota
+	cutSpace
+	cutSentence
+	cutLine
+	cutParagraph
+)
+
+// piece is a grapheme, or a character of one that alone exceeds the limit.
+type piece struct {
+	text  string
+	size  int
+	space bool
+	// before is how good a cut before the piece is. That of a run of white space stands at its first piece.
+	before cutKind
+}
+
+// takeApart returns the pieces of a text behind the white space that it begins with.
+func takeApart(text string, l Limit) []piece {
+	var (
+		pieces   []piece
+		run      = -1 // where the white space at hand began
+		lines    int  // line ends in it
+		sentence bool // a sentence ended after the last piece that is no white space
+	)
+	for state := -1; text != ""; {
+		cluster, rest, ends, next := segment.Step(text, state)
+		text, state = rest, next
+		p := piece{text: cluster, size: l.Size(cluster), space: isSpace(cluster)}
+		switch {
+		case p.space && len(pieces) == 0:
+			continue
+		case p.space && run < 0:
+			run, lines = len(pieces), lineEnds(cluster)
+		case p.space:
+			lines += lineEnds(cluster)
+		case run >= 0:
+			pieces[run].before = kindOfRun(lines, sentence)
+			run, sentence = -1, false
+		case sentence:
+			p.before, sentence = cutSentence, false
+		}
+		sentence = sentence || ends
+		if p.size > l.Most {
+			pieces = appendCharacters(pieces, p, l)
+			continue
+		}
+		pieces = append(pieces, p)
+	}
+	return pieces
+}
+
+func kindOfRun(lines int, sentence bool) cutKind {
+	switch {
+	case lines >= 2:
+		return cutParagraph
+	case lines == 1:
+		return cutLine
+	case sentence:
+		return cutSentence
+	}
+	return cutSpace
+}
+
+func appendCharacters(pieces []piece, p piece, l Limit) []piece {
+	before := p.before
+	for _, r := range p.text {
+		pieces = append(pieces, piece{text: string(r), size: l.Size(string(r)), before: before})
+		before = cutGrapheme
+	}
+	return pieces
+}
+
+// cuts holds the last place found of each kind; no cut is at 0.
+type cuts [cutParagraph + 1]int
+
+func (c *cuts) best() int {
+	for kind := cutParagraph; kind > cutGrapheme; kind-- {
+		if c[kind] > 0 {
+			return c[kind]
+		}
+	}
+	return 0
+}
+
+// cut returns how many pieces go into the next message. White space at a cut needs no room.
+func (l Limit) cut(pieces []piece) int {
+	var early, late cuts // those of a message less than half full, and the others
+	size := 0
+	for i, p := range pieces {
+		if 2*size < l.Most {
+			early[p.before] = i
+		} else {
+			late[p.before] = i
+		}
+		size += p.size
+		if size > l.Most {
+			return cmp.Or(late.best(), early.best(), i)
+		}
+	}
+	return len(pieces)
+}
+
+func join(pieces []piece) string {
+	var b strings.Builder
+	for _, p := range pieces {
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
+func trimLeft(pieces []piece) []piece {
+	for len(pieces) > 0 && pieces[0].space {
+		pieces = pieces[1:]
+	}
+	return pieces
+}
+
+func trimRight(pieces []piece) []piece {
+	for len(pieces) > 0 && pieces[len(pieces)-1].space {
+		pieces = pieces[:len(pieces)-1]
+	}
+	return pieces
+}
+
+// isSpace reports whether a grapheme is white space and nothing else: an accent may sit on a blank.
+func isSpace(cluster string) bool {
+	return !strings.ContainsFunc(cluster, func(r rune) bool { return !unicode.IsSpace(r) })
+}
+
+func lineEnds(cluster string) int {
+	switch cluster {
+	case "\u2029":
+		return 2
+	case "\n", "\r\n", "\r", "\v", "\f", "\u0085", "\u2028":
+		return 1
+	}
+	return 0
+}

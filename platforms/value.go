@@ -1,0 +1,332 @@
+package platforms
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Value is a JSON value as it is written, inside of a text that [ParseObject] has checked; nil for one that isn't there. Its
+// methods read it in place and build nothing but their result.
+type Value []byte
+
+// ParseObject returns the JSON object that is all of text, without the white space around it, or [ErrMalformed]. Names may
+// repeat, of which the last one counts, and texts may have broken characters, which become U+FFFD.
+func ParseObject(text []byte) (Value, error) {
+	text = bytes.Trim(text, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' ||
+		!jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return nil, ErrMalformed
+	}
+	return text, nil
+}
+
+// Walk steps through the members of an object or the elements of an array and builds nothing of them: a delivery may have a
+// million that mean nothing.
+type Walk struct {
+	// Value is the current one.
+	Value Value
+
+	name   []byte
+	rest   []byte
+	object bool
+}
+
+// Members walks through the members of an object; any other value has none.
+func (v Value) Members() Walk { return begin(v, '{') }
+
+// Elements walks through the elements of an array; any other value has none.
+func (v Value) Elements() Walk { return begin(v, '[') }
+
+func begin(text []byte, opening byte) Walk {
+	if len(text) == 0 || text[0] != opening {
+		return Walk{}
+	}
+	return Walk{rest: text[1:], object: opening == '{'}
+}
+
+// Next goes to the next value and reports whether there is one.
+func (w *Walk) Next() bool {
+	w.between()
+	if len(w.rest) == 0 || w.rest[0] == '}' || w.rest[0] == ']' {
+		return false
+	}
+	if w.object {
+		name := w.take()
+		w.name = name[1 : len(name)-1]
+		w.between()
+	}
+	w.Value = w.take()
+	return true
+}
+
+// Key is the name of the current member as it is written. Names that adapters look for have no escapes.
+func (w *Walk) Key() string { return string(w.name) }
+
+// between steps over what stands between values.
+func (w *Walk) between() {
+	for i, c := range w.rest {
+		if c > ',' && c != ':' || c == '"' {
+			w.rest = w.rest[i:]
+			return
+		}
+	}
+	w.rest = nil
+}
+
+// take returns the value at the beginning of the rest.
+func (w *Walk) take() []byte {
+	var n int
+	switch w.rest[0] {
+	case '"':
+		n = textEnd(w.rest)
+	case '{', '[':
+		n = closingEnd(w.rest)
+	default:
+		n = bytes.IndexAny(w.rest, ",]} \t\r\n")
+	}
+	value := w.rest[:n]
+	w.rest = w.rest[n:]
+	return value
+}
+
+// textEnd is the length of the string that the JSON begins with.
+func textEnd(text []byte) int {
+	quote := 0
+	for at := 1; ; {
+		if at > quote {
+			quote = at + bytes.IndexByte(text[at:], '"')
+		}
+		slash := bytes.IndexByte(text[at:quote], '\\')
+		if slash < 0 {
+			return quote + 1
+		}
+		at += slash + 2
+	}
+}
+
+// closingEnd is the length of the object or array that the JSON begins with.
+func closingEnd(text []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch text[i] {
+		case '"':
+			i += textEnd(text[i:]) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+}
+
+// Text returns the content of a string, "" for other values. NUL is left out, since PostgreSQL refuses it; what is longer
+// than limit bytes is cut between two characters.
+func (v Value) Text(limit int) string {
+	text, _ := readText(v, limit)
+	return text
+}
+
+// readText is [Value.Text] and reports whether there was a NUL.
+func readText(value []byte, limit int) (text string, hasNUL bool) {
+	inner, ok := inside(value)
+	if !ok {
+		return "", false
+	}
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		if len(inner) > limit {
+			for !utf8.RuneStart(inner[limit]) {
+				limit--
+			}
+			inner = inner[:limit]
+		}
+		return string(inner), false
+	}
+	size, end := 0, 0
+	for end < len(inner) {
+		r, n := character(inner[end:])
+		if r == 0 {
+			hasNUL = true
+		} else if size += utf8.RuneLen(r); size > limit {
+			break
+		}
+		end += n
+	}
+	var b strings.Builder
+	b.Grow(min(size, limit))
+	for inner = inner[:end]; len(inner) > 0; {
+		r, n := character(inner)
+		if r != 0 {
+			b.WriteRune(r)
+		}
+		inner = inner[n:]
+	}
+	return b.String(), hasNUL
+}
+
+// inside is what stands between the quotes of a JSON string.
+func inside(value []byte) (inner []byte, ok bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return nil, false
+	}
+	return value[1 : len(value)-1], true
+}
+
+// character reads the first character of what stands in a JSON string.
+func character(text []byte) (r rune, size int) {
+	if text[0] != '\\' {
+		return utf8.DecodeRune(text)
+	}
+	switch text[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		return escaped(text)
+	default:
+		return rune(text[1]), 2
+	}
+}
+
+// escaped reads an escape of four hexadecimal digits, or two that are a pair.
+func escaped(text []byte) (r rune, size int) {
+	r = unit(text)
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	if len(text) >= 12 && text[6] == '\\' && text[7] == 'u' {
+		if pair := utf16.DecodeRune(r, unit(text[6:])); pair != utf8.RuneError {
+			return pair, 12
+		}
+	}
+	return utf8.RuneError, 6
+}
+
+func unit(text []byte) (r rune) {
+	for _, c := range text[2:6] {
+		switch {
+		case c <= '9':
+			c -= '0'
+		default:
+			c = c&^0x20 - 'A' + 10
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+// Nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. For a string that
+// contains no object it returns nil, and other values as they are.
+func (v Value) Nested() Value {
+	inner, ok := inside(v)
+	if !ok {
+		return v
+	}
+	plain := make([]byte, 0, len(inner))
+	for len(inner) > 0 {
+		r, n := character(inner)
+		if r == utf8.RuneError && n == 1 {
+			plain = append(plain, inner[0]) // a broken character; what reads the text inside replaces it
+		} else {
+			plain = utf8.AppendRune(plain, r)
+		}
+		inner = inner[n:]
+	}
+	object, _ := ParseObject(plain)
+	return object
+}
+
+// ID reads an id that platforms write as a string or as a whole number. The digits stay as they are written: many are above
+// 2^53. What can't be an id is "", and so is one with NUL, broken characters or more than [MaxID] bytes: repaired, it could
+// be another's.
+func (v Value) ID() string {
+	if _, quoted := inside(v); quoted {
+		id, hasNUL := readText(v, MaxID+utf8.UTFMax)
+		if hasNUL || len(id) > MaxID || strings.ContainsRune(id, utf8.RuneError) {
+			return ""
+		}
+		return id
+	}
+	if digits := bytes.TrimPrefix(v, []byte("-")); len(digits) > 0 && len(v) <= MaxID && onlyDigits(digits) {
+		return string(v)
+	}
+	return ""
+}
+
+func onlyDigits(text []byte) bool { return len(bytes.Trim(text, "0123456789")) == 0 }
+
+// Member is the last member of that name of an object, nil without one.
+func (v Value) Member(name string) (member Value) {
+	for w := v.Members(); w.Next(); {
+		if w.Key() == name {
+			member = w.Value
+		}
+	}
+	return member
+}
+
+// Word reads one of the platform's own words, like a kind.
+func (v Value) Word() string { return v.Text(MaxID) }
+
+// Name reads a name of a person, cut at [MaxName] bytes.
+func (v Value) Name() string { return v.Text(MaxName) }
+
+// Bounds of a plausible time: no platform had a webhook before 2010, and 10^11 seconds lie in the year 5138, 10^11
+// milliseconds in 1973.
+const (
+	earliestTime = 1_262_304_000 // 2010-01-01 in seconds
+	secondsBelow = 100_000_000_000
+	millisBelow  = 100_000_000_000_000
+)
+
+// Time reads a time since 1970 in seconds or milliseconds, as a number or a string; platforms mix all four. It is the zero
+// time for one that can't be right: test deliveries say 1, and a message of 1970 would be out of every service window.
+func (v Value) Time() time.Time {
+	if inner, quoted := inside(v); quoted {
+		v = inner
+	}
+	const most = 18 // digits; more are no time
+	if len(v) == 0 || len(v) > most || !onlyDigits(v) {
+		return time.Time{}
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	var at time.Time
+	switch {
+	case err != nil:
+	case n < secondsBelow:
+		at = time.Unix(n, 0)
+	case n < millisBelow:
+		at = time.UnixMilli(n)
+	}
+	if at.Unix() < earliestTime {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// Flag reads a truth that may be written true, "true", 1 or "1".
+func (v Value) Flag() bool {
+	switch string(bytes.Trim(v, `"`)) {
+	case "true", "1":
+		return true
+	default:
+		return false
+	}
+}
+
+// Given reports whether a value is there and not null.
+func (v Value) Given() bool { return len(v) > 0 && string(v) != "null" }
