@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"strings"
@@ -45,7 +46,7 @@ func webhookOperations(catalog *messaging.Catalog) map[string]handWritten {
 			parameters = append(parameters, pathParameter("channelId", "The channel"))
 		}
 		operations[http.MethodPost+" "+path] = func(d *describer) *huma.Operation {
-			return d.delivery("receive"+upperCamel(p.Name), webhookScheme(p), parameters...)
+			return d.delivery("receive"+cmp.Or(p.OperationName, upperCamel(p.Name)), webhookScheme(p), parameters...)
 		}
 		if p.Handshake != nil {
 			operations[http.MethodGet+" "+path] = func(*describer) *huma.Operation { return describeHandshake(p) }
@@ -65,7 +66,7 @@ func upperCamel(name string) string {
 
 func describeHandshake(p *platforms.Description) *huma.Operation {
 	operation := &huma.Operation{
-		OperationID: "verify" + upperCamel(p.Name),
+		OperationID: "verify" + cmp.Or(p.OperationName, upperCamel(p.Name)),
 		Responses:   map[string]*huma.Response{"200": textResponse("The challenge as it came", "text/plain")},
 	}
 	for _, q := range p.Handshake.Query {

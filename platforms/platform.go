@@ -27,6 +27,8 @@ type Description struct {
 	// Name is the name in the configuration (`platform NAME`) and, with dashes for underscores, in the address of the
 	// webhook, /webhooks/NAME.
 	Name string
+	// OperationName names the platform in the operations of the interface description, in CamelCase; "" makes it of Name.
+	OperationName string
 	// Deliveries says what the webhook receives, such as "Events of the social platform".
 	Deliveries string
 	// ChannelWebhooks is set if every channel has a webhook address (/webhooks/NAME/{channelId}) and a secret of its own. Such

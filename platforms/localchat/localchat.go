@@ -23,7 +23,7 @@ type Driver struct{}
 // Describe implements [platforms.Driver].
 func (Driver) Describe() *platforms.Description {
 	return &platforms.Description{
-		Name: "localchat", Deliveries: "Events of the local chat platform",
+		Name: "localchat", OperationName: "LocalChat", Deliveries: "Events of the local chat platform",
 		SignatureHeader: verify.LocalChatHeader,
 		SignatureHelp:   "mac= and the SHA-256 in hex of app id, raw body, the body's timestamp and the app secret, one after the other.",
 		Options: []platforms.Option{
