@@ -1,9 +1,9 @@
 package handlers
 
 import (
-	"maps"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
