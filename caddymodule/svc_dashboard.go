@@ -53,7 +53,7 @@ func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodie
 				handlers.WriteError(w, r, answer, "")
 			}
 		}),
-		BaseURL:   a.BaseURL,
+		BaseURL: a.BaseURL, ChannelTypes: api.Catalog.Declared(),
 		Providers: a.ProviderNames(),
 		SignInRefusal: func(r *http.Request) string {
 			if refusal, ok := errors.AsType[*handlers.Error](sessions.Allowed(r)); ok {

@@ -21,7 +21,7 @@ type channelData struct {
 // PageTitle is the channel's name.
 func (d *channelData) PageTitle() string { return d.Channel.Name }
 
-func channelPage() page {
+func channelPage(secrets []string) page {
 	return page{
 		path: channelsPath + "/{id}", template: "channel", title: "Channel", section: channelsPath,
 		show: showChannel,
@@ -29,7 +29,7 @@ func channelPage() page {
 			{form: "channel-edit", done: "The channel was changed.", do: changeChannel},
 			{verb: "verify", form: "channel-verify", do: verifyChannel},
 			{
-				verb: "reconnect", form: "channel-reconnect", done: "The channel has its new credentials.", secrets: secretNames(),
+				verb: "reconnect", form: "channel-reconnect", done: "The channel has its new credentials.", secrets: secrets,
 				do: reconnectChannel,
 			},
 			{verb: "delete", form: "channel-delete", done: "The channel was deleted.", do: func(req *pageRequest) (outcome, error) {
@@ -49,7 +49,7 @@ func showChannel(req *pageRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	data.Type, _ = channelTypeOf(c.Type)
+	data.Type, _ = req.d.channelTypeOf(c.Type)
 	data.Steps, data.AgentName = data.Type.after(c.WebhookURL), labelOf(agents, c.AgentID)
 	if c.Type == widgetTypeName {
 		data.Snippet = widgetSnippet(req.d.config.BaseURL, c.ID)
@@ -113,7 +113,7 @@ func reconnectChannel(req *pageRequest) (outcome, error) {
 	if err := req.get("/channels/"+req.id(), nil, &before); err != nil {
 		return outcome{}, err
 	}
-	of, _ := channelTypeOf(before.Type)
+	of, _ := req.d.channelTypeOf(before.Type)
 	return goTo(channelsPath + "/" + req.id()),
 		req.send(http.MethodPatch, "/channels/"+req.id(), object{"credentials": req.typedCredentials(&of)}, nil)
 }

@@ -32,12 +32,6 @@ const (
 	channelNeedsReauth = "needs_reauth"
 )
 
-// TypeLabel is the channel's type in words.
-func (c *channel) TypeLabel() string {
-	of, _ := channelTypeOf(c.Type)
-	return of.Label
-}
-
 // StateLabel is the channel's state in words.
 func (c *channel) StateLabel() string {
 	if c.LostExternalID != "" {
@@ -59,7 +53,8 @@ func (c *channel) StateLabel() string {
 type channelRow struct {
 	channel
 
-	AgentName string
+	// TypeLabel is the type in words.
+	TypeLabel, AgentName string
 }
 
 // channelsData is what the list of channels shows.
@@ -72,25 +67,35 @@ type channelsData struct {
 	Create form
 }
 
-func channelPages() []page {
+func channelPages(types []channelType) []page {
 	return []page{
 		{
 			path: channelsPath, template: "channels", title: "Channels",
 			show: showChannels,
 			actions: []action{{
 				form: "channel-create", done: "The channel was made. Follow the steps below to finish at the platform.",
-				secrets: secretNames(), do: createChannel,
+				secrets: secretNames(types), do: createChannel,
 			}},
 		},
-		channelPage(),
+		channelPage(secretNames(types)),
 	}
 }
 
 // secretNames are the fields of credentials that no page shows again.
-func secretNames() []string { return []string{"credentials.botToken", accessToken, refreshToken} }
+func secretNames(types []channelType) []string {
+	var names []string
+	for i := range types {
+		for _, f := range types[i].Credentials {
+			if f.Kind == secretField && !slices.Contains(names, f.Name) {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	return names
+}
 
 func showChannels(req *pageRequest) (any, error) {
-	data := channelsData{Types: channelTypes()}
+	data := channelsData{Types: req.d.channelTypes}
 	var channels list[channel]
 	if err := req.get("/channels", req.cursor(), &channels); err != nil {
 		return nil, err
@@ -100,10 +105,11 @@ func showChannels(req *pageRequest) (any, error) {
 		return nil, err
 	}
 	for _, one := range channels.Data {
-		data.Channels = append(data.Channels, channelRow{channel: one, AgentName: labelOf(agents, one.AgentID)})
+		of, _ := req.d.channelTypeOf(one.Type)
+		data.Channels = append(data.Channels, channelRow{channel: one, TypeLabel: of.Label, AgentName: labelOf(agents, one.AgentID)})
 	}
 	data.Pager = req.pager(channels.NextCursor)
-	chosen, known := channelTypeOf(req.chosenType())
+	chosen, known := req.d.channelTypeOf(req.chosenType())
 	if known && req.session.Administers() {
 		data.Chosen = &chosen
 		data.Create = req.form(chosen.createForm(agents))
@@ -150,7 +156,7 @@ func (t *channelType) createForm(agents []option) form {
 func (t *channelType) firstCredentials() []field {
 	fields := slices.Clone(t.Credentials)
 	for i := range fields {
-		if fields[i].Name == secretToken {
+		if t.proposed[fields[i].Name] {
 			fields[i].Value = rand.Text()
 		}
 	}
@@ -162,8 +168,8 @@ func (t *channelType) firstCredentials() []field {
 func (t *channelType) newCredentials() []field {
 	fields := slices.Clone(t.Credentials)
 	for i := range fields {
-		if fields[i].Name == secretToken {
-			fields[i].Hint = "The one that is registered at the platform. If you change it, register it there again with setWebhook."
+		if t.proposed[fields[i].Name] {
+			fields[i].Hint = "The one that is registered at the platform. If you change it, register it there again."
 		}
 	}
 	return fields
@@ -184,7 +190,7 @@ func agentField(agents []option) field {
 }
 
 func createChannel(req *pageRequest) (outcome, error) {
-	of, known := channelTypeOf(req.text("type"))
+	of, known := req.d.channelTypeOf(req.text("type"))
 	if !known {
 		return outcome{}, refuseField("type", "Choose what to connect.")
 	}
@@ -213,7 +219,7 @@ func (req *pageRequest) typedCredentials(of *channelType) object {
 	credentials := object{}
 	for i := range of.Credentials {
 		full := of.Credentials[i].Name
-		credentials[strings.TrimPrefix(full, "credentials.")] = strings.TrimSpace(req.text(full))
+		credentials[strings.TrimPrefix(full, credentialsPrefix)] = strings.TrimSpace(req.text(full))
 	}
 	return credentials
 }

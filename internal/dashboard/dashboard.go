@@ -4,6 +4,8 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // root is the path of the overview; all other paths are below it.
@@ -21,6 +23,8 @@ type Config struct {
 	BaseURL string
 	// Providers are the configured providers' names, for the organization's own keys.
 	Providers []string
+	// ChannelTypes are what can be connected, in the order of the list.
+	ChannelTypes []*platforms.ChannelType
 	// SignInRefusal returns why a request like this can't sign in, "" when it can; nil is always "".
 	SignInRefusal func(r *http.Request) string
 	// Bodies bounds the memory of forms together with all other requests; nil is no bound.
@@ -35,6 +39,8 @@ type Dashboard struct {
 	mux       *http.ServeMux
 	templates map[string]*template.Template
 	assets    *assets
+	// channelTypes are those of the configuration.
+	channelTypes []channelType
 	// done are the notices after actions, by the id of their forms.
 	done map[string]string
 }
@@ -48,7 +54,10 @@ func New(config Config) *Dashboard {
 		config.SignInRefusal = func(*http.Request) string { return "" }
 	}
 	d := &Dashboard{config: config, mux: http.NewServeMux(), assets: newAssets(), done: make(map[string]string)}
-	pages := pages()
+	for _, t := range config.ChannelTypes {
+		d.channelTypes = append(d.channelTypes, channelTypeFrom(t))
+	}
+	pages := pages(d.channelTypes)
 	d.templates = parseTemplates(pages)
 	d.mux.Handle("GET "+assetsPath+"{hash}/{file}", d.assets)
 	for i := range pages {

@@ -56,7 +56,7 @@ func tags(t *testing.T, page string) []*tag {
 // everyPage is the address of each page, with ids that the API knows.
 func everyPage(d *Dashboard) (paths []string) {
 	ids := map[string]string{"/agents": "agt_1", "/knowledge": "kb_1", "/channels": "chn_1", "/conversations": "cnv_1", "/members": "usr_1"}
-	for _, p := range pages() {
+	for _, p := range pages(nil) {
 		if p.template == "" {
 			continue
 		}
@@ -84,7 +84,7 @@ func TestEveryPage(t *testing.T) {
 // The same holds for pages that say what was wrong, and for those that show something once.
 func TestEveryRefusedForm(t *testing.T) {
 	t.Parallel()
-	for _, p := range pages() {
+	for _, p := range pages(nil) {
 		for _, a := range p.actions {
 			path := below(p.path, a.verb)
 			t.Run(path, func(t *testing.T) {
@@ -193,7 +193,7 @@ func requireLeadsSomewhere(t *testing.T, d *Dashboard, method, address, from str
 func TestForeignOrigin(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	for _, p := range pages() {
+	for _, p := range pages(nil) {
 		for _, a := range p.actions {
 			for name, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
 				sent := httptest.NewRequest(http.MethodPost, strings.Replace(below(p.path, a.verb), "{id}", "usr_1", 1), unread{t})
@@ -243,7 +243,7 @@ func TestSignedOut(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	r.signedOut()
-	for _, p := range pages() {
+	for _, p := range pages(nil) {
 		if p.public {
 			continue
 		}
@@ -334,7 +334,7 @@ func TestFormsOfStrangersAreSmall(t *testing.T) {
 		r.serve(t, sent)
 		require.LessOrEqual(t, size-body.Len(), 16<<10+1, path)
 	}
-	pages := pages()
+	pages := pages(nil)
 	require.Greater(t, len(pages), 10)
 	for i := range pages {
 		page := &pages[i]
@@ -436,7 +436,7 @@ func TestNavigation(t *testing.T) {
 	r.is("owner")
 	require.Contains(t, r.see(t, "/dashboard/agents/agt_1"), `href="/dashboard/agents" aria-current="page"`)
 	var patterns []string
-	for _, p := range pages() {
+	for _, p := range pages(nil) {
 		require.NotContains(t, patterns, p.path)
 		patterns = append(patterns, p.path)
 		if p.section != "" {

@@ -109,13 +109,13 @@ func sections() []section {
 }
 
 // pages returns all pages.
-func pages() []page {
+func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
 			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(), overviewPage(),
 			walletPage(), callsPage(), keysPage(), providerKeysPage(), membersPage(), memberPage(), auditPage(), organizationPage(), accountPage(),
 		},
-		agentPages(), []page{playgroundPage()}, knowledgePages(), channelPages(), conversationPages(),
+		agentPages(), []page{playgroundPage()}, knowledgePages(), channelPages(types), conversationPages(),
 	)
 }
 

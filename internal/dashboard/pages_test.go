@@ -17,6 +17,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // scriptedAPI answers as it is told, by method and path, and remembers what it was asked.
@@ -150,8 +153,10 @@ func newBareFixture(t *testing.T) *fixture {
 	} {
 		api.answer(request, http.StatusOK, body)
 	}
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
 	r := &fixture{scriptedAPI: api, dashboard: New(Config{
-		API: api, BaseURL: "https://svc.example", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		API: api, BaseURL: "https://svc.example", ChannelTypes: catalog.Declared(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})}
 	r.is("owner")
 	return r

@@ -63,7 +63,7 @@ func realHouse(t *testing.T) (*Dashboard, *store.DB) {
 				handlers.WriteError(w, r, err, "")
 			}
 		}),
-		BaseURL: "http://localhost:8080", Providers: []string{"acme"},
+		BaseURL: "http://localhost:8080", Providers: []string{"acme"}, ChannelTypes: catalog.Declared(),
 	}), db
 }
 
@@ -119,7 +119,7 @@ func TestOverTheRealAPI(t *testing.T) {
 	require.Equal(t, "/dashboard", location)
 	require.Len(t, b.cookies, 2, "the session's and the device's")
 
-	for _, p := range pages() {
+	for _, p := range pages(nil) {
 		if p.template != "" && !strings.Contains(p.path, "{id}") {
 			b.opens(t, p.path)
 		}

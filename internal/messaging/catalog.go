@@ -75,6 +75,15 @@ func (c *Catalog) Platforms() []*platforms.Description { return c.platforms }
 // Types are all channel types, the widget last.
 func (c *Catalog) Types() []ChannelType { return c.types }
 
+// Declared are the declarations of all channel types, the widget last.
+func (c *Catalog) Declared() []*platforms.ChannelType {
+	declared := make([]*platforms.ChannelType, len(c.types))
+	for i, t := range c.types {
+		declared[i] = t.ChannelType
+	}
+	return declared
+}
+
 // TypeNames are the names of all channel types, the widget last.
 func (c *Catalog) TypeNames() []string {
 	names := make([]string, len(c.types))

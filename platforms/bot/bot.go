@@ -39,13 +39,13 @@ func (Driver) Describe() *platforms.Description {
 			Type: Type, Label: "Bot platform", Like: "Telegram",
 			Credentials: []platforms.CredentialField{
 				{
+					Name: botToken, Label: "Bot token", Check: checkBotToken,
+					Hint: "The platform gave it to you with the bot: digits, a colon, and a secret.",
+				},
+				{
 					Name: secretToken, Label: "Secret for deliveries", MaxLength: maxSecretToken, Proposed: true, Check: checkSecretToken,
 					Hint: "The platform sends it with each delivery. Take this one, or 1 to 256 letters, digits, _ and - of your own, " +
 						"and note it: it is never shown again.",
-				},
-				{
-					Name: botToken, Label: "Bot token", Check: checkBotToken,
-					Hint: "The platform gave it to you with the bot: digits, a colon, and a secret.",
 				},
 			},
 			// The platform counts characters after it has parsed entities, which are UTF-16 units.
