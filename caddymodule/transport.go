@@ -24,7 +24,7 @@ const (
 	httpTransportProtocol = "http"
 )
 
-// idleConnectionsPerHost is our default (design §4): a model call is slow, so hundreds run side by side to one host,
+// idleConnectionsPerHost is our default: a model call is slow, so hundreds run side by side to one host,
 // and Caddy's default of 32 would open and close connections for all above it.
 const idleConnectionsPerHost = 1024
 
@@ -32,7 +32,7 @@ const idleConnectionsPerHost = 1024
 // configuration is loaded: start order of apps is random, and `caddy validate` opens nothing.
 var trustPools = []string{"file", "inline", "storage", "system"}
 
-// transportFaults judges a provider's transport options; raw may be nil (design §5 "Transport").
+// transportFaults checks a provider's transport options; raw may be nil.
 func transportFaults(fs *config.Faults, path string, raw json.RawMessage) {
 	if raw == nil {
 		return

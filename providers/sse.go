@@ -16,7 +16,7 @@ const (
 // errEventTooLarge: one event has more data than the reader's limit.
 var errEventTooLarge = errors.New("an event of the stream is too large")
 
-// readClock is told about the waits of a reader, so that a timer runs only while the vendor is waited for and not
+// readClock times the waits of a reader, so that a timer runs only while the vendor is waited for and not
 // while a slow client takes its time.
 type readClock interface {
 	// arm is called before a read that may block, when bytes of an answer came since the last time, or none yet.
@@ -35,7 +35,7 @@ type readClock interface {
 // bare JSON). It is returned as raw as soon as its outermost bracket closes, or the stream ends.
 //
 // Comments and heartbeats don't re-arm the clock: they show that a proxy is alive, not that the model answers
-// (gateways §3 lesson 14: calls hung for minutes on them).
+// (relays send them for minutes while a model hangs).
 type sseReader struct {
 	src   io.Reader
 	limit int
@@ -318,7 +318,7 @@ func (r *sseReader) stepRaw() (done bool, err error) {
 	return done, nil
 }
 
-// closes takes the next byte and says whether it closes the outermost bracket.
+// closes takes the next byte and reports whether it closes the outermost bracket.
 func (j *rawJSON) closes(b byte) bool {
 	switch {
 	case j.backslash:

@@ -36,7 +36,7 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// Enter steps into an object ('{') or an array ('[') and says whether it has an element.
+// Enter steps into an object ('{') or an array ('[') and reports whether it has an element.
 func (s *Scanner) Enter(open byte) bool {
 	if s.bad || s.Peek() != open || s.depth >= MaxDepth {
 		return s.fault()
@@ -51,7 +51,7 @@ func (s *Scanner) Enter(open byte) bool {
 	return true
 }
 
-// More steps over what follows an element and says whether another one comes.
+// More steps over what follows an element and reports whether another one comes.
 func (s *Scanner) More(open byte) bool {
 	if s.bad {
 		return false
@@ -266,7 +266,7 @@ func (s *Scanner) digits() int {
 	return s.pos - start
 }
 
-// End says whether the text was valid and nothing follows the value.
+// End reports whether the text was valid and nothing follows the value.
 func (s *Scanner) End() bool { return !s.bad && s.Peek() == 0 && s.pos == len(s.data) }
 
 func (s *Scanner) fault() bool {

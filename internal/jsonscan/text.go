@@ -72,7 +72,7 @@ func plainRun(in []byte) (run, rest []byte) {
 	return in, nil
 }
 
-// unescape decodes the escape at the start of in and says how many bytes it took, at least 1.
+// unescape decodes the escape at the start of in and returns how many bytes it took, at least 1.
 func unescape(in []byte) (rune, int) {
 	if len(in) < 2 {
 		return utf8.RuneError, len(in)

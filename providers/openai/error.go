@@ -213,7 +213,7 @@ func (f *vendorFault) judgeByWords() (failure providers.Failure, permanent bool)
 }
 
 // outOfFunds: the operator's account at the vendor has no money; waiting doesn't help. Gemini uses OpenAI's text of
-// this for its limit per minute and then says when to retry, so the text alone tells nothing.
+// this for its limit per minute and then adds when to retry, so the text alone decides nothing.
 func (f *vendorFault) outOfFunds(status int) bool {
 	return status == http.StatusPaymentRequired ||
 		f.says("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error",

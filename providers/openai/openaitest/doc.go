@@ -1,5 +1,5 @@
 // Package openaitest is a scripted model vendor for tests: an [http.Handler] that speaks the OpenAI-compatible
-// chat interface and can misbehave in every way that was seen in the wild (notes/gateways.md §3–4).
+// chat interface and can misbehave in every way that vendors and relays were seen to.
 //
 // A test chooses the behaviour by a text anywhere in its prompt: "scenario:NAME" with options ";key=value", such as
 // "scenario:reset;at=2". Without one the vendor behaves well. The names are in [Scenarios]; the options, which most
@@ -16,6 +16,6 @@
 //	ra=V ra_ms=V  values of Retry-After and retry-after-ms, query-escaped
 //	body=B    body of an error status: openai (default), html, empty, array, text, vllm
 //
-// Every request is kept in a journal with all it carried. The vendor never tells a secret but [Secret], which tests
+// Every request is kept in a journal with all it carried. The vendor sends no secret but [Secret], which tests
 // look for where it must not be. It does no checks of its own: what a request should look like is for the test to say.
 package openaitest

@@ -142,7 +142,7 @@ func (u *Upstream) Await(t testing.TB, text string, n int) []*Request {
 	}
 }
 
-// Release opens a gate, for those who wait at it and those who come later.
+// Release opens a gate for requests that wait at it and for later ones.
 func (u *Upstream) Release(name string) {
 	g := u.gate(name)
 	g.opened.Do(func() { close(g.open) })
