@@ -133,12 +133,15 @@ func (g *gate) Bot(w http.ResponseWriter, r *http.Request) error { return g.Rece
 func (g *gate) Social(w http.ResponseWriter, r *http.Request) error {
 	return g.Receiver("social")(w, r)
 }
+
 func (g *gate) LocalChat(w http.ResponseWriter, r *http.Request) error {
 	return g.Receiver("localchat")(w, r)
 }
+
 func (g *gate) MarketA(w http.ResponseWriter, r *http.Request) error {
 	return g.Receiver("market_a")(w, r)
 }
+
 func (g *gate) MarketB(w http.ResponseWriter, r *http.Request) error {
 	return g.Receiver("market_b")(w, r)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/caddy-svc/caddy-svc" // the modules under test
-
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 

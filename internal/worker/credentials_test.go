@@ -1,9 +1,9 @@
 package worker
 
 import (
-	"strconv"
 	"context"
 	"encoding/json"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
