@@ -294,7 +294,7 @@ func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []c
 	return rules
 }
 
-// reads reads one value of the block with a reader of texts.
+// reads returns a reader of one value of the block.
 func (b *PlatformBlock) reads(name string, read func(to *string, what string) caddyfile.Read, what string) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		value := b.values[name]

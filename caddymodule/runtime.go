@@ -65,7 +65,8 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
 		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
-		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge, BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
+		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
+		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
 	})
 	described, err := a.newDocs(api)
 	if err != nil {

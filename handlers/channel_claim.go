@@ -17,7 +17,8 @@ import (
 // identifyTimeout bounds the question whose account a token belongs to; a client waits for it.
 const identifyTimeout = 10 * time.Second
 
-// proven asks the platform whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever the reason: the channel can be verified again.
+// proven asks the platform whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever
+// the reason: the channel can be verified again.
 func (a *API) proven(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) bool {
 	if channel.ExternalID == "" { // lost to another organization
 		return false

@@ -23,7 +23,8 @@ type receiver struct {
 	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
 }
 
-// receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue . A repeated delivery counts again: the queue merges.
+// receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue. A
+// repeated delivery counts again: the queue merges.
 func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver) error {
 	items, err := h.read(w, r, by)
 	if err != nil {

@@ -147,7 +147,8 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	case reply.Text == "" && !stream.begun:
 		writeJSON(w, http.StatusAccepted, marshal(visitReceipt{ID: message.ID, State: "waiting", Notice: waitingNotice}))
 	case !stream.end(reply.Text):
-		stream.fail(&Error{Code: errcode.Conflict, Message: "The answer broke off. What is said instead will appear here."}, RequestIDFrom(r.Context()))
+		brokeOff := &Error{Code: errcode.Conflict, Message: "The answer broke off. What is said instead will appear here."}
+		stream.fail(brokeOff, RequestIDFrom(r.Context()))
 	}
 	return nil
 }

@@ -138,10 +138,7 @@ func Collect(bytes int) Collector { return Collector{most: bytes/shortest + 1} }
 func CollectAtMost(n int) Collector { return Collector{most: n} }
 
 // ByChannel makes the collector one of a platform with [Description.ChannelWebhooks], whose items have no external id.
-func (c Collector) ByChannel() Collector {
-	c.channelRouted = true
-	return c
-}
+func (c *Collector) ByChannel() { c.channelRouted = true }
 
 // All are the collected items.
 func (c *Collector) All() []Inbound { return c.all }

@@ -54,7 +54,7 @@ func tags(t *testing.T, page string) []*tag {
 }
 
 // everyPage is the address of each page, with ids that the API knows.
-func everyPage(d *Dashboard) (paths []string) {
+func everyPage() (paths []string) {
 	ids := map[string]string{"/agents": "agt_1", "/knowledge": "kb_1", "/channels": "chn_1", "/conversations": "cnv_1", "/members": "usr_1"}
 	for _, p := range pages(nil) {
 		if p.template == "" {
@@ -71,7 +71,7 @@ func everyPage(d *Dashboard) (paths []string) {
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	paths := everyPage(r.dashboard)
+	paths := everyPage()
 	require.Greater(t, len(paths), 20)
 	for _, path := range paths {
 		t.Run(path, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestEveryRefusedForm(t *testing.T) {
 			t.Run(path, func(t *testing.T) {
 				t.Parallel()
 				r := newFixture(t)
-				for _, known := range everyPage(r.dashboard) {
+				for _, known := range everyPage() {
 					if !strings.Contains(known, "nobody") && regexp.MustCompile("^"+strings.ReplaceAll(p.path, "{id}", "[a-z]+_1")+"$").MatchString(known) {
 						path = below(known, a.verb)
 					}

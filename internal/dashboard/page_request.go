@@ -105,7 +105,7 @@ func (req *pageRequest) act(a *action) {
 		}
 		req.render(req.refused.Status)
 	case result.to != "":
-		http.Redirect(req.w, req.r, req.afterwards(result.to), http.StatusSeeOther) //nolint:gosec // G710: to pages of ours only, see pageRequest.next
+		http.Redirect(req.w, req.r, req.afterwards(result.to), http.StatusSeeOther) //nolint:gosec // G710: to our own pages, see pageRequest.next
 	default:
 		req.once = result.once
 		req.render(http.StatusOK)

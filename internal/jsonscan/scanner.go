@@ -213,7 +213,9 @@ func (s *Scanner) Count() int64 {
 }
 
 const (
-	Absent  = -1
+	// Absent is what [Scanner.Count] returns for null.
+	Absent = -1
+	// Invalid is what [Scanner.Count] returns for anything but a count.
 	Invalid = -2
 )
 

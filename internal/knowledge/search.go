@@ -114,7 +114,7 @@ func (l *Library) weigh(ctx context.Context, baseIDs []string, asked *question, 
 	return nil
 }
 
-// rarity returns the weight of a word in in of all of chunks, as in BM25: above 0, and higher for a rarer word.
+// rarity returns the weight of a word that so many of all chunks contain, as in BM25: above 0, and higher for a rarer word.
 func rarity(in, of int64) float64 {
 	some, all := float64(in), float64(max(in, of))
 	return math.Log(1 + (all-some+0.5)/(some+0.5))

@@ -18,15 +18,15 @@ const patience = 100 * time.Millisecond
 type LocalReason string
 
 const (
-	// LocalOpen: Redis failed before, and the breaker is open.
+	// LocalOpen means that Redis failed before, and the breaker is open.
 	LocalOpen LocalReason = "open"
-	// LocalLate: Redis didn't answer within 100 ms.
+	// LocalLate means that Redis didn't answer within 100 ms.
 	LocalLate LocalReason = "late"
-	// LocalFailed: Redis, or the connection to it, reported a fault.
+	// LocalFailed means that Redis, or the connection to it, reported a fault.
 	LocalFailed LocalReason = "failed"
-	// LocalBusy: the queue of waiting requests is full.
+	// LocalBusy means that the queue of waiting requests is full.
 	LocalBusy LocalReason = "busy"
-	// LocalKey: the organization's key in Redis holds something that isn't a window.
+	// LocalKey means that the organization's key in Redis holds something that isn't a window.
 	LocalKey LocalReason = "key"
 )
 

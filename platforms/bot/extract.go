@@ -14,7 +14,8 @@ func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := platforms.Collect(len(body)).ByChannel()
+	found := platforms.Collect(len(body))
+	found.ByChannel()
 	var m message
 	m.read(update.Member("message"))
 	found.Add(m.inbound())

@@ -46,8 +46,8 @@ func (s *social) call(
 	return r, nil
 }
 
-// failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all. Codes 1, 2 and 1200 and the subcodes of unreachable people are general knowledge,
-// not seen in a source.
+// failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all. Codes
+// 1, 2 and 1200 and the subcodes of unreachable people are general knowledge, not seen in a source.
 func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platforms.Error {
 	code := *e.Code
 	cause := r.Error(strconv.Itoa(code), strconv.Itoa(e.Subcode))

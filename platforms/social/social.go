@@ -158,7 +158,8 @@ var (
 
 // Verify implements [platforms.SignedDeliveries].
 func (s *social) Verify(d *platforms.Delivery) error {
-	return verify.Social(d.Header, s.config.Options["header"], s.config.Options["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
+	options := s.config.Options
+	return verify.Social(d.Header, options["header"], options["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
 }
 
 // Handshake implements [platforms.Handshaker].

@@ -11,6 +11,7 @@ package providertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -405,11 +406,11 @@ func (s Suite) close(t *testing.T) {
 	})
 	events, err := s.provider(t, longTimeouts(), serve).Open(t.Context(), ask(true))
 	require.NoError(t, err)
-	read := make(chan Answer)
-	go func() { read <- Read(t, events) }()
-	events.Close()
-	events.Close()
-	RequireFailure(t, (<-read).Err, providers.FailureCanceled)
+	go func() {
+		events.Close()
+		events.Close()
+	}()
+	RequireFailure(t, Read(t, events).Err, providers.FailureCanceled)
 	<-ended
 }
 
@@ -417,13 +418,14 @@ func (s Suite) close(t *testing.T) {
 func (s Suite) concurrency(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		p := s.provider(t, longTimeouts(), s.answers(stream))
-		answers := make(chan Answer)
-		for range 16 {
-			go func() { answers <- Ask(t, p, ask(stream)) }()
-		}
-		for range 16 {
-			requireGood(t, <-answers)
-		}
+		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
+			for range 16 {
+				t.Run("call", func(t *testing.T) {
+					t.Parallel()
+					requireGood(t, Ask(t, p, ask(stream)))
+				})
+			}
+		})
 	}
 }
 
