@@ -179,7 +179,7 @@ func TestChannelCreateRefuses(t *testing.T) {
 	}
 	c.refused("--origin: origins[1] must begin with https:// or http://", "channel", "create", "--org", org, "--type", "widget", "--name", "A",
 		"--origin", "https://shop.vn", "--origin", "shop.vn")
-	c.refused("secretToken: is missing; they are read from --credentials-file", "channel", "create", "--org", org, "--type", "bot", "--name", "A")
+	c.refused("botToken: is missing; they are read from --credentials-file", "channel", "create", "--org", org, "--type", "bot", "--name", "A")
 	c.refused("reading the credentials: open", "channel", "create", "--org", org, "--type", "bot", "--name", "A", "--credentials-file", c.path("none"))
 	c.refused(`there is no organization "org_x"`, "channel", "create", "--org", "org_x", "--type", "bot", "--name", "A")
 	c.refused(`there is no organization "org_x"`, "channel", "list", "--org", "org_x")
