@@ -170,7 +170,7 @@ func TestCheckFinds(t *testing.T) {
 	})
 }
 
-// TestCheckFindsDebt: L5 is found in a database whose constraints somebody has taken away.
+// TestCheckFindsDebt: the doctor finds a debt (L5) in a database without its CHECK constraints.
 func TestCheckFindsDebt(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
 		writeSmallBooks(t, db)

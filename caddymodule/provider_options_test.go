@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// guest is a driver with every kind of option, as somebody else would write it.
+// guest is a driver outside this repository, with every kind of option.
 type guest struct{ panics bool }
 
 func (guest) Describe() *providers.Description {

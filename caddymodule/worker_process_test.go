@@ -66,7 +66,7 @@ func TestWorkerConfig(t *testing.T) {
 	require.NoError(t, caddy.StrictUnmarshalJSON(made, &config), "Caddy knows all of it")
 }
 
-// TestWorkerConfigWithoutListener guarantees that a worker listens nowhere unless it is told to.
+// TestWorkerConfigWithoutListener guarantees that a worker opens no port unless its configuration has a listener.
 func TestWorkerConfigWithoutListener(t *testing.T) {
 	t.Parallel()
 	made, err := workerConfig([]byte(`{"apps": {"svc": {"base_url": "http://localhost", "master_key": "{env.K}",

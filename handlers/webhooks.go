@@ -100,7 +100,7 @@ type webhook struct {
 }
 
 // serveChannel serves POST to a channel's own address. An address that is no channel's is 200 with queued 0, whatever its
-// secret. So 401 tells that a channel exists; its id can't be guessed, and is no credential.
+// secret. So a 401 reveals that a channel exists. Its id can't be guessed, and is no credential.
 func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
 	channelID, ok := strings.CutPrefix(r.URL.Path, h.path)
 	if !ok || channelID == "" || strings.Contains(channelID, "/") {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the dashboard itself refuses has the contract's error body (docs/contract.md#error-body).
+// The dashboard's own refusals have the contract's error body (docs/contract.md#error-body).
 func TestRefusedRelayHasTheErrorBody(t *testing.T) {
 	t.Parallel()
 	const path = "/dashboard/agents/agt_1/playground/stream"

@@ -15,7 +15,7 @@ import (
 )
 
 // TestPanicOfAnAdapter: a panic, wherever it comes from, fails its call, and nothing stays held. The log names the place, not
-// what the panic holds.
+// the value of the panic.
 func TestPanicOfAnAdapter(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"Open", "nothing", "Next", "Buffered", "Close"} {

@@ -136,7 +136,7 @@ func (c *call) endLater(l *lateCall) {
 }
 
 // settleAgain writes a settlement that may have been committed unconfirmed: then its figures stand. A void may therefore find a
-// charge, which is refunded, because the client was told that the call failed. A hold whose commit was unconfirmed is voided,
+// charge, which is refunded, because the client received an error. A hold whose commit was unconfirmed is voided,
 // and can't be made any more.
 func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	s := &l.settlement

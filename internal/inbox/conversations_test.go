@@ -256,7 +256,7 @@ func TestRepeatedDeliveryAfterDeletion(t *testing.T) {
 	})
 }
 
-// A tombstone is a hash, from which nobody reads an id, and is left only of what a platform may still repeat.
+// A tombstone is a hash that reveals no id. It is kept only while the platform may repeat the delivery.
 func TestTombstones(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

@@ -29,7 +29,7 @@ func (s subject) take(t require.TestingT, org string, limit int64) Decision {
 	return told(d)
 }
 
-// told is the part of a decision that the client sees.
+// told is the part of a decision that is sent to the client.
 func told(d Decision) Decision {
 	d.window = 0
 	return d

@@ -25,7 +25,7 @@ func TestIdentifyAsksThePlatform(t *testing.T) {
 		require.NoError(t, err, platform)
 		require.Equal(t, []string{"947042923"}, ids, platform)
 
-		// Whoever claims another's account learns, or is told, that it isn't theirs.
+		// Credentials of another account confirm another id, or are refused.
 		ids, err = client.Identify(t.Context(), &platforms.Channel{Type: platform, ExternalID: "165103149", Credentials: mine})
 		if err != nil {
 			require.Contains(t, []platforms.Type{social.ChatApp, marketa.Type}, platform)

@@ -210,7 +210,7 @@ func (p *Platform) call(ctx context.Context, do func(ctx context.Context) error)
 	return platforms.Fail(platforms.Unknown, err)
 }
 
-// Verify returns an error unless the platform signed the delivery. [IsPanic] tells a fault of the adapter.
+// Verify returns an error unless the platform signed the delivery. [IsPanic] reports whether it is a fault of the adapter.
 func (p *Platform) Verify(delivery *platforms.Delivery) (err error) {
 	defer p.contain(&err)
 	return p.signed.Verify(delivery) //nolint:wrapcheck // the caller only asks whether

@@ -47,7 +47,7 @@ func newResources(db *DB) Resources {
 	}
 }
 
-// Errors of resources that a caller tells apart with [errors.Is]. None of them carries a value that was written or asked
+// Errors of resources that a caller distinguishes with [errors.Is]. None of them carries a value that was written or asked
 // for. [ErrNotFound] and [ErrConflict] are the usual ones.
 var (
 	// ErrAgentNotFound: the organization has no agent with the id that a channel shall have. It is an ErrNotFound, too.

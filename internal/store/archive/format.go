@@ -94,7 +94,7 @@ func (s Summary) Total() (rows int64) {
 	return rows
 }
 
-// The errors of [Import] that a caller tells apart with [errors.Is].
+// The errors of [Import] that a caller distinguishes with [errors.Is].
 var (
 	// ErrDamaged: the stream is no archive, or a damaged one, or cut. Blocks before the damage may have been imported.
 	ErrDamaged = errors.New("store: not a whole, undamaged archive")
