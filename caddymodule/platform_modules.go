@@ -34,39 +34,40 @@ func (m platformModule) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// platformDrivers are the drivers of this build, the built-in ones first. A module that is no driver, or whose platform has
-// another name, is left out: no configuration can name it.
+// platformDrivers are the drivers of this build.
 func platformDrivers() []platforms.Driver {
-	drivers := builtin.Platforms()
-	names := make([]string, len(drivers))
-	for i, driver := range drivers {
-		names[i] = driver.Describe().Name
-	}
-	for _, module := range caddy.GetModules(platformNamespace) {
-		driver, ok := module.New().(platforms.Driver)
-		if ok && driver.Describe().Name == module.ID.Name() && !slices.Contains(names, module.ID.Name()) {
+	return driversOf(platformNamespace, builtin.Platforms(), platformName)
+}
+
+func platformName(driver platforms.Driver) string { return driver.Describe().Name }
+
+// platformDriver returns the driver of a name, nil if this build has none.
+func platformDriver(name string) platforms.Driver {
+	return driverOf(platformDrivers(), platformName, name)
+}
+
+func platformNames() []string { return namesOf(platformDrivers(), platformName) }
+
+// driversOf returns the drivers of this build, the built-in ones first, then those that are Caddy modules of the namespace.
+// A module that is no driver, or whose description has another name, is left out: no configuration can name it.
+func driversOf[D any](namespace string, drivers []D, name func(D) string) []D {
+	names := namesOf(drivers, name)
+	for _, module := range caddy.GetModules(namespace) {
+		driver, ok := module.New().(D)
+		if ok && name(driver) == module.ID.Name() && !slices.Contains(names, module.ID.Name()) {
 			drivers = append(drivers, driver)
 		}
 	}
 	return drivers
 }
 
-// platformDriver returns the driver of a name, nil if this build has none.
-func platformDriver(name string) platforms.Driver {
-	for _, driver := range platformDrivers() {
-		if driver.Describe().Name == name {
-			return driver
-		}
+// driverOf returns the driver of a name, the zero value if there is none.
+func driverOf[D any](drivers []D, name func(D) string, wanted string) (found D) {
+	at := slices.IndexFunc(drivers, func(d D) bool { return name(d) == wanted })
+	if at < 0 {
+		return found
 	}
-	return nil
-}
-
-func platformNames() []string {
-	var names []string
-	for _, driver := range platformDrivers() {
-		names = append(names, driver.Describe().Name)
-	}
-	return names
+	return drivers[at]
 }
 
 // PlatformCatalog returns what the platforms of this build declare.

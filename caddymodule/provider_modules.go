@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -32,36 +31,20 @@ func (m providerModule) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// providerDrivers are the drivers of this build, the built-in ones first. A module that is no driver, or whose protocol has
-// another name, is left out: no configuration can name it.
+// providerDrivers are the drivers of this build.
 func providerDrivers() []providers.Driver {
-	drivers := builtin.Providers()
-	names := driverNames(drivers)
-	for _, module := range caddy.GetModules(providerNamespace) {
-		driver, ok := module.New().(providers.Driver)
-		if ok && driver.Describe().Name == module.ID.Name() && !slices.Contains(names, module.ID.Name()) {
-			drivers = append(drivers, driver)
-		}
-	}
-	return drivers
+	return driversOf(providerNamespace, builtin.Providers(), protocolName)
 }
+
+func protocolName(driver providers.Driver) string { return driver.Describe().Name }
 
 // providerDriver returns the driver of a protocol, nil if this build has none.
 func providerDriver(name string) providers.Driver {
-	for _, driver := range providerDrivers() {
-		if driver.Describe().Name == name {
-			return driver
-		}
-	}
-	return nil
+	return driverOf(providerDrivers(), protocolName, name)
 }
 
 // protocolNames are the names of the protocols of this build.
-func protocolNames() []string { return driverNames(providerDrivers()) }
-
-func driverNames(drivers []providers.Driver) []string {
-	return namesOf(drivers, func(d providers.Driver) string { return d.Describe().Name })
-}
+func protocolNames() []string { return namesOf(providerDrivers(), protocolName) }
 
 // newProvider makes the adapter. A guest that panics is a fault of the configuration that names it.
 func newProvider(driver providers.Driver, config *providers.Config) (provider providers.Provider, err error) {
