@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
@@ -90,7 +90,7 @@ func (a *App) webhooks(
 	for name, block := range a.Platforms {
 		ackEmpty[name] = block != nil && block.values[optionAck] == AckEmpty
 	}
-	received := handlers.NewWebhooks(handlers.WebhookConfig{BaseURL: a.BaseURL, Platforms: set, AckEmpty: ackEmpty},
+	received := webhook.New(webhook.Config{BaseURL: a.BaseURL, Platforms: set, AckEmpty: ackEmpty},
 		shared.db.Routes, queue, a.settings.ring, shared.bodies, a.log)
 	receivers := map[string]func(http.ResponseWriter, *http.Request) error{}
 	for _, d := range set.Platforms() {

@@ -6,6 +6,11 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/widget"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -24,13 +29,13 @@ type runtime struct {
 	calls     *gateway.Gateway
 	queue     *inbox.Queue
 	platforms *messaging.Set
-	models    *handlers.Models
-	chat      *handlers.Chat
-	api       *handlers.API
+	models    *v1.Models
+	chat      *v1.Chat
+	api       *endpoint.Server
 	dashboard *dashboard.Dashboard
 	// docs is nil when svc_docs isn't mounted.
-	docs   *handlers.Docs
-	widget *handlers.Widget
+	docs   *openapi.Docs
+	widget *widget.Widget
 	// webhooks are the receivers by the names of their platforms.
 	webhooks map[string]func(http.ResponseWriter, *http.Request) error
 }
@@ -58,17 +63,17 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	if err != nil {
 		return nil, err
 	}
-	chat := &handlers.Chat{
+	chat := &v1.Chat{
 		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
 	}
-	api := handlers.NewAPI(handlers.APIDeps{
+	api := api.New(api.Deps{
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
 		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log,
 	})
-	described, err := a.newDocs(api)
+	described, err := a.newDocs(api, set.Catalog)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +85,10 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		calls:     calls,
 		queue:     queue,
 		platforms: set,
-		models:    handlers.NewModels(catalog, shared.db.Organizations),
+		models:    v1.NewModels(catalog, shared.db.Organizations),
 		chat:      chat,
 		api:       api,
-		dashboard: a.newDashboard(api, sessions, shared.bodies),
+		dashboard: a.newDashboard(api, set.Catalog, sessions, shared.bodies),
 		docs:      described,
 		webhooks:  a.webhooks(set, shared, queue),
 	}
@@ -137,14 +142,14 @@ func (p *Provider) keyMode(local bool) gateway.KeyMode {
 // RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
 func (a *App) RequestsPerMinute(plan string) int64 { return a.plan(plan).requestsPerMinute() }
 
-// ChannelLimit is how many channels a plan allows, 0 for any number. It implements [handlers.PlanLimits].
+// ChannelLimit is how many channels a plan allows, 0 for any number. It implements [api.PlanLimits].
 func (a *App) ChannelLimit(plan string) int64 { return a.plan(plan).channelLimit() }
 
 // KnowledgeLimit is how many bytes of documents a plan allows, less than 0 for any number. It implements
-// [handlers.PlanLimits].
+// [api.PlanLimits].
 func (a *App) KnowledgeLimit(plan string) int64 { return a.plan(plan).knowledgeLimit() }
 
 var (
-	_ handlers.Plans      = (*App)(nil)
-	_ handlers.PlanLimits = (*App)(nil)
+	_ handlers.Plans = (*App)(nil)
+	_ api.PlanLimits = (*App)(nil)
 )

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -49,7 +50,7 @@ type sharedStore struct {
 	// knowledge is interrupted when the store is closed.
 	knowledge *knowledge.Library
 	// streams and bodies bound all requests together, whichever configuration they began under.
-	streams handlers.Streams
+	streams v1.Streams
 	bodies  *handlers.ByteBudget
 	// processors are the half of the processors that hashes of passwords and counts of tokens may use. Each takes tens of
 	// milliseconds, in which Go interrupts it every 10 ms only; the other half is left to all other work.

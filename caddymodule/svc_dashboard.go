@@ -8,7 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/dashboard"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // Dashboard serves the pages for people at `/dashboard`: keys, assistants, channels, conversations, the wallet and members. It
@@ -43,7 +45,9 @@ func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 }
 
 // newDashboard builds the dashboard over api, whose errors are counted and logged as by svc_error.
-func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *dashboard.Dashboard {
+func (a *App) newDashboard(
+	api *endpoint.Server, catalog *messaging.Catalog, sessions *handlers.Sessions, bodies *handlers.ByteBudget,
+) *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
 		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := api.Serve(w, r); err != nil {
@@ -53,7 +57,7 @@ func (a *App) newDashboard(api *handlers.API, sessions *handlers.Sessions, bodie
 				handlers.WriteError(w, r, answer, "")
 			}
 		}),
-		BaseURL: a.BaseURL, ChannelTypes: api.Catalog.Declared(),
+		BaseURL: a.BaseURL, ChannelTypes: catalog.Declared(),
 		Providers: a.ProviderNames(),
 		SignInRefusal: func(r *http.Request) string {
 			if refusal, ok := errors.AsType[*handlers.Error](sessions.Allowed(r)); ok {

@@ -8,7 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/docs"
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
 // Docs serves the interface description at `/docs`: OpenAPI 3.1 as JSON, or a page for browsers. It is generated from the
@@ -45,16 +47,16 @@ func (a *App) docsURL() string {
 	if a == nil || !a.docsMounted.Load() {
 		return ""
 	}
-	return handlers.DocsURL(a.BaseURL)
+	return openapi.URL(a.BaseURL)
 }
 
 // newDocs returns the description of the interface, or nil without svc_docs, whose Provision runs before.
-func (a *App) newDocs(api *handlers.API) (*handlers.Docs, error) {
+func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openapi.Docs, error) {
 	if !a.docsMounted.Load() {
 		return nil, nil //nolint:nilnil // without svc_docs no handler uses it
 	}
-	described, err := handlers.NewDocs(api, handlers.DocsConfig{
-		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), FailureModes: docs.FailureModes,
+	described, err := openapi.New(api, openapi.Config{
+		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describing the interface: %w", err)

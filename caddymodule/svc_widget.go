@@ -6,7 +6,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/widget"
 )
 
 // Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
@@ -38,12 +39,12 @@ func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 
 // newWidget builds the widget of a runtime; it does no I/O. This process answers visitors who wait, with a worker that takes
 // no other conversations.
-func (a *App) newWidget(rt *runtime) *handlers.Widget {
+func (a *App) newWidget(rt *runtime) *widget.Widget {
 	live := a.newWorker(rt)
 	live.Exit = drained.Done()
-	return handlers.NewWidget(rt.api, handlers.WidgetDeps{
+	return widget.New(rt.api, widget.Deps{
 		DB: rt.shared.db, Inbox: rt.queue, Live: live, Ring: a.settings.ring, Limiter: rt.limiter,
-		Streams: new(handlers.Streams), Logger: a.log,
+		Streams: new(v1.Streams), Logger: a.log,
 	})
 }
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// prefers reports whether an Accept header (RFC 9110 §12.5.1) likes a media type better than application/json, or as much
+// Prefers reports whether an Accept header (RFC 9110 §12.5.1) likes a media type better than application/json, or as much
 // and names it more exactly. Without one, and when both are named alike, it doesn't: who asks is a program.
-func prefers(accept, mediaType string) bool {
+func Prefers(accept, mediaType string) bool {
 	group, _, _ := strings.Cut(mediaType, "/")
 	wanted, json := qualities{}, qualities{}
 	for element := range strings.SplitSeq(accept, ",") {

@@ -51,39 +51,39 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 		p, err = a.Authenticator.Authenticate(r.Context(), raw)
 	}
 	if err != nil {
-		return nil, challenge(w, keyRefusal(err))
+		return nil, Challenge(w, KeyRefusal(err))
 	}
 	if p.Suspended {
-		return nil, suspended()
+		return nil, Suspended()
 	}
 	for _, scope := range a.Scopes {
 		if !p.Can(scope, "") {
-			return nil, lacksScope(scope)
+			return nil, LacksScope(scope)
 		}
 	}
 	return r.WithContext(WithPrincipal(r.Context(), p)), nil
 }
 
-func suspended() error {
+func Suspended() error {
 	return &Error{
 		Code: errcode.OrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
 	}
 }
 
-func lacksScope(scope identity.Scope) error {
+func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
-// challenge is err, with the header that RFC 9110 §11.6.1 wants with every 401.
-func challenge(w http.ResponseWriter, err error) error {
-	if asError(err).Code.Status() == http.StatusUnauthorized {
+// Challenge is err, with the header that RFC 9110 §11.6.1 wants with every 401.
+func Challenge(w http.ResponseWriter, err error) error {
+	if AsError(err).Code.Status() == http.StatusUnauthorized {
 		w.Header().Set("Www-Authenticate", `Bearer realm="svc"`)
 	}
 	return err
 }
 
-// keyRefusal turns the error of a check into an answer. What exactly is wrong with an invalid key is not told (S2).
-func keyRefusal(err error) error {
+// KeyRefusal turns the error of a check into an answer. What exactly is wrong with an invalid key is not told (S2).
+func KeyRefusal(err error) error {
 	answer := &Error{Cause: err}
 	switch {
 	case errors.Is(err, identity.ErrNoKey):
@@ -101,12 +101,20 @@ func keyRefusal(err error) error {
 	return answer
 }
 
-// principal is who makes the request of a handler that stands behind [Auth]. A route without it is a fault of the
-// configuration, which must not look like the caller's.
-func principal(r *http.Request) (identity.Principal, error) {
+// RequirePrincipal returns the principal of a request whose handler stands behind [Auth]. A route without [Auth] is a fault of
+// the configuration and not of the client, so the error is internal_error.
+func RequirePrincipal(r *http.Request) (identity.Principal, error) {
 	p, ok := PrincipalFrom(r.Context())
 	if !ok {
 		return p, Internal(errors.New("the route has no svc_auth before this handler"))
 	}
 	return p, nil
+}
+
+// BadField is the answer to a value that identity refused.
+func BadField(err error) error {
+	if fault, ok := errors.AsType[*identity.FieldError](err); ok {
+		return InvalidRequest(fault.Field, "%s %s.", fault.Field, fault.Problem)
+	}
+	return Internal(err)
 }

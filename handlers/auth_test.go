@@ -1,4 +1,4 @@
-package handlers
+package handlers_test
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -17,38 +20,38 @@ import (
 )
 
 // protect is a Handler behind auth that keeps the principal it sees.
-func protect(auth *Auth, seen *identity.Principal) Handler {
+func protect(auth *handlers.Auth, seen *identity.Principal) handlers.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		r, err := auth.Serve(w, r)
 		if err != nil {
 			return err
 		}
-		p, ok := PrincipalFrom(r.Context())
+		p, ok := handlers.PrincipalFrom(r.Context())
 		if !ok {
 			return errors.New("no principal")
 		}
 		*seen = p
-		writeJSON(w, http.StatusOK, []byte(`{}`))
+		handlers.WriteJSON(w, http.StatusOK, []byte(`{}`))
 		return nil
 	}
 }
 
 func withHeader(name string, values ...string) *http.Request {
-	r := get("/v1/models")
+	r := handlertest.Get("/v1/models")
 	r.Header[name] = values
 	return r
 }
 
 func TestAuthLetsAGoodKeyIn(t *testing.T) {
 	t.Parallel()
-	p := someone(identity.ModelsRead)
-	auth := &Auth{Authenticator: keyring{"good": p}, Scopes: []identity.Scope{identity.ModelsRead}}
+	p := handlertest.Someone(identity.ModelsRead)
+	auth := &handlers.Auth{Authenticator: handlertest.Keyring{"good": p}, Scopes: []identity.Scope{identity.ModelsRead}}
 	for _, r := range []*http.Request{
 		withHeader("Authorization", "Bearer good"), withHeader("Authorization", "bearer good"),
 		withHeader("Authorization", "BEARER good"), withHeader("X-Api-Key", "good"),
 	} {
 		var seen identity.Principal
-		w := served(protect(auth, &seen), r)
+		w := handlertest.Served(protect(auth, &seen), r)
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, p, seen)
 		require.Regexp(t, `^req_`, w.Header().Get("X-Request-Id"))
@@ -57,17 +60,17 @@ func TestAuthLetsAGoodKeyIn(t *testing.T) {
 	r := withHeader("X-Api-Key", "good")
 	r.Header.Set("Authorization", "Bearer dummy")
 	var seen identity.Principal
-	okText(t, protect(auth, &seen), r)
+	handlertest.OkText(t, protect(auth, &seen), r)
 }
 
 func TestAuthRefusals(t *testing.T) {
 	t.Parallel()
-	suspended := someone()
+	suspended := handlertest.Someone()
 	suspended.Suspended = true
-	keys := authenticatorFunc(func(_ context.Context, raw string) (identity.Principal, error) {
+	keys := handlertest.AuthenticatorFunc(func(_ context.Context, raw string) (identity.Principal, error) {
 		switch raw {
 		case "good":
-			return someone(identity.ModelsRead), nil
+			return handlertest.Someone(identity.ModelsRead), nil
 		case "suspended": // and without the scope: 402 comes first
 			return suspended, nil
 		case "revoked":
@@ -80,16 +83,16 @@ func TestAuthRefusals(t *testing.T) {
 			return identity.Principal{}, fmt.Errorf("%w: unknown", identity.ErrInvalidKey)
 		}
 	})
-	auth := &Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ChatWrite}}
+	auth := &handlers.Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ChatWrite}}
 	var seen identity.Principal
 	h := protect(auth, &seen)
 	for _, c := range []struct {
 		code errcode.Code
 		r    *http.Request
 	}{
-		{errcode.Unauthenticated, get("/v1/models")},
+		{errcode.Unauthenticated, handlertest.Get("/v1/models")},
 		{errcode.Unauthenticated, withHeader("Authorization", "Basic dXNlcjpwYXNz")},
-		{errcode.Unauthenticated, get("/v1/models?api_key=good&key=good")},
+		{errcode.Unauthenticated, handlertest.Get("/v1/models?api_key=good&key=good")},
 		{errcode.InvalidAPIKey, withHeader("Authorization", "Bearer nobody")},
 		{errcode.InvalidAPIKey, withHeader("X-Api-Key", "nobody")},
 		{errcode.InvalidAPIKey, withHeader("X-Api-Key", "good", "good")},
@@ -100,22 +103,22 @@ func TestAuthRefusals(t *testing.T) {
 		{errcode.InternalError, withHeader("X-Api-Key", "store")},
 		{errcode.InternalError, withHeader("X-Api-Key", "late")},
 	} {
-		a := refusedWith(t, c.code, h, c.r)
-		require.Equal(t, a.status == http.StatusUnauthorized, a.header.Get("Www-Authenticate") != "")
-		require.NotContains(t, a.text, "nobody")
-		require.NotContains(t, a.text, "disk")
+		a := handlertest.RefusedWith(t, c.code, h, c.r)
+		require.Equal(t, a.Status == http.StatusUnauthorized, a.Header.Get("Www-Authenticate") != "")
+		require.NotContains(t, a.Text, "nobody")
+		require.NotContains(t, a.Text, "disk")
 	}
-	require.Contains(t, refusedWith(t, errcode.InsufficientScope, h, withHeader("X-Api-Key", "good")).fields["message"], "chat:write")
-	both := protect(&Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ModelsRead, identity.ChatWrite}}, &seen)
-	require.Contains(t, refusedWith(t, errcode.InsufficientScope, both, withHeader("X-Api-Key", "good")).fields["message"], "chat:write")
+	require.Contains(t, handlertest.RefusedWith(t, errcode.InsufficientScope, h, withHeader("X-Api-Key", "good")).Fields["message"], "chat:write")
+	both := protect(&handlers.Auth{Authenticator: keys, Scopes: []identity.Scope{identity.ModelsRead, identity.ChatWrite}}, &seen)
+	require.Contains(t, handlertest.RefusedWith(t, errcode.InsufficientScope, both, withHeader("X-Api-Key", "good")).Fields["message"], "chat:write")
 	require.Zero(t, seen)
 }
 
 func TestHandlersBehindAuthSayWhenItIsMissing(t *testing.T) {
 	t.Parallel()
-	models := NewModels(modelList{}, nil)
-	refusedWith(t, errcode.InternalError, models.Serve, get("/v1/models"))
-	refusedWith(t, errcode.InternalError, counted(&RateLimit{}), get("/v1/models"))
+	models := v1.NewModels(handlertest.ModelList{}, nil)
+	handlertest.RefusedWith(t, errcode.InternalError, models.Serve, handlertest.Get("/v1/models"))
+	handlertest.RefusedWith(t, errcode.InternalError, counted(&handlers.RateLimit{}), handlertest.Get("/v1/models"))
 }
 
 // The real chain: keys made and changed in the store hold at the very next request (spec §5.1).
@@ -130,22 +133,22 @@ func TestAuthWithTheStore(t *testing.T) {
 		CreatedAt: time.Now().UnixMilli(),
 	}))
 	var seen identity.Principal
-	h := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scopes: []identity.Scope{identity.ModelsRead}}, &seen)
-	chat := protect(&Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scopes: []identity.Scope{identity.ChatWrite}}, &seen)
+	h := protect(&handlers.Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scopes: []identity.Scope{identity.ModelsRead}}, &seen)
+	chat := protect(&handlers.Auth{Authenticator: identity.NewAuthenticator(db.APIKeys), Scopes: []identity.Scope{identity.ChatWrite}}, &seen)
 	r := func() *http.Request { return withHeader("X-Api-Key", raw) }
 
-	okText(t, h, r())
+	handlertest.OkText(t, h, r())
 	require.Equal(t, "org_a", seen.OrgID)
 	require.Equal(t, store.Test, seen.Env)
-	refusedWith(t, errcode.InsufficientScope, chat, r())
-	refusedWith(t, errcode.InvalidAPIKey, h, withHeader("X-Api-Key", raw[:len(raw)-1]))
+	handlertest.RefusedWith(t, errcode.InsufficientScope, chat, r())
+	handlertest.RefusedWith(t, errcode.InvalidAPIKey, h, withHeader("X-Api-Key", raw[:len(raw)-1]))
 	require.NoError(t, db.Organizations.SetSuspended(ctx, "test", "org_a", true))
-	refusedWith(t, errcode.OrganizationSuspended, h, r())
-	refusedWith(t, errcode.OrganizationSuspended, chat, r())
+	handlertest.RefusedWith(t, errcode.OrganizationSuspended, h, r())
+	handlertest.RefusedWith(t, errcode.OrganizationSuspended, chat, r())
 	require.NoError(t, db.Organizations.SetSuspended(ctx, "test", "org_a", false))
-	okText(t, h, r())
+	handlertest.OkText(t, h, r())
 	require.NoError(t, db.APIKeys.Revoke(ctx, "test", "org_a", "key_a"))
-	refusedWith(t, errcode.APIKeyRevoked, h, r())
+	handlertest.RefusedWith(t, errcode.APIKeyRevoked, h, r())
 	require.NoError(t, db.Close(ctx))
-	refusedWith(t, errcode.InternalError, h, r())
+	handlertest.RefusedWith(t, errcode.InternalError, h, r())
 }

@@ -21,16 +21,16 @@ const (
 	firstBuffer = 512
 	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
 	quadrupled = 64 << 10
-	// budgetRetryAfter is sent to clients whose share of the budget is used up.
-	budgetRetryAfter = time.Second
-	// promptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
+	// BudgetRetryAfter is sent to clients whose share of the budget is used up.
+	BudgetRetryAfter = time.Second
+	// PromptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
 	// says how long it is and all of it is there within promptTime: platforms send most of theirs in one packet, which a
 	// connection has room for anyway, so this takes no memory for long.
-	promptDelivery = 4 << 10
-	promptTime     = time.Second
+	PromptDelivery = 4 << 10
+	PromptTime     = time.Second
 )
 
-var errBudget = errors.New("the share of the budget of buffered body bytes is used up")
+var ErrBudget = errors.New("the share of the budget of buffered body bytes is used up")
 
 // ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
 // declared, and is charged to the organization of the request's principal, or to the client's address without one. release
@@ -45,24 +45,24 @@ func ReadBody(
 ) (body []byte, release func(), err error) {
 	account := accountOf(r)
 	grace, rate := budget.paceOf(account.Share)
-	return readBody(newPacedBody(w, r, grace, rate), limit, budget, account)
+	return ReadPaced(NewPacedBody(w, r, grace, rate), limit, budget, account)
 }
 
 // accountOf is the account of a request's body.
 func accountOf(r *http.Request) Account {
-	if caller, known := PrincipalFrom(r.Context()); known {
-		return Account{ShareOrganizations, caller.OrgID}
+	if principal, known := PrincipalFrom(r.Context()); known {
+		return Account{ShareOrganizations, principal.OrgID}
 	}
 	return Account{ShareStrangers, ClientAddress(r)}
 }
 
-func readBody(in *pacedBody, limit int64, budget *ByteBudget, account Account) (body []byte, release func(), err error) {
-	defer in.finish()
+func ReadPaced(in *PacedBody, limit int64, budget *ByteBudget, account Account) (body []byte, release func(), err error) {
+	defer in.Finish()
 	switch {
 	case !plainEncoding(in.r.Header):
 		err = InvalidRequest("", "A compressed request body is not supported. Send it without Content-Encoding.")
 	case in.r.ContentLength > limit:
-		err = tooLarge(limit)
+		err = TooLarge(limit)
 	default:
 		b := buffer{budget: budget, account: account}
 		if err = b.fill(in, limit); err == nil {
@@ -70,7 +70,7 @@ func readBody(in *pacedBody, limit int64, budget *ByteBudget, account Account) (
 		}
 		b.release()
 	}
-	in.discard(limit)
+	in.Discard(limit)
 	return nil, func() {}, err
 }
 
@@ -84,7 +84,7 @@ type buffer struct {
 
 func (b *buffer) release() { b.budget.Give(b.account, b.charged) }
 
-func (b *buffer) fill(in *pacedBody, limit int64) error {
+func (b *buffer) fill(in *PacedBody, limit int64) error {
 	declared := in.r.ContentLength
 	if declared == 0 || in.r.Body == nil || in.r.Body == http.NoBody {
 		return nil
@@ -116,7 +116,7 @@ func (b *buffer) fill(in *pacedBody, limit int64) error {
 }
 
 // full makes room in a full buffer, unless the body ends exactly here.
-func (b *buffer) full(in *pacedBody, declared, limit int64) (more bool, err error) {
+func (b *buffer) full(in *PacedBody, declared, limit int64) (more bool, err error) {
 	size := int64(cap(b.bytes))
 	if size == declared || size == limit {
 		end, err := atEnd(in)
@@ -124,7 +124,7 @@ func (b *buffer) full(in *pacedBody, declared, limit int64) (more bool, err erro
 			return false, in.fault(err, limit)
 		}
 		if !end {
-			return false, tooLarge(limit)
+			return false, TooLarge(limit)
 		}
 		return false, nil
 	}
@@ -136,7 +136,7 @@ func (b *buffer) full(in *pacedBody, declared, limit int64) (more bool, err erro
 }
 
 // grow moves the bytes to a buffer of the given size. For a moment both are held and charged.
-func (b *buffer) grow(in *pacedBody, size int64) error {
+func (b *buffer) grow(in *PacedBody, size int64) error {
 	old := *b
 	if err := b.charge(in, size); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (b *buffer) grow(in *pacedBody, size int64) error {
 
 // charge takes size bytes in place of those that were taken before, which remain charged. A delivery that becomes large
 // moves to the share of large ones. A small one that finds no room is not charged, but must be there soon.
-func (b *buffer) charge(in *pacedBody, size int64) error {
+func (b *buffer) charge(in *PacedBody, size int64) error {
 	account := b.account
 	if account.Share == ShareDeliveries && size > LargeDelivery {
 		account.Share = ShareLargeDeliveries
@@ -157,9 +157,9 @@ func (b *buffer) charge(in *pacedBody, size int64) error {
 		b.account, b.charged = account, size
 		return nil
 	}
-	if declared := in.r.ContentLength; account.Share == ShareDeliveries && declared >= 0 && declared <= promptDelivery {
+	if declared := in.r.ContentLength; account.Share == ShareDeliveries && declared >= 0 && declared <= PromptDelivery {
 		b.charged = 0
-		in.hasten(promptTime)
+		in.hasten(PromptTime)
 		return nil
 	}
 	b.bytes = nil
@@ -169,10 +169,10 @@ func (b *buffer) charge(in *pacedBody, size int64) error {
 // noRoom is the answer when a share is full: the organization's own doing, or nothing that a stranger could help.
 func noRoom(share Share) *Error {
 	if share != ShareOrganizations {
-		return Busy(budgetRetryAfter, errBudget)
+		return Busy(BudgetRetryAfter, ErrBudget)
 	}
 	return &Error{
-		Code: errcode.RateLimited, RetryAfter: budgetRetryAfter, Cause: errBudget,
+		Code: errcode.RateLimited, RetryAfter: BudgetRetryAfter, Cause: ErrBudget,
 		Message: "The organization's requests that are arriving now are too large together. Retry shortly.",
 	}
 }
@@ -194,7 +194,7 @@ func atEnd(body io.Reader) (bool, error) {
 	}
 }
 
-func tooLarge(limit int64) *Error {
+func TooLarge(limit int64) *Error {
 	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
 }
 

@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -12,8 +11,6 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
 // bodyRequest has a body of unknown length when length is -1.
@@ -21,14 +18,6 @@ func bodyRequest(body io.Reader, length int64) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/", io.NopCloser(body))
 	r.ContentLength = length
 	return r
-}
-
-func requireInvalid(t *testing.T, err error) *Error {
-	t.Helper()
-	e, ok := errors.AsType[*Error](err)
-	require.True(t, ok, "%v", err)
-	require.Equal(t, errcode.InvalidRequest, e.Code, "%v", err)
-	return e
 }
 
 func TestReadBodyReadsAllSizes(t *testing.T) {
@@ -61,7 +50,7 @@ func TestReadBodyRefusesMoreThanTheLimit(t *testing.T) {
 		for _, length := range []int64{size, -1} {
 			budget := NewByteBudget(1 << 30)
 			body, release, err := ReadBody(httptest.NewRecorder(), bodyRequest(io.LimitReader(zeros{}, size), length), limit, budget)
-			require.Contains(t, requireInvalid(t, err).Message, "larger than 1048576 bytes")
+			require.Contains(t, mustBeInvalid(t, err).Message, "larger than 1048576 bytes")
 			require.Nil(t, body)
 			release()
 			require.Zero(t, budget.Used())
@@ -73,21 +62,21 @@ func TestReadBodyReadsOnSoThatTheClientSeesTheAnswer(t *testing.T) {
 	t.Parallel()
 	body := strings.NewReader(strings.Repeat("x", 1500))
 	_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(body, 1500), 1000, nil)
-	requireInvalid(t, err)
+	mustBeInvalid(t, err)
 	require.Zero(t, body.Len())
 
 	waiting := strings.NewReader(strings.Repeat("x", 1500))
 	r := bodyRequest(waiting, 1500)
 	r.Header.Set("Expect", "100-continue")
 	_, _, err = ReadBody(httptest.NewRecorder(), r, 1000, nil)
-	requireInvalid(t, err)
+	mustBeInvalid(t, err)
 	require.Equal(t, 1500, waiting.Len(), "a client that waits for 100 Continue must not be asked for its body")
 }
 
 func TestReadBodyOfThe33MiBRequest(t *testing.T) {
 	t.Parallel()
 	_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(io.LimitReader(zeros{}, 33<<20), -1), MaxChatBody, nil)
-	requireInvalid(t, err)
+	mustBeInvalid(t, err)
 }
 
 func TestReadBodyBroken(t *testing.T) {
@@ -96,11 +85,11 @@ func TestReadBodyBroken(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	for _, length := range []int64{-1, 10, 1} {
 		_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(broken, length), 100, budget)
-		require.ErrorIs(t, requireInvalid(t, err), io.ErrUnexpectedEOF)
+		require.ErrorIs(t, mustBeInvalid(t, err), io.ErrUnexpectedEOF)
 		broken = io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
 	_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(iotest.ErrReader(&http.MaxBytesError{Limit: 7}), -1), 100, budget)
-	require.Contains(t, requireInvalid(t, err).Message, "larger than 7 bytes")
+	require.Contains(t, mustBeInvalid(t, err).Message, "larger than 7 bytes")
 	require.Zero(t, budget.Used())
 }
 
@@ -119,12 +108,12 @@ func TestReadBodyContentEncoding(t *testing.T) {
 			require.Equal(t, "{}", string(body))
 			continue
 		}
-		require.Contains(t, requireInvalid(t, err).Message, "compressed", value)
+		require.Contains(t, mustBeInvalid(t, err).Message, "compressed", value)
 	}
 	r := bodyRequest(strings.NewReader("{}"), 2)
 	r.Header["Content-Encoding"] = []string{"identity", "gzip"}
 	_, _, err := ReadBody(httptest.NewRecorder(), r, 100, nil)
-	requireInvalid(t, err)
+	mustBeInvalid(t, err)
 }
 
 // Over a real connection net/http reports a body that ends early or has broken chunks; both are the client's fault.

@@ -5,22 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
-
-// of is r as an organization's, or as that of an address when the organization is "".
-func of(r *http.Request, orgID, address string) *http.Request {
-	if orgID != "" {
-		return r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: orgID}))
-	}
-	return WithClientAddress(r, address)
-}
 
 // pending is a body of which a part has arrived.
 type pending struct {
@@ -34,7 +26,7 @@ func arrive(t *testing.T, budget *ByteBudget, orgID, address string, n int) *pen
 	reader, writer := io.Pipe()
 	p := &pending{writer: writer, done: make(chan error, 1)}
 	go func() {
-		r := of(bodyRequest(reader, MaxChatBody), orgID, address)
+		r := from(bodyRequest(reader, MaxChatBody), orgID, address)
 		_, release, err := ReadBody(httptest.NewRecorder(), r, MaxChatBody, budget)
 		release()
 		p.done <- err
@@ -47,13 +39,13 @@ func arrive(t *testing.T, budget *ByteBudget, orgID, address string, n int) *pen
 func (p *pending) end(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.writer.CloseWithError(io.ErrUnexpectedEOF))
-	requireInvalid(t, <-p.done)
+	mustBeInvalid(t, <-p.done)
 }
 
 // fits reads a whole body of n bytes.
 func fits(t *testing.T, budget *ByteBudget, orgID, address string, n int64) error {
 	t.Helper()
-	r := of(bodyRequest(io.LimitReader(zeros{}, n), n), orgID, address)
+	r := from(bodyRequest(io.LimitReader(zeros{}, n), n), orgID, address)
 	_, release, err := ReadBody(httptest.NewRecorder(), r, MaxChatBody, budget)
 	release()
 	return err
@@ -95,14 +87,14 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			budget := NewByteBudget(limit)
-			greedy := accountOf(of(bodyRequest(zeros{}, -1), c.greedy[0], c.greedy[1]))
+			greedy := accountOf(from(bodyRequest(zeros{}, -1), c.greedy[0], c.greedy[1]))
 			require.False(t, budget.Take(greedy, c.share/2+1))
 			require.True(t, budget.Take(greedy, c.share/2))
 			err := fits(t, budget, c.greedy[0], c.greedy[1], 1)
-			a := written(t, err, "")
-			require.Equal(t, c.code.Status(), a.status)
-			require.Equal(t, "1", a.header.Get("Retry-After"))
-			require.Equal(t, c.code == errcode.RateLimited, a.fields["retryAfter"] != nil, "in the body with 429 only")
+			a := sent(err)
+			require.Equal(t, c.code.Status(), a.Code)
+			require.Equal(t, "1", a.Header().Get("Retry-After"))
+			require.Equal(t, c.code == errcode.RateLimited, strings.Contains(a.Body.String(), "retryAfter"), "in the body with 429 only")
 			require.NoError(t, fits(t, budget, c.other[0], c.other[1], c.share/8))
 			budget.Give(greedy, c.share/2)
 			require.NoError(t, fits(t, budget, c.greedy[0], c.greedy[1], 1))
@@ -139,7 +131,7 @@ func TestLargeDeliveriesHaveTheirOwnShare(t *testing.T) {
 	budget := NewByteBudget(64 << 20)
 	read := func(n int64) (release func(), err error) {
 		r := bodyRequest(io.LimitReader(zeros{}, n), n)
-		_, release, err = readBody(newPacedBody(httptest.NewRecorder(), r, 0, 0), MaxWebhookBody, budget, Account{ShareDeliveries, "192.0.2.1"})
+		_, release, err = ReadPaced(NewPacedBody(httptest.NewRecorder(), r, 0, 0), 8<<20, budget, Account{ShareDeliveries, "192.0.2.1"})
 		return release, err
 	}
 	small, err := read(LargeDelivery)
@@ -150,7 +142,7 @@ func TestLargeDeliveriesHaveTheirOwnShare(t *testing.T) {
 	require.EqualValues(t, LargeDelivery, budget.UsedBy(ShareDeliveries))
 	require.EqualValues(t, 2<<20, budget.UsedBy(ShareLargeDeliveries))
 	_, err = read(4 << 20)
-	require.Equal(t, http.StatusInternalServerError, written(t, err, "").status)
+	require.Equal(t, http.StatusInternalServerError, sent(err).Code)
 	small()
 	large()
 	require.Zero(t, budget.Used())

@@ -45,6 +45,6 @@ func enter(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil
 	case <-ctx.Done():
-		return nil, Busy(budgetRetryAfter, context.Cause(ctx))
+		return nil, Busy(BudgetRetryAfter, context.Cause(ctx))
 	}
 }

@@ -23,9 +23,9 @@ func TestDecodingSlots(t *testing.T) {
 	refused := func(size int) {
 		t.Helper()
 		_, err := budget.Decoding(gone, size)
-		a := written(t, err, "")
-		require.Equal(t, http.StatusInternalServerError, a.status)
-		require.Equal(t, "1", a.header.Get("Retry-After"))
+		a := sent(err)
+		require.Equal(t, http.StatusInternalServerError, a.Code)
+		require.Equal(t, "1", a.Header().Get("Retry-After"))
 	}
 	refused(largeDecode)
 	for range cap(budget.decodes.all) - len(large) {

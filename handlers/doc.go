@@ -10,7 +10,7 @@
 // ([Sessions]), and the answers are camelCase JSON with moments in RFC 3339 (UTC, milliseconds). An id of another
 // organization is forbidden and an unknown one not_found, told by one shared helper. In a request null is the same as
 // absent; in a PATCH it takes away what may be absent (an agent's maxTokens and temperature, a channel's agentId). The
-// webhooks (spec §4.3) are [Webhooks]: verify, extract, enqueue.
+// webhooks (spec §4.3) are [webhook.Webhooks]: verify, extract, enqueue.
 //
 // Invariants:
 //   - Every error that leaves has the body of spec §7.1 with one of the 22 codes of §7.2 and its status, and the same
@@ -22,5 +22,5 @@
 //   - Secrets that come in are sealed at once and never go out.
 //
 // What it does not do: it knows nothing of Caddy, of money or of model vendors, and keeps no state of its own but the
-// counters of [ByteBudget] and [Streams].
+// counters of [ByteBudget] and [v1.Streams].
 package handlers

@@ -88,7 +88,7 @@ func Busy(after time.Duration, cause error) *Error {
 // RetryLater is err for callers that deliver again by themselves, the platforms of the webhooks: a fault of ours without
 // an opinion of when to come back gets this one. Other errors stay as they are.
 func RetryLater(err error, after time.Duration) error {
-	e := asError(err)
+	e := AsError(err)
 	if e.Code != errcode.InternalError || e.RetryAfter > 0 {
 		return err
 	}
@@ -127,10 +127,15 @@ func plainText(code errcode.Code) string {
 	}
 }
 
-// asError finds the *Error in err; anything else is a fault of ours.
-func asError(err error) *Error {
+// AsError finds the *Error in err; anything else is a fault of ours.
+func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Code.Status() != 0 {
 		return e
 	}
 	return Internal(err)
+}
+
+// Refusal returns how a page shows the error. It implements the dashboard's interface of that name.
+func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds int64) {
+	return e.Code.Status(), string(e.Code), e.message(), int64((retryAfter(e) + time.Second - 1) / time.Second)
 }

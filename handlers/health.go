@@ -33,12 +33,12 @@ func (h *Health) Serve(w http.ResponseWriter, r *http.Request) error {
 	case strings.HasSuffix(r.URL.Path, "/ready"):
 		return h.Ready(w, r)
 	}
-	return notFound(r)
+	return RouteNotFound(r)
 }
 
 // Live answers 200 as long as the process can answer at all.
 func (*Health) Live(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, []byte(`{"status":"live"}`))
+	WriteJSON(w, http.StatusOK, []byte(`{"status":"live"}`))
 	return nil
 }
 
@@ -46,15 +46,15 @@ func (*Health) Live(w http.ResponseWriter, _ *http.Request) error {
 // error is the operator's to find in the logs.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	if h.ShuttingDown != nil && h.ShuttingDown() {
-		writeJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"shutting_down"}`))
+		WriteJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"shutting_down"}`))
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := h.Store.Ping(ctx); err != nil {
-		writeJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"store"}`))
+		WriteJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"store"}`))
 		return nil
 	}
-	writeJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))
+	WriteJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))
 	return nil
 }

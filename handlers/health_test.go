@@ -1,4 +1,4 @@
-package handlers
+package handlers_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -18,8 +20,8 @@ func TestHealth(t *testing.T) {
 	t.Parallel()
 	var fault error
 	stopping := false
-	h := &Health{
-		Store: pingFunc(func(ctx context.Context) error {
+	h := &handlers.Health{
+		Store: handlertest.PingFunc(func(ctx context.Context) error {
 			if _, bounded := ctx.Deadline(); !bounded {
 				return errors.New("a probe must not wait for ever")
 			}
@@ -28,10 +30,10 @@ func TestHealth(t *testing.T) {
 		ShuttingDown: func() bool { return stopping },
 	}
 	ready := func() (int, string) {
-		w := served(h.Serve, get("/health/ready"))
+		w := handlertest.Served(h.Serve, handlertest.Get("/health/ready"))
 		return w.Code, w.Body.String()
 	}
-	live := func() string { return okText(t, h.Serve, get("/live")) }
+	live := func() string { return handlertest.OkText(t, h.Serve, handlertest.Get("/live")) }
 	status, text := ready()
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, `{"status":"ready"}`, text)
@@ -49,16 +51,16 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, `{"status":"unready","reason":"shutting_down"}`, text)
 	require.Equal(t, `{"status":"live"}`, live())
 
-	refusedWith(t, errcode.NotFound, h.Serve, get("/health"))
-	refusedWith(t, errcode.NotFound, h.Serve, httptest.NewRequest(http.MethodPost, "/ready", nil))
-	require.Equal(t, http.StatusOK, served(h.Serve, httptest.NewRequest(http.MethodHead, "/live", nil)).Code)
+	handlertest.RefusedWith(t, errcode.NotFound, h.Serve, handlertest.Get("/health"))
+	handlertest.RefusedWith(t, errcode.NotFound, h.Serve, httptest.NewRequest(http.MethodPost, "/ready", nil))
+	require.Equal(t, http.StatusOK, handlertest.Served(h.Serve, httptest.NewRequest(http.MethodHead, "/live", nil)).Code)
 }
 
 func TestHealthWithTheStore(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)
-	h := &Health{Store: db}
-	require.Equal(t, `{"status":"ready"}`, okText(t, h.Serve, get("/ready")))
+	h := &handlers.Health{Store: db}
+	require.Equal(t, `{"status":"ready"}`, handlertest.OkText(t, h.Serve, handlertest.Get("/ready")))
 	require.NoError(t, db.Close(t.Context()))
-	require.Equal(t, http.StatusServiceUnavailable, served(h.Serve, get("/ready")).Code)
+	require.Equal(t, http.StatusServiceUnavailable, handlertest.Served(h.Serve, handlertest.Get("/ready")).Code)
 }

@@ -5,14 +5,13 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // meteredBody charges what is read of a body, as it arrives: headers alone take nothing.
 type meteredBody struct {
 	io.Closer
 
-	in      *pacedBody
+	in      *PacedBody
 	budget  *ByteBudget
 	account Account
 	charged int64
@@ -29,9 +28,9 @@ func (b *ByteBudget) Meter(w http.ResponseWriter, r *http.Request, orgID string)
 	grace, rate := b.paceOf(account.Share)
 	m := &meteredBody{Closer: r.Body, budget: b, account: account}
 	before := *r // the caller puts the metered body into r
-	m.in = newPacedBody(w, &before, grace, rate)
+	m.in = NewPacedBody(w, &before, grace, rate)
 	return m, sync.OnceFunc(func() {
-		m.in.finish()
+		m.in.Finish()
 		b.Give(account, m.charged)
 	})
 }
@@ -47,12 +46,7 @@ func (m *meteredBody) Read(into []byte) (int, error) {
 	}
 	m.charged += int64(n)
 	if err != nil {
-		m.in.finish()
+		m.in.Finish()
 	}
 	return n, err //nolint:wrapcheck // io.EOF is compared
-}
-
-// Refusal returns how a page shows the error. It implements the dashboard's interface of that name.
-func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds int64) {
-	return e.Code.Status(), string(e.Code), e.message(), int64((retryAfter(e) + time.Second - 1) / time.Second)
 }

@@ -9,10 +9,10 @@ import (
 // (design §6). On the endpoints of the OpenAI standard that this service doesn't have, the text names the one it has.
 func ServeNotFound(w http.ResponseWriter, r *http.Request) error {
 	EnsureRequestID(w, r)
-	return notFound(r)
+	return RouteNotFound(r)
 }
 
-func notFound(r *http.Request) *Error {
+func RouteNotFound(r *http.Request) *Error {
 	path := r.URL.Path
 	rest, isV1 := strings.CutPrefix(path, "/v1/")
 	first, _, _ := strings.Cut(rest, "/")
@@ -21,10 +21,10 @@ func notFound(r *http.Request) *Error {
 		return NotFound("This endpoint is not supported. Use POST /v1/chat/completions.")
 	case path == "/v1/chat/completions":
 		return NotFound("Use POST with /v1/chat/completions.")
-	case path == modelsPath || strings.HasPrefix(path, modelsPath+"/"):
-		return NotFound("Use GET with %s.", modelsPath)
+	case path == ModelsPath || strings.HasPrefix(path, ModelsPath+"/"):
+		return NotFound("Use GET with %s.", ModelsPath)
 	case isV1:
-		return NotFound("There is nothing at this address. /v1 has GET %s and POST /v1/chat/completions.", modelsPath)
+		return NotFound("There is nothing at this address. /v1 has GET %s and POST /v1/chat/completions.", ModelsPath)
 	default:
 		return NotFound("There is nothing at this address for this method.")
 	}

@@ -1,4 +1,4 @@
-package handlers
+package handlers_test
 
 import (
 	"net/http"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
@@ -17,9 +19,9 @@ func TestNotFoundNamesTheChatEndpoint(t *testing.T) {
 		"/v1/chat/completions", "/v1/unknown", "/v1/",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
-			a := refusedWith(t, errcode.NotFound, ServeNotFound, httptest.NewRequest(method, path, nil))
-			require.Contains(t, a.fields["message"], "/v1/chat/completions", path)
-			require.Empty(t, a.header.Get("Access-Control-Allow-Origin"))
+			a := handlertest.RefusedWith(t, errcode.NotFound, handlers.ServeNotFound, httptest.NewRequest(method, path, nil))
+			require.Contains(t, a.Fields["message"], "/v1/chat/completions", path)
+			require.Empty(t, a.Header.Get("Access-Control-Allow-Origin"))
 		}
 	}
 }
@@ -27,8 +29,8 @@ func TestNotFoundNamesTheChatEndpoint(t *testing.T) {
 func TestNotFoundEverywhereElse(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/", "/v2/chat/completions", "/favicon.ico", "/v1", "//v1/responses", "/v1/models", "/v1/models/a"} {
-		a := refusedWith(t, errcode.NotFound, ServeNotFound, get(path))
-		require.NotEmpty(t, a.fields["message"])
+		a := handlertest.RefusedWith(t, errcode.NotFound, handlers.ServeNotFound, handlertest.Get(path))
+		require.NotEmpty(t, a.Fields["message"])
 	}
-	require.NotContains(t, refusedWith(t, errcode.NotFound, ServeNotFound, get("/SECRET%0d%0a")).text, "SECRET")
+	require.NotContains(t, handlertest.RefusedWith(t, errcode.NotFound, handlers.ServeNotFound, handlertest.Get("/SECRET%0d%0a")).Text, "SECRET")
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// pacedBody reads a request's body and ends the reading when it arrives too slowly. The deadline is the connection's, or
+// PacedBody reads a request's body and ends the reading when it arrives too slowly. The deadline is the connection's, or
 // the stream's with HTTP/2: nothing else wakes a read that waits for bytes.
-type pacedBody struct {
+type PacedBody struct {
 	r    *http.Request
 	w    http.ResponseWriter
 	conn *http.ResponseController
@@ -34,12 +34,12 @@ func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
 	}
 }
 
-func newPacedBody(w http.ResponseWriter, r *http.Request, grace time.Duration, rate int64) *pacedBody {
-	return &pacedBody{r: r, w: w, conn: http.NewResponseController(w), grace: grace, rate: rate}
+func NewPacedBody(w http.ResponseWriter, r *http.Request, grace time.Duration, rate int64) *PacedBody {
+	return &PacedBody{r: r, w: w, conn: http.NewResponseController(w), grace: grace, rate: rate}
 }
 
 // Read implements io.Reader. Its error wraps os.ErrDeadlineExceeded when the body is too slow.
-func (p *pacedBody) Read(into []byte) (int, error) {
+func (p *PacedBody) Read(into []byte) (int, error) {
 	if p.began.IsZero() || p.rate > 0 && p.arrived >= p.extendAt {
 		p.extend()
 	}
@@ -57,7 +57,7 @@ func (p *pacedBody) Read(into []byte) (int, error) {
 
 // extend sets the deadline to the moment at which more than what has arrived must be there. It is set anew only after
 // another eighth of a second's bytes, and so is up to that much late: with HTTP/2 it is a message to another goroutine.
-func (p *pacedBody) extend() {
+func (p *PacedBody) extend() {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
@@ -74,16 +74,16 @@ func (p *pacedBody) extend() {
 }
 
 // hasten ends the grace no later than the given time from now.
-func (p *pacedBody) hasten(within time.Duration) {
+func (p *PacedBody) hasten(within time.Duration) {
 	if left := time.Since(p.began) + within; left < p.grace {
 		p.grace = left
 		p.extend()
 	}
 }
 
-// finish lifts the deadline of a body that was read to its end: the next request on the connection has its own. The server
+// Finish lifts the deadline of a body that was read to its end: the next request on the connection has its own. The server
 // waits no longer than the grace for the rest of another one, and not at all for that of a late one.
-func (p *pacedBody) finish() {
+func (p *PacedBody) Finish() {
 	switch {
 	case p.late:
 	case p.ended:
@@ -93,10 +93,10 @@ func (p *pacedBody) finish() {
 	}
 }
 
-// discard reads on for up to limit bytes without keeping them: most clients read an answer only after they have sent
+// Discard reads on for up to limit bytes without keeping them: most clients read an answer only after they have sent
 // their whole body, and would otherwise see a broken connection instead. A client that waits for 100 Continue has sent
 // nothing yet and is not asked to.
-func (p *pacedBody) discard(limit int64) {
+func (p *PacedBody) Discard(limit int64) {
 	if p.late || p.r.Body == nil || p.arrived == 0 && p.r.Header.Get("Expect") != "" {
 		return
 	}
@@ -105,9 +105,9 @@ func (p *pacedBody) discard(limit int64) {
 }
 
 // fault returns the refusal of a body that could not be read, whether the client or the network broke it.
-func (p *pacedBody) fault(err error, limit int64) *Error {
+func (p *PacedBody) fault(err error, limit int64) *Error {
 	if tooMuch, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return tooLarge(min(limit, tooMuch.Limit))
+		return TooLarge(min(limit, tooMuch.Limit))
 	}
 	e := InvalidRequest("", "The request body could not be read to its end.")
 	if p.late {

@@ -19,7 +19,7 @@ import (
 
 // trickle is a body of which so many bytes arrive every second.
 type trickle struct {
-	w      *deadlines
+	w      *readDeadlines
 	began  time.Time
 	rate   int
 	size   int
@@ -73,8 +73,8 @@ func TestBodyPace(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				w := &deadlines{ResponseWriter: httptest.NewRecorder()}
-				r := of(bodyRequest(&trickle{w: w, began: began, rate: c.rate, size: c.size}, int64(c.size)), c.org, "192.0.2.1")
+				w := &readDeadlines{ResponseWriter: httptest.NewRecorder()}
+				r := from(bodyRequest(&trickle{w: w, began: began, rate: c.rate, size: c.size}, int64(c.size)), c.org, "192.0.2.1")
 				budget := NewByteBudget(256 << 20)
 				_, release, err := ReadBody(w, r, MaxChatBody, budget)
 				release()
@@ -83,7 +83,7 @@ func TestBodyPace(t *testing.T) {
 					require.True(t, w.read[len(w.read)-1].IsZero(), "the next request has its own deadline")
 					return
 				}
-				require.Contains(t, requireInvalid(t, err).Message, "too slowly")
+				require.Contains(t, mustBeInvalid(t, err).Message, "too slowly")
 				require.Equal(t, c.took, time.Since(began))
 				require.Equal(t, "close", w.Header().Get("Connection"))
 				require.Zero(t, budget.Used())
@@ -147,9 +147,9 @@ func TestUnreadBodyOverTheWire(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		BoundUnread(w, r, grace)
 		if r.URL.Path == "/begun" {
-			body := newPacedBody(w, r, grace, 0)
+			body := NewPacedBody(w, r, grace, 0)
 			_, _ = body.Read(make([]byte, 1))
-			body.finish()
+			body.Finish()
 		}
 		w.WriteHeader(http.StatusTeapot)
 	}))

@@ -52,7 +52,7 @@ func (p *Permit) Return(w http.ResponseWriter, r *http.Request, err error) {
 // (seconds to the window's end, like "42s"); beyond it the error is rate_limited with 1 to 60 s in RetryAfter. A counter
 // that fails is internal_error.
 func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error) {
-	p, err := principal(r)
+	p, err := RequirePrincipal(r)
 	if err != nil {
 		return Permit{}, err
 	}
@@ -64,7 +64,7 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 	if d.Limit <= 0 {
 		return Permit{}, nil
 	}
-	seconds := wholeSeconds(d.ResetIn)
+	seconds := WholeSeconds(d.ResetIn)
 	h := w.Header()
 	h["X-Ratelimit-Limit-Requests"] = []string{strconv.FormatInt(d.Limit, 10)}
 	setRemaining(w, d.Remaining)
@@ -84,7 +84,7 @@ func setRemaining(w http.ResponseWriter, n int64) {
 	w.Header()["X-Ratelimit-Remaining-Requests"] = []string{strconv.FormatInt(n, 10)}
 }
 
-// wholeSeconds rounds up to 1 to 60.
-func wholeSeconds(d time.Duration) int64 {
+// WholeSeconds rounds up to 1 to 60.
+func WholeSeconds(d time.Duration) int64 {
 	return min(max(int64((d+time.Second-1)/time.Second), 1), 60)
 }

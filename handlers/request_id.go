@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-const requestIDHeader = "X-Request-Id"
+const RequestIDHeader = "X-Request-Id"
 
 type requestIDKey struct{}
 
@@ -21,13 +21,13 @@ func EnsureRequestID(w http.ResponseWriter, r *http.Request) (*http.Request, str
 	h := w.Header()
 	id := RequestIDFrom(r.Context())
 	if id != "" {
-		h[requestIDHeader] = []string{id}
+		h[RequestIDHeader] = []string{id}
 		return r, id
 	}
-	id = h.Get(requestIDHeader)
+	id = h.Get(RequestIDHeader)
 	if !wellFormedRequestID(id) {
 		id = store.NewID("req")
-		h[requestIDHeader] = []string{id}
+		h[RequestIDHeader] = []string{id}
 	}
 	return r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)), id
 }
@@ -50,4 +50,14 @@ func wellFormedRequestID(id string) bool {
 		}
 	}
 	return true
+}
+
+// WellFormedID reports whether the text could be an id of ours ([store.NewID]); others needn't be looked for, and some
+// can't be: no engine takes NUL.
+func WellFormedID(text string) bool {
+	const longest = 64
+	notOfIDs := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_'
+	}
+	return text != "" && len(text) <= longest && !strings.ContainsFunc(text, notOfIDs)
 }

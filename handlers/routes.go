@@ -1,11 +1,6 @@
 package handlers
 
-import (
-	"net/http"
-
-	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/messaging"
-)
+import "github.com/caddy-svc/caddy-svc/internal/identity"
 
 // Role is what a person of an organization may do.
 type Role = identity.Role
@@ -16,6 +11,9 @@ const (
 	RoleAdministrator = identity.Administrator
 	RoleOwner         = identity.Owner
 )
+
+// ModelsPath is the path of the models, and of the one model below it.
+const ModelsPath = "/v1/models"
 
 // Route is one address of the service and who may use it.
 type Route struct {
@@ -31,30 +29,4 @@ type Route struct {
 	Public bool
 	// Summary is one line for the interface description.
 	Summary string
-}
-
-// Routes lists the addresses whose handlers are written by hand. The endpoint groups are in [API.Routes], the
-// webhooks in [WebhookRoutes].
-func Routes() []Route {
-	return []Route{
-		{Method: http.MethodGet, Path: "/v1/models", Scope: identity.ModelsRead, Summary: "List the models that are enabled for the organization"},
-		{Method: http.MethodGet, Path: "/v1/models/{id}", Scope: identity.ModelsRead, Summary: "Get one model"},
-		{Method: http.MethodPost, Path: "/v1/chat/completions", Scope: identity.ChatWrite, Summary: "Ask a model"},
-	}
-}
-
-// WebhookRoutes lists the webhooks of all platforms.
-func WebhookRoutes(catalog *messaging.Catalog) []Route {
-	var routes []Route
-	for _, p := range catalog.Platforms() {
-		path, summary := messaging.WebhookPath(p), p.Deliveries
-		if p.ChannelWebhooks {
-			path, summary = path+"{channelId}", summary+", one address per channel"
-		}
-		if p.Handshake != nil {
-			routes = append(routes, Route{Method: http.MethodGet, Path: path, Summary: p.Handshake.Summary})
-		}
-		routes = append(routes, Route{Method: http.MethodPost, Path: path, Summary: summary})
-	}
-	return routes
 }

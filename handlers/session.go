@@ -16,8 +16,8 @@ import (
 // The cookie of a login session. A browser takes a name with __Host- over https only, for this host only and for no part
 // of it, and lets no other site set it (S29). Over plain http, which is let in on this machine only, it has the other name.
 const (
-	sessionCookie      = "__Host-svc_session"
-	localSessionCookie = "svc_session"
+	SessionCookie      = "__Host-svc_session"
+	LocalSessionCookie = "svc_session"
 )
 
 // The cookie of a device that a person has signed in from, by the same rules. It is no login: with it, failed logins
@@ -95,7 +95,7 @@ func (s *Sessions) begin(
 
 // ChangePassword sets another password for the person who is signed in, and ends the person's other sessions. It answers
 // invalid_request with the field currentPassword or password, and rate_limited.
-func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, person identity.Principal, current, password string) error {
+func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, principal identity.Principal, current, password string) error {
 	err := s.sessions.ChangePassword(r.Context(), s.token(r), current, password)
 	if errors.Is(err, identity.ErrWrongPassword) {
 		return InvalidRequest("currentPassword", "This is not your current password.")
@@ -103,17 +103,17 @@ func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, person
 	if err != nil {
 		return loginRefusal(err)
 	}
-	s.rememberDevice(w, r, person)
+	s.rememberDevice(w, r, principal)
 	return nil
 }
 
 // SignOutEverywhere ends all sessions of the person who is signed in, and takes the cookie away.
-func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, person identity.Principal) error {
+func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, principal identity.Principal) error {
 	name, err := s.cookieName(r)
 	if err != nil {
 		return err
 	}
-	if err := s.sessions.EndAll(r.Context(), person); err != nil {
+	if err := s.sessions.EndAll(r.Context(), principal); err != nil {
 		return Internal(err)
 	}
 	http.SetCookie(w, sessionCookieOf(name, "", -1))
@@ -121,8 +121,8 @@ func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, per
 }
 
 // List returns the sessions of the person who is signed in, the newest first, and the place of this one, or -1.
-func (s *Sessions) List(r *http.Request, person identity.Principal) ([]store.LiveSession, int, error) {
-	list, current, err := s.sessions.List(r.Context(), person, s.token(r))
+func (s *Sessions) List(r *http.Request, principal identity.Principal) ([]store.LiveSession, int, error) {
+	list, current, err := s.sessions.List(r.Context(), principal, s.token(r))
 	if err != nil {
 		return nil, 0, Internal(err)
 	}
@@ -139,19 +139,19 @@ func (s *Sessions) client(r *http.Request) identity.Client {
 }
 
 // rememberDevice sets the cookie of the person's device. Without it the person is in, too, so its fault is none of the login.
-func (s *Sessions) rememberDevice(w http.ResponseWriter, r *http.Request, person identity.Principal) {
+func (s *Sessions) rememberDevice(w http.ResponseWriter, r *http.Request, principal identity.Principal) {
 	name, err := s.cookieName(r)
 	if err != nil {
 		return
 	}
-	if token, err := s.sessions.Device(r.Context(), person); err == nil {
+	if token, err := s.sessions.Device(r.Context(), principal); err == nil {
 		http.SetCookie(w, sessionCookieOf(deviceCookieName(name), token, int(deviceLifetime/time.Second)))
 	}
 }
 
 // deviceCookieName is the name of the device's cookie beside the session's.
 func deviceCookieName(session string) string {
-	if session == sessionCookie {
+	if session == SessionCookie {
 		return deviceCookie
 	}
 	return localDeviceCookie
@@ -219,9 +219,9 @@ func onlyCookie(r *http.Request, name string) string {
 func (s *Sessions) cookieName(r *http.Request) (string, error) {
 	switch {
 	case s.https || r.TLS != nil:
-		return sessionCookie, nil
+		return SessionCookie, nil
 	case local(r.Host):
-		return localSessionCookie, nil
+		return LocalSessionCookie, nil
 	default:
 		return "", &Error{
 			Code: errcode.Forbidden,
@@ -278,7 +278,7 @@ func loginRefusal(err error) error {
 	case errors.Is(err, identity.ErrBusy):
 		return Busy(busyRetryAfter, err)
 	default:
-		return badField(err)
+		return BadField(err)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
@@ -47,8 +48,8 @@ var described = sync.OnceValues(func() (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := handlers.NewAPI(handlers.APIDeps{Catalog: catalog})
-	docs, err := handlers.NewDocs(api, handlers.DocsConfig{FailureModes: string(page)})
+	api := api.New(api.Deps{Catalog: catalog})
+	docs, err := openapi.New(api, openapi.Config{Catalog: catalog, FailureModes: string(page)})
 	if err != nil {
 		return nil, err
 	}

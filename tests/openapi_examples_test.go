@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -71,7 +71,7 @@ func TestDocumentedExamples(t *testing.T) {
 		"TOKEN-OF-THE-BOT", bot["botToken"], "VERIFY-TOKEN", socialVerifyToken, "APP-ID", localchatAppID,
 	)
 
-	examples, err := handlers.Examples()
+	examples, err := openapi.Examples()
 	require.NoError(t, err)
 	shown := map[string]bool{}
 	for i := range examples {
@@ -104,7 +104,7 @@ func asJSON(t *testing.T, value any) string {
 }
 
 // try sends one example and returns the answer as an example shows it.
-func (s *shopper) try(t *testing.T, example *handlers.Example) any {
+func (s *shopper) try(t *testing.T, example *openapi.Example) any {
 	t.Helper()
 	var o *documented
 	for i := range s.contract.operations {
@@ -147,7 +147,7 @@ func (s *shopper) try(t *testing.T, example *handlers.Example) any {
 }
 
 // build makes the request of an example, signed as its operation says.
-func (s *shopper) build(t *testing.T, o *documented, example *handlers.Example) *http.Request {
+func (s *shopper) build(t *testing.T, o *documented, example *openapi.Example) *http.Request {
 	t.Helper()
 	var body []byte
 	if example.Request != nil {

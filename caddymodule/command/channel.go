@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/widget"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -233,7 +234,7 @@ func (r channelRequest) widget(channel store.Channel) (store.Channel, error) {
 	if r.externalID != "" || r.credentialsFile != "" {
 		return channel, errors.New("--external-id and --credentials-file: a widget has neither")
 	}
-	origins, err := handlers.CleanOrigins(r.origins)
+	origins, err := widget.CleanOrigins(r.origins)
 	if fault, ok := errors.AsType[*handlers.Error](err); ok {
 		return channel, fmt.Errorf("--origin: %s", fault.Message)
 	}

@@ -1,8 +1,6 @@
 package dashboard
 
-import (
-	"net/url"
-)
+import "net/url"
 
 const conversationsPath = root + "/conversations"
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -52,7 +53,7 @@ func realHouse(t *testing.T) (*Dashboard, *store.DB) {
 	require.NoError(t, err)
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	require.NoError(t, err)
-	api := handlers.NewAPI(handlers.APIDeps{
+	api := api.New(api.Deps{
 		Catalog:       catalog,
 		Authenticator: identity.NewAuthenticator(db.APIKeys), Wallets: billing.NewBook(db), DB: db, Conversations: inbox.New(db, ring), Ring: ring,
 		Models: oneModel{}, Platforms: oneModel{}, Plans: oneModel{}, Providers: []string{"acme"}, BaseURL: "http://localhost:8080",

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
@@ -55,7 +57,7 @@ func (t *Target) Routes() []Route {
 		slow("/widget/"+t.Widget+"/messages", origin+"\r\nAuthorization: Bearer "+t.VisitorToken),
 	}
 	catalog, _ := messaging.NewCatalog(builtin.Platforms()) // the built-in ones have no fault
-	for _, r := range slices.Concat(handlers.Routes(), handlers.WebhookRoutes(catalog), handlers.NewAPI(handlers.APIDeps{}).Routes()) {
+	for _, r := range slices.Concat(v1.Routes(), webhook.Routes(catalog), api.New(api.Deps{}).Routes()) {
 		path := variable.ReplaceAllString(r.Path, store.NewID("zzz"))
 		switch {
 		case r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch,

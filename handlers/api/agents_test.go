@@ -1,0 +1,177 @@
+package api
+
+import (
+	"database/sql"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+func TestAgentWithDefaults(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":" Lan ","model":"echo/a"}`)
+	id := created["id"].(string)
+	require.Regexp(t, `^agt_[0-9a-v]{26}$`, id)
+	require.Equal(t, map[string]any{
+		"id": id, "name": "Lan", "model": "echo/a", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
+		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": 0.0, "knowledgeBaseIds": []any{},
+		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
+	}, created)
+	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", ""))
+}
+
+func TestAgentWithEverything(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a","instructions":"Be kind.\n",
+		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90}`)
+	agent, err := o.DB.Agents.ByID(t.Context(), "org_1", created["id"].(string))
+	require.NoError(t, err)
+	require.Equal(t, store.Agent{
+		ID: agent.ID, OrgID: "org_1", Name: "Lan", Model: "echo/a", Instructions: "Be kind.\n", UseBYOK: true, MaxTokens: 200,
+		TemperatureMilli: sql.NullInt64{Int64: 700, Valid: true}, DebounceMS: 2500, DebounceMaxMS: 30_000, Supersede: true,
+		PauseMS: 90 * 60_000, CreatedAt: apiNow().UnixMilli(), UpdatedAt: apiNow().UnixMilli(),
+	}, agent)
+
+	changed := o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{"model":"echo/b","temperature":null,"name":null,"supersede":false}`)
+	require.Equal(t, "echo/b", changed["model"])
+	require.Equal(t, "Lan", changed["name"], "null is absent")
+	require.Nil(t, changed["temperature"], "null takes away what may be absent")
+	require.Equal(t, false, changed["supersede"])
+	require.EqualValues(t, 200, changed["maxTokens"])
+	changed = o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{"maxTokens":null,"pauseMinutes":0}`)
+	require.Nil(t, changed["maxTokens"])
+	require.EqualValues(t, 0, changed["pauseMinutes"])
+	same := o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{}`)
+	same["updatedAt"] = changed["updatedAt"]
+	require.Equal(t, changed, same)
+}
+
+func TestAgentRefusals(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	id := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
+	long := strings.Repeat("é", 101)
+	for _, c := range []struct {
+		member, field string
+	}{
+		{`"name":""`, "name"},
+		{`"name":" "`, "name"},
+		{`"name":"` + long + `"`, "name"},
+		{`"name":"a\u0007"`, "name"},
+		{`"name":7`, "name"},
+		{`"name":"a\u0000b"`, "name"},
+		{`"model":7`, "model"},
+		{`"instructions":"` + strings.Repeat("é", 100_001) + `"`, "instructions"},
+		{`"instructions":"\u0000"`, "instructions"},
+		{`"useByok":"yes"`, "useByok"},
+		{`"maxTokens":0`, "maxTokens"},
+		{`"maxTokens":200001`, "maxTokens"},
+		{`"maxTokens":1.5`, "maxTokens"},
+		{`"maxTokens":"1"`, "maxTokens"},
+		{`"maxTokens":1e300`, "maxTokens"},
+		{`"temperature":-0.1`, "temperature"},
+		{`"temperature":2.1`, "temperature"},
+		{`"debounceSeconds":61`, "debounceSeconds"},
+		{`"debounceSeconds":-1`, "debounceSeconds"},
+		{`"debounceMaxSeconds":301`, "debounceMaxSeconds"},
+		{`"debounceSeconds":20,"debounceMaxSeconds":10`, "debounceMaxSeconds"},
+		{`"supersede":1`, "supersede"},
+		{`"pauseMinutes":1441`, "pauseMinutes"},
+	} {
+		body := `{"model":"echo/a",` + c.member + `}`
+		if !strings.Contains(c.member, `"name"`) {
+			body = `{"name":"Mai","model":"echo/a",` + c.member + `}`
+		}
+		if strings.Contains(c.member, `"model"`) {
+			body = `{"name":"Mai",` + c.member + `}`
+		}
+		o.refused(t, errcode.InvalidRequest, c.field, http.MethodPost, "/agents", "owner", body)
+		o.refused(t, errcode.InvalidRequest, c.field, http.MethodPatch, "/agents/"+id, "owner", `{`+c.member+`}`)
+	}
+	o.refused(t, errcode.InvalidRequest, "name", http.MethodPost, "/agents", "owner", `{"model":"echo/a","Name":"x"}`)
+	o.refused(t, errcode.InvalidRequest, "model", http.MethodPost, "/agents", "owner", `{"name":"x","Model":"echo/a"}`)
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", "owner", `{"name":"x","model":"echo/none"}`)
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPatch, "/agents/"+id, "owner", `{"model":"echo/none"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a"}`)
+	o.refused(t, errcode.Conflict, "", http.MethodPatch, "/agents/"+id, "owner", `{"name":"Mai"}`)
+	require.Equal(t, "Lan", o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", "")["name"])
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"Lan","model":"echo/a"}`)
+}
+
+func TestAgentOfASwitchedOffModel(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	require.NoError(t, o.DB.Organizations.SetModel(t.Context(), "test", "org_1", "echo/b", false))
+	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/b"}`)
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/a"}`)
+}
+
+func TestAgentsInPages(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	require.Equal(t, map[string]any{"data": []any{}, "nextCursor": nil}, o.ask(t, http.StatusOK, http.MethodGet, "/agents", "owner", ""))
+	for i := range 5 {
+		o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"a`+strconv.Itoa(i)+`","model":"echo/a"}`)
+	}
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"hidden","model":"echo/a"}`)
+	var names []string
+	cursor := ""
+	for range 3 {
+		page := o.ask(t, http.StatusOK, http.MethodGet, "/agents?limit=2"+cursor, "owner", "")
+		require.LessOrEqual(t, len(page["data"].([]any)), 2)
+		for _, agent := range page["data"].([]any) {
+			names = append(names, agent.(map[string]any)["name"].(string))
+		}
+		next, more := page["nextCursor"].(string)
+		if !more {
+			break
+		}
+		cursor = "&cursor=" + next
+	}
+	require.Equal(t, []string{"a0", "a1", "a2", "a3", "a4"}, names)
+	full := o.ask(t, http.StatusOK, http.MethodGet, "/agents?limit=5", "owner", "")
+	require.Nil(t, full["nextCursor"])
+}
+
+func TestDeleteAgent(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	id := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
+	o.ask(t, http.StatusNoContent, http.MethodDelete, "/agents/"+id, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, "/agents/"+id, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/agents/"+id, "owner", "")
+	log, err := o.DB.AuditLog.Newest(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, "key_1", log[0].Actor)
+}
+
+// Two changes at once: neither undoes the other.
+func TestAgentChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	agent := "/agents/" + o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
+	for round := range 20 {
+		want := strconv.Itoa(round)
+		bodies := []string{`{"instructions":"` + want + `"}`, `{"debounceSeconds":` + want + `}`}
+		errs := make(chan error)
+		for _, body := range bodies {
+			go func() { errs <- o.Serve(httptest.NewRecorder(), request(http.MethodPatch, agent, "owner", body)) }()
+		}
+		for range bodies {
+			require.NoError(t, <-errs)
+		}
+		changed := o.ask(t, http.StatusOK, http.MethodGet, agent, "owner", "")
+		require.Equal(t, want, changed["instructions"])
+		require.EqualValues(t, round, changed["debounceSeconds"])
+	}
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/widget"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Deps is what the endpoint groups work with. All of it is needed, unless a field says otherwise.
+type Deps struct {
+	Authenticator handlers.Authenticator
+	// Sessions are those of people; nil makes them anew, over DB.
+	Sessions      *handlers.Sessions
+	Wallets       Wallets
+	DB            *store.DB
+	Conversations Conversations
+	// Ring seals the credentials of channels.
+	Ring *vault.Ring
+	// Models are those of the configuration: [gateway.Catalog].
+	Models ModelCatalog
+	// Platforms asks whose account a token belongs to: [messaging.Set]. Catalog has the channel types; nil has the widget's only.
+	Platforms Identifier
+	Catalog   *messaging.Catalog
+	Plans     PlanLimits
+	// Knowledge are the documents of the database; nil makes it anew, over DB.
+	Knowledge *knowledge.Library
+	// Chat streams what agents answer in the playground, and PlaygroundCall makes the call for it.
+	Chat           *v1.Chat
+	PlaygroundCall PlaygroundCall
+	// Providers are the names of those in the configuration: an organization may have a key of its own for each.
+	Providers []string
+	// BaseURL is the service's own address, without a trailing slash (design §4 `base_url`).
+	BaseURL string
+	// Bodies is the budget that all buffered request bodies share; nil is unlimited.
+	Bodies *handlers.ByteBudget
+	// Now is time.Now when it is nil.
+	Now func() time.Time
+	// Logger gets what platforms say about credentials; nil discards it.
+	Logger *slog.Logger
+}
+
+// ModelCatalog knows the models of the configuration.
+type ModelCatalog interface {
+	v1.ModelList
+	Model(id string) (*gateway.Model, bool)
+}
+
+// Identifier asks a platform which external ids (pages, accounts, numbers, shops) credentials belong to, as
+// [messaging.Set] does.
+type Identifier interface {
+	Identify(ctx context.Context, channel *platforms.Channel) ([]string, error)
+}
+
+// PlanLimits knows what the configured plans allow an organization to have.
+type PlanLimits interface {
+	// ChannelLimit is how many channels a plan allows; 0 is no limit.
+	ChannelLimit(plan string) int64
+	// KnowledgeLimit is how many bytes of documents a plan allows; less than 0 is no limit.
+	KnowledgeLimit(plan string) int64
+}
+
+// New returns a server with the operations of all groups. Nothing of it is shared with another one.
+func New(deps Deps) *endpoint.Server { return serve(&deps) }
+
+func serve(d *Deps) *endpoint.Server {
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Sessions == nil {
+		d.Sessions = handlers.NewSessions(identity.NewSessions(d.DB, nil), d.BaseURL)
+	}
+	if d.Knowledge == nil {
+		d.Knowledge = knowledge.New(d.DB, d.Logger)
+	}
+	if d.Catalog == nil {
+		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
+	}
+	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
+	(&session{d}).register(s)
+	(&members{d}).register(s)
+	(&apiKeys{d}).register(s)
+	(&providerKeys{d}).register(s)
+	(&auditLog{d}).register(s)
+	(&agents{d}).register(s)
+	(&knowledgeBases{d}).register(s)
+	(&documents{d}).register(s)
+	(&channels{d}).register(s)
+	(&conversations{d}).register(s)
+	(&wallet{d}).register(s)
+	widget.Register(s)
+	(&organization{d}).register(s)
+	return s
+}

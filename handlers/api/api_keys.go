@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// APIKeyObject is an API key as the API shows it: without its secret, which the store doesn't have. It is exported for the
+// framework, see [endpoint.PathID].
+type APIKeyObject struct {
+	ID            string    `json:"id"`
+	Name          *string   `json:"name"        doc:"null: it has none"`
+	Environment   store.Env `json:"environment" enum:"live,test"`
+	Scopes        []string  `json:"scopes"      nullable:"false"`
+	Hint          string    `json:"hint"        doc:"The key's first characters"`
+	CreatedAt     string    `json:"createdAt"   format:"date-time"`
+	ExpiresAt     *string   `json:"expiresAt"   format:"date-time" doc:"null: never"`
+	RevokedAt     *string   `json:"revokedAt"   format:"date-time" doc:"null: it isn't revoked"`
+	CreatedBy     *string   `json:"createdBy"   doc:"The id of the user or API key that made it, or operator; null: it isn't known"`
+	CreatedByName *string   `json:"createdByName" doc:"The user's e-mail address, or the API key's name or hint; null: there is none (any more)"`
+}
+
+func showAPIKey(key *store.APIKey) APIKeyObject {
+	return APIKeyObject{
+		ID: key.ID, Name: endpoint.TextOrNull(key.Name), Environment: key.Env, Scopes: key.Scopes, Hint: key.Hint,
+		CreatedAt: endpoint.Timestamp(key.CreatedAt), ExpiresAt: nullTimestamp(key.ExpiresAt), RevokedAt: nullTimestamp(key.RevokedAt),
+		CreatedBy: endpoint.TextOrNull(shownActor(key.CreatedBy)), CreatedByName: endpoint.TextOrNull(key.CreatedByName),
+	}
+}
+
+func nullTimestamp(epochMillis sql.NullInt64) *string {
+	if !epochMillis.Valid {
+		return nil
+	}
+	text := endpoint.Timestamp(epochMillis.Int64)
+	return &text
+}
+
+// issuedKey is a new key with its raw text, which is shown this once (spec §5.1 rule 3).
+type issuedKey struct {
+	APIKeyObject
+
+	Key string `json:"key" doc:"The raw key. It is not stored and can't be shown again"`
+}
+
+// apiKeyCreation is the body of POST /api-keys.
+type apiKeyCreation struct {
+	Name          *string    `json:"name,omitempty"          maxLength:"100" doc:"Unique among the organization's keys in use"`
+	Environment   *store.Env `json:"environment,omitempty"   enum:"live,test" doc:"live, or the one of the key that asks"`
+	Scopes        []string   `json:"scopes,omitempty"        maxItems:"100" doc:"At most those of who asks; models:read and chat:write when absent"` //nolint:lll // a struct tag can't be broken
+	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
+}
+
+// apiKeys serves /api-keys.
+type apiKeys struct{ *Deps }
+
+func (g *apiKeys) register(s *endpoint.Server) {
+	route := func(method, path string, scope identity.Scope, summary string) handlers.Route {
+		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleAdministrator, Summary: summary}
+	}
+	const all, one = "/api-keys", "/api-keys/{id}"
+	endpoint.Register(s, endpoint.Operation{ID: "createAPIKey", Route: route(http.MethodPost, all, identity.APIKeysWrite,
+		"Create an API key, which is shown this once")}, g.create)
+	endpoint.Register(s, endpoint.Operation{ID: "listAPIKeys", Route: route(http.MethodGet, all, identity.APIKeysRead,
+		"List the API keys, revoked ones too, oldest first")}, g.list)
+	endpoint.Register(s, endpoint.Operation{ID: "getAPIKey", Route: route(http.MethodGet, one, identity.APIKeysRead, "Get an API key")}, g.get)
+	endpoint.Register(s, endpoint.Operation{ID: "revokeAPIKey", Route: route(http.MethodDelete, one, identity.APIKeysWrite,
+		"Revoke an API key for good, from the next request on")}, g.revoke)
+}
+
+func (g *apiKeys) create(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body apiKeyCreation },
+) (*endpoint.JSON[issuedKey], error) {
+	request := identity.KeyRequest{OrgID: principal.OrgID, Env: principal.Env, Scopes: in.Body.Scopes}
+	set(&request.Name, in.Body.Name)
+	set(&request.Env, in.Body.Environment)
+	if in.Body.ExpiresInDays != nil {
+		at, err := identity.ExpiryInDays(g.Now(), *in.Body.ExpiresInDays)
+		if err != nil {
+			return nil, handlers.InvalidRequest("expiresInDays", "expiresInDays must be from %d to %d.", identity.MinExpiryDays, identity.MaxExpiryDays)
+		}
+		request.ExpiresAt = &at
+	}
+	if err := withinRights(principal, request); err != nil {
+		return nil, err
+	}
+	key, err := identity.NewAPIKeys(g.DB).Create(ctx, principal.Actor(), request)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The organization has an API key with this name already.", Cause: err}
+	}
+	if errors.Is(err, store.ErrOutlives) {
+		return nil, handlers.InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
+	}
+	if err != nil {
+		return nil, handlers.BadField(err)
+	}
+	return endpoint.Answer(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
+}
+
+// withinRights refuses a key that could do more than who makes it (design §6 "scopes"). A test key makes test keys only:
+// it must not come to spend live credits.
+func withinRights(principal *identity.Principal, request identity.KeyRequest) error {
+	scopes, err := identity.ParseScopes(request.Scopes)
+	if err != nil {
+		return handlers.BadField(err)
+	}
+	for _, scope := range scopes {
+		if principal.Scopes.Has(scope) {
+			continue
+		}
+		if principal.UserID != "" {
+			return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("Your role can't give the scope %s to a key.", scope)}
+		}
+		return &handlers.Error{
+			Code:    errcode.InsufficientScope,
+			Message: fmt.Sprintf("This API key lacks the scope %s, so it can't make a key that has it.", scope),
+		}
+	}
+	if principal.Env == store.Test && request.Env != store.Test {
+		return &handlers.Error{Code: errcode.Forbidden, Message: "A key of the test environment makes keys of the test environment only."}
+	}
+	return nil
+}
+
+func (g *apiKeys) list(
+	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
+) (*endpoint.JSON[endpoint.ListObject[APIKeyObject]], error) {
+	page, err := in.Page()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := g.DB.APIKeys.List(ctx, principal.OrgID, page)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return endpoint.Listed(in.PageQuery, keys, func(row *store.APIKey) string { return row.ID }, showAPIKey), nil
+}
+
+func (g *apiKeys) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[APIKeyObject], error) {
+	key, err := g.DB.APIKeys.ByID(ctx, principal.OrgID, in.ID)
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
+	}
+	return endpoint.Answer(showAPIKey(&key)), nil
+}
+
+func (g *apiKeys) revoke(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	if err := identity.NewAPIKeys(g.DB).Revoke(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
+	}
+	return &endpoint.Empty{}, nil
+}

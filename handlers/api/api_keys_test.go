@@ -1,0 +1,169 @@
+package api
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// spec §5.1 rules 3, 5 and 6, through the API.
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:administrator",
+		`{"name":" shop ","scopes":["wallet:read"],"expiresInDays":30,"environment":"test","key":"ck_live_mine","revokedAt":"x"}`)
+	raw := made["key"].(string)
+	require.True(t, strings.HasPrefix(raw, "ck_test_"))
+	one := "/api-keys/" + made["id"].(string)
+	shown := o.ask(t, http.StatusOK, http.MethodGet, one, "user:administrator", "")
+	require.Equal(t, map[string]any{
+		"id": made["id"], "name": "shop", "environment": "test", "scopes": []any{"wallet:read"}, "hint": made["hint"],
+		"createdAt": made["createdAt"], "expiresAt": "2026-12-21T10:00:00.000Z", "revokedAt": nil,
+		"createdBy": "usr_administrator", "createdByName": "administrator@example.com",
+	}, shown)
+	principal, err := identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
+	require.NoError(t, err)
+	require.Equal(t, "org_1", principal.OrgID)
+	o.refused(t, errcode.Conflict, "", http.MethodPost, "/api-keys", "owner", `{"name":"shop"}`)
+
+	plain := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:owner", `{}`)
+	require.True(t, strings.HasPrefix(plain["key"].(string), "ck_live_"))
+	require.Equal(t, []any{"models:read", "chat:write"}, plain["scopes"])
+	require.Nil(t, plain["name"])
+	require.Nil(t, plain["expiresAt"])
+	for body, field := range map[string]string{
+		`{"name":"a\u0007b"}`: "name", `{"name":"` + strings.Repeat("a", 101) + `"}`: "name", `{"scopes":["all"]}`: "scopes", `{"scopes":"wallet:read"}`: "scopes",
+		`{"expiresInDays":0}`: "expiresInDays", `{"expiresInDays":3651}`: "expiresInDays", `{"environment":"prod"}`: "environment",
+	} {
+		o.refused(t, errcode.InvalidRequest, field, http.MethodPost, "/api-keys", "owner", body)
+	}
+	o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "owner", `{"name":null,"scopes":null,"expiresInDays":null,"environment":null}`)
+
+	list := handlertest.OkText(t, o.Serve, request(http.MethodGet, "/api-keys", "owner", ""))
+	require.NotContains(t, list, raw)
+	require.Equal(t, 3, strings.Count(list, `"id"`))
+	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "owner", "")
+	o.ask(t, http.StatusNoContent, http.MethodDelete, one, "owner", "")
+	_, err = identity.NewAuthenticator(o.DB.APIKeys).Authenticate(t.Context(), raw)
+	require.ErrorIs(t, err, identity.ErrRevokedKey)
+	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, one, "owner", "")["revokedAt"])
+}
+
+// design §6 "scopes": keys and members create only keys within their own scopes.
+func TestKeysMakeKeysWithinTheirScopes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	keys := o.Authenticator.(handlertest.Keyring)
+	keys["some"] = handlertest.Someone(identity.APIKeysWrite, identity.AgentsRead)
+	before := o.snapshot(t)
+	for _, scope := range identity.AllScopes() {
+		body := fmt.Sprintf(`{"scopes":["agents:read",%q]}`, scope)
+		if keys["some"].Scopes.Has(scope) {
+			continue
+		}
+		o.refused(t, errcode.InsufficientScope, "", http.MethodPost, "/api-keys", "some", body)
+	}
+	o.refused(t, errcode.InsufficientScope, "", http.MethodPost, "/api-keys", "some", `{}`) // the defaults are more than it has
+	o.refused(t, errcode.Forbidden, "", http.MethodPost, "/api-keys", "test", `{"environment":"live"}`)
+	require.Equal(t, before, o.snapshot(t))
+
+	o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "some", `{"scopes":["agents:read","api_keys:write"]}`)
+	require.Equal(t, "test", o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "test", `{}`)["environment"])
+	for _, role := range []string{"administrator", "owner"} {
+		o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:"+role,
+			`{"scopes":["`+identity.JoinScopes(identity.AllScopes(), `","`)+`"]}`)
+	}
+}
+
+func TestProviderKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	const secret = "sk-proj-0123456789abcdefWXYZ"
+	put := o.ask(t, http.StatusOK, http.MethodPut, "/provider-keys/echo", "user:administrator", `{"key":" `+secret+`\n"}`)
+	require.Equal(t, "…WXYZ", put["hint"])
+	require.Len(t, put, 3)
+	key, found, err := identity.NewProviderKeys(o.DB, o.Ring).ProviderKey(t.Context(), "org_1", "echo")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, secret, key)
+	list := handlertest.OkText(t, o.Serve, request(http.MethodGet, "/provider-keys", "owner", ""))
+	require.Equal(t, `{"data":[{"provider":"echo","hint":"…WXYZ","updatedAt":"`+put["updatedAt"].(string)+`"}],"nextCursor":null}`, list)
+	require.Equal(t, `{"data":[],"nextCursor":null}`, handlertest.OkText(t, o.Serve, request(http.MethodGet, "/provider-keys", "stranger", "")))
+
+	a := o.refused(t, errcode.InvalidRequest, "key", http.MethodPut, "/provider-keys/echo", "owner", `{"key":"sk-a sk-b"}`)
+	require.NotContains(t, a.Text, "sk-")
+	for _, unknown := range []string{"openai", "Echo", "%00", "%2F", "%ff", "ÄÖ", strings.Repeat("a", 1000)} {
+		o.refused(t, errcode.NotFound, "", http.MethodPut, "/provider-keys/"+unknown, "owner", `{"key":"sk-a"}`)
+		o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/"+unknown, "owner", "")
+	}
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/echo", "stranger", "") // nothing of another organization is touched
+	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/echo", "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodDelete, "/provider-keys/echo", "owner", "")
+
+	// A provider that was taken out of the configuration: its key can still be deleted.
+	require.NoError(t, o.DB.ProviderKeys.Put(t.Context(), "test", store.ProviderKey{OrgID: "org_1", Provider: "gone", Sealed: []byte{1}}))
+	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/gone", "owner", "")
+}
+
+// A key that a key makes ends with it at the latest, and every key names its maker.
+func TestKeysOfKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	end := time.Now().Add(48 * time.Hour).UnixMilli()
+	require.NoError(t, o.DB.APIKeys.Create(t.Context(), "cli:root", store.APIKey{
+		ID: "key_1", OrgID: "org_1", Env: store.Live, Name: "maker", Hash: [32]byte{1}, ExpiresAt: sql.NullInt64{Int64: end, Valid: true},
+	}))
+	o.Now = time.Now
+	create := func(status int, caller, body string) map[string]any {
+		return o.ask(t, status, http.MethodPost, "/api-keys", caller, body)
+	}
+	made := create(http.StatusCreated, "owner", `{"name":"a"}`)
+	require.Equal(t, endpoint.Timestamp(end), made["expiresAt"])
+	require.Equal(t, []any{"key_1", "maker"}, []any{made["createdBy"], made["createdByName"]})
+	require.Less(t, create(http.StatusCreated, "owner", `{"name":"b","expiresInDays":1}`)["expiresAt"].(string), endpoint.Timestamp(end))
+	o.refused(t, errcode.InvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"c","expiresInDays":3}`)
+	byPerson := create(http.StatusCreated, "user:owner", `{"name":"d"}`)
+	require.Nil(t, byPerson["expiresAt"])
+	require.Equal(t, []any{"usr_owner", "owner@example.com"}, []any{byPerson["createdBy"], byPerson["createdByName"]})
+	first := o.ask(t, http.StatusOK, http.MethodGet, "/api-keys/key_1", "owner", "")
+	require.Equal(t, []any{"operator", nil}, []any{first["createdBy"], first["createdByName"]})
+	require.NoError(t, o.DB.APIKeys.Revoke(t.Context(), "cli:root", "org_1", "key_1"))
+	o.refused(t, errcode.InvalidRequest, "expiresInDays", http.MethodPost, "/api-keys", "owner", `{"name":"e"}`)
+}
+
+// A test key can read live agents, channels and conversations, but can't change them.
+func TestTestKeysChangeNothingLive(t *testing.T) {
+	t.Parallel()
+	o, idOf := furnished(t)
+	live := []identity.Scope{identity.AgentsWrite, identity.ChannelsWrite, identity.ConversationsWrite}
+	for _, scope := range live { // a route may be forbidden for another reason, too
+		require.True(t, endpoint.ActsLive(scope), scope)
+	}
+	before := o.snapshot(t)
+	refused := 0
+	for _, route := range o.Routes() {
+		if !slices.Contains(live, route.Scope) {
+			continue
+		}
+		id := idOf[groupOf(route.Path)]
+		o.refused(t, errcode.Forbidden, "", route.Method, pathOf(route, id, idOf), "test", bodyFor(route))
+		refused++
+	}
+	require.Greater(t, refused, 8)
+	require.Equal(t, before, o.snapshot(t))
+	for _, path := range []string{"/agents", "/channels", "/conversations"} {
+		o.ask(t, http.StatusOK, http.MethodGet, path, "test", "")
+	}
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// auditObject is an entry of the audit log as the API shows it.
+type auditObject struct {
+	ID     string `json:"id"`
+	At     string `json:"at"     format:"date-time"`
+	Actor  string `json:"actor"  doc:"The id of a member or of an API key, operator, or a part of the service"`
+	Action string `json:"action" doc:"What was done, as in api_key.revoke"`
+	Target string `json:"target" doc:"The id, or name, of what it was done to"`
+	Detail string `json:"detail"`
+}
+
+func showAudit(entry *store.AuditEntry) auditObject {
+	return auditObject{
+		ID: entry.ID, At: endpoint.Timestamp(entry.At), Actor: shownActor(entry.Actor), Action: entry.Action, Target: entry.Target, Detail: entry.Detail,
+	}
+}
+
+// shownActor is the actor as organizations see it: the account on the operator's machine is not theirs to know.
+func shownActor(actor string) string {
+	if strings.HasPrefix(actor, "cli") {
+		return "operator"
+	}
+	return actor
+}
+
+// auditLog serves /audit-log.
+type auditLog struct{ *Deps }
+
+func (g *auditLog) register(s *endpoint.Server) {
+	endpoint.Register(s, endpoint.Operation{ID: "listAuditLog", Route: handlers.Route{
+		Method: http.MethodGet, Path: "/audit-log", Role: handlers.RoleAdministrator, Summary: "List who changed what, newest first",
+	}}, g.list)
+}
+
+func (g *auditLog) list(
+	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
+) (*endpoint.JSON[endpoint.ListObject[auditObject]], error) {
+	page, err := in.Page()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := g.DB.AuditLog.List(ctx, principal.OrgID, page)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return endpoint.Listed(in.PageQuery, entries, func(row *store.AuditEntry) string { return row.ID }, showAudit), nil
+}

@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// knowledgeBases serves /knowledge-bases.
+type knowledgeBases struct{ *Deps }
+
+func (g *knowledgeBases) register(s *endpoint.Server) {
+	read := func(path, summary string) handlers.Route {
+		return handlers.Route{Method: http.MethodGet, Path: path, Scope: identity.KnowledgeBasesRead, Role: handlers.RoleMember, Summary: summary}
+	}
+	write := func(method, path, summary string) handlers.Route {
+		return handlers.Route{Method: method, Path: path, Scope: identity.KnowledgeBasesWrite, Role: handlers.RoleMember, Summary: summary}
+	}
+	const all, one = "/knowledge-bases", "/knowledge-bases/{id}"
+	endpoint.Register(s, endpoint.Operation{ID: "createKnowledgeBase", Route: write(http.MethodPost, all, "Create a knowledge base")}, g.create)
+	endpoint.Register(s, endpoint.Operation{ID: "listKnowledgeBases", Route: read(all, "List the knowledge bases, oldest first")}, g.list)
+	endpoint.Register(s, endpoint.Operation{ID: "getKnowledgeBase", Route: read(one, "Get a knowledge base")}, g.get)
+	endpoint.Register(s, endpoint.Operation{ID: "updateKnowledgeBase", Route: write(http.MethodPatch, one, "Change a knowledge base")}, g.update)
+	endpoint.Register(s, endpoint.Operation{ID: "deleteKnowledgeBase", Route: write(http.MethodDelete, one,
+		"Delete a knowledge base with its documents; its agents don't know it then")}, g.remove)
+	endpoint.Register(s, endpoint.Operation{ID: "searchKnowledgeBase", Route: read(one+"/search",
+		"Find the parts of its documents that an agent would be shown for a text")}, g.search)
+}
+
+func (g *knowledgeBases) create(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body knowledgeBaseCreation },
+) (*endpoint.JSON[knowledgeBaseObject], error) {
+	name, err := identity.CleanName("name", in.Body.Name)
+	if err != nil {
+		return nil, handlers.BadField(err)
+	}
+	base := store.KnowledgeBase{
+		ID: store.NewID("kb"), OrgID: principal.OrgID, Name: name, Description: in.Body.Description, CreatedAt: g.Now().UnixMilli(),
+	}
+	base.UpdatedAt = base.CreatedAt
+	if err := g.DB.KnowledgeBases.Create(ctx, principal.Actor(), base); err != nil {
+		return nil, knowledgeBaseConflict(err, handlers.Internal(fmt.Errorf("creating a knowledge base: %w", err)))
+	}
+	return endpoint.Answer(showKnowledgeBase(&base)), nil
+}
+
+func (g *knowledgeBases) list(
+	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
+) (*endpoint.JSON[endpoint.ListObject[knowledgeBaseObject]], error) {
+	page, err := in.Page()
+	if err != nil {
+		return nil, err
+	}
+	bases, err := g.DB.KnowledgeBases.List(ctx, principal.OrgID, page)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("listing knowledge bases: %w", err))
+	}
+	return endpoint.Listed(in.PageQuery, bases, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase), nil
+}
+
+func (g *knowledgeBases) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[knowledgeBaseObject], error) {
+	base, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID)
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+	}
+	return endpoint.Answer(showKnowledgeBase(&base)), nil
+}
+
+type knowledgeBaseUpdate struct {
+	endpoint.PathID
+
+	Body knowledgeBaseChange
+}
+
+func (g *knowledgeBases) update(
+	ctx context.Context, principal *identity.Principal, in *knowledgeBaseUpdate,
+) (*endpoint.JSON[knowledgeBaseObject], error) {
+	change := store.KnowledgeBaseChange{Description: in.Body.Description}
+	if in.Body.Name != nil {
+		name, err := identity.CleanName("name", *in.Body.Name)
+		if err != nil {
+			return nil, handlers.BadField(err)
+		}
+		change.Name = &name
+	}
+	if err := g.DB.KnowledgeBases.Update(ctx, principal.Actor(), principal.OrgID, in.ID, change); err != nil {
+		return nil, knowledgeBaseConflict(err, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err))
+	}
+	return g.get(ctx, principal, &in.PathID)
+}
+
+func (g *knowledgeBases) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	if err := g.Knowledge.DeleteBase(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+	}
+	return &endpoint.Empty{}, nil
+}
+
+type knowledgeSearch struct {
+	endpoint.PathID
+
+	Query string `query:"q"     required:"true" minLength:"1" maxLength:"2000" doc:"What a customer might say"`
+	Limit int    `query:"limit" minimum:"1" maximum:"50" default:"6" doc:"How many parts are wanted at most"`
+}
+
+func (g *knowledgeBases) search(
+	ctx context.Context, principal *identity.Principal, in *knowledgeSearch,
+) (*endpoint.JSON[snippetsObject], error) {
+	if _, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
+	}
+	snippets, err := g.Knowledge.Search(ctx, principal.OrgID, []string{in.ID}, in.Query, in.Limit)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	found := snippetsObject{Data: make([]snippetObject, len(snippets))}
+	for i := range snippets {
+		found.Data[i] = showSnippet(&snippets[i])
+	}
+	return endpoint.Answer(found), nil
+}
+
+// knowledgeBaseConflict is the answer to a name that is taken, or otherwise.
+func knowledgeBaseConflict(err, otherwise error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return &handlers.Error{Code: errcode.Conflict, Message: "The organization has a knowledge base with this name already.", Cause: err}
+	}
+	return otherwise
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// organizationObject is the principal's organization as the API shows it.
+type organizationObject struct {
+	ID            string `json:"id"`
+	Name          string `json:"name"`
+	Plan          string `json:"plan"`
+	Suspended     bool   `json:"suspended"`
+	RetentionDays int64  `json:"retentionDays" doc:"For how many days conversations are kept; 0: until they are deleted"`
+	CreatedAt     string `json:"createdAt"     format:"date-time"`
+}
+
+func showOrganization(o *store.Organization) organizationObject {
+	return organizationObject{
+		ID: o.ID, Name: o.Name, Plan: o.Plan, Suspended: o.SuspendedAt.Valid, RetentionDays: o.RetentionDays, CreatedAt: endpoint.Timestamp(o.CreatedAt),
+	}
+}
+
+// organizationChange is the body of PATCH /organization.
+type organizationChange struct {
+	RetentionDays *int64 `json:"retentionDays,omitempty" minimum:"0" maximum:"3650" doc:"0, or 7 to 3650: what is older is deleted within a day, for good"` //nolint:lll // a struct tag can't be broken
+}
+
+// organization serves /organization.
+type organization struct{ *Deps }
+
+func (g *organization) register(s *endpoint.Server) {
+	const path = "/organization"
+	endpoint.Register(s, endpoint.Operation{ID: "getOrganization", Route: handlers.Route{
+		Method: http.MethodGet, Path: path, Role: handlers.RoleMember, Summary: "Get the organization",
+	}}, g.get)
+	endpoint.Register(s, endpoint.Operation{ID: "updateOrganization", Route: handlers.Route{
+		Method: http.MethodPatch, Path: path, Role: handlers.RoleAdministrator, Summary: "Change for how long conversations are kept",
+	}}, g.update)
+}
+
+func (g *organization) get(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[organizationObject], error) {
+	organization, err := g.DB.Organizations.ByID(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the organization: %w", err))
+	}
+	return endpoint.Answer(showOrganization(&organization)), nil
+}
+
+func (g *organization) update(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body organizationChange },
+) (*endpoint.JSON[organizationObject], error) {
+	if days := in.Body.RetentionDays; days != nil {
+		err := g.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
+		if errors.Is(err, store.ErrRetention) {
+			return nil, handlers.InvalidRequest("retentionDays", "retentionDays must be 0, or %d to %d.", store.MinRetentionDays, store.MaxRetentionDays)
+		}
+		if err != nil {
+			return nil, handlers.Internal(fmt.Errorf("setting the retention: %w", err))
+		}
+	}
+	return g.get(ctx, principal, nil)
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// providerKeyObject is an organization's own key at a provider as the API shows it: never with the key.
+type providerKeyObject struct {
+	Provider  string `json:"provider"`
+	Hint      string `json:"hint"      doc:"The end of a long key"`
+	UpdatedAt string `json:"updatedAt" format:"date-time"`
+}
+
+func showProviderKey(key *store.ProviderKey) providerKeyObject {
+	return providerKeyObject{Provider: key.Provider, Hint: key.Hint, UpdatedAt: endpoint.Timestamp(key.UpdatedAt)}
+}
+
+// PathProvider is the provider's name in a path.
+type PathProvider struct {
+	Provider string `path:"provider"`
+}
+
+type providerKeyPut struct {
+	PathProvider
+
+	Body providerKeyChange
+}
+
+// providerKeyChange is the body of PUT /provider-keys/{provider}.
+type providerKeyChange struct {
+	Key string `json:"key" minLength:"1" doc:"The provider's key. It is stored encrypted and never shown"`
+}
+
+// providerKeys serves /provider-keys.
+type providerKeys struct{ *Deps }
+
+func (g *providerKeys) register(s *endpoint.Server) {
+	route := func(method, path string, scope identity.Scope, summary string) handlers.Route {
+		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleAdministrator, Summary: summary}
+	}
+	const all, one = "/provider-keys", "/provider-keys/{provider}"
+	endpoint.Register(s, endpoint.Operation{ID: "listProviderKeys", Route: route(http.MethodGet, all, identity.ProviderKeysRead,
+		"List the organization's own provider keys, by provider, all on one page")}, g.list)
+	endpoint.Register(s, endpoint.Operation{ID: "putProviderKey", Route: route(http.MethodPut, one, identity.ProviderKeysWrite,
+		"Set or replace the organization's own key at a provider")}, g.put)
+	endpoint.Register(s, endpoint.Operation{ID: "deleteProviderKey", Route: route(http.MethodDelete, one, identity.ProviderKeysWrite,
+		"Delete the organization's own key at a provider")}, g.remove)
+}
+
+// list has one page: there is a key for a provider at most, and the operator configures those.
+func (g *providerKeys) list(
+	ctx context.Context, principal *identity.Principal, _ *struct{},
+) (*endpoint.JSON[endpoint.ListObject[providerKeyObject]], error) {
+	keys, err := g.DB.ProviderKeys.List(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	list := endpoint.ListObject[providerKeyObject]{Data: make([]providerKeyObject, len(keys))}
+	for i := range keys {
+		list.Data[i] = showProviderKey(&keys[i])
+	}
+	return endpoint.Answer(list), nil
+}
+
+func (g *providerKeys) put(
+	ctx context.Context, principal *identity.Principal, in *providerKeyPut,
+) (*endpoint.JSON[providerKeyObject], error) {
+	if !slices.Contains(g.Providers, in.Provider) {
+		return nil, noProvider()
+	}
+	err := identity.NewProviderKeys(g.DB, g.Ring).Put(ctx, principal.Actor(), principal.OrgID, in.Provider, in.Body.Key)
+	if err != nil {
+		return nil, handlers.BadField(err)
+	}
+	keys, err := g.DB.ProviderKeys.List(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	for i := range keys {
+		if keys[i].Provider == in.Provider {
+			return endpoint.Answer(showProviderKey(&keys[i])), nil
+		}
+	}
+	return nil, handlers.NotFound("The key was deleted meanwhile.")
+}
+
+// remove also takes away a key for a provider that the configuration doesn't have any more.
+func (g *providerKeys) remove(ctx context.Context, principal *identity.Principal, in *PathProvider) (*endpoint.Empty, error) {
+	if !utf8.ValidString(in.Provider) || strings.Contains(in.Provider, "\x00") {
+		return nil, noProvider()
+	}
+	err := identity.NewProviderKeys(g.DB, g.Ring).Delete(ctx, principal.Actor(), principal.OrgID, in.Provider)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, handlers.NotFound("The organization has no key of its own at this provider.")
+	}
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("deleting a provider key: %w", err))
+	}
+	return &endpoint.Empty{}, nil
+}
+
+func noProvider() error { return handlers.NotFound("There is no provider with this name.") }

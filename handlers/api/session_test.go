@@ -1,0 +1,315 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const goodPassword = "correct horse battery"
+
+// invite makes a user of org_1 and gives the token of the link.
+func (o *office) invite(t *testing.T, email string, role handlers.Role) (token string) {
+	t.Helper()
+	answer := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"`+email+`","role":"`+string(role)+`"}`)
+	address, err := url.Parse(answer["link"].(string))
+	require.NoError(t, err)
+	require.Equal(t, "https://svc.example/dashboard/welcome", strings.Split(address.String(), "#")[0])
+	return address.Fragment
+}
+
+// setCookie is the session's cookie of an answer, the first one.
+func setCookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
+	t.Helper()
+	cookies := w.Result().Cookies()
+	require.NotEmpty(t, cookies)
+	require.Contains(t, cookies[0].Name, "svc_session")
+	return cookies[0]
+}
+
+func withCookie(r *http.Request, cookie *http.Cookie) *http.Request {
+	r.AddCookie(cookie)
+	return r
+}
+
+// A person's way: the link, the cookie, who am I, out, in again with the password, out on the other machine.
+func TestSignInAndOut(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	token := o.invite(t, "lan@example.com", handlers.RoleMember)
+	link := `{"token":"` + token + `","password":"` + goodPassword + `"}`
+	o.refused(t, errcode.InvalidRequest, "password", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"short"}`)
+	o.refused(t, errcode.InvalidRequest, "token", http.MethodPost, "/session/password", "", strings.Replace(link, token, token[1:], 1))
+
+	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link))
+	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
+	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com"\},"organization":\{"id":"org_1","name":"org_1","suspended":false\},"role":"member"\}$`,
+		w.Body.String())
+	cookie := setCookie(t, w)
+	require.Regexp(t, `^__Host-svc_session=[A-Za-z0-9_-]{43}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))
+	require.NotContains(t, w.Body.String(), cookie.Value)
+	require.Equal(t, w.Body.String(), handlertest.OkText(t, o.Serve, withCookie(handlertest.Get("/session"), cookie)))
+	o.refused(t, errcode.InvalidRequest, "token", http.MethodPost, "/session/password", "", link)
+
+	// A second sign-in of the same browser takes the first one's place; another browser has its own.
+	login := `{"email":" Lan@Example.com","password":"` + goodPassword + `"}`
+	again := setCookie(t, handlertest.Served(o.Serve, withCookie(request(http.MethodPost, "/session", "", login), cookie)))
+	handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, withCookie(handlertest.Get("/session"), cookie))
+	elsewhere := setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", login)))
+	handlertest.OkText(t, o.Serve, withCookie(handlertest.Get("/session"), again))
+
+	out := handlertest.Served(o.Serve, withCookie(httptest.NewRequest(http.MethodDelete, "/session", nil), again))
+	require.Equal(t, http.StatusNoContent, out.Code)
+	require.Regexp(t, `^__Host-svc_session=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Lax$`, out.Header().Get("Set-Cookie"))
+	handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, withCookie(handlertest.Get("/session"), again))
+	handlertest.OkText(t, o.Serve, withCookie(handlertest.Get("/session"), elsewhere))
+	require.Equal(t, http.StatusNoContent, handlertest.Served(o.Serve, httptest.NewRequest(http.MethodDelete, "/session", nil)).Code)
+
+	a := handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, request(http.MethodPost, "/session", "", strings.Replace(login, "horse", "cow", 1)))
+	require.NotEmpty(t, a.Header.Get("Www-Authenticate"))
+	require.Empty(t, a.Header.Get("Set-Cookie"))
+}
+
+// Public routes take no key and no session, but no other site makes a browser use them either.
+func TestPublicRoutes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	before := o.snapshot(t)
+	for _, route := range o.Routes() {
+		if !route.Public {
+			continue
+		}
+		require.Empty(t, route.Role)
+		require.Empty(t, route.Scope)
+		if groupOf(route.Path) == "/widget" { // TestWidgetOperationsAreServedByTheWidget
+			continue
+		}
+		require.Equal(t, "/session", groupOf(route.Path), "who may use it without a name?")
+		for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+			r := request(route.Method, route.Path, "user:owner", bodyFor(route))
+			r.Header.Set(name, value)
+			handlertest.RefusedWith(t, errcode.Forbidden, o.Serve, r)
+		}
+	}
+	require.Equal(t, before, o.snapshot(t))
+	handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, request(http.MethodPost, "/session", "owner", `{"email":"nobody@example.com","password":"a key is no password"}`))
+}
+
+// Over plain http only this machine has sessions, with a cookie that says so; elsewhere the answer tells why not.
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	sessions := handlers.NewSessions(identity.NewSessions(o.DB, nil), "http://localhost:8080")
+	for host, name := range map[string]string{
+		"localhost": handlers.LocalSessionCookie, "localhost:8080": handlers.LocalSessionCookie, "LOCALHOST": handlers.LocalSessionCookie, "127.0.0.1:80": handlers.LocalSessionCookie,
+		"127.9.9.9": handlers.LocalSessionCookie, "[::1]:8080": handlers.LocalSessionCookie, "[::1]": handlers.LocalSessionCookie,
+		"svc.example": "", "192.168.1.5:8080": "", "localhost.evil.example": "", "localhost.": "", "127.0.0.1.evil.example": "", "": "", "0.0.0.0": "",
+	} {
+		r := handlertest.Get("/session")
+		r.Host = host
+		r.AddCookie(&http.Cookie{Name: handlers.LocalSessionCookie, Value: sessionToken("owner")})
+		principal, err := sessions.Principal(r)
+		if name == "" {
+			require.Equal(t, errcode.Unauthenticated, handlers.AsError(err).Code, host)
+			w := httptest.NewRecorder()
+			_, err = sessions.SignIn(w, r, "owner@example.com", goodPassword)
+			require.Equal(t, errcode.Forbidden, handlers.AsError(err).Code, host)
+			require.Contains(t, handlers.AsError(err).Message, "needs https", host)
+			require.Equal(t, errcode.Forbidden, handlers.AsError(sessions.Allowed(r)).Code)
+			require.Equal(t, errcode.Forbidden, handlers.AsError(sessions.SignOut(w, r)).Code)
+			require.Empty(t, w.Header().Get("Set-Cookie"))
+			continue
+		}
+		require.NoError(t, err, host)
+		require.NoError(t, sessions.Allowed(r))
+		require.Equal(t, "usr_owner", principal.UserID)
+	}
+	r := handlertest.Get("/session")
+	r.Host, r.TLS = "svc.example", new(tls.ConnectionState)
+	r.AddCookie(&http.Cookie{Name: handlers.SessionCookie, Value: sessionToken("owner")})
+	_, err := sessions.Principal(r)
+	require.NoError(t, err, "over TLS every name will do")
+
+	r = handlertest.Get("/session")
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	require.NoError(t, sessions.SignOut(w, r))
+	require.Equal(t, "svc_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax", w.Header().Get("Set-Cookie"))
+}
+
+// Failures are counted under the client's network, whichever of its addresses they come from.
+func TestThrottledSignIn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	attempt := func(address string) handlertest.Answer {
+		r := request(http.MethodPost, "/session", "", `{"email":"nobody@example.com","password":"a wrong password"}`)
+		r.RemoteAddr = address
+		return handlertest.Checked(t, handlertest.Served(o.Serve, r))
+	}
+	var last handlertest.Answer
+	for i := range 14 { // in at most two windows
+		last = attempt(fmt.Sprintf("[2001:db8:1:2%02x::%d]:%d", i, i, 1000+i))
+		if last.Code() == string(errcode.RateLimited) {
+			break
+		}
+		require.Equal(t, string(errcode.Unauthenticated), last.Code())
+	}
+	require.Equal(t, string(errcode.RateLimited), last.Code())
+	require.Equal(t, http.StatusTooManyRequests, last.Status)
+	require.NotEmpty(t, last.Header.Get("Retry-After"))
+	require.Equal(t, string(errcode.Unauthenticated), attempt("[2001:db8:1:300::1]:1000").Code(), "of another network")
+}
+
+// A person's browser gets in while others have used up all their failures, and its cookie alone is no session.
+func TestKnownDeviceSignsIn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	link := `{"token":"` + o.invite(t, "lan@example.com", handlers.RoleMember) + `","password":"` + goodPassword + `"}`
+	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link))
+	cookies := w.Result().Cookies()
+	require.Len(t, cookies, 2)
+	device := cookies[1]
+	require.Regexp(t, `^__Host-svc_device=[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}; Path=/; Max-Age=34560000; HttpOnly; Secure; SameSite=Lax$`,
+		w.Header()["Set-Cookie"][1])
+	require.Equal(t, "192.0.2.7", handlers.ClientAddress(handlers.WithClientAddress(handlertest.Get("/"), "192.0.2.7")))
+	attempt := func(password string, cookies ...*http.Cookie) *httptest.ResponseRecorder {
+		r := handlers.WithClientAddress(request(http.MethodPost, "/session", "", `{"email":"lan@example.com","password":"`+password+`"}`), "192.0.2.7")
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		return handlertest.Served(o.Serve, r)
+	}
+	for range 14 { // in at most two windows
+		if attempt("a wrong password").Code == http.StatusTooManyRequests {
+			break
+		}
+	}
+	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword).Code)
+	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword, &http.Cookie{Name: device.Name, Value: "x" + device.Value[1:]}).Code)
+	require.Equal(t, http.StatusTooManyRequests, attempt(goodPassword, device, device).Code, "one of two was planted")
+	require.Equal(t, http.StatusCreated, attempt(goodPassword, device).Code)
+	o.refused(t, errcode.Unauthenticated, "", http.MethodGet, "/session", "", "")
+	require.Equal(t, http.StatusUnauthorized, handlertest.Served(o.Serve, withCookie(handlertest.Get("/session"), device)).Code)
+}
+
+func TestClientAddress(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"192.0.2.1:4711": "192.0.2.1", "192.0.2.1": "192.0.2.1", "[2001:db8:1:203:3::4]:80": "2001:db8:1:200::/56", "2001:db8:1:2ff::9": "2001:db8:1:200::/56",
+		"::ffff:192.0.2.1": "192.0.2.1", "fe80::1%eth0": "fe80::/56", "@": "", "": "", "unix": "",
+	} {
+		r := handlertest.Get("/session")
+		r.RemoteAddr = given
+		require.Equal(t, want, handlers.ClientAddress(r), given)
+		r.RemoteAddr = "198.51.100.1:1"
+		known := handlers.ClientAddress(handlers.WithClientAddress(r, given))
+		if given == "" {
+			want = "198.51.100.1"
+		}
+		require.Equal(t, want, known, given)
+	}
+}
+
+// A suspended organization's people can sign in, and out, and learn why nothing else works.
+func TestSuspendedPeople(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	link := store.UserLink{Hash: sha256.Sum256([]byte(sessionToken("link"))), Purpose: "reset", Lifetime: 60_000}
+	require.NoError(t, o.DB.UserLinks.Put(t.Context(), "test", "org_3", "usr_suspended",
+		func(store.User) error { return nil }, func(store.User) store.UserLink { return link }))
+	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", `{"token":"`+sessionToken("link")+`","password":"`+goodPassword+`"}`))
+	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
+	require.Contains(t, w.Body.String(), `"suspended":true`)
+	cookie := setCookie(t, w)
+	handlertest.RefusedWith(t, errcode.OrganizationSuspended, o.Serve, withCookie(handlertest.Get("/agents"), cookie))
+	out := handlertest.Served(o.Serve, withCookie(httptest.NewRequest(http.MethodDelete, "/session", nil), cookie))
+	require.Equal(t, http.StatusNoContent, out.Code)
+}
+
+// design §6 "login session": /v1 takes API keys only.
+func TestSessionsNeverWorkOnV1(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	auth := &handlers.Auth{Authenticator: o.Authenticator, Scopes: []identity.Scope{identity.ModelsRead}}
+	handlertest.RefusedWith(t, errcode.Unauthenticated, func(w http.ResponseWriter, r *http.Request) error {
+		_, err := auth.Serve(w, r)
+		return err //nolint:wrapcheck // it is what the handler answers
+	}, request(http.MethodGet, "/v1/models", "user:owner", ""))
+	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog)) {
+		require.Empty(t, route.Role, route.Path)
+	}
+}
+
+// What a person changes stands under their name.
+func TestActorOfASession(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "user:member", `{"name":"Mai","model":"echo/a"}`)
+	log, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, "usr_member", log[0].Actor)
+	require.Equal(t, "agent.create", log[0].Action)
+}
+
+// A person changes the password with the current one, which ends the other sessions, sees the sessions and ends all of them.
+func TestOwnPasswordAndSessions(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	link := `{"token":"` + o.invite(t, "lan@example.com", handlers.RoleMember) + `","password":"` + goodPassword + `"}`
+	first := setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link)))
+	credentials := `{"email":"lan@example.com","password":"` + goodPassword + `"}`
+	r := request(http.MethodPost, "/session", "", credentials)
+	r.Header.Set("User-Agent", "Browser\u2028 of Lan")
+	second := setCookie(t, handlertest.Served(o.Serve, r))
+	alive := func(cookie *http.Cookie) bool {
+		return handlertest.Served(o.Serve, withCookie(handlertest.Get("/session"), cookie)).Code == http.StatusOK
+	}
+	put := func(current, password string) *httptest.ResponseRecorder {
+		body := `{"currentPassword":"` + current + `","password":"` + password + `"}`
+		return handlertest.Served(o.Serve, withCookie(request(http.MethodPut, "/session/password", "", body), first))
+	}
+	listed := handlertest.OkText(t, o.Serve, withCookie(handlertest.Get("/session/all"), second))
+	require.Equal(t, 2, strings.Count(listed, `"createdAt"`))
+	require.Equal(t, 1, strings.Count(listed, `"current":true,"client":"Browser of Lan"`), listed)
+	require.NotContains(t, listed, second.Value)
+
+	const another = "another good password"
+	require.Contains(t, put("not my password", another).Body.String(), `"field":"currentPassword"`)
+	require.Contains(t, put(goodPassword, "password1234").Body.String(), `"field":"password"`)
+	require.True(t, alive(second))
+	w := put(goodPassword, another)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.NotContains(t, w.Body.String(), "passwordReset", "nobody else did it")
+	require.Contains(t, w.Header().Get("Set-Cookie"), "__Host-svc_device=", "the device's old cookie ended with the old password")
+	require.True(t, alive(first))
+	require.False(t, alive(second))
+	require.Equal(t, http.StatusUnauthorized, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", credentials)).Code)
+	third := setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", strings.Replace(credentials, goodPassword, another, 1))))
+	for range 14 { // in at most two windows; an intruder with the session guesses no faster
+		w = put("not my password", goodPassword)
+		if w.Code == http.StatusTooManyRequests {
+			break
+		}
+	}
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	w = handlertest.Served(o.Serve, withCookie(request(http.MethodDelete, "/session/all", "", ""), third))
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Contains(t, w.Header().Get("Set-Cookie"), "__Host-svc_session=; ")
+	require.False(t, alive(first) || alive(third))
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// TableQuery is the parameter of lists that are answered as CSV, too. It is exported for the framework, see [endpoint.PathID].
+type TableQuery struct {
+	Format string `query:"format" enum:"json,csv" doc:"csv: all rows from the cursor on, as a file, whatever the limit; so does Accept: text/csv"` //nolint:lll // a struct tag can't be broken
+}
+
+// table is a list of rows, each of which has a place in a wallet's history and is shown as T.
+type table[Row, T any] struct {
+	// name of the file.
+	name string
+	// read reads a stretch in one bounded read. Its errors are answers.
+	read  func(ctx context.Context, stretch billing.Stretch) ([]Row, error)
+	place func(*Row) billing.Place
+	show  func(*Row) T
+	// columns are named as T's members are, and cells are what stands in them. Texts that aren't ours to choose go
+	// through [csvText].
+	columns []string
+	cells   func(*T) []string
+}
+
+// registerTable adds an operation that answers a page of T, or the whole list as CSV.
+func registerTable[T, I any](
+	s *endpoint.Server, o endpoint.Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*endpoint.Stream, error),
+) {
+	page := reflect.TypeFor[endpoint.ListObject[T]]()
+	o.Content = map[string]*huma.MediaType{
+		"application/json": {Schema: s.Description().Components.Schemas.Schema(page, true, "")},
+		"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
+	}
+	endpoint.Register(s, o, serve)
+}
+
+// tableBody answers a table in the form that the client asks for.
+func tableBody[Row, T any](in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
+	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
+		if in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv") {
+			return t.writeCSV(w, r, stretch)
+		}
+		rows, err := t.read(r.Context(), stretch)
+		if err != nil {
+			return err
+		}
+		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
+		handlers.WriteJSON(w, http.StatusOK, handlers.Marshal(list.Body))
+		return nil
+	})
+}
+
+// writeCSV writes the whole rest of the table, page by page: between two reads nothing is open. Once it has begun to write
+// a failure can't be told: the connection is cut, so that nobody takes a part for the whole.
+func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch) error {
+	stretch.Rows = billing.MaxHistoryRows
+	rows, err := t.read(r.Context(), stretch)
+	if err != nil {
+		return err
+	}
+	file := newCSVFile(w, t.name)
+	file.row(t.columns)
+	for {
+		for i := range rows {
+			shown := t.show(&rows[i])
+			file.row(t.cells(&shown))
+		}
+		if len(rows) < billing.MaxHistoryRows {
+			file.flush()
+			return nil
+		}
+		stretch.After = t.place(&rows[len(rows)-1])
+		if !file.flush() {
+			return nil // the client is gone
+		}
+		if rows, err = t.read(r.Context(), stretch); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package api
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// ledgerOf is the office's own book, to make history with.
+func (o *office) ledger(t *testing.T) *billing.Book {
+	t.Helper()
+	book, ok := o.Wallets.(*billing.Book)
+	require.True(t, ok)
+	return book
+}
+
+// charge makes a call that costs micros.
+func (o *office) charge(t *testing.T, call billing.Call, micros int64) {
+	t.Helper()
+	if call.UsageSource == "" {
+		call.UsageSource = billing.UsageProvider
+	}
+	hold := billing.Hold{CallID: call.ID, Wallet: call.Wallet, AmountMicros: max(micros, 1), ExpiresIn: time.Hour}
+	_, err := o.ledger(t).Hold(t.Context(), hold)
+	require.NoError(t, err)
+	_, err = o.ledger(t).Settle(t.Context(), billing.Settlement{Call: call, Held: true, ChargeMicros: micros})
+	require.NoError(t, err)
+}
+
+var (
+	liveWallet     = billing.WalletID{OrgID: "org_1", Env: store.Live}
+	testWallet     = billing.WalletID{OrgID: "org_1", Env: store.Test}
+	strangerWallet = billing.WalletID{OrgID: "org_2", Env: store.Live}
+)
+
+// spending is an office whose live wallet has a transaction of each kind, the newest a refund.
+func spending(t *testing.T) *office {
+	t.Helper()
+	o := newOffice(t)
+	for _, wallet := range []billing.WalletID{liveWallet, testWallet, strangerWallet} {
+		_, err := o.ledger(t).Credit(t.Context(), "cli", wallet, 1_000_000, `=HYPERLINK("https://evil.example")`)
+		require.NoError(t, err)
+	}
+	began := apiNow().UnixMilli()
+	o.charge(t, billing.Call{
+		ID: "call_1", RequestID: "req_1", KeyID: "key_1", Model: "echo/a", Provider: "echo", Wallet: liveWallet, Stream: true,
+		Usage: billing.Usage{PromptTokens: 10, CompletionTokens: 20, CachedPromptTokens: 5}, Outcome: "completed", StartedAt: began - 1000, DurationMS: 7,
+	}, 300)
+	o.charge(t, billing.Call{
+		ID: "call_2", RequestID: "trn_1", Model: "echo/b", Wallet: liveWallet, Outcome: "client_gone", StartedAt: began,
+		UsageSource: billing.UsageEstimated,
+	}, 0)
+	_, err := o.ledger(t).Adjust(t.Context(), "cli", liveWallet, -50, "a \"mistake\",\nmended", "")
+	require.NoError(t, err)
+	_, err = o.ledger(t).Refund(t.Context(), "cli", "call_1", "ticket 7")
+	require.NoError(t, err)
+	return o
+}
+
+// elements are the data of a list without what depends on the moment.
+func elements(t *testing.T, object map[string]any) (all []map[string]any) {
+	t.Helper()
+	for _, element := range object["data"].([]any) {
+		element := element.(map[string]any)
+		_, err := time.Parse(time.RFC3339, element["at"].(string))
+		require.NoError(t, err)
+		all = append(all, element)
+	}
+	return all
+}
+
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	object := o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions", "owner", "")
+	require.Nil(t, object["nextCursor"])
+	all := elements(t, object)
+	require.Len(t, all, 4)
+	want := []map[string]any{
+		{"kind": "refund", "amountMicros": "300", "balanceMicros": "999950", "callId": "call_1", "reference": "ticket 7", "reason": nil},
+		{"kind": "adjustment", "amountMicros": "-50", "balanceMicros": "999650", "callId": nil, "reference": nil, "reason": "a \"mistake\",\nmended"},
+		{"kind": "charge", "amountMicros": "-300", "balanceMicros": "999700", "callId": "call_1", "reference": nil, "reason": nil},
+		{
+			"kind": "credit", "amountMicros": "1000000", "balanceMicros": "1000000", "callId": nil,
+			"reference": `=HYPERLINK("https://evil.example")`, "reason": nil,
+		},
+	}
+	for i := range want {
+		want[i]["id"], want[i]["at"] = all[i]["id"], all[i]["at"]
+	}
+	require.Equal(t, want, all)
+
+	var paged []map[string]any
+	cursor := ""
+	for {
+		page := o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions?limit=3&cursor="+cursor, "user:member", "")
+		paged = append(paged, elements(t, page)...)
+		if page["nextCursor"] == nil {
+			break
+		}
+		cursor = page["nextCursor"].(string)
+	}
+	require.Equal(t, want, paged)
+
+	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions", "stranger", "")), 1)
+	require.Empty(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions?to=2000-01-01", "owner", "")))
+	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions?from=2000-01-01", "owner", "")), 4)
+}
+
+func TestEnvironmentOfAWallet(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	for _, path := range []string{"/wallet", "/wallet/spend"} {
+		for caller, want := range map[string]string{
+			"owner": "live", "test?environment=test": "test", "test": "test", "owner?environment=live": "live", "user:member": "live",
+			"user:member?environment=live": "live", "user:member?environment=test": "test",
+		} {
+			caller, query, _ := strings.Cut(caller, "?")
+			require.Equal(t, want, o.ask(t, http.StatusOK, http.MethodGet, path+"?"+query, caller, "")["environment"])
+		}
+	}
+	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions?environment=test", "user:member", "")), 1)
+	for _, path := range []string{"/wallet", "/wallet/spend", "/wallet/transactions", "/wallet/calls"} {
+		o.refused(t, errcode.InvalidRequest, "environment", http.MethodGet, path+"?environment=live", "test", "")
+		o.refused(t, errcode.InvalidRequest, "environment", http.MethodGet, path+"?environment=test", "owner", "")
+		o.refused(t, errcode.InvalidRequest, "environment", http.MethodGet, path+"?environment=both", "user:member", "")
+	}
+}
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	require.Equal(t, []map[string]any{
+		{
+			"id": "call_2", "at": "2026-11-21T10:00:00.000Z", "durationMs": 0., "model": "echo/b", "outcome": "client_gone",
+			"promptTokens": 0., "cachedPromptTokens": 0., "completionTokens": 0., "estimated": true, "chargedMicros": "0",
+			"byok": false, "stream": false, "keyId": nil, "requestId": nil, "agentId": "agt_1", "conversationId": "cnv_1",
+		},
+		{
+			"id": "call_1", "at": "2026-11-21T09:59:59.000Z", "durationMs": 7., "model": "echo/a", "outcome": "completed",
+			"promptTokens": 10., "cachedPromptTokens": 5., "completionTokens": 20., "estimated": false, "chargedMicros": "300",
+			"byok": false, "stream": true, "keyId": "key_1", "requestId": "req_1", "agentId": nil, "conversationId": nil,
+		},
+	}, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls", "owner", "")))
+	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls?from=2026-11-21&to=2026-11-21", "owner", "")), 2)
+	require.Empty(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls?from=2026-11-22", "owner", "")))
+	require.Empty(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/calls", "stranger", "")))
+
+	o.inbox.fail = errors.New("disk I/O error")
+	require.NotContains(t, o.refused(t, errcode.InternalError, "", http.MethodGet, "/wallet/calls", "owner", "").Text, "disk")
+}
+
+func TestDaysOfHistory(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	for _, path := range []string{"/wallet/transactions", "/wallet/calls", "/wallet/spend"} {
+		for query, field := range map[string]string{
+			"from=yesterday": "from", "from=2026-11-21T00:00:00Z": "from", "from=2026-02-30": "from", "from=0001-01-01": "from",
+			"to=2026-13-01": "to", "to=1": "to", "from=2026-11-02&to=2026-11-01": "to",
+		} {
+			o.refused(t, errcode.InvalidRequest, field, http.MethodGet, path+"?"+query, "owner", "")
+		}
+	}
+	o.refused(t, errcode.InvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-11-22", "owner", "")
+	o.refused(t, errcode.InvalidRequest, "from", http.MethodGet, "/wallet/spend?from=2026-08-21", "owner", "")
+	o.ask(t, http.StatusOK, http.MethodGet, "/wallet/spend?from=2026-08-22", "owner", "")
+	for _, path := range []string{"/wallet/transactions", "/wallet/calls"} {
+		for _, cursor := range []string{"MV8", "YV8x", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5X3g"} { // 1_, a_1, 99999999999999999999_x
+			o.refused(t, errcode.InvalidRequest, "cursor", http.MethodGet, path+"?cursor="+cursor, "owner", "")
+		}
+	}
+}
+
+func TestSpend(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	o.charge(t, billing.Call{ID: "call_3", Model: "echo/a", Wallet: liveWallet, StartedAt: apiNow().AddDate(0, 0, -29).UnixMilli()}, 5)
+	o.charge(t, billing.Call{ID: "call_4", Model: "echo/a", Wallet: liveWallet, StartedAt: apiNow().AddDate(0, 0, -30).UnixMilli()}, 5)
+	require.JSONEq(t, `{"environment":"live","from":"2026-10-23","to":"2026-11-21","data":[
+		{"day":"2026-10-23","model":"echo/a","calls":1,"promptTokens":0,"completionTokens":0,"chargedMicros":"5"},
+		{"day":"2026-11-21","model":"echo/a","calls":1,"promptTokens":10,"completionTokens":20,"chargedMicros":"300"},
+		{"day":"2026-11-21","model":"echo/b","calls":1,"promptTokens":0,"completionTokens":0,"chargedMicros":"0"}]}`,
+		handlertest.OkText(t, o.Serve, keyed(http.MethodGet, "/wallet/spend", "owner")))
+	require.Equal(t, `{"environment":"live","from":"2026-10-01","to":"2026-10-02","data":[]}`,
+		handlertest.OkText(t, o.Serve, keyed(http.MethodGet, "/wallet/spend?from=2026-10-01&to=2026-10-02", "owner")))
+	require.Equal(t, `{"environment":"live","from":"2026-10-23","to":"2026-11-21","data":[]}`,
+		handlertest.OkText(t, o.Serve, keyed(http.MethodGet, "/wallet/spend", "stranger")))
+	o.Wallets = handlertest.WalletsFunc(nil)
+	o.refused(t, errcode.InternalError, "", http.MethodGet, "/wallet/spend", "owner", "")
+}
+
+// table reads an answer of text/csv.
+func (o *office) table(t *testing.T, r *http.Request) [][]string {
+	t.Helper()
+	w := handlertest.Served(o.Serve, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.Equal(t, "text/csv; charset=utf-8; header=present", w.Header().Get("Content-Type"))
+	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	require.NotEmpty(t, w.Header().Get("X-Request-Id"))
+	require.True(t, strings.HasSuffix(w.Body.String(), "\r\n"))
+	rows, err := csv.NewReader(w.Body).ReadAll()
+	require.NoError(t, err)
+	return rows
+}
+
+func TestTransactionsAsCSV(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	all := elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions", "owner", ""))
+	rows := o.table(t, keyed(http.MethodGet, "/wallet/transactions?format=csv&limit=1", "owner"))
+	require.Equal(t, []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"}, rows[0])
+	require.Len(t, rows, 5)
+	require.Equal(t, []string{all[1]["id"].(string), all[1]["at"].(string), "adjustment", "-50", "999650", "", "", "a \"mistake\",\nmended"}, rows[2])
+	require.Equal(t, `'=HYPERLINK("https://evil.example")`, rows[4][6], "no spreadsheet runs it")
+
+	r := keyed(http.MethodGet, "/wallet/transactions", "owner")
+	r.Header.Set("Accept", "text/csv")
+	require.Equal(t, rows, o.table(t, r))
+	w := handlertest.Served(o.Serve, keyed(http.MethodGet, "/wallet/transactions?format=csv&environment=test", "user:member"))
+	require.Equal(t, `attachment; filename="transactions-test.csv"`, w.Header().Get("Content-Disposition"))
+	r = keyed(http.MethodGet, "/wallet/transactions?format=json", "owner")
+	r.Header.Set("Accept", "text/csv")
+	require.Contains(t, handlertest.OkText(t, o.Serve, r), `"data"`)
+	o.refused(t, errcode.InvalidRequest, "format", http.MethodGet, "/wallet/transactions?format=xml", "owner", "")
+}
+
+func TestCallsAsCSV(t *testing.T) {
+	t.Parallel()
+	o := spending(t)
+	o.charge(t, billing.Call{ID: "call_3", Model: "-echo/a", Wallet: liveWallet, Outcome: "completed", StartedAt: 7}, 1)
+	rows := o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner"))
+	require.Len(t, rows, 4)
+	require.Equal(t, []string{
+		"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "estimated",
+		"chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
+	}, rows[0])
+	require.Equal(t, []string{
+		"call_2", "2026-11-21T10:00:00.000Z", "0", "echo/b", "client_gone", "0", "0", "0", "true", "0", "false", "false", "", "", "agt_1", "cnv_1",
+	}, rows[1])
+	require.Equal(t, "'-echo/a", rows[3][3])
+	require.Equal(t, rows[:1], o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "stranger")), "the header is always there")
+}
+
+// history is a wallet of many calls, and fails after some.
+type history struct {
+	handlertest.WalletsFunc
+
+	calls, failAfter int
+	reads            []billing.Stretch
+}
+
+func (h *history) Calls(_ context.Context, _ billing.WalletID, stretch billing.Stretch) (page []billing.EndedCall, _ error) {
+	h.reads = append(h.reads, stretch)
+	if h.failAfter > 0 && len(h.reads) > h.failAfter {
+		return nil, errors.New("disk I/O error")
+	}
+	for n := int(stretch.After.At); n < h.calls && len(page) < stretch.Rows; n++ {
+		page = append(page, billing.EndedCall{Call: billing.Call{ID: fmt.Sprintf("call_%d", n), StartedAt: int64(n + 1)}})
+	}
+	return page, nil
+}
+
+// A long table is read page by page, and is complete or cut.
+func TestLongTables(t *testing.T) {
+	t.Parallel()
+	for _, calls := range []int{0, 1, billing.MaxHistoryRows - 1, billing.MaxHistoryRows, 2*billing.MaxHistoryRows + 1} {
+		o, h := newOffice(t), &history{calls: calls}
+		o.Wallets = h
+		rows := o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner"))
+		require.Len(t, rows, calls+1)
+		for n, row := range rows[1:] {
+			require.Equal(t, fmt.Sprintf("call_%d", n), row[0])
+		}
+		require.Len(t, h.reads, calls/billing.MaxHistoryRows+1)
+	}
+
+	o := newOffice(t)
+	o.Wallets = &history{calls: 5000, failAfter: 2}
+	w := httptest.NewRecorder()
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		_ = o.Serve(w, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner"))
+	}, "nobody takes a part for the whole")
+	require.Equal(t, 1+2*billing.MaxHistoryRows, strings.Count(w.Body.String(), "\r\n"))
+
+	gone := &history{calls: 5000}
+	o.Wallets = gone
+	require.NoError(t, o.Serve(&deafWriter{header: http.Header{}}, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner")))
+	require.Len(t, gone.reads, 1, "nothing is read for somebody who left")
+}
+
+// deafWriter is a client that is gone.
+type deafWriter struct{ header http.Header }
+
+func (w *deafWriter) Header() http.Header     { return w.header }
+func (*deafWriter) WriteHeader(int)           {}
+func (*deafWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestOrganization(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	object := o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:member", "")
+	require.Equal(t, map[string]any{
+		"id": "org_1", "name": "org_1", "plan": "free", "suspended": false, "retentionDays": 0., "createdAt": "1970-01-01T00:00:00.001Z",
+	}, object)
+	for _, days := range []string{"7", "30", "3650", "0"} {
+		changed := o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:administrator", `{"retentionDays":`+days+`,"plan":"pro","name":"x"}`)
+		object["retentionDays"] = changed["retentionDays"]
+		require.Equal(t, object, changed)
+		require.Equal(t, days, fmt.Sprint(changed["retentionDays"]))
+	}
+	o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:owner", `{"retentionDays":0}`)
+	o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:owner", `{}`)
+	for _, days := range []string{"-1", "1", "6", "3651", "1.5", `"7"`, "1e30"} {
+		o.refused(t, errcode.InvalidRequest, "retentionDays", http.MethodPatch, "/organization", "user:owner", `{"retentionDays":`+days+`}`)
+	}
+	require.Zero(t, o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:stranger", "")["retentionDays"])
+	log, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{})
+	require.NoError(t, err)
+	var changes []string
+	for _, entry := range log {
+		if entry.Action == "organization.set_retention" {
+			changes = append(changes, entry.Actor+" "+entry.Detail)
+		}
+	}
+	require.Equal(t, []string{
+		"usr_administrator 0 days", "usr_administrator 3650 days", "usr_administrator 30 days", "usr_administrator 7 days",
+	}, changes, "what changes nothing isn't logged")
+}

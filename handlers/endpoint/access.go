@@ -1,0 +1,93 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// letIn checks the rights to a route and answers the request with the principal in its context. An API key that is given
+// decides, whatever cookies come with it; without one the login session does.
+func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Route) (*http.Request, error) {
+	r, _ = handlers.EnsureRequestID(w, r)
+	if route.Public {
+		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{w, r})), nil
+	}
+	principal, err := s.principal(r)
+	if err != nil {
+		return nil, err
+	}
+	if principal.Suspended {
+		return nil, handlers.Suspended()
+	}
+	if !principal.Can(route.Scope, route.Role) {
+		return nil, refuseRights(&principal, route)
+	}
+	if principal.KeyID != "" && principal.Env == store.Test && ActsLive(route.Scope) {
+		return nil, &handlers.Error{
+			Code:    errcode.Forbidden,
+			Message: "A key of the test environment can't change agents, channels and conversations, which are live. Use a live key, or sign in.",
+		}
+	}
+	ctx := handlers.WithPrincipal(r.Context(), principal)
+	if principal.UserID != "" {
+		ctx = context.WithValue(ctx, exchangeKey{}, &exchange{w, r})
+	}
+	return r.WithContext(ctx), nil
+}
+
+// ActsLive reports whether a scope allows changes to agents, channels or conversations, which exist in the live environment
+// only: they decide how customers are answered, and the answers cost live credits.
+func ActsLive(scope identity.Scope) bool {
+	return scope == identity.AgentsWrite || scope == identity.ChannelsWrite || scope == identity.ConversationsWrite
+}
+
+func (s *Server) principal(r *http.Request) (identity.Principal, error) {
+	raw, err := identity.Credential(r.Header)
+	if errors.Is(err, identity.ErrNoKey) {
+		return s.sessions.Principal(r)
+	}
+	var principal identity.Principal
+	if err == nil {
+		principal, err = s.authenticator.Authenticate(r.Context(), raw)
+	}
+	if err != nil {
+		return identity.Principal{}, handlers.KeyRefusal(err)
+	}
+	return principal, nil
+}
+
+// refuseRights says what the principal lacks.
+func refuseRights(principal *identity.Principal, route handlers.Route) error {
+	switch {
+	case principal.UserID != "":
+		return &handlers.Error{Code: errcode.Forbidden, Message: fmt.Sprintf("This needs the role %s.", route.Role)}
+	case route.Scope == "":
+		return &handlers.Error{Code: errcode.Forbidden, Message: "This needs a login session: no API key has this right."}
+	default:
+		return handlers.LacksScope(route.Scope)
+	}
+}
+
+type exchangeKey struct{}
+
+// exchange is the request of a route that works with cookies, and where its answer goes.
+type exchange struct {
+	W http.ResponseWriter
+	R *http.Request
+}
+
+// ExchangeFrom is the exchange of a public route, or of a person's.
+func ExchangeFrom(ctx context.Context) (*exchange, error) {
+	e, ok := ctx.Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, handlers.Internal(errors.New("the route is neither public nor a person's"))
+	}
+	return e, nil
+}

@@ -1,0 +1,211 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// MaxAPIBody is the largest body that the endpoint groups read: room for instructions of 100,000 characters that are
+// escaped to 6 bytes each.
+const MaxAPIBody = 1 << 20
+
+// MaxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's earlier token.
+const MaxPublicBody = 16 << 10
+
+// Where an operation keeps its [handlers.Route] and its check.
+const (
+	routeKey = "route"
+	checkKey = "check"
+)
+
+// Operation is what the interface description and the checks need to know about a route.
+type Operation struct {
+	handlers.Route
+
+	// ID names the operation in the interface description.
+	ID string
+	// Status of the answer; 0 means 201 for POST, 204 for DELETE, else 200.
+	Status int
+	// MaxBody is the largest body in bytes, 0 for [MaxAPIBody], or for 16 KiB on public routes.
+	MaxBody int64
+	// stream: the answer is a stream of chunks, as of POST /v1/chat/completions.
+	Stream bool
+	// Check runs after the rights were checked and before the body is read; nil checks nothing.
+	Check func(ctx context.Context) error
+	// Content describes the answer, by media type, where the framework can't see it; nil lets it look.
+	Content map[string]*huma.MediaType
+}
+
+func (o Operation) answers() int {
+	switch {
+	case o.Status != 0:
+		return o.Status
+	case o.Method == http.MethodPost:
+		return http.StatusCreated
+	case o.Method == http.MethodDelete:
+		return http.StatusNoContent
+	default:
+		return http.StatusOK
+	}
+}
+
+func (o Operation) bodyBytes() int64 {
+	switch {
+	case o.MaxBody != 0:
+		return o.MaxBody
+	case o.Public:
+		return MaxPublicBody
+	default:
+		return MaxAPIBody
+	}
+}
+
+// responses describe what the framework would describe wrongly, its own error body, or not at all.
+func (o Operation) responses() map[string]*huma.Response {
+	responses := map[string]*huma.Response{"default": {Description: "Error"}}
+	if o.Content != nil {
+		responses["200"] = &huma.Response{Description: "OK", Content: o.Content}
+	}
+	if o.Stream {
+		responses["200"] = &huma.Response{
+			Description: "OK",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}
+	}
+	return responses
+}
+
+// Empty is the answer of a DELETE.
+type Empty struct{}
+
+// JSON is an answer with a body.
+type JSON[T any] struct{ Body T }
+
+// Answer returns the answer with the body.
+func Answer[T any](body T) *JSON[T] { return &JSON[T]{body} }
+
+// Register adds an operation. I holds the parameters and the body by the framework's rules; O is [JSON] or [Empty].
+func Register[I, O any](
+	s *Server, o Operation, serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
+) {
+	s.routes = append(s.routes, o.Route)
+	registered := huma.Operation{
+		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
+		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check},
+		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
+		Responses:    o.responses(),
+	}
+	huma.Register(s.Huma, registered, func(ctx context.Context, in *I) (*O, error) {
+		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
+			decoded()
+		}
+		principal, ok := handlers.PrincipalFrom(ctx)
+		if !ok && !o.Public {
+			return nil, &refusal{handlers.Internal(errors.New("an operation runs without a principal"))}
+		}
+		out, err := serve(ctx, &principal, in)
+		if err != nil {
+			return nil, &refusal{err}
+		}
+		return out, nil
+	})
+}
+
+// admit is the one place where the rights to an operation are checked, and its body is read. It runs before the framework
+// looks at anything.
+func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
+	r, w := humago.Unwrap(ctx)
+	answer, ok := w.(*answer)
+	if !ok || r.Method != ctx.Operation().Method {
+		return // The mux serves HEAD with what GET has.
+	}
+	answer.admitted = true
+	route, ok := ctx.Operation().Metadata[routeKey].(handlers.Route)
+	if !ok || route.Scope == "" && route.Role == "" && !route.Public {
+		answer.err = handlers.Internal(errors.New("an operation has no scope and no role"))
+		return
+	}
+	r, err := s.letIn(answer.to, r, route)
+	if err != nil {
+		answer.err = err
+		return
+	}
+	if id := r.PathValue("id"); id != "" && !handlers.WellFormedID(id) {
+		answer.err = handlers.NotFound("There is nothing with this id.")
+		return
+	}
+	if check, _ := ctx.Operation().Metadata[checkKey].(func(context.Context) error); check != nil {
+		if answer.err = check(r.Context()); answer.err != nil {
+			return
+		}
+	}
+	if ctx.Operation().RequestBody != nil {
+		body, release, err := handlers.ReadBody(answer.to, r, ctx.Operation().MaxBodyBytes-1, s.bodies)
+		defer release()
+		if err != nil {
+			answer.err = err
+			return
+		}
+		done, err := s.bodies.Decoding(r.Context(), len(body))
+		if err != nil {
+			answer.err = err
+			return
+		}
+		// The framework decodes the body before it serves, and nothing refers to it from then on: an answer may be a stream.
+		decoded := sync.OnceFunc(func() { done(); release() })
+		defer decoded()
+		schema := ctx.Operation().RequestBody.Content["application/json"].Schema
+		if body, err = readObject(body, schema, s.Huma.OpenAPI().Components.Schemas); err != nil {
+			answer.err = err
+			return
+		}
+		r = withJSON(r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded)), body)
+	}
+	next(humago.NewContext(ctx.Operation(), r, answer))
+}
+
+// decodedKey is where a request has the function that ends its decoding.
+type decodedKey struct{}
+
+// withJSON is the request with another body. Any Content-Type is accepted (design §6), so the framework sees the right one.
+func withJSON(r *http.Request, body []byte) *http.Request {
+	replaced := *r
+	replaced.Header = r.Header.Clone()
+	replaced.Header.Set("Content-Type", "application/json")
+	replaced.Body = io.NopCloser(bytes.NewReader(body))
+	replaced.ContentLength = int64(len(body))
+	return &replaced
+}
+
+// Streamed is an answer that write makes on the connection itself. What write returns is answered like any refusal, so it
+// returns nil once it has written.
+func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream {
+	return &Stream{Body: func(ctx huma.Context) {
+		answer, err := answerOf(ctx)
+		if err != nil {
+			return // Serve gave no such request to the framework
+		}
+		r, _ := humago.Unwrap(ctx)
+		answer.streamed = true
+		answer.err = write(answer.to, r)
+	}}
+}
+
+// Stream is an answer that is written while it is made.
+type Stream struct{ Body func(huma.Context) }
+
+// RouteOf returns the route of an operation that was registered here; ok is false for another one.
+func RouteOf(o *huma.Operation) (route handlers.Route, ok bool) {
+	route, ok = o.Metadata[routeKey].(handlers.Route)
+	return route, ok
+}

@@ -1,0 +1,87 @@
+package endpoint
+
+import (
+	"encoding/base64"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// defaultPageLimit is how many elements a list has when the client doesn't say.
+const defaultPageLimit = 50
+
+// PageQuery are the parameters of every list (design §6 "groups' conventions").
+type PageQuery struct {
+	Limit  int    `query:"limit"  minimum:"1" maximum:"100" default:"50" doc:"How many elements the page has at most"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"nextCursor of the page before; absent for the first page"`
+}
+
+// Page asks for one row more than the client wants, which tells whether there is another page.
+func (q PageQuery) Page() (store.Page, error) {
+	page := store.Page{Limit: q.limit() + 1}
+	if q.Cursor == "" {
+		return page, nil
+	}
+	after, err := base64.RawURLEncoding.Strict().DecodeString(q.Cursor)
+	if err != nil || !handlers.WellFormedID(string(after)) {
+		return page, handlers.InvalidRequest("cursor", "cursor is not a nextCursor of this list.")
+	}
+	page.After = string(after)
+	return page, nil
+}
+
+func (q PageQuery) limit() int {
+	if q.Limit == 0 {
+		return defaultPageLimit
+	}
+	return q.Limit
+}
+
+// ListObject is a page of a list.
+type ListObject[T any] struct {
+	Data       []T     `json:"data" nullable:"false"`
+	NextCursor *string `json:"nextCursor" doc:"Send it as cursor to get the next page; null on the last one"`
+}
+
+// Listed makes a page of rows that were read for [PageQuery.page].
+func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object func(*Row) T) *JSON[ListObject[T]] {
+	list := ListObject[T]{Data: []T{}}
+	for i := range rows {
+		if i == q.limit() {
+			next := base64.RawURLEncoding.EncodeToString([]byte(id(&rows[i-1])))
+			list.NextCursor = &next
+			break
+		}
+		list.Data = append(list.Data, object(&rows[i]))
+	}
+	return Answer(list)
+}
+
+// Timestamp is a moment as the endpoint groups show it: RFC 3339, UTC, milliseconds.
+func Timestamp(epochMillis int64) string {
+	return time.UnixMilli(epochMillis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// TimestampOrNull is nil for 0.
+func TimestampOrNull(epochMillis int64) *string {
+	if epochMillis == 0 {
+		return nil
+	}
+	text := Timestamp(epochMillis)
+	return &text
+}
+
+// TextOrNull is nil for "".
+func TextOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// PathID is the id in a path. [API.Serve] has answered not_found for a text that can't be one. Like other types that
+// stand in operations' inputs without a name, it is exported because the framework passes over what isn't.
+type PathID struct {
+	ID string `path:"id"`
+}

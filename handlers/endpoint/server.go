@@ -1,0 +1,82 @@
+package endpoint
+
+import (
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+)
+
+// Server serves operations that were registered with [Register]. Every operation has its own scope and role, so Server checks
+// the credentials itself and needs no [handlers.Auth] before it. After registration it is immutable and safe for concurrent use.
+type Server struct {
+	authenticator handlers.Authenticator
+	sessions      *handlers.Sessions
+	bodies        *handlers.ByteBudget
+
+	mux    *http.ServeMux
+	Huma   huma.API
+	routes []handlers.Route
+}
+
+// New returns a server without operations. sessions are those of people; bodies is the budget of all buffered request
+// bodies, nil is unlimited.
+func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
+	s := &Server{authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux()}
+	s.Huma = humago.New(s.mux, frameworkConfig())
+	s.Huma.UseMiddleware(s.admit)
+	return s
+}
+
+// Description returns the operations as the framework describes them, with the schemas of their bodies.
+func (s *Server) Description() *huma.OpenAPI { return s.Huma.OpenAPI() }
+
+// Routes lists the operations in the order in which they were registered.
+func (s *Server) Routes() []handlers.Route { return s.routes }
+
+// Serve answers a request. A path or method that no operation has is not_found, with or without a key; HEAD is no GET
+// here. For the others the order is that of design §6: key 401, suspended 402, scope 403, then the request itself.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
+	r, _ = handlers.EnsureRequestID(w, r)
+	answer := &answer{to: w, header: make(http.Header)}
+	s.mux.ServeHTTP(answer, r)
+	switch {
+	case !answer.admitted:
+		// What the mux wrote by itself, a 404, a 405 or a redirect to a cleaner path, is dropped.
+		return handlers.RouteNotFound(r)
+	case answer.err != nil:
+		return handlers.Challenge(w, answer.err)
+	case answer.streamed:
+	case answer.status == http.StatusNoContent:
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		handlers.WriteJSON(w, answer.status, answer.body)
+	}
+	return nil
+}
+
+// answer keeps what the framework writes until it is known whether that is the answer: errors are [handlers.WriteError]'s.
+type answer struct {
+	// to is where the answer goes in the end.
+	to     http.ResponseWriter
+	header http.Header
+	status int
+	body   []byte
+	// admitted: an operation has the path and the method.
+	admitted bool
+	// streamed: the operation wrote its answer to where it goes.
+	streamed bool
+	err      error
+}
+
+// Header is the framework's own: an answer has those of [handlers.WriteJSON].
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+func (a *answer) Write(text []byte) (int, error) {
+	a.body = append(a.body, text...)
+	return len(text), nil
+}

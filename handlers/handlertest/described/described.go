@@ -1,0 +1,83 @@
+// Package described makes the checks of handlertest require that the interface description names every error code that a test
+// gets. Tests import it for its effect.
+package described
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/docs"
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/handlers/openapi"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+)
+
+//nolint:gochecknoinits // the tests of a room import this package for it
+func init() { handlertest.Described = requireDescribed }
+
+type operation struct {
+	OperationID string `json:"operationId"`
+	Responses   map[string]struct {
+		Codes []string `json:"x-codes"`
+	} `json:"responses"`
+}
+
+// description has the operations by path and by method in lower case.
+var description = sync.OnceValues(func() (map[string]map[string]operation, error) {
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the platform
+	}
+	served, err := openapi.New(api.New(api.Deps{Catalog: catalog}),
+		openapi.Config{BaseURL: "https://svc.example", Catalog: catalog, FailureModes: docs.FailureModes})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what was being done
+	}
+	w := httptest.NewRecorder()
+	if err := served.Serve(w, httptest.NewRequest(http.MethodGet, "/docs/openapi.json", nil)); err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	var document struct {
+		Paths map[string]map[string]operation `json:"paths"`
+	}
+	err = json.Unmarshal(w.Body.Bytes(), &document)
+	return document.Paths, err //nolint:wrapcheck // as above
+})
+
+var segment = regexp.MustCompile(`\{[^}]+\}`)
+
+// requireDescribed requires the description to name the code for the request's operation, if the request has one.
+func requireDescribed(t testing.TB, r *http.Request, code string) {
+	t.Helper()
+	paths, err := description()
+	require.NoError(t, err)
+	var found *operation
+	at := ""
+	for path, methods := range paths {
+		described, has := methods[strings.ToLower(r.Method)]
+		pattern := "^" + segment.ReplaceAllString(path, "[^/]+") + "$"
+		if has && regexp.MustCompile(pattern).MatchString(r.URL.Path) && (found == nil || path == r.URL.Path) {
+			found, at = &described, path
+		}
+	}
+	if found == nil || code == string(errcode.NotFound) && !strings.Contains(at, "{") {
+		return // every address is not_found where it isn't mounted
+	}
+	for _, response := range found.Responses {
+		if slices.Contains(response.Codes, code) {
+			return
+		}
+	}
+	t.Fatalf("%s answers %s, which is not described", found.OperationID, code)
+}

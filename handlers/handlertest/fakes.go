@@ -1,0 +1,137 @@
+package handlertest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// Keyring knows keys by their raw text.
+type Keyring map[string]identity.Principal
+
+func (k Keyring) Authenticate(_ context.Context, raw string) (identity.Principal, error) {
+	p, ok := k[raw]
+	if !ok {
+		return p, identity.ErrInvalidKey
+	}
+	return p, nil
+}
+
+// AuthenticatorFunc is an Authenticator made of one function.
+type AuthenticatorFunc func(ctx context.Context, raw string) (identity.Principal, error)
+
+func (f AuthenticatorFunc) Authenticate(ctx context.Context, raw string) (identity.Principal, error) {
+	return f(ctx, raw)
+}
+
+type LimiterFunc func(ctx context.Context, orgID string, limit int64) (limit.Decision, error)
+
+func (f LimiterFunc) Take(ctx context.Context, orgID string, limit int64) (limit.Decision, error) {
+	return f(ctx, orgID, limit)
+}
+
+// PlanLimits are requests per minute by plan.
+type PlanLimits map[string]int64
+
+func (p PlanLimits) RequestsPerMinute(plan string) int64 { return p[plan] }
+
+type ModelList []gateway.Model
+
+func (l ModelList) Models() []gateway.Model { return l }
+
+type ExceptionsFunc func(ctx context.Context, orgID string) (map[string]bool, error)
+
+func (f ExceptionsFunc) Models(ctx context.Context, orgID string) (map[string]bool, error) {
+	return f(ctx, orgID)
+}
+
+type WalletsFunc func(ctx context.Context, id billing.WalletID) (billing.Wallet, error)
+
+func (f WalletsFunc) Wallet(ctx context.Context, id billing.WalletID) (billing.Wallet, error) {
+	return f(ctx, id)
+}
+
+func (WalletsFunc) Entries(context.Context, billing.WalletID, billing.Stretch) ([]billing.Entry, error) {
+	return nil, errors.New("no history")
+}
+
+func (WalletsFunc) Calls(context.Context, billing.WalletID, billing.Stretch) ([]billing.EndedCall, error) {
+	return nil, errors.New("no history")
+}
+
+func (WalletsFunc) Spend(context.Context, billing.WalletID, int64, int64) ([]billing.Spend, error) {
+	return nil, errors.New("no history")
+}
+
+type PingFunc func(ctx context.Context) error
+
+func (f PingFunc) Ping(ctx context.Context) error { return f(ctx) }
+
+// Someone is a principal with the scopes.
+func Someone(scopes ...identity.Scope) identity.Principal {
+	return identity.Principal{KeyID: "key_1", OrgID: "org_1", Env: store.Live, Plan: "free", Scopes: identity.ScopesOf(scopes...)}
+}
+
+// As is the request after Auth has let the principal in.
+func As(r *http.Request, p identity.Principal) *http.Request {
+	return r.WithContext(handlers.WithPrincipal(r.Context(), p))
+}
+
+func Get(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
+
+func TestRing(t *testing.T) *vault.Ring {
+	t.Helper()
+	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	require.NoError(t, err)
+	return ring
+}
+
+// Of is r as an organization's, or as that of an address when the organization is "".
+func Of(r *http.Request, orgID, address string) *http.Request {
+	if orgID != "" {
+		return r.WithContext(handlers.WithPrincipal(r.Context(), identity.Principal{OrgID: orgID}))
+	}
+	return handlers.WithClientAddress(r, address)
+}
+
+// Deadlines notes what becomes of a connection.
+type Deadlines struct {
+	http.ResponseWriter
+
+	Read []time.Time
+}
+
+func (d *Deadlines) SetReadDeadline(at time.Time) error {
+	d.Read = append(d.Read, at)
+	return nil
+}
+
+// PlatformsOf returns the built-in platforms with the options, by the name of the platform.
+func PlatformsOf(t testing.TB, options map[string]map[string]string) *messaging.Set {
+	t.Helper()
+	set, err := messaging.New(messaging.Config{Drivers: builtin.Platforms(), Options: options})
+	require.NoError(t, err)
+	t.Cleanup(set.Close)
+	return set
+}
+
+// BuiltinPlatforms returns the built-in platforms without options.
+func BuiltinPlatforms(t testing.TB) *messaging.Set {
+	t.Helper()
+	return PlatformsOf(t, nil)
+}

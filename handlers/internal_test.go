@@ -1,0 +1,49 @@
+package handlers
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// The tests of this package's insides can't use package handlertest, which imports this one.
+
+// sent is the answer that WriteError makes of err.
+func sent(err error) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	WriteError(w, httptest.NewRequest(http.MethodGet, "/", nil), err, "")
+	return w
+}
+
+func mustBeInvalid(t *testing.T, err error) *Error {
+	t.Helper()
+	e := AsError(err)
+	require.Equal(t, errcode.InvalidRequest, e.Code, "%v", err)
+	return e
+}
+
+// from is r as an organization's, or as that of an address when the organization is "".
+func from(r *http.Request, orgID, address string) *http.Request {
+	if orgID != "" {
+		return r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: orgID}))
+	}
+	return WithClientAddress(r, address)
+}
+
+// readDeadlines notes what becomes of a connection.
+type readDeadlines struct {
+	http.ResponseWriter
+
+	read []time.Time
+}
+
+func (d *readDeadlines) SetReadDeadline(at time.Time) error {
+	d.read = append(d.read, at)
+	return nil
+}

@@ -1,0 +1,114 @@
+package openapi
+
+import (
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+)
+
+// The forms of POST /v1/chat/completions. No code reads or writes with them, for speed ([v1.DecodeChat], writeCompletion,
+// chunkWriter); tests hold them and that code together.
+
+// chatBody is the request of spec §4.2.
+type chatBody struct {
+	Model       string        `json:"model" doc:"An id of GET /v1/models"`
+	Messages    []chatMessage `json:"messages" minItems:"1" maxItems:"10000" nullable:"false" doc:"The conversation, oldest first"`
+	Temperature *float64      `json:"temperature,omitzero" minimum:"0" maximum:"2" doc:"The model's default when absent"`
+	MaxTokens   *int64        `json:"max_tokens,omitzero" minimum:"1" maximum:"200000" doc:"Bound of the answer, and of the cost that is reserved for it. max_completion_tokens is taken in its place"` //nolint:lll // a struct tag can't be broken
+	TopP        *float64      `json:"top_p,omitzero" minimum:"0" maximum:"1" doc:"Nucleus sampling"`
+	Stop        []string      `json:"stop,omitzero" maxItems:"10000" doc:"Stop sequences. One string is taken for an array of one"`
+	Stream      *bool         `json:"stream,omitzero" doc:"Answer with a stream of events"`
+}
+
+type chatMessage struct {
+	Role    string `json:"role"    enum:"system,user,assistant,tool"`
+	Content string `json:"content" maxLength:"200000" doc:"Text. Other kinds of content are not supported"`
+}
+
+// chatCompletion is the answer of spec §2.4.
+type chatCompletion struct {
+	ID      string       `json:"id"      pattern:"^chatcmpl-" doc:"Starts with chatcmpl-"`
+	Object  string       `json:"object"  enum:"chat.completion"`
+	Created int64        `json:"created" doc:"Unix time in seconds"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices" nullable:"false"`
+	Usage   chatUsage    `json:"usage"`
+	SVC     chatCharge   `json:"svc"`
+}
+
+type chatChoice struct {
+	Index        int64      `json:"index"`
+	Message      chatAnswer `json:"message"`
+	FinishReason string     `json:"finish_reason" doc:"stop, length, …"`
+}
+
+type chatAnswer struct {
+	Role    string `json:"role" enum:"assistant"`
+	Content string `json:"content"`
+}
+
+type chatUsage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
+// chatCharge is the extension block of spec §2.5.
+type chatCharge struct {
+	ChargedMicros string `json:"charged_micros" pattern:"^[0-9]+$" doc:"What the wallet paid, in micros"`
+	BYOK          bool   `json:"byok"           doc:"The organization's own provider key was used"`
+}
+
+// chatChunk is an event of a stream (spec §2.6).
+type chatChunk struct {
+	ID      string            `json:"id"      pattern:"^chatcmpl-" doc:"The same in all chunks"`
+	Object  string            `json:"object"  enum:"chat.completion.chunk"`
+	Created int64             `json:"created"`
+	Model   string            `json:"model"`
+	Choices []chatChunkChoice `json:"choices" nullable:"false" doc:"One; none in the last chunk"`
+	Usage   *chatUsage        `json:"usage,omitzero" doc:"In the last chunk only"`
+	SVC     *chatCharge       `json:"svc,omitzero"   doc:"In the last chunk only"`
+}
+
+type chatChunkChoice struct {
+	Index        int64     `json:"index"`
+	Delta        chatDelta `json:"delta"`
+	FinishReason *string   `json:"finish_reason" doc:"null until the next-to-last chunk"`
+}
+
+type chatDelta struct {
+	Role    *string `json:"role,omitzero"    enum:"assistant" doc:"In the first chunk only"`
+	Content *string `json:"content,omitzero"`
+}
+
+// streamText says what comes in a stream, for a description language that has no word for it.
+const streamText = "`stream`: events of one line `data: ` and JSON (schema ChatChunk) and a blank line. The first has the role, " +
+	"the next the text piece by piece, the next-to-last finish_reason, the last usage and svc; then `data: [DONE]`. A stream that " +
+	"fails after its first byte ends with one event that has the error body instead."
+
+func describeChat(d *describer) *huma.Operation {
+	d.schema(reflect.TypeFor[chatChunk]())
+	answer := d.jsonResponse("The answer, whole. "+streamText, reflect.TypeFor[chatCompletion]())
+	answer.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: streamText}}
+	return &huma.Operation{
+		OperationID: "createChatCompletion",
+		Parameters: []*huma.Param{
+			{
+				Name: "x-svc-use-byok", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+				Description: "true: use the organization's own provider key; nothing is deducted from credits.",
+			},
+			{
+				Name: v1.HeaderIdempotencyKey, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(v1.MaxIdempotencyKey)},
+				Description: "Makes it safe to send the request again after a network failure: the same key with the same content " +
+					"gets the same answer and is charged once, within 24 hours. Visible ASCII.",
+			},
+		},
+		RequestBody: &huma.RequestBody{
+			Required: true,
+			Content:  map[string]*huma.MediaType{"application/json": {Schema: d.schema(reflect.TypeFor[chatBody]())}},
+		},
+		Responses: map[string]*huma.Response{"200": answer},
+	}
+}

@@ -1,0 +1,191 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
+)
+
+// describer builds the interface description (spec §9 rule 4): the framework's own operations of the endpoint groups, and
+// those whose handlers are written by hand, which are described beside their code. Nothing is served from it, so nothing of
+// what is done here costs a request.
+type describer struct {
+	config Config
+	codes  []codeDoc
+	// own has the schemas of what is written by hand; the groups have a registry of their own.
+	own      huma.Registry
+	document *huma.OpenAPI
+	faults   []error
+}
+
+// describe makes the description of all routes: those of api, [Routes], docsRoutes and widgetRoutes. It reports a route
+// that nobody described, and one that was described and doesn't exist.
+func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.OpenAPI, error) {
+	groups := server.Description().Components.Schemas
+	d := &describer{config: config, codes: codes, own: huma.NewMapRegistry(endpoint.SchemaPrefix, endpoint.SchemaName)}
+	d.document = &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "caddy-svc", Version: "1",
+			Description: introduction,
+			Extensions:  map[string]any{"summary": headline}, // new in OpenAPI 3.1, and in the framework not yet
+		},
+		Servers: []*huma.Server{{URL: config.BaseURL}},
+		Tags:    tags,
+		Components: &huma.Components{
+			Schemas:         schemas{Registry: groups, own: d.own},
+			SecuritySchemes: securitySchemes(config.Catalog, config.SignatureHeaders),
+			Headers:         headers,
+		},
+	}
+	d.addErrorSchema()
+	for _, operation := range operationsOf(server.Description()) {
+		route, ok := endpoint.RouteOf(operation)
+		if !ok {
+			d.faults = append(d.faults, fmt.Errorf("the operation %s has no route", operation.OperationID))
+			continue
+		}
+		copied := *operation
+		d.add(&copied, route)
+	}
+	d.addHandWritten()
+	d.addExamples()
+	return d.document, errors.Join(d.faults...)
+}
+
+// handWritten describes one route whose handler is written by hand.
+type handWritten func(d *describer) *huma.Operation
+
+// addHandWritten describes the routes that aren't the framework's.
+func (d *describer) addHandWritten() {
+	known := handWrittenOperations()
+	maps.Copy(known, webhookOperations(d.config.Catalog))
+	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(d.config.Catalog), docsRoutes(), widgetRoutes()) {
+		name := route.Method + " " + route.Path
+		describe, ok := known[name]
+		if !ok {
+			d.faults = append(d.faults, errors.New("nobody described "+name))
+			continue
+		}
+		delete(known, name)
+		operation := describe(d)
+		operation.Method, operation.Path, operation.Summary = route.Method, route.Path, route.Summary
+		d.add(operation, route)
+	}
+	for name := range known {
+		d.faults = append(d.faults, errors.New("there is no route "+name))
+	}
+}
+
+// handWrittenOperations has an entry for each of [Routes], docsRoutes and widgetRoutes.
+func handWrittenOperations() map[string]handWritten {
+	return map[string]handWritten{
+		"GET /v1/models":                    describeModels,
+		"GET /v1/models/{id}":               describeModel,
+		"POST /v1/chat/completions":         describeChat,
+		"GET /docs":                         describeDocs,
+		"GET /docs/openapi.json":            describeDocsJSON,
+		"GET /docs/openapi.yaml":            describeDocsYAML,
+		"GET /widget/{channelId}":           describeWidgetPage,
+		"GET /widget/{channelId}/widget.js": describeWidgetScript,
+	}
+}
+
+// add puts an operation into the description, with all that follows from its route: tag, security, errors.
+func (d *describer) add(operation *huma.Operation, route handlers.Route) {
+	operation.Tags = []string{tagOf(route.Path)}
+	if of := visitorOperations[operation.OperationID]; of != nil {
+		operation.Security = of
+	} else if operation.Security == nil {
+		operation.Security = securityOf(route)
+	}
+	operation.Responses = d.responses(operation, route)
+	d.document.AddOperation(operation)
+}
+
+// responses are those of success with the headers that all answers have, and the errors.
+func (d *describer) responses(operation *huma.Operation, route handlers.Route) map[string]*huma.Response {
+	all := make(map[string]*huma.Response, len(operation.Responses)+4)
+	for status, response := range operation.Responses {
+		if status == "default" {
+			continue
+		}
+		copied := *response
+		copied.Content = maps.Clone(response.Content)
+		copied.Headers = map[string]*huma.Param{handlers.RequestIDHeader: headerRef(handlers.RequestIDHeader)}
+		if strings.HasPrefix(route.Path, "/v1/") {
+			for _, name := range rateLimitHeaders {
+				copied.Headers[name] = headerRef(name)
+			}
+		}
+		all[status] = &copied
+	}
+	for _, code := range codesOf(operation, route) {
+		status := strconv.Itoa(code.Status())
+		response := all[status]
+		if response == nil {
+			response = d.errorResponse(code.Status())
+			all[status] = response
+		}
+		addCode(response, code)
+	}
+	return all
+}
+
+func (d *describer) schema(of reflect.Type) *huma.Schema { return d.own.Schema(of, true, "") }
+
+// jsonResponse is an answer with a JSON body of the type.
+func (d *describer) jsonResponse(description string, of reflect.Type) *huma.Response {
+	return &huma.Response{
+		Description: description,
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: d.schema(of)}},
+	}
+}
+
+// textResponse is an answer that is no JSON.
+func textResponse(description, mediaType string) *huma.Response {
+	return &huma.Response{
+		Description: description,
+		Content:     map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}
+}
+
+// pathParameter is a variable segment of a path.
+func pathParameter(name, description string) *huma.Param {
+	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
+}
+
+// operationsOf lists the operations of a description in the order of their paths, then methods.
+func operationsOf(document *huma.OpenAPI) []*huma.Operation {
+	var all []*huma.Operation
+	for _, item := range document.Paths {
+		for _, operation := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if operation != nil {
+				all = append(all, operation)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *huma.Operation) int {
+		if byPath := strings.Compare(a.Path, b.Path); byPath != 0 {
+			return byPath
+		}
+		return methodOrder(a.Method) - methodOrder(b.Method)
+	})
+	return all
+}
+
+func methodOrder(method string) int {
+	return slices.Index([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, method)
+}

@@ -1,0 +1,139 @@
+package openapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2/yaml"
+	"github.com/go-json-experiment/json"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+)
+
+// Config is what the interface description says beside the routes.
+type Config struct {
+	// BaseURL is the service's own address, without a trailing slash.
+	BaseURL string
+	// SignatureHeaders has the header with the signature, by the name of each platform for which the operator changed it.
+	SignatureHeaders map[string]string
+	// Catalog has the platforms whose webhooks are described; nil has none.
+	Catalog *messaging.Catalog
+	// FailureModes is docs/failure-modes.md.
+	FailureModes string
+}
+
+// Docs serves the interface description (spec §9 rule 4, design §6 `/docs`): OpenAPI 3.1 in JSON and YAML, and a page that
+// is made of it. The page loads nothing but its own style and needs no script. All is rendered once; it is safe for
+// concurrent use.
+type Docs struct {
+	page, json, yaml, style rendition
+	// stylePath has the style's hash in it, so that it may be kept for ever.
+	stylePath string
+}
+
+// rendition is one answer with its validator.
+type rendition struct {
+	mediaType, etag, cache string
+	text                   []byte
+}
+
+// URL is the address of the page of the service with this base URL; with # and a code it is that of an error's text.
+func URL(baseURL string) string { return baseURL + docsPath }
+
+// New describes the routes of api and those of [Routes]. It must be called before api serves. It reports what nobody
+// described, and error codes that docs/failure-modes.md doesn't explain.
+func New(server *endpoint.Server, config Config) (*Docs, error) {
+	if config.Catalog == nil {
+		config.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
+	}
+	codes, err := readCodeDocs(config.FailureModes)
+	if err != nil {
+		return nil, fmt.Errorf("reading failure-modes.md: %w", err)
+	}
+	document, err := describe(server, config, codes)
+	if err != nil {
+		return nil, fmt.Errorf("describing the interface: %w", err)
+	}
+	text, err := json.Marshal(document, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("writing the description: %w", err)
+	}
+	var yamlText bytes.Buffer
+	if err := yaml.Convert(&yamlText, bytes.NewReader(text)); err != nil {
+		return nil, fmt.Errorf("writing the description as YAML: %w", err)
+	}
+	d := &Docs{stylePath: docsPath + "/" + hashOf(docsStyle) + ".css"}
+	page, err := renderDocsPage(document, codes, d.stylePath)
+	if err != nil {
+		return nil, err
+	}
+	const checked, forEver = "no-cache", "public, max-age=31536000, immutable"
+	d.page = newRendition("text/html; charset=utf-8", checked, page)
+	d.json = newRendition("application/json", checked, text)
+	d.yaml = newRendition("application/yaml", checked, yamlText.Bytes())
+	d.style = newRendition("text/css; charset=utf-8", forEver, docsStyle)
+	return d, nil
+}
+
+func hashOf(text []byte) string {
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:8])
+}
+
+func newRendition(mediaType, cache string, text []byte) rendition {
+	return rendition{mediaType: mediaType, etag: `"` + hashOf(text) + `"`, cache: cache, text: text}
+}
+
+// Serve answers GET /docs, /docs/openapi.json, /docs/openapi.yaml and the page's style. Other paths and methods are
+// not_found.
+func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
+	r, _ = handlers.EnsureRequestID(w, r)
+	answer := d.find(w, r)
+	if answer == nil || r.Method != http.MethodGet {
+		return handlers.RouteNotFound(r)
+	}
+	header := w.Header()
+	header.Set("Etag", answer.etag)
+	header.Set("Cache-Control", answer.cache)
+	header.Set("X-Content-Type-Options", "nosniff")
+	if strings.Contains(r.Header.Get("If-None-Match"), answer.etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	header.Set("Content-Type", answer.mediaType)
+	w.WriteHeader(http.StatusOK)
+	// The client may be gone; there is nobody left to tell.
+	_, _ = w.Write(answer.text)
+	return nil
+}
+
+// docsPolicy lets the page load its style, and nothing else.
+const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// find is what the path and the Accept header ask for, nil for nothing.
+func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
+	switch r.URL.Path {
+	case docsPath:
+		w.Header().Set("Vary", "Accept")
+		if !handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/html") {
+			return &d.json
+		}
+		w.Header().Set("Content-Security-Policy", docsPolicy)
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		return &d.page
+	case docsJSONPath:
+		return &d.json
+	case docsYAMLPath:
+		return &d.yaml
+	case d.stylePath:
+		return &d.style
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,50 @@
+package openapi
+
+import (
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+)
+
+const (
+	docsPath     = "/docs"
+	docsJSONPath = docsPath + "/openapi.json"
+	docsYAMLPath = docsPath + "/openapi.yaml"
+)
+
+// docsRoutes are the addresses of the description itself. They are no part of [Routes]: who doesn't mount `/docs` has
+// nothing there.
+func docsRoutes() []handlers.Route {
+	return []handlers.Route{
+		{Method: http.MethodGet, Path: docsPath, Public: true, Summary: "This description: a page for browsers, otherwise JSON"},
+		{Method: http.MethodGet, Path: docsJSONPath, Public: true, Summary: "This description as JSON"},
+		{Method: http.MethodGet, Path: docsYAMLPath, Public: true, Summary: "This description as YAML"},
+	}
+}
+
+func describeDocs(*describer) *huma.Operation {
+	answer := descriptionResponse()
+	answer.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	return &huma.Operation{OperationID: "getDocs", Responses: map[string]*huma.Response{"200": answer}}
+}
+
+func describeDocsJSON(*describer) *huma.Operation {
+	return &huma.Operation{OperationID: "getDescription", Responses: map[string]*huma.Response{"200": descriptionResponse()}}
+}
+
+func describeDocsYAML(*describer) *huma.Operation {
+	return &huma.Operation{
+		OperationID: "getDescriptionAsYAML",
+		Responses:   map[string]*huma.Response{"200": textResponse("The description", "application/yaml")},
+	}
+}
+
+func descriptionResponse() *huma.Response {
+	anything := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+	return &huma.Response{
+		Description: "OpenAPI 3.1",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: anything}},
+	}
+}

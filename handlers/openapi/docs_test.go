@@ -1,0 +1,145 @@
+package openapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/handlers/webhook"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
+
+func failureModes(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/failure-modes.md")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func newDocs(t *testing.T) *Docs {
+	t.Helper()
+	docs, err := New(api.New(api.Deps{}), Config{BaseURL: "https://svc.example", FailureModes: failureModes(t)})
+	require.NoError(t, err)
+	return docs
+}
+
+// fetch asks for a path with an Accept header; empty is none.
+func (d *Docs) fetch(t *testing.T, path, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	w := handlertest.Served(d.Serve, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+	require.NotEmpty(t, w.Header().Get("X-Request-Id"))
+	return w
+}
+
+const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+// What /docs serves, by design §6: JSON, or the page when Accept prefers text/html; the fixed addresses whatever it says.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	d := newDocs(t)
+	description := d.fetch(t, "/docs/openapi.json", browser)
+	require.Equal(t, "application/json", description.Header().Get("Content-Type"))
+	require.True(t, json.Valid(description.Body.Bytes()))
+	require.Equal(t, "application/yaml", d.fetch(t, "/docs/openapi.yaml", browser).Header().Get("Content-Type"))
+	for _, accept := range []string{"", "*/*", "application/json", "application/json, text/html", "text/html;q=0.5, */*"} {
+		w := d.fetch(t, "/docs", accept)
+		require.Equal(t, description.Body.String(), w.Body.String(), accept)
+		require.Equal(t, "Accept", w.Header().Get("Vary"))
+	}
+	page := d.fetch(t, "/docs", browser)
+	require.Equal(t, "text/html; charset=utf-8", page.Header().Get("Content-Type"))
+	require.Equal(t, docsPolicy, page.Header().Get("Content-Security-Policy"))
+	require.Equal(t, "Accept", page.Header().Get("Vary"))
+
+	r := httptest.NewRequest(http.MethodGet, "/docs/openapi.json", http.NoBody)
+	r.Header.Set("If-None-Match", description.Header().Get("Etag"))
+	again := handlertest.Served(d.Serve, r)
+	require.Equal(t, http.StatusNotModified, again.Code)
+	require.Empty(t, again.Body.String())
+
+	for _, r := range []*http.Request{
+		httptest.NewRequest(http.MethodPost, "/docs", http.NoBody), httptest.NewRequest(http.MethodHead, "/docs", http.NoBody),
+		handlertest.Get("/docs/"), handlertest.Get("/docs/openapi"), handlertest.Get("/docs/style.css"), handlertest.Get("/docs.json"), handlertest.Get("/docs/openapi.json/"),
+	} {
+		handlertest.RefusedWith(t, errcode.NotFound, d.Serve, r)
+	}
+}
+
+// The page needs nothing but itself and its style, and every link in it leads somewhere.
+func TestDocsPage(t *testing.T) {
+	t.Parallel()
+	d := newDocs(t)
+	page := d.fetch(t, "/docs", browser).Body.String()
+	ids := map[string]bool{}
+	for _, found := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		require.False(t, ids[found[1]], "the id %s is there twice", found[1])
+		ids[found[1]] = true
+	}
+	for _, code := range errcode.All() {
+		require.True(t, ids[string(code)], "%s has no anchor", code)
+	}
+	for _, found := range regexp.MustCompile(`(?:href|src|aria-labelledby)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		target := found[1]
+		if anchor, inside := strings.CutPrefix(target, "#"); inside || ids[target] {
+			require.True(t, ids[strings.TrimPrefix(anchor, "#")] || ids[target], "nothing has the id %s", target)
+			continue
+		}
+		w := d.fetch(t, target, "")
+		if strings.HasSuffix(target, ".css") {
+			require.Equal(t, "text/css; charset=utf-8", w.Header().Get("Content-Type"))
+			require.Contains(t, w.Header().Get("Cache-Control"), "immutable")
+			require.NotContains(t, w.Body.String(), "url(")
+			require.NotContains(t, w.Body.String(), "@import")
+		}
+	}
+	for _, no := range []string{"<script", "<img", "<iframe", "style=", " on", "https://cdn", "http-equiv"} {
+		if no == " on" {
+			require.NotRegexp(t, `<[^>]* on[a-z]+=`, page)
+			continue
+		}
+		require.NotContains(t, page, no)
+	}
+	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), api.New(api.Deps{}).Routes()) {
+		require.Contains(t, page, "<code>"+route.Path+"</code>")
+	}
+}
+
+// Every code of spec §7.2 has one entry in docs/failure-modes.md, and there is no other entry.
+func TestCodeDocs(t *testing.T) {
+	t.Parallel()
+	page := failureModes(t)
+	docs, err := readCodeDocs(page)
+	require.NoError(t, err)
+	require.Len(t, docs, len(errcode.All()))
+	for i, doc := range docs {
+		require.Equal(t, errcode.All()[i], doc.Code)
+		require.NotContains(t, doc.Cause+doc.Client, "](", "a link that leads nowhere from /docs")
+		require.Zero(t, strings.Count(doc.Cause, "`")%2)
+		require.Zero(t, strings.Count(doc.Client, "`")%2)
+	}
+	for broken, says := range map[string]string{
+		strings.Replace(page, "### conflict", "### conflicts", 1):                             "conflict has no entry",
+		strings.Replace(page, "**Status** 429", "**Status** 430", 1):                          "rate_limited: the status is 429",
+		page + "\n### teapot\n\n**Status** 418. **Cause**: c. **Client**: c. **Operator**: o": "teapot: the status is 0",
+		strings.Replace(page, "**Operator**: a proxy", "a proxy", 1):                          "unauthenticated: Cause, Client or Operator is missing",
+	} {
+		_, err := readCodeDocs(broken)
+		require.ErrorContains(t, err, says)
+	}
+}

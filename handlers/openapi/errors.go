@@ -1,0 +1,119 @@
+package openapi
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
+
+// codesKey is where a response of the description lists the codes that it can have.
+const codesKey = "x-codes"
+
+// addErrorSchema describes the error body of spec §7.1 from the struct that is written, and the codes with their texts.
+func (d *describer) addErrorSchema() {
+	d.schema(reflect.TypeFor[handlers.ErrorDocument]())
+	body := d.own.SchemaFromRef(endpoint.SchemaPrefix + endpoint.SchemaName(reflect.TypeFor[handlers.ErrorBody](), ""))
+	texts := make(map[string]string, len(d.codes))
+	code := body.Properties["code"]
+	code.Extensions = map[string]any{"x-enum-descriptions": texts}
+	for _, doc := range d.codes {
+		code.Enum = append(code.Enum, string(doc.Code))
+		texts[string(doc.Code)] = doc.Cause
+	}
+}
+
+// errorResponse is an answer of the error contract.
+func (d *describer) errorResponse(status int) *huma.Response {
+	response := d.jsonResponse("", reflect.TypeFor[handlers.ErrorDocument]())
+	response.Headers = map[string]*huma.Param{handlers.RequestIDHeader: headerRef(handlers.RequestIDHeader)}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		response.Headers["Retry-After"] = headerRef("Retry-After")
+	}
+	response.Extensions = map[string]any{codesKey: []string(nil)}
+	return response
+}
+
+// addCode says that a response can have the code.
+func addCode(response *huma.Response, code errcode.Code) {
+	codes, _ := response.Extensions[codesKey].([]string)
+	codes = append(codes, string(code))
+	response.Extensions[codesKey] = codes
+	response.Description = "`" + strings.Join(codes, "`, `") + "`"
+}
+
+// codesOf are the errors that an operation can answer, in the order of spec §7.2: those that follow from who may use it and
+// what it takes, and its own.
+func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
+	codes := []errcode.Code{errcode.InternalError}
+	if !strings.HasPrefix(route.Path, "/docs") {
+		codes = append(codes, specificCodes[operation.OperationID]...)
+	}
+	if route.Scope != "" || route.Role != "" {
+		codes = append(codes, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked, errcode.OrganizationSuspended)
+	}
+	if route.Scope != "" {
+		codes = append(codes, errcode.InsufficientScope)
+	}
+	if route.Role != "" { // another site's request, a person without the role, an id of another organization
+		codes = append(codes, errcode.Forbidden)
+	}
+	if strings.HasPrefix(route.Path, "/v1/") {
+		codes = append(codes, errcode.RateLimited)
+	}
+	if operation.RequestBody != nil {
+		codes = append(codes, errcode.InvalidRequest)
+		if route.Scope != "" || route.Role != "" { // the organization's share of the memory for bodies is full
+			codes = append(codes, errcode.RateLimited)
+		}
+	}
+	for _, parameter := range operation.Parameters {
+		switch {
+		case parameter.In == "query" && !strings.HasPrefix(route.Path, "/webhooks"):
+			codes = append(codes, errcode.InvalidRequest)
+		case parameter.In == "path" && !strings.HasPrefix(route.Path, "/webhooks"):
+			codes = append(codes, errcode.NotFound)
+		}
+	}
+	order := errcode.All()
+	slices.SortFunc(codes, func(a, b errcode.Code) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return slices.Compact(codes)
+}
+
+// ofCalls are the errors of a model call beside those of its request.
+var ofCalls = []errcode.Code{
+	errcode.UnsupportedModel, errcode.ContextTooLong, errcode.InsufficientCredits, errcode.RateLimited,
+	errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout,
+}
+
+// specificCodes are the errors of operations that don't follow from their routes, by operation.
+var specificCodes = map[string][]errcode.Code{
+	"createChatCompletion": slices.Concat(ofCalls, []errcode.Code{errcode.Conflict, errcode.IdempotencyKeyReused}),
+	"tryAgent":             ofCalls,
+
+	"receiveBot": {errcode.Unauthenticated}, "receiveSocial": {errcode.Unauthenticated}, "receiveLocalChat": {errcode.Unauthenticated},
+	"receiveMarketA": {errcode.Unauthenticated}, "receiveMarketB": {errcode.Unauthenticated}, "verifySocial": {errcode.Forbidden},
+
+	"beginVisit":     {errcode.Forbidden, errcode.RateLimited},
+	"writeAsVisitor": {errcode.Unauthenticated, errcode.Forbidden, errcode.PlanLimitExceeded, errcode.RateLimited},
+	"listVisit":      {errcode.Unauthenticated, errcode.Forbidden, errcode.RateLimited},
+
+	"signIn":      {errcode.Unauthenticated, errcode.Forbidden, errcode.RateLimited},
+	"setPassword": {errcode.Forbidden, errcode.RateLimited},
+	"signOut":     {errcode.Forbidden},
+
+	"createAPIKey": {errcode.Conflict},
+	"createAgent":  {errcode.UnsupportedModel, errcode.Conflict}, "updateAgent": {errcode.UnsupportedModel, errcode.Conflict},
+	"createKnowledgeBase": {errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
+	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
+	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
+	"sendMessage": {errcode.Conflict, errcode.ChannelNeedsReauth, errcode.ServiceWindowExpired, errcode.TemplateRequired},
+	"handOver":    {errcode.Conflict}, "handBack": {errcode.Conflict},
+	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
+}

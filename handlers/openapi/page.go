@@ -1,0 +1,142 @@
+package openapi
+
+import (
+	"bytes"
+	_ "embed" // for the page's template and style
+	"fmt"
+	"html/template"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+//go:embed page.html
+var docsTemplate string
+
+//go:embed page.css
+var docsStyle []byte
+
+// docsPage is what the template shows.
+type docsPage struct {
+	Title, Summary, Introduction string
+	BaseURL, Style               string
+	Groups                       []docsGroup
+	Schemes                      []docsScheme
+	Schemas                      []docsSchema
+	Codes                        []docsCode
+}
+
+// docsGroup is a tag with its operations.
+type docsGroup struct {
+	ID, Name, Description string
+	Operations            []docsOperation
+}
+
+type docsOperation struct {
+	ID, Method, Path, Summary, Description string
+	// Access says who may use it.
+	Access     []docsAccess
+	Parameters []docsField
+	// Body is the schema of the request, empty for none.
+	Body      docsType
+	Responses []docsResponse
+	Examples  []docsExample
+}
+
+// docsAccess is one way in: a scheme and the scope or role that it needs.
+type docsAccess struct{ Scheme, Needs string }
+
+type docsResponse struct {
+	Status, Description string
+	Codes               []string
+	Media               []docsMedia
+}
+
+type docsMedia struct {
+	MediaType string
+	Type      docsType
+}
+
+// docsExample is a request that can be pasted into a shell, and its answer.
+type docsExample struct{ Name, Command, Status, Answer string }
+
+type docsScheme struct{ ID, Where, Description string }
+
+type docsSchema struct {
+	Name        string
+	Description string
+	Fields      []docsField
+}
+
+// docsField is a parameter or a member of an object.
+type docsField struct {
+	Name, In, Description string
+	Required              bool
+	Type                  docsType
+	// Rules are the bounds of the value in words.
+	Rules []string
+}
+
+// docsType is the kind of a value; Ref is the schema that it links to.
+type docsType struct {
+	Text, Ref string
+	// List: an array of it.
+	List bool
+}
+
+type docsCode struct {
+	codeDoc
+
+	Status int
+}
+
+// renderDocsPage makes the page of the description. style is the address of its style.
+func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style string) ([]byte, error) {
+	page := docsPage{
+		Title: document.Info.Title, Summary: headline, Introduction: document.Info.Description,
+		BaseURL: document.Servers[0].URL, Style: style,
+		Schemes: docsSchemes(document), Schemas: docsSchemas(document),
+	}
+	for _, code := range codes {
+		page.Codes = append(page.Codes, docsCode{codeDoc: code, Status: code.Code.Status()})
+	}
+	groups := make(map[string]*docsGroup, len(document.Tags))
+	for _, operation := range operationsOf(document) {
+		name := operation.Tags[0]
+		if groups[name] == nil {
+			groups[name] = &docsGroup{}
+		}
+		groups[name].Operations = append(groups[name].Operations, showDocsOperation(document, operation))
+	}
+	for _, tag := range document.Tags {
+		if group := groups[tag.Name]; group != nil {
+			group.ID = "group-" + strings.ReplaceAll(strings.ToLower(tag.Name), " ", "-")
+			group.Name, group.Description = tag.Name, tag.Description
+			page.Groups = append(page.Groups, *group)
+		}
+	}
+	parsed, err := template.New("docs").Funcs(template.FuncMap{"text": withCode, "paragraphs": paragraphs}).Parse(docsTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("reading the template of the page: %w", err)
+	}
+	var text bytes.Buffer
+	if err := parsed.Execute(&text, page); err != nil {
+		return nil, fmt.Errorf("rendering the page: %w", err)
+	}
+	return text.Bytes(), nil
+}
+
+// withCode is text with its code spans in backticks as HTML.
+func withCode(text string) template.HTML {
+	var out strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		escaped := template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			escaped = "<code>" + escaped + "</code>"
+		}
+		out.WriteString(escaped)
+	}
+	return template.HTML(out.String()) //nolint:gosec // everything in it was escaped
+}
+
+func paragraphs(text string) []string { return strings.Split(text, "\n\n") }

@@ -1,0 +1,234 @@
+package openapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
+
+func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOperation {
+	shown := docsOperation{
+		ID: operation.OperationID, Method: operation.Method, Path: operation.Path,
+		Summary: operation.Summary, Description: operation.Description, Examples: docsExamples(document, operation),
+	}
+	for _, way := range operation.Security {
+		for scheme, needs := range way {
+			shown.Access = append(shown.Access, docsAccess{Scheme: scheme, Needs: strings.Join(needs, " ")})
+		}
+	}
+	for _, parameter := range operation.Parameters {
+		shown.Parameters = append(shown.Parameters, docsField{
+			Name: parameter.Name, In: parameter.In, Description: parameter.Description, Required: parameter.Required,
+			Type: docsTypeOf(parameter.Schema), Rules: docsRules(parameter.Schema),
+		})
+	}
+	if operation.RequestBody != nil {
+		for _, media := range operation.RequestBody.Content {
+			shown.Body = docsTypeOf(media.Schema)
+		}
+	}
+	for _, status := range slices.Sorted(maps.Keys(operation.Responses)) {
+		shown.Responses = append(shown.Responses, showDocsResponse(status, operation.Responses[status]))
+	}
+	return shown
+}
+
+func showDocsResponse(status string, response *huma.Response) docsResponse {
+	shown := docsResponse{Status: status, Description: response.Description}
+	if codes, isError := response.Extensions[codesKey].([]string); isError {
+		shown.Codes, shown.Description = codes, ""
+		return shown
+	}
+	for _, mediaType := range slices.Sorted(maps.Keys(response.Content)) {
+		shown.Media = append(shown.Media, docsMedia{MediaType: mediaType, Type: docsTypeOf(response.Content[mediaType].Schema)})
+	}
+	return shown
+}
+
+func docsTypeOf(schema *huma.Schema) docsType {
+	if schema == nil {
+		return docsType{}
+	}
+	if name, isRef := strings.CutPrefix(schema.Ref, endpoint.SchemaPrefix); isRef {
+		return docsType{Text: name, Ref: name}
+	}
+	if schema.Type == huma.TypeArray {
+		element := docsTypeOf(schema.Items)
+		element.List = true
+		return element
+	}
+	return docsType{Text: schema.Type}
+}
+
+// docsRules says in words what a value must be like.
+func docsRules(schema *huma.Schema) []string {
+	if schema == nil {
+		return nil
+	}
+	var rules []string
+	say := func(format string, args ...any) { rules = append(rules, fmt.Sprintf(format, args...)) }
+	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	if schema.Nullable {
+		say("or null")
+	}
+	if schema.Format != "" && schema.Type == huma.TypeString {
+		say("%s", schema.Format)
+	}
+	if len(schema.Enum) > 0 && len(schema.Enum) < len(errcode.All()) {
+		values := make([]string, len(schema.Enum))
+		for i, value := range schema.Enum {
+			values[i] = fmt.Sprintf("`%v`", value)
+		}
+		say("one of %s", strings.Join(values, ", "))
+	}
+	switch {
+	case schema.Minimum != nil && schema.Maximum != nil:
+		say("%s to %s", number(*schema.Minimum), number(*schema.Maximum))
+	case schema.Minimum != nil:
+		say("at least %s", number(*schema.Minimum))
+	case schema.Maximum != nil:
+		say("at most %s", number(*schema.Maximum))
+	}
+	bounds := func(least, most *int, what string) {
+		switch {
+		case least != nil && most != nil:
+			say("%d to %d %s", *least, *most, what)
+		case least != nil:
+			say("at least %d %s", *least, what)
+		case most != nil:
+			say("at most %d %s", *most, what)
+		}
+	}
+	bounds(schema.MinLength, schema.MaxLength, "characters")
+	bounds(schema.MinItems, schema.MaxItems, "elements")
+	if schema.Default != nil {
+		say("default `%v`", schema.Default)
+	}
+	return rules
+}
+
+// docsSchemas lists the objects in the order of their names.
+func docsSchemas(document *huma.OpenAPI) []docsSchema {
+	all := document.Components.Schemas.Map()
+	var shown []docsSchema
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		schema := all[name]
+		object := docsSchema{Name: name, Description: schema.Description}
+		for _, member := range slices.Sorted(maps.Keys(schema.Properties)) {
+			property := schema.Properties[member]
+			object.Fields = append(object.Fields, docsField{
+				Name: member, Description: property.Description, Required: slices.Contains(schema.Required, member),
+				Type: docsTypeOf(property), Rules: docsRules(property),
+			})
+		}
+		// What has to be there comes first.
+		slices.SortStableFunc(object.Fields, func(a, b docsField) int {
+			switch {
+			case a.Required == b.Required:
+				return 0
+			case a.Required:
+				return -1
+			default:
+				return 1
+			}
+		})
+		shown = append(shown, object)
+	}
+	return shown
+}
+
+func docsSchemes(document *huma.OpenAPI) []docsScheme {
+	var shown []docsScheme
+	for _, id := range slices.Sorted(maps.Keys(document.Components.SecuritySchemes)) {
+		scheme := document.Components.SecuritySchemes[id]
+		where := "header `" + scheme.Name + "`"
+		switch {
+		case scheme.Type == "http":
+			where = "header `Authorization: Bearer …`"
+		case scheme.In == "cookie":
+			where = "cookie `" + scheme.Name + "`"
+		}
+		shown = append(shown, docsScheme{ID: id, Where: where, Description: scheme.Description})
+	}
+	return shown
+}
+
+// docsExamples are the operation's recorded exchanges.
+func docsExamples(document *huma.OpenAPI, operation *huma.Operation) []docsExample {
+	bodies := map[string]*huma.Example{}
+	if operation.RequestBody != nil {
+		for _, media := range operation.RequestBody.Content {
+			maps.Copy(bodies, media.Examples)
+		}
+	}
+	answers := map[string]docsExample{}
+	for status, response := range operation.Responses {
+		for _, media := range response.Content {
+			for name, example := range media.Examples {
+				answers[name] = docsExample{Name: name, Status: status, Answer: exampleText(example.Value)}
+			}
+		}
+	}
+	var shown []docsExample
+	for _, name := range slices.Sorted(maps.Keys(answers)) {
+		example := answers[name]
+		example.Command = curl(document, operation, bodies[name])
+		shown = append(shown, example)
+	}
+	return shown
+}
+
+func exampleText(value any) string {
+	if text, isText := value.(string); isText {
+		return text
+	}
+	text, err := json.Marshal(value, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// curl is the operation's request as a command for a shell.
+func curl(document *huma.OpenAPI, operation *huma.Operation, body *huma.Example) string {
+	path, query, lines := operation.Path, url.Values{}, []string(nil)
+	for _, way := range operation.Security {
+		if _, byKey := way[schemeBearer]; byKey {
+			lines = append(lines, `-H "Authorization: Bearer $API_KEY"`)
+		}
+	}
+	for _, parameter := range operation.Parameters {
+		value, given := parameter.Example.(string)
+		switch {
+		case !given:
+		case parameter.In == "path":
+			path = strings.ReplaceAll(path, "{"+parameter.Name+"}", url.PathEscape(value))
+		case parameter.In == "query":
+			query.Set(parameter.Name, value)
+		default:
+			lines = append(lines, "-H '"+parameter.Name+": "+value+"'")
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	if body != nil {
+		lines = append(lines, "-d '"+strings.ReplaceAll(exampleText(body.Value), "'", `'\''`)+"'")
+	}
+	command := "curl '" + document.Servers[0].URL + path + "'"
+	if method := operation.Method; method != http.MethodGet && (method != http.MethodPost || body == nil) {
+		command = "curl -X " + method + strings.TrimPrefix(command, "curl")
+	}
+	return strings.Join(append([]string{command}, lines...), " \\\n  ")
+}

@@ -1,0 +1,46 @@
+package openapi
+
+import (
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+)
+
+// schemas are those of the groups and those of what is written by hand, as one.
+type schemas struct {
+	huma.Registry
+
+	own huma.Registry
+}
+
+// Map has all schemas. They are copies without additionalProperties: unknown members are ignored (spec §4), which is what
+// its absence says, and what the framework checks requests with stays as it is.
+func (s schemas) Map() map[string]*huma.Schema {
+	all := make(map[string]*huma.Schema)
+	for _, registry := range []huma.Registry{s.Registry, s.own} {
+		for name, schema := range registry.Map() {
+			copied := *schema
+			copied.AdditionalProperties = nil
+			all[name] = &copied
+		}
+	}
+	// The framework's own error body, which is never sent.
+	delete(all, "ErrorModel")
+	delete(all, "ErrorDetail")
+	return all
+}
+
+// SchemaFromRef finds a schema in either.
+func (s schemas) SchemaFromRef(ref string) *huma.Schema {
+	return s.Map()[strings.TrimPrefix(ref, endpoint.SchemaPrefix)]
+}
+
+// MarshalJSON writes all of them.
+func (s schemas) MarshalJSON() ([]byte, error) {
+	return json.Marshal(s.Map(), json.Deterministic(true))
+}
+
+var _ huma.Registry = schemas{}

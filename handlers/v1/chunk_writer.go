@@ -1,0 +1,184 @@
+package v1
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+const (
+	// writeTime is how long a client may leave what was written to it unread. One that never reads would else keep a
+	// vendor's connection, a hold and a stream of its organization for as long as the server runs.
+	writeTime = 30 * time.Second
+	// armEvery is how old the write deadline may be: setting it anew for each token would cost more than the token.
+	armEvery = 5 * time.Second
+)
+
+// maxPooledBuffer keeps one huge answer from pinning its memory in the pool.
+const maxPooledBuffer = 64 << 10
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// takeBuffer returns an empty buffer.
+func takeBuffer() *[]byte {
+	return buffers.Get().(*[]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+}
+
+// giveBuffer empties b for whoever takes it next: what is left in it is another customer's answer.
+func giveBuffer(b *[]byte) {
+	*b = (*b)[:0]
+	if cap(*b) <= maxPooledBuffer {
+		buffers.Put(b)
+	}
+}
+
+// ChunkWriter writes a streamed answer in the order of spec §4.2: role chunk, content chunks, finish chunk, usage
+// and svc chunk, [DONE]. It implements [gateway.Sink]; nothing reaches the network before the first Flush.
+type ChunkWriter struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+	// lifts: the write deadline must not stand while nothing is written, for it ends a stream of HTTP/2 all the same, and a
+	// model may think for minutes.
+	lifts bool
+	// pending are whole events that were not written yet.
+	pending *[]byte
+	// head is the constant beginning of every chunk, up to the value of "choices".
+	head []byte
+	// sent: the status and some bytes are on their way; failures can only be told inside the stream.
+	sent bool
+	// begun: there is text for the client, if only in pending. The answer is a stream from here on, however fast its
+	// end came, so that what a client sees of a failure doesn't depend on how the network cut the vendor's events.
+	Begun bool
+	// armed is when the write deadline was set; zero before.
+	armed time.Time
+}
+
+var _ gateway.Sink = (*ChunkWriter)(nil)
+
+func NewChunkWriter(w http.ResponseWriter, r *http.Request) *ChunkWriter {
+	return &ChunkWriter{w: w, rc: http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
+}
+
+// Free gives the buffer back; the writer must not be used after it. What comes next on the connection has its own time.
+func (c *ChunkWriter) Free() {
+	c.disarm()
+	giveBuffer(c.pending)
+	c.pending = nil
+}
+
+// Begin prepares the role chunk.
+func (c *ChunkWriter) Begin(head gateway.Head) error {
+	b := append(make([]byte, 0, 128+len(head.Model)), `data: {"id":"`...)
+	b = append(b, head.ID...)
+	b = append(b, `","object":"chat.completion.chunk","created":`...)
+	b = strconv.AppendInt(b, head.Created, 10)
+	b = append(b, `,"model":`...)
+	b = providers.AppendQuoted(b, head.Model)
+	if head.Replayed {
+		markReplayed(c.w.Header())
+	}
+	c.head = append(b, `,"choices":[`...)
+	c.add(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)
+	return nil
+}
+
+// add appends one event: the head and a constant rest.
+func (c *ChunkWriter) add(rest string) {
+	b := append(*c.pending, c.head...)
+	b = append(b, rest...)
+	*c.pending = append(b, "\n\n"...)
+}
+
+// Text adds a content chunk.
+func (c *ChunkWriter) Text(piece string) error {
+	c.Begun = true
+	b := append(*c.pending, c.head...)
+	b = append(b, `{"index":0,"delta":{"content":`...)
+	b = providers.AppendQuoted(b, piece)
+	*c.pending = append(b, "},\"finish_reason\":null}]}\n\n"...)
+	if len(*c.pending) >= maxPooledBuffer/2 {
+		return c.Flush()
+	}
+	return nil
+}
+
+// Flush writes what is pending and pushes it to the client.
+func (c *ChunkWriter) Flush() error {
+	if len(*c.pending) == 0 {
+		return nil
+	}
+	if !c.sent {
+		c.start()
+	}
+	c.arm()
+	_, err := c.w.Write(*c.pending)
+	*c.pending = (*c.pending)[:0]
+	if err != nil {
+		return fmt.Errorf("writing to the client: %w", err)
+	}
+	if err := c.rc.Flush(); err != nil {
+		return fmt.Errorf("flushing to the client: %w", err)
+	}
+	if c.lifts {
+		c.disarm()
+	}
+	return nil
+}
+
+// arm gives the client writeTime, less armEvery at most, to read what is written now. On HTTP/2 that ends this stream alone.
+func (c *ChunkWriter) arm() {
+	now := time.Now()
+	if now.Sub(c.armed) < armEvery {
+		return
+	}
+	if c.rc.SetWriteDeadline(now.Add(writeTime)) == nil { // else a writer without a connection, in tests
+		c.armed = now
+	}
+}
+
+// disarm lifts the write deadline, if there is one.
+func (c *ChunkWriter) disarm() {
+	if !c.armed.IsZero() {
+		c.armed = time.Time{}
+		_ = c.rc.SetWriteDeadline(c.armed) // a writer that knew deadlines before knows them now
+	}
+}
+
+// start commits the response's status and headers.
+func (c *ChunkWriter) start() {
+	c.sent = true
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream; charset=utf-8")
+	header.Set("Cache-Control", "no-cache")
+	// Some proxies before us buffer streams unless told otherwise.
+	header.Set("X-Accel-Buffering", "no")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Del("Content-Length")
+	c.w.WriteHeader(http.StatusOK)
+}
+
+// Finish ends a settled stream: closing chunk, usage and charge, terminator.
+func (c *ChunkWriter) Finish(result *gateway.Result) error {
+	b := append(*c.pending, c.head...)
+	b = append(b, `{"index":0,"delta":{},"finish_reason":`...)
+	b = providers.AppendQuoted(b, result.FinishReason)
+	b = append(b, "}]}\n\n"...)
+	b = append(b, c.head...)
+	b = append(b, `],`...)
+	b = appendUsageAndCharge(b, result)
+	*c.pending = append(b, "}\n\ndata: [DONE]\n\n"...)
+	return c.Flush()
+}
+
+// Fail ends a broken stream: one error event, and none of what would make it look complete (design §5).
+func (c *ChunkWriter) Fail(failure *handlers.Error, requestID string) {
+	*c.pending = handlers.AppendErrorEvent(*c.pending, failure, requestID)
+	// A client that is gone can't be told.
+	_ = c.Flush()
+}

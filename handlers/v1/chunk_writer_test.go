@@ -1,0 +1,55 @@
+package v1
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+)
+
+// deadlineWriter is a connection that notes its write deadlines.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+
+	deadlines []time.Time
+}
+
+func (w *deadlineWriter) SetWriteDeadline(deadline time.Time) error {
+	w.deadlines = append(w.deadlines, deadline)
+	return nil
+}
+
+// Who doesn't read has at least 25 s for each write, a long stream has a new deadline from time to time, and what comes
+// after the stream on the same connection has none of it.
+func TestStreamHasWriteDeadlines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+		stream := NewChunkWriter(w, new(http.Request))
+		began := time.Now()
+		require.NoError(t, stream.Begin(gateway.Head{ID: "chatcmpl-1", Model: "m"}))
+		require.Empty(t, w.deadlines)
+		for range 12 {
+			require.NoError(t, stream.Text("x"))
+			require.NoError(t, stream.Flush())
+			time.Sleep(time.Second) //nolint:forbidigo // the fake clock
+		}
+		stream.Free()
+		require.Equal(t, []time.Time{
+			began.Add(writeTime), began.Add(armEvery + writeTime), began.Add(2*armEvery + writeTime), {},
+		}, w.deadlines)
+	})
+}
+
+// A stream that never wrote leaves the connection as it was.
+func TestUnwrittenStreamSetsNoDeadline(t *testing.T) {
+	t.Parallel()
+	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+	NewChunkWriter(w, new(http.Request)).Free()
+	require.Empty(t, w.deadlines)
+}

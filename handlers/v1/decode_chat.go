@@ -1,0 +1,227 @@
+package v1
+
+import (
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// The limits of a chat request.
+const (
+	// MaxContentRunes bounds one message's content in Unicode code points (spec §8, unit by design §6).
+	MaxContentRunes = 200_000
+	// MaxTokensLimit is the largest max_tokens that can be asked for (spec §8).
+	MaxTokensLimit = 200_000
+	// MaxMessages bounds the messages of a request, and the stop sequences (reliability S12).
+	MaxMessages = 10_000
+)
+
+// ChatRequest is the body of POST /v1/chat/completions after validation (spec §4.2): its fields and no others.
+type ChatRequest struct {
+	Model string
+	// Messages has at least one element. The contents are slices of the body.
+	Messages []providers.Message
+	// Temperature (0 to 2) and TopP (0 to 1) are nil when absent.
+	Temperature, TopP *float64
+	// MaxTokens is 1 to 200,000, or 0 when absent.
+	MaxTokens int64
+	// Stop is nil when there are no stop sequences.
+	Stop   []string
+	Stream bool
+}
+
+// The validated fields in the order of spec §4.2, which decides whose fault is told when there are several.
+const (
+	fieldModel = iota
+	fieldMessages
+	fieldTemperature
+	fieldMaxTokens
+	fieldTopP
+	fieldStop
+	fieldStream
+	fieldCount
+)
+
+// chatDecoder reads a chat request in one pass. Faults of fields are kept while it reads on, for a body that isn't JSON
+// at all comes first, and of several faults the first in the contract's order.
+type chatDecoder struct {
+	jsonbody.Scanner
+	req              *ChatRequest
+	hasModel         bool
+	hasMessages      bool
+	anyMessage       bool // also a faulty one: an array that has only those is not empty
+	completionTokens int64
+	faults           [fieldCount]*handlers.Error
+}
+
+// DecodeChat validates body against spec §4.2 and §8 with the choices of design §6: exact names, unknown ones ignored at
+// any depth, null as absence, whole numbers however they are written, `stop` also as one string, and
+// `max_completion_tokens` in place of an absent `max_tokens`. The time is linear in the length of body, the depth bounded
+// by 64, and the contents of the messages remain slices of body, which must not change while they are in use.
+//
+// Every error is an *[handlers.Error] with invalid_request. A body that isn't one JSON object in valid UTF-8 with distinct names
+// is told before any field; then the first faulty field in the order of spec §4.2.
+func DecodeChat(body []byte) (*ChatRequest, error) {
+	if len(body) > handlers.MaxChatBody {
+		return nil, handlers.TooLarge(handlers.MaxChatBody)
+	}
+	d := chatDecoder{Scanner: jsonbody.Scanner{Data: body}, req: &ChatRequest{}}
+	if fault := d.Document(d.member, chatField); fault != nil {
+		return nil, fault
+	}
+	return d.finish()
+}
+
+// finish tells the first fault, or answers the request.
+func (d *chatDecoder) finish() (*ChatRequest, error) {
+	if !d.hasModel && d.faults[fieldModel] == nil {
+		d.faults[fieldModel] = handlers.InvalidRequest("model", "model is required.")
+	}
+	if !d.hasMessages && d.faults[fieldMessages] == nil {
+		d.faults[fieldMessages] = handlers.InvalidRequest("messages", "messages is required.")
+	}
+	for _, fault := range d.faults {
+		if fault != nil {
+			return nil, fault
+		}
+	}
+	if d.req.MaxTokens == 0 {
+		d.req.MaxTokens = d.completionTokens
+	}
+	return d.req, nil
+}
+
+// chatField is the field that a repeated name of the top object belongs to.
+func chatField(name jsonbody.Literal) string {
+	var buf [32]byte
+	switch word := string(name.Word(&buf)); word {
+	case "model", "messages", "temperature", "max_tokens", "top_p", "stop", "stream", "max_completion_tokens":
+		return word
+	default:
+		return ""
+	}
+}
+
+// member reads one member of the top object.
+func (d *chatDecoder) member(name jsonbody.Literal) bool {
+	var buf [32]byte
+	switch string(name.Word(&buf)) {
+	case "model":
+		return d.model()
+	case "messages":
+		return d.messages()
+	case "temperature":
+		return d.float(fieldTemperature, "temperature", 2, &d.req.Temperature)
+	case "max_tokens":
+		return d.maxTokens()
+	case "max_completion_tokens":
+		return d.maxCompletionTokens()
+	case "top_p":
+		return d.float(fieldTopP, "top_p", 1, &d.req.TopP)
+	case "stop":
+		return d.stop()
+	case "stream":
+		return d.stream()
+	default:
+		return d.Skip()
+	}
+}
+
+// wrong keeps a field's first fault and steps over the value.
+func (d *chatDecoder) wrong(field int, name, text string) bool {
+	d.note(field, name, text)
+	return d.Skip()
+}
+
+func (d *chatDecoder) note(field int, name, text string) {
+	if d.faults[field] == nil {
+		d.faults[field] = handlers.InvalidRequest(name, "%s %s.", name, text)
+	}
+}
+
+// next is the first byte of the value at pos, or 0 at the end of the text.
+func (d *chatDecoder) next() byte {
+	if d.Pos == len(d.Data) {
+		return 0
+	}
+	return d.Data[d.Pos]
+}
+
+// countTexts returns how many texts the array at pos begins with; pos stays. Elements can be so much shorter than what is
+// built of them that a slice which grows would take too much.
+func (d *chatDecoder) countTexts() (n int) {
+	before := d.Scanner
+	d.Array(func(int) bool {
+		if d.next() != '"' {
+			return false
+		}
+		n++
+		return d.Skip()
+	})
+	d.Scanner = before
+	return n
+}
+
+func (d *chatDecoder) model() bool {
+	switch d.next() {
+	case '"':
+		lit, ok := d.ReadString()
+		if ok {
+			d.req.Model, d.hasModel = lit.Text(), true
+		}
+		return ok
+	case 'n':
+		return d.Word("null")
+	default:
+		return d.wrong(fieldModel, "model", "must be a string")
+	}
+}
+
+func (d *chatDecoder) stream() bool {
+	switch d.next() {
+	case 't':
+		d.req.Stream = true
+		return d.Word("true")
+	case 'f', 'n':
+		return d.Skip()
+	default:
+		return d.wrong(fieldStream, "stream", "must be a boolean")
+	}
+}
+
+func (d *chatDecoder) stop() bool {
+	const element = "must be a string"
+	switch d.next() {
+	case '"':
+		lit, ok := d.ReadString()
+		if ok {
+			d.req.Stop = []string{lit.Text()}
+		}
+		return ok
+	case 'n':
+		return d.Word("null")
+	case '[':
+		if n := d.countTexts(); n > 0 {
+			d.req.Stop = make([]string, 0, min(n, MaxMessages))
+		}
+		return d.Array(func(i int) bool {
+			switch {
+			case d.faults[fieldStop] != nil:
+				return d.Skip()
+			case i >= MaxMessages:
+				return d.wrong(fieldStop, "stop", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
+			case d.next() != '"':
+				return d.wrong(fieldStop, "stop["+strconv.Itoa(i)+"]", element)
+			}
+			lit, ok := d.ReadString()
+			if ok {
+				d.req.Stop = append(d.req.Stop, lit.Text())
+			}
+			return ok
+		})
+	default:
+		return d.wrong(fieldStop, "stop", "must be an array of strings")
+	}
+}

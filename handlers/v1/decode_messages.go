@@ -1,0 +1,118 @@
+package v1
+
+import (
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+func (d *chatDecoder) messages() bool {
+	switch d.next() {
+	case '[':
+		if !d.Array(d.message) {
+			return false
+		}
+		if !d.anyMessage {
+			d.note(fieldMessages, "messages", "must have at least one element")
+		}
+		d.hasMessages = true
+		return true
+	case 'n':
+		return d.Word("null")
+	default:
+		return d.wrong(fieldMessages, "messages", "must be an array")
+	}
+}
+
+// message reads messages[i] (spec §2.3).
+func (d *chatDecoder) message(i int) bool {
+	d.anyMessage = true
+	switch {
+	case d.faults[fieldMessages] != nil && (i >= MaxMessages || d.next() != '{'):
+		return d.Skip() // nothing is built for what can't be used any more
+	case i >= MaxMessages:
+		return d.wrong(fieldMessages, "messages", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
+	case d.next() != '{':
+		return d.wrong(fieldMessages, element(i, ""), "must be an object")
+	}
+	var m providers.Message
+	roleFault, contentFault := "is required", "is required; content must be a string"
+	member := func(name jsonbody.Literal) bool {
+		var buf [32]byte
+		var ok bool
+		switch string(name.Word(&buf)) {
+		case "role":
+			m.Role, roleFault, ok = d.role()
+		case "content":
+			m.Content, contentFault, ok = d.content()
+		default:
+			ok = d.Skip()
+		}
+		return ok
+	}
+	if !d.Object(member, func(name jsonbody.Literal) string { return messageField(i, name) }) {
+		return false
+	}
+	switch {
+	case d.faults[fieldMessages] != nil:
+	case roleFault != "":
+		d.note(fieldMessages, element(i, ".role"), roleFault)
+	case contentFault != "":
+		d.note(fieldMessages, element(i, ".content"), contentFault)
+	default:
+		d.req.Messages = append(d.req.Messages, m)
+	}
+	return true
+}
+
+func element(i int, rest string) string { return "messages[" + strconv.Itoa(i) + "]" + rest }
+
+// messageField is the field that a repeated name of messages[i] belongs to.
+func messageField(i int, name jsonbody.Literal) string {
+	var buf [32]byte
+	switch word := string(name.Word(&buf)); word {
+	case "role", "content":
+		return element(i, "."+word)
+	default:
+		return ""
+	}
+}
+
+// role reads a role. fault says what is wrong with it; ok is false when the body is broken.
+func (d *chatDecoder) role() (role, fault string, ok bool) {
+	const allowed = "must be system, user, assistant or tool"
+	if d.next() != '"' {
+		return "", allowed, d.Skip()
+	}
+	lit, ok := d.ReadString()
+	var buf [32]byte
+	switch string(lit.Word(&buf)) {
+	case "system":
+		return "system", "", ok
+	case "user":
+		return "user", "", ok
+	case "assistant":
+		return "assistant", "", ok
+	case "tool":
+		return "tool", "", ok
+	default:
+		return "", allowed, ok
+	}
+}
+
+// content reads a content as it stands, with its quotes and escapes.
+func (d *chatDecoder) content() (content providers.JSONString, fault string, ok bool) {
+	if d.next() != '"' {
+		return nil, "is not a string; content must be a string", d.Skip()
+	}
+	lit, ok := d.ReadString()
+	if !ok {
+		return nil, "", false
+	}
+	if lit.Runes > MaxContentRunes {
+		return nil, "must have at most " + strconv.Itoa(MaxContentRunes) + " characters", true
+	}
+	end := lit.Start + len(lit.Raw) + 1
+	return providers.JSONString(d.Data[lit.Start-1 : end : end]), "", true
+}

@@ -1,0 +1,71 @@
+package v1
+
+import (
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+)
+
+// float reads a number from 0 to most.
+func (d *chatDecoder) float(field int, name string, most int, into **float64) bool {
+	rule := func() string { return "must be a number from 0 to " + strconv.Itoa(most) }
+	switch c := d.next(); {
+	case c == 'n':
+		return d.Word("null")
+	case !jsonbody.IsNumber(c):
+		return d.wrong(field, name, rule())
+	}
+	number, ok := d.ReadNumber()
+	if !ok {
+		return false
+	}
+	// The only error left is a number beyond float64, and its value is infinite then.
+	value, _ := strconv.ParseFloat(string(number), 64)
+	if value < 0 || value > float64(most) {
+		d.note(field, name, rule())
+		return true
+	}
+	if value == 0 {
+		value = 0 // -0 is written differently.
+	}
+	*into = &value
+	return true
+}
+
+// tokens reads the value at pos as a number of tokens; wanted is false when it is none from 1 to 200,000.
+func (d *chatDecoder) tokens() (n int64, wanted, ok bool) {
+	if !jsonbody.IsNumber(d.next()) {
+		return 0, false, d.Skip()
+	}
+	number, ok := d.ReadNumber()
+	if !ok {
+		return 0, false, false
+	}
+	n, whole := jsonbody.ParseInteger(number)
+	return n, whole && n >= 1 && n <= MaxTokensLimit, true
+}
+
+func (d *chatDecoder) maxTokens() bool {
+	if d.next() == 'n' {
+		return d.Word("null")
+	}
+	n, wanted, ok := d.tokens()
+	switch {
+	case !ok:
+		return false
+	case !wanted:
+		d.note(fieldMaxTokens, "max_tokens", "must be an integer from 1 to "+strconv.Itoa(MaxTokensLimit))
+	default:
+		d.req.MaxTokens = n
+	}
+	return true
+}
+
+// maxCompletionTokens takes the modern name of max_tokens; what can't be used is ignored like an unknown field.
+func (d *chatDecoder) maxCompletionTokens() bool {
+	n, wanted, ok := d.tokens()
+	if wanted {
+		d.completionTokens = n
+	}
+	return ok
+}

@@ -1,0 +1,87 @@
+package v1
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+)
+
+// TestIdempotencyKeyHeader: 1 to 255 visible ASCII characters, once; quotes around it don't count (reliability §2.2).
+func TestIdempotencyKeyHeader(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		values []string
+		want   string
+		bad    bool
+	}{
+		{name: "absent"},
+		{name: "plain", values: []string{"order-1"}, want: "order-1"},
+		{name: "quoted", values: []string{`"order-1"`}, want: "order-1"},
+		{name: "one pair of quotes only", values: []string{`""order-1""`}, want: `"order-1"`},
+		{name: "a single quote is a key", values: []string{`"`}, want: `"`},
+		{name: "longest", values: []string{strings.Repeat("k", 255)}, want: strings.Repeat("k", 255)},
+		{name: "longest quoted", values: []string{`"` + strings.Repeat("k", 255) + `"`}, want: strings.Repeat("k", 255)},
+		{name: "too long", values: []string{strings.Repeat("k", 256)}, bad: true},
+		{name: "empty", values: []string{""}, bad: true},
+		{name: "empty quoted", values: []string{`""`}, bad: true},
+		{name: "blank inside", values: []string{"a b"}, bad: true},
+		{name: "control", values: []string{"a\x7f"}, bad: true},
+		{name: "not ASCII", values: []string{"é"}, bad: true},
+		{name: "twice", values: []string{"a", "a"}, bad: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			key, err := idempotencyKey(http.Header{HeaderIdempotencyKey: test.values})
+			if !test.bad {
+				require.NoError(t, err)
+				require.Equal(t, test.want, key)
+				return
+			}
+			answer, ok := errors.AsType[*handlers.Error](err)
+			require.True(t, ok)
+			require.Equal(t, errcode.InvalidRequest, answer.Code)
+			require.Equal(t, "Idempotency-Key", answer.Field)
+		})
+	}
+}
+
+// TestReplaysAreMarked in both response forms and on a failure that was charged.
+func TestReplaysAreMarked(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{plain, stream} {
+		for _, replayed := range []bool{true, false} {
+			result := handlertest.Completed()
+			result.Replayed = replayed
+			g := &handlertest.ScriptedCall{Result: result, Pieces: []string{"one"}}
+			w, err := post(t, g, body, func(r *http.Request, _ *Chat) { r.Header.Set("Idempotency-Key", "k") })
+			require.NoError(t, err)
+			require.Equal(t, "k", g.Request.IdempotencyKey)
+			require.Equal(t, map[bool]string{true: "true", false: ""}[replayed], w.Header().Get("Idempotent-Replayed"))
+		}
+	}
+	w, err := post(t, &handlertest.ScriptedCall{Fail: &gateway.Failure{Outcome: gateway.OutcomeProviderError, Replayed: true}}, plain)
+	require.Error(t, err)
+	require.Equal(t, "true", w.Header().Get("Idempotent-Replayed"))
+}
+
+// TestKeyOutcomes: the three ways a key can be refused (design §6 "Idempotency-Key", "retry hints").
+func TestKeyOutcomes(t *testing.T) {
+	t.Parallel()
+	for outcome, code := range map[gateway.Outcome]errcode.Code{
+		gateway.OutcomeKeyReused: errcode.IdempotencyKeyReused, gateway.OutcomeInFlight: errcode.Conflict, gateway.OutcomeNotKept: errcode.Conflict,
+	} {
+		_, err := post(t, &handlertest.ScriptedCall{Fail: handlertest.Failed(outcome)}, plain)
+		answer, ok := errors.AsType[*handlers.Error](err)
+		require.True(t, ok)
+		require.Equal(t, code, answer.Code)
+	}
+}

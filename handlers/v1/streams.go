@@ -1,0 +1,53 @@
+package v1
+
+import (
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
+
+// Streams counts the streams of each organization that are open in this process. The zero value has none, and is safe
+// for concurrent use.
+type Streams struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// Open counts one stream more, until close is called; close may be called more than once. When the organization has
+// limit streams already (0 is no limit), the error is rate_limited with a retry after a second (design §4 `limits`).
+func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit > 0 && s.open[orgID] >= limit {
+		return nil, &handlers.Error{
+			Code: errcode.RateLimited, RetryAfter: time.Second,
+			Message: "Too many streams of the organization are open at once. Retry when one has ended.",
+		}
+	}
+	if s.open == nil {
+		s.open = make(map[string]int)
+	}
+	s.open[orgID]++
+	return sync.OnceFunc(func() { s.close(orgID) }), nil
+}
+
+func (s *Streams) close(orgID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[orgID]--; s.open[orgID] == 0 {
+		delete(s.open, orgID)
+	}
+}
+
+// Count is the number of streams that are open, over all organizations.
+func (s *Streams) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, open := range s.open {
+		n += open
+	}
+	return n
+}

@@ -1,0 +1,163 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// receiver is how the deliveries of a platform are read and kept.
+type receiver struct {
+	account  handlers.Account
+	ackEmpty bool
+	// extract verifies the body, if that wasn't done before, and reads it. Nothing it returns refers to the body.
+	extract func(body []byte) ([]platforms.Inbound, error)
+	// keep returns how many texts were handed to the queue.
+	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
+}
+
+// receive reads one delivery, has it kept, and acknowledges it with the number of texts that were handed to the queue. A
+// repeated delivery counts again: the queue merges.
+func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver) error {
+	items, err := h.read(w, r, by)
+	if err != nil {
+		return handlers.RetryLater(err, webhookRetryAfter)
+	}
+	queued := 0
+	if len(items) > 0 {
+		if queued, err = by.keep(r.Context(), items); err != nil {
+			return handlers.RetryLater(err, webhookRetryAfter)
+		}
+	}
+	acknowledge(w, by.ackEmpty, queued)
+	return nil
+}
+
+// read returns what a delivery holds. The store's part comes when the body is gone and others can decode.
+func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([]platforms.Inbound, error) {
+	body, release, err := handlers.ReadPaced(h.delivery(w, r), MaxBody, h.bodies, by.account)
+	defer release()
+	if errors.Is(err, handlers.ErrBudget) {
+		return nil, handlers.Busy(handlers.BudgetRetryAfter, handlers.ErrBudget) // also when the organization's share is used up: a platform has no rate to keep
+	}
+	if err != nil {
+		return nil, err
+	}
+	done, err := h.bodies.Decoding(r.Context(), len(body))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return by.extract(body)
+}
+
+// delivery is the body of a delivery, which must be there within a fixed time.
+func (h *Webhooks) delivery(w http.ResponseWriter, r *http.Request) *handlers.PacedBody {
+	return handlers.NewPacedBody(w, r, h.bodyTime, 0)
+}
+
+func acknowledge(w http.ResponseWriter, empty bool, queued int) {
+	if empty {
+		w.Header()["Content-Length"] = []string{"0"}
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	text := strconv.AppendInt([]byte(`{"ok":true,"queued":`), int64(queued), 10)
+	handlers.WriteJSON(w, http.StatusOK, append(text, '}'))
+}
+
+// route finds the channels of a delivery by the ids in it, all at once, and hands the delivery over.
+func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued int, _ error) {
+	seen := make(map[store.RouteKey]bool, 1)
+	keys := make([]store.RouteKey, 0, 1)
+	for i := range items {
+		if key := routeKeyOf(&items[i]); !seen[key] {
+			seen[key] = true
+			keys = append(keys, key)
+		}
+	}
+	routes, err := h.routes.ByKeys(ctx, keys)
+	if err != nil {
+		return 0, fmt.Errorf("finding the channels of a delivery: %w", err)
+	}
+	return h.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
+		route, found := routes[routeKeyOf(item)]
+		return route, found && route.State != store.ChannelPending
+	})
+}
+
+func routeKeyOf(item *platforms.Inbound) store.RouteKey {
+	return store.RouteKey{Type: string(item.Type), ExternalID: item.ExternalID}
+}
+
+// enqueue hands over what has a channel, in the order of the delivery, and counts the texts.
+func (h *Webhooks) enqueue(
+	ctx context.Context, items []platforms.Inbound, routeOf func(*platforms.Inbound) (store.Route, bool),
+) (queued int, err error) {
+	var arrivals []inbox.Arrival
+	at := make(map[string]int, 1)
+	for i := range items {
+		route, found := routeOf(&items[i])
+		if !found {
+			continue
+		}
+		item, wanted := h.item(&items[i], &route)
+		if !wanted {
+			continue
+		}
+		place, known := at[route.ChannelID]
+		if !known {
+			place = len(arrivals)
+			at[route.ChannelID] = place
+			arrivals = append(arrivals, inbox.Arrival{Route: route})
+		}
+		arrivals[place].Items = append(arrivals[place].Items, item)
+		if item.Kind == inbox.Text {
+			queued++
+		}
+	}
+	if len(arrivals) == 0 {
+		return 0, nil
+	}
+	if err := h.queue.Enqueue(ctx, arrivals); err != nil {
+		return 0, fmt.Errorf("enqueueing a delivery: %w", err)
+	}
+	return queued, nil
+}
+
+// item is what the queue gets to know about a thing of a delivery, if anything.
+func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
+	item = inbox.Item{
+		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
+		Text: in.Text, Code: messaging.Code(in.Failure),
+	}
+	if !in.SentAt.IsZero() {
+		item.SentAt = in.SentAt.UnixMilli()
+	}
+	switch in.Kind {
+	case platforms.Text:
+		item.Kind = inbox.Text
+	case platforms.Media:
+		item.Kind = inbox.Event
+	case platforms.HumanEcho:
+		item.Kind = inbox.HumanEcho
+	case platforms.FailedDelivery:
+		item.Kind = inbox.FailedDelivery
+	case platforms.Blocked:
+		item.Kind = inbox.Blocked
+	case platforms.TokenExpiring:
+		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
+		return item, false
+	default:
+		return item, false
+	}
+	return item, true
+}

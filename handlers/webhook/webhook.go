@@ -1,0 +1,266 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// MaxBody is the largest delivery that is read. It is never cut: what the platform
+// signed is what is hashed.
+const MaxBody = 8 << 20
+
+// webhookRetryAfter is sent to a platform whose delivery could not be kept because of a fault; some platforms honour it. A
+// store with too much to do says itself when to come back, as to every other caller ([store.RetryAfter]).
+const webhookRetryAfter = 5 * time.Second
+
+// webhookBodyTime bounds how long a delivery may take to arrive: who sends one has shown nothing yet, and must not hold
+// a part of the shared budget for as long as they like. Platforms give up after a few seconds themselves.
+const webhookBodyTime = 10 * time.Second
+
+// ChannelRoutes finds the channels of a delivery, as [store.Routes] does. Channels that don't exist are left out.
+type ChannelRoutes interface {
+	ByID(ctx context.Context, channelID string) (store.Route, bool, error)
+	ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error)
+}
+
+// Enqueuer keeps what arrived, as [inbox.Queue] does: durably when it returns, and once however often it is delivered.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
+}
+
+// Config is what the operator says about the platforms that deliver.
+type Config struct {
+	// BaseURL is the service's own address without a trailing slash; some platforms sign it.
+	BaseURL   string
+	Platforms *messaging.Set
+	// AckEmpty has the names of the platforms whose accepted deliveries are answered with 200 and no body instead of
+	// {"ok":true,"queued":n}: some take anything else for a failure.
+	AckEmpty map[string]bool
+}
+
+// Webhooks receives the deliveries of the platforms. Its handlers verify, extract and enqueue, with one read of the store and
+// one write, and call nothing outside. Nothing is acknowledged that isn't in the queue.
+//
+// A fault of ours is 500 with Retry-After. Everything that a platform could send and nobody wants is 200 with queued 0,
+// for a refused delivery comes again and, on some platforms, holds up what comes after it.
+type Webhooks struct {
+	config Config
+	routes ChannelRoutes
+	queue  Enqueuer
+	ring   *vault.Ring
+	bodies *handlers.ByteBudget
+	log    *slog.Logger
+
+	bodyTime time.Duration
+}
+
+// New makes the handlers of one configuration. ring opens the credentials of channels with a secret of their own;
+// bodies is the budget of all buffered request bodies, nil is unlimited; log may be nil.
+func New(
+	config Config, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *handlers.ByteBudget, log *slog.Logger,
+) *Webhooks {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Webhooks{config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: log, bodyTime: webhookBodyTime}
+}
+
+// Receiver returns the handler of a platform's webhook, nil if the build has no such platform.
+func (h *Webhooks) Receiver(name string) func(w http.ResponseWriter, r *http.Request) error {
+	platform := h.config.Platforms.Platform(name)
+	if platform == nil {
+		return nil
+	}
+	hook := &webhook{Webhooks: h, platform: platform, path: messaging.WebhookPath(platform.Description), ackEmpty: h.config.AckEmpty[name]}
+	if platform.ChannelWebhooks {
+		return hook.serveChannel
+	}
+	return hook.serveShared
+}
+
+// webhook is the webhook of one platform.
+type webhook struct {
+	*Webhooks
+
+	platform *messaging.Platform
+	path     string // ends with a slash if a channel's id follows
+	ackEmpty bool
+}
+
+// serveChannel serves POST to a channel's own address. An address that is no channel's is 200 with queued 0, whatever its
+// secret. So a 401 reveals that a channel exists. Its id can't be guessed, and is no credential.
+func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
+	channelID, ok := strings.CutPrefix(r.URL.Path, h.path)
+	if !ok || channelID == "" || strings.Contains(channelID, "/") {
+		return handlers.ServeNotFound(w, r)
+	}
+	r, _ = handlers.EnsureRequestID(w, r)
+	if r.Method != http.MethodPost {
+		return handlers.RouteNotFound(r)
+	}
+	route, found, err := h.admit(r, channelID)
+	if err != nil || !found {
+		// Nothing of the body is kept, but the platform reads an answer only when it has sent all of it.
+		in := h.delivery(w, r)
+		in.Discard(MaxBody / 2)
+		in.Finish()
+		if err != nil {
+			return handlers.RetryLater(err, webhookRetryAfter)
+		}
+		acknowledge(w, h.ackEmpty, 0)
+		return nil
+	}
+	return h.receive(w, r, &receiver{
+		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: route.OrgID}, ackEmpty: h.ackEmpty,
+		extract: h.extract,
+		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
+			return h.enqueue(ctx, items, func(*platforms.Inbound) (store.Route, bool) { return route, route.State != store.ChannelPending })
+		},
+	})
+}
+
+// admit finds the channel and compares its secret, both before the body is read: the secret doesn't depend on it.
+func (h *webhook) admit(r *http.Request, channelID string) (route store.Route, found bool, err error) {
+	route, found, err = h.channelRoute(r.Context(), channelID)
+	if err != nil || !found {
+		return route, false, err
+	}
+	credentials, err := h.channelCredentials(&route)
+	if err != nil {
+		return route, false, err
+	}
+	return route, true, unproven(h.platform.VerifyChannel(r.Header, credentials))
+}
+
+func (h *webhook) channelRoute(ctx context.Context, channelID string) (route store.Route, found bool, err error) {
+	if !handlers.WellFormedID(channelID) {
+		return route, false, nil
+	}
+	route, found, err = h.routes.ByID(ctx, channelID)
+	if err != nil {
+		return route, false, fmt.Errorf("finding the channel of a delivery: %w", err)
+	}
+	return route, found && h.has(route.Type), nil
+}
+
+// has reports whether a channel type is the platform's.
+func (h *webhook) has(channelType string) bool {
+	for i := range h.platform.Channels {
+		if string(h.platform.Channels[i].Type) == channelType {
+			return true
+		}
+	}
+	return false
+}
+
+// channelCredentials are the channel's; a channel without them has no secret, and verifies nothing.
+func (h *webhook) channelCredentials(route *store.Route) (platforms.Credentials, error) {
+	if route.Credentials == nil {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	return OpenCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
+}
+
+// serveShared serves the address of all channels: POST for deliveries, whose signature is over the body, and GET for the
+// handshake of platforms that have one. Until the signature was checked the body is its sender's.
+func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
+	r, _ = handlers.EnsureRequestID(w, r)
+	switch {
+	case r.URL.Path != h.path:
+		return handlers.RouteNotFound(r)
+	case r.Method == http.MethodGet && h.platform.Handshake != nil:
+		return h.handshake(w, r)
+	case r.Method != http.MethodPost:
+		return handlers.RouteNotFound(r)
+	}
+	return h.receive(w, r, &receiver{
+		account: handlers.Account{Share: handlers.ShareDeliveries, Owner: handlers.ClientAddress(r)}, ackEmpty: h.ackEmpty,
+		extract: func(body []byte) ([]platforms.Inbound, error) {
+			err := h.platform.Verify(&platforms.Delivery{Header: r.Header, URL: h.config.BaseURL + h.path, Body: body})
+			if err != nil {
+				return nil, unproven(err)
+			}
+			return h.extract(body)
+		},
+		keep: h.route,
+	})
+}
+
+// unproven is the answer to a delivery that isn't proven to come from the platform; nil for nil.
+func unproven(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case messaging.IsPanic(err):
+		return handlers.Internal(err)
+	}
+	return &handlers.Error{Code: errcode.Unauthenticated, Message: "The webhook signature is missing or wrong."}
+}
+
+// extract reads a verified delivery. Nothing it returns refers to the body.
+func (h *webhook) extract(body []byte) ([]platforms.Inbound, error) {
+	items, err := h.platform.Extract(body)
+	switch {
+	case err == nil:
+		return items, nil
+	case errors.Is(err, platforms.ErrMalformed):
+		e := handlers.InvalidRequest("", "The request body is not a JSON object.")
+		e.Cause = err
+		return nil, e
+	}
+	return nil, handlers.Internal(err)
+}
+
+// handshake answers with the platform's challenge as it came. It is reflected input, hence plain text that no browser takes
+// for anything else.
+func (h *webhook) handshake(w http.ResponseWriter, r *http.Request) error {
+	challenge, err := h.platform.Answer(r.URL.Query())
+	if err != nil {
+		return &handlers.Error{Code: errcode.Forbidden, Message: "The verify token does not match.", Cause: err}
+	}
+	handlers.WriteWhole(w, http.StatusOK, "text/plain; charset=utf-8", []byte(challenge))
+	return nil
+}
+
+// OpenCredentials reads the stored form of a channel's credentials.
+func OpenCredentials(ring *vault.Ring, orgID, channelID string, sealed []byte) (credentials platforms.Credentials, err error) {
+	plain, err := ring.Open(sealed, vault.ChannelCredentials(orgID, channelID))
+	if err != nil {
+		return credentials, fmt.Errorf("opening the credentials of channel %s: %w", channelID, err)
+	}
+	if json.Unmarshal(plain, &credentials) != nil { // Its error would quote them.
+		return credentials, fmt.Errorf("the credentials of channel %s are not in the form they were sealed in", channelID)
+	}
+	return credentials, nil
+}
+
+// Routes lists the webhooks of all platforms.
+func Routes(catalog *messaging.Catalog) []handlers.Route {
+	var routes []handlers.Route
+	for _, p := range catalog.Platforms() {
+		path, summary := messaging.WebhookPath(p), p.Deliveries
+		if p.ChannelWebhooks {
+			path, summary = path+"{channelId}", summary+", one address per channel"
+		}
+		if p.Handshake != nil {
+			routes = append(routes, handlers.Route{Method: http.MethodGet, Path: path, Summary: p.Handshake.Summary})
+		}
+		routes = append(routes, handlers.Route{Method: http.MethodPost, Path: path, Summary: summary})
+	}
+	return routes
+}

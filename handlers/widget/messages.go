@@ -1,0 +1,200 @@
+package widget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// maxVisitorBody is the largest body of a message in bytes: room for 4,000 characters that are escaped to 12 bytes each.
+	// It is read only from visitors whose token was checked.
+	maxVisitorBody = 64 << 10
+	// takeOver is how long a message waits in the queue for the request that brought it before any worker takes it.
+	takeOver = 5 * time.Second
+	// shownMessages bounds what a visitor sees of the conversation.
+	shownMessages = 100
+	// streamsPerChannel bounds the answers of a channel that are written, or waited for, at once in this process.
+	streamsPerChannel = 50
+	// streamsPerAddress bounds those of one address.
+	streamsPerAddress = 10
+)
+
+// waitingNotice is what a visitor is told when nobody answers at once, whatever the reason is: that is the business's own.
+const waitingNotice = "Your message has arrived. The answer will appear here."
+
+// visitMessageCreation is the body of POST /widget/{channelId}/messages.
+type visitMessageCreation struct {
+	ID   string `json:"id"   minLength:"1" maxLength:"64" pattern:"^[0-9A-Za-z_-]+$" patternDescription:"letters, digits, _ and -" doc:"Made by the client; a message that is sent again under its id is the same message"` //nolint:lll // a struct tag can't be broken
+	Text string `json:"text" minLength:"1" maxLength:"4000"`
+}
+
+// visitReceipt is the answer when nobody answers at once.
+type visitReceipt struct {
+	ID     string `json:"id"`
+	State  string `json:"state"  enum:"waiting" doc:"The message is stored; its answer comes with GET …/messages"`
+	Notice string `json:"notice" doc:"A sentence for the visitor"`
+}
+
+// VisitMessageObject is one line of the conversation as its visitor sees it.
+type VisitMessageObject struct {
+	ID     string `json:"id"     doc:"Of the visitor's own messages the id that the client made"`
+	Author string `json:"author" enum:"visitor,assistant,human"`
+	Text   string `json:"text"`
+	At     string `json:"at"     format:"date-time"`
+}
+
+type visitMessageList struct {
+	Data []VisitMessageObject `json:"data" nullable:"false"`
+}
+
+type visitMessageInput struct {
+	ChannelPath
+
+	Body visitMessageCreation
+}
+
+// writeAsVisitor stores the message and answers it while the visitor waits. The same message again finds what became of
+// the first: it is stored, asked and charged once.
+func writeAsVisitor(ctx context.Context, _ *identity.Principal, in *visitMessageInput) (*endpoint.Stream, error) {
+	v, err := visitFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(in.Body.Text) == "" {
+		return nil, handlers.InvalidRequest("text", "text is blank.")
+	}
+	// One address is counted first, and has two thirds of the channel's rate at most: the rest is for others.
+	perMinute := v.channel.Settings.RequestsPerMinute
+	if err := v.admit(ctx, "messages "+v.address, min(messagesPerMinute, max(perMinute*2/3, 1))); err != nil {
+		return nil, err
+	}
+	if err := v.admit(ctx, "messages", perMinute); err != nil {
+		return nil, err
+	}
+	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return v.answer(w, r, &in.Body) }), nil
+}
+
+// taskID is the message's id in the queue, where ids are unique for a channel: no visitor reaches another's message.
+func (v *visitRequest) taskID(clientID string) string { return v.visit.Visitor + ":" + clientID }
+
+// openStream takes a place among the streams of the visitor's address, then of the channel, and returns how to leave both.
+func (v *visitRequest) openStream() (leave func(), err error) {
+	leaveAddress, err := v.byAddress.Open(v.channel.ChannelID+" "+v.address, streamsPerAddress)
+	if err != nil {
+		return nil, err
+	}
+	leaveChannel, err := v.Streams.Open(v.channel.ChannelID, streamsPerChannel)
+	if err != nil {
+		leaveAddress()
+		return nil, err
+	}
+	return func() {
+		leaveChannel()
+		leaveAddress()
+	}, nil
+}
+
+// answer stores the message and writes what comes of it.
+func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *visitMessageCreation) error {
+	taskID := v.taskID(message.ID)
+	leave, err := v.openStream()
+	if err != nil {
+		return tooManyAnswers(err)
+	}
+	defer leave()
+	place, err := v.place(r.Context(), taskID)
+	if err != nil {
+		return err
+	}
+	defer place.end()
+	if err := v.checkSpend(r.Context(), place); err != nil {
+		return err
+	}
+	route := store.Route{
+		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(messaging.Widget),
+		// Not the agent's quiet window: this request is the one that ends it, and a worker only if it can't.
+		DebounceMS: takeOver.Milliseconds(), DebounceMaxMS: takeOver.Milliseconds(),
+	}
+	err = v.Inbox.Enqueue(r.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
+		Kind: inbox.Text, CustomerRef: v.visit.Visitor, Address: v.visit.Visitor, MessageID: taskID, Text: message.Text,
+	}}}})
+	if err != nil {
+		return handlers.Internal(fmt.Errorf("storing a visitor's message: %w", err))
+	}
+	// From here on the visitor may leave: a message that is stored is answered while its answer has its place.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), takeOver)
+	reply, err := v.Inbox.Reply(ctx, v.channel.OrgID, v.channel.ChannelID, taskID)
+	cancel()
+	if err != nil {
+		return handlers.Internal(fmt.Errorf("reading a visitor's message: %w", err))
+	}
+	stream := newVisitStream(w, r, &reply, place.held)
+	defer stream.Free()
+	if reply, err = v.Live.AnswerNow(r.Context(), v.channel.OrgID, v.channel.ChannelID, taskID, stream); err != nil {
+		v.Logger.Error("answering a visitor failed", "channel", v.channel.ChannelID, "request_id", handlers.RequestIDFrom(r.Context()), "error", err)
+	}
+	switch {
+	case reply.Text == "" && !stream.Begun:
+		handlers.WriteJSON(w, http.StatusAccepted, handlers.Marshal(visitReceipt{ID: message.ID, State: "waiting", Notice: waitingNotice}))
+	case !stream.end(reply.Text):
+		brokeOff := &handlers.Error{Code: errcode.Conflict, Message: "The answer broke off. What is said instead will appear here."}
+		stream.Fail(brokeOff, handlers.RequestIDFrom(r.Context()))
+	}
+	return nil
+}
+
+// listVisit shows a visitor the conversation: what was said and what was sent, and nothing of what the business decides
+// about it.
+func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*endpoint.JSON[visitMessageList], error) {
+	v, err := visitFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.admit(ctx, "reads "+v.address, readsPerMinute); err != nil {
+		return nil, err
+	}
+	said := visitMessageList{Data: []VisitMessageObject{}}
+	conversation, err := v.Inbox.ConversationOf(ctx, v.channel.OrgID, v.channel.ChannelID, v.visit.Visitor)
+	if errors.Is(err, store.ErrNotFound) {
+		return endpoint.Answer(said), nil
+	}
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading a visitor's conversation: %w", err))
+	}
+	latest, err := v.Inbox.LatestMessages(ctx, v.channel.OrgID, conversation.ID, store.Page{Limit: shownMessages})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, handlers.Internal(fmt.Errorf("reading a visitor's messages: %w", err))
+	}
+	for i := range latest {
+		if object, visible := v.show(&latest[len(latest)-1-i]); visible {
+			said.Data = append(said.Data, object)
+		}
+	}
+	return endpoint.Answer(said), nil
+}
+
+// show is a message as the visitor sees it. What was sent by no more than a part of ours is visible; what failed, waits or
+// was discarded is not.
+func (v *visitRequest) show(m *inbox.Message) (object VisitMessageObject, visible bool) {
+	object = VisitMessageObject{ID: m.ID, Author: m.Author, Text: m.Text, At: endpoint.Timestamp(m.At)}
+	switch {
+	case m.Author == inbox.AuthorCustomer:
+		object.Author = "visitor"
+		object.ID = strings.TrimPrefix(m.PlatformMessageID, v.taskID(""))
+	case m.State != inbox.OutboundSent && m.State != inbox.OutboundDeliveryUnknown:
+		return object, false
+	}
+	return object, true
+}

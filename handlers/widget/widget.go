@@ -1,0 +1,236 @@
+package widget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/handlers/v1"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// widgetPath is where the widget is mounted (spec §4.4).
+const widgetPath = "/widget/"
+
+// VisitorInbox is the part of the inbox that visitors reach, as [inbox.Queue] has it.
+type VisitorInbox interface {
+	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
+	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
+	ConversationOf(ctx context.Context, orgID, channelID, customerRef string) (inbox.Conversation, error)
+	LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
+}
+
+// LiveAnswers answers a text in the inbox while its writer waits, as worker.AnswerNow does.
+type LiveAnswers interface {
+	AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error)
+}
+
+// Deps is what a [Widget] works with. All of it is needed, unless a field says otherwise.
+type Deps struct {
+	DB    *store.DB
+	Inbox VisitorInbox
+	Live  LiveAnswers
+	// Ring seals the tokens of visitors.
+	Ring *vault.Ring
+	// Limiter counts the messages of channels and of addresses, under names that no organization has.
+	Limiter limit.Limiter
+	// Streams counts the concurrent streams of the channels. It is the widget's own: visitors take no place from the
+	// organization's calls.
+	Streams *v1.Streams
+	// Now is time.Now when it is nil.
+	Now func() time.Time
+	// Logger gets failures that a visitor isn't told; nil discards it.
+	Logger *slog.Logger
+}
+
+// Widget serves the web widget of the channels of type widget (spec §4.4 `/widget/{channelId}`): the script that a site
+// embeds, the page in its frame, and the JSON operations that both use, which are registered with the [API].
+//
+// A channel names the origins that may use it. A session is given to pages of these alone, and the page in the frame is
+// shown by them alone. That keeps honest browsers to the rules; whoever writes his own client can claim any origin, so
+// what a channel may cost is bounded by its rate and its daily spend, too.
+type Widget struct {
+	Deps
+
+	server    *endpoint.Server
+	byAddress *v1.Streams // the open streams of each address in a channel
+	answers   *answerPlaces
+}
+
+// New returns a widget whose JSON operations are those of server.
+func New(server *endpoint.Server, deps Deps) *Widget {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Widget{Deps: deps, server: server, byAddress: new(v1.Streams), answers: new(answerPlaces)}
+}
+
+// Serve answers one request. The order is: channel 404, origin 403, token 401, then the request itself.
+func (h *Widget) Serve(w http.ResponseWriter, r *http.Request) error {
+	r, _ = handlers.EnsureRequestID(w, r)
+	rest, ok := strings.CutPrefix(r.URL.Path, widgetPath)
+	if !ok {
+		return handlers.RouteNotFound(r)
+	}
+	if name, static := strings.CutPrefix(rest, staticFolder); static {
+		return serveStatic(w, r, name)
+	}
+	channelID, part, _ := strings.Cut(rest, "/")
+	if !handlers.WellFormedID(channelID) || part == "" && strings.HasSuffix(rest, "/") {
+		return handlers.RouteNotFound(r)
+	}
+	serve := h.part(r.Method, part)
+	if serve == nil {
+		return handlers.RouteNotFound(r)
+	}
+	widget, err := h.DB.Widgets.ByID(r.Context(), channelID)
+	if errors.Is(err, store.ErrNotFound) {
+		return handlers.NotFound("There is no widget with this id.")
+	}
+	if err != nil {
+		return handlers.Internal(fmt.Errorf("reading widget %s: %w", channelID, err))
+	}
+	return serve(w, r, &widget)
+}
+
+// part is who serves a part of a widget's address, nil for nobody.
+func (h *Widget) part(method, part string) func(http.ResponseWriter, *http.Request, *store.Widget) error {
+	switch method + " " + part {
+	case "GET ":
+		return h.page
+	case "GET widget.js":
+		return h.script
+	case "POST session", "POST messages", "GET messages":
+		return h.operation
+	case "OPTIONS session", "OPTIONS messages":
+		return h.preflight
+	default:
+		return nil
+	}
+}
+
+// visitRequest is what an operation of the widget knows about its request.
+type visitRequest struct {
+	*Widget
+
+	channel *store.Widget
+	origin  string
+	address string // the client's, of IPv6 its network
+	// visit is the token's; of a session that begins it is the earlier one, nil without.
+	visit *visit
+}
+
+type visitRequestKey struct{}
+
+// visitFrom is what [Widget.Serve] found out. The operations are not served without it, wherever the API is mounted.
+func visitFrom(ctx context.Context) (*visitRequest, error) {
+	v, ok := ctx.Value(visitRequestKey{}).(*visitRequest)
+	if !ok {
+		return nil, handlers.NotFound("There is nothing at this address for this method.")
+	}
+	return v, nil
+}
+
+// checkVisit refuses an operation that [Widget.Serve] did not pass on, before anything of its body is read.
+func checkVisit(ctx context.Context) error {
+	_, err := visitFrom(ctx)
+	return err
+}
+
+// operation checks who asks and lets the API answer.
+func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
+	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: handlers.ClientAddress(r)}
+	begins := strings.HasSuffix(r.URL.Path, "/session")
+	if err := v.checkOrigin(w, r, begins); err != nil {
+		return err
+	}
+	if !begins {
+		if err := v.checkToken(r); err != nil {
+			return handlers.Challenge(w, err)
+		}
+	}
+	return h.server.Serve(w, r.WithContext(context.WithValue(r.Context(), visitRequestKey{}, v)))
+}
+
+// checkOrigin refuses pages of other origins, and tells the browser that those of the channel may read the answer. The
+// page in the frame is one of ours; it gets its session from the page around it.
+func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begins bool) error {
+	w.Header().Add("Vary", "Origin")
+	switch {
+	case allows(v.channel.Settings.Origins, v.origin):
+		allowOrigin(w.Header(), v.origin)
+		return nil
+	case begins && v.origin == "":
+		return &handlers.Error{Code: errcode.Forbidden, Message: "A session needs the Origin header of a page that may use this widget."}
+	case !begins && (v.origin == "" || fromItself(r, v.origin)):
+		return nil // the token decides
+	default:
+		return foreignOrigin()
+	}
+}
+
+func foreignOrigin() *handlers.Error {
+	return &handlers.Error{
+		Code:    errcode.Forbidden,
+		Message: "This site may not use the widget. Add its origin to the channel's origins.",
+	}
+}
+
+// allowOrigin lets a page of the origin read the answer and what a client needs of its headers.
+func allowOrigin(header http.Header, origin string) {
+	header.Set("Access-Control-Allow-Origin", origin)
+	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms")
+}
+
+// preflight answers what browsers ask before a request with a token or a JSON body.
+func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
+	header := w.Header()
+	header.Add("Vary", "Origin")
+	origin := originOf(r)
+	if !allows(widget.Settings.Origins, origin) {
+		return foreignOrigin()
+	}
+	allowOrigin(header, origin)
+	header.Set("Access-Control-Allow-Methods", "GET, POST")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+	header.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// checkToken reads the visitor's token. What exactly is wrong with one that isn't good is not told, but for one that has
+// ended: a new one is to be had for it.
+func (v *visitRequest) checkToken(r *http.Request) error {
+	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer || len(r.Header.Values("Authorization")) != 1 {
+		return &handlers.Error{Code: errcode.Unauthenticated, Message: "The request has no token. POST …/session gives one."}
+	}
+	opened, err := openVisit(v.Ring, v.channel, strings.TrimSpace(token))
+	if err == nil && opened.ended(v.Now()) {
+		err = errVisitEnded
+	}
+	switch {
+	case errors.Is(err, errVisitEnded):
+		return &handlers.Error{Code: errcode.Unauthenticated, Message: "The token has expired. POST …/session gives a new one for it.", Cause: err}
+	case err != nil:
+		return &handlers.Error{Code: errcode.Unauthenticated, Message: "The token is not valid for this widget.", Cause: err}
+	case !allows(v.channel.Settings.Origins, opened.Origin):
+		return foreignOrigin()
+	}
+	v.visit = &opened
+	return nil
+}

@@ -1,0 +1,118 @@
+package handlers
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
+
+const (
+	// maxRetryAfter: openai npm ignores a longer Retry-After and retries at once (notes/clients.md §2).
+	maxRetryAfter = 60 * time.Second
+	// maxRetryAfterMS stays below the 60,000 from which on the ai-sdk ignores retry-after-ms.
+	maxRetryAfterMS = 59_999
+)
+
+// ErrorBody is `error` of spec §7.1, in its order.
+type ErrorBody struct {
+	Code       errcode.Code `json:"code"`
+	Message    string       `json:"message"`
+	Field      string       `json:"field,omitempty"`
+	DocsURL    string       `json:"docsUrl,omitempty"`
+	RetryAfter int64        `json:"retryAfter,omitzero"`
+	RequestID  string       `json:"requestId"`
+}
+
+type ErrorDocument struct {
+	Error ErrorBody `json:"error"`
+}
+
+// WriteError answers with err in the shape of spec §7.1. An *[Error] anywhere in the chain is written as it stands; any
+// other error is internal_error, and nothing of its text leaves. docsBase is the address of the documentation page,
+// empty when it isn't served: then there is no docsUrl.
+//
+// It must be called before anything was written to w. Headers that an earlier handler set for its own body are removed.
+func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase string) {
+	e := AsError(err)
+	_, id := EnsureRequestID(w, r)
+	body := ErrorBody{Code: e.Code, Message: e.message(), Field: e.Field, RequestID: id}
+	if docsBase != "" {
+		body.DocsURL = docsBase + "#" + string(e.Code)
+	}
+	status := e.Code.Status()
+	h := w.Header()
+	for _, stale := range [...]string{
+		"Content-Encoding", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Trailer",
+		"Retry-After", "Retry-After-Ms", "X-Should-Retry",
+	} {
+		h.Del(stale)
+	}
+	if wait := retryAfter(e); wait > 0 {
+		seconds := int64((wait + time.Second - 1) / time.Second)
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			body.RetryAfter = seconds
+		}
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+		ms := int64((wait + time.Millisecond - 1) / time.Millisecond)
+		h.Set("Retry-After-Ms", strconv.FormatInt(min(ms, maxRetryAfterMS), 10))
+	}
+	if e.NoRetry || e.Code.Final() {
+		h.Set("X-Should-Retry", "false")
+	}
+	text := Marshal(ErrorDocument{body})
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	// The client may be gone; there is nobody left to tell.
+	_, _ = w.Write(text)
+}
+
+// retryAfter is the wait that is sent: none, or above 0 and up to a minute, and never none with 429 and 503.
+func retryAfter(e *Error) time.Duration {
+	wait := e.RetryAfter
+	if wait <= 0 {
+		wait = e.Code.RetryAfter()
+	}
+	return min(wait, maxRetryAfter)
+}
+
+// AppendErrorEvent appends the event that ends a stream after its first byte (design §5 "Failure after the first byte"):
+// one data line with code, message and request id, and a blank line. Nothing may follow it.
+func AppendErrorEvent(dst []byte, err error, requestID string) []byte {
+	e := AsError(err)
+	dst = append(dst, "data: "...)
+	dst = append(dst, Marshal(ErrorDocument{ErrorBody{Code: e.Code, Message: e.message(), RequestID: requestID}})...)
+	return append(dst, "\n\n"...)
+}
+
+// Marshal encodes our own values, which can't fail: bytes that aren't UTF-8 are replaced.
+func Marshal(v any) []byte {
+	text, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("handlers: encoding an answer: " + err.Error())
+	}
+	return text
+}
+
+// WriteJSON writes a whole answer.
+func WriteJSON(w http.ResponseWriter, status int, text []byte) {
+	WriteWhole(w, status, "application/json", text)
+}
+
+func WriteWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
+	h := w.Header()
+	h["Content-Type"] = []string{contentType}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	h["Cache-Control"] = []string{"no-store"}
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.WriteHeader(status)
+	// The client may be gone; there is nobody left to tell.
+	_, _ = w.Write(text)
+}
