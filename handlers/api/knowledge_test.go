@@ -195,6 +195,7 @@ func TestDocumentBodiesAreCharged(t *testing.T) {
 	o := newOffice(t)
 	path, _ := o.base(t, "owner", "Shop")
 	o.Bodies = handlers.NewByteBudget(2 << 20)
+	o.Server = serve(o.Deps)
 	body := documentBody("a", "text/plain", strings.Repeat("a", 3<<20))
 	w := httptest.NewRecorder()
 	err := o.Serve(w, request(http.MethodPost, path+"/documents", "owner", body))

@@ -429,6 +429,7 @@ func TestAPIBodiesAreCharged(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	o.Bodies = handlers.NewByteBudget(10)
+	o.Server = serve(o.Deps)
 	a := handlertest.RefusedWith(t, errcode.RateLimited, o.Serve, request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`))
 	require.EqualValues(t, 1, a.Fields["retryAfter"])
 	a = handlertest.RefusedWith(t, errcode.InternalError, o.Serve, request(http.MethodPost, "/session", "", `{"email":"a@example.com","password":"x"}`))
