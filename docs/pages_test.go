@@ -19,7 +19,7 @@ func TestReliability(t *testing.T) {
 	page := read(t, "reliability.md")
 	cited := 0
 	tests := testsOf(t)
-	for _, name := range regexp.MustCompile(`\b[a-z]+\.(?:Test|Fuzz)\w*`).FindAllString(page, -1) {
+	for _, name := range regexp.MustCompile(`\b[a-z0-9]+\.(?:Test|Fuzz)\w*`).FindAllString(page, -1) {
 		require.True(t, tests[name], "there is no %s", name)
 		cited++
 	}
@@ -62,7 +62,7 @@ func requireRows(t *testing.T, place, text string, names []string, columns int) 
 	for i, cells := range rows {
 		require.Len(t, cells, columns, "%s, %s", place, names[i])
 		shown := strings.TrimSuffix(cells[columns-1], " |")
-		require.Regexp(t, `^(not shown by a test|doesn't apply|[a-z]+\.(Test|Fuzz)\w+.*|`+"`scripts/.*"+`)$`, shown, "%s, %s", place, names[i])
+		require.Regexp(t, `^(not shown by a test|doesn't apply|[a-z0-9]+\.(Test|Fuzz)\w+.*|`+"`scripts/.*"+`)$`, shown, "%s, %s", place, names[i])
 	}
 }
 
@@ -140,7 +140,7 @@ func TestSecurityPolicy(t *testing.T) {
 	}
 	add("make ", `(?m)^([a-z]+):`, read(t, "../Makefile"))
 	add("", `(/v1)/`, read(t, "../Caddyfile.example"))
-	for _, pattern := range []string{"../caddymodule/*.go", "../caddymodule/*/*.go", "../handlers/*.go"} {
+	for _, pattern := range []string{"../caddymodule/*.go", "../caddymodule/*/*.go", "../handlers/*.go", "../handlers/*/*.go"} {
 		paths, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, path := range paths {

@@ -22,9 +22,9 @@ import (
 )
 
 // updateExamples records the answers anew; the difference is to be read before it is committed.
-var updateExamples = flag.Bool("update-examples", false, "rewrite the answers in handlers/openapi_examples.json")
+var updateExamples = flag.Bool("update-examples", false, "rewrite the answers in handlers/openapi/examples.json")
 
-const examplesFile = "../handlers/openapi_examples.json"
+const examplesFile = "../handlers/openapi/examples.json"
 
 // pages are the operations without an example: this description itself, and what a browser loads.
 var pages = map[string]bool{

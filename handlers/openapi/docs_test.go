@@ -28,7 +28,8 @@ func failureModes(t testing.TB) string {
 
 func newDocs(t *testing.T) *Docs {
 	t.Helper()
-	docs, err := New(api.New(api.Deps{}), Config{BaseURL: "https://svc.example", FailureModes: failureModes(t)})
+	catalog := handlertest.BuiltinPlatforms(t).Catalog
+	docs, err := New(api.New(api.Deps{Catalog: catalog}), Config{Catalog: catalog, BaseURL: "https://svc.example", FailureModes: failureModes(t)})
 	require.NoError(t, err)
 	return docs
 }
