@@ -2,14 +2,18 @@ package api
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -170,4 +174,157 @@ func (g *agents) checkKnowledgeBases(ctx context.Context, principal *identity.Pr
 
 func unknownKnowledgeBase() *handlers.Error {
 	return handlers.InvalidRequest("knowledgeBaseIds", "There is no knowledge base with one of these ids.")
+}
+
+// agentObject is an agent as the API shows it.
+type agentObject struct {
+	ID                 string   `json:"id"`
+	Name               string   `json:"name"`
+	Model              string   `json:"model"`
+	Instructions       string   `json:"instructions"`
+	UseBYOK            bool     `json:"useByok"`
+	MaxTokens          *int64   `json:"maxTokens"          doc:"null: the model's own bound"`
+	Temperature        *float64 `json:"temperature"        doc:"null: the model's default"`
+	DebounceSeconds    float64  `json:"debounceSeconds"`
+	DebounceMaxSeconds float64  `json:"debounceMaxSeconds"`
+	Supersede          bool     `json:"supersede"`
+	PauseMinutes       float64  `json:"pauseMinutes"`
+	KnowledgeBaseIDs   []string `json:"knowledgeBaseIds"   nullable:"false"`
+	CreatedAt          string   `json:"createdAt"          format:"date-time"`
+	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
+}
+
+func showAgent(agent *store.Agent) agentObject {
+	object := agentObject{
+		ID: agent.ID, Name: agent.Name, Model: agent.Model, Instructions: agent.Instructions, UseBYOK: agent.UseBYOK,
+		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
+		Supersede: agent.Supersede, PauseMinutes: float64(agent.PauseMS) / minuteMS,
+		KnowledgeBaseIDs: append([]string{}, agent.KnowledgeBaseIDs...),
+		CreatedAt:        endpoint.Timestamp(agent.CreatedAt), UpdatedAt: endpoint.Timestamp(agent.UpdatedAt),
+	}
+	if agent.MaxTokens > 0 {
+		object.MaxTokens = &agent.MaxTokens
+	}
+	if agent.TemperatureMilli.Valid {
+		temperature := float64(agent.TemperatureMilli.Int64) / 1000
+		object.Temperature = &temperature
+	}
+	return object
+}
+
+const (
+	secondMS = 1000
+	minuteMS = 60 * secondMS
+)
+
+// agentCreation is the body of POST /agents.
+type agentCreation struct {
+	AgentChange
+
+	Name  string `json:"name"  minLength:"1" maxLength:"100" doc:"Unique within the organization"`
+	Model string `json:"model" minLength:"1" maxLength:"200" doc:"A model that is enabled for the organization"`
+}
+
+func (c agentCreation) change() AgentChange {
+	change := c.AgentChange
+	change.Name, change.Model = &c.Name, &c.Model
+	return change
+}
+
+// AgentChange is the body of PATCH /agents/{id}: what is absent stays as it is.
+type AgentChange struct {
+	Name         *string `json:"name,omitempty"         minLength:"1" maxLength:"100"`
+	Model        *string `json:"model,omitempty"        minLength:"1" maxLength:"200"`
+	Instructions *string `json:"instructions,omitempty" maxLength:"100000" doc:"The system message of every call"`
+	UseBYOK      *bool   `json:"useByok,omitempty"      doc:"Ask with the organization's own provider key"`
+
+	MaxTokens   clearable[int64]   `json:"maxTokens,omitzero"   minimum:"1" maximum:"200000" doc:"Bound of one answer; null: the model's own"`
+	Temperature clearable[float64] `json:"temperature,omitzero" minimum:"0" maximum:"2" doc:"Kept in thousandths; null: the model's default"`
+
+	DebounceSeconds    *float64 `json:"debounceSeconds,omitempty" minimum:"0" maximum:"60" doc:"How long a customer must be quiet before the answer is made; 0: at once"`         //nolint:lll // a struct tag can't be broken
+	DebounceMaxSeconds *float64 `json:"debounceMaxSeconds,omitempty" minimum:"0" maximum:"300" doc:"How long the first message waits for that at most; 0: the service's default"` //nolint:lll // as above
+	Supersede          *bool    `json:"supersede,omitempty" doc:"A newer message discards the unsent answer and asks again; both calls are charged"`
+	PauseMinutes       *float64 `json:"pauseMinutes,omitempty" minimum:"0" maximum:"1440" doc:"How long the agent is silent after a human wrote from the platform's own app; 0: the service's default"` //nolint:lll // as above
+
+	KnowledgeBaseIDs []string `json:"knowledgeBaseIds,omitempty" maxItems:"20" doc:"What the agent knows: parts that fit a customer's message are shown to the model; [] for nothing"` //nolint:lll // as above
+}
+
+// apply writes the change into the agent. The framework has checked each value by itself.
+func (c AgentChange) apply(agent *store.Agent) error {
+	if c.Name != nil {
+		name, err := identity.CleanName("name", *c.Name)
+		if err != nil {
+			return handlers.BadField(err)
+		}
+		agent.Name = name
+	}
+	set(&agent.Model, c.Model)
+	set(&agent.Instructions, c.Instructions)
+	set(&agent.UseBYOK, c.UseBYOK)
+	set(&agent.Supersede, c.Supersede)
+	setMillis(&agent.DebounceMS, c.DebounceSeconds, secondMS)
+	setMillis(&agent.DebounceMaxMS, c.DebounceMaxSeconds, secondMS)
+	setMillis(&agent.PauseMS, c.PauseMinutes, minuteMS)
+	if c.MaxTokens.given {
+		agent.MaxTokens = 0
+		set(&agent.MaxTokens, c.MaxTokens.value)
+	}
+	if c.Temperature.given {
+		agent.TemperatureMilli = sql.NullInt64{}
+		if c.Temperature.value != nil {
+			agent.TemperatureMilli = sql.NullInt64{Int64: int64(math.Round(*c.Temperature.value * 1000)), Valid: true}
+		}
+	}
+	if c.KnowledgeBaseIDs != nil {
+		agent.KnowledgeBaseIDs = slices.Compact(slices.Sorted(slices.Values(c.KnowledgeBaseIDs)))
+	}
+	if agent.DebounceMaxMS > 0 && agent.DebounceMaxMS < agent.DebounceMS {
+		return handlers.InvalidRequest("debounceMaxSeconds", "debounceMaxSeconds must not be less than debounceSeconds.")
+	}
+	return nil
+}
+
+// agentModelObject is a model that an agent can have, with what a person chooses by (spec §2.1).
+type agentModelObject struct {
+	ID              string `json:"id"`
+	DisplayName     string `json:"displayName"`
+	FriendlyName    string `json:"friendlyName"`
+	Tier            string `json:"tier"`
+	ContextWindow   int64  `json:"contextWindow"   doc:"In tokens"`
+	MaxOutputTokens int64  `json:"maxOutputTokens" doc:"The model's own bound of one answer"`
+	VNHosted        bool   `json:"vnHosted"        doc:"It runs in the service's home country"`
+}
+
+// agentModelsObject is all of them, in the order of the configuration.
+type agentModelsObject struct {
+	Data []agentModelObject `json:"data"`
+}
+
+// registerAgentModels adds what [v1.Models] has under /v1, for those who have a login session and no API key.
+func (g *agents) registerAgentModels(s *endpoint.Server) {
+	endpoint.Register(s, endpoint.Operation{ID: "listAgentModels", Route: handlers.Route{
+		Method: http.MethodGet, Path: "/agents/models", Scope: identity.AgentsRead, Role: handlers.RoleMember,
+		Summary: "List the models that an agent can have",
+	}}, g.listModels)
+}
+
+func (g *agents) listModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[agentModelsObject], error) {
+	exceptions, err := g.DB.Organizations.Models(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
+	}
+	models := agentModelsObject{Data: []agentModelObject{}}
+	for _, model := range g.Models.Models() {
+		if v1.Enabled(exceptions, model.ID) {
+			models.Data = append(models.Data, showAgentModel(&model))
+		}
+	}
+	return endpoint.Answer(models), nil
+}
+
+func showAgentModel(model *gateway.Model) agentModelObject {
+	return agentModelObject{
+		ID: model.ID, DisplayName: model.DisplayName, FriendlyName: model.FriendlyName, Tier: model.Tier,
+		ContextWindow: model.ContextWindow, MaxOutputTokens: model.MaxOutputTokens, VNHosted: model.VNHosted,
+	}
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -75,4 +79,324 @@ func (g *wallet) get(ctx context.Context, principal *identity.Principal, in *str
 		BalanceMicros: billing.FormatMicros(wallet.BalanceMicros),
 		HeldMicros:    billing.FormatMicros(wallet.HeldMicros),
 	}), nil
+}
+
+// dayLayout is how a UTC day is written in queries and answers (RFC 3339 full-date).
+const dayLayout = time.DateOnly
+
+// HistoryQuery are the parameters of a wallet's lists. It is exported for the framework, see [endpoint.PathID].
+type HistoryQuery struct {
+	WalletQuery
+	endpoint.PageQuery
+	TableQuery
+
+	From string `query:"from" format:"date" doc:"The first UTC day, as 2026-11-01"`
+	To   string `query:"to"   format:"date" doc:"The last UTC day"`
+}
+
+// stretch is what the query asks for, from its cursor on, with one row more than the client wants ([endpoint.PageQuery.page]).
+func (q HistoryQuery) stretch() (stretch billing.Stretch, err error) {
+	page, err := q.Page()
+	if err != nil {
+		return stretch, err
+	}
+	stretch.Rows = page.Limit
+	if page.After != "" {
+		if stretch.After, err = readPlace(page.After); err != nil {
+			return stretch, err
+		}
+	}
+	if q.From != "" {
+		from, err := readDay("from", q.From)
+		if err != nil {
+			return stretch, err
+		}
+		stretch.From = from.UnixMilli()
+	}
+	if q.To != "" {
+		to, err := readDay("to", q.To)
+		if err != nil {
+			return stretch, err
+		}
+		stretch.Until = to.AddDate(0, 0, 1).UnixMilli()
+		if stretch.Until <= stretch.From {
+			return stretch, handlers.InvalidRequest("to", "to is before from.")
+		}
+	}
+	return stretch, nil
+}
+
+// readDay reads a day between 1970 and 9999.
+func readDay(field, text string) (time.Time, error) {
+	day, err := time.Parse(dayLayout, text)
+	if err != nil || day.Year() <= 1970 {
+		return day, handlers.InvalidRequest(field, "%s must be a day such as 2026-11-01.", field)
+	}
+	return day, nil
+}
+
+// placeText is a place in a form that [handlers.WellFormedID] takes.
+func placeText(place billing.Place) string { return fmt.Sprintf("%d_%s", place.At, place.ID) }
+
+func readPlace(text string) (billing.Place, error) {
+	at, id, _ := strings.Cut(text, "_")
+	millis, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || id == "" {
+		return billing.Place{}, handlers.InvalidRequest("cursor", "cursor is not a nextCursor of this list.")
+	}
+	return billing.Place{At: millis, ID: id}, nil
+}
+
+// transactionObject is a transaction of a wallet as the API shows it.
+type transactionObject struct {
+	ID            string  `json:"id"`
+	At            string  `json:"at"            format:"date-time"`
+	Kind          string  `json:"kind"          enum:"credit,charge,adjustment,refund"`
+	AmountMicros  string  `json:"amountMicros"  doc:"What the wallet got, or with a minus gave, in millionths of the currency unit"`
+	BalanceMicros string  `json:"balanceMicros" doc:"What the wallet had right after it"`
+	CallID        *string `json:"callId"        doc:"The model call that was charged or refunded"`
+	Reference     *string `json:"reference"     doc:"The operator's reference, such as that of a payment"`
+	Reason        *string `json:"reason"        doc:"Why the operator adjusted the wallet"`
+}
+
+func showTransaction(e *billing.Entry) transactionObject {
+	shown := transactionObject{
+		ID: e.ID, At: endpoint.Timestamp(e.At), Kind: transactionKind(e.Kind),
+		AmountMicros: billing.FormatMicros(e.AmountMicros), BalanceMicros: billing.FormatMicros(e.BalanceMicros),
+	}
+	switch e.Kind {
+	case billing.EntryCharge:
+		shown.CallID = endpoint.TextOrNull(e.Ref)
+	case billing.EntryRefund:
+		shown.CallID, shown.Reference = endpoint.TextOrNull(e.Ref), endpoint.TextOrNull(e.Note)
+	default:
+		if e.Ref != e.ID { // it was given none
+			shown.Reference = endpoint.TextOrNull(e.Ref)
+		}
+		shown.Reason = endpoint.TextOrNull(e.Note)
+	}
+	return shown
+}
+
+// transactionKind is what the command line calls it, too.
+func transactionKind(kind billing.EntryKind) string {
+	switch kind {
+	case billing.EntryTopUp:
+		return "credit"
+	case billing.EntryAdjust:
+		return "adjustment"
+	default:
+		return string(kind)
+	}
+}
+
+func (g *wallet) listTransactions(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
+	wallet, err := in.wallet(principal)
+	if err != nil {
+		return nil, err
+	}
+	stretch, err := in.stretch()
+	if err != nil {
+		return nil, err
+	}
+	return tableBody(in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
+		name: "transactions-" + string(wallet.Env),
+		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, error) {
+			entries, err := g.Wallets.Entries(ctx, wallet, stretch)
+			if err != nil {
+				return nil, handlers.Internal(fmt.Errorf("reading transactions: %w", err))
+			}
+			return entries, nil
+		},
+		place:   func(row *billing.Entry) billing.Place { return row.Place() },
+		show:    showTransaction,
+		columns: []string{"id", "at", "kind", "amountMicros", "balanceMicros", "callId", "reference", "reason"},
+		cells: func(t *transactionObject) []string {
+			return []string{
+				t.ID, t.At, t.Kind, t.AmountMicros, t.BalanceMicros, csvText(t.CallID), csvText(t.Reference), csvText(t.Reason),
+			}
+		},
+	}), nil
+}
+
+// callObject is a model call that has ended as the API shows it.
+type callObject struct {
+	ID                 string  `json:"id"`
+	At                 string  `json:"at"                 format:"date-time" doc:"When it began"`
+	DurationMS         int64   `json:"durationMs"`
+	Model              string  `json:"model"`
+	Outcome            string  `json:"outcome"            doc:"completed, or why it ended otherwise"`
+	PromptTokens       int64   `json:"promptTokens"`
+	CachedPromptTokens int64   `json:"cachedPromptTokens" doc:"Those of promptTokens that the provider had kept"`
+	CompletionTokens   int64   `json:"completionTokens"`
+	Estimated          bool    `json:"estimated"          doc:"The provider didn't report the tokens"`
+	ChargedMicros      string  `json:"chargedMicros"      doc:"What was taken from the wallet, in millionths of the currency unit"`
+	BYOK               bool    `json:"byok"               doc:"It was made with the organization's own provider key"`
+	Stream             bool    `json:"stream"`
+	KeyID              *string `json:"keyId"              doc:"The API key it was made with; null: an agent answered a customer, or a member made it"` //nolint:lll // a struct tag can't be broken
+	RequestID          *string `json:"requestId"          doc:"The HTTP request it was made for"`
+	AgentID            *string `json:"agentId"            doc:"The agent that answered a customer; null when that isn't known any more, too"`
+	ConversationID     *string `json:"conversationId"     doc:"The conversation it was an answer in"`
+}
+
+// placedCall is a call with where its turn belongs.
+type placedCall struct {
+	billing.EndedCall
+
+	turn inbox.TurnPlace
+}
+
+func showCall(c *placedCall) callObject {
+	shown := callObject{
+		ID: c.ID, At: endpoint.Timestamp(c.StartedAt), DurationMS: c.DurationMS, Model: c.Model, Outcome: c.Outcome,
+		PromptTokens: c.Usage.PromptTokens, CachedPromptTokens: c.Usage.CachedPromptTokens, CompletionTokens: c.Usage.CompletionTokens,
+		Estimated: c.UsageSource == billing.UsageEstimated, ChargedMicros: billing.FormatMicros(c.ChargedMicros),
+		BYOK: c.BYOK, Stream: c.Stream, KeyID: endpoint.TextOrNull(c.KeyID),
+		AgentID: endpoint.TextOrNull(c.turn.AgentID), ConversationID: endpoint.TextOrNull(c.turn.ConversationID),
+	}
+	if !isTurn(c.RequestID) {
+		shown.RequestID = endpoint.TextOrNull(c.RequestID)
+	}
+	return shown
+}
+
+// isTurn reports whether a call was made for a turn of a conversation and not for an HTTP request.
+func isTurn(requestID string) bool { return strings.HasPrefix(requestID, "trn_") }
+
+// placedCalls reads calls and where their turns belong.
+func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stretch billing.Stretch) ([]placedCall, error) {
+	calls, err := g.Wallets.Calls(ctx, wallet, stretch)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading calls: %w", err))
+	}
+	placed := make([]placedCall, len(calls))
+	var turns []string
+	for i := range calls {
+		placed[i].EndedCall = calls[i]
+		if isTurn(calls[i].RequestID) {
+			turns = append(turns, calls[i].RequestID)
+		}
+	}
+	places, err := g.Conversations.TurnPlaces(ctx, wallet.OrgID, turns)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the turns of calls: %w", err))
+	}
+	for i := range placed {
+		placed[i].turn = places[placed[i].RequestID]
+	}
+	return placed, nil
+}
+
+func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
+	wallet, err := in.wallet(principal)
+	if err != nil {
+		return nil, err
+	}
+	stretch, err := in.stretch()
+	if err != nil {
+		return nil, err
+	}
+	return tableBody(in.HistoryQuery, stretch, table[placedCall, callObject]{
+		name: "calls-" + string(wallet.Env),
+		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, error) {
+			return g.placedCalls(ctx, wallet, stretch)
+		},
+		place: func(row *placedCall) billing.Place { return row.Place() },
+		show:  showCall,
+		columns: []string{
+			"id", "at", "durationMs", "model", "outcome", "promptTokens", "cachedPromptTokens", "completionTokens", "estimated",
+			"chargedMicros", "byok", "stream", "keyId", "requestId", "agentId", "conversationId",
+		},
+		cells: func(c *callObject) []string {
+			return []string{
+				c.ID, c.At, strconv.FormatInt(c.DurationMS, 10), csvText(&c.Model), csvText(&c.Outcome),
+				strconv.FormatInt(c.PromptTokens, 10), strconv.FormatInt(c.CachedPromptTokens, 10), strconv.FormatInt(c.CompletionTokens, 10),
+				strconv.FormatBool(c.Estimated), c.ChargedMicros, strconv.FormatBool(c.BYOK), strconv.FormatBool(c.Stream),
+				csvText(c.KeyID), csvText(c.RequestID), csvText(c.AgentID), csvText(c.ConversationID),
+			}
+		},
+	}), nil
+}
+
+const (
+	// spendDays is how many days GET /wallet/spend is about when the client doesn't say.
+	spendDays = 30
+	// maxSpendDays is how many days it is about at most: each is a read of its own.
+	maxSpendDays = 92
+)
+
+// spendObject is the answer of GET /wallet/spend.
+type spendObject struct {
+	Environment store.Env  `json:"environment" enum:"live,test"`
+	From        string     `json:"from"        format:"date" doc:"The first UTC day"`
+	To          string     `json:"to"          format:"date" doc:"The last UTC day"`
+	Data        []daySpend `json:"data"        nullable:"false" doc:"Oldest day first, then by model; days and models without calls are left out"`
+}
+
+// daySpend is what the calls to one model that began on one UTC day cost. Refunds are not subtracted.
+type daySpend struct {
+	Day              string `json:"day"           format:"date"`
+	Model            string `json:"model"`
+	Calls            int64  `json:"calls"         doc:"Also those that cost nothing"`
+	PromptTokens     int64  `json:"promptTokens"`
+	CompletionTokens int64  `json:"completionTokens"`
+	ChargedMicros    string `json:"chargedMicros" doc:"In millionths of the currency unit"`
+}
+
+type spendQuery struct {
+	WalletQuery
+
+	From string `query:"from" format:"date" doc:"The first UTC day, as 2026-11-01; 29 days before to when it is absent"`
+	To   string `query:"to"   format:"date" doc:"The last UTC day, at most 91 after the first; today when it is absent"`
+}
+
+// days are the first and the last day that the query is about.
+func (q spendQuery) days(now time.Time) (from, to time.Time, err error) {
+	const day = 24 * time.Hour
+	to = now.UTC().Truncate(day)
+	if q.To != "" {
+		if to, err = readDay("to", q.To); err != nil {
+			return from, to, err
+		}
+	}
+	from = to.AddDate(0, 0, 1-spendDays)
+	if q.From != "" {
+		if from, err = readDay("from", q.From); err != nil {
+			return from, to, err
+		}
+	}
+	switch days := to.Sub(from) / day; {
+	case days < 0 && q.To == "":
+		return from, to, handlers.InvalidRequest("from", "from is after today.")
+	case days < 0:
+		return from, to, handlers.InvalidRequest("to", "to is before from.")
+	case days >= maxSpendDays:
+		return from, to, handlers.InvalidRequest("from", "from and to are more than %d days.", maxSpendDays)
+	}
+	return from, to, nil
+}
+
+func (g *wallet) spend(ctx context.Context, principal *identity.Principal, in *spendQuery) (*endpoint.JSON[spendObject], error) {
+	wallet, err := in.wallet(principal)
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := in.days(g.Now())
+	if err != nil {
+		return nil, err
+	}
+	spend := spendObject{Environment: wallet.Env, From: from.Format(dayLayout), To: to.Format(dayLayout), Data: []daySpend{}}
+	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
+		models, err := g.Wallets.Spend(ctx, wallet, day.UnixMilli(), day.AddDate(0, 0, 1).UnixMilli())
+		if err != nil {
+			return nil, handlers.Internal(fmt.Errorf("summing up the calls of a day: %w", err))
+		}
+		for _, model := range models {
+			spend.Data = append(spend.Data, daySpend{
+				Day: day.Format(dayLayout), Model: model.Model, Calls: model.Calls, PromptTokens: model.PromptTokens,
+				CompletionTokens: model.CompletionTokens, ChargedMicros: billing.FormatMicros(model.ChargedMicros),
+			})
+		}
+	}
+	return endpoint.Answer(spend), nil
 }
