@@ -16,8 +16,8 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, raw string) (identity.Principal, error)
 }
 
-// Auth lets requests in that carry a good API key (spec §5.1), and nobody else: login sessions count only in the endpoint
-// groups, which [API] checks.
+// Auth lets requests in that carry a good API key, and nobody else: login sessions count only in the endpoint
+// groups, which package endpoint checks.
 type Auth struct {
 	Authenticator Authenticator
 	// Scopes are the scopes that the key must have, all of them.
@@ -26,7 +26,7 @@ type Auth struct {
 
 type principalKey struct{}
 
-// PrincipalFrom returns who makes the request, once [Auth] or [API] has let it in.
+// PrincipalFrom returns who makes the request, once [Auth] or an endpoint.Server has let it in.
 func PrincipalFrom(ctx context.Context) (identity.Principal, bool) {
 	p, ok := ctx.Value(principalKey{}).(*identity.Principal)
 	if !ok {
@@ -41,7 +41,7 @@ func WithPrincipal(ctx context.Context, p identity.Principal) context.Context {
 }
 
 // Serve checks the key and answers the request with the principal in its context. It writes nothing but headers. The
-// checks come in the order of design §6: unauthenticated, invalid_api_key and api_key_revoked (401), then
+// checks come in this order: unauthenticated, invalid_api_key and api_key_revoked (401), then
 // organization_suspended (402), then insufficient_scope (403). A store that fails is internal_error, never a 401.
 func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	r, _ = EnsureRequestID(w, r)
@@ -64,12 +64,14 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 	return r.WithContext(WithPrincipal(r.Context(), p)), nil
 }
 
+// Suspended returns the error of requests of a suspended organization: organization_suspended, 402.
 func Suspended() error {
 	return &Error{
 		Code: errcode.OrganizationSuspended, Message: "The organization is suspended. Ask the operator of the service.",
 	}
 }
 
+// LacksScope returns the error of a key without the scope: insufficient_scope, 403.
 func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }

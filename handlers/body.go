@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-// MaxChatBody is the largest body that /v1 reads (design §6): 32 MiB, room for several messages of 200,000 characters
+// MaxChatBody is the largest body that /v1 reads: 32 MiB, room for several messages of 200,000 characters
 // that are escaped to 12 bytes each.
 const MaxChatBody = 32 << 20
 
@@ -30,6 +30,7 @@ const (
 	PromptTime     = time.Second
 )
 
+// ErrBudget is returned by [ReadPaced] when the account's share of the [ByteBudget] has no room for the body.
 var ErrBudget = errors.New("the share of the budget of buffered body bytes is used up")
 
 // ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
@@ -56,6 +57,7 @@ func accountOf(r *http.Request) Account {
 	return Account{ShareStrangers, ClientAddress(r)}
 }
 
+// ReadPaced is [ReadBody] for a body with a pace of its own, charged to the account.
 func ReadPaced(in *PacedBody, limit int64, budget *ByteBudget, account Account) (body []byte, release func(), err error) {
 	defer in.Finish()
 	switch {
@@ -194,6 +196,7 @@ func atEnd(body io.Reader) (bool, error) {
 	}
 }
 
+// TooLarge returns the error of a body of more than limit bytes: invalid_request.
 func TooLarge(limit int64) *Error {
 	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
 }

@@ -3,17 +3,17 @@
 //
 // What belongs here: reading requests, deciding which error a bad one gets, writing answers. Handlers are methods of the
 // shape func(http.ResponseWriter, *http.Request) error; what they return is written by [WriteError] and by nothing else.
-// The order of the checks on /v1 is that of design §6: key 401 → suspended 402 → scope 403 → rate 429 → body 400.
+// The order of the checks on /v1 is: key 401 → suspended 402 → scope 403 → rate 429 → body 400.
 //
-// The endpoint groups (spec §4.4) are operations of [API], built on the huma framework: each declares its scope and role,
+// The endpoint groups are operations of package endpoint, built on the huma framework: each declares its scope and role,
 // one middleware checks them before anything of the request is read, for an API key or for a person who is signed in
 // ([Sessions]), and the answers are camelCase JSON with moments in RFC 3339 (UTC, milliseconds). An id of another
 // organization is forbidden and an unknown one not_found, told by one shared helper. In a request null is the same as
 // absent; in a PATCH it takes away what may be absent (an agent's maxTokens and temperature, a channel's agentId). The
-// webhooks (spec §4.3) are [webhook.Webhooks]: verify, extract, enqueue.
+// webhooks are [webhook.Webhooks]: verify, extract, enqueue.
 //
 // Invariants:
-//   - Every error that leaves has the body of spec §7.1 with one of the 22 codes of §7.2 and its status, and the same
+//   - Every error that leaves has the error body of docs/contract.md with one of its 22 codes and that code's status, and the same
 //     request id in the body and in X-Request-Id. Causes are for logs and never reach a client.
 //   - A fault of ours is internal_error: a store that fails is never a 401, 404 or 429.
 //   - A request body is bounded in bytes, depth and elements before anything looks at it, and is read in linear time.

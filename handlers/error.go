@@ -17,7 +17,7 @@ const internalMessage = "The service failed to handle the request. Quote the req
 // written nothing to w but headers.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Error is an answer of the error contract (spec §7.1).
+// Error is an answer of the error contract.
 type Error struct {
 	// Code decides the status.
 	Code errcode.Code
@@ -77,7 +77,7 @@ func Internal(cause error) *Error {
 }
 
 // Busy is internal_error that tells the client to come back after the given time: the service has too much to do, or
-// isn't ready yet. The contract keeps 503 for providers (spec §7.2).
+// isn't ready yet. The contract keeps 503 for providers.
 func Busy(after time.Duration, cause error) *Error {
 	return &Error{
 		Code: errcode.InternalError, RetryAfter: after, Cause: cause,

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// ServeNotFound is the [Handler] of everything that no route serves: every unknown path and method is not_found
-// (design §6). On the endpoints of the OpenAI standard that this service doesn't have, the text names the one it has.
+// ServeNotFound is the [Handler] of everything that no route serves: every unknown path and method is not_found.
+// On the endpoints of the OpenAI standard that this service doesn't have, the text names the one it has.
 func ServeNotFound(w http.ResponseWriter, r *http.Request) error {
 	EnsureRequestID(w, r)
 	return RouteNotFound(r)
 }
 
+// RouteNotFound returns the error of a path or method that no route serves: not_found.
 func RouteNotFound(r *http.Request) *Error {
 	path := r.URL.Path
 	rest, isV1 := strings.CutPrefix(path, "/v1/")

@@ -34,6 +34,8 @@ func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
 	}
 }
 
+// NewPacedBody returns the body of r, all of which must arrive within grace, plus a second for every rate bytes that have
+// arrived; a rate of 0 adds nothing.
 func NewPacedBody(w http.ResponseWriter, r *http.Request, grace time.Duration, rate int64) *PacedBody {
 	return &PacedBody{r: r, w: w, conn: http.NewResponseController(w), grace: grace, rate: rate}
 }

@@ -18,7 +18,7 @@ type Plans interface {
 	RequestsPerMinute(plan string) int64
 }
 
-// RateLimit admits the requests per minute of the organization's plan (spec §8). It stands behind [Auth], so that every
+// RateLimit admits the requests per minute of the organization's plan. It stands behind [Auth], so that every
 // request with a good key counts, also one whose body turns out to be bad, and a replay. What the store had too much to do
 // for is returned ([Permit.Return]).
 type RateLimit struct {
@@ -75,7 +75,7 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 	return Permit{}, &Error{
 		Code:       errcode.RateLimited,
 		RetryAfter: max(d.ResetIn, time.Millisecond),
-		// Some clients take a 429 for permanent by its words (notes/clients.md §2 item 20).
+		// Some clients take a 429 for permanent by its words.
 		Message: fmt.Sprintf("The limit of %d requests per minute is reached. Retry after %d seconds.", d.Limit, seconds),
 	}
 }

@@ -70,7 +70,7 @@ func TestRateLimitRetryAfterIsNeverBelowOneNorAboveSixty(t *testing.T) {
 	}
 }
 
-// LangChain takes a 429 for permanent when its text has one of these (notes/clients.md §2 item 20).
+// LangChain takes a 429 for permanent when its text has one of these.
 func TestRateLimitMessagesDoNotSoundPermanent(t *testing.T) {
 	t.Parallel()
 	l := &handlers.RateLimit{Plans: handlertest.PlanLimits{"free": 1}, Limiter: handlertest.LimiterFunc(func(context.Context, string, int64) (limit.Decision, error) {

@@ -8,12 +8,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
+// RequestIDHeader is the header with the id of the request, on every answer.
 const RequestIDHeader = "X-Request-Id"
 
 type requestIDKey struct{}
 
 // EnsureRequestID gives the request its id: "req_" and a sortable unique id, in the request's context and as the
-// response header X-Request-Id, the only place where official clients look for it (notes/clients.md §2 item 3).
+// response header X-Request-Id, the only place where official clients look for it.
 //
 // It may be called any number of times and the id stays the same. When the request with the context was lost, as on the
 // way to Caddy's error routes, the id is taken from the response header. An inbound X-Request-Id is ignored (S17).

@@ -42,7 +42,7 @@ type Sessions struct {
 	https    bool
 }
 
-// NewSessions works with sessions. baseURL is the service's own address (design §4 `base_url`).
+// NewSessions works with sessions. baseURL is the service's own address.
 func NewSessions(sessions *identity.Sessions, baseURL string) *Sessions {
 	return &Sessions{sessions: sessions, https: strings.HasPrefix(baseURL, "https://")}
 }

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// maxRetryAfter: openai npm ignores a longer Retry-After and retries at once (notes/clients.md §2).
+	// maxRetryAfter: openai npm ignores a longer Retry-After and retries at once.
 	maxRetryAfter = 60 * time.Second
 	// maxRetryAfterMS stays below the 60,000 from which on the ai-sdk ignores retry-after-ms.
 	maxRetryAfterMS = 59_999
 )
 
-// ErrorBody is `error` of spec §7.1, in its order.
+// ErrorBody is the member error of the error body, in the order in which it is written.
 type ErrorBody struct {
 	Code       errcode.Code `json:"code"`
 	Message    string       `json:"message"`
@@ -28,11 +28,12 @@ type ErrorBody struct {
 	RequestID  string       `json:"requestId"`
 }
 
+// ErrorDocument is the body of every error.
 type ErrorDocument struct {
 	Error ErrorBody `json:"error"`
 }
 
-// WriteError answers with err in the shape of spec §7.1. An *[Error] anywhere in the chain is written as it stands; any
+// WriteError answers with err as the error body of docs/contract.md. An *[Error] anywhere in the chain is written as it stands; any
 // other error is internal_error, and nothing of its text leaves. docsBase is the address of the documentation page,
 // empty when it isn't served: then there is no docsUrl.
 //
@@ -83,7 +84,7 @@ func retryAfter(e *Error) time.Duration {
 	return min(wait, maxRetryAfter)
 }
 
-// AppendErrorEvent appends the event that ends a stream after its first byte (design §5 "Failure after the first byte"):
+// AppendErrorEvent appends the event that ends a stream after its first byte:
 // one data line with code, message and request id, and a blank line. Nothing may follow it.
 func AppendErrorEvent(dst []byte, err error, requestID string) []byte {
 	e := AsError(err)
@@ -106,6 +107,7 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	WriteWhole(w, status, "application/json", text)
 }
 
+// WriteWhole writes a whole answer of any type, with its length, which no cache may keep.
 func WriteWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{contentType}

@@ -119,7 +119,7 @@ func (g *agents) remove(ctx context.Context, principal *identity.Principal, in *
 	return &endpoint.Empty{}, nil
 }
 
-// checkModel refuses a model that the organization can't call (spec §7.2 unsupported_model).
+// checkModel refuses a model that the organization can't call.
 func (g *agents) checkModel(ctx context.Context, principal *identity.Principal, model string) error {
 	unsupported := &handlers.Error{
 		Code: errcode.UnsupportedModel, Field: "model",
@@ -284,7 +284,7 @@ func (c AgentChange) apply(agent *store.Agent) error {
 	return nil
 }
 
-// agentModelObject is a model that an agent can have, with what a person chooses by (spec §2.1).
+// agentModelObject is a model that an agent can have, with what a person chooses by.
 type agentModelObject struct {
 	ID              string `json:"id"`
 	DisplayName     string `json:"displayName"`

@@ -177,7 +177,7 @@ func TestAgentChangesAtOnce(t *testing.T) {
 	}
 }
 
-// The picker of models shows what [API.checkModel] takes, to people, too.
+// The picker of models shows what checkModel takes, to people, too.
 func TestAgentModels(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

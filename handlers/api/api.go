@@ -1,3 +1,13 @@
+// Package api has the operations of the organization API: one type per group (agents, channels, wallet, …), each with the
+// routes, bodies and answers of its group. Package endpoint checks credentials, scopes, roles and bodies before they run.
+//
+// Invariants:
+//   - An operation reads and writes rows of the principal's organization only; an id of another organization is forbidden and
+//     an unknown one not_found, decided by one shared helper.
+//   - Secrets that come in are sealed or hashed at once and are never shown again.
+//
+// It keeps no state and calls nothing outside but a platform that is asked whose account credentials belong to, and the
+// gateway for the playground.
 package api
 
 import (
@@ -46,7 +56,7 @@ type Deps struct {
 	PlaygroundCall PlaygroundCall
 	// Providers are the names of those in the configuration: an organization may have a key of its own for each.
 	Providers []string
-	// BaseURL is the service's own address, without a trailing slash (design §4 `base_url`).
+	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
 	// Bodies is the budget that all buffered request bodies share; nil is unlimited.
 	Bodies *handlers.ByteBudget
@@ -113,7 +123,7 @@ func serve(d *Deps) *endpoint.Server {
 }
 
 // missing is the one way to answer for an id that the organization doesn't have: forbidden when it is another
-// organization's, else not_found (design §6). It tells nothing but that.
+// organization's, else not_found. It tells nothing but that.
 func (d *Deps) missing(ctx context.Context, principal *identity.Principal, kind store.OwnedKind, id string) error {
 	owner, err := d.DB.OwnerOf(ctx, kind, id)
 	switch {

@@ -45,7 +45,7 @@ func nullTimestamp(epochMillis sql.NullInt64) *string {
 	return &text
 }
 
-// issuedKey is a new key with its raw text, which is shown this once (spec §5.1 rule 3).
+// issuedKey is a new key with its raw text, which is shown this once.
 type issuedKey struct {
 	APIKeyObject
 
@@ -106,7 +106,7 @@ func (g *apiKeys) create(
 	return endpoint.Answer(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
 }
 
-// withinRights refuses a key that could do more than who makes it (design §6 "scopes"). A test key makes test keys only:
+// withinRights refuses a key that could do more than who makes it. A test key makes test keys only:
 // it must not come to spend live credits.
 func withinRights(principal *identity.Principal, request identity.KeyRequest) error {
 	scopes, err := identity.ParseScopes(request.Scopes)

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// spec §5.1 rules 3, 5 and 6, through the API.
+// A key's text is shown once, and its changes hold at once, through the API.
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -61,7 +61,7 @@ func TestAPIKeys(t *testing.T) {
 	require.NotNil(t, o.ask(t, http.StatusOK, http.MethodGet, one, "owner", "")["revokedAt"])
 }
 
-// design §6 "scopes": keys and members create only keys within their own scopes.
+// Keys and members create only keys within their own scopes.
 func TestKeysMakeKeysWithinTheirScopes(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -163,7 +163,7 @@ func TestChannelConflicts(t *testing.T) {
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "stranger", botBody("Page"))
 }
 
-// design §6 "who may claim an external id".
+// An external id is claimed by whose credentials the platform confirms; see "Channels" in docs/contract.md.
 func TestClaimOfAnExternalID(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -208,7 +208,7 @@ type sentMessage struct {
 	Parts []string `json:"parts" doc:"The ids of all messages that the text was split into, this one first"`
 }
 
-// sendMessage checks what would make the platform refuse the message before it is queued (design §6 "422 codes").
+// sendMessage checks what would make the platform refuse the message before it is queued.
 func (g *conversations) sendMessage(ctx context.Context, principal *identity.Principal, in *messageInput) (*endpoint.JSON[sentMessage], error) {
 	conversation, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID)
 	if err != nil {

@@ -138,7 +138,7 @@ func TestSendAsHuman(t *testing.T) {
 	}
 }
 
-// design §6 "422 codes": what the platform would refuse isn't queued.
+// What the platform would refuse isn't queued.
 func TestSendAsHumanIsRefused(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -47,7 +47,7 @@ type agentTry struct {
 	Body playgroundInput
 }
 
-// try answers the texts after the last answer, as the worker would. The live wallet pays (design §6 "test keys"), but
+// try answers the texts after the last answer, as the worker would. The live wallet pays, but
 // for a test key, which never spends live credits.
 func (g *agents) try(ctx context.Context, principal *identity.Principal, in *agentTry) (*endpoint.Stream, error) {
 	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)

@@ -37,7 +37,7 @@ func said(call *gateway.Request) (all []string) {
 	return all
 }
 
-// TestPlayground: the stream has the form of spec §4.2, and the call is the one that would answer a customer.
+// TestPlayground: the stream has the form of docs/contract.md, and the call is the one that would answer a customer.
 func TestPlayground(t *testing.T) {
 	t.Parallel()
 	o, path, calls := newPlayground(t)
@@ -66,7 +66,7 @@ func TestPlayground(t *testing.T) {
 	require.InDelta(t, 0.5, *calls.Request.Temperature, 0)
 }
 
-// TestPlaygroundOfATestKey: a ck_test_ key never spends live credits (design §6 "test keys").
+// TestPlaygroundOfATestKey: a ck_test_ key never spends live credits.
 func TestPlaygroundOfATestKey(t *testing.T) {
 	t.Parallel()
 	o, path, calls := newPlayground(t)

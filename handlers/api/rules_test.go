@@ -97,7 +97,7 @@ func pathOf(route handlers.Route, id string, idOf map[string]string) string {
 	return path
 }
 
-// roleFor is what design §6 says of a group's roles.
+// roleFor returns the role that docs/contract.md names for a group.
 func roleFor(t *testing.T, route handlers.Route) handlers.Role {
 	t.Helper()
 	switch group := groupOf(route.Path); group {
@@ -116,7 +116,7 @@ func roleFor(t *testing.T, route handlers.Route) handlers.Role {
 	}
 }
 
-// scopeFor is what design §6 says of a group's scopes; members, sessions and the audit log have none.
+// scopeFor returns the scope that docs/contract.md names for a group; members, sessions and the audit log have none.
 func scopeFor(route handlers.Route) identity.Scope {
 	if route.Path == "/agents/{id}/playground" {
 		return identity.ChatWrite // it is a call, and charged like one
@@ -251,7 +251,7 @@ func TestEveryRouteLetsInWhoMay(t *testing.T) {
 	}
 }
 
-// Every group of spec §4.4 that this API serves is there.
+// Every group of docs/contract.md that this API serves is there.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	groups := map[string]bool{}
@@ -286,7 +286,7 @@ func (o *office) snapshot(t *testing.T) (all []any) {
 	return append(all, slices.Clone(o.inbox.conversations), o.inbox.sent)
 }
 
-// Every route with a body: the JSON rules of design §6.
+// Every route with a body: the JSON rules of docs/contract.md.
 func TestBodyRulesOfEveryRoute(t *testing.T) {
 	t.Parallel()
 	o, idOf := furnished(t)
@@ -367,7 +367,7 @@ func sampleOf(schema *huma.Schema) string {
 func TestMembersDifferByMoreThanCase(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
-	for _, schema := range newOffice(t).Huma.OpenAPI().Components.Schemas.Map() {
+	for _, schema := range newOffice(t).Description().Components.Schemas.Map() {
 		for name := range schema.Properties {
 			before, known := seen[strings.ToLower(name)]
 			require.True(t, !known || before == name, name)

@@ -242,7 +242,7 @@ func TestSuspendedPeople(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, out.Code)
 }
 
-// design §6 "login session": /v1 takes API keys only.
+// /v1 takes API keys only.
 func TestSessionsNeverWorkOnV1(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -24,7 +24,7 @@ type Wallets interface {
 	Spend(ctx context.Context, id billing.WalletID, from, until int64) ([]billing.Spend, error)
 }
 
-// walletObject is the answer of GET /wallet. Amounts are decimal strings of micros (design §6 "groups' conventions").
+// walletObject is the answer of GET /wallet. Amounts are decimal strings of micros.
 type walletObject struct {
 	Environment   store.Env `json:"environment"   enum:"live,test" doc:"Whose wallet it is: a test key never spends live credits"`
 	BalanceMicros string    `json:"balanceMicros" doc:"What the wallet has, in millionths of the currency unit"`

@@ -96,7 +96,7 @@ func refusedByFramework(fault *huma.ErrorModel) *handlers.Error {
 }
 
 // requiredMember reads the name out of the framework's words for a member that is missing; the location of that fault is
-// the object around it (notes/storage.md E).
+// the object around it.
 func requiredMember(message string) (name string, missing bool) {
 	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 	name, missing = strings.CutPrefix(message, before)

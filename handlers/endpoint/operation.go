@@ -105,7 +105,7 @@ func Register[I, O any](
 		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
 		Responses:    o.responses(),
 	}
-	huma.Register(s.Huma, registered, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(s.huma, registered, func(ctx context.Context, in *I) (*O, error) {
 		if decoded, ok := ctx.Value(decodedKey{}).(func()); ok {
 			decoded()
 		}
@@ -165,7 +165,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		decoded := sync.OnceFunc(func() { done(); release() })
 		defer decoded()
 		schema := ctx.Operation().RequestBody.Content["application/json"].Schema
-		if body, err = readObject(body, schema, s.Huma.OpenAPI().Components.Schemas); err != nil {
+		if body, err = readObject(body, schema, s.huma.OpenAPI().Components.Schemas); err != nil {
 			answer.err = err
 			return
 		}
@@ -177,7 +177,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 // decodedKey is where a request has the function that ends its decoding.
 type decodedKey struct{}
 
-// withJSON is the request with another body. Any Content-Type is accepted (design §6), so the framework sees the right one.
+// withJSON is the request with another body. Any Content-Type is accepted, so the framework sees the right one.
 func withJSON(r *http.Request, body []byte) *http.Request {
 	replaced := *r
 	replaced.Header = r.Header.Clone()

@@ -11,7 +11,7 @@ import (
 // defaultPageLimit is how many elements a list has when the client doesn't say.
 const defaultPageLimit = 50
 
-// PageQuery are the parameters of every list (design §6 "groups' conventions").
+// PageQuery are the parameters of every list.
 type PageQuery struct {
 	Limit  int    `query:"limit"  minimum:"1" maximum:"100" default:"50" doc:"How many elements the page has at most"`
 	Cursor string `query:"cursor" maxLength:"200" doc:"nextCursor of the page before; absent for the first page"`
@@ -80,7 +80,7 @@ func TextOrNull(text string) *string {
 	return &text
 }
 
-// PathID is the id in a path. [API.Serve] has answered not_found for a text that can't be one. Like other types that
+// PathID is the id in a path. [Server.Serve] has answered not_found for a text that can't be one. Like other types that
 // stand in operations' inputs without a name, it is exported because the framework passes over what isn't.
 type PathID struct {
 	ID string `path:"id"`

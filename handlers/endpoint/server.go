@@ -1,3 +1,13 @@
+// Package endpoint serves JSON operations that describe themselves: each declares its route, scope, role and the types of its
+// body and answer, and [Server] checks the credentials, the rights and the body before the operation runs.
+//
+// Invariants:
+//   - Before the credentials and rights are checked nothing of the request's body is read.
+//   - An operation gets a body that fits its schema: bounded in bytes, depth and names, valid UTF-8, without repeated names.
+//     Members that no schema has are ignored, and null is the same as absent unless a member may be cleared.
+//   - Every error is written by [handlers.WriteError]; what the framework would write by itself is dropped.
+//
+// It contains no operation of its own.
 package endpoint
 
 import (
@@ -17,7 +27,7 @@ type Server struct {
 	bodies        *handlers.ByteBudget
 
 	mux    *http.ServeMux
-	Huma   huma.API
+	huma   huma.API
 	routes []handlers.Route
 }
 
@@ -25,19 +35,19 @@ type Server struct {
 // bodies, nil is unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
 	s := &Server{authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux()}
-	s.Huma = humago.New(s.mux, frameworkConfig())
-	s.Huma.UseMiddleware(s.admit)
+	s.huma = humago.New(s.mux, frameworkConfig())
+	s.huma.UseMiddleware(s.admit)
 	return s
 }
 
 // Description returns the operations as the framework describes them, with the schemas of their bodies.
-func (s *Server) Description() *huma.OpenAPI { return s.Huma.OpenAPI() }
+func (s *Server) Description() *huma.OpenAPI { return s.huma.OpenAPI() }
 
 // Routes lists the operations in the order in which they were registered.
 func (s *Server) Routes() []handlers.Route { return s.routes }
 
 // Serve answers a request. A path or method that no operation has is not_found, with or without a key; HEAD is no GET
-// here. For the others the order is that of design §6: key 401, suspended 402, scope 403, then the request itself.
+// here. For the others the order is: key 401, suspended 402, scope 403, then the request itself.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
 	answer := &answer{to: w, header: make(http.Header)}

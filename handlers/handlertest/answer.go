@@ -26,9 +26,10 @@ type Answer struct {
 	Fields map[string]any
 }
 
+// Code is the error code.
 func (a Answer) Code() string { return a.Fields["code"].(string) }
 
-// Written answers what WriteError makes of err, after checking what holds for every error (spec §7.1).
+// Written answers what WriteError makes of err, after checking what holds for every error.
 func Written(t *testing.T, err error, docsBase string) Answer {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -36,6 +37,7 @@ func Written(t *testing.T, err error, docsBase string) Answer {
 	return Checked(t, w)
 }
 
+// Checked returns what was written, after checking what holds for every error.
 func Checked(t *testing.T, w *httptest.ResponseRecorder) Answer {
 	t.Helper()
 	var doc map[string]map[string]any

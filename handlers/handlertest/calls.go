@@ -22,6 +22,7 @@ type ScriptedCall struct {
 	Result gateway.Result
 }
 
+// Call implements v1.Gateway.
 func (s *ScriptedCall) Call(_ context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error) {
 	s.Request = req
 	if sink != nil {
@@ -40,6 +41,7 @@ func (s *ScriptedCall) Call(_ context.Context, req *gateway.Request, sink gatewa
 	return &s.Result, nil
 }
 
+// Completed is the result of a call with usage and text that must be escaped.
 func Completed() gateway.Result {
 	return gateway.Result{
 		ID: "chatcmpl-1", Created: 1_700_000_000, Model: `acme/"std"`, Text: "one \"two\"\n\u2028</script>", FinishReason: "stop",
@@ -61,8 +63,7 @@ func Events(t *testing.T, w *httptest.ResponseRecorder) (data []string) {
 	return data
 }
 
+// Failed is a failure whose cause must not be shown.
 func Failed(outcome gateway.Outcome) *gateway.Failure {
 	return &gateway.Failure{Outcome: outcome, Message: "public text", Cause: errors.New("vendor text sk-secret")}
 }
-
-// TestStreamFailsBeforeTheFirstByte: until something was flushed a failure is an ordinary error with its own status.

@@ -24,6 +24,7 @@ import (
 // Keyring knows keys by their raw text.
 type Keyring map[string]identity.Principal
 
+// Authenticate implements [handlers.Authenticator].
 func (k Keyring) Authenticate(_ context.Context, raw string) (identity.Principal, error) {
 	p, ok := k[raw]
 	if !ok {
@@ -35,12 +36,15 @@ func (k Keyring) Authenticate(_ context.Context, raw string) (identity.Principal
 // AuthenticatorFunc is an Authenticator made of one function.
 type AuthenticatorFunc func(ctx context.Context, raw string) (identity.Principal, error)
 
+// Authenticate implements [handlers.Authenticator].
 func (f AuthenticatorFunc) Authenticate(ctx context.Context, raw string) (identity.Principal, error) {
 	return f(ctx, raw)
 }
 
+// LimiterFunc is a limiter made of one function.
 type LimiterFunc func(ctx context.Context, orgID string, limit int64) (limit.Decision, error)
 
+// Take implements limit.Limiter.
 func (f LimiterFunc) Take(ctx context.Context, orgID string, limit int64) (limit.Decision, error) {
 	return f(ctx, orgID, limit)
 }
@@ -48,38 +52,50 @@ func (f LimiterFunc) Take(ctx context.Context, orgID string, limit int64) (limit
 // PlanLimits are requests per minute by plan.
 type PlanLimits map[string]int64
 
+// RequestsPerMinute implements [handlers.Plans].
 func (p PlanLimits) RequestsPerMinute(plan string) int64 { return p[plan] }
 
+// ModelList are models in their order.
 type ModelList []gateway.Model
 
+// Models implements v1.ModelList.
 func (l ModelList) Models() []gateway.Model { return l }
 
+// ExceptionsFunc reads the models that an organization has exceptions for.
 type ExceptionsFunc func(ctx context.Context, orgID string) (map[string]bool, error)
 
+// Models implements v1.ModelExceptions.
 func (f ExceptionsFunc) Models(ctx context.Context, orgID string) (map[string]bool, error) {
 	return f(ctx, orgID)
 }
 
+// WalletsFunc reads wallets that have no history.
 type WalletsFunc func(ctx context.Context, id billing.WalletID) (billing.Wallet, error)
 
+// Wallet implements api.Wallets, as the other methods do.
 func (f WalletsFunc) Wallet(ctx context.Context, id billing.WalletID) (billing.Wallet, error) {
 	return f(ctx, id)
 }
 
+// Entries returns an error.
 func (WalletsFunc) Entries(context.Context, billing.WalletID, billing.Stretch) ([]billing.Entry, error) {
 	return nil, errors.New("no history")
 }
 
+// Calls returns an error.
 func (WalletsFunc) Calls(context.Context, billing.WalletID, billing.Stretch) ([]billing.EndedCall, error) {
 	return nil, errors.New("no history")
 }
 
+// Spend returns an error.
 func (WalletsFunc) Spend(context.Context, billing.WalletID, int64, int64) ([]billing.Spend, error) {
 	return nil, errors.New("no history")
 }
 
+// PingFunc is a store made of one function.
 type PingFunc func(ctx context.Context) error
 
+// Ping implements [handlers.Pinger].
 func (f PingFunc) Ping(ctx context.Context) error { return f(ctx) }
 
 // Someone is a principal with the scopes.
@@ -92,8 +108,10 @@ func As(r *http.Request, p identity.Principal) *http.Request {
 	return r.WithContext(handlers.WithPrincipal(r.Context(), p))
 }
 
+// Get is a GET request of the path.
 func Get(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
 
+// TestRing is a ring of one master key.
 func TestRing(t *testing.T) *vault.Ring {
 	t.Helper()
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
@@ -116,6 +134,7 @@ type Deadlines struct {
 	Read []time.Time
 }
 
+// SetReadDeadline is called by http.ResponseController.
 func (d *Deadlines) SetReadDeadline(at time.Time) error {
 	d.Read = append(d.Read, at)
 	return nil

@@ -3,7 +3,7 @@ package jsonbody
 import "bytes"
 
 // ParseInteger is the value of a scanned number if that is a whole one below 10^18 in size, however it is written: 10,
-// 10.0, 1e1 and 100e-1 are the same (design §6). It computes with digits, not with floats, so that nothing is rounded.
+// 10.0, 1e1 and 100e-1 are the same. It computes with digits, not with floats, so that nothing is rounded.
 func ParseInteger(number []byte) (value int64, ok bool) {
 	negative := number[0] == '-'
 	if negative {

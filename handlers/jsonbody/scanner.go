@@ -1,3 +1,5 @@
+// Package jsonbody scans the JSON bodies of requests: strictly, front to back, each byte once, without building a tree.
+// Nesting and the number of names are bounded. It does not interpret members: its callers do, by callbacks.
 package jsonbody
 
 import (
@@ -9,20 +11,22 @@ import (
 )
 
 const (
-	// MaxDepth is how deep arrays and objects of a body may be nested (design §6).
+	// MaxDepth is how deep arrays and objects of a body may be nested.
 	MaxDepth = 64
 	// MaxNames bounds the names of an object and of those around it, and so what looking for repeated ones takes: 2 MiB.
 	MaxNames = 100_000
 )
 
 // Scanner reads one JSON text (RFC 8259, with the restrictions of RFC 7493 on names, UTF-8 and surrogates) front to back,
-// each byte once. It recurses no deeper than maxDepth, and what it returns are slices of the text. The first fault stops
+// each byte once. It recurses no deeper than [MaxDepth], and what it returns are slices of the text. The first fault stops
 // it for good: all methods then report false, and fault says what and where.
 type Scanner struct {
-	Data  []byte
+	// Data is the text.
+	Data []byte
+	// Pos is the position in Data of the next byte to be read.
 	Pos   int
 	depth int
-	// open counts the names of all objects that pos is in.
+	// open counts the names of all objects that Pos is in.
 	open  int
 	fault *handlers.Error
 }
@@ -31,11 +35,11 @@ type Scanner struct {
 type Literal struct {
 	// Raw is what stands between the quotes: valid, escapes and all.
 	Raw []byte
-	// Start is the position of raw in the text.
+	// Start is the position of Raw in the text.
 	Start int
 	// Runes counts code points; an escape, also a surrogate pair of two, is one.
 	Runes int
-	// escaped: raw has escapes.
+	// Escaped reports whether Raw contains escapes.
 	Escaped bool
 }
 
@@ -115,6 +119,7 @@ func (s *Scanner) Skip() bool {
 	}
 }
 
+// Word reads the literal w (true, false or null) at the position.
 func (s *Scanner) Word(w string) bool {
 	if len(s.Data)-s.Pos < len(w) || string(s.Data[s.Pos:s.Pos+len(w)]) != w {
 		return s.fail("unexpected character")

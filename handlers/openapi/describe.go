@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 )
 
-// describer builds the interface description (spec §9 rule 4): the framework's own operations of the endpoint groups, and
+// describer builds the interface description: the framework's own operations of the endpoint groups, and
 // those whose handlers are written by hand, which are described beside their code. Nothing is served from it, so nothing of
 // what is done here costs a request.
 type describer struct {
@@ -30,7 +30,7 @@ type describer struct {
 	faults   []error
 }
 
-// describe makes the description of all routes: those of api, [Routes], docsRoutes and widgetRoutes. It reports a route
+// describe makes the description of all routes: those of server, [v1.Routes], [webhook.Routes], docsRoutes and widgetRoutes. It reports a route
 // that nobody described, and one that was described and doesn't exist.
 func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.OpenAPI, error) {
 	groups := server.Description().Components.Schemas
@@ -89,7 +89,7 @@ func (d *describer) addHandWritten() {
 	}
 }
 
-// handWrittenOperations has an entry for each of [Routes], docsRoutes and widgetRoutes.
+// handWrittenOperations has an entry for each of [v1.Routes], docsRoutes and widgetRoutes.
 func handWrittenOperations() map[string]handWritten {
 	return map[string]handWritten{
 		"GET /v1/models":                    describeModels,

@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
-// description is the interface as NewDocs describes it.
+// description is the interface as [New] describes it.
 var description = sync.OnceValues(func() (*huma.OpenAPI, error) {
 	codes := make([]codeDoc, 0, len(errcode.All()))
 	for _, code := range errcode.All() {

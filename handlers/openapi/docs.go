@@ -1,3 +1,10 @@
+// Package openapi serves the interface description: OpenAPI 3.1 as JSON and YAML, and a page made of it.
+//
+// The operations of the endpoint groups are described by the framework from the types that they read and write; the other routes
+// (/v1, webhooks, the widget's files, the description itself) are described here. A route without a description, a
+// description without a route, and an error code without an entry in docs/failure-modes.md are errors of [New].
+//
+// It is built once per configuration and is not used by other handlers.
 package openapi
 
 import (
@@ -28,7 +35,7 @@ type Config struct {
 	FailureModes string
 }
 
-// Docs serves the interface description (spec §9 rule 4, design §6 `/docs`): OpenAPI 3.1 in JSON and YAML, and a page that
+// Docs serves the interface description: OpenAPI 3.1 in JSON and YAML, and a page that
 // is made of it. The page loads nothing but its own style and needs no script. All is rendered once; it is safe for
 // concurrent use.
 type Docs struct {
@@ -46,7 +53,7 @@ type rendition struct {
 // URL is the address of the page of the service with this base URL; with # and a code it is that of an error's text.
 func URL(baseURL string) string { return baseURL + docsPath }
 
-// New describes the routes of api and those of [Routes]. It must be called before api serves. It reports what nobody
+// New describes the routes of server and those whose handlers are written by hand. It must be called before server serves. It reports what nobody
 // described, and error codes that docs/failure-modes.md doesn't explain.
 func New(server *endpoint.Server, config Config) (*Docs, error) {
 	if config.Catalog == nil {

@@ -50,7 +50,7 @@ func (d *Docs) fetch(t *testing.T, path, accept string) *httptest.ResponseRecord
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
-// What /docs serves, by design §6: JSON, or the page when Accept prefers text/html; the fixed addresses whatever it says.
+// What /docs serves: JSON, or the page when Accept prefers text/html; the fixed addresses whatever it says.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	d := newDocs(t)
@@ -121,7 +121,7 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
-// Every code of spec §7.2 has one entry in docs/failure-modes.md, and there is no other entry.
+// Every code of package errcode has one entry in docs/failure-modes.md, and there is no other entry.
 func TestCodeDocs(t *testing.T) {
 	t.Parallel()
 	page := failureModes(t)

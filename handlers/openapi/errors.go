@@ -16,7 +16,7 @@ import (
 // codesKey is where a response of the description lists the codes that it can have.
 const codesKey = "x-codes"
 
-// addErrorSchema describes the error body of spec §7.1 from the struct that is written, and the codes with their texts.
+// addErrorSchema describes the error body from the struct that is written, and the codes with their texts.
 func (d *describer) addErrorSchema() {
 	d.schema(reflect.TypeFor[handlers.ErrorDocument]())
 	body := d.own.SchemaFromRef(endpoint.SchemaPrefix + endpoint.SchemaName(reflect.TypeFor[handlers.ErrorBody](), ""))
@@ -48,7 +48,7 @@ func addCode(response *huma.Response, code errcode.Code) {
 	response.Description = "`" + strings.Join(codes, "`, `") + "`"
 }
 
-// codesOf are the errors that an operation can answer, in the order of spec §7.2: those that follow from who may use it and
+// codesOf are the errors that an operation can answer, in the order of package errcode: those that follow from who may use it and
 // what it takes, and its own.
 func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	codes := []errcode.Code{errcode.InternalError}

@@ -19,7 +19,7 @@ An existing OpenAI client works after its base URL is changed to ` + "`/v1`" + `
 	`Every answer has the header X-Request-Id; quote it when you report a problem. Amounts of money are decimal strings of ` +
 	`micros, millionths of the currency unit.`
 
-// tags are the groups of routes in the order of spec §4.
+// tags are the groups of routes in the order in which the page shows them.
 var tags = []*huma.Tag{
 	{Name: "Models", Description: "The OpenAI-compatible endpoints."},
 	{Name: "Webhooks", Description: "Where messaging platforms deliver what customers write. A delivery is verified, queued and " +
@@ -55,7 +55,7 @@ func tagOf(path string) string {
 	}
 }
 
-// rateLimitHeaders are on every answer of /v1 (design §6 "rate-limit headers").
+// rateLimitHeaders are on every answer of /v1.
 var rateLimitHeaders = []string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}
 
 // headers are those of answers that routes share.

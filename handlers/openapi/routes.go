@@ -14,7 +14,7 @@ const (
 	docsYAMLPath = docsPath + "/openapi.yaml"
 )
 
-// docsRoutes are the addresses of the description itself. They are no part of [Routes]: who doesn't mount `/docs` has
+// docsRoutes are the addresses of the description itself. They are no part of [v1.Routes]: who doesn't mount `/docs` has
 // nothing there.
 func docsRoutes() []handlers.Route {
 	return []handlers.Route{
@@ -49,7 +49,7 @@ func descriptionResponse() *huma.Response {
 	}
 }
 
-// widgetRoutes are the addresses of the widget that browsers load. What these call is registered with the [API].
+// widgetRoutes are the addresses of the widget that browsers load. What these call is registered by [widget.Register].
 func widgetRoutes() []handlers.Route {
 	return []handlers.Route{
 		{Method: http.MethodGet, Path: "/widget/{channelId}", Public: true, Summary: "The page in the widget's frame"},

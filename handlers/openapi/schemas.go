@@ -16,7 +16,7 @@ type schemas struct {
 	own huma.Registry
 }
 
-// Map has all schemas. They are copies without additionalProperties: unknown members are ignored (spec §4), which is what
+// Map has all schemas. They are copies without additionalProperties: unknown members are ignored, which is what
 // its absence says, and what the framework checks requests with stays as it is.
 func (s schemas) Map() map[string]*huma.Schema {
 	all := make(map[string]*huma.Schema)

@@ -11,7 +11,7 @@ import (
 // The forms of POST /v1/chat/completions. No code reads or writes with them, for speed ([v1.DecodeChat], writeCompletion,
 // chunkWriter); tests hold them and that code together.
 
-// chatBody is the request of spec §4.2.
+// chatBody is the body of POST /v1/chat/completions.
 type chatBody struct {
 	Model       string        `json:"model" doc:"An id of GET /v1/models"`
 	Messages    []chatMessage `json:"messages" minItems:"1" maxItems:"10000" nullable:"false" doc:"The conversation, oldest first"`
@@ -27,7 +27,7 @@ type chatMessage struct {
 	Content string `json:"content" maxLength:"200000" doc:"Text. Other kinds of content are not supported"`
 }
 
-// chatCompletion is the answer of spec §2.4.
+// chatCompletion is the answer that isn't streamed.
 type chatCompletion struct {
 	ID      string       `json:"id"      pattern:"^chatcmpl-" doc:"Starts with chatcmpl-"`
 	Object  string       `json:"object"  enum:"chat.completion"`
@@ -55,13 +55,13 @@ type chatUsage struct {
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// chatCharge is the extension block of spec §2.5.
+// chatCharge is the member svc: what the call cost.
 type chatCharge struct {
 	ChargedMicros string `json:"charged_micros" pattern:"^[0-9]+$" doc:"What the wallet paid, in micros"`
 	BYOK          bool   `json:"byok"           doc:"The organization's own provider key was used"`
 }
 
-// chatChunk is an event of a stream (spec §2.6).
+// chatChunk is an event of a stream.
 type chatChunk struct {
 	ID      string            `json:"id"      pattern:"^chatcmpl-" doc:"The same in all chunks"`
 	Object  string            `json:"object"  enum:"chat.completion.chunk"`
@@ -113,7 +113,7 @@ func describeChat(d *describer) *huma.Operation {
 	}
 }
 
-// modelListObject is the answer of GET /v1/models (spec §2.2), as [v1.Models] renders it.
+// modelListObject is the answer of GET /v1/models, as [v1.Models] renders it.
 type modelListObject struct {
 	Object string           `json:"object" enum:"list"`
 	Data   []v1.ModelObject `json:"data"   nullable:"false"`

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// headerUseBYOK asks for a call with the organization's own provider key (spec §4.2).
+// headerUseBYOK asks for a call with the organization's own provider key.
 const headerUseBYOK = "X-Svc-Use-Byok"
 
 // Gateway runs model calls; in production it is *gateway.Gateway.
@@ -21,7 +21,7 @@ type Gateway interface {
 	Call(ctx context.Context, req *gateway.Request, sink gateway.Sink) (*gateway.Result, error)
 }
 
-// Chat answers POST /v1/chat/completions in both response forms (spec §4.2). It needs the principal that [handlers.Auth] puts
+// Chat answers POST /v1/chat/completions in both response forms. It needs the principal that [handlers.Auth] puts
 // into the request's context.
 type Chat struct {
 	Gateway Gateway
@@ -129,7 +129,7 @@ func (h *Chat) logBroken(r *http.Request, req *gateway.Request, failure *handler
 		"request_id", req.RequestID, "code", failure.Code, "model", req.Model, "error", failure)
 }
 
-// writeCompletion writes the answer of spec §2.4.
+// writeCompletion writes the answer that isn't streamed.
 func writeCompletion(w http.ResponseWriter, result *gateway.Result) error {
 	buf := takeBuffer()
 	defer giveBuffer(buf)
@@ -161,7 +161,7 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) error {
 	return nil
 }
 
-// appendUsageAndCharge appends the members usage and svc (spec §2.4, §2.5).
+// appendUsageAndCharge appends the members usage and svc.
 func appendUsageAndCharge(b []byte, result *gateway.Result) []byte {
 	b = append(b, `"usage":{"prompt_tokens":`...)
 	b = strconv.AppendInt(b, result.Usage.PromptTokens, 10)

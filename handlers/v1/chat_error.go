@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// outcomeCodes maps each ending of a call that is an error to its public code (spec §7.2, design §6). A client that
+// outcomeCodes maps each ending of a call that is an error to its public code. A client that
 // left gets no answer; its code is only for the log.
 var outcomeCodes = map[gateway.Outcome]errcode.Code{
 	gateway.OutcomeUnsupportedModel:    errcode.UnsupportedModel,

@@ -45,7 +45,7 @@ const (
 	stream = `{"model":"acme/std","messages":[{"role":"user","content":"hi"}],"stream":true}`
 )
 
-// TestCompletion: every field of spec §2.4 and §2.5 with its type, and what the call is made with.
+// TestCompletion: every field of the answer with its type, and what the call is made with.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	g := &handlertest.ScriptedCall{Result: handlertest.Completed()}
@@ -75,7 +75,7 @@ func TestCompletion(t *testing.T) {
 	require.False(t, req.BYOK)
 }
 
-// TestOwnKeyHeader: "true" in any case asks for the organization's own key (design §6 "BYOK"), nothing else does.
+// TestOwnKeyHeader: "true" in any case asks for the organization's own key, nothing else does.
 func TestOwnKeyHeader(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"true": true, "TRUE": true, "false": false, "1": false, "": false} {
@@ -86,7 +86,7 @@ func TestOwnKeyHeader(t *testing.T) {
 	}
 }
 
-// TestStream: the exact order of spec §4.2, with one id, model and created in every chunk.
+// TestStream: the exact order of events, with one id, model and created in every chunk.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	const head = `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"acme/\"std\"","choices":[`
@@ -131,7 +131,7 @@ func TestStreamFailsBeforeTheFirstByte(t *testing.T) {
 	require.False(t, w.Flushed)
 }
 
-// TestStreamFailsAfterTheFirstByte: one error event, and neither finish_reason nor usage nor svc nor [DONE] (design §5).
+// TestStreamFailsAfterTheFirstByte: one error event, and neither finish_reason nor usage nor svc nor [DONE].
 func TestStreamFailsAfterTheFirstByte(t *testing.T) {
 	t.Parallel()
 	w, err := post(t, &handlertest.ScriptedCall{Result: handlertest.Completed(), Pieces: []string{"one "}, Fail: handlertest.Failed(gateway.OutcomeProviderTimeout)}, stream)
@@ -161,7 +161,7 @@ func TestClientGoneIsToldToTheGateway(t *testing.T) {
 	require.ErrorIs(t, writer.Flush(), io.ErrClosedPipe)
 }
 
-// TestOutcomesHaveCodes: every ending that is an error has its public code (spec §7.2), and vendor text stays inside.
+// TestOutcomesHaveCodes: every ending that is an error has its public code, and vendor text stays inside.
 func TestOutcomesHaveCodes(t *testing.T) {
 	t.Parallel()
 	for outcome, code := range map[gateway.Outcome]errcode.Code{
@@ -190,7 +190,7 @@ func TestChatNeedsPostAndPrincipal(t *testing.T) {
 	require.Equal(t, errcode.InternalError, handlers.AsError(err).Code)
 }
 
-// TestStreamLimit: one stream too many is 429 with a second to wait (design §4 "limits").
+// TestStreamLimit: one stream too many is 429 with a second to wait.
 func TestStreamLimit(t *testing.T) {
 	t.Parallel()
 	var open Streams

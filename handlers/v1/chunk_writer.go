@@ -38,7 +38,7 @@ func giveBuffer(b *[]byte) {
 	}
 }
 
-// ChunkWriter writes a streamed answer in the order of spec §4.2: role chunk, content chunks, finish chunk, usage
+// ChunkWriter writes a streamed answer in this order: role chunk, content chunks, finish chunk, usage
 // and svc chunk, [DONE]. It implements [gateway.Sink]; nothing reaches the network before the first Flush.
 type ChunkWriter struct {
 	w  http.ResponseWriter
@@ -61,6 +61,7 @@ type ChunkWriter struct {
 
 var _ gateway.Sink = (*ChunkWriter)(nil)
 
+// NewChunkWriter returns a writer of the answer to r. Its buffer is pooled: Free must be called.
 func NewChunkWriter(w http.ResponseWriter, r *http.Request) *ChunkWriter {
 	return &ChunkWriter{w: w, rc: http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
 }
@@ -176,7 +177,7 @@ func (c *ChunkWriter) Finish(result *gateway.Result) error {
 	return c.Flush()
 }
 
-// Fail ends a broken stream: one error event, and none of what would make it look complete (design §5).
+// Fail ends a broken stream: one error event, and none of what would make it look complete.
 func (c *ChunkWriter) Fail(failure *handlers.Error, requestID string) {
 	*c.pending = handlers.AppendErrorEvent(*c.pending, failure, requestID)
 	// A client that is gone can't be told.

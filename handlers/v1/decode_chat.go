@@ -10,15 +10,15 @@ import (
 
 // The limits of a chat request.
 const (
-	// MaxContentRunes bounds one message's content in Unicode code points (spec §8, unit by design §6).
+	// MaxContentRunes bounds one message's content in Unicode code points.
 	MaxContentRunes = 200_000
-	// MaxTokensLimit is the largest max_tokens that can be asked for (spec §8).
+	// MaxTokensLimit is the largest max_tokens that can be asked for.
 	MaxTokensLimit = 200_000
 	// MaxMessages bounds the messages of a request, and the stop sequences (reliability S12).
 	MaxMessages = 10_000
 )
 
-// ChatRequest is the body of POST /v1/chat/completions after validation (spec §4.2): its fields and no others.
+// ChatRequest is the body of POST /v1/chat/completions after validation: its fields and no others.
 type ChatRequest struct {
 	Model string
 	// Messages has at least one element. The contents are slices of the body.
@@ -32,7 +32,7 @@ type ChatRequest struct {
 	Stream bool
 }
 
-// The validated fields in the order of spec §4.2, which decides whose fault is told when there are several.
+// The validated fields in the order of "Chat request" in docs/contract.md, which decides whose fault is told when there are several.
 const (
 	fieldModel = iota
 	fieldMessages
@@ -56,13 +56,13 @@ type chatDecoder struct {
 	faults           [fieldCount]*handlers.Error
 }
 
-// DecodeChat validates body against spec §4.2 and §8 with the choices of design §6: exact names, unknown ones ignored at
+// DecodeChat validates body against "Chat request" in docs/contract.md: exact names, unknown ones ignored at
 // any depth, null as absence, whole numbers however they are written, `stop` also as one string, and
 // `max_completion_tokens` in place of an absent `max_tokens`. The time is linear in the length of body, the depth bounded
 // by 64, and the contents of the messages remain slices of body, which must not change while they are in use.
 //
 // Every error is an *[handlers.Error] with invalid_request. A body that isn't one JSON object in valid UTF-8 with distinct names
-// is told before any field; then the first faulty field in the order of spec §4.2.
+// is told before any field; then the first faulty field in the order of the constants above.
 func DecodeChat(body []byte) (*ChatRequest, error) {
 	if len(body) > handlers.MaxChatBody {
 		return nil, handlers.TooLarge(handlers.MaxChatBody)

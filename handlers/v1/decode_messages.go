@@ -25,7 +25,7 @@ func (d *chatDecoder) messages() bool {
 	}
 }
 
-// message reads messages[i] (spec §2.3).
+// message reads messages[i].
 func (d *chatDecoder) message(i int) bool {
 	d.anyMessage = true
 	switch {

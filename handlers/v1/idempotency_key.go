@@ -6,15 +6,15 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// HeaderIdempotencyKey makes a repeated request safe (spec §4.2).
+// HeaderIdempotencyKey makes a repeated request safe.
 const HeaderIdempotencyKey = "Idempotency-Key"
 
 // MaxIdempotencyKey bounds the key in bytes, without quotes.
 const MaxIdempotencyKey = 255
 
 // idempotencyKey reads the request's Idempotency-Key; empty for none. A key is 1 to 255 visible ASCII characters; one
-// pair of double quotes around it is not part of it, so that the form of the IETF draft and the bare one are equal
-// (reliability §2.2). Another value, or a second one, is invalid_request.
+// pair of double quotes around it is not part of it, so that the form of the IETF draft and the bare one are equal.
+// Another value, or a second one, is invalid_request.
 func idempotencyKey(h http.Header) (string, error) {
 	values := h[HeaderIdempotencyKey]
 	if len(values) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// TestIdempotencyKeyHeader: 1 to 255 visible ASCII characters, once; quotes around it don't count (reliability §2.2).
+// TestIdempotencyKeyHeader: 1 to 255 visible ASCII characters, once; quotes around it don't count.
 func TestIdempotencyKeyHeader(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -73,7 +73,7 @@ func TestReplaysAreMarked(t *testing.T) {
 	require.Equal(t, "true", w.Header().Get("Idempotent-Replayed"))
 }
 
-// TestKeyOutcomes: the three ways a key can be refused (design §6 "Idempotency-Key", "retry hints").
+// TestKeyOutcomes: the three ways a key can be refused.
 func TestKeyOutcomes(t *testing.T) {
 	t.Parallel()
 	for outcome, code := range map[gateway.Outcome]errcode.Code{

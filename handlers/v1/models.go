@@ -17,12 +17,12 @@ type ModelList interface {
 }
 
 // ModelExceptions knows which models an organization has switched on or off, as [store.Organizations] does. A model without an
-// exception is enabled (design §6).
+// exception is enabled.
 type ModelExceptions interface {
 	Models(ctx context.Context, orgID string) (map[string]bool, error)
 }
 
-// ModelObject is a model as spec §2.1 shows it.
+// ModelObject is a model as /v1/models shows it.
 type ModelObject struct {
 	ID            string `json:"id"`
 	Object        string `json:"object"`
@@ -35,7 +35,7 @@ type ModelObject struct {
 	VNHosted      bool   `json:"vn_hosted"`
 }
 
-// Models serves GET /v1/models and GET /v1/models/{id} (spec §4.1, design §6). The answers are rendered once.
+// Models serves GET /v1/models and GET /v1/models/{id}. The answers are rendered once.
 type Models struct {
 	exceptions ModelExceptions
 	ids        []string
@@ -93,7 +93,7 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// list renders the list without the models that are switched off (spec §2.2).
+// list renders the list without the models that are switched off.
 func (m *Models) list(exceptions map[string]bool) []byte {
 	text := []byte(`{"object":"list","data":[`)
 	comma := false
@@ -110,6 +110,8 @@ func (m *Models) list(exceptions map[string]bool) []byte {
 	return append(text, "]}"...)
 }
 
+// Enabled reports whether a model is enabled, given the models for which an organization has an exception: every model is,
+// unless an exception switches it off.
 func Enabled(exceptions map[string]bool, id string) bool {
 	on, exception := exceptions[id]
 	return on || !exception

@@ -16,7 +16,7 @@ type Streams struct {
 }
 
 // Open counts one stream more, until close is called; close may be called more than once. When the organization has
-// limit streams already (0 is no limit), the error is rate_limited with a retry after a second (design §4 `limits`).
+// limit streams already (0 is no limit), the error is rate_limited with a retry after a second.
 func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,12 @@
+// Package v1 serves the OpenAI-compatible endpoints: the chat completions, whole and streamed, and the models.
+//
+// Invariants:
+//   - A chat request is validated whole before the gateway is called; decoding takes time linear in the body, and the contents
+//     of the messages stay slices of it.
+//   - A stream that fails before any of it was sent is an ordinary error with its own status; a later failure is one error
+//     event, without anything that would make the answer look complete.
+//
+// It does not call vendors, count money or keep idempotency keys: [Gateway] does.
 package v1
 
 import (
@@ -7,7 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// Routes lists the routes of this package.
+// Routes lists the routes of this package, whose handlers are [Models] and [Chat].
 func Routes() []handlers.Route {
 	return []handlers.Route{
 		{Method: http.MethodGet, Path: "/v1/models", Scope: identity.ModelsRead, Summary: "List the models that are enabled for the organization"},

@@ -142,7 +142,7 @@ func TestMarketASignsTheConfiguredAddress(t *testing.T) {
 	acknowledged(t, g.MarketA, r, 1)
 }
 
-// spec §4.3 handshake.
+// The handshake returns the challenge to the right verify token only.
 func TestSocialHandshake(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

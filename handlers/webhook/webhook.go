@@ -1,3 +1,11 @@
+// Package webhook receives the deliveries of the messaging platforms: it verifies, extracts and enqueues them.
+//
+// Invariants:
+//   - A delivery is acknowledged only when all of it that has a channel is in the queue.
+//   - One delivery costs at most one read of the store and one write, and no call to the outside.
+//   - A body is extracted only after its signature was verified.
+//
+// It contains no platform: their signatures and formats are behind [messaging.Set].
 package webhook
 
 import (

@@ -33,7 +33,7 @@ func TestWebhookKeepsATextAndAcknowledgesIt(t *testing.T) {
 	})
 }
 
-// spec §5.3: whatever is wrong with a signature is 401, and nothing is looked at (but the bot's own secret).
+// Whatever is wrong with a signature is 401, and nothing is looked at (but the bot's own secret).
 func TestWebhookWrongSignatures(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -185,7 +185,7 @@ func TestWebhookOtherAddresses(t *testing.T) {
 	})
 }
 
-// design §6 "webhook bodies": 8 MiB are read whole, a byte more is refused.
+// 8 MiB are read whole, a byte more is refused.
 func TestWebhookBodyLimit(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestSessionOrigins: a session is for pages of the channel's origins only (design §6 "widget origins").
+// TestSessionOrigins: a session is for pages of the channel's origins only.
 func TestSessionOrigins(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)

@@ -24,7 +24,7 @@ const (
 )
 
 // cleanOrigin is an origin as browsers spell it, or what is wrong with it. Allowed are scheme://host[:port] of http and
-// https, and https://*.example.com (design §6 "widget origins").
+// https, and https://*.example.com.
 func cleanOrigin(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxOrigin {

@@ -47,6 +47,7 @@ type visitInput struct {
 	Body visitCreation
 }
 
+// Register adds the operations of visitors to the server. They work after [New] was called with the same server.
 func Register(server *endpoint.Server) {
 	const session, messages = "/widget/{channelId}/session", "/widget/{channelId}/messages"
 	endpoint.Register(server, endpoint.Operation{ID: "beginVisit", Check: checkVisit, Status: http.StatusOK, Route: handlers.Route{

@@ -12,7 +12,7 @@ import (
 // visitModel stands where a stream has its model: which one a business asks is not for its visitors.
 const visitModel = "assistant"
 
-// visitStream writes an answer to a visitor in the form of spec §2.6, as [v1.ChunkWriter] does. Model, usage and charge are
+// visitStream writes an answer to a visitor in the form of [v1.ChunkWriter]. Model, usage and charge are
 // the business's: a visitor sees a word for the first and zeros for the others. It implements [gateway.Sink].
 type visitStream struct {
 	*v1.ChunkWriter

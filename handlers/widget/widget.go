@@ -1,3 +1,11 @@
+// Package widget serves the web widget: the script that a site embeds, the page in its frame, and the operations of visitors.
+//
+// Invariants:
+//   - Sessions are given to pages of the channel's origins only, and a visitor's token opens that visitor's conversation only.
+//   - Messages are bounded per address and per channel, and what answers cost per day is bounded for each channel.
+//   - Visitors' streams take no place from the organization's own calls.
+//
+// It does not make answers: [LiveAnswers] does. The settings of widget channels are changed through package api.
 package widget
 
 import (
@@ -20,7 +28,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// widgetPath is where the widget is mounted (spec §4.4).
+// widgetPath is where the widget is mounted.
 const widgetPath = "/widget/"
 
 // VisitorInbox is the part of the inbox that visitors reach, as [inbox.Queue] has it.
@@ -54,8 +62,8 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Widget serves the web widget of the channels of type widget (spec §4.4 `/widget/{channelId}`): the script that a site
-// embeds, the page in its frame, and the JSON operations that both use, which are registered with the [API].
+// Widget serves the web widget of the channels of type widget: the script that a site
+// embeds, the page in its frame, and the JSON operations that both use, which are registered by [Register].
 //
 // A channel names the origins that may use it. A session is given to pages of these alone, and the page in the frame is
 // shown by them alone. That keeps honest browsers to the rules; whoever writes his own client can claim any origin, so

@@ -213,7 +213,7 @@ func (s *site) seen(t *testing.T, token string) (lines []string) {
 	return lines
 }
 
-// wholeStream checks a whole stream of spec §4.2 chunk by chunk and gives its text.
+// wholeStream checks a whole stream chunk by chunk and gives its text.
 func wholeStream(t *testing.T, w *httptest.ResponseRecorder) (text string) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
