@@ -7,7 +7,7 @@
 //   - Secrets that come in are sealed or hashed at once and are never shown again.
 //
 // It keeps no state and calls nothing outside but a platform that is asked whose account credentials belong to, and the
-// gateway for the playground.
+// gateway for the playground. It is large because thirteen groups share the ownership check, the tables and the forms of change.
 package api
 
 import (

@@ -76,7 +76,7 @@ func newOffice(t *testing.T) *office {
 
 	o := &office{platform: &fakePlatform{}, inbox: &fakeInbox{}}
 	o.Deps = &Deps{
-		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: handlertest.TestRing(t),
+		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: handlertest.Ring(t),
 		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Catalog: handlertest.BuiltinPlatforms(t).Catalog, Plans: o,
 		Providers: []string{"echo"}, BaseURL: "https://svc.example", Now: apiNow,
 	}

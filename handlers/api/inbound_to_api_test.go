@@ -35,7 +35,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		for _, id := range []string{"org_1", "org_2"} {
 			require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free", CreatedAt: 1}))
 		}
-		ring := handlertest.TestRing(t)
+		ring := handlertest.Ring(t)
 		queue := inbox.New(db, ring)
 		o := &office{platform: &fakePlatform{}}
 		o.Deps = &Deps{

@@ -111,8 +111,8 @@ func As(r *http.Request, p identity.Principal) *http.Request {
 // Get is a GET request of the path.
 func Get(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
 
-// TestRing is a ring of one master key.
-func TestRing(t *testing.T) *vault.Ring {
+// Ring is a ring of one master key.
+func Ring(t *testing.T) *vault.Ring {
 	t.Helper()
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ const (
 func newGate(t *testing.T) *gate {
 	t.Helper()
 	g := &gate{routes: fakeRoutes{byID: map[string]store.Route{}}}
-	ring := handlertest.TestRing(t)
+	ring := handlertest.Ring(t)
 	add := func(id, org string, kind platforms.Type, externalID, state string) {
 		g.routes.byID[id] = store.Route{ChannelID: id, OrgID: org, Type: string(kind), ExternalID: externalID, State: state, DebounceMS: 7}
 	}

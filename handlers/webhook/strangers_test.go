@@ -44,7 +44,7 @@ func TestWebhookWritesNothingForStrangers(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, []store.Kind{inbox.Kind}, func(t *testing.T, db *store.DB) {
 		g := newGate(t)
-		g.Webhooks = New(g.config, db.Routes, inbox.New(db, handlertest.TestRing(t)), handlertest.TestRing(t), nil, nil)
+		g.Webhooks = New(g.config, db.Routes, inbox.New(db, handlertest.Ring(t)), handlertest.Ring(t), nil, nil)
 		before := rowsOf(t, db)
 		require.Greater(t, len(before), 20)
 		for i := range 100 {

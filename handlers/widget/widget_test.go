@@ -123,7 +123,7 @@ var siteKinds = []store.Kind{billing.Ledger, inbox.Kind}
 func newSite(t *testing.T, db *store.DB) *site {
 	t.Helper()
 	ctx := t.Context()
-	s := &site{db: db, queue: inbox.New(db, handlertest.TestRing(t)), book: billing.NewBook(db), speaker: &speaker{}}
+	s := &site{db: db, queue: inbox.New(db, handlertest.Ring(t)), book: billing.NewBook(db), speaker: &speaker{}}
 	for _, id := range []string{"org_1", "org_2"} {
 		require.NoError(t, db.Organizations.Create(ctx, "test", store.Organization{ID: id, Name: id, Plan: "free"}))
 	}
@@ -147,16 +147,16 @@ func newSite(t *testing.T, db *store.DB) *site {
 	require.NoError(t, err)
 	calls := gateway.NewInFlight()
 	s.worker = worker.New(worker.Config{
-		Queue: s.queue, DB: db, Ring: handlertest.TestRing(t), Platforms: handlertest.BuiltinPlatforms(t),
+		Queue: s.queue, DB: db, Ring: handlertest.Ring(t), Platforms: handlertest.BuiltinPlatforms(t),
 		Gateway: gateway.New(gateway.Config{
-			Catalog: catalog, Book: s.book, DB: db, Ring: handlertest.TestRing(t), Calls: calls, HoldTTL: time.Minute,
+			Catalog: catalog, Book: s.book, DB: db, Ring: handlertest.Ring(t), Calls: calls, HoldTTL: time.Minute,
 		}),
 		Knowledge: knowledge.New(db, nil), Lease: time.Minute, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
 	server := endpoint.New(nil, nil, nil)
 	Register(server)
 	s.Widget = New(server, Deps{
-		DB: db, Inbox: s.queue, Live: s.worker, Ring: handlertest.TestRing(t), Limiter: limit.NewMemory(time.Now), Streams: new(v1.Streams),
+		DB: db, Inbox: s.queue, Live: s.worker, Ring: handlertest.Ring(t), Limiter: limit.NewMemory(time.Now), Streams: new(v1.Streams),
 		Now:    func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
 		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
@@ -417,7 +417,7 @@ func TestServerDiesInBetween(t *testing.T) {
 		running, die := context.WithCancel(t.Context())
 		defer die()
 		s.Live = worker.New(worker.Config{
-			Queue: s.queue, Turns: dying{s.queue, die}, DB: db, Ring: handlertest.TestRing(t), Gateway: s.worker.Gateway, Platforms: s.worker.Platforms,
+			Queue: s.queue, Turns: dying{s.queue, die}, DB: db, Ring: handlertest.Ring(t), Gateway: s.worker.Gateway, Platforms: s.worker.Platforms,
 			Knowledge: s.worker.Knowledge, Lease: time.Minute,
 		})
 		r := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-2","text":"two"}`)
