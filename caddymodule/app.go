@@ -108,6 +108,7 @@ func readApp(apps map[string]json.RawMessage, name string) (*App, error) {
 // without reading a secret, in the order of the fields.
 func (a *App) faults() *config.Faults {
 	fs := new(config.Faults)
+	moduleFaults(fs)
 	baseURLFaults(fs, a.BaseURL)
 	a.Store.faults(fs)
 	a.Redis.faults(fs)

@@ -1,11 +1,15 @@
 package caddymodule
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -36,10 +40,19 @@ func (m platformModule) CaddyModule() caddy.ModuleInfo {
 
 // platformDrivers are the drivers of this build.
 func platformDrivers() []platforms.Driver {
-	return driversOf(platformNamespace, builtin.Platforms(), platformName)
+	drivers, _ := driversOf(platformNamespace, builtin.Platforms(), describedPlatform)
+	return drivers
 }
 
 func platformName(driver platforms.Driver) string { return driver.Describe().Name }
+
+func describedPlatform(driver platforms.Driver) (name string, err error) {
+	d, err := messaging.Describe(driver)
+	if err != nil {
+		return "", err //nolint:wrapcheck // the caller names the module
+	}
+	return d.Name, nil
+}
 
 // platformDriver returns the driver of a name, nil if this build has none.
 func platformDriver(name string) platforms.Driver {
@@ -48,17 +61,63 @@ func platformDriver(name string) platforms.Driver {
 
 func platformNames() []string { return namesOf(platformDrivers(), platformName) }
 
-// driversOf returns the drivers of this build, the built-in ones first, then those that are Caddy modules of the namespace.
-// A module that is no driver, or whose description has another name, is left out: no configuration can name it.
-func driversOf[D any](namespace string, drivers []D, name func(D) string) []D {
-	names := namesOf(drivers, name)
-	for _, module := range caddy.GetModules(namespace) {
-		driver, ok := module.New().(D)
-		if ok && name(driver) == module.ID.Name() && !slices.Contains(names, module.ID.Name()) {
-			drivers = append(drivers, driver)
-		}
+// moduleFaults adds the Caddy modules of this build that were made to be platforms or protocols and can't be.
+func moduleFaults(fs *config.Faults) {
+	_, faulty := driversOf(platformNamespace, builtin.Platforms(), describedPlatform)
+	_, others := driversOf(providerNamespace, builtin.Providers(), describedProtocol)
+	for _, fault := range append(faulty, others...) {
+		fs.Addf(string(fault.id), "%v", fault.err)
 	}
-	return drivers
+}
+
+// moduleFault is why a module of this build can't be used.
+type moduleFault struct {
+	id  caddy.ModuleID
+	err error
+}
+
+// driversOf returns the drivers of this build, the built-in ones first, then those that are Caddy modules of the namespace, and
+// the modules that can't be used. described returns the name in a driver's description.
+func driversOf[D any](namespace string, builtin []D, described func(D) (string, error)) (drivers []D, faulty []moduleFault) {
+	drivers = builtin
+	names := map[string]bool{}
+	for _, driver := range builtin {
+		name, _ := described(driver)
+		names[name] = true
+	}
+	for _, module := range caddy.GetModules(namespace) {
+		if names[module.ID.Name()] {
+			continue
+		}
+		driver, err := guestDriver(module, described)
+		if err != nil {
+			faulty = append(faulty, moduleFault{module.ID, err})
+			continue
+		}
+		drivers = append(drivers, driver)
+	}
+	return drivers, faulty
+}
+
+func guestDriver[D any](module caddy.ModuleInfo, described func(D) (string, error)) (driver D, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the module panicked")
+		}
+	}()
+	made := module.New()
+	driver, ok := made.(D)
+	if !ok {
+		return driver, fmt.Errorf("the module is a %T and no %s", made, reflect.TypeFor[D]())
+	}
+	name, err := described(driver)
+	switch {
+	case err != nil:
+		return driver, err
+	case name != module.ID.Name():
+		return driver, fmt.Errorf("the module describes %q; the id of a module ends with the name that it describes", name)
+	}
+	return driver, nil
 }
 
 // driverOf returns the driver of a name, the zero value if there is none.

@@ -33,10 +33,19 @@ func (m providerModule) CaddyModule() caddy.ModuleInfo {
 
 // providerDrivers are the drivers of this build.
 func providerDrivers() []providers.Driver {
-	return driversOf(providerNamespace, builtin.Providers(), protocolName)
+	drivers, _ := driversOf(providerNamespace, builtin.Providers(), describedProtocol)
+	return drivers
 }
 
 func protocolName(driver providers.Driver) string { return driver.Describe().Name }
+
+func describedProtocol(driver providers.Driver) (name string, err error) {
+	d := driver.Describe()
+	if d == nil {
+		return "", errors.New("the protocol has no description")
+	}
+	return d.Name, d.Check() //nolint:wrapcheck // the caller names the module
+}
 
 // providerDriver returns the driver of a protocol, nil if this build has none.
 func providerDriver(name string) providers.Driver {

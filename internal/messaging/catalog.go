@@ -36,15 +36,21 @@ type Catalog struct {
 	byType    map[platforms.Type]ChannelType
 }
 
-// NewCatalog returns the catalog of the drivers' platforms. The error names every fault of a description.
+// NewCatalog returns the catalog of the drivers' platforms. The error names every fault of a description; a platform with a
+// fault, or with a name or channel type that another one has, is left out.
 func NewCatalog(drivers []platforms.Driver) (*Catalog, error) {
 	c := &Catalog{byType: map[platforms.Type]ChannelType{}}
 	var faults []error
 	names := map[string]bool{}
 	for _, driver := range drivers {
-		d := driver.Describe()
-		if !wellFormed(d.Name) || names[d.Name] {
-			faults = append(faults, fmt.Errorf("platform %q: the name is taken or not made of a-z, 0-9 and _", d.Name))
+		d, err := Describe(driver)
+		switch {
+		case err != nil:
+			faults = append(faults, err)
+			continue
+		case names[d.Name]:
+			faults = append(faults, fmt.Errorf("platform %s: the name is taken", d.Name))
+			continue
 		}
 		names[d.Name] = true
 		c.platforms = append(c.platforms, d)
@@ -56,17 +62,30 @@ func NewCatalog(drivers []platforms.Driver) (*Catalog, error) {
 	return c, errors.Join(faults...)
 }
 
+// Describe returns the description of a driver's platform. A panic of the driver and a description that breaks the contract are
+// errors; the value of the panic is not in the error.
+func Describe(driver platforms.Driver) (d *platforms.Description, err error) {
+	defer func() {
+		if recover() != nil {
+			d, err = nil, errors.New("the description of a platform panicked")
+		}
+	}()
+	if d = driver.Describe(); d == nil {
+		return nil, errors.New("a platform has no description")
+	}
+	if err := d.Check(); err != nil {
+		return nil, fmt.Errorf("platform %s: %w", d.Name, err)
+	}
+	return d, nil
+}
+
 func (c *Catalog) add(t ChannelType) error {
-	if _, taken := c.byType[t.Type]; taken || !wellFormed(string(t.Type)) {
-		return fmt.Errorf("channel type %q: the name is taken or not made of a-z, 0-9 and _", string(t.Type))
+	if _, taken := c.byType[t.Type]; taken {
+		return fmt.Errorf("channel type %q: the name is taken", string(t.Type))
 	}
 	c.types = append(c.types, t)
 	c.byType[t.Type] = t
 	return nil
-}
-
-func wellFormed(name string) bool {
-	return len(name) <= 32 && platforms.ConsistsOf(name, func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' })
 }
 
 // Platforms are the descriptions of all platforms.

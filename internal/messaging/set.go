@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,7 +20,13 @@ import (
 // callTimeout bounds a call of an adapter, which may make two requests.
 const callTimeout = 2 * platforms.DefaultTimeout
 
+// lateReturn is how long an adapter may take to return after the end of its context.
+const lateReturn = 5 * time.Second
+
 var errTooSlow = errors.New("the adapter of the platform did not return in time")
+
+// errNoError is the cause of a failure for which an adapter returned a nil *platforms.Error.
+var errNoError = errors.New("the adapter of the platform failed without an error")
 
 // errPanicked is the cause of a failure for which an adapter panicked. The panic is in the log.
 var errPanicked = errors.New("the adapter of the platform panicked")
@@ -54,8 +62,11 @@ func New(config Config) (*Set, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	catalog, err := NewCatalog(config.Drivers)
+	if err != nil {
+		return nil, err
+	}
 	s := &Set{Catalog: catalog, byName: map[string]*Platform{}, client: config.Client}
-	faults := []error{err}
+	var faults []error
 	for i, driver := range config.Drivers {
 		p := &Platform{Description: catalog.platforms[i], log: config.Logger}
 		options := config.Options[p.Name]
@@ -101,14 +112,12 @@ func (s *Set) Send(ctx context.Context, out platforms.Outgoing) (messageID strin
 	case out.Address == "" || len(out.Address) > platforms.MaxID:
 		return "", platforms.Refusef("the customer's address is empty or too long")
 	}
-	err = p.call(ctx, func(ctx context.Context) (err error) {
-		messageID, err = p.adapter.Send(ctx, &out)
-		return err
-	})
+	out.Credentials = maps.Clone(out.Credentials)
+	messageID, err = call(ctx, p, func(ctx context.Context) (string, error) { return p.adapter.Send(ctx, &out) })
 	switch {
 	case err != nil:
 		return "", err
-	case messageID == "" || !storable(messageID, platforms.MaxID):
+	case messageID == "" || len(messageID) > platforms.MaxID || strings.ContainsRune(messageID, 0) || !utf8.ValidString(messageID):
 		return "", platforms.Fail(platforms.Unknown, errors.New("the platform took the message and gave it no usable id"))
 	}
 	return messageID, nil
@@ -121,14 +130,8 @@ func (s *Set) Identify(ctx context.Context, channel *platforms.Channel) (externa
 	if p == nil {
 		return nil, platforms.Refusef("channels of type %q have no platform to ask", string(channel.Type))
 	}
-	err = p.call(ctx, func(ctx context.Context) (err error) {
-		externalIDs, err = p.adapter.Identify(ctx, channel)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return externalIDs, nil
+	asked := lend(channel)
+	return call(ctx, p, func(ctx context.Context) ([]string, error) { return p.adapter.Identify(ctx, asked) })
 }
 
 // Refresh exchanges a channel's refresh token as [platforms.Refresher] describes it. The error is a [*platforms.Error].
@@ -136,15 +139,22 @@ func (s *Set) Refresh(ctx context.Context, channel *platforms.Channel) (next pla
 	if !s.Refreshable(channel.Type) {
 		return nil, platforms.Refusef("channels of type %q have no refresh token", string(channel.Type))
 	}
-	p := s.of(channel.Type)
-	err = p.call(ctx, func(ctx context.Context) (err error) {
-		next, err = p.refresher.Refresh(ctx, channel)
-		return err
-	})
+	p, asked := s.of(channel.Type), lend(channel)
+	next, err = call(ctx, p, func(ctx context.Context) (platforms.Credentials, error) { return p.refresher.Refresh(ctx, asked) })
 	if err != nil {
 		return nil, err
 	}
+	if fault := s.byType[channel.Type].CheckCredentials(next); fault != nil {
+		return nil, platforms.Fail(platforms.Unknown, fmt.Errorf("the credentials after a refresh are faulty: %w", fault))
+	}
 	return next, nil
+}
+
+// lend returns a copy of a channel for an adapter, which may keep it beyond the call.
+func lend(channel *platforms.Channel) *platforms.Channel {
+	lent := *channel
+	lent.Credentials = maps.Clone(channel.Credentials)
+	return &lent
 }
 
 // Platform is one platform at work.
@@ -174,15 +184,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.secrets, _ = p.adapter.(platforms.ChannelSecrets)
 	p.handshaker, _ = p.adapter.(platforms.Handshaker)
 	p.refresher, _ = p.adapter.(platforms.Refresher)
-	switch {
-	case p.ChannelWebhooks && p.secrets == nil:
-		return errors.New("it has a webhook for each channel and no VerifyChannel")
-	case !p.ChannelWebhooks && p.signed == nil:
-		return errors.New("it has one webhook and no Verify")
-	case (p.Handshake != nil) != (p.handshaker != nil):
-		return errors.New("it describes a handshake and has none, or has one and doesn't describe it")
-	}
-	return nil
+	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
 }
 
 // contain turns a panic of the adapter into an error. Its value is not logged: it may quote a secret.
@@ -193,21 +195,58 @@ func (p *Platform) contain(err *error) {
 	}
 }
 
-// call calls the adapter under our deadline. Its error is a [*platforms.Error]; after a panic the outcome is unknown.
-func (p *Platform) call(ctx context.Context, do func(ctx context.Context) error) error {
+// call makes a call of an adapter under our deadline. An adapter that ignores the end of its context is left behind after
+// lateReturn. The error is a [*platforms.Error] within its bounds; after a panic the outcome is unknown.
+func call[T any](ctx context.Context, p *Platform, do func(ctx context.Context) (T, error)) (result T, err error) {
+	type outcome struct {
+		result T
+		err    error
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errTooSlow)
 	defer cancel()
-	err := func() (err error) {
-		defer p.contain(&err)
-		return do(ctx)
+	returned := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() { returned <- o }()
+		defer p.contain(&o.err)
+		o.result, o.err = do(ctx)
 	}()
-	if err == nil {
-		return nil
+	var o outcome
+	select {
+	case o = <-returned:
+	case <-ctx.Done():
+		late := time.NewTimer(lateReturn)
+		defer late.Stop()
+		select {
+		case o = <-returned:
+		case <-late.C:
+			p.log.Error("the adapter of a platform ignores the end of its call; it is left behind", "platform", p.Name)
+			o.err = context.Cause(ctx)
+		}
 	}
-	if failure, ok := errors.AsType[*platforms.Error](err); ok && failure != nil {
-		return failure
+	if o.err != nil {
+		var none T
+		return none, p.failure(o.err)
 	}
-	return platforms.Fail(platforms.Unknown, err)
+	return o.result, nil
+}
+
+// failure returns an adapter's error as one of the contract, whose fields are within their bounds.
+func (p *Platform) failure(err error) *platforms.Error {
+	said, ok := errors.AsType[*platforms.Error](err)
+	switch {
+	case ok && said == nil:
+		return platforms.Fail(platforms.Unknown, errNoError)
+	case !ok:
+		return platforms.Fail(platforms.Unknown, err)
+	case said.Class == platforms.Retry:
+		return platforms.RetryLater(said.RetryAfter, said.Cause)
+	case said.Class == platforms.NeedsReauth:
+		return platforms.Unauthorized(said.Refreshable && p.refresher != nil, said.Cause)
+	case !slices.Contains(platforms.Classes(), said.Class):
+		return platforms.Fail(platforms.Unknown, said.Cause)
+	}
+	return platforms.Fail(said.Class, said.Cause)
 }
 
 // Verify returns an error unless the platform signed the delivery. [IsPanic] reports whether it is a fault of the adapter.
@@ -231,39 +270,25 @@ func (p *Platform) Answer(query url.Values) (body string, err error) {
 // IsPanic reports whether err is a fault of an adapter, and says nothing about the request.
 func IsPanic(err error) bool { return errors.Is(err, errPanicked) }
 
-// Extract returns what a verified delivery contains, without items that the contract forbids: of another platform's types,
-// with ids or texts that can't be stored.
+// Extract returns what a verified delivery contains, without the items that break the contract. However many do, the log gets
+// one line.
 func (p *Platform) Extract(body []byte) (items []platforms.Inbound, err error) {
 	defer p.contain(&err)
 	if items, err = p.adapter.Extract(body); err != nil {
 		return nil, err //nolint:wrapcheck // it is ErrMalformed
 	}
+	var fault error
 	kept := items[:0]
 	for i := range items {
-		if p.sound(&items[i]) {
-			kept = append(kept, items[i])
-		} else {
-			p.log.Error("the adapter of a platform extracted an item that breaks its contract", "platform", p.Name)
+		if broken := p.CheckInbound(&items[i]); broken != nil {
+			fault = broken
+			continue
 		}
+		kept = append(kept, items[i])
+	}
+	if fault != nil {
+		p.log.Error("the adapter of a platform extracted items that break its contract; they are dropped",
+			"platform", p.Name, "items", len(items)-len(kept), "last", fault)
 	}
 	return kept, nil
-}
-
-// maxMessageID is larger than one id: the ids of some platforms are unique only with that of the conversation.
-const maxMessageID = 2*platforms.MaxID + 1
-
-func (p *Platform) sound(in *platforms.Inbound) bool {
-	for i := range p.Channels {
-		if p.Channels[i].Type == in.Type {
-			return (in.ExternalID == "") == p.ChannelWebhooks &&
-				storable(in.ExternalID, platforms.MaxID) && storable(in.Conversation, platforms.MaxID) && storable(in.Address, platforms.MaxID) &&
-				storable(in.MessageID, maxMessageID) && storable(in.CustomerName, platforms.MaxName) && storable(in.Text, platforms.MaxText)
-		}
-	}
-	return false
-}
-
-// storable reports whether a text is valid UTF-8 without NUL and within the limit.
-func storable(text string, limit int) bool {
-	return len(text) <= limit && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
 }

@@ -34,7 +34,7 @@ func TestExtract(t *testing.T) {
 		"no sender":            {`{"event_name":"user_send_text","oa_id":"77","message":{"msg_id":"m","text":"x"}}`, nil},
 		"no account":           {`{"event_name":"user_send_text","sender":{"id":"5"},"message":{"msg_id":"m","text":"x"}}`, nil},
 		"image":                {of("user_send_image", `{"msg_id":"cb31","attachments":[{"type":"image"}]}`), one(platforms.Media, "image")},
-		"image with words":     {of("user_send_image", text), one(platforms.Media, "image")}, // only user_send_text is processed (spec §4.3)
+		"image with words":     {of("user_send_image", text), one(platforms.Media, "image")}, // only user_send_text is answered
 		"gif":                  {of("user_send_gif", `{"msg_id":"cb31"}`), one(platforms.Media, "image")},
 		"sticker":              {of("user_send_sticker", `{"msg_id":"cb31"}`), one(platforms.Media, "sticker")},
 		"link":                 {of("user_send_link", text), one(platforms.Media, "link")},

@@ -3,8 +3,8 @@ package social
 import "github.com/caddy-svc/caddy-svc/platforms"
 
 // Extract reads a delivery of the social platform, which may hold many entries of several tenants (at most 1,000
-// updates, by Meta's documentation). Each entry and each change is routed by itself (spec §4.3); an object that is none
-// of those asked for holds nothing.
+// updates, by Meta's documentation). Each entry and each change is routed by itself; an object that is none of those
+// configured holds nothing.
 func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 	delivery, err := platforms.ParseObject(body)
 	if err != nil {

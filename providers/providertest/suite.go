@@ -157,15 +157,7 @@ func requireGood(t *testing.T, answer Answer) {
 }
 
 func (s Suite) description(t *testing.T) {
-	require.Regexp(t, `^[a-z][a-z0-9_]*$`, s.Driver.Describe().Name)
-	require.NotEmpty(t, s.Driver.Describe().Label)
-	names := map[string]bool{}
-	for _, option := range s.Driver.Describe().Options {
-		require.Regexp(t, `^[a-z][a-z0-9_]*$`, option.Name)
-		require.False(t, names[option.Name], "option %s is there twice", option.Name)
-		require.NotEmpty(t, option.Help, "option %s has no help", option.Name)
-		names[option.Name] = true
-	}
+	require.NoError(t, s.Driver.Describe().Check())
 }
 
 // The prompt and the key arrive; without a key none is sent.

@@ -1,0 +1,181 @@
+package platforms
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxName is how many bytes a name of a platform, a channel type, an option or a credential may have.
+const maxName = 32
+
+// reservedOptions are the options that every platform's block has.
+var reservedOptions = []string{"header", "api_base", "ack"}
+
+// faults collects what is wrong with a description.
+type faults []error
+
+func (f *faults) unless(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// Check returns everything in which the description breaks the contract, nil if nothing does. The product refuses to start with
+// a description that is faulty.
+func (d *Description) Check() error {
+	var f faults
+	f.unless(isName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, maxName)
+	f.unless(d.Deliveries != "", "Deliveries is missing")
+	f.unless(d.SignatureHeader != "" && d.SignatureHelp != "", "SignatureHeader or SignatureHelp is missing")
+	if d.Handshake != nil {
+		f.unless(d.Handshake.Summary != "", "the summary of the handshake is missing")
+		for _, p := range d.Handshake.Query {
+			f.unless(p.Name != "" && p.Help != "", "a parameter of the handshake has no name or no help")
+		}
+	}
+	options := slices.Clone(reservedOptions)
+	for i := range d.Options {
+		d.Options[i].check(&f, options)
+		options = append(options, d.Options[i].Name)
+	}
+	f.unless(len(d.Channels) > 0, "it has no channel type")
+	types := map[Type]bool{}
+	for i := range d.Channels {
+		t := &d.Channels[i]
+		f.unless(!types[t.Type], "channel type %q is there twice", string(t.Type))
+		types[t.Type] = true
+		t.check(&f, d.ChannelWebhooks)
+	}
+	return errors.Join(f...)
+}
+
+func (o *Option) check(f *faults, taken []string) {
+	f.unless(isName(o.Name), "the name of option %q is not made of a-z, 0-9 and _, at most %d of them", o.Name, maxName)
+	f.unless(!slices.Contains(taken, o.Name), "the name of option %s is taken", o.Name)
+	f.unless(o.Kind >= TextOption && o.Kind <= SecretOption, "option %s has an unknown kind", o.Name)
+	f.unless(o.Help != "", "option %s has no help", o.Name)
+	f.unless((o.Keys == nil) == (o.Table == ""), "option %s has keys without a table, or a table without keys", o.Name)
+	f.unless(o.Keys == nil || o.Kind == TextOption && !o.Required, "option %s is a table, whose values are texts that may be missing", o.Name)
+	f.unless(!slices.Contains(o.Keys, ""), "option %s has an empty key", o.Name)
+}
+
+func (t *ChannelType) check(f *faults, channelWebhooks bool) {
+	f.unless(isName(string(t.Type)), "the channel type %q is not made of a-z, 0-9 and _, at most %d of them", string(t.Type), maxName)
+	f.unless(t.Label != "", "channel type %s has no label", t.Type)
+	f.unless((t.ExternalID == "") == channelWebhooks, "channel type %s has an external id and webhooks of its own, or neither", t.Type)
+	f.unless((t.ExternalID == "") == (t.ExternalIDHint == ""), "channel type %s has an external id without a hint, or a hint without one", t.Type)
+	f.unless(t.Limit.Most >= 0 && t.Limit.Unit >= Characters && t.Limit.Unit <= Bytes, "channel type %s has an unknown limit", t.Type)
+	f.unless(t.Window >= 0, "channel type %s has a negative window", t.Type)
+	f.unless(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),
+		"channel type %s has no window, or one that ends with another class than %s and %s", t.Type, WindowExpired, TemplateRequired)
+	f.unless(t.WindowHelp != "", "channel type %s has no WindowHelp", t.Type)
+	f.unless(len(t.Before) > 0 && len(t.After) > 0, "channel type %s has no steps before or after connecting", t.Type)
+	f.unless(slices.ContainsFunc(t.After, func(step string) bool { return strings.Contains(step, "%u") }),
+		"no step of channel type %s has the webhook's address, %%u", t.Type)
+	f.unless(len(t.Credentials) > 0, "channel type %s has no credentials", t.Type)
+	names := map[string]bool{ExpiresAt: true}
+	for i := range t.Credentials {
+		c := &t.Credentials[i]
+		f.unless(isMember(c.Name), "the credential %q of channel type %s is not in camelCase", c.Name, t.Type)
+		f.unless(!names[c.Name], "the name of credential %s of channel type %s is taken", c.Name, t.Type)
+		f.unless(c.Label != "" && c.Hint != "", "credential %s of channel type %s has no label or no hint", c.Name, t.Type)
+		f.unless(c.MaxLength >= 0 && c.MaxLength <= MaxCredential, "credential %s of channel type %s may be too long", c.Name, t.Type)
+		names[c.Name] = true
+	}
+}
+
+func isName(s string) bool {
+	return len(s) <= maxName && s != "" && s[0] >= 'a' && s[0] <= 'z' &&
+		ConsistsOf(s, func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' })
+}
+
+func isMember(s string) bool {
+	return len(s) <= maxName && s != "" && s[0] >= 'a' && s[0] <= 'z' && IsWord(s) && !strings.ContainsAny(s, "_-")
+}
+
+// CheckPlatform returns what the platform can't do although its description says so, or can do and doesn't say; nil if both
+// agree.
+func (d *Description) CheckPlatform(p Platform) error {
+	if p == nil {
+		return errors.New("it made no platform")
+	}
+	_, signed := p.(SignedDeliveries)
+	_, secrets := p.(ChannelSecrets)
+	_, handshaker := p.(Handshaker)
+	_, refresher := p.(Refresher)
+	refreshed := slices.ContainsFunc(d.Channels, func(t ChannelType) bool {
+		return slices.ContainsFunc(t.Credentials, func(c CredentialField) bool { return c.Name == RefreshToken })
+	})
+	switch {
+	case d.ChannelWebhooks && !secrets:
+		return errors.New("it has a webhook for each channel and no VerifyChannel")
+	case !d.ChannelWebhooks && !signed:
+		return errors.New("it has one webhook and no Verify")
+	case signed && secrets:
+		return errors.New("it has both Verify and VerifyChannel")
+	case (d.Handshake != nil) != handshaker:
+		return errors.New("it describes a handshake and has none, or has one and doesn't describe it")
+	case refreshed != refresher:
+		return errors.New("it has a refresh token and no Refresh, or Refresh and no refresh token")
+	}
+	return nil
+}
+
+// maxMessageID is larger than one id: the ids of some platforms are unique only with that of the conversation.
+const maxMessageID = 2*MaxID + 1
+
+// CheckInbound returns how an extracted item breaks the contract of [Inbound], nil if it doesn't. The error quotes nothing. The
+// product drops items that break it.
+func (d *Description) CheckInbound(in *Inbound) error {
+	switch {
+	case !d.has(in.Type):
+		return errors.New("its type is none of the platform's")
+	case (in.ExternalID == "") != d.ChannelWebhooks:
+		return errors.New("its external id is missing, or its channels have none")
+	case !storable(in.ExternalID, MaxID), !storable(in.Conversation, MaxID), !storable(in.Address, MaxID), !storable(in.MessageID, maxMessageID):
+		return errors.New("one of its ids is too long, or isn't UTF-8 without NUL")
+	case !storable(in.CustomerName, MaxName), !storable(in.Text, MaxText):
+		return errors.New("its name or text is too long, or isn't UTF-8 without NUL")
+	case in.SentAt.Before(time.Unix(0, 0)) && !in.SentAt.IsZero():
+		return errors.New("its time is before 1970")
+	}
+	return in.checkKind()
+}
+
+func (d *Description) has(t Type) bool {
+	for i := range d.Channels {
+		if d.Channels[i].Type == t {
+			return true
+		}
+	}
+	return false
+}
+
+// checkKind checks the fields that depend on the kind.
+func (in *Inbound) checkKind() error {
+	message := in.Kind != Blocked && in.Kind != TokenExpiring
+	switch {
+	case in.Kind < Text || in.Kind > TokenExpiring:
+		return errors.New("it has no known kind")
+	case (in.MessageID != "") != message:
+		return errors.New("its message id is missing, or its kind has none")
+	case (in.Conversation == "") != (in.Kind == TokenExpiring):
+		return errors.New("its conversation is missing, or its kind has none")
+	case in.Kind <= HumanEcho && strings.TrimSpace(in.Text) == "":
+		return errors.New("its text is blank")
+	case !message && in.Text != "":
+		return errors.New("it has a text, and its kind has none")
+	case in.Failure != "" && (in.Kind != FailedDelivery || !slices.Contains(Classes(), in.Failure)):
+		return errors.New("its failure is no known class, or its kind has none")
+	}
+	return nil
+}
+
+// storable reports whether a text is valid UTF-8 without NUL and within the limit.
+func storable(text string, limit int) bool {
+	return len(text) <= limit && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
+}

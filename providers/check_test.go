@@ -1,0 +1,50 @@
+package providers_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+func TestDescriptionsThatBreakTheContract(t *testing.T) {
+	t.Parallel()
+	describe := func(change func(*providers.Description)) error {
+		d := &providers.Description{Name: "acme_2", Label: "Acme", Options: []providers.Option{{Name: "region", Help: "The region."}}}
+		change(d)
+		return d.Check()
+	}
+	require.NoError(t, describe(func(*providers.Description) {}))
+	for want, spoil := range map[string]func(*providers.Description){
+		`the name "Acme" is not made of`:     func(d *providers.Description) { d.Name = "Acme" },
+		`the name "" is not made of`:         func(d *providers.Description) { d.Name = "" },
+		"the label is missing":               func(d *providers.Description) { d.Label = "" },
+		"option region is there twice":       func(d *providers.Description) { d.Options = append(d.Options, d.Options[0]) },
+		"option region has no help":          func(d *providers.Description) { d.Options[0].Help = "" },
+		"option region has an unknown kind":  func(d *providers.Description) { d.Options[0].Kind = 9 },
+		`the name of option "Region" is not`: func(d *providers.Description) { d.Options[0].Name = "Region" },
+	} {
+		require.ErrorContains(t, describe(spoil), want)
+	}
+}
+
+// TestAnAdapterNeverSeesTheVault guarantees that nothing which an adapter is handed leads to the product: all types are those of
+// this package and of Go's library.
+func TestAnAdapterNeverSeesTheVault(t *testing.T) {
+	t.Parallel()
+	for _, handed := range []any{providers.Config{}, providers.Timeouts{}, providers.Request{}, providers.Message{}} {
+		of := reflect.TypeOf(handed)
+		for i := range of.NumField() {
+			field := of.Field(i).Type
+			for field.Kind() == reflect.Slice || field.Kind() == reflect.Pointer {
+				field = field.Elem()
+			}
+			if path := field.PkgPath(); strings.Contains(path, ".") {
+				require.Equal(t, of.PkgPath(), path, of)
+			}
+		}
+	}
+}
