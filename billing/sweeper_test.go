@@ -105,13 +105,10 @@ func TestSweeper(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
 		log := &lineWaiter{lines: make(chan struct{}, 1)}
-		sweeper := NewSweeper(book, time.Millisecond, slog.New(slog.NewTextHandler(log, nil)))
-		sweeper.Stop() // one that doesn't run
 		for round := range 2 {
 			id := fmt.Sprintf("call_%d", round)
 			require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 60))))
-			sweeper.Start()
-			sweeper.Start()
+			sweeper := book.StartSweeper(time.Millisecond, slog.New(slog.NewTextHandler(log, nil)))
 			lapse(t, db, id)
 			<-log.lines
 			sweeper.Stop()

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -62,9 +63,9 @@ type sharedStore struct {
 	migrated bool
 	// settings are those of the configurations in use, the newest last.
 	settings  []*storeSettings
-	sweeper   *billing.Sweeper
+	sweeper   *repeat.Task
 	sweeping  time.Duration
-	retention *inbox.RetentionSweeper
+	retention *repeat.Task
 }
 
 // storeSettings are a configuration's settings for a store, which configurations share.
@@ -142,15 +143,11 @@ func (s *sharedStore) apply(settings storeSettings) {
 	if settings.sweep == 0 || settings.sweep == s.sweeping {
 		return
 	}
-	if s.sweeper != nil {
-		s.sweeper.Stop()
-	}
+	s.sweeper.Stop()
 	if s.retention == nil {
-		s.retention = inbox.NewRetentionSweeper(s.db, s.log)
-		s.retention.Start()
+		s.retention = inbox.StartRetention(s.db, s.log)
 	}
-	s.sweeper, s.sweeping = billing.NewSweeper(s.book, settings.sweep, s.log), settings.sweep
-	s.sweeper.Start()
+	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
 }
 
 // Destruct runs when the last configuration on the store is gone. After a reload the calls that began under it go on, and
@@ -202,10 +199,8 @@ func (s *sharedStore) close() error {
 	s.mu.Lock()
 	sweeper, retention := s.sweeper, s.retention
 	s.mu.Unlock()
-	if sweeper != nil {
-		sweeper.Stop()
-		retention.Stop()
-	}
+	sweeper.Stop()
+	retention.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 	defer cancel()
 	if err := s.knowledge.Close(ctx); err != nil {

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"hash"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
@@ -112,10 +112,8 @@ func (d *digest) optional(v *float64) {
 func (c *call) awaitFirst(ctx context.Context, until time.Time) (bool, error) {
 	claim := c.claim
 	for time.Now().Before(until) {
-		select {
-		case <-time.After(duplicatePoll/2 + rand.N(duplicatePoll)): //nolint:gosec // jitter is no secret
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := repeat.Pause(ctx, repeat.Around(duplicatePoll)); err != nil {
+			return false, err //nolint:wrapcheck // the cause of ctx
 		}
 		busy, err := c.Book.ClaimBusy(ctx, c.wallet(), claim.KeyHash)
 		if err != nil {

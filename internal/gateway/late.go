@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 const (
@@ -91,10 +91,7 @@ func (q *lateCalls) run(cut context.Context) {
 			pause = firstLatePause
 			continue
 		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // jitter needs no secret
-		case <-cut.Done():
-		}
+		_ = repeat.Pause(cut, repeat.Around(pause))
 		pause = min(2*pause, longestLatePause)
 	}
 }

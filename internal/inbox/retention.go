@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -250,76 +249,22 @@ func deleted(ctx context.Context, s *session, texts store.ListStatement, ids []s
 	})
 }
 
-// SweepInterval is the pause between two sweeps of a [RetentionSweeper], and the longest that one may take: retention counts days.
+// SweepInterval is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
 const SweepInterval = time.Hour
 
-// RetentionSweeper runs [SweepRetention] at intervals. It owns one goroutine, from Start to Stop.
-type RetentionSweeper struct {
-	db     *store.DB
-	logger *slog.Logger
-
-	mu     sync.Mutex
-	cancel context.CancelFunc
-	done   chan struct{}
-}
-
-// NewRetentionSweeper makes a sweeper for a database that was opened with [Kind] among its kinds. A nil logger discards.
-func NewRetentionSweeper(db *store.DB, logger *slog.Logger) *RetentionSweeper {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &RetentionSweeper{db: db, logger: logger}
-}
-
-// Start begins to sweep, at once and then after each pause. On a running sweeper it does nothing.
-func (s *RetentionSweeper) Start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cancel != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.done = cancel, make(chan struct{})
-	go s.run(ctx, s.done)
-}
-
-// Stop ends the sweeper and waits until its goroutine has ended, which finishes a transaction that runs. It may be called
-// at any time, and again.
-func (s *RetentionSweeper) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cancel == nil {
-		return
-	}
-	s.cancel()
-	<-s.done
-	s.cancel = nil
-}
-
-func (s *RetentionSweeper) run(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
-	for {
-		s.sweep(ctx)
-		// Sweepers of several processes drift apart instead of meeting at every tick.
-		pause := time.NewTimer(SweepInterval - SweepInterval/8 + rand.N(SweepInterval/4)) //nolint:gosec // jitter is no secret
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		case <-pause.C:
+// StartRetention runs [SweepRetention] at once and about every [SweepInterval], until the task is stopped, which finishes a
+// transaction that runs. The database was opened with [Kind] among its kinds.
+func StartRetention(db *store.DB, logger *slog.Logger) *repeat.Task {
+	return repeat.Start(SweepInterval, func(ctx context.Context) {
+		bounded, cancel := context.WithTimeout(ctx, SweepInterval)
+		defer cancel()
+		swept, err := SweepRetention(bounded, db)
+		if swept != (Swept{}) {
+			logger.InfoContext(ctx, "deleted conversations that organizations don't keep any longer",
+				"conversations", swept.Conversations, "messages", swept.Messages, "turns", swept.Turns)
 		}
-	}
-}
-
-func (s *RetentionSweeper) sweep(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, SweepInterval)
-	defer cancel()
-	swept, err := SweepRetention(bounded, s.db)
-	if swept != (Swept{}) {
-		s.logger.InfoContext(ctx, "deleted conversations that organizations don't keep any longer",
-			"conversations", swept.Conversations, "messages", swept.Messages, "turns", swept.Turns)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.logger.ErrorContext(ctx, "deleting old conversations failed", "error", err)
-	}
+		if err != nil && ctx.Err() == nil {
+			logger.ErrorContext(ctx, "deleting old conversations failed", "error", err)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -238,12 +239,8 @@ func TestRetentionSweeper(t *testing.T) {
 		q.reply(t, "a", "p1")
 		q.age(t, 8)
 		q.retain(t, "org_1", 7)
-		f := NewRetentionSweeper(q.db, nil)
-		f.Stop()
-		f.Start()
-		f.Start()
+		sweeper := StartRetention(q.db, slog.New(slog.DiscardHandler))
 		require.Eventually(t, func() bool { return q.tables(t, "org_1")[0] == "0" }, time.Minute, time.Millisecond)
-		f.Stop()
-		f.Stop()
+		sweeper.Stop()
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -49,21 +50,7 @@ func (q *Queue) calmDown(ctx context.Context) error {
 	q.mu.Lock()
 	left := calm - time.Since(q.awoke)
 	q.mu.Unlock()
-	return pause(ctx, left)
-}
-
-func pause(ctx context.Context, wait time.Duration) error {
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return repeat.Pause(ctx, left)
 }
 
 func (q *Queue) poll(ctx context.Context) error {
@@ -72,7 +59,7 @@ func (q *Queue) poll(ctx context.Context) error {
 		if err != nil || next == 0 {
 			return err
 		}
-		if err := pause(ctx, min(next, pollInterval)); err != nil {
+		if err := repeat.Pause(ctx, min(next, pollInterval)); err != nil {
 			return err
 		}
 	}

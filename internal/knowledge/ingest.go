@@ -3,9 +3,9 @@ package knowledge
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -103,7 +103,7 @@ func (l *Library) write(orgID, id string, from int64, batch []store.Chunk) (err 
 		if err == nil || errors.Is(err, store.ErrNotFound) || l.life.Err() != nil {
 			return err
 		}
-		l.pause(l.life, wait/2+rand.N(wait/2)) //nolint:gosec // jitter is no secret
+		_ = repeat.Pause(l.life, wait/2+repeat.Jitter(wait/2))
 		wait *= 2
 	}
 	return err

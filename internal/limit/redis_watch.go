@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 const (
@@ -46,7 +47,7 @@ func (r *Redis) watch() {
 		if gone.Sub(back) > calm {
 			pause = firstPause
 		}
-		for r.rest(pause) {
+		for repeat.Pause(r.ctx, pause/2+repeat.Jitter(pause/2)) == nil {
 			if r.look() == nil {
 				back = time.Now()
 				r.breaker.close()
@@ -64,18 +65,6 @@ func (r *Redis) giveUp(fault error) {
 	select {
 	case r.opened <- struct{}{}:
 	default:
-	}
-}
-
-// rest waits for half of pause to all of it, and reports whether the limiter is still open.
-func (r *Redis) rest(pause time.Duration) bool {
-	timer := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.ctx.Done():
-		return false
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 const (
-	// refreshAhead is how long before its end an access token is refreshed (platforms notes §1.10: some live a day).
+	// refreshAhead is how long before its end an access token is refreshed; some tokens live a day.
 	refreshAhead = 10 * time.Minute
 	// rotationLooks and rotationPause bound how long a refresh that the platform refused looks for the token of another
 	// process that used the same refresh token up before, and is about to store what it got.
@@ -148,7 +149,7 @@ func (p *pass) awaitRotation(ctx context.Context) bool {
 		if p.newer(ctx) {
 			return true
 		}
-		pause(ctx, rotationPause)
+		_ = repeat.Pause(ctx, rotationPause)
 	}
 	return p.newer(ctx)
 }

@@ -2,11 +2,11 @@ package worker
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 const (
@@ -55,7 +55,7 @@ func (d *dispatcher) run(ctx context.Context) {
 			if ctx.Err() == nil {
 				d.Logger.ErrorContext(ctx, "leasing conversations failed", "error", err)
 			}
-			pause(ctx, faultPause)
+			_ = repeat.Pause(ctx, faultPause)
 		case started == 0:
 			d.idle(ctx)
 		}
@@ -179,11 +179,11 @@ func (d *dispatcher) waiter(ctx context.Context) {
 		}
 		if err != nil {
 			d.Logger.ErrorContext(ctx, "waiting for due conversations failed", "error", err)
-			pause(ctx, faultPause)
+			_ = repeat.Pause(ctx, faultPause)
 		}
 		signal(d.due)
 		if time.Since(asked) < emptyPause {
-			pause(ctx, emptyPause)
+			_ = repeat.Pause(ctx, emptyPause)
 		}
 	}
 }
@@ -203,16 +203,6 @@ func closed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -238,10 +228,10 @@ func backoff(attempts int64, wish time.Duration) time.Duration {
 	for range min(attempts, maxTries) {
 		wait = min(wait*waitFactor, longestWait)
 	}
-	wait -= rand.N(wait/4 + 1) //nolint:gosec // jitter is no secret
+	wait -= repeat.Jitter(wait / 4)
 	if wish <= wait {
 		return wait
 	}
 	wish = min(wish, longestWait)
-	return wish + rand.N(wish/4+1) //nolint:gosec // jitter is no secret
+	return wish + repeat.Jitter(wish/4)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 func leases(org string, n int) (list []inbox.Lease) {
@@ -51,18 +52,18 @@ func TestNoOrganizationTakesMoreThanHalf(t *testing.T) {
 				}
 				most.Store(max(most.Load(), now.Add(1)))
 				defer now.Add(-1)
-				pause(ctx, time.Second)
+				_ = repeat.Pause(ctx, time.Second)
 			})
 			synctest.Wait()
 			require.EqualValues(t, orgCap, now.Load(), "places %d", places)
 
 			q.add(leases("small", 3)...)
-			pause(t.Context(), 100*time.Millisecond) // of the bubble's clock: none of the big one's has ended
+			_ = repeat.Pause(t.Context(), 100*time.Millisecond) // of the bubble's clock: none of the big one's has ended
 			if places > 1 {
-				pause(t.Context(), 200*time.Millisecond)
+				_ = repeat.Pause(t.Context(), 200*time.Millisecond)
 				require.EqualValues(t, 3, small.Load(), "places %d", places)
 			}
-			pause(t.Context(), 20*time.Second)
+			_ = repeat.Pause(t.Context(), 20*time.Second)
 			stop()
 			require.EqualValues(t, orgCap, most.Load(), "places %d", places)
 			ended, _ := q.seen()
@@ -83,11 +84,11 @@ func TestAllPlacesAreUsed(t *testing.T) {
 		stop := running(t.Context(), q, 32, 0, func(ctx context.Context, _ string) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
-			pause(ctx, time.Second)
+			_ = repeat.Pause(ctx, time.Second)
 		})
 		synctest.Wait()
 		require.EqualValues(t, 32, now.Load())
-		pause(t.Context(), 10*time.Second)
+		_ = repeat.Pause(t.Context(), 10*time.Second)
 		stop()
 		require.EqualValues(t, 32, most.Load())
 		ended, _ := q.seen()
@@ -103,7 +104,7 @@ func TestNewWorkIsTakenAtOnce(t *testing.T) {
 		stop := running(t.Context(), q, 4, 0, func(context.Context, string) { opened <- struct{}{} })
 		defer stop()
 		for range 3 {
-			pause(t.Context(), 7*time.Second)
+			_ = repeat.Pause(t.Context(), 7*time.Second)
 			start := time.Now()
 			q.add(leases("a", 1)...)
 			<-opened
@@ -132,7 +133,7 @@ func TestStop(t *testing.T) {
 				var mu sync.Mutex
 				var cause error
 				stop := running(t.Context(), q, 1, test.grace, func(ctx context.Context, _ string) {
-					pause(ctx, test.work)
+					_ = repeat.Pause(ctx, test.work)
 					mu.Lock()
 					defer mu.Unlock()
 					cause = context.Cause(ctx)
@@ -163,7 +164,7 @@ func TestAPanicEndsOnlyItsConversation(t *testing.T) {
 				panic("nil map")
 			}
 		})
-		pause(t.Context(), time.Second)
+		_ = repeat.Pause(t.Context(), time.Second)
 		stop()
 		ended, put := q.seen()
 		require.ElementsMatch(t, []string{"bad-0", "good-0"}, ended)

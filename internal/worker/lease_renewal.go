@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 // keepLease renews a lease every third of its life, on a goroutine of its own, until release is called. When the lease is lost,
@@ -30,7 +31,7 @@ func (w *Worker) keepLease(ctx context.Context, lease inbox.Lease) (held context
 func (w *Worker) renew(ctx context.Context, lease inbox.Lease) (lost bool) {
 	ends := time.Now().Add(w.Lease)
 	for wait := w.Lease / 3; ; {
-		pause(ctx, wait)
+		_ = repeat.Pause(ctx, wait)
 		if ctx.Err() != nil {
 			return false
 		}

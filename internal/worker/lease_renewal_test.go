@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 // TestLeaseIsRenewedWhileTheWorkRuns: every third of its life, whatever the work takes.
@@ -18,11 +19,11 @@ func TestLeaseIsRenewedWhileTheWorkRuns(t *testing.T) {
 		q := newFakeQueue()
 		w := New(Config{Leases: q, Turns: q, Lease: time.Minute})
 		held, release := w.keepLease(t.Context(), inbox.Lease{Token: 1})
-		pause(t.Context(), 10*time.Minute+time.Second)
+		_ = repeat.Pause(t.Context(), 10*time.Minute+time.Second)
 		require.NoError(t, held.Err())
 		release()
 		require.Equal(t, 30, q.renewals)
-		pause(t.Context(), time.Hour)
+		_ = repeat.Pause(t.Context(), time.Hour)
 		require.Equal(t, 30, q.renewals, "a released lease is not renewed")
 	})
 }
@@ -63,7 +64,7 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 				held, release := w.keepLease(t.Context(), inbox.Lease{Token: 1})
 				defer release()
 				if test.after == 0 {
-					pause(t.Context(), time.Hour)
+					_ = repeat.Pause(t.Context(), time.Hour)
 					require.NoError(t, held.Err())
 					return
 				}
@@ -82,7 +83,7 @@ func TestALostConversationIsLeftAlone(t *testing.T) {
 		q := newFakeQueue(leases("a", 1)...)
 		q.renew = func(int) error { return inbox.ErrLeaseLost }
 		stop := running(t.Context(), q, 4, time.Hour, func(ctx context.Context, _ string) { <-ctx.Done() })
-		pause(t.Context(), 10*time.Minute)
+		_ = repeat.Pause(t.Context(), 10*time.Minute)
 		stop()
 		ended, put := q.seen()
 		require.Empty(t, ended)

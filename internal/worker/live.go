@@ -3,13 +3,13 @@ package worker
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 const (
@@ -81,7 +81,7 @@ func (w *Worker) reply(ctx context.Context, orgID, channelID, messageID string) 
 
 // livePause waits for the next read, and returns false when there must be none.
 func (w *Worker) livePause(ctx context.Context) bool {
-	timer := time.NewTimer(livePause/2 + rand.N(livePause)) //nolint:gosec // jitter is no secret
+	timer := time.NewTimer(repeat.Around(livePause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -3,10 +3,10 @@ package worker
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -19,14 +19,13 @@ const (
 	resumeLimit = 5000
 )
 
-// resumeLoop resumes stalled turns whose cause has been resolved, until ctx ends. Several workers drift apart.
+// resumeLoop resumes stalled turns whose cause has been resolved, until ctx ends.
 func (w *Worker) resumeLoop(ctx context.Context) {
-	for ctx.Err() == nil {
+	repeat.Every(ctx, resumeInterval, func(ctx context.Context) {
 		if err := w.resume(ctx); err != nil && ctx.Err() == nil {
 			w.Logger.ErrorContext(ctx, "taking turns up again failed", "error", err)
 		}
-		pause(ctx, resumeInterval-resumeInterval/4+rand.N(resumeInterval/2)) //nolint:gosec // jitter is no secret
-	}
+	})
 }
 
 // resume does so once.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -245,7 +246,7 @@ const (
 func insist(ctx context.Context, write func(ctx context.Context) error) (err error) {
 	for try := range recordTries {
 		if try > 0 {
-			pause(context.WithoutCancel(ctx), recordPause)
+			_ = repeat.Pause(context.WithoutCancel(ctx), recordPause)
 		}
 		bounded, cancel := storing(ctx)
 		err = write(bounded)

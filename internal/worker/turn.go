@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -221,7 +221,7 @@ func (p *pass) failed(
 	if pause := postponement(failure); pause > 0 {
 		p.postponed = true
 		p.Observer.TurnEnded(endedPostponed)
-		return pause + rand.N(pause), nil //nolint:gosec // jitter is no secret
+		return pause + repeat.Jitter(pause), nil
 	}
 	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
 	code := string(failure.Outcome)

@@ -10,12 +10,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
@@ -55,10 +55,8 @@ func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions [
 		if driver.PostgresCode(err) != driver.LockNotAvailable || time.Now().After(until) {
 			return err
 		}
-		select {
-		case <-time.After(migrateAgain/2 + rand.N(migrateAgain)): //nolint:gosec // jitter needs no secret
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+		if ended := repeat.Pause(ctx, repeat.Around(migrateAgain)); ended != nil {
+			return errors.Join(ended, err)
 		}
 	}
 }

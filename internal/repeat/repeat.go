@@ -1,0 +1,65 @@
+// Package repeat runs a task at intervals and pauses between tries. A pause ends early with its context, and intervals are
+// jittered, so that several processes that do the same drift apart. It knows nothing of the tasks.
+package repeat
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Task is a function that runs at intervals on a goroutine of its own, until [Task.Stop].
+type Task struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Start runs the function at once, and then as [Every] does.
+func Start(interval time.Duration, run func(ctx context.Context)) *Task {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Task{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		Every(ctx, interval, run)
+	}()
+	return t
+}
+
+// Stop ends the context of a run, waits until the run returns, and allows no other. It may be called again, and for a nil Task.
+func (t *Task) Stop() {
+	if t != nil {
+		t.cancel()
+		<-t.done
+	}
+}
+
+// Every runs the function at once, and about interval after the end of each run, an eighth more or less, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, run func(ctx context.Context)) {
+	for ctx.Err() == nil {
+		run(ctx)
+		_ = Pause(ctx, interval-interval/8+Jitter(interval/4))
+	}
+}
+
+// Pause waits; 0 or less doesn't wait. It returns early with the cause when ctx ends.
+func Pause(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Around returns a random duration from half of d to one and a half times d.
+func Around(d time.Duration) time.Duration { return d/2 + Jitter(d) }
+
+// Jitter returns a random duration from 0 to most, which must not be negative.
+func Jitter(most time.Duration) time.Duration {
+	return rand.N(most + 1) //nolint:gosec // jitter is no secret
+}

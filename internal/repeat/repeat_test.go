@@ -1,0 +1,85 @@
+package repeat
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTask: a task runs at once and at jittered intervals after each run, and never again once it is stopped.
+func TestTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval, work = 8 * time.Second, time.Minute
+		var begins []time.Time
+		begin := time.Now()
+		task := Start(interval, func(context.Context) {
+			begins = append(begins, time.Now())
+			time.Sleep(work)
+		})
+		time.Sleep(10 * (work + 9*time.Second))
+		task.Stop()
+		task.Stop()
+		runs := len(begins)
+		time.Sleep(time.Hour)
+		require.Len(t, begins, runs)
+
+		require.GreaterOrEqual(t, runs, 10)
+		require.Equal(t, begin, begins[0])
+		for i := range runs - 1 {
+			pause := begins[i+1].Sub(begins[i]) - work
+			require.GreaterOrEqual(t, pause, 7*time.Second)
+			require.LessOrEqual(t, pause, 9*time.Second)
+		}
+	})
+}
+
+// TestStopDuringRun: Stop ends the context of the run, and returns after the run.
+func TestStopDuringRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		task := Start(time.Hour, func(ctx context.Context) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = true
+		})
+		synctest.Wait()
+		require.False(t, ended)
+		task.Stop()
+		require.True(t, ended)
+	})
+	(*Task)(nil).Stop()
+}
+
+func TestPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		require.NoError(t, Pause(t.Context(), 0))
+		require.NoError(t, Pause(t.Context(), -time.Second))
+		require.NoError(t, Pause(t.Context(), time.Second))
+		require.Equal(t, time.Second, time.Since(begin))
+
+		cause := errors.New("the end")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
+		defer cancel()
+		require.ErrorIs(t, Pause(ctx, time.Hour), cause)
+		require.Equal(t, 2*time.Second, time.Since(begin))
+	})
+}
+
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		around := Around(time.Second)
+		require.GreaterOrEqual(t, around, 500*time.Millisecond)
+		require.LessOrEqual(t, around, 1500*time.Millisecond)
+		require.LessOrEqual(t, Jitter(3), time.Duration(3))
+	}
+	require.Zero(t, Jitter(0))
+}
