@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // upgraded is a product that runs on a kept database of an older build.
@@ -68,6 +70,31 @@ func testUpgrade(t *testing.T, build string, engine store.Engine) {
 	u.requireKnowledge(t)
 	u.requireMessages(t)
 	require.Equal(t, true, u.svc(t, "doctor")["ok"])
+}
+
+// TestUpgradeKeepsEveryRow guarantees that a migration changes no value of any row of an older build's database.
+func TestUpgradeKeepsEveryRow(t *testing.T) {
+	t.Parallel()
+	builds, err := filepath.Glob(filepath.Join(upgradeFolder, "*", "statements.sql"))
+	require.NoError(t, err)
+	require.NotEmpty(t, builds)
+	for _, file := range builds {
+		build := filepath.Base(filepath.Dir(file))
+		t.Run(build, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, engine store.Engine) {
+				location := storetest.Location(t, engine)
+				restore(t, build, location)
+				conn := connect(t, location)
+				columns := storetest.Columns(t, conn, engine)
+				before := storetest.Contents(t, conn, columns)
+				require.NotEmpty(t, before["conversations"])
+				require.NotEmpty(t, before["widget_settings"])
+				storetest.OpenAt(t, location, store.Options{})
+				require.Equal(t, before, storetest.Contents(t, conn, columns))
+			})
+		})
+	}
 }
 
 // remembered is [upstream.script] for a mark that stands in a kept database, which the ones that are counted might be.

@@ -20,7 +20,8 @@ const (
 	ChannelNeedsReauth = "needs_reauth"
 )
 
-// Channel connects an organization to a platform, or to its own site (widget). Types are those of the table.
+// Channel connects an organization to a platform, or to its own site (widget). The store knows no type but the widget, so it keeps
+// channels of platforms that the program doesn't contain.
 type Channel struct {
 	ID, OrgID  string
 	Type       string

@@ -39,7 +39,7 @@ func TestConstraintsOfTheQueue(t *testing.T) {
 		`UPDATE agents SET instructions = NULL`:                                              nil,
 		`UPDATE agents SET org_id = 'org_none'`:                                              nil,
 		`UPDATE channels SET name = ''`:                                                      nil,
-		`UPDATE channels SET type = 'fax'`:                                                   nil,
+		`UPDATE channels SET type = 'No Name'`:                                               nil,
 		`UPDATE channels SET state = 'lost'`:                                                 nil,
 		`UPDATE channels SET org_id = 'org_none'`:                                            nil,
 		channel + `VALUES ('chn_2', 'org_1', 'photo_dm', 'two', 'x', 'active', 1, 1, 1)`:     nil, // the external id

@@ -35,7 +35,8 @@ type Driver interface {
 		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
 	) error
 	// ForMigration opens a connection without the bounds of everyday statements, because a migration may take long.
-	// Nothing else that migrates a SQLite file runs until done is called, which closes the connection.
+	// Nothing else that migrates a SQLite file runs until done is called, which closes the connection. On SQLite it doesn't
+	// enforce foreign keys, because a transaction can't turn them off: a version that changes rows checks them itself.
 	ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error)
 	// Snapshot reads the database as it is now, until done is called.
 	Snapshot(ctx context.Context) (reader SnapshotReader, done func() error, err error)

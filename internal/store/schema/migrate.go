@@ -82,6 +82,11 @@ func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine) erro
 			return fmt.Errorf("version %d: %w", m.Number, err)
 		}
 	}
+	for _, table := range m.rebuilds {
+		if err := table.apply(ctx, tx); err != nil {
+			return fmt.Errorf("version %d: %w", m.Number, err)
+		}
+	}
 	for _, index := range m.indexes {
 		if err := index.createMissing(ctx, tx, engine); err != nil {
 			return fmt.Errorf("version %d: %w", m.Number, err)

@@ -17,15 +17,17 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 7, DDL: Dialect(engine, schemaV7)},
 		{Number: 8, DDL: Dialect(engine, schemaV8)},
 		{Number: 9, DDL: Dialect(engine, schemaV9)},
+		versionTen(engine),
 	}
 }
 
-// Version is a version of the schema: in one transaction its DDL, then its indexes on tables of earlier versions, as
-// far as [indexBuilder] hasn't built them before.
+// Version is a version of the schema: in one transaction its DDL, then its rebuilt tables on SQLite, then its indexes on
+// tables of earlier versions, as far as [indexBuilder] hasn't built them before.
 type Version struct {
-	Number  int64
-	DDL     string
-	indexes []lateIndex
+	Number   int64
+	DDL      string
+	rebuilds []rebuild
+	indexes  []lateIndex
 }
 
 // schemaV6 adds what a web widget may do, by the rules of [schemaV1].
@@ -111,3 +113,33 @@ CREATE TABLE deleted_turns (
 CREATE INDEX deleted_turns_channel ON deleted_turns (channel_id, created_at);
 CREATE INDEX deleted_turns_age ON deleted_turns (created_at);
 `
+
+// typeV10 is version 10's rule for a channel's type. The five platforms that version 2 names are not all: a program may
+// contain others, and a store may have channels of platforms that a program doesn't contain.
+const typeV10 = `CHECK (length(type) BETWEEN 1 AND 32 AND ltrim(type, 'abcdefghijklmnopqrstuvwxyz0123456789_-') = '')`
+
+// channelsV10 is what CREATE TABLE channels has had after its name since version 10 on SQLite: the table of version 2 with
+// the column of version 8, and a rule for types that names none.
+const channelsV10 = `(
+	id                  TEXT   NOT NULL PRIMARY KEY,
+	org_id              TEXT   NOT NULL REFERENCES organizations (id),
+	type                TEXT   NOT NULL ` + typeV10 + `,
+	name                TEXT   NOT NULL CHECK (name <> ''),
+	external_id         TEXT   NOT NULL,
+	agent_id            TEXT,
+	state               TEXT   NOT NULL CHECK (state IN ('pending', 'active', 'needs_reauth')),
+	credentials         BYTEA,
+	credentials_version BIGINT NOT NULL,
+	created_at          BIGINT NOT NULL,
+	updated_at          BIGINT NOT NULL,
+	lost_external_id    TEXT   NOT NULL DEFAULT '',
+	UNIQUE (org_id, name)
+) {table}`
+
+// versionTen lets channels have a type of any name. Processes of older versions write and find the types that they know.
+func versionTen(engine driver.Engine) Version {
+	if engine == driver.Postgres {
+		return Version{Number: 10, DDL: `ALTER TABLE channels DROP CONSTRAINT channels_type_check, ADD CONSTRAINT channels_type_check ` + typeV10}
+	}
+	return Version{Number: 10, rebuilds: []rebuild{{table: "channels", definition: Dialect(engine, channelsV10)}}}
+}

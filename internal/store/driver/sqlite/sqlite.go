@@ -129,7 +129,7 @@ func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() er
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err = openPool(d.path, writerPragmas)
+	conn, err = openPool(d.path, migrationPragmas)
 	if err != nil {
 		return nil, nil, errors.Join(err, turns.close())
 	}
