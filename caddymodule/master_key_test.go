@@ -32,7 +32,7 @@ func TestStartWithAnotherMasterKey(t *testing.T) {
 	put := func(orgID string) func(db *store.DB, ring *vault.Ring) {
 		return func(db *store.DB, ring *vault.Ring) {
 			require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: orgID, Name: orgID, Plan: "free"}))
-			require.NoError(t, identity.NewProviderKeys(db, ring).Put(t.Context(), "test", orgID, "openai", "sk-0123456789abcdefghij"))
+			require.NoError(t, identity.PutProviderKey(t.Context(), db, ring, "test", orgID, "openai", "sk-0123456789abcdefghij"))
 		}
 	}
 	require.NoError(t, start(otherKey, nil), "the store is empty")

@@ -73,7 +73,7 @@ func TestBodyOfAnotherHandler(t *testing.T) {
 	run.app.Limits = &Limits{BodyGrace: caddy.Duration(grace)}
 	refusal := &Error{noOptions: noOptions{app: run.app}, logger: zap.NewNop()}
 	require.NoError(t, shared.db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Tea", Plan: "free"}))
-	key, err := identity.NewAPIKeys(shared.db).Create(t.Context(), "test", identity.KeyRequest{OrgID: "org_1"})
+	key, err := identity.CreateAPIKey(t.Context(), shared.db, "test", identity.KeyRequest{OrgID: "org_1"})
 	require.NoError(t, err)
 
 	auth := &Auth{Scopes: []identity.Scope{identity.ModelsRead}, app: run.app}

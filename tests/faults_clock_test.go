@@ -54,7 +54,7 @@ type clockTest struct {
 func newClockTest(t *testing.T, here *clockNode) *clockTest {
 	t.Helper()
 	ctx := t.Context()
-	organization, err := identity.NewOrganizations(here.db).Create(ctx, actor, "Two clocks", planDefault)
+	organization, err := identity.CreateOrganization(ctx, here.db, actor, "Two clocks", planDefault)
 	require.NoError(t, err)
 	c := &clockTest{clockNode: here, wallet: billing.WalletID{OrgID: organization.ID, Env: store.Live}}
 	_, err = here.book.Credit(ctx, actor, c.wallet, 1_000_000, "")
@@ -69,7 +69,7 @@ func newClockTest(t *testing.T, here *clockNode) *clockTest {
 	require.NoError(t, err)
 	for raw, age := range map[*string]time.Duration{&c.valid: time.Hour, &c.expired: -time.Hour} {
 		ends := time.UnixMilli(now).Add(age)
-		key, err := identity.NewAPIKeys(here.db).Create(ctx, actor, identity.KeyRequest{OrgID: organization.ID, ExpiresAt: &ends})
+		key, err := identity.CreateAPIKey(ctx, here.db, actor, identity.KeyRequest{OrgID: organization.ID, ExpiresAt: &ends})
 		require.NoError(t, err)
 		*raw = key.Raw
 	}

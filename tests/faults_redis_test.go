@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -112,7 +111,7 @@ func (w *windowed) requireUnimpressed(t *testing.T) {
 		require.EqualValues(t, usualCharge, done.charged(t))
 		require.EqualValues(t, pendingFunds-(i+1)*usualCharge, c.wallet(t).BalanceMicros)
 	}
-	require.NoError(t, identity.NewAPIKeys(c.db).Revoke(t.Context(), actor, c.OrgID, c.KeyID))
+	require.NoError(t, c.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, c.KeyID))
 	requireError(t, w.as(c).get(t, "/v1/models"), "api_key_revoked")
 }
 

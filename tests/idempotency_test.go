@@ -104,14 +104,14 @@ func TestReplay(t *testing.T) {
 
 		_, another := c.newKey(t, identity.KeyRequest{})
 		_, reader := c.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
-		require.NoError(t, identity.NewAPIKeys(c.db).Revoke(t.Context(), actor, c.OrgID, c.KeyID))
+		require.NoError(t, c.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, c.KeyID))
 		requireError(t, p.as(c).chat(t, calls[0].body, calls[0].headers()...), "api_key_revoked")
 		requireError(t, p.withKey(reader).chat(t, calls[0].body, calls[0].headers()...), "insufficient_scope")
 		requireAll(p.withKey(another), "by another API key")
 
-		require.NoError(t, identity.NewOrganizations(c.db).Suspend(t.Context(), actor, c.OrgID))
+		require.NoError(t, c.db.Organizations.SetSuspended(t.Context(), actor, c.OrgID, true))
 		requireError(t, p.withKey(another).chat(t, calls[0].body, calls[0].headers()...), "organization_suspended")
-		require.NoError(t, identity.NewOrganizations(c.db).Resume(t.Context(), actor, c.OrgID))
+		require.NoError(t, c.db.Organizations.SetSuspended(t.Context(), actor, c.OrgID, false))
 
 		p.restart()
 		requireAll(p.withKey(another), "after a restart")

@@ -99,11 +99,11 @@ func TestKeys(t *testing.T) {
 
 	t.Run("the order of checks: key, suspension, scope, rate, body", func(t *testing.T) {
 		other := p.operator().customer(t, 0)
-		organizations := identity.NewOrganizations(p.operator().db)
+		organizations := p.operator().db.Organizations
 		_, narrow := other.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
-		require.NoError(t, organizations.Suspend(t.Context(), actor, other.OrgID))
+		require.NoError(t, organizations.SetSuspended(t.Context(), actor, other.OrgID, true))
 		requireError(t, p.withKey(narrow).chat(t, "{no JSON"), "organization_suspended")
-		require.NoError(t, organizations.Resume(t.Context(), actor, other.OrgID))
+		require.NoError(t, organizations.SetSuspended(t.Context(), actor, other.OrgID, false))
 		requireError(t, p.withKey(narrow).chat(t, "{no JSON"), "insufficient_scope")
 		requireError(t, p.as(other).chat(t, "{no JSON"), "invalid_request")
 		requireError(t, p.as(other).chat(t, prompt("no/pe", "hi", false)), "unsupported_model")
@@ -214,16 +214,16 @@ func TestRevocationIsImmediate(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		p := startProduct(t, deploy(t, engine, startUpstream(t)))
 		c := p.operator().customer(t, 0)
-		keys := identity.NewAPIKeys(p.operator().db)
+		db := p.operator().db
 		together(4, func(int) {
 			for range 25 {
-				key, err := keys.Create(t.Context(), actor, identity.KeyRequest{OrgID: c.OrgID})
+				key, err := identity.CreateAPIKey(t.Context(), db, actor, identity.KeyRequest{OrgID: c.OrgID})
 				if !failOn(t, err) {
 					return
 				}
 				as := p.withKey(key.Raw)
 				before, err := as.try(t.Context(), http.MethodGet, "/v1/models", http.NoBody)
-				if !failOn(t, err) || !failOn(t, keys.Revoke(t.Context(), actor, c.OrgID, key.ID)) {
+				if !failOn(t, err) || !failOn(t, db.APIKeys.Revoke(t.Context(), actor, c.OrgID, key.ID)) {
 					return
 				}
 				after, err := as.try(t.Context(), http.MethodGet, "/v1/models", http.NoBody)

@@ -83,7 +83,7 @@ func TestModels(t *testing.T) {
 		requireError(t, as.get(t, "/v1/models/"+path), "not_found")
 	}
 
-	require.NoError(t, identity.NewOrganizations(p.operator().db).SetModel(t.Context(), actor, c.OrgID, modelFree, false))
+	require.NoError(t, p.operator().db.Organizations.SetModel(t.Context(), actor, c.OrgID, modelFree, false))
 	ids, _ = list("/v1/models")
 	require.ElementsMatch(t, slices.DeleteFunc(all, func(id string) bool { return id == modelFree }), ids)
 	requireError(t, as.get(t, "/v1/models/"+modelFree), "not_found")

@@ -35,7 +35,7 @@ func TestNodesRevokeStrictly(t *testing.T) {
 	d.App = fmt.Sprintf("plan %s {\nrequests_per_minute 1000000\n}\n", planWide)
 	c := startCluster(t, d, clusterNodes, 0)
 	o := c.operator()
-	keys, owner := identity.NewAPIKeys(o.db), o.customer(t, 0)
+	owner := o.customer(t, 0)
 	rights := rights(t, o)
 	holders := make([]*customer, len(rights))
 	for i := range holders {
@@ -50,12 +50,12 @@ func TestNodesRevokeStrictly(t *testing.T) {
 			return
 		}
 		for n := begun.Add(1); n <= revocations && !t.Failed(); n = begun.Add(1) {
-			key, err := keys.Create(t.Context(), actor, identity.KeyRequest{OrgID: owner.OrgID})
+			key, err := identity.CreateAPIKey(t.Context(), o.db, actor, identity.KeyRequest{OrgID: owner.OrgID})
 			if !failOn(t, err) {
 				return
 			}
 			c.withdraw(t, key.Raw, int(n), "api_key_revoked", func(ctx context.Context) error {
-				return keys.Revoke(ctx, actor, owner.OrgID, key.ID)
+				return o.db.APIKeys.Revoke(ctx, actor, owner.OrgID, key.ID)
 			})
 			done.Add(1)
 		}
@@ -73,7 +73,7 @@ type right struct {
 // rights are all but the key itself, which is never given back.
 func rights(t testing.TB, o *office) []right {
 	t.Helper()
-	organizations := identity.NewOrganizations(o.db)
+	organizations := o.db.Organizations
 	plan := func(name string) func(ctx context.Context, c *customer) error {
 		return func(ctx context.Context, c *customer) error { return organizations.SetPlan(ctx, actor, c.OrgID, name) }
 	}
@@ -99,8 +99,12 @@ func rights(t testing.TB, o *office) []right {
 	return []right{
 		{
 			"organization_suspended",
-			func(ctx context.Context, c *customer) error { return organizations.Suspend(ctx, actor, c.OrgID) },
-			func(ctx context.Context, c *customer) error { return organizations.Resume(ctx, actor, c.OrgID) },
+			func(ctx context.Context, c *customer) error {
+				return organizations.SetSuspended(ctx, actor, c.OrgID, true)
+			},
+			func(ctx context.Context, c *customer) error {
+				return organizations.SetSuspended(ctx, actor, c.OrgID, false)
+			},
 		},
 		{planWide, plan(planWide), plan(planDefault)},
 		{"insufficient_scope", set("scopes", "wallet:read"), set("scopes", "models:read chat:write")},

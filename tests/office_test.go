@@ -83,7 +83,7 @@ func (o *office) customerOn(t testing.TB, plan string, micros int64) *customer {
 	t.Helper()
 	ctx := t.Context()
 	name := fmt.Sprintf("Customer %d", customers.Add(1))
-	organization, err := identity.NewOrganizations(o.db).Create(ctx, actor, name, plan)
+	organization, err := identity.CreateOrganization(ctx, o.db, actor, name, plan)
 	require.NoError(t, err)
 	c := &customer{office: o, OrgID: organization.ID, Env: store.Live}
 	if micros > 0 {
@@ -107,7 +107,7 @@ func (c *customer) newKey(t testing.TB, request identity.KeyRequest) (id, raw st
 	if request.Scopes == nil {
 		request.Scopes = []string{"models:read", "chat:write", "wallet:read"}
 	}
-	key, err := identity.NewAPIKeys(c.db).Create(t.Context(), actor, request)
+	key, err := identity.CreateAPIKey(t.Context(), c.db, actor, request)
 	require.NoError(t, err)
 	return key.ID, key.Raw
 }
@@ -124,7 +124,7 @@ func (c *customer) testing(t testing.TB) *customer {
 // ownKey gives the customer its own key for a provider.
 func (c *customer) ownKey(t testing.TB, provider, key string) {
 	t.Helper()
-	require.NoError(t, identity.NewProviderKeys(c.db, c.ring).Put(t.Context(), actor, c.OrgID, provider, key))
+	require.NoError(t, identity.PutProviderKey(t.Context(), c.db, c.ring, actor, c.OrgID, provider, key))
 }
 
 // wallet reads the wallet of the customer's environment.

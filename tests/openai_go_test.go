@@ -86,11 +86,11 @@ func TestOpenAIGo(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("errors", func(t *testing.T) {
-		organizations := identity.NewOrganizations(p.operator().db)
+		organizations := p.operator().db.Organizations
 		poor, suspended := p.operator().customer(t, 0), p.operator().customer(t, 0)
-		require.NoError(t, organizations.Suspend(t.Context(), actor, suspended.OrgID))
+		require.NoError(t, organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
 		revokedID, revoked := c.newKey(t, identity.KeyRequest{})
-		require.NoError(t, identity.NewAPIKeys(c.db).Revoke(t.Context(), actor, c.OrgID, revokedID))
+		require.NoError(t, c.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
 		_, narrow := c.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
 		hot := ask(modelStd, "hi")
 		hot.Temperature = openai.Float(9)

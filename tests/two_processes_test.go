@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -120,7 +119,7 @@ func TestNoDebtAcrossGateways(t *testing.T) {
 		// Revoked through one process, refused by the other at the next request.
 		revoked := gateways[0].withKey(c.Key)
 		require.Equal(t, http.StatusOK, gateways[1].withKey(c.Key).get(t, "/v1/models").Status)
-		require.NoError(t, identity.NewAPIKeys(c.db).Revoke(t.Context(), actor, c.OrgID, c.KeyID))
+		require.NoError(t, c.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, c.KeyID))
 		requireError(t, gateways[1].withKey(c.Key).get(t, "/v1/models"), "api_key_revoked")
 		requireError(t, revoked.get(t, "/v1/models"), "api_key_revoked")
 

@@ -56,7 +56,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	_, f.TestKey = b.newKey(t, identity.KeyRequest{Env: store.Test})
 	revoked, key := b.newKey(t, identity.KeyRequest{})
 	f.RevokedKey = key
-	require.NoError(t, identity.NewAPIKeys(b.db).Revoke(t.Context(), actor, b.OrgID, revoked))
+	require.NoError(t, b.db.APIKeys.Revoke(t.Context(), actor, b.OrgID, revoked))
 	f.ExpiredKey = c.svc(t, "key", "create", "--org", b.OrgID, "--name", "past", "--expires-at", "2020-01-01T00:00:00Z")["key"].(string)
 	b.ownKey(t, "own", "sk-own-key-of-the-customer")
 	c.svc(t, "model", "disable", "--org", b.OrgID, modelSmall)

@@ -34,16 +34,7 @@ func (a agentAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "agent\t%s\norganization\t%s\nname\t%s\nmodel\t%s\ncreated\t%s\n", a.ID, a.OrgID, a.Name, a.Model, a.CreatedAt)
 }
 
-type agentListAnswer struct {
-	Data []agentAnswer `json:"data"`
-}
-
-func (l agentListAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "ID\tNAME\tMODEL\tCREATED")
-	for _, a := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.ID, a.Name, a.Model, a.CreatedAt)
-	}
-}
+func (a agentAnswer) cells() []string { return []string{a.ID, a.Name, a.Model, a.CreatedAt} }
 
 func agentCommand(f *commandFlags) *cobra.Command {
 	return noun(&cobra.Command{
@@ -63,7 +54,6 @@ channels that name it. To set its other options, or to change it, use the API (/
 		Example: `  $ caddy svc agent create --org org_… --name Mai --model openai/gpt-4o-mini --instructions "You sell tea."
   $ caddy svc agent create --org org_… --name Mai --model openai/gpt-4o-mini --instructions-file ./mai.txt --json`,
 	}
-	org := orgFlag(command)
 	flags := command.Flags()
 	flags.StringVar(&name, "name", "", "the `name`: 1 to 100 characters, unique in the organization")
 	flags.StringVar(&model, "model", "", "a `model` of the configuration")
@@ -72,15 +62,12 @@ channels that name it. To set its other options, or to change it, use the API (/
 	flags.BoolVar(&byok, "use-byok", false, "call the model with the organization's own provider key")
 	command.MarkFlagsMutuallyExclusive("instructions", "instructions-file")
 	required(command, "name", "model")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
 		name, err := identity.CleanName("name", name)
 		if err != nil {
 			return nil, err
 		}
 		if err := configured("model", model, e.app.ModelNames()); err != nil {
-			return nil, err
-		}
-		if _, err := e.organization(ctx, *org); err != nil {
 			return nil, err
 		}
 		if file != "" {
@@ -94,7 +81,7 @@ channels that name it. To set its other options, or to change it, use the API (/
 			return nil, err
 		}
 		return e.createAgent(ctx, store.Agent{
-			ID: store.NewID("agt"), OrgID: *org, Name: name, Model: model, Instructions: instructions, UseBYOK: byok,
+			ID: store.NewID("agt"), OrgID: orgID, Name: name, Model: model, Instructions: instructions, UseBYOK: byok,
 		})
 	})
 }
@@ -127,37 +114,12 @@ func (e *commandEnv) createAgent(ctx context.Context, agent store.Agent) (answer
 
 func (f *commandFlags) agentList() *cobra.Command {
 	command := &cobra.Command{Use: "list --org ORG_ID", Short: "Lists the assistants of an organization"}
-	org := orgFlag(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		agents, err := allPages(func(page store.Page) ([]store.Agent, error) { return e.db.Agents.List(ctx, *org, page) },
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		agents, err := allPages(func(page store.Page) ([]store.Agent, error) { return e.db.Agents.List(ctx, orgID, page) },
 			func(a store.Agent) string { return a.ID })
 		if err != nil {
 			return nil, fmt.Errorf("listing agents: %w", err)
 		}
-		list := agentListAnswer{Data: make([]agentAnswer, len(agents))}
-		for i, agent := range agents {
-			list.Data[i] = newAgentAnswer(agent)
-		}
-		return list, nil
+		return newList("ID\tNAME\tMODEL\tCREATED", agents, newAgentAnswer), nil
 	})
-}
-
-// allPages reads a list to its end, page by page.
-func allPages[T any](read func(store.Page) ([]T, error), id func(T) string) ([]T, error) {
-	var all []T
-	page := store.Page{Limit: 1000}
-	for {
-		rows, err := read(page)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-		if len(rows) < page.Rows() {
-			return all, nil
-		}
-		page.After = id(rows[len(rows)-1])
-	}
 }

@@ -20,25 +20,12 @@ type auditEntryAnswer struct {
 	Detail string `json:"detail"`
 }
 
-type auditAnswer struct {
-	Data []auditEntryAnswer `json:"data"`
+func newAuditEntryAnswer(e store.AuditEntry) auditEntryAnswer {
+	return auditEntryAnswer{At: moment(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, OrgID: e.OrgID, Detail: e.Detail}
 }
 
-func newAuditAnswer(entries []store.AuditEntry) auditAnswer {
-	list := auditAnswer{Data: make([]auditEntryAnswer, len(entries))}
-	for i, e := range entries {
-		list.Data[i] = auditEntryAnswer{
-			At: moment(e.At), Actor: e.Actor, Action: e.Action, Target: e.Target, OrgID: e.OrgID, Detail: e.Detail,
-		}
-	}
-	return list
-}
-
-func (l auditAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "AT\tACTOR\tACTION\tTARGET\tORGANIZATION\tDETAIL")
-	for _, e := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.At, e.Actor, e.Action, e.Target, e.OrgID, oneLine(e.Detail))
-	}
+func (e auditEntryAnswer) cells() []string {
+	return []string{e.At, e.Actor, e.Action, e.Target, e.OrgID, oneLine(e.Detail)}
 }
 
 // oneLine removes what would break the table or control the terminal from free text, such as the reason of an adjustment.
@@ -78,7 +65,7 @@ func auditCommand(f *commandFlags) *cobra.Command {
 		if err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
-		return newAuditAnswer(entries), nil
+		return newList("AT\tACTOR\tACTION\tTARGET\tORGANIZATION\tDETAIL", entries, newAuditEntryAnswer), nil
 	})
 }
 

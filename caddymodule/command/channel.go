@@ -86,16 +86,8 @@ func (c channelAnswer) text(w *strings.Builder) {
 	}
 }
 
-type channelListAnswer struct {
-	Data []channelAnswer `json:"data"`
-}
-
-func (l channelListAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "ID\tTYPE\tNAME\tEXTERNAL ID\tAGENT\tSTATE\tWEBHOOK")
-	for _, c := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			c.ID, c.Type, c.Name, dash(oneLine(c.ExternalID)), dash(c.AgentID), c.State, dash(c.WebhookURL))
-	}
+func (c channelAnswer) cells() []string {
+	return []string{c.ID, c.Type, c.Name, dash(oneLine(c.ExternalID)), dash(c.AgentID), c.State, dash(c.WebhookURL)}
 }
 
 func channelCommand(f *commandFlags) *cobra.Command {
@@ -135,7 +127,6 @@ cost a day and how many messages it takes a minute.`,
   $ pass show page | caddy svc channel create --org org_… --type social_messenger --name Page --external-id 1234567890 --credentials-file -
   $ caddy svc channel create --org org_… --type widget --name Site --agent agt_… --origin https://shop.example.com`,
 	}
-	org := orgFlag(command)
 	flags := command.Flags()
 	flags.StringVar(&request.kind, "type", "", "the `type`: "+config.Listed(catalog.TypeNames()))
 	flags.StringVar(&request.name, "name", "", "the `name`: 1 to 100 characters, unique in the organization")
@@ -144,8 +135,8 @@ cost a day and how many messages it takes a minute.`,
 	flags.StringVar(&request.credentialsFile, "credentials-file", "", "the `file` that holds the credentials; - is standard input")
 	flags.StringArrayVar(&request.origins, "origin", nil, "a `site` that may show the widget; may be repeated")
 	required(command, "type", "name")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		request.orgID = *org
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		request.orgID = orgID
 		return e.createChannel(ctx, request)
 	})
 }
@@ -153,9 +144,6 @@ cost a day and how many messages it takes a minute.`,
 func (e *commandEnv) createChannel(ctx context.Context, r channelRequest) (answer, error) {
 	kind, channel, err := r.channel()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := e.organization(ctx, r.orgID); err != nil {
 		return nil, err
 	}
 	if kind.Platform != nil {
@@ -181,9 +169,9 @@ func (e *commandEnv) sealedCredentials(channel *store.Channel, kind messaging.Ch
 	if err != nil {
 		return nil, err
 	}
-	ring, err := e.app.Ring(e.repl)
+	ring, err := e.ring()
 	if err != nil {
-		return nil, fmt.Errorf("svc.master_key: %w", err)
+		return nil, err
 	}
 	return ring.Seal(credentials, vault.ChannelCredentials(channel.OrgID, channel.ID)), nil
 }
@@ -289,21 +277,13 @@ func (e *commandEnv) channel(ctx context.Context, orgID, id string) (answer, err
 
 func (f *commandFlags) channelList() *cobra.Command {
 	command := &cobra.Command{Use: "list --org ORG_ID", Short: "Lists the channels of an organization"}
-	org := orgFlag(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		channels, err := allPages(func(page store.Page) ([]store.Channel, error) { return e.db.Channels.List(ctx, *org, page) },
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		channels, err := allPages(func(page store.Page) ([]store.Channel, error) { return e.db.Channels.List(ctx, orgID, page) },
 			func(c store.Channel) string { return c.ID })
 		if err != nil {
 			return nil, fmt.Errorf("listing channels: %w", err)
 		}
-		list := channelListAnswer{Data: make([]channelAnswer, len(channels))}
-		for i, channel := range channels {
-			list.Data[i] = e.channelAnswer(channel)
-		}
-		return list, nil
+		return newList("ID\tTYPE\tNAME\tEXTERNAL ID\tAGENT\tSTATE\tWEBHOOK", channels, e.channelAnswer), nil
 	})
 }
 
@@ -313,7 +293,7 @@ func (f *commandFlags) channelApprove() *cobra.Command {
 		Short: "Confirms that a pending channel's organization has the page, account, number or shop it names",
 		Long: `Confirms that the organization of a pending channel has the page, account, number or shop that the channel names. Until
 then, or until the platform has confirmed it, the channel's messages are dropped. Approving an active channel changes
-nothing; one that needs new credentials is mended with those.`,
+nothing; one that needs new credentials works again with those.`,
 		Example: "  $ caddy svc channel approve chn_…",
 		Args:    exactly("the channel's id"),
 	}

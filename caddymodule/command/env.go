@@ -18,8 +18,8 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule"
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // opening is whether a command may create the store.
@@ -108,22 +108,20 @@ func operator() string {
 	return fmt.Sprintf("cli:uid %d", os.Getuid())
 }
 
-func (e *commandEnv) organizations() *identity.Organizations { return identity.NewOrganizations(e.db) }
-func (e *commandEnv) apiKeys() *identity.APIKeys             { return identity.NewAPIKeys(e.db) }
-func (e *commandEnv) book() *billing.Book                    { return billing.NewBook(e.db) }
+func (e *commandEnv) book() *billing.Book { return billing.NewBook(e.db) }
 
-// providerKeys resolves the master key, which most commands don't need.
-func (e *commandEnv) providerKeys() (*identity.ProviderKeys, error) {
+// ring resolves the master key, which most commands don't need.
+func (e *commandEnv) ring() (*vault.Ring, error) {
 	ring, err := e.app.Ring(e.repl)
 	if err != nil {
 		return nil, fmt.Errorf("svc.master_key: %w", err)
 	}
-	return identity.NewProviderKeys(e.db, ring), nil
+	return ring, nil
 }
 
 // organization reads the organization with an id. The error of an unknown one names the command that lists them.
 func (e *commandEnv) organization(ctx context.Context, id string) (store.Organization, error) {
-	organization, err := e.organizations().ByID(ctx, id)
+	organization, err := e.db.Organizations.ByID(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return store.Organization{}, fmt.Errorf("there is no organization %q; `caddy svc org list` shows them", id)
 	}

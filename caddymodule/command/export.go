@@ -55,12 +55,12 @@ With - the result is written to standard error, and --json is refused. An interr
 		if path == standardStream && f.json {
 			return nil, errors.New("--json: standard output takes either the archive or the result; name a file")
 		}
-		ring, err := e.app.Ring(e.repl)
+		ring, err := e.ring()
 		if err != nil {
-			return nil, fmt.Errorf("svc.master_key: %w", err)
+			return nil, err
 		}
-		told := &archiveReport{w: e.stderr, verb: "exported"}
-		options := archive.ExportOptions{Probes: ring.Probes(), Progress: told.report}
+		progress := &archiveReport{w: e.stderr, verb: "exported"}
+		options := archive.ExportOptions{Probes: ring.Probes(), Progress: progress.report}
 		if path == standardStream {
 			return nil, e.exportTo(ctx, command.OutOrStdout(), options)
 		}
@@ -123,16 +123,16 @@ type archiveReport struct {
 	w    io.Writer
 	verb string
 
-	told archive.Progress
+	last archive.Progress
 	at   time.Time
 }
 
 func (r *archiveReport) report(progress archive.Progress) {
-	same := progress.Table == r.told.Table && progress.Skipped == r.told.Skipped
+	same := progress.Table == r.last.Table && progress.Skipped == r.last.Skipped
 	if same && time.Since(r.at) < reportEvery {
 		return
 	}
-	r.told, r.at = progress, time.Now()
+	r.last, r.at = progress, time.Now()
 	verb := r.verb
 	if progress.Skipped {
 		verb = "passed over, in the store already"

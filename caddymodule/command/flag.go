@@ -38,13 +38,6 @@ func exactly(what string) cobra.PositionalArgs {
 	}
 }
 
-// orgFlag adds the required flag --org.
-func orgFlag(command *cobra.Command) *string {
-	org := command.Flags().String("org", "", "the `id` of the organization")
-	required(command, "org")
-	return org
-}
-
 // envFlag adds --env, the environment of a wallet or key.
 func envFlag(command *cobra.Command) *envValue {
 	env := envValue(store.Live)

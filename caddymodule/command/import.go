@@ -47,9 +47,9 @@ The configuration must have the master_key of the exporting side with its older 
 		Args: exactly("the archive to read, or - for standard input"),
 	}
 	return f.verb(command, openImport, func(ctx context.Context, e *commandEnv) (answer, error) {
-		ring, err := e.app.Ring(e.repl)
+		ring, err := e.ring()
 		if err != nil {
-			return nil, fmt.Errorf("svc.master_key: %w", err)
+			return nil, err
 		}
 		stream := e.stdin
 		if path := e.args[0]; path != standardStream {
@@ -63,10 +63,10 @@ The configuration must have the master_key of the exporting side with its older 
 		if stream, err = plainArchive(stream); err != nil {
 			return nil, err
 		}
-		told := &archiveReport{w: e.stderr, verb: "imported"}
+		progress := &archiveReport{w: e.stderr, verb: "imported"}
 		summary, err := archive.Import(ctx, e.db, stream, archive.ImportOptions{
 			Admit:    func(header archive.Header) error { return ring.OpenProbes(header.Probes) },
-			Progress: told.report,
+			Progress: progress.report,
 		})
 		if err != nil {
 			return nil, importFault(err)

@@ -45,16 +45,8 @@ func (k issuedKeyAnswer) text(w *strings.Builder) {
 	fmt.Fprintln(w, "Keep the key now: it is not stored and can't be shown again.")
 }
 
-type keyListAnswer struct {
-	Data []keyAnswer `json:"data"`
-}
-
-func (l keyListAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "ID\tHINT\tNAME\tSCOPES\tCREATED\tEXPIRES\tREVOKED")
-	for _, k := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			k.ID, k.Hint, k.Name, strings.Join(k.Scopes, ","), k.CreatedAt, orDash(k.ExpiresAt), orDash(k.RevokedAt))
-	}
+func (k keyAnswer) cells() []string {
+	return []string{k.ID, k.Hint, k.Name, strings.Join(k.Scopes, ","), k.CreatedAt, orDash(k.ExpiresAt), orDash(k.RevokedAt)}
 }
 
 type keyRevokedAnswer struct {
@@ -86,7 +78,7 @@ func (f *commandFlags) keyCreate() *cobra.Command {
 		Example: `  $ caddy svc key create --org org_… --name "web shop" --json
   $ caddy svc key create --org org_… --env test --scopes models:read,chat:write,wallet:read --expires-in-days 90`,
 	}
-	org, env := orgFlag(command), envFlag(command)
+	env := envFlag(command)
 	flags := command.Flags()
 	flags.StringVar(&request.Name, "name", "", "a `name`, unique among the organization's keys in use")
 	flags.StringSliceVar(&request.Scopes, "scopes", nil,
@@ -95,19 +87,16 @@ func (f *commandFlags) keyCreate() *cobra.Command {
 		fmt.Sprintf("the key expires after `N` days, %d to %d", identity.MinExpiryDays, identity.MaxExpiryDays))
 	flags.StringVar(&at, "expires-at", "", "the key expires at this RFC 3339 `time`, which may lie in the past")
 	command.MarkFlagsMutuallyExclusive("expires-in-days", "expires-at")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		request.OrgID, request.Env = *org, store.Env(*env)
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		request.OrgID, request.Env = orgID, store.Env(*env)
 		var err error
 		if request.ExpiresAt, err = expiry(command, days, at); err != nil {
 			return nil, err
 		}
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		key, err := e.apiKeys().Create(ctx, e.actor, request)
+		key, err := identity.CreateAPIKey(ctx, e.db, e.actor, request)
 		if errors.Is(err, store.ErrConflict) {
 			return nil, fmt.Errorf("organization %s already has an API key with the name %q; revoke that one or choose another name",
-				*org, request.Name)
+				orgID, request.Name)
 		}
 		if err != nil {
 			return nil, err
@@ -136,20 +125,12 @@ func expiry(command *cobra.Command, days int64, at string) (*time.Time, error) {
 
 func (f *commandFlags) keyList() *cobra.Command {
 	command := &cobra.Command{Use: "list --org ORG_ID", Short: "Lists the API keys of an organization, revoked ones too"}
-	org := orgFlag(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		keys, err := e.apiKeys().List(ctx, *org)
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		keys, err := e.db.APIKeys.All(ctx, orgID)
 		if err != nil {
 			return nil, err
 		}
-		list := keyListAnswer{Data: make([]keyAnswer, len(keys))}
-		for i, key := range keys {
-			list.Data[i] = newKeyAnswer(key)
-		}
-		return list, nil
+		return newList("ID\tHINT\tNAME\tSCOPES\tCREATED\tEXPIRES\tREVOKED", keys, newKeyAnswer), nil
 	})
 }
 
@@ -166,14 +147,14 @@ func (f *commandFlags) keyRevoke() *cobra.Command {
 			return nil, errors.New("that is an API key, not the id of one (key_…); " +
 				"`caddy svc key list` shows the ids beside the keys' first characters")
 		}
-		orgID, err := e.apiKeys().Organization(ctx, id)
+		orgID, err := e.db.OwnerOf(ctx, store.OwnedAPIKeys, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, fmt.Errorf("there is no API key with the id %q; `caddy svc key list --org ORG_ID` shows them", id)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := e.apiKeys().Revoke(ctx, e.actor, orgID, id); err != nil {
+		if err := e.db.APIKeys.Revoke(ctx, e.actor, orgID, id); err != nil {
 			return nil, err
 		}
 		return keyRevokedAnswer{ID: id, OrgID: orgID, Revoked: true}, nil

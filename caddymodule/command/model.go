@@ -37,18 +37,14 @@ func (f *commandFlags) modelSwitch(name, short string, enabled bool) *cobra.Comm
 		Example: "  $ caddy svc model " + name + " --org org_… openai/gpt-4o-mini",
 		Args:    exactly("the model's id, PROVIDER/MODEL"),
 	}
-	org := orgFlag(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
 		model := e.args[0]
 		if err := configured("model", model, e.app.ModelNames()); err != nil {
 			return nil, err
 		}
-		if _, err := e.organization(ctx, *org); err != nil {
+		if err := e.db.Organizations.SetModel(ctx, e.actor, orgID, model, enabled); err != nil {
 			return nil, err
 		}
-		if err := e.organizations().SetModel(ctx, e.actor, *org, model, enabled); err != nil {
-			return nil, err
-		}
-		return modelAnswer{OrgID: *org, Model: model, Enabled: enabled}, nil
+		return modelAnswer{OrgID: orgID, Model: model, Enabled: enabled}, nil
 	})
 }

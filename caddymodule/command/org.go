@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -39,16 +40,7 @@ func (o orgAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "organization\t%s\nname\t%s\nplan\t%s\nstate\t%s\ncreated\t%s\n", o.ID, o.Name, o.Plan, o.state(), o.CreatedAt)
 }
 
-type orgListAnswer struct {
-	Data []orgAnswer `json:"data"`
-}
-
-func (l orgListAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "ID\tNAME\tPLAN\tSTATE\tCREATED")
-	for _, o := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Name, o.Plan, o.state(), o.CreatedAt)
-	}
-}
+func (o orgAnswer) cells() []string { return []string{o.ID, o.Name, o.Plan, o.state(), o.CreatedAt} }
 
 func orgCommand(f *commandFlags) *cobra.Command {
 	return noun(&cobra.Command{
@@ -57,11 +49,11 @@ func orgCommand(f *commandFlags) *cobra.Command {
 	}, f.orgCreate(), f.orgList(),
 		f.orgChange("suspend", "Suspends an organization: every call gets 402 organization_suspended from the next request on",
 			func(ctx context.Context, e *commandEnv, id string) error {
-				return e.organizations().Suspend(ctx, e.actor, id)
+				return e.db.Organizations.SetSuspended(ctx, e.actor, id, true)
 			}),
 		f.orgChange("resume", "Ends the suspension of an organization",
 			func(ctx context.Context, e *commandEnv, id string) error {
-				return e.organizations().Resume(ctx, e.actor, id)
+				return e.db.Organizations.SetSuspended(ctx, e.actor, id, false)
 			}),
 		f.orgSetPlan())
 }
@@ -83,7 +75,7 @@ func (f *commandFlags) orgCreate() *cobra.Command {
 		} else if err := configured("plan", plan, e.app.PlanNames()); err != nil {
 			return nil, err
 		}
-		organization, err := e.organizations().Create(ctx, e.actor, name, plan)
+		organization, err := identity.CreateOrganization(ctx, e.db, e.actor, name, plan)
 		if errors.Is(err, store.ErrConflict) {
 			return nil, fmt.Errorf("there is already an organization with the name %q", name)
 		}
@@ -97,15 +89,11 @@ func (f *commandFlags) orgCreate() *cobra.Command {
 func (f *commandFlags) orgList() *cobra.Command {
 	command := &cobra.Command{Use: "list", Short: "Lists all organizations"}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		organizations, err := e.organizations().List(ctx)
+		organizations, err := e.db.Organizations.All(ctx)
 		if err != nil {
 			return nil, err
 		}
-		list := orgListAnswer{Data: make([]orgAnswer, len(organizations))}
-		for i, o := range organizations {
-			list.Data[i] = newOrgAnswer(o)
-		}
-		return list, nil
+		return newList("ID\tNAME\tPLAN\tSTATE\tCREATED", organizations, newOrgAnswer), nil
 	})
 }
 
@@ -169,7 +157,7 @@ func (f *commandFlags) orgSetPlan() *cobra.Command {
 			return nil, err
 		}
 		return e.changeOrg(ctx, id(e), func(ctx context.Context, e *commandEnv, id string) error {
-			return e.organizations().SetPlan(ctx, e.actor, id, plan)
+			return e.db.Organizations.SetPlan(ctx, e.actor, id, plan)
 		})
 	})
 }

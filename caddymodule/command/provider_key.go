@@ -53,27 +53,24 @@ command line, and is stored encrypted under master_key.`,
 		Example: `  $ caddy svc provider-key set --org org_… --provider openai --key-file ./openai.key
   $ pass show openai | caddy svc provider-key set --org org_… --provider openai --key-file -`,
 	}
-	org, provider := orgFlag(command), providerFlag(command)
+	provider := providerFlag(command)
 	command.Flags().StringVar(&file, "key-file", "-", "the `file` that holds the key; - is standard input")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
 		if err := configured("provider", *provider, e.app.ProviderNames()); err != nil {
 			return nil, err
 		}
-		keys, err := e.providerKeys()
+		ring, err := e.ring()
 		if err != nil {
-			return nil, err
-		}
-		if _, err := e.organization(ctx, *org); err != nil {
 			return nil, err
 		}
 		key, err := e.readSecret(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := keys.Put(ctx, e.actor, *org, *provider, key); err != nil {
+		if err := identity.PutProviderKey(ctx, e.db, ring, e.actor, orgID, *provider, key); err != nil {
 			return nil, err
 		}
-		return providerKeyAnswer{OrgID: *org, Provider: *provider, Set: true}, nil
+		return providerKeyAnswer{OrgID: orgID, Provider: *provider, Set: true}, nil
 	})
 }
 
@@ -123,18 +120,15 @@ func (f *commandFlags) providerKeyDelete() *cobra.Command {
 		Short:   "Deletes an organization's own key for a provider",
 		Example: "  $ caddy svc provider-key delete --org org_… --provider openai",
 	}
-	org, provider := orgFlag(command), providerFlag(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		err := identity.NewProviderKeys(e.db, nil).Delete(ctx, e.actor, *org, *provider)
+	provider := providerFlag(command)
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		err := e.db.ProviderKeys.Delete(ctx, e.actor, orgID, *provider)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, fmt.Errorf("organization %s has no key of its own for provider %q", *org, *provider)
+			return nil, fmt.Errorf("organization %s has no key of its own for provider %q", orgID, *provider)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return providerKeyAnswer{OrgID: *org, Provider: *provider}, nil
+		return providerKeyAnswer{OrgID: orgID, Provider: *provider}, nil
 	})
 }

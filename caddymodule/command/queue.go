@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,15 +25,15 @@ type deadTurnAnswer struct {
 	UpdatedAt      string `json:"updatedAt"`
 }
 
-type deadTurnsAnswer struct {
-	Data []deadTurnAnswer `json:"data"`
+func newDeadTurnAnswer(t inbox.DeadTurn) deadTurnAnswer {
+	return deadTurnAnswer{
+		ID: t.TurnID, OrgID: t.OrgID, ChannelID: t.ChannelID, ConversationID: t.ConversationID, Code: t.Code,
+		Attempts: t.Attempts, CreatedAt: moment(t.CreatedAt), UpdatedAt: moment(t.UpdatedAt),
+	}
 }
 
-func (l deadTurnsAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "TURN\tORGANIZATION\tCHANNEL\tCONVERSATION\tCODE\tATTEMPTS\tGIVEN UP")
-	for _, t := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", t.ID, t.OrgID, t.ChannelID, t.ConversationID, t.Code, t.Attempts, t.UpdatedAt)
-	}
+func (t deadTurnAnswer) cells() []string {
+	return []string{t.ID, t.OrgID, t.ChannelID, t.ConversationID, t.Code, strconv.FormatInt(t.Attempts, 10), t.UpdatedAt}
 }
 
 type retriedTurnAnswer struct {
@@ -71,14 +72,7 @@ customers have no answer. The code is that of the last failure.`,
 		if err != nil {
 			return nil, fmt.Errorf("reading the queue: %w", err)
 		}
-		list := deadTurnsAnswer{Data: make([]deadTurnAnswer, len(turns))}
-		for i, t := range turns {
-			list.Data[i] = deadTurnAnswer{
-				ID: t.TurnID, OrgID: t.OrgID, ChannelID: t.ChannelID, ConversationID: t.ConversationID, Code: t.Code,
-				Attempts: t.Attempts, CreatedAt: moment(t.CreatedAt), UpdatedAt: moment(t.UpdatedAt),
-			}
-		}
-		return list, nil
+		return newList("TURN\tORGANIZATION\tCHANNEL\tCONVERSATION\tCODE\tATTEMPTS\tGIVEN UP", turns, newDeadTurnAnswer), nil
 	})
 }
 

@@ -2,15 +2,12 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 type rekeyAnswer identity.Rekeyed
@@ -38,58 +35,11 @@ It can be interrupted and repeated, and runs beside a working server. Values tha
 alone and named; the exit status is then 1.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		keys, err := e.providerKeys()
+		ring, err := e.ring()
 		if err != nil {
 			return nil, err
 		}
-		ring, err := e.app.Ring(e.repl)
-		if err != nil {
-			return nil, fmt.Errorf("svc.master_key: %w", err)
-		}
-		done, err := keys.Rekey(ctx, e.actor)
-		channels, channelErr := e.rekeyChannels(ctx, ring)
-		return rekeyAnswer{
-			Renewed: done.Renewed + channels.Renewed, Current: done.Current + channels.Current,
-			Unopened: done.Unopened + channels.Unopened, Overtaken: done.Overtaken + channels.Overtaken,
-		}, errors.Join(err, channelErr)
+		done, err := identity.Rekey(ctx, e.db, ring, e.actor)
+		return rekeyAnswer(done), err
 	})
-}
-
-// rekeyChannels re-encrypts the credentials of channels that are not sealed with the ring's first key, by the rules of
-// [identity.ProviderKeys.Rekey].
-func (e *commandEnv) rekeyChannels(ctx context.Context, ring *vault.Ring) (done identity.Rekeyed, err error) {
-	var unopened []error
-	err = e.db.ChannelCredentials.Each(ctx, func(c store.Channel) error {
-		place := vault.ChannelCredentials(c.OrgID, c.ID)
-		plain, err := ring.Open(c.Credentials, place)
-		switch {
-		case err != nil:
-			done.Unopened++
-			unopened = append(unopened, fmt.Errorf("credentials of channel %s of organization %s: %w", c.ID, c.OrgID, err))
-			return nil
-		case ring.Current(c.Credentials):
-			done.Current++
-			return nil
-		}
-		replaced, err := e.db.ChannelCredentials.Reseal(ctx, c.OrgID, c.ID, c.Credentials, ring.Seal(plain, place))
-		switch {
-		case err != nil:
-			return err
-		case replaced:
-			done.Renewed++
-		default:
-			done.Overtaken++
-		}
-		return nil
-	})
-	if err != nil {
-		err = fmt.Errorf("sealing the credentials of channels anew: %w", err)
-	}
-	if done.Renewed > 0 {
-		err = errors.Join(err, e.db.AuditLog.Add(ctx, store.AuditEntry{
-			Actor: e.actor, Action: "channel.rekey", Target: "channels",
-			Detail: fmt.Sprintf("%d sealed anew, %d can't be opened", done.Renewed, done.Unopened),
-		}))
-	}
-	return done, errors.Join(append(unopened, err)...)
 }

@@ -28,7 +28,7 @@ do the same when they start; run this before a roll-out to have the wait at a ti
 so older processes may go on working on the store.`,
 	}
 	return f.verb(command, openOrCreate, func(_ context.Context, e *commandEnv) (answer, error) {
-		// Opening the desk has migrated.
+		// Opening the store has migrated.
 		return migrateAnswer{Engine: string(e.location.Engine), Store: e.location.Redacted()}, nil
 	})
 }

@@ -68,18 +68,14 @@ Roles: member (assistants, knowledge bases, conversations; reads channels and th
 keys, provider keys and members), owner (also owners). An organization's first user is best an owner.`,
 		Example: "  $ caddy svc user invite --org org_… --email lan@example.com --role owner",
 	}
-	org := orgFlag(command)
 	command.Flags().StringVar(&email, "email", "", "the e-mail `address`")
 	command.Flags().StringVar(&role, "role", "", "the `role`: member, administrator or owner")
 	required(command, "email", "role")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		user, link, err := e.users().Invite(ctx, e.authority(), *org, email, identity.Role(role))
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		user, link, err := e.users().Invite(ctx, e.authority(), orgID, email, identity.Role(role))
 		if errors.Is(err, store.ErrConflict) {
 			return nil, fmt.Errorf("organization %s has a user, or an open invitation, with the e-mail address %q; "+
-				"`caddy svc user reset` makes a new link, `caddy svc user remove` ends it", *org, email)
+				"`caddy svc user reset` makes a new link, `caddy svc user remove` ends it", orgID, email)
 		}
 		if err != nil {
 			return nil, err
@@ -108,12 +104,11 @@ link to the person yourself. The link is valid for a day, or 7 days if the user 
 password and the sessions stay as they are. With --role the user also gets another role, and a new role ends the sessions.`,
 		Example: "  $ caddy svc user reset --org org_… --email lan@example.com",
 	}
-	org := orgFlag(command)
 	command.Flags().StringVar(&email, "email", "", "the user's e-mail `address`")
 	command.Flags().StringVar(&role, "role", "", "another `role`: member, administrator or owner")
 	required(command, "email")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		user, err := e.user(ctx, *org, email)
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		user, err := e.user(ctx, orgID, email)
 		if err != nil {
 			return nil, err
 		}
@@ -138,9 +133,6 @@ func (e *commandEnv) resetUser(ctx context.Context, user store.User, role string
 
 // user returns an organization's user with an e-mail address.
 func (e *commandEnv) user(ctx context.Context, orgID, email string) (store.User, error) {
-	if _, err := e.organization(ctx, orgID); err != nil {
-		return store.User{}, err
-	}
 	address, err := identity.CleanEmail(email)
 	if err != nil {
 		return store.User{}, err
@@ -170,16 +162,19 @@ type listedUser struct {
 	CreatedAt string `json:"createdAt"`
 }
 
-type userListAnswer struct {
-	Data []listedUser `json:"data"`
+func newListedUser(u store.User) listedUser {
+	listed := listedUser{ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role, State: "active", CreatedAt: moment(u.CreatedAt)}
+	switch {
+	case u.Active:
+	case u.ExpiresAt <= time.Now().UnixMilli():
+		listed.State = "expired"
+	default:
+		listed.State = "invited"
+	}
+	return listed
 }
 
-func (l userListAnswer) text(w *strings.Builder) {
-	fmt.Fprintln(w, "ID\tE-MAIL\tROLE\tSTATE\tCREATED")
-	for _, u := range l.Data {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", u.ID, u.Email, u.Role, u.State, u.CreatedAt)
-	}
-}
+func (u listedUser) cells() []string { return []string{u.ID, u.Email, u.Role, u.State, u.CreatedAt} }
 
 func (f *commandFlags) userList() *cobra.Command {
 	command := &cobra.Command{
@@ -187,28 +182,13 @@ func (f *commandFlags) userList() *cobra.Command {
 		Short: "Lists the users of an organization",
 		Long:  "Lists the users of an organization. State invited: no password is set yet; expired: none was set in time.",
 	}
-	org := orgFlag(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		if _, err := e.organization(ctx, *org); err != nil {
-			return nil, err
-		}
-		users, err := allPages(func(page store.Page) ([]store.User, error) { return e.db.Users.List(ctx, *org, page) },
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		users, err := allPages(func(page store.Page) ([]store.User, error) { return e.db.Users.List(ctx, orgID, page) },
 			func(u store.User) string { return u.ID })
 		if err != nil {
 			return nil, fmt.Errorf("listing users: %w", err)
 		}
-		list := userListAnswer{Data: make([]listedUser, len(users))}
-		for i, u := range users {
-			list.Data[i] = listedUser{ID: u.ID, OrgID: u.OrgID, Email: u.Email, Role: u.Role, State: "active", CreatedAt: moment(u.CreatedAt)}
-			switch {
-			case u.Active:
-			case u.ExpiresAt <= time.Now().UnixMilli():
-				list.Data[i].State = "expired"
-			default:
-				list.Data[i].State = "invited"
-			}
-		}
-		return list, nil
+		return newList("ID\tE-MAIL\tROLE\tSTATE\tCREATED", users, newListedUser), nil
 	})
 }
 
@@ -234,11 +214,10 @@ organization has invited a person of another one. The user's actions stay in the
 can't be removed.`,
 		Example: "  $ caddy svc user remove --org org_… --email lan@example.com",
 	}
-	org := orgFlag(command)
 	command.Flags().StringVar(&email, "email", "", "the user's e-mail `address`")
 	required(command, "email")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		user, err := e.user(ctx, *org, email)
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		user, err := e.user(ctx, orgID, email)
 		if err != nil {
 			return nil, err
 		}

@@ -66,18 +66,18 @@ ledger and a row of the audit log.`,
 	}, f.walletCredit(), f.walletAdjust(), f.walletRefund(), f.walletShow())
 }
 
-// walletFlags adds --org and --env, and returns a function for the wallet that they name.
-func walletFlags(command *cobra.Command) func() billing.WalletID {
-	org, env := orgFlag(command), envFlag(command)
-	return func() billing.WalletID { return billing.WalletID{OrgID: *org, Env: store.Env(*env)} }
+// walletVerb is a verb for the wallet that --org and --env name.
+func (f *commandFlags) walletVerb(
+	command *cobra.Command, work func(ctx context.Context, e *commandEnv, wallet billing.WalletID) (answer, error),
+) *cobra.Command {
+	env := envFlag(command)
+	return f.orgVerb(command, func(ctx context.Context, e *commandEnv, orgID string) (answer, error) {
+		return work(ctx, e, billing.WalletID{OrgID: orgID, Env: store.Env(*env)})
+	})
 }
 
-// posted changes the wallet of an organization, which must exist, and returns the new entry of the ledger.
-func (e *commandEnv) posted(ctx context.Context, wallet billing.WalletID, post func() (billing.Entry, error)) (answer, error) {
-	if _, err := e.organization(ctx, wallet.OrgID); err != nil {
-		return nil, err
-	}
-	entry, err := post()
+// posted returns the result of a change of a wallet.
+func posted(entry billing.Entry, err error) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +96,11 @@ With --ref the command can be repeated safely: the same reference with the same 
 amount it is refused. Without it every run is a payment of its own.`,
 		Example: "  $ caddy svc wallet credit --org org_… --micros 10000000 --ref invoice-17",
 	}
-	wallet := walletFlags(command)
 	command.Flags().Var(&micros, "micros", "the amount in `micros`, above 0")
 	command.Flags().StringVar(&ref, "ref", "", "the payment's `reference`, booked once")
 	required(command, "micros")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		return e.posted(ctx, wallet(), func() (billing.Entry, error) {
-			return e.book().Credit(ctx, e.actor, wallet(), int64(micros), ref)
-		})
+	return f.walletVerb(command, func(ctx context.Context, e *commandEnv, wallet billing.WalletID) (answer, error) {
+		return posted(e.book().Credit(ctx, e.actor, wallet, int64(micros), ref))
 	})
 }
 
@@ -115,15 +112,12 @@ func (f *commandFlags) walletAdjust() *cobra.Command {
 		Short:   "Corrects a wallet up or down; never below what is held",
 		Example: "  $ caddy svc wallet adjust --org org_… --micros -250000 --reason \"booked twice\"",
 	}
-	wallet := walletFlags(command)
 	command.Flags().Var(&micros, "micros", "the amount in `micros`, below 0 to take")
 	command.Flags().StringVar(&reason, "reason", "", "why, for the ledger and the audit log")
 	command.Flags().StringVar(&ref, "ref", "", "a `reference`, booked once")
 	required(command, "micros", "reason")
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		return e.posted(ctx, wallet(), func() (billing.Entry, error) {
-			return e.book().Adjust(ctx, e.actor, wallet(), int64(micros), reason, ref)
-		})
+	return f.walletVerb(command, func(ctx context.Context, e *commandEnv, wallet billing.WalletID) (answer, error) {
+		return posted(e.book().Adjust(ctx, e.actor, wallet, int64(micros), reason, ref))
 	})
 }
 
@@ -141,10 +135,7 @@ func (f *commandFlags) walletRefund() *cobra.Command {
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, fmt.Errorf("there is no call %q", e.args[0])
 		}
-		if err != nil {
-			return nil, err
-		}
-		return newEntryAnswer(entry), nil
+		return posted(entry, err)
 	})
 }
 
@@ -153,12 +144,7 @@ func (f *commandFlags) walletShow() *cobra.Command {
 		Use:   "show --org ORG_ID [--env live|test]",
 		Short: "Shows a wallet's balance and what of it is held for running calls",
 	}
-	wallet := walletFlags(command)
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		id := wallet()
-		if _, err := e.organization(ctx, id.OrgID); err != nil {
-			return nil, err
-		}
+	return f.walletVerb(command, func(ctx context.Context, e *commandEnv, id billing.WalletID) (answer, error) {
 		found, err := e.book().Wallet(ctx, id)
 		if err != nil {
 			return nil, err

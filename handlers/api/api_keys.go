@@ -93,7 +93,7 @@ func (g *apiKeys) create(
 	if err := withinRights(principal, request); err != nil {
 		return nil, err
 	}
-	key, err := identity.NewAPIKeys(g.DB).Create(ctx, principal.Actor(), request)
+	key, err := identity.CreateAPIKey(ctx, g.DB, principal.Actor(), request)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The organization has an API key with this name already.", Cause: err}
 	}
@@ -154,7 +154,7 @@ func (g *apiKeys) get(ctx context.Context, principal *identity.Principal, in *en
 }
 
 func (g *apiKeys) revoke(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := identity.NewAPIKeys(g.DB).Revoke(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
+	if err := g.DB.APIKeys.Revoke(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
 	}
 	return &endpoint.Empty{}, nil

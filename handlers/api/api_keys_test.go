@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // A key's text is shown once, and its changes hold at once, through the API.
@@ -94,10 +95,12 @@ func TestProviderKeys(t *testing.T) {
 	put := o.ask(t, http.StatusOK, http.MethodPut, "/provider-keys/echo", "user:administrator", `{"key":" `+secret+`\n"}`)
 	require.Equal(t, "…WXYZ", put["hint"])
 	require.Len(t, put, 3)
-	key, found, err := identity.NewProviderKeys(o.DB, o.Ring).ProviderKey(t.Context(), "org_1", "echo")
+	sealed, found, err := o.DB.ProviderKeys.Sealed(t.Context(), "org_1", "echo")
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, secret, key)
+	key, err := o.Ring.Open(sealed, vault.ProviderKey("org_1", "echo"))
+	require.NoError(t, err)
+	require.Equal(t, secret, string(key))
 	list := handlertest.OkText(t, o.Serve, request(http.MethodGet, "/provider-keys", "owner", ""))
 	require.Equal(t, `{"data":[{"provider":"echo","hint":"…WXYZ","updatedAt":"`+put["updatedAt"].(string)+`"}],"nextCursor":null}`, list)
 	require.Equal(t, `{"data":[],"nextCursor":null}`, handlertest.OkText(t, o.Serve, request(http.MethodGet, "/provider-keys", "stranger", "")))

@@ -79,7 +79,7 @@ func (g *providerKeys) put(
 	if !slices.Contains(g.Providers, in.Provider) {
 		return nil, noProvider()
 	}
-	err := identity.NewProviderKeys(g.DB, g.Ring).Put(ctx, principal.Actor(), principal.OrgID, in.Provider, in.Body.Key)
+	err := identity.PutProviderKey(ctx, g.DB, g.Ring, principal.Actor(), principal.OrgID, in.Provider, in.Body.Key)
 	if err != nil {
 		return nil, handlers.BadField(err)
 	}
@@ -100,7 +100,7 @@ func (g *providerKeys) remove(ctx context.Context, principal *identity.Principal
 	if !utf8.ValidString(in.Provider) || strings.Contains(in.Provider, "\x00") {
 		return nil, noProvider()
 	}
-	err := identity.NewProviderKeys(g.DB, g.Ring).Delete(ctx, principal.Actor(), principal.OrgID, in.Provider)
+	err := g.DB.ProviderKeys.Delete(ctx, principal.Actor(), principal.OrgID, in.Provider)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, handlers.NotFound("The organization has no key of its own at this provider.")
 	}

@@ -16,7 +16,7 @@ import (
 
 func newOrganization(t *testing.T, db *store.DB, name string) store.Organization {
 	t.Helper()
-	organization, err := identity.NewOrganizations(db).Create(t.Context(), "test", name, "free")
+	organization, err := identity.CreateOrganization(t.Context(), db, "test", name, "free")
 	require.NoError(t, err)
 	return organization
 }
@@ -25,9 +25,9 @@ func newOrganization(t *testing.T, db *store.DB, name string) store.Organization
 func TestCreateKey(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, keys, organization := t.Context(), identity.NewAPIKeys(db), newOrganization(t, db, "Acme")
+		ctx, organization := t.Context(), newOrganization(t, db, "Acme")
 
-		plain, err := keys.Create(ctx, "test", identity.KeyRequest{OrgID: organization.ID})
+		plain, err := identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: organization.ID})
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(plain.ID, "key_"))
 		require.True(t, strings.HasPrefix(plain.Raw, "ck_live_"))
@@ -36,13 +36,13 @@ func TestCreateKey(t *testing.T) {
 		require.False(t, plain.ExpiresAt.Valid)
 
 		past := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
-		full, err := keys.Create(ctx, "test", identity.KeyRequest{
+		full, err := identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{
 			OrgID: organization.ID, Name: " shop ", Env: store.Test, Scopes: []string{"wallet:read"}, ExpiresAt: &past,
 		})
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(full.Raw, "ck_test_"))
 
-		listed, err := keys.List(ctx, organization.ID)
+		listed, err := db.APIKeys.All(ctx, organization.ID)
 		require.NoError(t, err)
 		require.ElementsMatch(t, []string{plain.ID, full.ID}, []string{listed[0].ID, listed[1].ID})
 		for _, row := range listed {
@@ -61,7 +61,7 @@ func TestCreateKey(t *testing.T) {
 
 		// The zero time is a moment like any other, and long past.
 		zero := time.Time{}
-		old, err := keys.Create(ctx, "test", identity.KeyRequest{OrgID: organization.ID, ExpiresAt: &zero})
+		old, err := identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: organization.ID, ExpiresAt: &zero})
 		require.NoError(t, err)
 		_, err = identity.NewAuthenticator(db.APIKeys).Authenticate(ctx, old.Raw)
 		require.ErrorIs(t, err, identity.ErrInvalidKey)
@@ -71,7 +71,7 @@ func TestCreateKey(t *testing.T) {
 func TestCreateKeyRefuses(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, keys, organization := t.Context(), identity.NewAPIKeys(db), newOrganization(t, db, "Acme")
+		ctx, organization := t.Context(), newOrganization(t, db, "Acme")
 		for want, request := range map[string]identity.KeyRequest{
 			"name: contains a control character":       {Name: "a\x1bb"},
 			"name: has 101 characters, at most 100":    {Name: strings.Repeat("x", 101)},
@@ -79,20 +79,20 @@ func TestCreateKeyRefuses(t *testing.T) {
 			`scopes: unknown scope "all"; known are m`: {Scopes: []string{"all"}},
 		} {
 			request.OrgID = organization.ID
-			_, err := keys.Create(ctx, "test", request)
+			_, err := identity.CreateAPIKey(ctx, db, "test", request)
 			require.ErrorContains(t, err, want)
 			var field *identity.FieldError
 			require.ErrorAs(t, err, &field)
 		}
-		_, err := keys.Create(ctx, "test", identity.KeyRequest{OrgID: "org_nobody"})
+		_, err := identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: "org_nobody"})
 		require.ErrorIs(t, err, store.ErrNotFound)
 
-		first, err := keys.Create(ctx, "test", identity.KeyRequest{OrgID: organization.ID, Name: "shop"})
+		first, err := identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: organization.ID, Name: "shop"})
 		require.NoError(t, err)
-		_, err = keys.Create(ctx, "test", identity.KeyRequest{OrgID: organization.ID, Name: "shop"})
+		_, err = identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: organization.ID, Name: "shop"})
 		require.ErrorIs(t, err, store.ErrConflict)
-		require.NoError(t, keys.Revoke(ctx, "test", organization.ID, first.ID))
-		_, err = keys.Create(ctx, "test", identity.KeyRequest{OrgID: organization.ID, Name: "shop"})
+		require.NoError(t, db.APIKeys.Revoke(ctx, "test", organization.ID, first.ID))
+		_, err = identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: organization.ID, Name: "shop"})
 		require.NoError(t, err, "a revoked key gives its name back")
 	})
 }
@@ -100,34 +100,32 @@ func TestCreateKeyRefuses(t *testing.T) {
 func TestRevokeKey(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, keys := t.Context(), identity.NewAPIKeys(db)
+		ctx := t.Context()
 		ours, theirs := newOrganization(t, db, "Acme"), newOrganization(t, db, "Other")
-		key, err := keys.Create(ctx, "test", identity.KeyRequest{OrgID: ours.ID})
+		key, err := identity.CreateAPIKey(ctx, db, "test", identity.KeyRequest{OrgID: ours.ID})
 		require.NoError(t, err)
 
-		require.ErrorIs(t, keys.Revoke(ctx, "test", theirs.ID, key.ID), store.ErrNotFound, "of another organization")
+		require.ErrorIs(t, db.APIKeys.Revoke(ctx, "test", theirs.ID, key.ID), store.ErrNotFound, "of another organization")
 		_, err = identity.NewAuthenticator(db.APIKeys).Authenticate(ctx, key.Raw)
 		require.NoError(t, err, "no side effect")
-		require.ErrorIs(t, keys.Revoke(ctx, "test", ours.ID, "key_nothing"), store.ErrNotFound)
+		require.ErrorIs(t, db.APIKeys.Revoke(ctx, "test", ours.ID, "key_nothing"), store.ErrNotFound)
 
-		owner, err := keys.Organization(ctx, key.ID)
+		owner, err := db.OwnerOf(ctx, store.OwnedAPIKeys, key.ID)
 		require.NoError(t, err)
 		require.Equal(t, ours.ID, owner)
-		_, err = keys.Organization(ctx, "key_nothing")
+		_, err = db.OwnerOf(ctx, store.OwnedAPIKeys, "key_nothing")
 		require.ErrorIs(t, err, store.ErrNotFound)
 
-		require.NoError(t, keys.Revoke(ctx, "test", ours.ID, key.ID))
-		listed, err := keys.List(ctx, ours.ID)
+		require.NoError(t, db.APIKeys.Revoke(ctx, "test", ours.ID, key.ID))
+		listed, err := db.APIKeys.All(ctx, ours.ID)
 		require.NoError(t, err)
-		require.NoError(t, keys.Revoke(ctx, "test", ours.ID, key.ID), "twice is no fault")
-		again, err := keys.List(ctx, ours.ID)
+		require.NoError(t, db.APIKeys.Revoke(ctx, "test", ours.ID, key.ID), "twice is no fault")
+		again, err := db.APIKeys.All(ctx, ours.ID)
 		require.NoError(t, err)
 		require.Equal(t, listed, again, "and keeps the first time")
 
-		empty, err := keys.List(ctx, theirs.ID)
+		empty, err := db.APIKeys.All(ctx, theirs.ID)
 		require.NoError(t, err)
 		require.Empty(t, empty)
-		_, err = keys.List(ctx, "org_nobody")
-		require.ErrorIs(t, err, store.ErrNotFound)
 	})
 }

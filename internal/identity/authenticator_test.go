@@ -104,31 +104,31 @@ func TestChangesHoldAtTheNextRequestOfAnotherProcess(t *testing.T) {
 			t.Parallel()
 			location := storetest.Location(t, engine)
 			here, there := open(t, location), open(t, location)
-			organizations, keys := identity.NewOrganizations(here), identity.NewAPIKeys(here)
+			organizations := here.Organizations
 			authenticator := identity.NewAuthenticator(there.APIKeys)
 
-			organization, err := organizations.Create(t.Context(), "test", "Acme", "free")
+			organization, err := identity.CreateOrganization(t.Context(), here, "test", "Acme", "free")
 			require.NoError(t, err)
 			for range 20 {
-				key, err := keys.Create(t.Context(), "test", identity.KeyRequest{OrgID: organization.ID})
+				key, err := identity.CreateAPIKey(t.Context(), here, "test", identity.KeyRequest{OrgID: organization.ID})
 				require.NoError(t, err)
 				principal, err := authenticator.Authenticate(t.Context(), key.Raw)
 				require.NoError(t, err)
 				require.Equal(t, key.ID, principal.KeyID)
-				require.NoError(t, keys.Revoke(t.Context(), "test", organization.ID, key.ID))
+				require.NoError(t, here.APIKeys.Revoke(t.Context(), "test", organization.ID, key.ID))
 				_, err = authenticator.Authenticate(t.Context(), key.Raw)
 				require.ErrorIs(t, err, identity.ErrRevokedKey)
 			}
 
-			key, err := keys.Create(t.Context(), "test", identity.KeyRequest{OrgID: organization.ID})
+			key, err := identity.CreateAPIKey(t.Context(), here, "test", identity.KeyRequest{OrgID: organization.ID})
 			require.NoError(t, err)
 			for i, plan := range []string{"pro", "free", "pro"} {
 				require.NoError(t, organizations.SetPlan(t.Context(), "test", organization.ID, plan))
 				suspended := i%2 == 0
 				if suspended {
-					require.NoError(t, organizations.Suspend(t.Context(), "test", organization.ID))
+					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, true))
 				} else {
-					require.NoError(t, organizations.Resume(t.Context(), "test", organization.ID))
+					require.NoError(t, organizations.SetSuspended(t.Context(), "test", organization.ID, false))
 				}
 				principal, err := authenticator.Authenticate(t.Context(), key.Raw)
 				require.NoError(t, err)

@@ -14,34 +14,33 @@ import (
 func TestOrganizations(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, organizations := t.Context(), identity.NewOrganizations(db)
+		ctx, organizations := t.Context(), db.Organizations
 
-		made, err := organizations.Create(ctx, "cli:ann", "  Cà phê Hà Nội ", "free")
+		made, err := identity.CreateOrganization(ctx, db, "cli:ann", "  Cà phê Hà Nội ", "free")
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(made.ID, "org_"))
 		require.Equal(t, "Cà phê Hà Nội", made.Name)
 		require.Positive(t, made.CreatedAt)
 
-		_, err = organizations.Create(ctx, "cli:ann", "Cà phê Hà Nội", "free")
+		_, err = identity.CreateOrganization(ctx, db, "cli:ann", "Cà phê Hà Nội", "free")
 		require.ErrorIs(t, err, store.ErrConflict)
-		_, err = organizations.Create(ctx, "cli:ann", " ", "free")
+		_, err = identity.CreateOrganization(ctx, db, "cli:ann", " ", "free")
 		require.EqualError(t, err, "name: is empty")
 
-		require.NoError(t, organizations.Suspend(ctx, "cli:ann", made.ID))
-		require.NoError(t, organizations.Suspend(ctx, "cli:ann", made.ID), "twice is no fault")
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, true))
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, true), "twice is no fault")
 		read, err := organizations.ByID(ctx, made.ID)
 		require.NoError(t, err)
 		require.True(t, read.SuspendedAt.Valid)
-		require.NoError(t, organizations.Resume(ctx, "cli:ann", made.ID))
-		require.NoError(t, organizations.Resume(ctx, "cli:ann", made.ID))
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, false))
+		require.NoError(t, organizations.SetSuspended(ctx, "cli:ann", made.ID, false))
 		require.NoError(t, organizations.SetPlan(ctx, "cli:ann", made.ID, "pro"))
-		require.EqualError(t, organizations.SetPlan(ctx, "cli:ann", made.ID, ""), "plan: is empty")
 		for range 2 {
 			require.NoError(t, organizations.SetModel(ctx, "cli:ann", made.ID, "openai/a", false))
 		}
 
 		made.Plan = "pro"
-		listed, err := organizations.List(ctx)
+		listed, err := organizations.All(ctx)
 		require.NoError(t, err)
 		require.Equal(t, []store.Organization{made}, listed)
 		models, err := db.Organizations.Models(ctx, made.ID)
@@ -51,7 +50,7 @@ func TestOrganizations(t *testing.T) {
 		const nobody = "org_nobody"
 		_, err = organizations.ByID(ctx, nobody)
 		require.ErrorIs(t, err, store.ErrNotFound)
-		require.ErrorIs(t, organizations.Suspend(ctx, "cli:ann", nobody), store.ErrNotFound)
+		require.ErrorIs(t, organizations.SetSuspended(ctx, "cli:ann", nobody, true), store.ErrNotFound)
 		require.ErrorIs(t, organizations.SetPlan(ctx, "cli:ann", nobody, "pro"), store.ErrNotFound)
 		require.ErrorIs(t, organizations.SetModel(ctx, "cli:ann", nobody, "openai/a", true), store.ErrNotFound)
 

@@ -26,20 +26,30 @@ func ring(t *testing.T, fills ...byte) *vault.Ring {
 	return made
 }
 
+// openKey opens an organization's stored key for a provider.
+func openKey(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, provider string) (key string, found bool, err error) {
+	sealed, found, err := db.ProviderKeys.Sealed(ctx, orgID, provider)
+	if err != nil || !found {
+		return "", false, err
+	}
+	plain, err := ring.Open(sealed, vault.ProviderKey(orgID, provider))
+	return string(plain), true, err
+}
+
 const vendorKey = "sk-proj-0123456789abcdefWXYZ"
 
 func TestProviderKeyRoundTrip(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, keys, organization := t.Context(), identity.NewProviderKeys(db, ring(t, 1)), newOrganization(t, db, "Acme")
+		ctx, keys, organization := t.Context(), ring(t, 1), newOrganization(t, db, "Acme")
 
-		_, found, err := keys.ProviderKey(ctx, organization.ID, "openai")
+		_, found, err := openKey(ctx, db, keys, organization.ID, "openai")
 		require.NoError(t, err)
 		require.False(t, found)
 
-		require.NoError(t, keys.Put(ctx, "test", organization.ID, "openai", "sk-an-older-one-1234"))
-		require.NoError(t, keys.Put(ctx, "test", organization.ID, "openai", " "+vendorKey+"\r\n"))
-		key, found, err := keys.ProviderKey(ctx, organization.ID, "openai")
+		require.NoError(t, identity.PutProviderKey(ctx, db, keys, "test", organization.ID, "openai", "sk-an-older-one-1234"))
+		require.NoError(t, identity.PutProviderKey(ctx, db, keys, "test", organization.ID, "openai", " "+vendorKey+"\r\n"))
+		key, found, err := openKey(ctx, db, keys, organization.ID, "openai")
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, vendorKey, key)
@@ -57,12 +67,12 @@ func TestProviderKeyRoundTrip(t *testing.T) {
 			require.NotContains(t, entry.Detail+entry.Target, "sk-")
 		}
 
-		require.NoError(t, keys.Delete(ctx, "test", organization.ID, "openai"))
-		require.ErrorIs(t, keys.Delete(ctx, "test", organization.ID, "openai"), store.ErrNotFound)
-		_, found, err = keys.ProviderKey(ctx, organization.ID, "openai")
+		require.NoError(t, db.ProviderKeys.Delete(ctx, "test", organization.ID, "openai"))
+		require.ErrorIs(t, db.ProviderKeys.Delete(ctx, "test", organization.ID, "openai"), store.ErrNotFound)
+		_, found, err = openKey(ctx, db, keys, organization.ID, "openai")
 		require.NoError(t, err)
 		require.False(t, found)
-		require.ErrorIs(t, keys.Put(ctx, "test", "org_nobody", "openai", vendorKey), store.ErrNotFound)
+		require.ErrorIs(t, identity.PutProviderKey(ctx, db, keys, "test", "org_nobody", "openai", vendorKey), store.ErrNotFound)
 	})
 }
 
@@ -77,7 +87,7 @@ func TestProviderKeyRefusesWhatNoHeaderCarries(t *testing.T) {
 		"sk-secret\x00":                   "key: may hold visible ASCII characters only",
 		"sk-" + strings.Repeat("x", 8190): "key: has 8193 bytes, at most 8192",
 	} {
-		err := identity.NewProviderKeys(nil, ring(t, 1)).Put(t.Context(), "test", "org_1", "openai", given)
+		err := identity.PutProviderKey(t.Context(), nil, ring(t, 1), "test", "org_1", "openai", given)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "sk-")
 	}
@@ -87,16 +97,16 @@ func TestProviderKeyRefusesWhatNoHeaderCarries(t *testing.T) {
 func TestSwappedProviderKeysDoNotOpen(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, keys := t.Context(), identity.NewProviderKeys(db, ring(t, 1))
+		ctx, keys := t.Context(), ring(t, 1)
 		ours, theirs := newOrganization(t, db, "Acme"), newOrganization(t, db, "Other")
-		require.NoError(t, keys.Put(ctx, "test", ours.ID, "openai", "sk-ours"))
-		require.NoError(t, keys.Put(ctx, "test", theirs.ID, "openai", "sk-theirs"))
+		require.NoError(t, identity.PutProviderKey(ctx, db, keys, "test", ours.ID, "openai", "sk-ours"))
+		require.NoError(t, identity.PutProviderKey(ctx, db, keys, "test", theirs.ID, "openai", "sk-theirs"))
 		swap(t, db, ours.ID, theirs.ID)
 		for _, id := range []string{ours.ID, theirs.ID} {
-			_, _, err := keys.ProviderKey(ctx, id, "openai")
+			_, _, err := openKey(ctx, db, keys, id, "openai")
 			require.ErrorIs(t, err, vault.ErrCorrupt)
 		}
-		done, err := keys.Rekey(ctx, "test")
+		done, err := identity.Rekey(ctx, db, keys, "test")
 		require.ErrorIs(t, err, vault.ErrCorrupt)
 		require.Equal(t, identity.Rekeyed{Unopened: 2}, done)
 	})
@@ -125,28 +135,28 @@ func TestRekey(t *testing.T) {
 		ctx, organization := t.Context(), newOrganization(t, db, "Acme")
 		old, both, fresh := ring(t, 1), ring(t, 2, 1), ring(t, 2)
 		for _, provider := range []string{"openai", "local"} {
-			require.NoError(t, identity.NewProviderKeys(db, old).Put(ctx, "test", organization.ID, provider, "sk-"+provider))
+			require.NoError(t, identity.PutProviderKey(ctx, db, old, "test", organization.ID, provider, "sk-"+provider))
 		}
-		require.NoError(t, identity.NewProviderKeys(db, both).Put(ctx, "test", organization.ID, "third", "sk-third"))
+		require.NoError(t, identity.PutProviderKey(ctx, db, both, "test", organization.ID, "third", "sk-third"))
 
-		done, err := identity.NewProviderKeys(db, fresh).Rekey(ctx, "test")
+		done, err := identity.Rekey(ctx, db, fresh, "test")
 		require.ErrorIs(t, err, vault.ErrUnknownKey, "the old key was taken out too early")
 		require.ErrorContains(t, err, `provider key of organization "`+organization.ID+`" for "openai"`)
 		require.Equal(t, identity.Rekeyed{Current: 1, Unopened: 2}, done)
 
-		done, err = identity.NewProviderKeys(db, both).Rekey(ctx, "test")
+		done, err = identity.Rekey(ctx, db, both, "test")
 		require.NoError(t, err)
 		require.Equal(t, identity.Rekeyed{Renewed: 2, Current: 1}, done)
-		done, err = identity.NewProviderKeys(db, both).Rekey(ctx, "test")
+		done, err = identity.Rekey(ctx, db, both, "test")
 		require.NoError(t, err)
 		require.Equal(t, identity.Rekeyed{Current: 3}, done, "can be repeated")
 
 		for _, provider := range []string{"openai", "local", "third"} {
-			key, found, err := identity.NewProviderKeys(db, fresh).ProviderKey(ctx, organization.ID, provider)
+			key, found, err := openKey(ctx, db, fresh, organization.ID, provider)
 			require.NoError(t, err)
 			require.True(t, found)
 			require.Equal(t, "sk-"+provider, key)
-			_, _, err = identity.NewProviderKeys(db, old).ProviderKey(ctx, organization.ID, provider)
+			_, _, err = openKey(ctx, db, old, organization.ID, provider)
 			require.ErrorIs(t, err, vault.ErrUnknownKey)
 		}
 	})

@@ -87,7 +87,7 @@ func (b *bank) provision(ctx context.Context) error {
 	group.SetLimit(provisioners)
 	for i := range manyOrgs {
 		group.Go(func() error {
-			org, err := identity.NewOrganizations(db).Create(ctx, "bench", fmt.Sprintf("bench %d", i), "bench")
+			org, err := identity.CreateOrganization(ctx, db, "bench", fmt.Sprintf("bench %d", i), "bench")
 			if err == nil {
 				b.orgs[i] = org.ID
 				_, err = billing.NewBook(db).Credit(ctx, "bench", billing.WalletID{OrgID: org.ID, Env: store.Live}, ledgerFunds, "")
