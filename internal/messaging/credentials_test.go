@@ -103,3 +103,19 @@ func typeOf(t testing.TB, channelType platforms.Type) messaging.ChannelType {
 	require.True(t, ok, channelType)
 	return found
 }
+
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
+	known := []string{"bot", "social_messenger", "photo_dm", "chat_app", "localchat", "market_a", "market_b", "widget"}
+	require.Equal(t, known, catalog.TypeNames())
+	for _, name := range known {
+		_, ok := catalog.Find(name)
+		require.True(t, ok)
+	}
+	for _, name := range []string{"", "Bot", "market-a"} {
+		_, ok := catalog.Find(name)
+		require.False(t, ok)
+	}
+}

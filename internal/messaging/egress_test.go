@@ -12,7 +12,6 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,30 +228,6 @@ func pipeTransport(connect bool) *http.Transport {
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		return ours, nil
 	}}
-}
-
-// A platform's redirect could lead into the operator's own network, with the customer's text and the channel's token.
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int64
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
-	t.Cleanup(elsewhere.Close)
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		redirects := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/latest/meta-data", status))
-		t.Cleanup(redirects.Close)
-		client := clientOf(t, redirects.URL)
-		for _, platform := range sendingTypes {
-			_, err := client.Send(t.Context(), outgoing(platform))
-			require.Equal(t, platforms.Refused, requireFailure(t, err).Class, platform)
-			if client.Refreshable(platform) {
-				_, err = client.Refresh(t.Context(), &platforms.Channel{Type: platform, ExternalID: "1", Credentials: credentials(platform)})
-				require.Error(t, err, platform)
-			}
-			_, err = client.Identify(t.Context(), &platforms.Channel{Type: platform, ExternalID: "1", Credentials: credentials(platform)})
-			require.Error(t, err, platform)
-		}
-	}
-	require.Zero(t, asked.Load())
 }
 
 func TestDeadlines(t *testing.T) {

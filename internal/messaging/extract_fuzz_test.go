@@ -1,20 +1,10 @@
 package messaging_test
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/caddy-svc/caddy-svc/platforms"
-	"github.com/caddy-svc/caddy-svc/platforms/bot"
-	"github.com/caddy-svc/caddy-svc/platforms/localchat"
-	"github.com/caddy-svc/caddy-svc/platforms/marketa"
-	"github.com/caddy-svc/caddy-svc/platforms/marketb"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
-	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // seed gives every extractor a delivery of each kind: what one platform sends must not upset another's reader.
@@ -39,86 +29,20 @@ func seed(f *testing.F) {
 	}
 }
 
-// requireSound is what holds for anything taken out of any body.
-func requireSound(t *testing.T, body []byte, all []platforms.Inbound, err error, types ...platforms.Type) {
-	t.Helper()
-	if err != nil {
-		require.ErrorIs(t, err, platforms.ErrMalformed)
-		require.Empty(t, all)
-		require.False(t, json.Valid(body) && strings.HasPrefix(strings.TrimLeft(string(body), " \t\r\n"), "{"), "an object is never malformed")
-		return
-	}
-	require.True(t, json.Valid(body))
-	require.LessOrEqual(t, len(all), len(body), "bounded by the body")
-	for _, in := range all {
-		require.Contains(t, types, in.Type)
-		require.Equal(t, in.Type == bot.Type, in.ExternalID == "")
-		require.Equal(t, in.Kind == platforms.Blocked || in.Kind == platforms.TokenExpiring, in.MessageID == "")
-		require.Equal(t, in.Kind == platforms.TokenExpiring, in.Conversation == "")
-		for _, id := range []string{in.ExternalID, in.Conversation, in.Address, in.MessageID} {
-			require.LessOrEqual(t, len(id), 2*platforms.MaxID+1) // the bot platform's message ids are two
-		}
-		for _, s := range []string{in.ExternalID, in.Conversation, in.Address, in.MessageID, in.CustomerName, in.Text, string(in.Failure)} {
-			require.True(t, utf8.ValidString(s) && !strings.ContainsRune(s, 0), "%q", s)
-		}
-		require.LessOrEqual(t, len(in.Text), platforms.MaxText)
-		require.LessOrEqual(t, len(in.CustomerName), platforms.MaxName)
-		require.False(t, in.SentAt.Before(platformtest.Unix(0)) && !in.SentAt.IsZero())
-		switch in.Kind {
-		case platforms.Text, platforms.Media, platforms.HumanEcho:
-			require.NotEmpty(t, strings.TrimSpace(in.Text))
-			require.Empty(t, string(in.Failure))
-		case platforms.FailedDelivery:
-			require.Contains(t, append(platforms.Classes(), ""), in.Failure)
-		case platforms.Blocked, platforms.TokenExpiring:
-			require.Empty(t, in.Text+string(in.Failure))
-		default:
-			require.Fail(t, "no kind")
+// fuzzExtract fuzzes what the platform of a name makes of a body.
+func fuzzExtract(f *testing.F, name string) {
+	f.Helper()
+	seed(f)
+	for _, driver := range builtin.Platforms() {
+		if d := driver.Describe(); d.Name == name {
+			platform := platformtest.New(f, driver, nil)
+			f.Fuzz(func(t *testing.T, body []byte) { platformtest.RequireSound(t, d, platform, body) })
 		}
 	}
 }
 
-func FuzzExtractBot(f *testing.F) {
-	seed(f)
-	extract := extractors(f)["bot"]
-	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := extract(body)
-		requireSound(t, body, all, err, bot.Type)
-	})
-}
-
-func FuzzExtractSocial(f *testing.F) {
-	seed(f)
-	extract := extractors(f)["social"]
-	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := extract(body)
-		requireSound(t, body, all, err, social.Messenger, social.PhotoDM, social.ChatApp)
-	})
-}
-
-func FuzzExtractLocalChat(f *testing.F) {
-	seed(f)
-	extract := extractors(f)["localchat"]
-	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := extract(body)
-		requireSound(t, body, all, err, localchat.Type)
-	})
-}
-
-func FuzzExtractMarketA(f *testing.F) {
-	seed(f)
-	extract := extractors(f)["market_a"]
-	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := extract(body)
-		requireSound(t, body, all, err, marketa.Type)
-	})
-}
-
-func FuzzExtractMarketB(f *testing.F) {
-	seed(f)
-	extract := extractors(f)["market_b"]
-	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := extract(body)
-		requireSound(t, body, all, err, marketb.Type)
-	})
-}
+func FuzzExtractBot(f *testing.F)       { fuzzExtract(f, "bot") }
+func FuzzExtractSocial(f *testing.F)    { fuzzExtract(f, "social") }
+func FuzzExtractLocalChat(f *testing.F) { fuzzExtract(f, "localchat") }
+func FuzzExtractMarketA(f *testing.F)   { fuzzExtract(f, "market_a") }
+func FuzzExtractMarketB(f *testing.F)   { fuzzExtract(f, "market_b") }

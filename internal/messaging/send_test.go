@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// The requests are those of notes/platforms.md §4. The signatures were computed with Python's hmac from the rules in words.
+// The requests are those of the platforms' own documentation. The signatures were computed with Python's hmac from the rules in words.
 func TestSendSpeaksEachPlatformsLanguage(t *testing.T) {
 	t.Parallel()
 	const text = `"Chào \"bạn\" \u003cb\u003e \u0026 👋"`

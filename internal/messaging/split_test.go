@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// sizes are the limits of notes/platforms.md §4, measured by other means than the product's.
+// sizes are the limits that the descriptions declare, measured by other means than the product's.
 var sizes = map[platforms.Type]struct {
 	most int
 	of   func(string) int

@@ -8,7 +8,7 @@
 //     taken it, whatever the sender learns of it: [DropAfter], [Hang], [Garbage] and [Truncated] deliver, [DropBefore] and
 //     the error answers don't.
 //   - [Server.Attempts] counts every request that tried to send, delivered or not.
-//   - Errors have the form, the status and the codes of the platform they are for (notes/platforms.md §4), and their texts
+//   - Errors have the form, the status and the codes of the platform they are for, and their texts
 //     hold [Secret], the token and the message: whatever of these is found in a log came from there.
 //   - Refresh tokens are good for one use; the pair that replaces them is new.
 //   - Signatures of the marketplaces are recomputed; a wrong one is an error of the platform.

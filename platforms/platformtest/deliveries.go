@@ -1,7 +1,11 @@
-// Package platformtest checks an adapter to a messaging platform against the contract of package platforms.
 package platformtest
 
 import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,15 +33,249 @@ func RequireDeliveries(t *testing.T, platform platforms.Platform, cases Deliveri
 	}
 }
 
-// New returns the platform of a driver for the options, whose client is closed at the end of the test.
-func New(t testing.TB, driver platforms.Driver, options map[string]string) platforms.Platform {
-	t.Helper()
-	client := platforms.NewClient(platforms.ClientConfig{})
-	t.Cleanup(client.Close)
-	platform, err := driver.New(&platforms.Config{Options: options, Client: client, Now: time.Now})
-	require.NoError(t, err)
-	return platform
-}
-
 // Unix is a time as Extract returns it, from milliseconds since 1970.
 func Unix(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
+
+// RequireSound extracts any body and checks what holds for all of them: an object is never malformed, anything else always is,
+// and every item keeps the contract. It returns the items. Fuzz tests of adapters call it.
+func RequireSound(t testing.TB, d *platforms.Description, platform platforms.Platform, body []byte) []platforms.Inbound {
+	t.Helper()
+	handed := bytes.Clone(body)
+	items, err := platform.Extract(handed)
+	object := json.Valid(body) && strings.HasPrefix(strings.TrimLeft(string(body), " \t\r\n"), "{")
+	if err != nil {
+		require.ErrorIs(t, err, platforms.ErrMalformed)
+		require.Empty(t, items)
+		require.False(t, object, "an object is never malformed: %.200s", body)
+		return nil
+	}
+	require.True(t, object, "what is no object is malformed: %.200s", body)
+	require.LessOrEqual(t, len(items), len(body), "the items are bounded by the body")
+	for i := range items {
+		require.NoError(t, d.CheckInbound(&items[i]), "%.200s: %+v", body, items[i])
+	}
+	before := slices.Clone(items)
+	for i := range before {
+		before[i] = cloned(before[i])
+	}
+	for i := range handed {
+		handed[i] = 'x'
+	}
+	require.Equal(t, before, items, "nothing that Extract returns refers to the body")
+	return items
+}
+
+func cloned(in platforms.Inbound) platforms.Inbound {
+	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.CustomerName, &in.Text} {
+		*text = strings.Clone(*text)
+	}
+	return in
+}
+
+// body is the delivery of a text that needs no escaping.
+func (s Sample) body(messageID, text string) string {
+	return strings.NewReplacer("%m", messageID, "%t", text).Replace(s.Text)
+}
+
+// delivery is a signed delivery of a body.
+func (s Suite) delivery(of platforms.Type, body string) *platforms.Delivery {
+	d := &platforms.Delivery{Header: http.Header{}, URL: "https://svc.example/webhooks/platform", Body: []byte(body)}
+	d.Header.Set("Content-Type", "application/json")
+	s.Sign(d, s.channel(of))
+	return d
+}
+
+// verify asks the platform about a delivery to a channel.
+func verify(p platforms.Platform, d *platforms.Delivery, channel *platforms.Channel) error {
+	if secrets, ok := p.(platforms.ChannelSecrets); ok {
+		return secrets.VerifyChannel(d.Header, channel.Credentials) //nolint:wrapcheck // it is what is asked for
+	}
+	return p.(platforms.SignedDeliveries).Verify(d) //nolint:wrapcheck // it is what is asked for
+}
+
+// What the platform signed is accepted, and nothing else.
+func (s Suite) verification(t testing.TB) {
+	description := s.Driver.Describe()
+	name := description.SignatureHeader
+	p := s.platform(t, unreachable, nil)
+	renamed := s.platform(t, unreachable, func(options map[string]string) { options["header"] = "X-Renamed" })
+	other := s.platform(t, unreachable, s.otherSecrets)
+	unconfigured := New(t, s.Driver, map[string]string{})
+	for _, of := range s.types() {
+		good := func() *platforms.Delivery { return s.delivery(of, s.Channels[of].body("1001", "hello")) }
+		refused := func(p platforms.Platform, channel *platforms.Channel, why string, spoil func(*platforms.Delivery)) {
+			d := good()
+			spoil(d)
+			require.Error(t, verify(p, d, channel), "%s: %s", of, why)
+		}
+		channel := s.channel(of)
+		require.NoError(t, verify(p, good(), channel), "%s: a good delivery", of)
+		require.Len(t, good().Header.Values(name), 1, "Sign sets the header that the description names")
+		signature := good().Header.Get(name)
+		for why, spoil := range map[string]func(*platforms.Delivery){
+			"no signature":     func(d *platforms.Delivery) { d.Header.Del(name) },
+			"empty signature":  func(d *platforms.Delivery) { d.Header.Set(name, "") },
+			"signature twice":  func(d *platforms.Delivery) { d.Header.Add(name, signature) },
+			"longer signature": func(d *platforms.Delivery) { d.Header.Set(name, signature+"0") },
+			"cut signature":    func(d *platforms.Delivery) { d.Header.Set(name, signature[:len(signature)-1]) },
+			"one character off": func(d *platforms.Delivery) {
+				d.Header.Set(name, signature[:len(signature)-1]+string(signature[len(signature)-1]^1))
+			},
+			"another header": func(d *platforms.Delivery) { d.Header.Del(name); d.Header.Set("X-Another-Header", signature) },
+		} {
+			refused(p, channel, why, spoil)
+		}
+		moved := good()
+		moved.Header.Del(name)
+		moved.Header.Set("X-Renamed", signature)
+		require.NoError(t, verify(renamed, moved, channel), "the operator's option `header` names the header")
+		if !description.ChannelWebhooks {
+			for why, spoil := range map[string]func(*platforms.Delivery){
+				"another body":   func(d *platforms.Delivery) { d.Body = bytes.Replace(d.Body, []byte("hello"), []byte("hallo"), 1) },
+				"a longer body":  func(d *platforms.Delivery) { d.Body = append(d.Body, ' ') },
+				"a cut body":     func(d *platforms.Delivery) { d.Body = d.Body[:len(d.Body)-1] },
+				"an empty body":  func(d *platforms.Delivery) { d.Body = nil },
+				"a body of NULs": func(d *platforms.Delivery) { clear(d.Body) },
+			} {
+				refused(p, channel, why, spoil)
+			}
+			refused(other, channel, "another secret", func(*platforms.Delivery) {})
+			refused(unconfigured, channel, "no configured secret", func(*platforms.Delivery) {})
+			continue
+		}
+		stranger := s.channel(of)
+		for field := range stranger.Credentials {
+			stranger.Credentials[field] = "another"
+		}
+		refused(p, stranger, "another channel's secret", func(*platforms.Delivery) {})
+		refused(p, &platforms.Channel{Type: of}, "no credentials", func(*platforms.Delivery) {})
+	}
+}
+
+// A customer's message is one item for the channel, each with an id of its own.
+func (s Suite) deliveries(t testing.TB) {
+	description := s.Driver.Describe()
+	p := s.platform(t, unreachable, nil)
+	for _, of := range s.types() {
+		ids := map[string]bool{}
+		for _, id := range []string{"1001", "1002"} {
+			items := RequireSound(t, description, p, []byte(s.Channels[of].body(id, "hello")))
+			require.Len(t, items, 1, "%s: the sample is one message", of)
+			require.Equal(t, of, items[0].Type)
+			require.Equal(t, s.Channels[of].ExternalID, items[0].ExternalID)
+			require.Equal(t, platforms.Text, items[0].Kind)
+			require.Equal(t, "hello", items[0].Text)
+			require.NotEmpty(t, items[0].Address, "a reply goes somewhere")
+			ids[items[0].MessageID] = true
+		}
+		require.Len(t, ids, 2, "every message has an id of its own")
+		again := RequireSound(t, description, p, []byte(s.Channels[of].body("1001", "hello")))
+		require.True(t, ids[again[0].MessageID], "a repeated delivery has the same id")
+	}
+}
+
+// A text arrives however JSON allows it to be written.
+func (s Suite) writtenTexts(t testing.TB) {
+	description := s.Driver.Describe()
+	p := s.platform(t, unreachable, nil)
+	long := strings.Repeat("ả", platforms.MaxText/3) // three bytes each
+	for name, c := range map[string]struct{ written, want string }{
+		"plain":                 {`Chào shop`, "Chào shop"},
+		"escaped":               {`Ch\u00e0o \"shop\" \/ \ud83d\ude00 <b>\n`, "Chào \"shop\" / \U0001F600 <b>\n"},
+		"NUL stripped":          {`a\u0000b\u0000`, "ab"},
+		"broken UTF-8 replaced": {"bad \xff\xfe byte", "bad \uFFFD\uFFFD byte"},
+		"half a surrogate":      {`\ud83d!`, "\uFFFD!"},
+		"blanks around":         {`  hi `, "  hi "},
+		"a number":              {`12345678901234567890`, "12345678901234567890"},
+		"the longest":           {long, long},
+		"cut at a character":    {long + "ả" + long, long},
+		"blank":                 {` \n\t`, ""},
+		"empty":                 {``, ""},
+		"only NUL":              {`\u0000`, ""},
+	} {
+		for _, of := range s.types() {
+			items := RequireSound(t, description, p, []byte(s.Channels[of].body("1001", c.written)))
+			if c.want == "" {
+				require.Empty(t, items, "%s, %s: nothing was written", of, name)
+				continue
+			}
+			require.Len(t, items, 1, "%s, %s", of, name)
+			require.Equal(t, c.want, items[0].Text, "%s, %s", of, name)
+		}
+	}
+}
+
+// A delivery that was cut anywhere is malformed.
+func (s Suite) truncatedDeliveries(t testing.TB) {
+	description := s.Driver.Describe()
+	p := s.platform(t, unreachable, nil)
+	for _, of := range s.types() {
+		whole := s.Channels[of].body("1001", `Ch\u00e0o`)
+		for end := range whole {
+			RequireSound(t, description, p, []byte(whole[:end]))
+		}
+	}
+}
+
+// OddBodies are bodies of no platform: JSON or not, of any form.
+func OddBodies() []string {
+	return []string{
+		``, ` `, `{`, `{"a":1,`, `{"a":1}}`, `{"a":1} x`, `null`, `[]`, `[{}]`, `"{}"`, `1`, `true`, `not JSON`, "\xff", "\xef\xbb\xbf{}",
+		`{"message":` + strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000) + `}`,
+		`{}`, "\r\n\t {} \n", `{"x":1}`, `{"message":null,"entry":null,"data":null}`, `{"message":"x","entry":"x","data":"x"}`,
+		`{"message":[1],"entry":[1],"data":[1]}`, `{"message":1,"entry":{"id":1},"data":1,"object":1,"code":[],"message_type":{}}`,
+	}
+}
+
+// What has another form contains nothing, and upsets nothing: bodies of no platform, and the samples with any of their values
+// replaced.
+func (s Suite) oddDeliveries(t testing.TB) {
+	description := s.Driver.Describe()
+	p := s.platform(t, unreachable, nil)
+	for _, body := range OddBodies() {
+		require.Empty(t, RequireSound(t, description, p, []byte(body)), "%.40s", body)
+	}
+	for _, of := range s.types() {
+		var sample any
+		decoder := json.NewDecoder(strings.NewReader(s.Channels[of].body("1001", "hello")))
+		decoder.UseNumber()
+		require.NoError(t, decoder.Decode(&sample), "%s: the sample is JSON", of)
+		spoilEach(sample, func() {
+			body, err := json.Marshal(sample)
+			require.NoError(t, err)
+			RequireSound(t, description, p, body)
+		})
+	}
+}
+
+// oddValues take the place of every value in a sample.
+var oddValues = []any{
+	nil, true, json.Number("-1"), json.Number("1e400"), json.Number("99999999999999999999999999"), "", " ", "\x00", "a\x00b", "\ufffd",
+	strings.Repeat("x", platforms.MaxID+1), strings.Repeat("ả", platforms.MaxText),
+	[]any{},
+	[]any{nil, "x", map[string]any{}},
+	map[string]any{},
+	map[string]any{"id": map[string]any{}},
+}
+
+// spoilEach replaces every value below value by every odd value, one at a time, and calls spoiled each time.
+func spoilEach(value any, spoiled func()) {
+	each := func(child any, set func(any)) {
+		for _, odd := range oddValues {
+			set(odd)
+			spoiled()
+		}
+		set(child)
+		spoilEach(child, spoiled)
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, child := range value {
+			each(child, func(odd any) { value[name] = odd })
+		}
+	case []any:
+		for i, child := range value {
+			each(child, func(odd any) { value[i] = odd })
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package localchat
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	const appID, appSecret = "2551", "app-secret-0123456789"
+	platformtest.Run(t, platformtest.Suite{
+		Driver:  Driver{},
+		Options: map[string]string{"app_id": appID, "app_secret": appSecret},
+		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
+			sum := sha256.Sum256([]byte(appID + string(d.Body) + "1763650003354" + appSecret))
+			d.Header.Set(verify.LocalChatHeader, "mac="+hex.EncodeToString(sum[:]))
+		},
+		Channels: map[platforms.Type]platformtest.Sample{Type: {
+			ExternalID:  "1001",
+			Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
+			Text: `{"event_name":"user_send_text","sender":{"id":"2"},"recipient":{"id":"1001"},"message":{"msg_id":"m%m","text":"%t"},` +
+				`"timestamp":"1763650003354"}`,
+			Sent:       `{"error":0,"message":"Success","data":{"message_id":"m%m"}}`,
+			Identified: `{"error":0,"data":{"oa_id":1001}}`,
+			Refreshed:  `{"access_token":"%a","refresh_token":"%r","expires_in":"90000"}`,
+			Failures: []platformtest.Failure{
+				{Status: 200, Body: `{"error":-216,"message":"x"}`, Class: platforms.NeedsReauth, Refreshable: true},
+				{Status: 200, Body: `{"error":"-220","message":"x"}`, Class: platforms.NeedsReauth, Refreshable: true},
+				{Status: 200, Body: `{"error":-219}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-230}`, Class: platforms.WindowExpired},
+				{Status: 200, Body: `{"error":-232}`, Class: platforms.WindowExpired},
+				{Status: 200, Body: `{"error":-213}`, Class: platforms.WindowExpired},
+				{Status: 200, Body: `{"error":-305}`, Class: platforms.WindowExpired},
+				{Status: 200, Body: `{"error":-244}`, Class: platforms.CustomerBlocked},
+				{Status: 200, Body: `{"error":-32}`, Class: platforms.Retry},
+				{Status: 200, Body: `{"error":-201}`, Class: platforms.Refused},
+				{Status: 503, Body: `{"error":-1}`, Class: platforms.Retry},
+				{Status: 200, Body: `{"error":0,"data":{}}`, Class: platforms.Unknown},
+				{Status: 200, Body: `{"message":"Success"}`, Class: platforms.Unknown},
+			},
+		}},
+	})
+}

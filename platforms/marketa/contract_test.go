@@ -1,0 +1,46 @@
+package marketa
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
+	"github.com/caddy-svc/caddy-svc/verify"
+)
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	const key = "signing-key-0123456789"
+	platformtest.Run(t, platformtest.Suite{
+		Driver:  Driver{},
+		Options: map[string]string{"partner_id": "2001234", "partner_key": key},
+		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
+			mac := hmac.New(sha256.New, []byte(key))
+			mac.Write([]byte(d.URL + "|" + string(d.Body)))
+			d.Header.Set(verify.MarketAHeader, hex.EncodeToString(mac.Sum(nil)))
+		},
+		Channels: map[platforms.Type]platformtest.Sample{Type: {
+			ExternalID:  "1001",
+			Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
+			Text: `{"code":10,"shop_id":1001,"data":{"type":"message","content":{"message_id":"%m","from_id":2,"conversation_id":"3",` +
+				`"created_timestamp":1763650001,"message_type":"text","content":{"text":"%t"}}}}`,
+			Sent:       `{"error":"","message":"","response":{"message_id":%m}}`,
+			Identified: `{"error":"","shop_name":"x"}`,
+			Refreshed:  `{"access_token":"%a","refresh_token":"%r","expire_in":14400,"error":""}`,
+			Failures: []platformtest.Failure{
+				{Status: 403, Body: `{"error":"error_auth","message":"Invalid access_token."}`, Class: platforms.NeedsReauth, Refreshable: true},
+				{Status: 200, Body: `{"error":"invalid_acceess_token"}`, Class: platforms.NeedsReauth, Refreshable: true},
+				{Status: 403, Body: `{"error":"error_permission"}`, Class: platforms.NeedsReauth},
+				{Status: 429, Body: `{"error":"error_limit"}`, Class: platforms.Retry},
+				{Status: 200, Body: `{"error":"error_limit"}`, Class: platforms.Retry},
+				{Status: 500, Body: `{"error":"error_unheard_of"}`, Class: platforms.Retry},
+				{Status: 200, Body: `{"error":"error_param","message":"x"}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":"","response":{}}`, Class: platforms.Unknown},
+				{Status: 200, Body: `{}`, Class: platforms.Unknown},
+			},
+		}},
+	})
+}

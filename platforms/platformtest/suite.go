@@ -1,0 +1,266 @@
+// Package platformtest checks adapters to messaging platforms against the contract of package platforms. A test of an adapter
+// calls [Run]:
+//
+//	func TestContract(t *testing.T) {
+//		platformtest.Run(t, platformtest.Suite{Driver: Driver{}, Options: …, Channels: …, Sign: …})
+//	}
+//
+// The suite plays the platform over HTTP: it makes deliveries of the samples, spoils them, and answers the adapter's calls with
+// what the samples say and with what no platform should send. What is special about a platform (its kinds of messages, the
+// form of its requests) is for the adapter's own tests; [RequireDeliveries] compares what is extracted.
+package platformtest
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Suite is what the checks need of an adapter.
+type Suite struct {
+	Driver platforms.Driver
+	// Options are values for the driver's options, as in [platforms.Config]. Those that are addresses are the suite's.
+	Options map[string]string
+	// Sign adds the headers that prove the platform to a delivery for a channel. It is called for every delivery of the suite.
+	Sign func(delivery *platforms.Delivery, channel *platforms.Channel)
+	// Handshake is a good request for a [platforms.Handshaker], and the answer to it.
+	Handshake       url.Values
+	HandshakeAnswer string
+	// Channels has a sample for each channel type of the description.
+	Channels map[platforms.Type]Sample
+}
+
+// Sample is a channel and what its platform sends, in the platform's own form.
+type Sample struct {
+	// ExternalID is empty with [platforms.Description.ChannelWebhooks].
+	ExternalID  string
+	Credentials platforms.Credentials
+	// Text is the body of a delivery to the channel: a customer's message with the id %m, a whole number, whose text is the
+	// JSON string "%t".
+	Text string
+	// Sent is the answer to a message that was taken under the id %m, a whole number.
+	Sent string
+	// Identified is the answer from which Identify reads the channel's external id, or any id if the channel has none.
+	Identified string
+	// Refreshed is the answer of a [platforms.Refresher]'s platform with the new tokens %a and %r.
+	Refreshed string
+	// Failures are answers to a message that was not taken.
+	Failures []Failure
+}
+
+// Failure is an answer of the platform, and the class that it must have. Refreshable is that of [platforms.Error].
+type Failure struct {
+	Status      int
+	Body        string
+	Class       platforms.Class
+	Refreshable bool
+}
+
+// Run checks the adapter.
+func Run(t *testing.T, s Suite) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) { c.run(s, t) })
+	}
+}
+
+// check is one part of the contract.
+type check struct {
+	name string
+	run  func(Suite, testing.TB)
+}
+
+var checks = []check{
+	{"description", Suite.description},
+	{"credentials", Suite.credentials},
+	{"options", Suite.options},
+	{"handshake", Suite.handshake},
+	{"verification", Suite.verification},
+	{"deliveries", Suite.deliveries},
+	{"written texts", Suite.writtenTexts},
+	{"truncated deliveries", Suite.truncatedDeliveries},
+	{"odd deliveries", Suite.oddDeliveries},
+	{"send", Suite.send},
+	{"failures", Suite.failures},
+	{"odd answers", Suite.oddAnswers},
+	{"broken connections", Suite.brokenConnections},
+	{"end of the context", Suite.endOfContext},
+	{"without credentials", Suite.withoutCredentials},
+	{"identify", Suite.identify},
+	{"refresh", Suite.refresh},
+	{"concurrency", Suite.concurrency},
+}
+
+// New returns the platform of a driver for the options, whose client is closed at the end of the test.
+func New(t testing.TB, driver platforms.Driver, options map[string]string) platforms.Platform {
+	t.Helper()
+	client := platforms.NewClient(platforms.ClientConfig{})
+	t.Cleanup(client.Close)
+	platform, err := driver.New(&platforms.Config{Options: options, Client: client, Now: time.Now})
+	require.NoError(t, err)
+	return platform
+}
+
+// platform makes the adapter with the suite's options, and its platform at the address; change may change the options.
+func (s Suite) platform(t testing.TB, address string, change func(map[string]string)) platforms.Platform {
+	t.Helper()
+	options := maps.Clone(s.Options)
+	if options == nil {
+		options = map[string]string{}
+	}
+	options["api_base"] = address
+	for _, o := range s.Driver.Describe().Options {
+		if o.Kind == platforms.AddressOption {
+			options[o.Name] = address
+		}
+	}
+	if change != nil {
+		change(options)
+	}
+	return New(t, s.Driver, options)
+}
+
+// unreachable is an address at which nothing listens.
+const unreachable = "http://127.0.0.1:1"
+
+// served makes the adapter for a platform that answers with serve.
+func (s Suite) served(t testing.TB, serve http.HandlerFunc) platforms.Platform {
+	t.Helper()
+	server := httptest.NewServer(serve)
+	t.Cleanup(server.Close)
+	return s.platform(t, server.URL+"/some/base", nil)
+}
+
+// channel is a sample's channel, with credentials of its own.
+func (s Suite) channel(of platforms.Type) *platforms.Channel {
+	sample := s.Channels[of]
+	return &platforms.Channel{Type: of, ExternalID: sample.ExternalID, Credentials: maps.Clone(sample.Credentials)}
+}
+
+// types are the channel types in the order of the description.
+func (s Suite) types() (all []platforms.Type) {
+	for _, t := range s.Driver.Describe().Channels {
+		all = append(all, t.Type)
+	}
+	return all
+}
+
+// The description is complete, always the same, and what it says about the platform is true.
+func (s Suite) description(t testing.TB) {
+	d := s.Driver.Describe()
+	require.NotNil(t, d)
+	require.NoError(t, d.Check())
+	require.Equal(t, withoutChecks(d), withoutChecks(s.Driver.Describe()), "the description is always the same")
+	require.Len(t, s.Channels, len(d.Channels), "the suite has a sample for each channel type")
+	for _, channel := range s.types() {
+		require.Contains(t, s.Channels, channel)
+	}
+	require.NoError(t, d.CheckPlatform(s.platform(t, unreachable, nil)))
+	require.NoError(t, d.CheckPlatform(New(t, s.Driver, map[string]string{})), "New succeeds without a block in the configuration")
+}
+
+// withoutChecks is a copy of a description without its functions, which can't be compared.
+func withoutChecks(d *platforms.Description) platforms.Description {
+	plain := *d
+	plain.Options = slices.Clone(d.Options)
+	for i := range plain.Options {
+		plain.Options[i].Check = nil
+	}
+	plain.Channels = slices.Clone(d.Channels)
+	for i := range plain.Channels {
+		plain.Channels[i].Credentials = slices.Clone(plain.Channels[i].Credentials)
+		for k := range plain.Channels[i].Credentials {
+			plain.Channels[i].Credentials[k].Check = nil
+		}
+	}
+	return plain
+}
+
+// Every field of the credentials is needed, and judged without being quoted.
+func (s Suite) credentials(t testing.TB) {
+	for _, channel := range s.Driver.Describe().Channels {
+		good := s.Channels[channel.Type].Credentials
+		require.NoError(t, channel.CheckCredentials(good), "the sample of %s", channel.Type)
+		for _, field := range channel.Credentials {
+			for name, value := range map[string]string{
+				"missing": "", "with a line break": "marker\r\nX: y", "too long": strings.Repeat("marker", platforms.MaxCredential),
+			} {
+				bad := maps.Clone(good)
+				bad[field.Name] = value
+				err := channel.CheckCredentials(bad)
+				var fault *platforms.FieldError
+				require.ErrorAs(t, err, &fault, "%s %s", field.Name, name)
+				require.Equal(t, field.Name, fault.Field)
+				require.NotContains(t, err.Error(), "marker", "the value is not quoted")
+			}
+		}
+	}
+}
+
+// The samples of the options are good, and no value makes a judgement panic.
+func (s Suite) options(t testing.TB) {
+	names := []string{"header", "api_base"}
+	for _, o := range s.Driver.Describe().Options {
+		for _, key := range o.Keys {
+			names = append(names, o.Name+"["+key+"]")
+		}
+		names = append(names, o.Name)
+		value, given := s.Options[o.Name]
+		if o.Required {
+			require.True(t, given || o.Kind == platforms.AddressOption, "option %s is required, and the suite has no value", o.Name)
+		}
+		if o.Check == nil {
+			continue
+		}
+		if given {
+			require.Empty(t, o.Check(value), "option %s", o.Name)
+		}
+		for _, odd := range []string{" ", "\x00", "\xff", "-1", strings.Repeat("x", 1<<16)} {
+			_ = o.Check(odd)
+		}
+	}
+	for name := range s.Options {
+		require.Contains(t, names, name, "the suite's option is none of the platform's")
+	}
+	if checker, ok := s.Driver.(platforms.OptionChecker); ok {
+		require.Empty(t, checker.CheckOptions(maps.Clone(s.Options)))
+		require.NotPanics(t, func() { checker.CheckOptions(map[string]string{}) })
+	}
+}
+
+// A handshake is answered for the configured secret only.
+func (s Suite) handshake(t testing.TB) {
+	handshaker, ok := s.platform(t, unreachable, nil).(platforms.Handshaker)
+	if !ok {
+		return
+	}
+	answer, err := handshaker.Handshake(s.Handshake)
+	require.NoError(t, err)
+	require.Equal(t, s.HandshakeAnswer, answer)
+	_, err = handshaker.Handshake(url.Values{})
+	require.Error(t, err)
+	unconfigured, _ := New(t, s.Driver, map[string]string{}).(platforms.Handshaker)
+	_, err = unconfigured.Handshake(s.Handshake)
+	require.Error(t, err, "without a configured secret every handshake fails")
+	other, _ := s.platform(t, unreachable, s.otherSecrets).(platforms.Handshaker)
+	_, err = other.Handshake(s.Handshake)
+	require.Error(t, err, "another secret proves nothing")
+}
+
+// otherSecrets replaces the secrets of the options.
+func (s Suite) otherSecrets(options map[string]string) {
+	for _, o := range s.Driver.Describe().Options {
+		if o.Kind == platforms.SecretOption {
+			options[o.Name] = "another-secret-0123456789"
+		}
+	}
+}
