@@ -61,13 +61,13 @@ func (o *observed) SettleLate() {
 	o.late++
 }
 
-func setup(t *testing.T, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
+func setup(t testing.TB, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
 	t.Helper()
 	return setupAt(t, storetest.Open(t, store.SQLite, billing.Ledger), s, change...)
 }
 
 // setupAt is setup on a fresh store of the test's own.
-func setupAt(t *testing.T, db *store.DB, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
+func setupAt(t testing.TB, db *store.DB, s *script, change ...func(*gateway.Model, *gateway.ProviderEntry)) *fixture {
 	t.Helper()
 	book := billing.NewBook(db)
 	ctx := t.Context()
