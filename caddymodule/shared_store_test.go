@@ -37,7 +37,7 @@ func sqliteCaddyfile(t *testing.T, path, rest string) string {
 // admits reports whether the budget has room for a body of n bytes.
 func admits(budget *handlers.ByteBudget, n int) bool {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", n)))
-	_, release, err := handlers.ReadBody(httptest.NewRecorder(), r, handlers.MaxChatBody, budget)
+	_, release, err := handlers.ReadBody(httptest.NewRecorder(), r, handlers.MaxChatBody, budget, handlers.AccountOf(r))
 	release()
 	return err == nil
 }

@@ -21,8 +21,6 @@ const (
 	firstBuffer = 512
 	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
 	quadrupled = 64 << 10
-	// BudgetRetryAfter is sent to clients whose share of the budget is used up.
-	BudgetRetryAfter = time.Second
 	// PromptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
 	// says how long it is and all of it is there within promptTime: platforms send most of theirs in one packet, which a
 	// connection has room for anyway, so this takes no memory for long.
@@ -30,34 +28,21 @@ const (
 	PromptTime     = time.Second
 )
 
-// ErrBudget is returned by [ReadPaced] when the account's share of the [ByteBudget] has no room for the body.
-var ErrBudget = errors.New("the share of the budget of buffered body bytes is used up")
-
 // ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
-// declared, and is charged to the organization of the request's principal, or to the client's address without one. release
-// gives the bytes back, may be called more than once, and must be called when nothing refers to the body any more. It is
-// never nil. After an error nothing stays charged.
+// declared, and is charged to the account. release gives the bytes back, may be called more than once, and must be called when
+// nothing refers to the body any more. It is never nil. After an error nothing stays charged.
 //
 // Errors: a Content-Encoding other than identity, a body beyond limit, one that is broken, shorter than declared or slower
 // than the budget's pace: invalid_request. No room in the share: rate_limited for an organization, internal_error for
 // others, both with a hint to come back.
 func ReadBody(
-	w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget,
+	w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget, account Account,
 ) (body []byte, release func(), err error) {
-	account := accountOf(r)
 	grace, rate := budget.paceOf(account.Share)
 	return ReadPaced(NewPacedBody(w, r, grace, rate), limit, budget, account)
 }
 
-// accountOf is the account of a request's body.
-func accountOf(r *http.Request) Account {
-	if principal, known := PrincipalFrom(r.Context()); known {
-		return Account{ShareOrganizations, principal.OrgID}
-	}
-	return Account{ShareStrangers, ClientAddress(r)}
-}
-
-// ReadPaced is [ReadBody] for a body with a pace of its own, charged to the account.
+// ReadPaced is [ReadBody] for a body with a pace of its own.
 func ReadPaced(in *PacedBody, limit int64, budget *ByteBudget, account Account) (body []byte, release func(), err error) {
 	defer in.Finish()
 	switch {
@@ -194,11 +179,6 @@ func atEnd(body io.Reader) (bool, error) {
 			return false, err
 		}
 	}
-}
-
-// TooLarge returns the error of a body of more than limit bytes: invalid_request.
-func TooLarge(limit int64) *Error {
-	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
 }
 
 // plainEncoding reports whether every Content-Encoding is identity.

@@ -30,7 +30,7 @@ func TestReadBodyReadsAllSizes(t *testing.T) {
 		want := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
 		for _, length := range []int64{int64(size), -1} {
 			budget := NewByteBudget(16 * limit)
-			body, release, err := ReadBody(httptest.NewRecorder(), bodyRequest(iotest.HalfReader(bytes.NewReader(want)), length), limit, budget)
+			body, release, err := readBody(httptest.NewRecorder(), bodyRequest(iotest.HalfReader(bytes.NewReader(want)), length), limit, budget)
 			require.NoError(t, err, "%d bytes, declared %d", size, length)
 			require.True(t, bytes.Equal(want, body), "%d bytes, declared %d", size, length)
 			if size > 0 {
@@ -49,7 +49,7 @@ func TestReadBodyRefusesMoreThanTheLimit(t *testing.T) {
 	for _, size := range []int64{limit + 1, 2 * limit} {
 		for _, length := range []int64{size, -1} {
 			budget := NewByteBudget(1 << 30)
-			body, release, err := ReadBody(httptest.NewRecorder(), bodyRequest(io.LimitReader(zeros{}, size), length), limit, budget)
+			body, release, err := readBody(httptest.NewRecorder(), bodyRequest(io.LimitReader(zeros{}, size), length), limit, budget)
 			require.Contains(t, mustBeInvalid(t, err).Message, "larger than 1048576 bytes")
 			require.Nil(t, body)
 			release()
@@ -61,21 +61,21 @@ func TestReadBodyRefusesMoreThanTheLimit(t *testing.T) {
 func TestReadBodyReadsOnSoThatTheClientSeesTheAnswer(t *testing.T) {
 	t.Parallel()
 	body := strings.NewReader(strings.Repeat("x", 1500))
-	_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(body, 1500), 1000, nil)
+	_, _, err := readBody(httptest.NewRecorder(), bodyRequest(body, 1500), 1000, nil)
 	mustBeInvalid(t, err)
 	require.Zero(t, body.Len())
 
 	waiting := strings.NewReader(strings.Repeat("x", 1500))
 	r := bodyRequest(waiting, 1500)
 	r.Header.Set("Expect", "100-continue")
-	_, _, err = ReadBody(httptest.NewRecorder(), r, 1000, nil)
+	_, _, err = readBody(httptest.NewRecorder(), r, 1000, nil)
 	mustBeInvalid(t, err)
 	require.Equal(t, 1500, waiting.Len(), "a client that waits for 100 Continue must not be asked for its body")
 }
 
 func TestReadBodyOfThe33MiBRequest(t *testing.T) {
 	t.Parallel()
-	_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(io.LimitReader(zeros{}, 33<<20), -1), MaxChatBody, nil)
+	_, _, err := readBody(httptest.NewRecorder(), bodyRequest(io.LimitReader(zeros{}, 33<<20), -1), MaxChatBody, nil)
 	mustBeInvalid(t, err)
 }
 
@@ -84,11 +84,11 @@ func TestReadBodyBroken(t *testing.T) {
 	budget := NewByteBudget(1 << 30)
 	broken := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	for _, length := range []int64{-1, 10, 1} {
-		_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(broken, length), 100, budget)
+		_, _, err := readBody(httptest.NewRecorder(), bodyRequest(broken, length), 100, budget)
 		require.ErrorIs(t, mustBeInvalid(t, err), io.ErrUnexpectedEOF)
 		broken = io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
-	_, _, err := ReadBody(httptest.NewRecorder(), bodyRequest(iotest.ErrReader(&http.MaxBytesError{Limit: 7}), -1), 100, budget)
+	_, _, err := readBody(httptest.NewRecorder(), bodyRequest(iotest.ErrReader(&http.MaxBytesError{Limit: 7}), -1), 100, budget)
 	require.Contains(t, mustBeInvalid(t, err).Message, "larger than 7 bytes")
 	require.Zero(t, budget.Used())
 }
@@ -102,7 +102,7 @@ func TestReadBodyContentEncoding(t *testing.T) {
 	for value, good := range cases {
 		r := bodyRequest(strings.NewReader("{}"), 2)
 		r.Header.Set("Content-Encoding", value)
-		body, _, err := ReadBody(httptest.NewRecorder(), r, 100, nil)
+		body, _, err := readBody(httptest.NewRecorder(), r, 100, nil)
 		if good {
 			require.NoError(t, err, value)
 			require.Equal(t, "{}", string(body))
@@ -112,7 +112,7 @@ func TestReadBodyContentEncoding(t *testing.T) {
 	}
 	r := bodyRequest(strings.NewReader("{}"), 2)
 	r.Header["Content-Encoding"] = []string{"identity", "gzip"}
-	_, _, err := ReadBody(httptest.NewRecorder(), r, 100, nil)
+	_, _, err := readBody(httptest.NewRecorder(), r, 100, nil)
 	mustBeInvalid(t, err)
 }
 
@@ -120,7 +120,7 @@ func TestReadBodyContentEncoding(t *testing.T) {
 func TestReadBodyOverTheWire(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, release, err := ReadBody(w, r, 1000, nil)
+		_, release, err := readBody(w, r, 1000, nil)
 		defer release()
 		if err != nil {
 			WriteError(w, r, err, "")

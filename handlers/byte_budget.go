@@ -1,9 +1,19 @@
 package handlers
 
 import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
 	"sync"
 	"time"
 )
+
+// ErrBudget is returned by [ReadBody] when the account's share of the [ByteBudget] has no room for the body.
+var ErrBudget = errors.New("the share of the budget of buffered body bytes is used up")
+
+// BudgetRetryAfter is the Retry-After of clients whose share of the budget is used up.
+const BudgetRetryAfter = time.Second
 
 // Share is a part of a [ByteBudget] that no other share can use up.
 type Share int
@@ -46,6 +56,14 @@ func (s Share) of(limit int64) int64 { return limit / [shares]int64{2, 4, 8, 8}[
 type Account struct {
 	Share Share
 	Owner string
+}
+
+// AccountOf returns the account of a request's body: the organization of its principal, or the client's address without one.
+func AccountOf(r *http.Request) Account {
+	if principal, known := PrincipalFrom(r.Context()); known {
+		return Account{ShareOrganizations, principal.OrgID}
+	}
+	return Account{ShareStrangers, ClientAddress(r)}
 }
 
 // Pace is how fast a body must arrive: after t seconds at least (t - Grace) · Rate bytes.
@@ -147,4 +165,47 @@ func (b *ByteBudget) paceOf(share Share) (grace time.Duration, rate int64) {
 		return pace.GraceWithKey, pace.Rate
 	}
 	return pace.Grace, pace.Rate
+}
+
+// largeDecode is the size in bytes from which a body counts as large while it is decoded.
+const largeDecode = 64 << 10
+
+// decodeSlots bound how many bodies are decoded at a time, and so what all decoders together take. Large bodies may have
+// half of the slots, so that small ones never stand behind them. Waiting is first come, first served, and how much can wait
+// before a body is bounded by the shares of the [ByteBudget]: one organization can't keep the others waiting for longer
+// than it takes to decode what it may hold.
+type decodeSlots struct{ all, large chan struct{} }
+
+func newDecodeSlots() decodeSlots {
+	n := max(4, 2*runtime.GOMAXPROCS(0))
+	return decodeSlots{all: make(chan struct{}, n), large: make(chan struct{}, n/2)}
+}
+
+// Decoding waits for a slot to decode a body of the given size in bytes. done gives it back. The error is internal_error with a
+// Retry-After, when ctx ends before a slot is free.
+func (b *ByteBudget) Decoding(ctx context.Context, size int) (done func(), err error) {
+	if b == nil || b.decodes.all == nil {
+		return func() {}, nil
+	}
+	all, large := b.decodes.all, b.decodes.large
+	switch {
+	case size < largeDecode && enter(ctx, all):
+		return func() { <-all }, nil
+	case size >= largeDecode && enter(ctx, large):
+		if enter(ctx, all) {
+			return func() { <-all; <-large }, nil
+		}
+		<-large
+	}
+	return nil, Busy(BudgetRetryAfter, context.Cause(ctx))
+}
+
+// enter reports whether a slot was free before ctx ended.
+func enter(ctx context.Context, slots chan struct{}) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

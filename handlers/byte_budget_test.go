@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,7 +28,7 @@ func arrive(t *testing.T, budget *ByteBudget, orgID, address string, n int) *pen
 	p := &pending{writer: writer, done: make(chan error, 1)}
 	go func() {
 		r := from(bodyRequest(reader, MaxChatBody), orgID, address)
-		_, release, err := ReadBody(httptest.NewRecorder(), r, MaxChatBody, budget)
+		_, release, err := readBody(httptest.NewRecorder(), r, MaxChatBody, budget)
 		release()
 		p.done <- err
 	}()
@@ -46,7 +47,7 @@ func (p *pending) end(t *testing.T) {
 func fits(t *testing.T, budget *ByteBudget, orgID, address string, n int64) error {
 	t.Helper()
 	r := from(bodyRequest(io.LimitReader(zeros{}, n), n), orgID, address)
-	_, release, err := ReadBody(httptest.NewRecorder(), r, MaxChatBody, budget)
+	_, release, err := readBody(httptest.NewRecorder(), r, MaxChatBody, budget)
 	release()
 	return err
 }
@@ -87,7 +88,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			budget := NewByteBudget(limit)
-			greedy := accountOf(from(bodyRequest(zeros{}, -1), c.greedy[0], c.greedy[1]))
+			greedy := AccountOf(from(bodyRequest(zeros{}, -1), c.greedy[0], c.greedy[1]))
 			require.False(t, budget.Take(greedy, c.share/2+1))
 			require.True(t, budget.Take(greedy, c.share/2))
 			err := fits(t, budget, c.greedy[0], c.greedy[1], 1)
@@ -176,4 +177,43 @@ func TestByteBudgetUnderConcurrency(t *testing.T) {
 	wait.Wait()
 	require.Zero(t, budget.Used())
 	require.Empty(t, budget.owners)
+}
+
+// Large bodies that are being decoded never keep a small one waiting, and a wait in vain ends with a hint to retry.
+func TestDecodingSlots(t *testing.T) {
+	t.Parallel()
+	budget := NewByteBudget(1 << 20)
+	var large, small []func()
+	for range cap(budget.decodes.large) {
+		done, err := budget.Decoding(t.Context(), largeDecode)
+		require.NoError(t, err)
+		large = append(large, done)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	refused := func(size int) {
+		t.Helper()
+		_, err := budget.Decoding(gone, size)
+		a := sent(err)
+		require.Equal(t, http.StatusInternalServerError, a.Code)
+		require.Equal(t, "1", a.Header().Get("Retry-After"))
+	}
+	refused(largeDecode)
+	for range cap(budget.decodes.all) - len(large) {
+		done, err := budget.Decoding(t.Context(), largeDecode-1)
+		require.NoError(t, err)
+		small = append(small, done)
+	}
+	refused(1)
+	large[0]()
+	done, err := budget.Decoding(t.Context(), largeDecode)
+	require.NoError(t, err)
+	done()
+	for _, done := range append(large[1:], small...) {
+		done()
+	}
+	require.Empty(t, budget.decodes.all)
+	require.Empty(t, budget.decodes.large)
+	_, err = (*ByteBudget)(nil).Decoding(gone, 1)
+	require.NoError(t, err, "nil has no bound")
 }

@@ -62,6 +62,11 @@ func InvalidRequest(field, format string, args ...any) *Error {
 	return &Error{Code: errcode.InvalidRequest, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
+// TooLarge returns the error of a body of more than limit bytes: invalid_request.
+func TooLarge(limit int64) *Error {
+	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
+}
+
 // NotFound is not_found with a text that says what is missing.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Code: errcode.NotFound, Message: fmt.Sprintf(format, args...)}
@@ -138,4 +143,13 @@ func AsError(err error) *Error {
 // Refusal returns how a page shows the error. It implements the dashboard's interface of that name.
 func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds int64) {
 	return e.Code.Status(), string(e.Code), e.message(), int64((retryAfter(e) + time.Second - 1) / time.Second)
+}
+
+// retryAfter is the wait that is sent: none, or above 0 and up to a minute, and never none with 429 and 503.
+func retryAfter(e *Error) time.Duration {
+	wait := e.RetryAfter
+	if wait <= 0 {
+		wait = e.Code.RetryAfter()
+	}
+	return min(wait, maxRetryAfter)
 }

@@ -36,6 +36,11 @@ func from(r *http.Request, orgID, address string) *http.Request {
 	return WithClientAddress(r, address)
 }
 
+// readBody is ReadBody for the account of the request.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, budget *ByteBudget) ([]byte, func(), error) {
+	return ReadBody(w, r, limit, budget, AccountOf(r))
+}
+
 // readDeadlines notes what becomes of a connection.
 type readDeadlines struct {
 	http.ResponseWriter

@@ -76,7 +76,7 @@ func TestBodyPace(t *testing.T) {
 				w := &readDeadlines{ResponseWriter: httptest.NewRecorder()}
 				r := from(bodyRequest(&trickle{w: w, began: began, rate: c.rate, size: c.size}, int64(c.size)), c.org, "192.0.2.1")
 				budget := NewByteBudget(256 << 20)
-				_, release, err := ReadBody(w, r, MaxChatBody, budget)
+				_, release, err := readBody(w, r, MaxChatBody, budget)
 				release()
 				if !c.late {
 					require.NoError(t, err)
@@ -101,7 +101,7 @@ func slowServer(t *testing.T) *httptest.Server {
 		if r.Method == http.MethodGet {
 			return
 		}
-		_, release, err := ReadBody(w, r, 1000, budget)
+		_, release, err := readBody(w, r, 1000, budget)
 		release()
 		if err != nil {
 			WriteError(w, r, err, "")

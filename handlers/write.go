@@ -75,15 +75,6 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase stri
 	_, _ = w.Write(text)
 }
 
-// retryAfter is the wait that is sent: none, or above 0 and up to a minute, and never none with 429 and 503.
-func retryAfter(e *Error) time.Duration {
-	wait := e.RetryAfter
-	if wait <= 0 {
-		wait = e.Code.RetryAfter()
-	}
-	return min(wait, maxRetryAfter)
-}
-
 // AppendErrorEvent appends the event that ends a stream after its first byte:
 // one data line with code, message and request id, and a blank line. Nothing may follow it.
 func AppendErrorEvent(dst []byte, err error, requestID string) []byte {

@@ -72,7 +72,7 @@ func (g *agents) try(ctx context.Context, principal *identity.Principal, in *age
 	call := g.PlaygroundCall(&agent, model, snippets, history, waiting)
 	call.RequestID, call.KeyID, call.Env = handlers.RequestIDFrom(ctx), principal.KeyID, principal.Env
 	call.AllModels, call.Stream = !principal.HasOrgModels, true
-	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return g.Chat.Stream(w, r, call) }), nil
+	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error { return g.Chat.Answer(w, r, call) }), nil
 }
 
 // snippetsFor finds what the agent's documents say about the waiting texts.

@@ -150,7 +150,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		}
 	}
 	if ctx.Operation().RequestBody != nil {
-		body, release, err := handlers.ReadBody(answer.to, r, ctx.Operation().MaxBodyBytes-1, s.bodies)
+		body, release, err := handlers.ReadBody(answer.to, r, ctx.Operation().MaxBodyBytes-1, s.bodies, handlers.AccountOf(r))
 		defer release()
 		if err != nil {
 			answer.err = err

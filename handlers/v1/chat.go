@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
-	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -34,8 +33,8 @@ type Chat struct {
 	Logger *slog.Logger
 }
 
-// Serve reads, validates and runs one call. Errors before the first byte of the answer are returned, for the
-// contract's body; later ones are told in the stream.
+// Serve answers one request: its key was checked by [handlers.Auth]; the body is read and decoded; [Chat.Answer] runs the call
+// and writes its answer. Errors before the first byte of the answer are returned; later ones are events of the stream.
 func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return handlers.RouteNotFound(r)
@@ -44,93 +43,70 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, release, err := handlers.ReadBody(w, r, handlers.MaxChatBody, h.Bodies)
+	account := handlers.Account{Share: handlers.ShareOrganizations, Owner: principal.OrgID}
+	body, release, err := handlers.ReadBody(w, r, handlers.MaxChatBody, h.Bodies, account)
 	if err != nil {
 		return err
 	}
 	// The body is part of the request until the vendor has it; a stream may go on for minutes after that.
 	defer release()
-	req, err := h.decode(r, &principal, body)
+	chat, err := decodeInTurn(r.Context(), h.Bodies, body)
 	if err != nil {
 		return err
 	}
-	req.Sent = release
-	if req.IdempotencyKey, err = idempotencyKey(r.Header); err != nil {
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
 		return err
 	}
-	if req.Stream {
-		return h.Stream(w, r, req)
-	}
-	result, err := h.Gateway.Call(r.Context(), req, nil)
-	if err != nil {
-		return chatError(w, err)
-	}
-	return writeCompletion(w, result)
-}
-
-// decode returns the call that the body asks for.
-func (h *Chat) decode(r *http.Request, principal *identity.Principal, body []byte) (*gateway.Request, error) {
-	done, err := h.Bodies.Decoding(r.Context(), len(body))
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	chat, err := DecodeChat(body)
-	if err != nil {
-		return nil, err
-	}
-	return chatCall(r, principal, chat), nil
-}
-
-// chatCall is the call that the validated body asks for.
-func chatCall(r *http.Request, principal *identity.Principal, chat *ChatRequest) *gateway.Request {
-	return &gateway.Request{
+	return h.Answer(w, r, &gateway.Request{
 		RequestID: handlers.RequestIDFrom(r.Context()), OrgID: principal.OrgID, KeyID: principal.KeyID, Env: principal.Env,
 		AllModels: !principal.HasOrgModels,
 		Model:     chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
 		MaxTokens: chat.MaxTokens, Stop: chat.Stop, Stream: chat.Stream,
-		BYOK: strings.EqualFold(r.Header.Get(headerUseBYOK), "true"),
-	}
+		BYOK: strings.EqualFold(r.Header.Get(headerUseBYOK), "true"), IdempotencyKey: key, Sent: release,
+	})
 }
 
-// Stream runs a call whose answer is written as it is made.
-func (h *Chat) Stream(w http.ResponseWriter, r *http.Request, req *gateway.Request) error {
-	leave, err := h.Streams.Open(req.OrgID, h.StreamLimit)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	answer := NewChunkWriter(w, r)
-	defer answer.Free()
-	result, err := h.Gateway.Call(r.Context(), req, answer)
-	if err == nil {
-		err = answer.Finish(result)
+// Answer runs a call, which is settled when it returns, and writes its answer in the form that req asks for.
+func (h *Chat) Answer(w http.ResponseWriter, r *http.Request, req *gateway.Request) error {
+	var stream *ChunkWriter
+	var sink gateway.Sink
+	if req.Stream {
+		leave, err := h.Streams.Open(req.OrgID, h.StreamLimit)
 		if err != nil {
+			return err
+		}
+		defer leave()
+		stream = NewChunkWriter(w, r)
+		defer stream.Free()
+		sink = stream
+	}
+	result, err := h.Gateway.Call(r.Context(), req, sink)
+	switch {
+	case err != nil:
+		failure := chatError(w, err)
+		if stream == nil || !stream.sent && !stream.Begun {
+			return failure
+		}
+		level := slog.LevelError
+		if r.Context().Err() != nil { // a client that left needs no attention
+			level = slog.LevelDebug
+		}
+		h.Logger.Log(r.Context(), level, "stream broke",
+			"request_id", req.RequestID, "code", failure.Code, "model", req.Model, "error", failure)
+		stream.Fail(failure, req.RequestID)
+	case stream == nil:
+		writeCompletion(w, result)
+	default:
+		if err := stream.Finish(result); err != nil {
 			h.Logger.Debug("the client left before the end of a settled stream", "request_id", req.RequestID, "error", err)
 		}
-		return nil
 	}
-	failure := chatError(w, err)
-	if !answer.sent && !answer.Begun {
-		return failure
-	}
-	h.logBroken(r, req, failure)
-	answer.Fail(failure, req.RequestID)
 	return nil
 }
 
-// logBroken logs a failure that the client was told inside its stream; one that left needs no attention.
-func (h *Chat) logBroken(r *http.Request, req *gateway.Request, failure *handlers.Error) {
-	level := slog.LevelError
-	if r.Context().Err() != nil {
-		level = slog.LevelDebug
-	}
-	h.Logger.Log(r.Context(), level, "stream broke",
-		"request_id", req.RequestID, "code", failure.Code, "model", req.Model, "error", failure)
-}
-
 // writeCompletion writes the answer that isn't streamed.
-func writeCompletion(w http.ResponseWriter, result *gateway.Result) error {
+func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
 	buf := takeBuffer()
 	defer giveBuffer(buf)
 	b := append((*buf)[:0], `{"id":"`...)
@@ -156,9 +132,8 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) error {
 	header.Set("Content-Length", strconv.Itoa(len(b)))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	// The answer is settled: a client that is gone by now has paid for it, and there is nobody left to tell.
+	// The answer is settled: a client that is gone by now has paid for it, and the error would reach no one.
 	_, _ = w.Write(b)
-	return nil
 }
 
 // appendUsageAndCharge appends the members usage and svc.

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -54,6 +55,16 @@ type chatDecoder struct {
 	anyMessage       bool // also a faulty one: an array that has only those is not empty
 	completionTokens int64
 	faults           [fieldCount]*handlers.Error
+}
+
+// decodeInTurn is [DecodeChat] in one of the budget's slots for decoding, for which it waits.
+func decodeInTurn(ctx context.Context, budget *handlers.ByteBudget, body []byte) (*ChatRequest, error) {
+	done, err := budget.Decoding(ctx, len(body))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return DecodeChat(body)
 }
 
 // DecodeChat validates body against "Chat request" in docs/contract.md: exact names, unknown ones ignored at

@@ -15,11 +15,11 @@ import (
 // other fault has no opinion.
 func TestRefusedHold(t *testing.T) {
 	t.Parallel()
-	f := holdFailure(t.Context(), fmt.Errorf("hold credits: %w", store.ErrBusy))
+	f := new(call).failure(t.Context(), fmt.Errorf("hold credits: %w", store.ErrBusy))
 	require.Equal(t, OutcomeInternalError, f.Outcome)
 	require.Equal(t, store.RetryAfter, f.RetryAfter)
-	require.Zero(t, holdFailure(t.Context(), errors.New("disk I/O error")).RetryAfter)
+	require.Zero(t, new(call).failure(t.Context(), errors.New("disk I/O error")).RetryAfter)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	require.Equal(t, OutcomeClientGone, holdFailure(gone, store.ErrBusy).Outcome)
+	require.Equal(t, OutcomeClientGone, new(call).failure(gone, store.ErrBusy).Outcome)
 }

@@ -112,25 +112,3 @@ func (g *Gateway) Detached() int { return g.drains.used(maxDrains) }
 
 // Model returns the model of a public id; false when the catalog lacks it.
 func (g *Gateway) Model(id string) (*Model, bool) { return g.Catalog.Model(id) }
-
-// Call runs one call. The text of a stream goes to sink as it arrives; otherwise sink is nil and the text is in the Result.
-// Errors are always *[Failure]; after the first sink.Flush that wrote something, only the stream can carry them.
-//
-// When ctx ends, the client counts as gone. Without an Idempotency-Key the vendor's call is then cancelled, though not before
-// the vendor begins to answer, and what has arrived is settled. With a key it goes on to its end.
-func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, error) {
-	cut, leave, err := g.Calls.Enter()
-	if err != nil {
-		return nil, &Failure{Outcome: OutcomeExiting, Message: "the gateway is shutting down", Cause: err}
-	}
-	c := &call{
-		Gateway: g, req: req, sink: sink, cut: cut, leave: leave,
-		started: g.Now(), id: store.NewID("call"), claim: req.claim(),
-	}
-	if c.claim != nil {
-		c.delivered.keep = maxTranscript
-	}
-	defer c.leaveAll()
-	defer c.end()
-	return c.run(ctx)
-}

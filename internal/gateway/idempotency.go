@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -12,19 +11,12 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-const (
-	// duplicateWait is how long a duplicate of a running call waits for its answer.
-	duplicateWait = 20 * time.Second
-	// duplicatePoll is about how often a duplicate reads the first call's state. The read takes some microseconds.
-	duplicatePoll = 100 * time.Millisecond
-	// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be replayed: its
-	// key answers conflict, and never runs again.
-	maxTranscript = 1 << 20
-)
+// maxTranscript bounds a stored answer in bytes before it is sealed. A longer one was charged and can't be replayed: its key
+// answers conflict, and never runs again.
+const maxTranscript = 1 << 20
 
 // TurnLife is how long the answer of a turn is kept for the next call of the same turn: as long as an operator may retry a dead
 // turn.
@@ -108,24 +100,6 @@ func (d *digest) optional(v *float64) {
 	}
 }
 
-// awaitFirst waits while the first use of the key runs. It returns false when it still does after duplicateWait.
-func (c *call) awaitFirst(ctx context.Context, until time.Time) (bool, error) {
-	claim := c.claim
-	for time.Now().Before(until) {
-		if err := repeat.Pause(ctx, repeat.Around(duplicatePoll)); err != nil {
-			return false, err //nolint:wrapcheck // the cause of ctx
-		}
-		busy, err := c.Book.ClaimBusy(ctx, c.wallet(), claim.KeyHash)
-		if err != nil {
-			return false, fmt.Errorf("looking for the first use of the key: %w", err)
-		}
-		if !busy {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // transcript is the part of an answer that is kept for the next use of its key.
 type transcript struct {
 	ID           string    `json:"id"`
@@ -176,29 +150,29 @@ func (c *call) keep(s *billing.Settlement, usage billing.Usage, f *Failure) {
 }
 
 // replay returns the result of the key's first use: the same id, text, usage and charge.
-func (c *call) replay(ctx context.Context, stored *billing.Replay) (*Result, error) {
-	if stored.Response == nil {
-		return nil, c.refuse(&Failure{
+func (c *call) replay(first *billing.Replay) (*Result, error) {
+	if first.Response == nil {
+		return nil, &Failure{
 			Outcome: OutcomeNotKept, NoRetry: true, Replayed: true,
 			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was too long to be kept.",
-		})
+		}
 	}
-	plain, err := c.Ring.Open(stored.Response, vault.Transcript(c.req.OrgID, stored.CallID))
+	plain, err := c.Ring.Open(first.Response, vault.Transcript(c.req.OrgID, first.CallID))
 	if err != nil {
-		return nil, c.refuse(internal(ctx, "opening the kept answer", err))
+		return nil, fmt.Errorf("opening the kept answer: %w", err)
 	}
 	var t transcript
 	if err := json.Unmarshal(plain, &t); err != nil {
-		return nil, c.refuse(internal(ctx, "reading the kept answer", err))
+		return nil, fmt.Errorf("reading the kept answer: %w", err)
 	}
 	if c.sink != nil {
 		err := errors.Join(c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true}), c.replayText(t.Text))
 		if err != nil {
-			return nil, c.refuse(&Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err})
+			return nil, clientGone(err)
 		}
 	}
 	if broken := t.Failure; broken != nil {
-		return nil, c.refuse(&Failure{Outcome: broken.Outcome, Message: broken.Message, NoRetry: broken.NoRetry, Replayed: true})
+		return nil, &Failure{Outcome: broken.Outcome, Message: broken.Message, NoRetry: broken.NoRetry, Replayed: true}
 	}
 	c.observe(OutcomeReplayed, billing.Usage{}, billing.UsageNone, billing.Settled{})
 	result := &Result{
@@ -206,7 +180,7 @@ func (c *call) replay(ctx context.Context, stored *billing.Replay) (*Result, err
 		Usage: billing.Usage{
 			PromptTokens: t.Usage.Prompt, CompletionTokens: t.Usage.Completion, CachedPromptTokens: t.Usage.Cached,
 		},
-		ChargedMicros: stored.Settled.ChargedMicros, BYOK: stored.BYOK, Replayed: true,
+		ChargedMicros: first.Settled.ChargedMicros, BYOK: first.BYOK, Replayed: true,
 	}
 	if c.sink == nil {
 		result.Text = t.Text

@@ -44,7 +44,7 @@ func (l *load) count(owner placeOwner) int {
 }
 
 // enterOrg counts the call for its organization until leaveAll.
-func (c *call) enterOrg() *Failure {
+func (c *call) enterOrg() error {
 	if !c.Calls.load.enter(placeOwner{orgID: c.req.OrgID}, c.CallLimit) {
 		return &Failure{
 			Outcome: OutcomeTooManyCalls, RetryAfter: busyRetryAfter,
@@ -57,7 +57,7 @@ func (c *call) enterOrg() *Failure {
 
 // enterProvider counts the call for its provider until leaveAll. A vendor that hangs keeps its calls for as long as the timers
 // allow: they may take neither all calls of an organization nor the memory of the process.
-func (c *call) enterProvider() *Failure {
+func (c *call) enterProvider() error {
 	for _, place := range [...]struct {
 		owner placeOwner
 		limit int

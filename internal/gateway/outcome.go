@@ -1,9 +1,15 @@
 package gateway
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // Outcome names how a call ended. It is stored with the call and labels the metrics.
@@ -74,3 +80,113 @@ func (f *Failure) Error() string {
 
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
+
+// failure returns the public form of an error of the preparation or the vendor's call.
+func (c *call) failure(ctx context.Context, err error) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	if !c.upstreamAt.IsZero() {
+		return c.vendorFailure(err)
+	}
+	f := &Failure{Outcome: OutcomeInternalError, Cause: err}
+	switch {
+	case errors.Is(err, billing.ErrInsufficientCredits):
+		return &Failure{
+			Outcome: OutcomeInsufficientCredits, NoRetry: true,
+			Message: "The wallet has too few credits for this call; top it up or lower max_tokens.",
+		}
+	case errors.Is(err, billing.ErrKeyReused):
+		return &Failure{
+			Outcome: OutcomeKeyReused, NoRetry: true,
+			Message: "This Idempotency-Key was already used with different content.",
+		}
+	case errors.Is(err, billing.ErrKeyInFlight):
+		return &Failure{
+			Outcome: OutcomeInFlight,
+			Message: "The first request with this Idempotency-Key is still running; its answer is there when it has ended.",
+		}
+	case errors.Is(err, errUncounted):
+		f.Message = "The service is too busy to count the tokens that the wallet could pay for; the model was not called."
+		f.RetryAfter = time.Second
+	case ctx.Err() != nil:
+		return clientGone(err)
+	case errors.Is(err, store.ErrBusy):
+		f.Message, f.RetryAfter = "The service is busy; the model was not called. Try again shortly.", store.RetryAfter
+	default:
+		f.Message = "The service failed; the model was not called."
+	}
+	return f
+}
+
+// vendorFailure returns the public form of an adapter's error.
+func (c *call) vendorFailure(err error) *Failure {
+	p, ok := errors.AsType[*providers.Error](err)
+	if !ok {
+		return &Failure{Outcome: OutcomeInternalError, Message: "The service failed.", Cause: err}
+	}
+	if p.Detail != "" {
+		c.Logger.Debug("what the vendor said", "call", c.id, "request_id", c.req.RequestID, "vendor", p.Detail)
+	}
+	switch p.Failure {
+	case providers.FailureCanceled:
+		if errors.Is(err, ErrExiting) {
+			return &Failure{Outcome: OutcomeExiting, Message: "The service is shutting down.", Cause: err}
+		}
+		return clientGone(err)
+	case providers.FailureOverloaded:
+		return &Failure{
+			Outcome: OutcomeProviderOverloaded, Message: "The model provider is overloaded.",
+			RetryAfter: overloadedRetryAfter(p.RetryAfter), Cause: err,
+		}
+	case providers.FailureTimeout:
+		return &Failure{
+			Outcome: OutcomeProviderTimeout, Message: "The model provider did not answer in time.", Cause: err,
+		}
+	case providers.FailureContextTooLong:
+		f := c.contextTooLong()
+		f.Cause = err
+		return f
+	case providers.FailureRequestTooLarge:
+		return &Failure{
+			Outcome: OutcomeRequestTooLarge, Field: "messages", NoRetry: true,
+			Message: "The model provider refused the size of the request.", Cause: err,
+		}
+	case providers.FailureRefused, providers.FailureUnreachable, providers.FailureBroken:
+	}
+	return &Failure{
+		Outcome: OutcomeProviderError, Message: "The model provider returned an error.", NoRetry: p.Permanent, Cause: err,
+	}
+}
+
+// overloadedRetryAfter returns the vendor's wish within 1 to 60 s, else 5 s.
+func overloadedRetryAfter(wish time.Duration) time.Duration {
+	if wish <= 0 {
+		return 5 * time.Second
+	}
+	return min(max(wish, time.Second), time.Minute)
+}
+
+// clientGone returns the failure of a call whose client left.
+func clientGone(err error) *Failure {
+	return &Failure{Outcome: OutcomeClientGone, Message: "The client closed the connection.", Cause: err}
+}
+
+func unsupportedModel() *Failure {
+	return &Failure{
+		Outcome: OutcomeUnsupportedModel, Field: "model", NoRetry: true,
+		Message: "The model does not exist or is not enabled for the organization; GET /v1/models lists the enabled ones.",
+	}
+}
+
+func (c *call) contextTooLong() *Failure {
+	return &Failure{
+		Outcome: OutcomeContextTooLong, Field: "messages", NoRetry: true,
+		Message: fmt.Sprintf("This model's maximum context length is %d tokens, and the messages exceed it.",
+			c.model.ContextWindow),
+	}
+}
+
+func noKey(message string) *Failure {
+	return &Failure{Outcome: OutcomeProviderError, NoRetry: true, Message: message}
+}

@@ -13,6 +13,58 @@ import (
 // refunder is the gateway's actor in the audit log.
 const refunder = "gateway"
 
+// completionID returns the public id of the answer, which shares the sortable part of the call's id.
+func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] }
+
+// complete settles a whole answer. It returns a Result only after the commit.
+func (c *call) complete() (*Result, error) {
+	usage, source := c.finalUsage()
+	settled, err := c.settle(OutcomeCompleted, usage, source, nil)
+	if err != nil {
+		f := &Failure{
+			Outcome: OutcomeInternalError, Message: "The answer could not be recorded and was not charged.", Cause: err,
+		}
+		if c.claim != nil { // settleLater goes on with the charge
+			f.Message = "The answer could not be recorded yet. Send the same request with the same Idempotency-Key again: " +
+				"it gets the answer and is charged once."
+		}
+		return nil, f
+	}
+	return &Result{
+		ID: c.completionID(), Created: c.started.Unix(), Model: c.model.ID,
+		Text: c.wholeText(), FinishReason: c.finish, Usage: usage,
+		ChargedMicros: settled.ChargedMicros, BYOK: c.req.BYOK,
+	}, nil
+}
+
+func (c *call) wholeText() string {
+	if c.sink != nil {
+		return ""
+	}
+	return c.delivered.text.String()
+}
+
+// fail ends a call without a whole answer and returns f. A call whose preparation didn't end holds nothing. Any other is settled
+// by docs/billing.md#what-each-ending-costs, whether its vendor, its client or the process's exit broke it.
+func (c *call) fail(f *Failure) error {
+	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
+	if !c.prepared {
+		c.observe(f.Outcome, billing.Usage{}, billing.UsageNone, billing.Settled{})
+		return f
+	}
+	usage, source := billing.Usage{}, billing.UsageNone
+	switch {
+	case c.sane():
+		usage, source = c.reportedUsage(), billing.UsageProvider
+	case f.Outcome == OutcomeClientGone && c.answered.Load():
+		usage, source = c.estimate(), billing.UsageEstimated
+	}
+	if _, err := c.settle(f.Outcome, usage, source, f); err != nil {
+		c.Logger.Error("a failed call could not be settled", "call", c.id, "request_id", c.req.RequestID, "error", err)
+	}
+	return f
+}
+
 // sane reports whether the vendor's usage is plausible: zeros are, more than the window isn't.
 func (c *call) sane() bool {
 	u := c.reported

@@ -216,3 +216,48 @@ func (p *promptSize) estimate() int64 {
 	}
 	return tokensOfBytes(p.bytes)
 }
+
+// bound sets the vendor's request. Its max_tokens is also the output part of the hold. The prompt is counted only where its
+// bytes and the answer may not fit into the window together. A prompt that is surely too long is refused; one that can't be
+// counted in time is left to the vendor.
+func (c *call) bound(ctx context.Context) error {
+	c.prompt = promptSize{
+		counter: c.tokens, orgID: c.req.OrgID, messages: c.req.Messages, bytes: promptBytes(c.req.Messages),
+	}
+	c.upstream = providers.Request{
+		Model: c.model.Upstream, MaxTokensField: c.model.MaxTokensField, Messages: c.req.Messages,
+		Temperature: c.req.Temperature, TopP: c.req.TopP, MaxTokens: c.model.MaxOutputTokens, Stop: c.req.Stop,
+		Stream: c.req.Stream,
+	}
+	most := &c.upstream.MaxTokens
+	if c.req.MaxTokens > 0 {
+		*most = min(*most, c.req.MaxTokens)
+	}
+	if c.model.ContextWindow-c.prompt.bytes >= *most {
+		return nil
+	}
+	tokens, err := c.prompt.count(ctx, c.longestPrompt())
+	switch {
+	case errors.Is(err, errUncounted):
+		return nil
+	case err != nil:
+		return clientGone(err)
+	case tokens > c.longestPrompt():
+		return c.contextTooLong()
+	}
+	*most = max(1, min(*most, roomForOutput(c.model.ContextWindow, tokens, c.prompt.bytes)))
+	return nil
+}
+
+// longestPrompt returns the number of tokens by our count up to which a vendor may accept a prompt: our vocabulary isn't the
+// vendor's, so only what exceeds the window by a quarter is surely too long.
+func (c *call) longestPrompt() int64 { return c.model.ContextWindow + c.model.ContextWindow/4 }
+
+// roomForOutput returns how many tokens of a window are left for the output, beside a prompt whose size is given in tokens of
+// our vocabulary and in bytes. Vendors refuse a max_tokens that exceeds the rest of the window by their own count. The densest
+// vocabularies need a third more tokens than ours, though none more than bytes, so that much is left free. It is at most half
+// of the rest: a prompt that nearly fills the window is still answered by the vendors that count as we do.
+func roomForOutput(window, tokens, bytes int64) int64 {
+	room := window - tokens
+	return room - min(tokens/3, bytes-tokens, room/2)
+}

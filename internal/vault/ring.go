@@ -1,7 +1,6 @@
 package vault
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
@@ -74,16 +73,6 @@ func parseKey(text string) (ringKey, error) {
 	sum := sha256.Sum256(raw)
 	copy(key.id[:], sum[:])
 	return key, nil
-}
-
-// index returns the position of the key with this id, or -1.
-func (r *Ring) index(id []byte) int {
-	for i := range r.keys {
-		if bytes.Equal(r.keys[i].id[:], id) {
-			return i
-		}
-	}
-	return -1
 }
 
 // Format writes the number of keys under every verb, so that no log or test failure prints key material.

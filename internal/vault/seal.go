@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 )
@@ -50,6 +51,16 @@ func (r *Ring) Open(sealed []byte, aad AAD) ([]byte, error) {
 		return nil, ErrCorrupt
 	}
 	return plain, nil
+}
+
+// index returns the position of the key with this id, or -1.
+func (r *Ring) index(id []byte) int {
+	for i := range r.keys {
+		if bytes.Equal(r.keys[i].id[:], id) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Current reports whether sealed names the ring's first key, in which case a rekey skips it. The value may still not open.

@@ -1,0 +1,132 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// storeWait bounds every wait for the store before the vendor is called.
+	storeWait = 5 * time.Second
+	// duplicateWait is how long a duplicate of a running call waits for its answer.
+	duplicateWait = 20 * time.Second
+	// duplicatePoll is about how often a duplicate reads the first call's state. The read takes some microseconds.
+	duplicatePoll = 100 * time.Millisecond
+)
+
+var errStoreSlow = errors.New("the store took longer than 5 s")
+
+// hold reserves the highest possible price and claims the Idempotency-Key, if there is one, in the same transaction. For a key
+// whose call is complete it returns the replay, and nothing is held. Bytes are a cheap but pessimistic bound of the prompt, so
+// a wallet that can't carry it gets a second try with counted tokens.
+func (c *call) hold(ctx context.Context) (*billing.Replay, error) {
+	until := time.Now().Add(duplicateWait)
+	for {
+		replay, err := c.reserve(ctx)
+		switch {
+		case errors.Is(err, billing.ErrInsufficientCredits) && c.prompt.counted == 0:
+			err = c.countAffordable(ctx)
+		case errors.Is(err, billing.ErrKeyInFlight):
+			err = c.awaitFirst(ctx, until)
+		default:
+			return replay, err
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reserve holds the price of the bounds known now.
+func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
+	var amount int64
+	if !c.req.BYOK {
+		var err error
+		amount, err = c.model.Price.Cost(billing.Usage{
+			PromptTokens: c.prompt.bound(), CompletionTokens: c.upstream.MaxTokens,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("pricing the bounds: %w", err)
+		}
+	}
+	if amount == 0 && c.claim == nil {
+		return nil, nil //nolint:nilnil // nothing to hold and nothing to replay
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+	defer cancel()
+	hold := billing.Hold{
+		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
+		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price, Claim: c.claim,
+	}
+	replay, err := c.Book.Hold(ctx, hold)
+	if err != nil {
+		if errors.Is(err, store.ErrCommitUnknown) {
+			c.unknown = &hold
+		}
+		return nil, fmt.Errorf("holding the price: %w", err)
+	}
+	if replay == nil {
+		c.held, c.claimed = amount, c.claim != nil
+	}
+	return replay, nil
+}
+
+// countAffordable counts the prompt for a wallet that can't carry its bytes. The count stops where the wallet ends, so that an
+// empty one costs no work; the error is then [billing.ErrInsufficientCredits].
+func (c *call) countAffordable(ctx context.Context) error {
+	free, err := c.freeBalance(ctx)
+	if err != nil {
+		return err
+	}
+	tooLong := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
+		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.upstream.MaxTokens})
+		return err != nil || cost > free
+	})
+	affordable := int64(tooLong) - 1 // below 0 when the wallet can't even pay for the answer
+	if affordable < overheadPerPrompt {
+		return billing.ErrInsufficientCredits
+	}
+	tokens, err := c.prompt.count(ctx, affordable)
+	if err == nil && tokens > affordable {
+		err = billing.ErrInsufficientCredits
+	}
+	return err
+}
+
+// freeBalance returns what the wallet of the call can spend now, in micros.
+func (c *call) freeBalance(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+	defer cancel()
+	return c.FreeBalance(ctx, c.req.OrgID, c.req.Env)
+}
+
+// awaitFirst waits until the first use of the key has ended. The error is [billing.ErrKeyInFlight] when it still runs at the
+// given time.
+func (c *call) awaitFirst(ctx context.Context, until time.Time) error {
+	for time.Now().Before(until) {
+		if err := repeat.Pause(ctx, repeat.Around(duplicatePoll)); err != nil {
+			return fmt.Errorf("waiting for the first use of the key: %w", err)
+		}
+		busy, err := c.Book.ClaimBusy(ctx, c.wallet(), c.claim.KeyHash)
+		if err != nil {
+			return fmt.Errorf("looking for the first use of the key: %w", err)
+		}
+		if !busy {
+			return nil
+		}
+	}
+	return billing.ErrKeyInFlight
+}
+
+func (c *call) holdLife() time.Duration { return c.provider.MaxDuration + c.HoldTTL }
+
+func (c *call) wallet() billing.WalletID {
+	return billing.WalletID{OrgID: c.req.OrgID, Env: c.req.Env}
+}

@@ -1,0 +1,301 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+var (
+	// errClientGone is the cause with which the vendor's call is cancelled when no client waits for its answer.
+	errClientGone = errors.New("the client is gone")
+	// errNoEvents is the cause of a call whose adapter returned neither events nor an error.
+	errNoEvents = errors.New("the adapter returned nothing")
+)
+
+// ask calls the vendor and passes its answer on. It returns nil after the vendor's complete answer.
+func (c *call) ask(ctx context.Context) error {
+	failpoint.Hit(failpoint.AfterHold)
+	if c.claim != nil { // a replay, which doesn't reach the provider, has returned by now
+		if err := c.enterProvider(); err != nil {
+			return err
+		}
+	}
+	key, err := c.upstreamKey(ctx)
+	if err != nil {
+		return err
+	}
+	c.upstream.APIKey = key
+	if c.claim == nil && ctx.Err() != nil {
+		return clientGone(context.Cause(ctx))
+	}
+	up := c.detach(ctx)
+
+	c.upstreamAt = c.Now()
+	c.letGoOfPrompt()
+	if err := c.begin(); err != nil {
+		return err
+	}
+	c.events, err = c.open(up)
+	c.upstream.Sent()
+	if err != nil {
+		return err
+	}
+	c.answered.Store(true)
+	if c.abandoned() {
+		return c.abandon()
+	}
+	failpoint.Hit(failpoint.AfterUpstreamHeaders)
+	if err := c.relay(); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.AfterLastByte)
+	return nil
+}
+
+// leaveVendor ends the vendor's call, if it has begun. It runs after the settlement, also after a panic.
+func (c *call) leaveVendor() {
+	if c.hangUp != nil {
+		defer c.hangUp()
+	}
+	defer c.endEarly() //nolint:errcheck // the answer has ended another way
+	if c.events != nil {
+		c.closeEvents()
+	}
+}
+
+// upstreamKey returns the secret for the vendor. The error is a *[Failure] when there is none.
+func (c *call) upstreamKey(ctx context.Context) (string, error) {
+	if c.req.BYOK {
+		return c.ownKey(ctx)
+	}
+	if c.provider.KeyMode == KeyMissing {
+		return "", noKey("No key is configured for this model's provider.")
+	}
+	return c.provider.APIKey, nil
+}
+
+// ownKey opens the organization's own key for the provider.
+func (c *call) ownKey(ctx context.Context) (string, error) {
+	sealed, ok, err := c.DB.ProviderKeys.Sealed(ctx, c.req.OrgID, c.provider.Name)
+	if err != nil {
+		return "", fmt.Errorf("reading the provider key: %w", err)
+	}
+	if !ok {
+		return "", noKey("The organization has no key of its own for this model's provider.")
+	}
+	key, err := c.Ring.Open(sealed, vault.ProviderKey(c.req.OrgID, c.provider.Name))
+	if err != nil {
+		return "", fmt.Errorf("opening the provider key: %w", err)
+	}
+	return string(key), nil
+}
+
+// letGoOfPrompt leaves the prompt to the adapter alone, which drops it once the vendor has it: its texts are slices of the
+// client's whole body, and a stream goes on for minutes. A request without Sent keeps its prompt.
+func (c *call) letGoOfPrompt() {
+	if c.req.Sent == nil {
+		c.upstream.Sent = func() {}
+		return
+	}
+	c.upstream.Sent = c.req.Sent
+	c.req.Messages, c.prompt.messages = nil, nil
+}
+
+// detach returns the context of the vendor's call, and sets hangUp. It ends when the client is gone or the process can't wait, and not with the
+// request's context, so that settling goes on afterwards. It has no values of the request: Caddy's dialer would take addresses
+// from them.
+//
+// drain decides whether the call outlives its client. A turn whose worker gives up is asked again by the next worker: it is cut
+// as at the process's exit, and charged only what the vendor reported.
+func (c *call) detach(ctx context.Context) context.Context {
+	up, cancel := context.WithCancelCause(context.Background())
+	stopClient := context.AfterFunc(ctx, func() {
+		switch {
+		case c.req.TurnID != "":
+			cancel(ErrExiting)
+		case !c.drain(), c.claim == nil && c.answered.Load(): // the latter if the vendor began at the same moment
+			cancel(errClientGone)
+		}
+	})
+	stopCut := context.AfterFunc(c.cut, func() { cancel(ErrExiting) })
+	c.hangUp = func() {
+		stopClient()
+		stopCut()
+		cancel(nil)
+		c.decided.Do(func() {}) // waits for a decision in progress
+		if c.draining.Load() {
+			c.drains.give(c.req.OrgID, c.provider.Name)
+		}
+	}
+	return up
+}
+
+// drain lets the call go on without its client, if a place for that is free. With an Idempotency-Key it goes on to its end,
+// because the client may come back for the answer that it pays for. Without one it goes on until the vendor begins to answer:
+// only then is it known whether there is anything to pay for, and clients must not spend the operator's money by hanging up.
+// drain returns false when the call ends with its client: all places are taken, the call is free, or the vendor has begun.
+func (c *call) drain() bool {
+	if c.claim == nil && (c.held == 0 || c.answered.Load()) {
+		return false
+	}
+	c.decided.Do(func() {
+		c.draining.Store(c.drains.take(c.req.OrgID, c.provider.Name, c.Catalog.share(maxDrains)))
+	})
+	return c.draining.Load()
+}
+
+// abandoned reports whether a stream began for a client that had left and can't come back. An answer in one piece is complete
+// by then, with its usage.
+func (c *call) abandoned() bool { return c.claim == nil && c.sink != nil && c.draining.Load() }
+
+// abandon takes the part of the answer that has arrived, which is what the call costs, and returns the error that ends it.
+func (c *call) abandon() error {
+	for {
+		more, err := c.buffered()
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		event, err := c.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.take(event); err != nil {
+			return err
+		}
+	}
+	return &providers.Error{Failure: providers.FailureCanceled, Cause: errClientGone}
+}
+
+// relay passes the answer on as it arrives. It returns nil after the vendor's complete answer, when all text of it is flushed,
+// because the settlement may take time.
+func (c *call) relay() error {
+	for {
+		event, err := c.next()
+		if err != nil {
+			early := c.endEarly()
+			if !errors.Is(err, io.EOF) {
+				return err
+			}
+			return c.flush(early)
+		}
+		if err := c.take(event); err != nil {
+			return err
+		}
+	}
+}
+
+// take handles one event of the answer.
+func (c *call) take(event providers.Event) error {
+	if event.Usage != nil {
+		c.reported = event.Usage
+	}
+	if event.FinishReason != "" {
+		c.finish = event.FinishReason
+	}
+	var early error
+	if event.Text != "" {
+		if c.firstTextAt.IsZero() {
+			c.firstTextAt = c.Now()
+			early = c.endEarly()
+		}
+		c.delivered.add(event.Text)
+	}
+	if c.sink == nil {
+		return nil
+	}
+	if event.Text != "" {
+		err := c.toClient(func() error {
+			c.unflushed = true
+			return errors.Join(early, c.sink.Text(event.Text))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	// The closing events wait for the settlement anyway.
+	if c.finish != "" {
+		return nil
+	}
+	if more, err := c.buffered(); more || err != nil {
+		return err
+	}
+	return c.flush(nil)
+}
+
+// flush flushes the sink if it has text; a status alone is left to earlyStatus. early is the error of an early flush.
+func (c *call) flush(early error) error {
+	if !c.unflushed && early == nil {
+		return nil
+	}
+	c.unflushed = false
+	return c.toClient(func() error { return errors.Join(early, c.sink.Flush()) })
+}
+
+// toClient writes to a client that is still there. A client that is gone ends the call as a cancelled one, unless the call goes
+// on without it.
+func (c *call) toClient(write func() error) error {
+	if c.draining.Load() {
+		return nil
+	}
+	err := write()
+	if err == nil || c.drain() {
+		return nil
+	}
+	return &providers.Error{Failure: providers.FailureCanceled, Cause: fmt.Errorf("%w: %w", errClientGone, err)}
+}
+
+// open calls the provider's adapter. Here and below, a panic of the adapter fails the call and no other.
+func (c *call) open(ctx context.Context) (events providers.Events, err error) {
+	defer c.contain(&err)
+	events, err = c.provider.Provider.Open(ctx, &c.upstream)
+	if events == nil && err == nil {
+		err = &providers.Error{Failure: providers.FailureBroken, Cause: errNoEvents}
+	}
+	return events, err //nolint:wrapcheck // failure wants the provider's own
+}
+
+func (c *call) next() (event providers.Event, err error) {
+	defer c.contain(&err)
+	return c.events.Next() //nolint:wrapcheck // failure wants the provider's own
+}
+
+func (c *call) buffered() (more bool, err error) {
+	defer c.contain(&err)
+	return c.events.Buffered(), nil
+}
+
+func (c *call) closeEvents() {
+	var err error // it is logged, and the call has ended anyway
+	defer c.contain(&err)
+	c.events.Close()
+}
+
+// contain is deferred around calls of an adapter and turns a panic into an error. The log gets the panic's text only if it is
+// the runtime's, because any other may hold a prompt or a key.
+func (c *call) contain(err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	text := fmt.Sprintf("%T", p)
+	if fault, ok := p.(runtime.Error); ok {
+		text = fault.Error()
+	}
+	c.Logger.Error("the adapter of a provider panicked", "provider", c.provider.Name, "call", c.id,
+		"request_id", c.req.RequestID, "panic", text, "stack", string(debug.Stack()))
+	*err = &providers.Error{Failure: providers.FailureBroken, Cause: errors.New("the adapter panicked: " + text)}
+}
