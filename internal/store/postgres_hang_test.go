@@ -123,3 +123,21 @@ func TestRestartedServer(t *testing.T) {
 		require.Equal(t, 0, countItems(t, db), "the connections of the other pool were as dead")
 	}
 }
+
+// TestOpenSlowServer guarantees that opening a store outlasts a server that is too busy for its first connections.
+func TestOpenSlowServer(t *testing.T) {
+	t.Parallel()
+	wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
+	wire.Hang()
+	opened := make(chan error, 1)
+	go func() {
+		db, err := store.Open(t.Context(), wire.Location, store.Options{})
+		if err == nil {
+			err = db.Close(t.Context())
+		}
+		opened <- err
+	}()
+	require.Eventually(t, func() bool { return wire.Dialled() > 1 }, hangBound, time.Millisecond)
+	wire.Resume()
+	require.NoError(t, <-opened)
+}

@@ -25,6 +25,8 @@ const (
 
 	// connectTime bounds making a connection, TLS and password included, unless the address has connect_timeout.
 	connectTime = 2 * time.Second
+	// openTries bounds the connects that take connectTime when a store is opened.
+	openTries = 5
 	// pingTime bounds the question whether a connection that lay idle for a second is still alive.
 	pingTime = time.Second
 	// closeTime bounds saying goodbye on a connection that broke. Its place in the pool is taken meanwhile.

@@ -151,16 +151,27 @@ func noticeVanished(idle time.Duration) string {
 
 // ping asks each pool for a connection that works.
 func (p *connPools) ping(ctx context.Context) error {
-	if err := p.work.Ping(ctx); err != nil {
+	if err := pingSlow(ctx, p.work); err != nil {
 		return driver.WrapError("connect to PostgreSQL", err)
 	}
 	if p.sessions == p.reads {
 		return nil
 	}
-	if err := p.sessions.Ping(ctx); err != nil {
+	if err := pingSlow(ctx, p.sessions); err != nil {
 		return driver.WrapError("connect to PostgreSQL directly", err)
 	}
 	return nil
+}
+
+// pingSlow connects to a server, up to openTries times while that takes too long: what opens a store starts beside much else,
+// perhaps the server itself, and has nothing to fall back on.
+func pingSlow(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	for range openTries {
+		if err = pool.Ping(ctx); !pgconn.Timeout(err) {
+			return err
+		}
+	}
+	return err
 }
 
 // close waits until all connections have been given back, for as long as ctx allows.
