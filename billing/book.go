@@ -86,7 +86,7 @@ func (b *Book) SettleLater(settlement Settlement) *Settling {
 		return &Settling{op: &settleOp{refused: err}}
 	}
 	op := &settleOp{Settlement: settlement}
-	return &Settling{op: op, ticket: b.db.Submit(Ledger, op)}
+	return &Settling{op: op, pending: b.db.Submit(Ledger, op)}
 }
 
 // Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait: the row goes with the
@@ -101,28 +101,28 @@ func (b *Book) Record(settlement Settlement) *Settling {
 		return &Settling{op: &settleOp{refused: err}}
 	}
 	op := &settleOp{Settlement: settlement}
-	return &Settling{op: op, ticket: b.db.SubmitLazily(Ledger, op)}
+	return &Settling{op: op, pending: b.db.SubmitLazily(Ledger, op)}
 }
 
 // Settling is a settlement that [Book.SettleLater] has begun.
 type Settling struct {
-	op     *settleOp
-	ticket *store.PendingWrite // nil for a settlement that was refused before it reached the writer
+	op      *settleOp
+	pending *store.PendingWrite // nil for a settlement that was refused before it reached the writer
 }
 
 // Done is closed when the outcome is known.
 func (s *Settling) Done() <-chan struct{} {
-	if s.ticket == nil {
+	if s.pending == nil {
 		return closed
 	}
-	return s.ticket.Done()
+	return s.pending.Done()
 }
 
 // Settled waits for Done and returns what [Book.Settle] would have returned.
 func (s *Settling) Settled() (Settled, error) {
 	<-s.Done()
-	if s.ticket != nil {
-		if err := s.ticket.Err(); err != nil {
+	if s.pending != nil {
+		if err := s.pending.Err(); err != nil {
 			return Settled{}, fmt.Errorf("settle call: %w", err)
 		}
 	}

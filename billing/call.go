@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -41,17 +42,7 @@ func (id WalletID) validate() error {
 
 // compare orders wallets as the database reads and locks them.
 func (id WalletID) compare(other WalletID) int {
-	switch {
-	case id.OrgID < other.OrgID:
-		return -1
-	case id.OrgID > other.OrgID:
-		return 1
-	case id.Env < other.Env:
-		return -1
-	case id.Env > other.Env:
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(id.OrgID, other.OrgID), cmp.Compare(id.Env, other.Env))
 }
 
 // Hold reserves an upper bound of a call's cost before the provider is called (docs/contract.md#holds-and-charges).

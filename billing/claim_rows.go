@@ -79,23 +79,8 @@ func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books)
 	})
 }
 
-// readLapsedClaims calls each with the keys of claims in progress whose lease is over, oldest first. Like all reads for a sweep
-// it takes no lock: the claims are read again.
-func readLapsedClaims(ctx context.Context, tx store.Tx, each func(claimKey)) error {
-	return tx.Query(ctx, eachClaimKey(each), selectLapsedClaims, tx.Now(), int64(sweepLimit))
-}
-
-// readOldClaims is readLapsedClaims for finished claims whose life is over.
-func readOldClaims(ctx context.Context, tx store.Tx, each func(claimKey)) error {
-	return tx.Query(ctx, eachClaimKey(each), selectOldClaims, tx.Now(), int64(sweepLimit))
-}
-
-// readClaimsOfCalls is readLapsedClaims for the claims in progress of these calls.
-func readClaimsOfCalls(ctx context.Context, tx store.Tx, calls []string, each func(claimKey)) error {
-	return lookUpIDs(ctx, tx, selectClaimsOfCalls, calls, eachClaimKey(each))
-}
-
-func eachClaimKey(each func(claimKey)) func(store.Row) error {
+// collectClaimKeys scans the keys of claims into keys.
+func collectClaimKeys(keys *[]claimKey) func(store.Row) error {
 	return func(row store.Row) error {
 		var key claimKey
 		var env string
@@ -105,7 +90,7 @@ func eachClaimKey(each func(claimKey)) func(store.Row) error {
 		}
 		key.wallet.Env = store.Env(env)
 		copy(key.hash[:], hash)
-		each(key)
+		*keys = append(*keys, key)
 		return nil
 	}
 }

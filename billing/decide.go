@@ -23,7 +23,7 @@ type books struct {
 	newHolds   []*holdRow
 	newCalls   []callRow
 	newEntries []Entry
-	audits     []auditRow
+	audits     []store.AuditEntry
 	expired    int // holds that the batch expired
 }
 
@@ -79,10 +79,6 @@ type entryKey struct {
 	kind   EntryKind
 	wallet WalletID
 	ref    string
-}
-
-type auditRow struct {
-	actor, action, target, orgID, detail string
 }
 
 // hold reserves h and claims its key. It returns the finished call that has the key, or an error, when it doesn't.
@@ -276,7 +272,7 @@ func (e Entry) replay(again Entry) (Entry, error) {
 func (e Entry) key() entryKey { return entryKey{e.Kind, e.Wallet, e.Ref} }
 
 // audit returns the audit row of the posting.
-func (e Entry) audit(actor string) auditRow {
+func (e Entry) audit(actor string) store.AuditEntry {
 	detail := FormatMicros(e.AmountMicros) + " micros to " + string(e.Wallet.Env) + ", ref " + e.Ref
 	if e.Note != "" {
 		detail += ": " + e.Note
@@ -285,7 +281,7 @@ func (e Entry) audit(actor string) auditRow {
 	if e.Kind == EntryTopUp {
 		action = "wallet.credit" // as the command is called
 	}
-	return auditRow{actor: actor, action: action, target: e.ID, orgID: e.Wallet.OrgID, detail: detail}
+	return store.AuditEntry{At: e.At, Actor: actor, Action: action, Target: e.ID, OrgID: e.Wallet.OrgID, Detail: detail}
 }
 
 func (b *books) addEntry(entry Entry) {

@@ -15,10 +15,7 @@ type claimKey struct {
 }
 
 func (k claimKey) compare(other claimKey) int {
-	if order := k.wallet.compare(other.wallet); order != 0 {
-		return order
-	}
-	return bytes.Compare(k.hash[:], other.hash[:])
+	return cmp.Or(k.wallet.compare(other.wallet), bytes.Compare(k.hash[:], other.hash[:]))
 }
 
 // claimRow is a locked claim: as it was read, and as the batch leaves it.

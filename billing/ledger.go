@@ -257,27 +257,19 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 	if err != nil {
 		return fmt.Errorf("read due holds: %w", err)
 	}
-	addClaim := func(key claimKey) { b.claims = append(b.claims, key) }
-	if err := readClaimsOfCalls(ctx, tx, b.due, addClaim); err != nil {
+	// Like all reads for a sweep these take no lock: the claims are read again.
+	if err := lookUpIDs(ctx, tx, selectClaimsOfCalls, b.due, collectClaimKeys(&b.claims)); err != nil {
 		return fmt.Errorf("read claims of due holds: %w", err)
 	}
-	var lapsed, old int
+	b.backlog = len(b.due) == sweepLimit
 	// A claim whose hold is still open waits until the hold is due.
-	err = readLapsedClaims(ctx, tx, func(key claimKey) {
-		lapsed++
-		addClaim(key)
-	})
-	if err != nil {
-		return fmt.Errorf("read lapsed claims: %w", err)
+	for _, text := range []string{selectLapsedClaims, selectOldClaims} {
+		before := len(b.claims)
+		if err := tx.Query(ctx, collectClaimKeys(&b.claims), text, tx.Now(), int64(sweepLimit)); err != nil {
+			return fmt.Errorf("read claims whose time is over: %w", err)
+		}
+		b.backlog = b.backlog || len(b.claims)-before == sweepLimit
 	}
-	err = readOldClaims(ctx, tx, func(key claimKey) {
-		old++
-		addClaim(key)
-	})
-	if err != nil {
-		return fmt.Errorf("read old claims: %w", err)
-	}
-	b.backlog = max(len(b.due), lapsed, old) == sweepLimit
 	return nil
 }
 

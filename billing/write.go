@@ -29,8 +29,6 @@ const (
 	// The wallet must be as it was read, so that a writer without the lock is detected and not overwritten.
 	updateWallet = `UPDATE wallets SET balance_micros = $1, held_micros = $2
 		WHERE org_id = $3 AND env = $4 AND balance_micros = $5 AND held_micros = $6`
-	insertAudit = `INSERT INTO audit_log (id, at, actor, action, target, org_id, detail)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`
 )
 
 // write queues what the batch decided and runs it.
@@ -41,7 +39,7 @@ func (b *books) write(ctx context.Context, tx store.Tx) error {
 	b.writeEntries(tx)
 	b.writeCalls(tx)
 	for _, audit := range b.audits {
-		tx.Queue(1, insertAudit, store.NewID("aud"), b.now, audit.actor, audit.action, audit.target, audit.orgID, audit.detail)
+		store.QueueAudit(tx, audit)
 	}
 	if err := tx.Flush(ctx); err != nil {
 		return fmt.Errorf("write ledger: %w", err)

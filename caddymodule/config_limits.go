@@ -60,39 +60,25 @@ func (l *Limits) faults(fs *config.Faults) {
 
 // bufferedBytes returns the budget of body bytes; l may be nil.
 func (l *Limits) bufferedBytes() int64 {
-	if l == nil || l.BufferedBytes == nil {
-		return DefaultBufferedBytes
-	}
-	return *l.BufferedBytes
+	return valueOr(valueOr(l, Limits{}).BufferedBytes, DefaultBufferedBytes)
 }
 
 // streams returns the streams an organization may have; l may be nil.
 func (l *Limits) streams() int64 {
-	if l == nil || l.Streams == nil {
-		return DefaultStreams
-	}
-	return *l.Streams
+	return valueOr(valueOr(l, Limits{}).Streams, DefaultStreams)
 }
 
 // calls returns the calls an organization may have running; l may be nil.
 func (l *Limits) calls() int64 {
-	if l == nil || l.Calls == nil {
-		return DefaultCalls
-	}
-	return *l.Calls
+	return valueOr(valueOr(l, Limits{}).Calls, DefaultCalls)
 }
 
 // bodyPace returns how fast bodies must arrive; l may be nil.
 func (l *Limits) bodyPace() handlers.Pace {
-	pace := handlers.DefaultPace
-	if l == nil {
-		return pace
-	}
-	pace.Grace = orDefault(l.BodyGrace, pace.Grace)
-	pace.GraceWithKey = orDefault(l.BodyGraceWithKey, pace.GraceWithKey)
-	if l.BodyRate != nil {
-		pace.Rate = *l.BodyRate
-	}
+	pace, limits := handlers.DefaultPace, valueOr(l, Limits{})
+	pace.Grace = orDefault(limits.BodyGrace, pace.Grace)
+	pace.GraceWithKey = orDefault(limits.BodyGraceWithKey, pace.GraceWithKey)
+	pace.Rate = valueOr(limits.BodyRate, pace.Rate)
 	return pace
 }
 

@@ -41,30 +41,6 @@ func (p *Plan) faults(fs *config.Faults, path string) {
 	fs.OptionalBetween(path+".knowledge_bytes", p.KnowledgeBytes, 0, 1<<50)
 }
 
-// requestsPerMinute is the limit as the rate limit counts it: 0 for none.
-func (p *Plan) requestsPerMinute() int64 {
-	if p.RequestsPerMinute == nil {
-		return 0
-	}
-	return *p.RequestsPerMinute
-}
-
-// knowledgeLimit is the limit as documents are counted: less than 0 for none.
-func (p *Plan) knowledgeLimit() int64 {
-	if p.KnowledgeBytes == nil {
-		return -1
-	}
-	return *p.KnowledgeBytes
-}
-
-// channelLimit is the limit as the API counts it: 0 for none.
-func (p *Plan) channelLimit() int64 {
-	if p.Channels == nil {
-		return 0
-	}
-	return *p.Channels
-}
-
 func (a *App) readPlan(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		plan := &Plan{Name: o.Args[0].Text}

@@ -164,15 +164,17 @@ func (p *Provider) timeouts() providers.Timeouts {
 
 // maxCalls returns the bound of the calls that run in this process.
 func (p *Provider) maxCalls() int {
-	if p.MaxCalls == nil {
-		return int(DefaultMaxCalls)
-	}
-	return int(*p.MaxCalls)
+	return int(valueOr(p.MaxCalls, DefaultMaxCalls))
 }
 
 func orDefault(d caddy.Duration, otherwise time.Duration) time.Duration {
-	if d == 0 {
+	return cmp.Or(time.Duration(d), otherwise)
+}
+
+// valueOr returns what p points to, or otherwise if p is nil.
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
 		return otherwise
 	}
-	return time.Duration(d)
+	return *p
 }

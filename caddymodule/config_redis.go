@@ -161,14 +161,6 @@ func redisAddressFaults(fs *config.Faults, of string, addresses []string) {
 	}
 }
 
-// nodes returns how many processes share the limits while Redis doesn't answer.
-func (r *Redis) nodes() int64 {
-	if r.Nodes == nil {
-		return 1
-	}
-	return *r.Nodes
-}
-
 // redisSettings are the settings with their references resolved.
 type redisSettings struct {
 	server limit.RedisServer
@@ -186,9 +178,10 @@ func (r *Redis) read(repl *caddy.Replacer, fs *config.Faults) *redisSettings {
 	}
 	server := r.readServer(repl, fs)
 	authority := r.readTLS(server, fs)
+	nodes := valueOr(r.Nodes, 1)
 	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %t %q %q %q %d %t %d %q", server.Addresses, server.Master, server.Cluster,
-		server.Username, server.Password, server.SentinelPassword, server.Database, server.TLS != nil, r.nodes(), authority))
-	return &redisSettings{server: *server, nodes: r.nodes(), digest: digest}
+		server.Username, server.Password, server.SentinelPassword, server.Database, server.TLS != nil, nodes, authority))
+	return &redisSettings{server: *server, nodes: nodes, digest: digest}
 }
 
 func (r *Redis) readServer(repl *caddy.Replacer, fs *config.Faults) *limit.RedisServer {

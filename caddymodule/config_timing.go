@@ -50,34 +50,22 @@ func (t *Timing) faults(fs *config.Faults) {
 
 // holdTTL returns how long a hold outlives the longest call; t may be nil.
 func (t *Timing) holdTTL() time.Duration {
-	if t == nil {
-		return DefaultHoldTTL
-	}
-	return orDefault(t.HoldTTL, DefaultHoldTTL)
+	return orDefault(valueOr(t, Timing{}).HoldTTL, DefaultHoldTTL)
 }
 
 // sweepInterval returns the pause between two sweeps; t may be nil.
 func (t *Timing) sweepInterval() time.Duration {
-	if t == nil {
-		return DefaultSweepInterval
-	}
-	return orDefault(t.SweepInterval, DefaultSweepInterval)
+	return orDefault(valueOr(t, Timing{}).SweepInterval, DefaultSweepInterval)
 }
 
 // lease returns how long the lease of a conversation lasts; t may be nil.
 func (t *Timing) lease() time.Duration {
-	if t == nil {
-		return DefaultLease
-	}
-	return orDefault(t.Lease, DefaultLease)
+	return orDefault(valueOr(t, Timing{}).Lease, DefaultLease)
 }
 
 // earlyStatus returns how long a stream waits for its first text before its status goes out; t may be nil.
 func (t *Timing) earlyStatus() time.Duration {
-	if t == nil {
-		return DefaultEarlyStatus
-	}
-	return orDefault(t.EarlyStatus, DefaultEarlyStatus)
+	return orDefault(valueOr(t, Timing{}).EarlyStatus, DefaultEarlyStatus)
 }
 
 func (a *App) readTiming(r *caddyfile.Reader) caddyfile.Read {

@@ -56,18 +56,7 @@ func listenAddress(text string) bool {
 
 // concurrency returns how many conversations are answered at a time; w may be nil.
 func (w *Worker) concurrency() int {
-	if w == nil || w.Concurrency == nil {
-		return int(DefaultConcurrency)
-	}
-	return int(*w.Concurrency)
-}
-
-// listen returns the address of the probes, "" for none; w may be nil.
-func (w *Worker) listen() string {
-	if w == nil {
-		return ""
-	}
-	return w.Listen
+	return int(valueOr(valueOr(w, Worker{}).Concurrency, DefaultConcurrency))
 }
 
 func (a *App) readWorker(r *caddyfile.Reader) caddyfile.Read {

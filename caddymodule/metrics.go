@@ -10,8 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
 const namespace = "svc"
@@ -19,96 +23,94 @@ const namespace = "svc"
 // These collectors live as long as the process, so that counters survive a reload. Every configuration registers them on
 // its own registry. No label names a key or an organization, because there may be any number of them.
 var (
-	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "requests_total",
-		Help: "Requests that reached a svc handler, by handler; one request can pass several.",
-	}, []string{"handler"})
-	failuresTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "failures_total",
-		Help: "Requests that ended with an error body, by its code.",
-	}, []string{"code"})
-	callsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "calls_total",
-		Help: "Model calls by model, outcome, response form and whose provider key paid.",
-	}, []string{"model", "outcome", "stream", "byok"})
-	tokensTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "tokens_total",
-		Help: "Tokens of settled calls by model, kind (prompt, cached, completion; cached is part of prompt) and source.",
-	}, []string{"model", "kind", "source"})
-	chargedMicrosTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "charged_micros_total",
-		Help: "Micros taken from wallets, by model.",
-	}, []string{"model"})
-	shortfallMicrosTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "shortfall_micros_total",
-		Help: "Micros of cost that no wallet carried: the operator's loss.",
-	}, []string{"model"})
-	settleLateTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: namespace, Name: "settle_late_total",
-		Help: "Calls whose end, or hold, was not confirmed by the store in time. They are void but for settlements with an Idempotency-Key.",
-	})
-	providerSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "provider_seconds",
-		Help:    "Duration of the call to the model provider, from its start to the end of the answer.",
-		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640},
-	}, []string{"provider"})
-	firstTextSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "first_text_seconds",
-		Help:    "Time from the start of the call to the provider to the first text of its answer.",
-		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80},
-	}, []string{"provider"})
-	writerOps = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "writer_batch_operations",
-		Help:    "Operations that shared one transaction.",
-		Buckets: prometheus.ExponentialBuckets(1, 2, 9),
-	})
-	writerFailed = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: namespace, Name: "writer_failed_operations_total",
-		Help: "Operations that the store could not carry out.",
-	})
-	writerRefused = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: namespace, Name: "writer_refused_operations_total",
-		Help: "Writes that were refused at once because they would have had to wait too long for the writer.",
-	})
-	writerExpectedSeconds = prometheus.NewGauge(prometheus.GaugeOpts{
+	requestsTotal = counters("requests_total",
+		"Requests that reached a svc handler, by handler; one request can pass several.", "handler")
+	failuresTotal = counters("failures_total",
+		"Requests that ended with an error body, by its code.", "code")
+
+	callsTotal = counters("calls_total",
+		"Model calls by model, outcome, response form and whose provider key paid.", "model", "outcome", "stream", "byok")
+	tokensTotal = counters("tokens_total",
+		"Tokens of settled calls by model, kind (prompt, cached, completion; cached is part of prompt) and source.", "model", "kind", "source")
+	chargedMicrosTotal = counters("charged_micros_total",
+		"Micros taken from wallets, by model.", "model")
+	shortfallMicrosTotal = counters("shortfall_micros_total",
+		"Micros of cost that no wallet carried: the operator's loss.", "model")
+	settleLateTotal = counter("settle_late_total",
+		"Calls whose end, or hold, was not confirmed by the store in time. They are void but for settlements with an Idempotency-Key.")
+	providerSeconds = histograms("provider_seconds",
+		"Duration of the call to the model provider, from its start to the end of the answer.",
+		[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640}, "provider")
+	firstTextSeconds = histograms("first_text_seconds",
+		"Time from the start of the call to the provider to the first text of its answer.",
+		[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80}, "provider")
+
+	writerOps = histogram("writer_batch_operations",
+		"Operations that shared one transaction.", prometheus.ExponentialBuckets(1, 2, 9))
+	writerFailed = counter("writer_failed_operations_total",
+		"Operations that the store could not carry out.")
+	writerRefused = counter("writer_refused_operations_total",
+		"Writes that were refused at once because they would have had to wait too long for the writer.")
+	writerExpectedSeconds = ofProcess(prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "writer_expected_seconds",
 		Help: "How long the writer expects its next transaction to take, by the last ones; decides what is refused.",
-	})
-	writerTurnSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "writer_turn_seconds",
-		Help:    "Wait for the turn among the processes that write one SQLite file; 0 with PostgreSQL.",
-		Buckets: prometheus.ExponentialBuckets(.0001, 2, 16),
-	})
-	writerSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "writer_transaction_seconds",
-		Help:    "Duration of the writer's transactions.",
-		Buckets: prometheus.ExponentialBuckets(.0001, 2, 16),
-	})
+	}))
+	writerTurnSeconds = histogram("writer_turn_seconds",
+		"Wait for the turn among the processes that write one SQLite file; 0 with PostgreSQL.", prometheus.ExponentialBuckets(.0001, 2, 16))
+	writerSeconds = histogram("writer_transaction_seconds",
+		"Duration of the writer's transactions.", prometheus.ExponentialBuckets(.0001, 2, 16))
+
+	webhooksTotal = counters("webhooks_total",
+		"Deliveries of platforms, by platform and outcome: accepted, or the code of the error body.", "platform", "outcome")
+	turnsTotal = counters("turns_total",
+		"Passes of the worker over an answer, by how they ended.", "outcome")
+	sendsTotal = counters("sends_total",
+		"Tries to send a message to a customer, by channel type and outcome.", "type", "outcome")
+	conversationsLeasedTotal = counter("conversations_leased_total",
+		"Conversations that this process's worker took up.")
+	leasesLostTotal = counter("leases_lost_total",
+		"Conversations whose lease ran out while this process's worker had them.")
+
+	// Without `redis` these stay at 0.
+	redisSeconds = histogram("redis_seconds",
+		"Duration of the pipelines to Redis, failed ones too.", prometheus.ExponentialBuckets(.0001, 2, 12))
+	redisRequests = histogram("redis_pipeline_requests",
+		"Requests that shared one pipeline to Redis.", prometheus.ExponentialBuckets(1, 2, 9))
+	redisFailedTotal = counter("redis_failed_pipelines_total",
+		"Pipelines to Redis that failed or came too late.")
+	redisLocalTotal = counters("redis_local_requests_total",
+		"Requests counted in this process instead of Redis, by reason: open (Redis is given up for now), late, failed, busy, key.", "reason")
 )
 
-// registerMetrics registers the process's collectors and the gauges of a's store on a configuration's registry.
+// processCollectors are the collectors above.
+var processCollectors []prometheus.Collector
+
+func ofProcess[C prometheus.Collector](c C) C {
+	processCollectors = append(processCollectors, c)
+	return c
+}
+
+func counter(name, help string) prometheus.Counter {
+	return ofProcess(prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}))
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return ofProcess(prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels))
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return ofProcess(prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}))
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	options := prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}
+	return ofProcess(prometheus.NewHistogramVec(options, labels))
+}
+
+// registerMetrics registers the process's collectors, and the gauges of a configuration, on the configuration's registry.
 func registerMetrics(registry *prometheus.Registry, a *App) error {
-	collectors := []prometheus.Collector{
-		requestsTotal, failuresTotal, callsTotal, tokensTotal, chargedMicrosTotal, shortfallMicrosTotal, settleLateTotal,
-		providerSeconds, firstTextSeconds, writerOps, writerFailed, writerRefused, writerExpectedSeconds, writerTurnSeconds, writerSeconds,
-		webhooksTotal, turnsTotal, sendsTotal, conversationsLeasedTotal, leasesLostTotal, newQueueGauges(a),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "calls_running",
-			Help: "Requests and calls that live on the configured store in this process.",
-		}, gauge(a, func(rt *runtime) int { return rt.shared.calls.Running() })),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "open_holds",
-			Help: "Holds that are neither settled nor voided nor expired, in the whole store; -1 if it can't be read.",
-		}, a.openHolds),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "wal_bytes",
-			Help: "Size of the SQLite write-ahead log; 0 with PostgreSQL.",
-		}, gauge(a, func(rt *runtime) int64 { return rt.shared.db.WALBytes() })),
-	}
-	collectors = append(collectors, limitCollectors(a)...)
-	collectors = append(collectors, callLimitCollectors(a)...)
 	var errs []error
-	for _, c := range collectors {
+	for _, c := range append(a.gauges(), processCollectors...) {
 		err := registry.Register(c)
 		if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !already {
 			errs = append(errs, err)
@@ -118,6 +120,142 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
+}
+
+// gauges returns what is read from a configuration's runtime at each scrape.
+func (a *App) gauges() []prometheus.Collector {
+	gauges := []prometheus.Collector{
+		newQueueGauges(a),
+		gauge("calls_running", "Requests and calls that live on the configured store in this process.", nil,
+			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.Running()) })),
+		gauge("detached_calls", "Calls that go on without their client, for its Idempotency-Key or until their provider begins to answer.", nil,
+			a.reading(func(rt *runtime) int64 { return int64(rt.calls.Detached()) })),
+		gauge("open_holds", "Holds that are neither settled nor voided nor expired, in the whole store; -1 if it can't be read.", nil,
+			a.openHolds),
+		gauge("wal_bytes", "Size of the SQLite write-ahead log; 0 with PostgreSQL.", nil,
+			a.reading(func(rt *runtime) int64 { return rt.shared.db.WALBytes() })),
+	}
+	for _, share := range handlers.Shares() {
+		gauges = append(gauges, gauge("buffered_bytes",
+			"Bytes of request bodies in memory in this process, by share of `limits buffered_bytes`.", prometheus.Labels{"share": share.String()},
+			a.reading(func(rt *runtime) int64 { return rt.shared.bodies.UsedBy(share) })))
+	}
+	for _, p := range a.Providers {
+		gauges = append(gauges, gauge("provider_calls_running",
+			"Calls to the provider that run in this process; max_calls bounds them.", prometheus.Labels{"provider": p.Name},
+			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.CallsAt(p.Name)) })))
+	}
+	if a.Redis != nil {
+		gauges = append(gauges, gauge("redis_up",
+			"1 if requests are counted in Redis, 0 if it was given up for now and they are counted in this process.", nil, a.reading(redisUp)))
+	}
+	return gauges
+}
+
+func gauge(name, help string, labels prometheus.Labels, read func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: labels}, read)
+}
+
+// reading returns a function that reads a number from a's runtime, 0 before the store is ready.
+func (a *App) reading(read func(*runtime) int64) func() float64 {
+	return func() float64 {
+		if !a.isReady() {
+			return 0
+		}
+		return float64(read(a.runtime))
+	}
+}
+
+// isReady reports whether the store is ready and a has a runtime.
+func (a *App) isReady() bool {
+	select {
+	case <-a.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// redisUp returns 1 if Redis counts the requests.
+func redisUp(rt *runtime) int64 {
+	if redis, ok := rt.limiter.(*limit.Redis); ok && redis.Answers() {
+		return 1
+	}
+	return 0
+}
+
+// scrapeWait bounds how long a scrape of the metrics may wait for each read of the store.
+const scrapeWait = time.Second
+
+// openHolds returns the number of holds in the store, -1 if it can't be read.
+func (a *App) openHolds() float64 {
+	if !a.isReady() {
+		return -1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
+	defer cancel()
+	n, err := a.runtime.shared.book.OpenHolds(ctx)
+	if err != nil {
+		return -1
+	}
+	return float64(n)
+}
+
+// queueGauges reads the whole queue's depth at each scrape, once for all gauges; -1 says that it can't be read.
+type queueGauges struct {
+	app    *App
+	gauges []queueGauge
+}
+
+type queueGauge struct {
+	desc *prometheus.Desc
+	read func(inbox.Depth) float64
+}
+
+func newQueueGauges(a *App) *queueGauges {
+	gauge := func(name, help string, read func(inbox.Depth) float64) queueGauge {
+		help += ", in the whole store; -1 if it can't be read."
+		return queueGauge{prometheus.NewDesc(prometheus.BuildFQName(namespace, "queue", name), help, nil, nil), read}
+	}
+	return &queueGauges{app: a, gauges: []queueGauge{
+		gauge("due_conversations", "Conversations that wait for a worker", func(d inbox.Depth) float64 { return float64(d.Due) }),
+		gauge("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) }),
+		gauge("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) }),
+		gauge("attention_turns", "Answers that wait for somebody to act", func(d inbox.Depth) float64 { return float64(d.Attention) }),
+		gauge("oldest_due_seconds", "How long the conversation that waits longest for a worker has been due",
+			func(d inbox.Depth) float64 { return d.OldestDue.Seconds() }),
+	}}
+}
+
+var _ prometheus.Collector = (*queueGauges)(nil)
+
+// Describe implements prometheus.Collector.
+func (q *queueGauges) Describe(descs chan<- *prometheus.Desc) {
+	for _, g := range q.gauges {
+		descs <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (q *queueGauges) Collect(metrics chan<- prometheus.Metric) {
+	depth, err := q.app.queueDepth()
+	for _, g := range q.gauges {
+		value := -1.0
+		if err == nil {
+			value = g.read(depth)
+		}
+		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value)
+	}
+}
+
+// queueDepth reads the queue, if the store is ready.
+func (a *App) queueDepth() (inbox.Depth, error) {
+	if !a.isReady() {
+		return inbox.Depth{}, errNotReady
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
+	defer cancel()
+	return a.runtime.queue.Depth(ctx)
 }
 
 // callMetrics implements [gateway.Observer].
@@ -163,33 +301,43 @@ func (writerMetrics) ObserveBatch(batch store.Batch) {
 // countFailure counts a request that ended with an error body.
 func countFailure(answer *handlers.Error) { failuresTotal.WithLabelValues(string(answer.Code)).Inc() }
 
-// gauge returns a function that reads a number from a's runtime, 0 before the store is ready.
-func gauge[N int | int64](a *App, read func(*runtime) N) func() float64 {
-	return func() float64 {
-		select {
-		case <-a.ready:
-			return float64(read(a.runtime))
-		default:
-			return 0
+// countWebhook counts a delivery by its outcome.
+func countWebhook(platform string, err error) {
+	outcome := "accepted"
+	if err != nil {
+		outcome = string(errcode.InternalError)
+		if answer, ok := errors.AsType[*handlers.Error](err); ok {
+			outcome = string(answer.Code)
 		}
+	}
+	webhooksTotal.WithLabelValues(platform, outcome).Inc()
+}
+
+// workerMetrics implements [worker.Observer].
+type workerMetrics struct{}
+
+var _ worker.Observer = workerMetrics{}
+
+func (workerMetrics) Leased(n int)             { conversationsLeasedTotal.Add(float64(n)) }
+func (workerMetrics) LeaseLost()               { leasesLostTotal.Inc() }
+func (workerMetrics) TurnEnded(outcome string) { turnsTotal.WithLabelValues(outcome).Inc() }
+func (workerMetrics) Sent(channelType, outcome string) {
+	sendsTotal.WithLabelValues(channelType, outcome).Inc()
+}
+
+// redisMetrics implements [limit.RedisObserver].
+type redisMetrics struct{}
+
+var _ limit.RedisObserver = redisMetrics{}
+
+func (redisMetrics) Pipelined(requests int, took time.Duration, failed bool) {
+	redisRequests.Observe(float64(requests))
+	redisSeconds.Observe(took.Seconds())
+	if failed {
+		redisFailedTotal.Inc()
 	}
 }
 
-// openHoldsWait bounds how long a scrape of the metrics may wait for the store.
-const openHoldsWait = time.Second
-
-// openHolds returns the number of holds in the store, -1 if it can't be read.
-func (a *App) openHolds() float64 {
-	select {
-	case <-a.ready:
-	default:
-		return -1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), openHoldsWait)
-	defer cancel()
-	n, err := a.runtime.shared.book.OpenHolds(ctx)
-	if err != nil {
-		return -1
-	}
-	return float64(n)
+func (redisMetrics) Local(reason limit.LocalReason) {
+	redisLocalTotal.WithLabelValues(string(reason)).Inc()
 }

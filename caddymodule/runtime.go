@@ -140,14 +140,14 @@ func (p *Provider) keyMode(local bool) gateway.KeyMode {
 }
 
 // RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
-func (a *App) RequestsPerMinute(plan string) int64 { return a.plan(plan).requestsPerMinute() }
+func (a *App) RequestsPerMinute(plan string) int64 { return valueOr(a.plan(plan).RequestsPerMinute, 0) }
 
 // ChannelLimit is how many channels a plan allows, 0 for any number. It implements [api.PlanLimits].
-func (a *App) ChannelLimit(plan string) int64 { return a.plan(plan).channelLimit() }
+func (a *App) ChannelLimit(plan string) int64 { return valueOr(a.plan(plan).Channels, 0) }
 
 // KnowledgeLimit is how many bytes of documents a plan allows, less than 0 for any number. It implements
 // [api.PlanLimits].
-func (a *App) KnowledgeLimit(plan string) int64 { return a.plan(plan).knowledgeLimit() }
+func (a *App) KnowledgeLimit(plan string) int64 { return valueOr(a.plan(plan).KnowledgeBytes, -1) }
 
 var (
 	_ handlers.Plans = (*App)(nil)

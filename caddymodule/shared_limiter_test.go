@@ -97,7 +97,7 @@ func TestRedisCountsRequests(t *testing.T) {
 		require.Equal(t, "4", resp.Header.Get("X-Ratelimit-Limit-Requests"))
 		return counted(org) > 0
 	}, time.Minute, time.Millisecond)
-	require.InDelta(t, 1, gauge(old.app, redisUp)(), 0)
+	require.InDelta(t, 1, old.app.reading(redisUp)(), 0)
 
 	reloaded := provision(t, limitedCaddyfile(t, path, block))
 	reloaded.start(t)
@@ -125,7 +125,7 @@ func TestStartWithoutRedis(t *testing.T) {
 		require.Equal(t, status, resp.StatusCode, body)
 		require.Equal(t, "2", resp.Header.Get("X-Ratelimit-Limit-Requests"))
 	}
-	require.Eventually(t, func() bool { return gauge(old.app, redisUp)() == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return old.app.reading(redisUp)() == 0 }, time.Minute, time.Millisecond)
 
 	reloaded := provision(t, limitedCaddyfile(t, path, block))
 	reloaded.start(t)

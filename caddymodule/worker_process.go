@@ -62,7 +62,7 @@ func workerConfig(server []byte, name string) ([]byte, error) {
 		appName:       config.Apps[appName],
 		workerAppName: &WorkerApp{GracePeriod: grace},
 	}
-	if address := app.Worker.listen(); address != "" {
+	if address := valueOr(app.Worker, Worker{}).Listen; address != "" {
 		apps["http"] = privateListener(address)
 		// The certificates in the storage are the server's to look after.
 		apps["tls"] = map[string]any{"disable_storage_clean": true}

@@ -2,14 +2,14 @@ package dashboard
 
 import "net/http"
 
-// channelData is what the page of one channel shows.
+// channelData is the data of the page of one channel.
 type channelData struct {
 	Channel channel
 	Type    channelType
-	// Steps are what is left to do at the platform.
+	// Steps are left to do at the platform.
 	Steps     []string
 	AgentName string
-	// Snippet is what a page needs to show the widget.
+	// Snippet is the line of HTML that shows the widget on a page.
 	Snippet string
 
 	Verify    form
@@ -18,7 +18,7 @@ type channelData struct {
 	Delete    form
 }
 
-// PageTitle is the channel's name.
+// PageTitle returns the channel's name.
 func (d *channelData) PageTitle() string { return d.Channel.Name }
 
 func channelPage(secrets []string) page {
@@ -60,8 +60,8 @@ func showChannel(req *pageRequest) (any, error) {
 	return &data, nil
 }
 
-// addChannelForms makes the forms that the page shows, and no others: what was wrong with a form that isn't shown stands at the
-// top of the page.
+// addChannelForms makes the forms that the page shows, and no others: the error of a form that isn't shown stands at the top of
+// the page.
 func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	c := &data.Channel
 	here := channelsPath + "/" + c.ID
@@ -99,7 +99,7 @@ func changeChannel(req *pageRequest) (outcome, error) {
 	return goTo(channelsPath + "/" + req.id()), req.send(http.MethodPatch, "/channels/"+req.id(), change, nil)
 }
 
-// verified says on the page what the platform answered.
+// verified is the platform's answer, shown on the page.
 type verified struct{ Active bool }
 
 func verifyChannel(req *pageRequest) (outcome, error) {

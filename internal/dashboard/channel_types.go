@@ -6,24 +6,24 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// channelType is what a person has to know about a type of channel (docs/channels.md).
+// channelType describes a type of channel for people (docs/channels.md).
 type channelType struct {
 	Value, Label string
 	// Like names services that the neutral label stands for.
 	Like string
-	// External is what the type calls its external id, "" when it has none; ExternalHint says where it stands.
+	// External is the type's own name of its external id, "" without one; ExternalHint says where to find the id.
 	External, ExternalHint string
 	// Credentials are the fields of credentials.
 	Credentials []field
 	// proposed has the names of the credentials that the customer chooses.
 	proposed map[string]bool
-	// Before are the steps before the channel is made, After those with its webhook address; %u in them is that address.
+	// Before are the steps before the channel is made, After the steps with its webhook address, which replaces %u in them.
 	Before, After []string
-	// Window says until when the platform takes free text.
+	// Window explains for how long the platform accepts free text.
 	Window string
 }
 
-// Title is the label with what it stands for.
+// Title returns the label with the services that it stands for.
 func (t *channelType) Title() string {
 	if t.Like == "" {
 		return t.Label
@@ -31,7 +31,7 @@ func (t *channelType) Title() string {
 	return t.Label + " (such as " + t.Like + ")"
 }
 
-// after are the steps after the channel was made, with its address.
+// after returns the steps after the channel was made, with its address.
 func (t *channelType) after(webhookURL string) []string {
 	steps := make([]string, len(t.After))
 	for i, step := range t.After {
@@ -40,7 +40,7 @@ func (t *channelType) after(webhookURL string) []string {
 	return steps
 }
 
-// credentialsPrefix is before the names of credentials in forms and in errors of the API.
+// credentialsPrefix precedes the names of credentials in forms and in errors of the API.
 const credentialsPrefix = "credentials."
 
 // channelTypeFrom makes the form of a channel type that a platform declares.

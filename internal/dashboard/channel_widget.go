@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// widgetTypeName is the API's name of the type that has no platform.
+// widgetTypeName is the API's name of the widget, the type without a platform.
 const widgetTypeName = "widget"
 
-// widgetSettings are what a channel of the type widget has besides.
+// widgetSettings are the additional fields of a channel of the type widget.
 type widgetSettings struct {
 	Origins           []string    `json:"origins"`
 	DailySpendMicros  string      `json:"dailySpendMicros"` // "" is a tenth of the wallet
 	RequestsPerMinute json.Number `json:"requestsPerMinute"`
 }
 
-// fields are the inputs of the settings.
+// fields returns the inputs of the settings.
 func (s *widgetSettings) fields() []field {
 	spend := ""
 	if s.DailySpendMicros != "" {
@@ -40,7 +40,7 @@ func (s *widgetSettings) fields() []field {
 	}
 }
 
-// addWidgetSettings puts what was typed into a body for the API.
+// addWidgetSettings adds the input to a body for the API.
 func (req *pageRequest) addWidgetSettings(body object) error {
 	body["origins"] = append([]string{}, strings.Fields(req.text("origins"))...)
 	body["dailySpendMicros"] = nil
@@ -57,7 +57,7 @@ func (req *pageRequest) addWidgetSettings(body object) error {
 	return nil
 }
 
-// microsOf is what [credits] makes, and other ways to write it, in micros; ok is false for what is no amount.
+// microsOf parses an amount as [credits] formats it, or written otherwise, in micros; ok is false for another text.
 func microsOf(amount string) (micros string, ok bool) {
 	const most, places = 12, 6 // digits before and behind the point
 	whole, fraction, _ := strings.Cut(amount, ".")
@@ -72,7 +72,7 @@ func microsOf(amount string) (micros string, ok bool) {
 	return strconv.FormatInt(number, 10), err == nil
 }
 
-// widgetSnippet is the line that a page needs.
+// widgetSnippet returns the line of HTML that shows the widget on a page.
 func widgetSnippet(baseURL, channelID string) string {
 	return fmt.Sprintf(`<script src="%s/widget/%s/widget.js" async></script>`, html.EscapeString(baseURL), channelID)
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"crypto/rand"
 	"net/http"
 	"slices"
@@ -9,7 +10,7 @@ import (
 
 const channelsPath = root + "/channels"
 
-// channel is one as the API shows it.
+// channel is a channel as the API shows it.
 type channel struct {
 	ID         string `json:"id"`
 	Type       string `json:"type"`
@@ -32,21 +33,18 @@ const (
 	channelNeedsReauth = "needs_reauth"
 )
 
-// StateLabel is the channel's state in words.
+// StateLabel returns the channel's state in words.
 func (c *channel) StateLabel() string {
 	if c.LostExternalID != "" {
 		return "Lost its account to another organization"
 	}
-	switch c.State {
-	case channelActive:
-		return "Works"
-	case channelPending:
-		return "Waits for approval"
-	case channelNeedsReauth:
-		return "Must be reconnected"
-	default:
-		return c.State
-	}
+	return cmp.Or(channelStates[c.State], c.State)
+}
+
+var channelStates = map[string]string{
+	channelActive:      "Works",
+	channelPending:     "Waits for approval",
+	channelNeedsReauth: "Must be reconnected",
 }
 
 // channelRow is a channel in the list.
@@ -57,11 +55,11 @@ type channelRow struct {
 	TypeLabel, AgentName string
 }
 
-// channelsData is what the list of channels shows.
+// channelsData is the data of the list of channels.
 type channelsData struct {
 	Channels []channelRow
 	Pager    pager
-	// Types are what can be connected; Chosen is the one whose form is shown, if Choosing is over.
+	// Types are the types that can be connected. Chosen is the type whose form is shown, nil while none is chosen.
 	Types  []channelType
 	Chosen *channelType
 	Create form
@@ -81,7 +79,7 @@ func channelPages(types []channelType) []page {
 	}
 }
 
-// secretNames are the fields of credentials that no page shows again.
+// secretNames returns the fields of credentials that no page shows again.
 func secretNames(types []channelType) []string {
 	var names []string
 	for i := range types {
@@ -117,7 +115,7 @@ func showChannels(req *pageRequest) (any, error) {
 	return &data, nil
 }
 
-// chosenType is the type whose form is shown: that of the form that was sent, else what the address says.
+// chosenType returns the type whose form is shown: the type of the form that was sent, else the type in the address.
 func (req *pageRequest) chosenType() string {
 	if req.action != nil {
 		return req.text("type")
@@ -125,7 +123,7 @@ func (req *pageRequest) chosenType() string {
 	return req.query("type")
 }
 
-// labelOf is the text of the choice with a value, "" for the first one, which is none.
+// labelOf returns the label of the option with a value, "" for the value "" and for unknown values.
 func labelOf(options []option, value string) string {
 	at := slices.IndexFunc(options, func(o option) bool { return o.Value == value })
 	if value == "" || at < 0 {
@@ -152,7 +150,7 @@ func (t *channelType) createForm(agents []option) form {
 	return form{ID: "channel-create", Action: channelsPath, Submit: "Connect the channel", Fields: fields}
 }
 
-// firstCredentials are the fields of a new channel's credentials, with a proposal for the secret that a person chooses.
+// firstCredentials returns the fields of a new channel's credentials, with a proposal for a secret that the customer chooses.
 func (t *channelType) firstCredentials() []field {
 	fields := slices.Clone(t.Credentials)
 	for i := range fields {
@@ -163,8 +161,8 @@ func (t *channelType) firstCredentials() []field {
 	return fields
 }
 
-// newCredentials are the fields of credentials that replace others. Another secret than the one that is registered at the
-// platform would have all deliveries refused, so none is proposed.
+// newCredentials returns the fields of credentials that replace others. It proposes no secret, because deliveries are refused
+// when the secret isn't the registered one.
 func (t *channelType) newCredentials() []field {
 	fields := slices.Clone(t.Credentials)
 	for i := range fields {
@@ -214,7 +212,7 @@ func createChannel(req *pageRequest) (outcome, error) {
 	return goTo(channelsPath + "/" + created.ID), err
 }
 
-// typedCredentials are those that a type has, without the white space that comes with copying.
+// typedCredentials returns the credentials that were entered, without the white space that comes with copying.
 func (req *pageRequest) typedCredentials(of *channelType) object {
 	credentials := object{}
 	for i := range of.Credentials {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,10 +35,7 @@ func (m *message) Direction() string {
 
 // Delivery returns the state of the delivery, "received" for an incoming message.
 func (m *message) Delivery() string {
-	if m.State == "" {
-		return "received"
-	}
-	return m.State
+	return cmp.Or(m.State, "received")
 }
 
 // From returns the author in words.
@@ -193,71 +191,46 @@ func answerCustomer(req *pageRequest) (outcome, error) {
 	return outcome{}, &f
 }
 
-// attentionWords explains why messages stand unanswered and when answers resume (docs/contract.md#attention); an unknown code
-// is returned as it is.
-func attentionWords(code string) string {
-	switch code {
-	case string(errcode.InsufficientCredits):
-		return "The wallet can't pay for an answer. Answers resume by themselves when it is topped up."
-	case string(errcode.OrganizationSuspended):
-		return "The organization is suspended. Answers resume by themselves when the suspension ends."
-	case "no_agent":
-		return "The channel has no assistant. Answers resume by themselves when it has one."
-	case string(errcode.ChannelNeedsReauth):
-		return "The channel must be reconnected. Answers resume by themselves afterwards."
-	case string(errcode.UnsupportedModel):
-		return "The assistant's model is not available any more. Choose another one; answers resume when the customer writes again."
-	case string(errcode.ContextTooLong):
-		return "The instructions and the message are too long for the model. Shorten the instructions; answers resume when the customer writes again."
-	case "empty_answer":
-		return "The model's answer was empty. Answers resume when the customer writes again."
-	case "loop_guard":
-		return "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
-			"Answers resume when the customer writes after a pause."
-	default:
-		return code
-	}
+// attentionTexts explain why messages stand unanswered and when answers resume (docs/contract.md#attention).
+var attentionTexts = map[string]string{
+	string(errcode.InsufficientCredits):   "The wallet can't pay for an answer. Answers resume by themselves when it is topped up.",
+	string(errcode.OrganizationSuspended): "The organization is suspended. Answers resume by themselves when the suspension ends.",
+	"no_agent":                            "The channel has no assistant. Answers resume by themselves when it has one.",
+	string(errcode.ChannelNeedsReauth):    "The channel must be reconnected. Answers resume by themselves afterwards.",
+	string(errcode.UnsupportedModel):      "The assistant's model is not available any more. Choose another one; answers resume when the customer writes again.",
+	string(errcode.ContextTooLong):        "The instructions and the message are too long for the model. Shorten the instructions; answers resume when the customer writes again.",
+	"empty_answer":                        "The model's answer was empty. Answers resume when the customer writes again.",
+	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
+		"Answers resume when the customer writes after a pause.",
 }
 
-// deliveryWords names the state of a delivery.
-func deliveryWords(state string) string {
-	switch state {
-	case "pending":
-		return "Waits to be sent"
-	case "sending":
-		return "Is being sent"
-	case "sent":
-		return "Sent"
-	case "failed":
-		return "Not delivered"
-	case "delivery_unknown":
-		return "Unclear"
-	case "discarded":
-		return "Discarded, not sent"
-	default:
-		return state
-	}
+// attentionWords returns the explanation of a code, an unknown code as it is.
+func attentionWords(code string) string { return cmp.Or(attentionTexts[code], code) }
+
+// deliveryTexts name the states of a delivery.
+var deliveryTexts = map[string]string{
+	"pending":          "Waits to be sent",
+	"sending":          "Is being sent",
+	"sent":             "Sent",
+	"failed":           "Not delivered",
+	"delivery_unknown": "Unclear",
+	"discarded":        "Discarded, not sent",
 }
 
-// failureWords explains why a message wasn't sent and what to do; "" for codes that don't concern sending.
-func failureWords(code string) string {
-	switch code {
-	case string(errcode.ChannelNeedsReauth):
-		return "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again."
-	case string(errcode.ServiceWindowExpired):
-		return "The customer's last message is too old: the platform no longer accepts free text. You can write again when the customer does."
-	case string(errcode.TemplateRequired):
-		return "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, which can't be sent from here. " +
-			"You can write again when the customer does."
-	case "customer_blocked":
-		return "The customer has blocked you, or is gone."
-	case "send_refused":
-		return "The platform refused this message. The operator finds its reason in the worker's log."
-	case "send_failed":
-		return "The platform could not be reached, or was overloaded, for too long."
-	case "failed":
-		return "The platform accepted it, and reported later that it did not arrive."
-	default:
-		return ""
-	}
+// deliveryWords returns the name of a state, an unknown state as it is.
+func deliveryWords(state string) string { return cmp.Or(deliveryTexts[state], state) }
+
+// failureTexts explain why a message wasn't sent and what to do.
+var failureTexts = map[string]string{
+	string(errcode.ChannelNeedsReauth):   "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again.",
+	string(errcode.ServiceWindowExpired): "The customer's last message is too old: the platform no longer accepts free text. You can write again when the customer does.",
+	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, which can't be sent from here. " +
+		"You can write again when the customer does.",
+	"customer_blocked": "The customer has blocked you, or is gone.",
+	"send_refused":     "The platform refused this message. The operator finds its reason in the worker's log.",
+	"send_failed":      "The platform could not be reached, or was overloaded, for too long.",
+	"failed":           "The platform accepted it, and reported later that it did not arrive.",
 }
+
+// failureWords returns the explanation of a code, "" for codes that don't concern sending.
+func failureWords(code string) string { return failureTexts[code] }

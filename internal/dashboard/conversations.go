@@ -1,10 +1,13 @@
 package dashboard
 
-import "net/url"
+import (
+	"cmp"
+	"net/url"
+)
 
 const conversationsPath = root + "/conversations"
 
-// conversation is one as the API shows it.
+// conversation is a conversation as the API shows it.
 type conversation struct {
 	ID             string `json:"id"`
 	ChannelID      string `json:"channelId"`
@@ -23,29 +26,19 @@ const (
 	conversationClosed  = "closed"
 )
 
-// Customer is how the customer is called: by name, where there is one.
-func (c *conversation) Customer() string {
-	if c.CustomerName != "" {
-		return c.CustomerName
-	}
-	return c.CustomerID
+// Customer returns the customer's name, or the platform's id of a customer without one.
+func (c *conversation) Customer() string { return cmp.Or(c.CustomerName, c.CustomerID) }
+
+var conversationStates = map[string]string{
+	answeredByAssistant: "The assistant answers",
+	answeredByHuman:     "A person answers",
+	conversationClosed:  "Closed",
 }
 
-// StateLabel is the conversation's state in words.
-func (c *conversation) StateLabel() string {
-	switch c.State {
-	case answeredByAssistant:
-		return "The assistant answers"
-	case answeredByHuman:
-		return "A person answers"
-	case conversationClosed:
-		return "Closed"
-	default:
-		return c.State
-	}
-}
+// StateLabel returns the conversation's state in words.
+func (c *conversation) StateLabel() string { return cmp.Or(conversationStates[c.State], c.State) }
 
-// AttentionLabel says in words why somebody should look, "" when nobody need.
+// AttentionLabel returns in words why the conversation needs attention, "" when it doesn't.
 func (c *conversation) AttentionLabel() string { return attentionWords(c.Attention) }
 
 // conversationRow is a conversation in the list.

@@ -20,7 +20,7 @@ const (
 	maxKeptDocument = 256 << 10
 )
 
-// knowledgeBase is one as the API shows it.
+// knowledgeBase is a knowledge base as the API shows it.
 type knowledgeBase struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -30,7 +30,7 @@ type knowledgeBase struct {
 	UpdatedAt   string `json:"updatedAt"`
 }
 
-// document is one as the API shows it.
+// document is a document as the API shows it.
 type document struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`

@@ -124,15 +124,19 @@ func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conve
 	ids = slices.DeleteFunc(ids, func(id string) bool { return rows[id] != nil })
 	slices.Sort(ids)
 	return store.EachPadded(listSizes, slices.Compact(ids), func(size int, piece []string) error {
-		return tx.Query(ctx, func(row store.Row) error {
-			c, err := scanConversationRow(row)
-			if err != nil {
-				return err
-			}
-			rows[c.id] = c
-			return nil
-		}, lockConversations[size]+tx.LockRows(), anys(piece)...)
+		return tx.Query(ctx, collectConversations(rows), lockConversations[size]+tx.LockRows(), anys(piece)...)
 	})
+}
+
+// collectConversations scans conversations into rows, by id.
+func collectConversations(rows map[string]*conversationRow) func(store.Row) error {
+	return func(row store.Row) error {
+		c, err := scanConversationRow(row)
+		if err == nil {
+			rows[c.id] = c
+		}
+		return err
+	}
 }
 
 // queueConversations writes what changed, and wakes the workers of other processes when something became due.

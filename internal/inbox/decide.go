@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"database/sql"
 	"time"
 
@@ -85,7 +86,7 @@ func (d *decisions) decide(item *arrivedItem) {
 	case HumanEcho:
 		d.echo(c, item, key, sentAt)
 	case FailedDelivery:
-		d.failed(d.sent[key], orDefault(item.Code, OutboundFailed))
+		d.failed(d.sent[key], cmp.Or(item.Code, OutboundFailed))
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			c.state = StateClosed
@@ -200,13 +201,6 @@ func (d *decisions) add(c *conversationRow, item *arrivedItem, author, kind stri
 	d.messages = append(d.messages, &messageRow{
 		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt,
 	})
-}
-
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // unanswered selects the turns that have no answer and may still get one.

@@ -69,14 +69,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 		if locksRows(tx) {
 			text += " FOR UPDATE SKIP LOCKED"
 		}
-		return tx.Query(ctx, func(row store.Row) error {
-			c, err := scanConversationRow(row)
-			if err != nil {
-				return err
-			}
-			rows[c.id] = c
-			return nil
-		}, text, anys(piece, now)...)
+		return tx.Query(ctx, collectConversations(rows), text, anys(piece, now)...)
 	})
 	if err != nil {
 		return err
@@ -90,7 +83,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) (ids []string, err error) {
+func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) ([]string, error) {
 	args := []any{now, max(leaseCandidates, 2*op.n), op.n + leaseSpares}
 	var full string
 	if len(op.full) > 0 {
@@ -98,13 +91,7 @@ func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) (ids []strin
 		full = " AND org_id NOT IN " + store.ParameterRows(len(list), 1, len(args))
 		args = anys(list, args...)
 	}
-	err = tx.Query(ctx, func(row store.Row) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, strings.Replace(dueConversations, "{full}", full, 1), args...)
-	return ids, err
+	return store.QueryValues[string](ctx, tx, strings.Replace(dueConversations, "{full}", full, 1), args...)
 }
 
 // lease gives the conversation to a worker.

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"time"
@@ -25,20 +26,7 @@ type placedMessage struct {
 }
 
 func (m placedMessage) before(other placedMessage) int {
-	switch {
-	case m.placedAt != other.placedAt:
-		return sign(m.placedAt < other.placedAt)
-	case m.ID != other.ID:
-		return sign(m.ID < other.ID)
-	}
-	return 0
-}
-
-func sign(less bool) int {
-	if less {
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(m.placedAt, other.placedAt), cmp.Compare(m.ID, other.ID))
 }
 
 // UnreadableText replaces, in lists, a message that doesn't open: it is damaged, or its key is not in the vault's ring.

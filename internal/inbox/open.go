@@ -73,9 +73,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 	if work.History, err = q.openHistory(ctx, lease, history, &work); err != nil {
 		return work, err
 	}
-	work.RecentReplies, err = store.ReadRow(ctx, q.db, "count replies", func(row store.Row) (n int, err error) {
-		return n, row.Scan(&n)
-	}, countReplies,
+	work.RecentReplies, err = store.ReadRow(ctx, q.db, "count replies", store.ScanValue[int], countReplies,
 		lease.ConversationID, now-loopWindow.Milliseconds())
 	return work, err
 }
@@ -98,9 +96,8 @@ type leaseState struct {
 }
 
 func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err error) {
-	work.Suspended, err = store.ReadRow(ctx, q.db, "read its organization", func(row store.Row) (suspended bool, err error) {
-		return suspended, row.Scan(&suspended)
-	}, `SELECT suspended_at IS NOT NULL FROM organizations WHERE id = $1`, lease.OrgID)
+	work.Suspended, err = store.ReadRow(ctx, q.db, "read its organization", store.ScanValue[bool],
+		`SELECT suspended_at IS NOT NULL FROM organizations WHERE id = $1`, lease.OrgID)
 	if err != nil {
 		return err
 	}

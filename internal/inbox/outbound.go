@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -246,10 +247,10 @@ func (op *failedOp) run(ctx context.Context, s *session) error {
 	}
 	if op.CloseConversation {
 		c.state = StateClosed
-		s.silence(c, orDefault(op.code, codeBlocked))
+		s.silence(c, cmp.Or(op.code, codeBlocked))
 	}
 	if op.to != OutboundPending || op.CloseConversation {
-		c.attention = orDefault(op.code, op.to)
+		c.attention = cmp.Or(op.code, op.to)
 	}
 	c.touch(s.now)
 	return nil

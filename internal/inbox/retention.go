@@ -229,12 +229,7 @@ func (op *sweepOp) sweepRest(ctx context.Context, s *session, c *conversationRow
 
 // old reads the ids of a sort of rows, the oldest first, and records whether there may be more.
 func (op *sweepOp) old(ctx context.Context, s *session, text string, before int64) (ids []string, err error) {
-	err = s.tx.Query(ctx, func(row store.Row) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, text, op.id, before, retentionRows)
+	ids, err = store.QueryValues[string](ctx, s.tx, text, op.id, before, retentionRows)
 	op.more = op.more || len(ids) == retentionRows
 	return ids, err
 }

@@ -118,19 +118,17 @@ func (d *delivery) storedItems() (items []*arrivedItem) {
 
 // bury writes tombstones for a conversation's messages of both directions.
 func bury(ctx context.Context, s *session, c *conversationRow) error {
-	var hashes [][]byte
-	err := s.tx.Query(ctx, func(row store.Row) error {
-		var id string
-		err := row.Scan(&id)
-		hash := tombstone(messageKey{c.key.channelID, id})
-		hashes = append(hashes, hash[:])
-		return err
-	}, `SELECT platform_message_id FROM messages WHERE conversation_id = $1 AND received_at > $2
+	ids, err := store.QueryValues[string](ctx, s.tx, `SELECT platform_message_id FROM messages WHERE conversation_id = $1 AND received_at > $2
 		UNION SELECT platform_message_id FROM outbound_messages
 			WHERE conversation_id = $1 AND updated_at > $2 AND platform_message_id <> ''`,
 		c.id, s.now-tombstoneDays*retentionDay)
 	if err != nil {
 		return fmt.Errorf("read the ids of messages: %w", err)
+	}
+	hashes := make([][]byte, len(ids))
+	for i, id := range ids {
+		hash := tombstone(messageKey{c.key.channelID, id})
+		hashes[i] = hash[:]
 	}
 	store.EachExact(listSizes, hashes, func(size int, piece [][]byte) {
 		args := make([]any, 0, 2*len(piece))

@@ -118,15 +118,9 @@ func (s *session) runningTurn(ctx context.Context, conversationID string) (id st
 }
 
 // openTexts returns the ids of the texts that wait for a turn, in the order of [Work.Waiting].
-func (s *session) openTexts(ctx context.Context, conversationID string) (ids []string, err error) {
-	err = s.tx.Query(ctx, func(row store.Row) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT id FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
+func (s *session) openTexts(ctx context.Context, conversationID string) ([]string, error) {
+	return store.QueryValues[string](ctx, s.tx, `SELECT id FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at, received_at, id`, conversationID)
-	return ids, err
 }
 
 // turnOp is an operation on a turn that a worker has begun.

@@ -88,9 +88,7 @@ func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	due, err := store.ReadRow(ctx, q.db, "look for work", func(row store.Row) (due sql.NullInt64, err error) {
-		return due, row.Scan(&due)
-	}, selectNextDue, now)
+	due, err := store.ReadRow(ctx, q.db, "look for work", store.ScanValue[sql.NullInt64], selectNextDue, now)
 	if err != nil {
 		return 0, err
 	}

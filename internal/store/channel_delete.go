@@ -77,7 +77,7 @@ func (d *channelDeletion) run(ctx context.Context, tx Tx) (err error) {
 // lockConversations locks a few conversations, so that nothing is written into them any more: the queue locks a
 // conversation before it does.
 func (d *channelDeletion) lockConversations(ctx context.Context, tx Tx) ([]string, error) {
-	return queryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+lockFreeRows(tx),
+	return QueryValues[string](ctx, tx, `SELECT id FROM conversations WHERE channel_id = $1 AND org_id = $2 LIMIT $3`+lockFreeRows(tx),
 		d.id, d.orgID, deletedConversations)
 }
 

@@ -227,7 +227,7 @@ func orEmpty(text *string) string {
 // TakeOverPossible reports whether [Channels.Create] refuses the channel only because a pending channel of another
 // organization claims its external id, which [Channels.TakeOver] takes from there.
 func (c Channels) TakeOverPossible(ctx context.Context, channel Channel) (bool, error) {
-	rows, err := ReadRows(ctx, c.db, "look for a pending claim", scanValue[int],
+	rows, err := ReadRows(ctx, c.db, "look for a pending claim", ScanValue[int],
 		`SELECT 1 FROM channels WHERE type = $1 AND external_id = $2 AND external_id <> '' AND state = $3 AND org_id <> $4
 		AND NOT EXISTS (SELECT 1 FROM channels WHERE org_id = $4 AND name = $5)`,
 		channel.Type, channel.ExternalID, ChannelPending, channel.OrgID, channel.Name)

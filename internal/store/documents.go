@@ -186,6 +186,6 @@ func (d Documents) ReadyChunks(ctx context.Context, orgID string, baseIDs []stri
 	}
 	arguments := []any{orgID, DocumentReady}
 	list := in(&arguments, baseIDs)
-	return ReadRow(ctx, d.db, "count chunks", scanValue[int64], `SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
+	return ReadRow(ctx, d.db, "count chunks", ScanValue[int64], `SELECT CAST(COALESCE(sum(chunks_total), 0) AS BIGINT) FROM documents
 		WHERE org_id = $1 AND state = $2 AND knowledge_base_id IN `+list, arguments...)
 }

@@ -13,7 +13,7 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 	}
 	arguments := []any{orgID}
 	list := in(&arguments, ids)
-	found, err := queryValues[string](ctx, tx,
+	found, err := QueryValues[string](ctx, tx,
 		`SELECT id FROM knowledge_bases WHERE org_id = $1 AND id IN `+list+` ORDER BY id`+tx.LockRows(), arguments...)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func lockKnowledgeBases(ctx context.Context, tx Tx, orgID string, ids []string) 
 
 // agentKnowledge reads, in a transaction, which knowledge bases an agent has.
 func agentKnowledge(ctx context.Context, tx Tx, orgID, agentID string) ([]string, error) {
-	return queryValues[string](ctx, tx, `SELECT knowledge_base_id FROM agent_knowledge_bases
+	return QueryValues[string](ctx, tx, `SELECT knowledge_base_id FROM agent_knowledge_bases
 		WHERE org_id = $1 AND agent_id = $2 ORDER BY knowledge_base_id`, orgID, agentID)
 }
 

@@ -26,7 +26,7 @@ func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) er
 
 // Sealed reads the sealed key of an organization at a provider, and false when it has none.
 func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
-	return orAbsent(ReadRow(ctx, k.db, "read a provider key", scanValue[[]byte],
+	return orAbsent(ReadRow(ctx, k.db, "read a provider key", ScanValue[[]byte],
 		`SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider))
 }
 

@@ -90,7 +90,7 @@ func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID str
 	if kind == OwnedUsers {
 		text += ` UNION ALL SELECT org_id FROM invitations WHERE id = $1`
 	}
-	return ReadRow(ctx, db, "find an owner", scanValue[string], text, id)
+	return ReadRow(ctx, db, "find an owner", ScanValue[string], text, id)
 }
 
 const (
@@ -110,5 +110,5 @@ const (
 // SealedSample reads the first 64 bytes of the newest values that are sealed with the master key: at most 8 each of provider
 // keys, credentials of channels, messages of customers, and answers kept for an Idempotency-Key. It takes 2 s at most.
 func (db *DB) SealedSample(ctx context.Context) ([][]byte, error) {
-	return ReadRows(ctx, db, "read sealed values", scanValue[[]byte], selectSealedSample, sealedSample)
+	return ReadRows(ctx, db, "read sealed values", ScanValue[[]byte], selectSealedSample, sealedSample)
 }

@@ -119,10 +119,10 @@ func queryRow(ctx context.Context, tx Tx, into []any, text string, arguments ...
 	return err
 }
 
-// queryValues reads all rows of a query of one column.
-func queryValues[T any](ctx context.Context, tx Tx, text string, arguments ...any) (values []T, err error) {
+// QueryValues reads all rows of a query of one column in a transaction.
+func QueryValues[T any](ctx context.Context, tx Tx, text string, arguments ...any) (values []T, err error) {
 	err = tx.Query(ctx, func(row Row) error {
-		value, err := scanValue[T](row)
+		value, err := ScanValue[T](row)
 		values = append(values, value)
 		return err
 	}, text, arguments...)
@@ -137,8 +137,8 @@ func orAbsent[T any](item T, err error) (T, bool, error) {
 	return item, err == nil, err
 }
 
-// scanValue scans a row of one column.
-func scanValue[T any](row Row) (value T, err error) {
+// ScanValue scans a row of one column, for [ReadRow] and [ReadRows].
+func ScanValue[T any](row Row) (value T, err error) {
 	err = row.Scan(&value)
 	return value, err
 }

@@ -134,7 +134,7 @@ const runningTurns = 200
 // RunningTurns reads the ids of up to 200 turns of [Widgets.Spend] whose call may still run. Those of a deleted
 // conversation are among them until a call of theirs has ended.
 func (w Widgets) RunningTurns(ctx context.Context, orgID, channelID string, since time.Time) (ids []string, err error) {
-	return ReadRows(ctx, w.db, "read a channel's running turns", scanValue[string],
+	return ReadRows(ctx, w.db, "read a channel's running turns", ScanValue[string],
 		`SELECT t.id FROM `+dayTurns+` AS t WHERE t.asking OR t.deleted
 			AND NOT EXISTS (SELECT 1 FROM calls WHERE request_id = t.id AND key_id = '') ORDER BY t.deleted LIMIT $4`,
 		channelID, since.UnixMilli(), orgID, runningTurns)
@@ -143,7 +143,7 @@ func (w Widgets) RunningTurns(ctx context.Context, orgID, channelID string, sinc
 // KeyHold reads what is held from an organization's live wallet for the running call with an idempotency key, in micros;
 // 0 if none runs, or it is free.
 func (w Widgets) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (micros int64, err error) {
-	return ReadRow(ctx, w.db, "read the hold of a call", scanValue[int64],
+	return ReadRow(ctx, w.db, "read the hold of a call", ScanValue[int64],
 		`SELECT CAST(COALESCE(sum(h.amount_micros), 0) AS BIGINT) FROM idempotency_keys k JOIN holds h ON h.id = k.call_id AND h.status = 'open'
 			WHERE k.org_id = $1 AND k.env = 'live' AND k.key_hash = $2`, orgID, keyHash[:])
 }
