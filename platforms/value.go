@@ -5,10 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
 // Value is a JSON value as it is written, inside of a text that [ParseObject] has checked; nil for one that isn't there. Its
@@ -18,13 +17,19 @@ type Value []byte
 // ParseObject returns the JSON object that is all of text, without the white space around it, or [ErrMalformed]. Names may
 // repeat, of which the last one counts, and texts may have broken characters, which become U+FFFD.
 func ParseObject(text []byte) (Value, error) {
-	text = bytes.Trim(text, " \t\r\n")
-	if len(text) == 0 || text[0] != '{' ||
-		!jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+	s := jsonscan.Lenient(text, maxDepth)
+	if s.Peek() != '{' {
 		return nil, ErrMalformed
 	}
-	return text, nil
+	object := s.Value()
+	if !s.End() {
+		return nil, ErrMalformed
+	}
+	return object, nil
 }
+
+// maxDepth bounds the nesting of a delivery.
+const maxDepth = 10_000
 
 // Walk steps through the members of an object or the elements of an array and builds nothing of them: a delivery may have a
 // million that mean nothing.
@@ -32,9 +37,11 @@ type Walk struct {
 	// Value is the current one.
 	Value Value
 
-	name   []byte
-	rest   []byte
-	object bool
+	name    jsonscan.Literal
+	scanner jsonscan.Scanner
+	// open is '{' for an object and '[' for an array, 0 for any other value.
+	open  byte
+	begun bool
 }
 
 // Members walks through the members of an object; any other value has none.
@@ -43,89 +50,35 @@ func (v Value) Members() Walk { return begin(v, '{') }
 // Elements walks through the elements of an array; any other value has none.
 func (v Value) Elements() Walk { return begin(v, '[') }
 
-func begin(text []byte, opening byte) Walk {
-	if len(text) == 0 || text[0] != opening {
+func begin(text []byte, open byte) Walk {
+	if len(text) == 0 || text[0] != open {
 		return Walk{}
 	}
-	return Walk{rest: text[1:], object: opening == '{'}
+	return Walk{scanner: jsonscan.Lenient(text, maxDepth), open: open}
 }
 
 // Next goes to the next value and reports whether there is one.
 func (w *Walk) Next() bool {
-	w.between()
-	if len(w.rest) == 0 || w.rest[0] == '}' || w.rest[0] == ']' {
+	more := false
+	switch {
+	case w.begun:
+		more = w.scanner.More(w.open)
+	case w.open != 0:
+		more, w.begun = w.scanner.Enter(w.open), true
+	}
+	if !more {
+		*w = Walk{Value: w.Value, name: w.name}
 		return false
 	}
-	if w.object {
-		name := w.take()
-		w.name = name[1 : len(name)-1]
-		w.between()
+	if w.open == '{' {
+		w.name = w.scanner.Key()
 	}
-	w.Value = w.take()
-	return true
+	w.Value = w.scanner.Value()
+	return w.Value != nil
 }
 
 // Key is the name of the current member as it is written. Names that adapters look for have no escapes.
-func (w *Walk) Key() string { return string(w.name) }
-
-// between steps over what stands between values.
-func (w *Walk) between() {
-	for i, c := range w.rest {
-		if c > ',' && c != ':' || c == '"' {
-			w.rest = w.rest[i:]
-			return
-		}
-	}
-	w.rest = nil
-}
-
-// take returns the value at the beginning of the rest.
-func (w *Walk) take() []byte {
-	var n int
-	switch w.rest[0] {
-	case '"':
-		n = textEnd(w.rest)
-	case '{', '[':
-		n = closingEnd(w.rest)
-	default:
-		n = bytes.IndexAny(w.rest, ",]} \t\r\n")
-	}
-	value := w.rest[:n]
-	w.rest = w.rest[n:]
-	return value
-}
-
-// textEnd is the length of the string that the JSON begins with.
-func textEnd(text []byte) int {
-	quote := 0
-	for at := 1; ; {
-		if at > quote {
-			quote = at + bytes.IndexByte(text[at:], '"')
-		}
-		slash := bytes.IndexByte(text[at:quote], '\\')
-		if slash < 0 {
-			return quote + 1
-		}
-		at += slash + 2
-	}
-}
-
-// closingEnd is the length of the object or array that the JSON begins with.
-func closingEnd(text []byte) int {
-	depth := 0
-	for i := 0; ; i++ {
-		switch text[i] {
-		case '"':
-			i += textEnd(text[i:]) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-}
+func (w *Walk) Key() string { return string(w.name.Inner()) }
 
 // Text returns the content of a string, "" for other values. NUL is left out, since PostgreSQL refuses it; what is longer
 // than limit bytes is cut between two characters.
@@ -151,7 +104,7 @@ func readText(value []byte, limit int) (text string, hasNUL bool) {
 	}
 	size, end := 0, 0
 	for end < len(inner) {
-		r, n := character(inner[end:])
+		r, n := jsonscan.DecodeRune(inner[end:])
 		if r == 0 {
 			hasNUL = true
 		} else if size += utf8.RuneLen(r); size > limit {
@@ -162,7 +115,7 @@ func readText(value []byte, limit int) (text string, hasNUL bool) {
 	var b strings.Builder
 	b.Grow(min(size, limit))
 	for inner = inner[:end]; len(inner) > 0; {
-		r, n := character(inner)
+		r, n := jsonscan.DecodeRune(inner)
 		if r != 0 {
 			b.WriteRune(r)
 		}
@@ -171,62 +124,10 @@ func readText(value []byte, limit int) (text string, hasNUL bool) {
 	return b.String(), hasNUL
 }
 
-// inside is what stands between the quotes of a JSON string.
+// inside returns the text between the quotes of a JSON string.
 func inside(value []byte) (inner []byte, ok bool) {
-	if len(value) < 2 || value[0] != '"' {
-		return nil, false
-	}
-	return value[1 : len(value)-1], true
-}
-
-// character reads the first character of what stands in a JSON string.
-func character(text []byte) (r rune, size int) {
-	if text[0] != '\\' {
-		return utf8.DecodeRune(text)
-	}
-	switch text[1] {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		return escaped(text)
-	default:
-		return rune(text[1]), 2
-	}
-}
-
-// escaped reads an escape of four hexadecimal digits, or two that are a pair.
-func escaped(text []byte) (r rune, size int) {
-	r = unit(text)
-	if !utf16.IsSurrogate(r) {
-		return r, 6
-	}
-	if len(text) >= 12 && text[6] == '\\' && text[7] == 'u' {
-		if pair := utf16.DecodeRune(r, unit(text[6:])); pair != utf8.RuneError {
-			return pair, 12
-		}
-	}
-	return utf8.RuneError, 6
-}
-
-func unit(text []byte) (r rune) {
-	for _, c := range text[2:6] {
-		switch {
-		case c <= '9':
-			c -= '0'
-		default:
-			c = c&^0x20 - 'A' + 10
-		}
-		r = r<<4 | rune(c)
-	}
-	return r
+	inner = jsonscan.Literal(value).Inner()
+	return inner, inner != nil
 }
 
 // Nested returns an object that some platforms write as JSON inside a string, as it is or unpacked. For a string that
@@ -238,7 +139,7 @@ func (v Value) Nested() Value {
 	}
 	plain := make([]byte, 0, len(inner))
 	for len(inner) > 0 {
-		r, n := character(inner)
+		r, n := jsonscan.DecodeRune(inner)
 		if r == utf8.RuneError && n == 1 {
 			plain = append(plain, inner[0]) // a broken character; what reads the text inside replaces it
 		} else {

@@ -65,13 +65,7 @@ func appendEscaped(dst []byte, b byte) []byte {
 }
 
 // Text returns the decoded text. Lone surrogates and bytes that are no UTF-8 become U+FFFD.
-func (s JSONString) Text() string {
-	in := s.inner()
-	if bytes.IndexByte(in, '\\') < 0 && utf8.Valid(in) {
-		return string(in)
-	}
-	return string(s.AppendText(make([]byte, 0, len(in))))
-}
+func (s JSONString) Text() string { return jsonscan.Literal(s).Text() }
 
 // AppendText appends the decoded text, as [JSONString.Text] returns it, to dst.
 func (s JSONString) AppendText(dst []byte) []byte { return jsonscan.AppendText(dst, s.inner()) }
@@ -125,6 +119,6 @@ func highAtEnd(in []byte) rune {
 }
 
 // ByteLen returns the length of the decoded text in bytes, without decoding it into memory.
-func (s JSONString) ByteLen() int { return jsonscan.TextLen(s.inner()) }
+func (s JSONString) ByteLen() int { return jsonscan.Literal(s).Len() }
 
-func (s JSONString) inner() []byte { return jsonscan.Inner(s) }
+func (s JSONString) inner() []byte { return jsonscan.Literal(s).Inner() }

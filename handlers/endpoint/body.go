@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
 // bodyFilter reads a body of the endpoint groups by the rules of JSON on /v1 (one object in valid UTF-8, no repeated names,
@@ -40,9 +41,9 @@ const (
 
 // readObject returns the filtered body of an operation whose body the schema describes.
 func readObject(body []byte, schema *huma.Schema, schemas huma.Registry) ([]byte, error) {
-	f := bodyFilter{Scanner: jsonbody.Scanner{Data: body}, schemas: schemas, out: make([]byte, 0, min(len(body), 4<<10))}
+	f := bodyFilter{Scanner: jsonbody.New(body), schemas: schemas, out: make([]byte, 0, min(len(body), 4<<10))}
 	properties := f.resolve(schema).Properties
-	known := func(name jsonbody.Literal) string {
+	known := func(name jsonscan.Literal) string {
 		word, _ := knownMember(properties, name)
 		return word
 	}
@@ -68,8 +69,8 @@ func (f *bodyFilter) resolve(schema *huma.Schema) *huma.Schema {
 }
 
 // knownMember is the described member that the name stands for.
-func knownMember(properties map[string]*huma.Schema, name jsonbody.Literal) (word string, schema *huma.Schema) {
-	var buf [32]byte
+func knownMember(properties map[string]*huma.Schema, name jsonscan.Literal) (word string, schema *huma.Schema) {
+	var buf [jsonscan.MaxWord]byte
 	text := name.Word(&buf)
 	if schema = properties[string(text)]; schema == nil {
 		return "", nil
@@ -78,9 +79,9 @@ func knownMember(properties map[string]*huma.Schema, name jsonbody.Literal) (wor
 }
 
 // member writes the members of one object that are described.
-func (f *bodyFilter) member(properties map[string]*huma.Schema) func(jsonbody.Literal) bool {
+func (f *bodyFilter) member(properties map[string]*huma.Schema) func(jsonscan.Literal) bool {
 	first := true
-	return func(name jsonbody.Literal) bool {
+	return func(name jsonscan.Literal) bool {
 		word, schema := knownMember(properties, name)
 		if schema == nil || f.refused != 0 {
 			return f.Skip()
@@ -100,10 +101,9 @@ func (f *bodyFilter) member(properties map[string]*huma.Schema) func(jsonbody.Li
 	}
 }
 
-// value writes the value at pos.
+// value reads a value and writes it.
 func (f *bodyFilter) value(schema *huma.Schema) bool {
-	start := f.Pos
-	switch c := f.Space(); {
+	switch c := f.Peek(); {
 	case c == '{' && schema.Type == huma.TypeObject:
 		f.out = append(f.out, '{')
 		ok := f.Object(f.member(schema.Properties), nil)
@@ -118,22 +118,22 @@ func (f *bodyFilter) value(schema *huma.Schema) bool {
 		f.out = append(f.out, "[]"...)
 		return f.Skip()
 	case c == '"':
-		lit, ok := f.ReadString()
-		if ok && lit.HasNUL() {
+		text := f.String()
+		if text.HasNUL() {
 			f.refused = hasNUL
 		}
-		f.out = append(append(append(f.out, '"'), lit.Raw...), '"')
-		return ok
-	case jsonbody.IsNumber(c):
-		number, ok := f.ReadNumber()
-		if ok {
+		f.out = append(f.out, text...)
+		return text != nil
+	case jsonscan.IsNumber(c):
+		number := f.Number()
+		if number != nil {
 			f.writeNumber(number)
 		}
-		return ok
+		return number != nil
 	default:
-		ok := f.Skip()
-		f.out = append(f.out, f.Data[start:f.Pos]...)
-		return ok
+		value := f.Value()
+		f.out = append(f.out, value...)
+		return value != nil
 	}
 }
 
@@ -163,7 +163,7 @@ func (f *bodyFilter) elements(schema *huma.Schema) bool {
 }
 
 func (f *bodyFilter) writeNumber(number []byte) {
-	if value, whole := jsonbody.ParseInteger(number); whole {
+	if value, whole := jsonscan.Integer(number); whole {
 		f.out = strconv.AppendInt(f.out, value, 10)
 		return
 	}

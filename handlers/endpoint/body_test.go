@@ -80,3 +80,19 @@ func FuzzCursor(f *testing.F) {
 		require.Equal(t, defaultPageLimit+1, page.Limit)
 	})
 }
+
+func BenchmarkReadObject(b *testing.B) {
+	text := &huma.Schema{Type: huma.TypeString}
+	schema := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
+		"name": text, "model": text, "systemPrompt": text, "temperature": {Type: huma.TypeNumber}, "origins": {Type: huma.TypeArray, Items: text},
+	}}
+	body := []byte(`{"name":"Lan","model":"openai/gpt-4o-mini","temperature":0.70,"origins":["https://a.example","https://b.example"],"unknown":{"a":[1,2,3]},"systemPrompt":"` +
+		strings.Repeat(`Answer in Vietnamese.\n`, 40) + `"}`)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := readObject(body, schema, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

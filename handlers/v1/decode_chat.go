@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -78,7 +79,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if len(body) > handlers.MaxChatBody {
 		return nil, handlers.TooLarge(handlers.MaxChatBody)
 	}
-	d := chatDecoder{Scanner: jsonbody.Scanner{Data: body}, req: &ChatRequest{}}
+	d := chatDecoder{Scanner: jsonbody.New(body), req: &ChatRequest{}}
 	if fault := d.Document(d.member, chatField); fault != nil {
 		return nil, fault
 	}
@@ -105,8 +106,8 @@ func (d *chatDecoder) finish() (*ChatRequest, error) {
 }
 
 // chatField is the field that a repeated name of the top object belongs to.
-func chatField(name jsonbody.Literal) string {
-	var buf [32]byte
+func chatField(name jsonscan.Literal) string {
+	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {
 	case "model", "messages", "temperature", "max_tokens", "top_p", "stop", "stream", "max_completion_tokens":
 		return word
@@ -116,8 +117,8 @@ func chatField(name jsonbody.Literal) string {
 }
 
 // member reads one member of the top object.
-func (d *chatDecoder) member(name jsonbody.Literal) bool {
-	var buf [32]byte
+func (d *chatDecoder) member(name jsonscan.Literal) bool {
+	var buf [jsonscan.MaxWord]byte
 	switch string(name.Word(&buf)) {
 	case "model":
 		return d.model()
@@ -152,20 +153,12 @@ func (d *chatDecoder) note(field int, name, text string) {
 	}
 }
 
-// next is the first byte of the value at pos, or 0 at the end of the text.
-func (d *chatDecoder) next() byte {
-	if d.Pos == len(d.Data) {
-		return 0
-	}
-	return d.Data[d.Pos]
-}
-
 // countTexts returns how many texts the array at pos begins with; pos stays. Elements can be so much shorter than what is
 // built of them that a slice which grows would take too much.
 func (d *chatDecoder) countTexts() (n int) {
 	before := d.Scanner
 	d.Array(func(int) bool {
-		if d.next() != '"' {
+		if d.Peek() != '"' {
 			return false
 		}
 		n++
@@ -176,25 +169,26 @@ func (d *chatDecoder) countTexts() (n int) {
 }
 
 func (d *chatDecoder) model() bool {
-	switch d.next() {
+	switch d.Peek() {
 	case '"':
-		lit, ok := d.ReadString()
-		if ok {
-			d.req.Model, d.hasModel = lit.Text(), true
+		model := d.String()
+		if model == nil {
+			return false
 		}
-		return ok
+		d.req.Model, d.hasModel = model.Text(), true
+		return true
 	case 'n':
-		return d.Word("null")
+		return d.Skip()
 	default:
 		return d.wrong(fieldModel, "model", "must be a string")
 	}
 }
 
 func (d *chatDecoder) stream() bool {
-	switch d.next() {
+	switch d.Peek() {
 	case 't':
 		d.req.Stream = true
-		return d.Word("true")
+		return d.Skip()
 	case 'f', 'n':
 		return d.Skip()
 	default:
@@ -204,15 +198,16 @@ func (d *chatDecoder) stream() bool {
 
 func (d *chatDecoder) stop() bool {
 	const element = "must be a string"
-	switch d.next() {
+	switch d.Peek() {
 	case '"':
-		lit, ok := d.ReadString()
-		if ok {
-			d.req.Stop = []string{lit.Text()}
+		stop := d.String()
+		if stop == nil {
+			return false
 		}
-		return ok
+		d.req.Stop = []string{stop.Text()}
+		return true
 	case 'n':
-		return d.Word("null")
+		return d.Skip()
 	case '[':
 		if n := d.countTexts(); n > 0 {
 			d.req.Stop = make([]string, 0, min(n, MaxMessages))
@@ -223,14 +218,15 @@ func (d *chatDecoder) stop() bool {
 				return d.Skip()
 			case i >= MaxMessages:
 				return d.wrong(fieldStop, "stop", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
-			case d.next() != '"':
+			case d.Peek() != '"':
 				return d.wrong(fieldStop, "stop["+strconv.Itoa(i)+"]", element)
 			}
-			lit, ok := d.ReadString()
-			if ok {
-				d.req.Stop = append(d.req.Stop, lit.Text())
+			stop := d.String()
+			if stop == nil {
+				return false
 			}
-			return ok
+			d.req.Stop = append(d.req.Stop, stop.Text())
+			return true
 		})
 	default:
 		return d.wrong(fieldStop, "stop", "must be an array of strings")

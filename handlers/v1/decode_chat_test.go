@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -395,9 +396,9 @@ func TestDecodeChatNameBound(t *testing.T) {
 		return `{` + strings.TrimSuffix(b.String(), ",") + `}`
 	}
 	// 3 names of the top object are open, too.
-	decoded(t, `{"model":"m/x",`+hello+`,"x":`+object(jsonbody.MaxNames-3)+`}`)
-	require.Contains(t, refused(t, `{"model":"m/x",`+hello+`,"x":`+object(jsonbody.MaxNames-2)+`}`).Message, "too many member names")
-	half := object(jsonbody.MaxNames/2 + 1)
+	decoded(t, `{"model":"m/x",`+hello+`,"x":`+object(jsonscan.MaxNames-3)+`}`)
+	require.Contains(t, refused(t, `{"model":"m/x",`+hello+`,"x":`+object(jsonscan.MaxNames-2)+`}`).Message, "too many member names")
+	half := object(jsonscan.MaxNames/2 + 1)
 	decoded(t, `{"model":"m/x",`+hello+`,"x":[`+half+`,`+half+`,`+half+`]}`)
 	refused(t, `{"model":"m/x",`+hello+`,"x":`+half[:len(half)-1]+`,"y":`+half+`}}`)
 }
@@ -442,5 +443,26 @@ func TestDecodeChatMessageTextsDoNotEchoTheBody(t *testing.T) {
 		`{"model":"m/x","messages":[{"role":"SECRET","content":"SECRET"}]}`, `{"SECRET":1,"SECRET":2}`, `{"model":SECRET}`, `{"model":["SECRET"]}`,
 	} {
 		require.NotContains(t, refused(t, body).Error(), "SECRET")
+	}
+}
+
+func BenchmarkDecodeChat(b *testing.B) {
+	body := func(text string) []byte {
+		return []byte(`{"model":"openai/gpt-4o-mini","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"` + text +
+			`"}],"temperature":0.7,"max_tokens":256,"stream":true,"user":"u_1","metadata":{"a":1,"b":[true,null,"c"]}}`)
+	}
+	for name, data := range map[string][]byte{
+		"1 KB": body(strings.Repeat("Where is my order? ", 45)), "200 KB": body(strings.Repeat("Where is my order? ", 10_000)),
+		"200 KB with escapes": body(strings.Repeat(`Xin chào, \"bạn\"! `, 10_000)),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := DecodeChat(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

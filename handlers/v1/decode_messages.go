@@ -3,12 +3,12 @@ package v1
 import (
 	"strconv"
 
-	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 func (d *chatDecoder) messages() bool {
-	switch d.next() {
+	switch d.Peek() {
 	case '[':
 		if !d.Array(d.message) {
 			return false
@@ -19,7 +19,7 @@ func (d *chatDecoder) messages() bool {
 		d.hasMessages = true
 		return true
 	case 'n':
-		return d.Word("null")
+		return d.Skip()
 	default:
 		return d.wrong(fieldMessages, "messages", "must be an array")
 	}
@@ -29,17 +29,17 @@ func (d *chatDecoder) messages() bool {
 func (d *chatDecoder) message(i int) bool {
 	d.anyMessage = true
 	switch {
-	case d.faults[fieldMessages] != nil && (i >= MaxMessages || d.next() != '{'):
+	case d.faults[fieldMessages] != nil && (i >= MaxMessages || d.Peek() != '{'):
 		return d.Skip() // nothing is built for what can't be used any more
 	case i >= MaxMessages:
 		return d.wrong(fieldMessages, "messages", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
-	case d.next() != '{':
+	case d.Peek() != '{':
 		return d.wrong(fieldMessages, element(i, ""), "must be an object")
 	}
 	var m providers.Message
 	roleFault, contentFault := "is required", "is required; content must be a string"
-	member := func(name jsonbody.Literal) bool {
-		var buf [32]byte
+	member := func(name jsonscan.Literal) bool {
+		var buf [jsonscan.MaxWord]byte
 		var ok bool
 		switch string(name.Word(&buf)) {
 		case "role":
@@ -51,7 +51,7 @@ func (d *chatDecoder) message(i int) bool {
 		}
 		return ok
 	}
-	if !d.Object(member, func(name jsonbody.Literal) string { return messageField(i, name) }) {
+	if !d.Object(member, func(name jsonscan.Literal) string { return messageField(i, name) }) {
 		return false
 	}
 	switch {
@@ -69,8 +69,8 @@ func (d *chatDecoder) message(i int) bool {
 func element(i int, rest string) string { return "messages[" + strconv.Itoa(i) + "]" + rest }
 
 // messageField is the field that a repeated name of messages[i] belongs to.
-func messageField(i int, name jsonbody.Literal) string {
-	var buf [32]byte
+func messageField(i int, name jsonscan.Literal) string {
+	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {
 	case "role", "content":
 		return element(i, "."+word)
@@ -82,37 +82,36 @@ func messageField(i int, name jsonbody.Literal) string {
 // role reads a role. fault says what is wrong with it; ok is false when the body is broken.
 func (d *chatDecoder) role() (role, fault string, ok bool) {
 	const allowed = "must be system, user, assistant or tool"
-	if d.next() != '"' {
+	if d.Peek() != '"' {
 		return "", allowed, d.Skip()
 	}
-	lit, ok := d.ReadString()
-	var buf [32]byte
-	switch string(lit.Word(&buf)) {
+	written := d.String()
+	if written == nil {
+		return "", "", false
+	}
+	var buf [jsonscan.MaxWord]byte
+	switch string(written.Word(&buf)) {
 	case "system":
-		return "system", "", ok
+		return "system", "", true
 	case "user":
-		return "user", "", ok
+		return "user", "", true
 	case "assistant":
-		return "assistant", "", ok
+		return "assistant", "", true
 	case "tool":
-		return "tool", "", ok
+		return "tool", "", true
 	default:
-		return "", allowed, ok
+		return "", allowed, true
 	}
 }
 
 // content reads a content as it stands, with its quotes and escapes.
 func (d *chatDecoder) content() (content providers.JSONString, fault string, ok bool) {
-	if d.next() != '"' {
+	if d.Peek() != '"' {
 		return nil, "is not a string; content must be a string", d.Skip()
 	}
-	lit, ok := d.ReadString()
-	if !ok {
-		return nil, "", false
-	}
-	if lit.Runes > MaxContentRunes {
+	text := d.String()
+	if text.LongerThan(MaxContentRunes) {
 		return nil, "must have at most " + strconv.Itoa(MaxContentRunes) + " characters", true
 	}
-	end := lit.Start + len(lit.Raw) + 1
-	return providers.JSONString(d.Data[lit.Start-1 : end : end]), "", true
+	return providers.JSONString(text), "", text != nil
 }

@@ -3,20 +3,20 @@ package v1
 import (
 	"strconv"
 
-	"github.com/caddy-svc/caddy-svc/handlers/jsonbody"
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 )
 
 // float reads a number from 0 to most.
 func (d *chatDecoder) float(field int, name string, most int, into **float64) bool {
 	rule := func() string { return "must be a number from 0 to " + strconv.Itoa(most) }
-	switch c := d.next(); {
+	switch c := d.Peek(); {
 	case c == 'n':
-		return d.Word("null")
-	case !jsonbody.IsNumber(c):
+		return d.Skip()
+	case !jsonscan.IsNumber(c):
 		return d.wrong(field, name, rule())
 	}
-	number, ok := d.ReadNumber()
-	if !ok {
+	number := d.Number()
+	if number == nil {
 		return false
 	}
 	// The only error left is a number beyond float64, and its value is infinite then.
@@ -34,20 +34,20 @@ func (d *chatDecoder) float(field int, name string, most int, into **float64) bo
 
 // tokens reads the value at pos as a number of tokens; wanted is false when it is none from 1 to 200,000.
 func (d *chatDecoder) tokens() (n int64, wanted, ok bool) {
-	if !jsonbody.IsNumber(d.next()) {
+	if !jsonscan.IsNumber(d.Peek()) {
 		return 0, false, d.Skip()
 	}
-	number, ok := d.ReadNumber()
-	if !ok {
+	number := d.Number()
+	if number == nil {
 		return 0, false, false
 	}
-	n, whole := jsonbody.ParseInteger(number)
+	n, whole := jsonscan.Integer(number)
 	return n, whole && n >= 1 && n <= MaxTokensLimit, true
 }
 
 func (d *chatDecoder) maxTokens() bool {
-	if d.next() == 'n' {
-		return d.Word("null")
+	if d.Peek() == 'n' {
+		return d.Skip()
 	}
 	n, wanted, ok := d.tokens()
 	switch {

@@ -1,61 +1,119 @@
-// Package jsonscan reads JSON in a single pass without building anything of it, in bounded depth.
+// Package jsonscan reads JSON texts (RFC 8259) front to back and builds nothing of them: what a [Scanner] returns are slices
+// of the text. Its callers choose the members that they read and skip the others, so that a hostile text costs no memory.
+//
+// Requests are read by the rules of RFC 7493 ([Strict]), answers of vendors and deliveries of platforms by the grammar of
+// encoding/json ([Lenient]). The time is linear in the length of the text, the depth is bounded, and only names that are
+// compared take memory, at most 2 MiB at a time ([MaxNames]).
 package jsonscan
 
 import (
-	"math"
-	"slices"
-	"strconv"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
 )
 
-// MaxDepth bounds the nesting of what is read.
-const MaxDepth = 512
+// MaxNames bounds the names of an object and of those around it that [Scanner.Object] compares, and so the memory that
+// finding repeated ones takes: 2 MiB.
+const MaxNames = 100_000
 
-// Scanner walks over one JSON text (RFC 8259) in a single pass without building anything. Its grammar is the one
-// of encoding/json: bytes that are no UTF-8 are tolerated inside strings. The first fault sets bad, after which
-// every method returns at once with nothing.
+// Scanner reads one JSON text. Its first fault stops it for good: every method then returns false, nil or 0.
+//
+// An object or array is read by a loop, or by [Scanner.Object] and [Scanner.Array], which also work while a function reads
+// each value:
+//
+//	for more := s.Enter('{'); more; more = s.More('{') {
+//		name := s.Key()
+//		value := s.Value()
+//	}
 type Scanner struct {
-	data  []byte
-	pos   int
-	depth int
-	bad   bool
+	// data ends at the first fault, so that nothing is found behind it.
+	data     []byte
+	pos      int
+	depth    int
+	maxDepth int
+	// names counts those of all objects around pos that are compared.
+	names  int
+	strict bool
+	fault  string
 }
 
-// New returns a Scanner at the beginning of data.
-func New(data []byte) Scanner { return Scanner{data: data} }
+// Strict returns a Scanner for a text in which arrays and objects are nested at most maxDepth deep. Strings must be UTF-8
+// without lone surrogates, and a name must not repeat in an object that Object or Skip reads. The text is shorter than 4 GiB.
+func Strict(text []byte, maxDepth int) Scanner {
+	return Scanner{data: text, maxDepth: maxDepth, strict: true}
+}
 
-// Peek skips white space and returns the next byte, 0 at the end.
+// Lenient returns a Scanner for a text in which arrays and objects are nested at most maxDepth deep. Like encoding/json it
+// accepts repeated names, and strings with lone surrogates or bytes that are no UTF-8.
+func Lenient(text []byte, maxDepth int) Scanner {
+	return Scanner{data: text, maxDepth: maxDepth}
+}
+
+// Fault returns the fault that stopped the scanner and its position in bytes, or "" if there is none.
+func (s *Scanner) Fault() (what string, at int) { return s.fault, s.pos }
+
+func (s *Scanner) fail(what string) bool {
+	if s.fault == "" {
+		s.fault = what
+		s.data = s.data[:s.pos]
+	}
+	return false
+}
+
+func (s *Scanner) unexpected() bool {
+	if s.pos == len(s.data) {
+		return s.fail("unexpected end")
+	}
+	return s.fail("unexpected character")
+}
+
+// Peek skips white space and returns the byte that follows it, or 0 at the end of the text.
 func (s *Scanner) Peek() byte {
-	for s.pos < len(s.data) {
-		switch b := s.data[s.pos]; b {
-		case ' ', '\t', '\n', '\r':
-			s.pos++
+	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
+		return s.data[s.pos]
+	}
+	return s.skipSpace()
+}
+
+func (s *Scanner) skipSpace() byte {
+	for ; s.pos < len(s.data); s.pos++ {
+		switch c := s.data[s.pos]; c {
+		case ' ', '\n', '\t', '\r':
 		default:
-			return b
+			return c
 		}
 	}
 	return 0
 }
 
+// End reports whether there was no fault and nothing but white space follows.
+func (s *Scanner) End() bool {
+	s.Peek()
+	if s.pos < len(s.data) {
+		return s.fail("more data after the end of the object")
+	}
+	return s.fault == ""
+}
+
 // Enter steps into an object ('{') or an array ('[') and reports whether it has an element.
 func (s *Scanner) Enter(open byte) bool {
-	if s.bad || s.Peek() != open || s.depth >= MaxDepth {
-		return s.fault()
+	switch {
+	case s.Peek() != open:
+		return s.unexpected()
+	case s.depth == s.maxDepth:
+		return s.fail("nested too deeply")
 	}
 	s.pos++
-	s.depth++
 	if s.Peek() == closing(open) {
 		s.pos++
-		s.depth--
 		return false
 	}
+	s.depth++
 	return true
 }
 
-// More steps over what follows an element and reports whether another one comes.
+// More steps over the comma or the closing bracket after an element and reports whether another element follows.
 func (s *Scanner) More(open byte) bool {
-	if s.bad {
-		return false
-	}
 	switch s.Peek() {
 	case ',':
 		s.pos++
@@ -65,213 +123,324 @@ func (s *Scanner) More(open byte) bool {
 		s.depth--
 		return false
 	}
-	return s.fault()
-}
-
-func closing(open byte) byte {
 	if open == '{' {
-		return '}'
+		return s.fail("a comma or closing brace is missing")
 	}
-	return ']'
+	return s.fail("a comma or closing bracket is missing")
 }
 
-// Key reads a member's name and the colon.
-func (s *Scanner) Key() []byte {
-	name := s.Text()
-	if s.bad || s.Peek() != ':' {
-		s.fault()
+// closing returns the bracket that closes open. In ASCII it is the next but one.
+func closing(open byte) byte { return open + 2 }
+
+// Key reads a member's name and the colon after it. It does not compare the name with others.
+func (s *Scanner) Key() Literal {
+	name := s.name()
+	if !s.colon() {
 		return nil
 	}
-	s.pos++
 	return name
 }
 
-// Is reports whether a member's name is want, which is plain ASCII.
-func Is(name []byte, want string) bool {
-	in := Inner(name)
-	if len(in) == len(want) {
-		return string(in) == want
-	}
-	if len(in) < len(want) {
-		return false
-	}
-	if slices.Contains(in, '\\') {
-		return string(AppendText(nil, in)) == want
-	}
-	return false
-}
-
-// Text reads a string.
-func (s *Scanner) Text() []byte {
-	if s.bad || s.Peek() != '"' {
-		s.fault()
+func (s *Scanner) name() Literal {
+	if s.Peek() != '"' {
+		s.fail("a member name is missing")
 		return nil
 	}
-	start := s.pos
-	for i := start + 1; i < len(s.data); i++ {
-		switch b := s.data[i]; {
-		case b == '"':
-			s.pos = i + 1
-			return s.data[start:s.pos]
-		case b < ' ':
-			s.fault()
-			return nil
-		case b == '\\':
-			n := escapeLen(s.data[i:])
-			if n == 0 {
-				s.fault()
-				return nil
+	return s.text()
+}
+
+func (s *Scanner) colon() bool {
+	if s.Peek() != ':' {
+		return s.fail("a colon is missing")
+	}
+	s.pos++
+	return true
+}
+
+// Object reads an object. It calls member for each member, which must read the value and report whether to go on. A name
+// that repeats is a fault, for which repeated is called unless it is nil. Object reports whether all of it was read.
+func (s *Scanner) Object(member func(name Literal) bool, repeated func(name Literal)) bool {
+	names := nameSet{}
+	for more := s.Enter('{'); more; more = s.More('{') {
+		name := s.name()
+		if name == nil {
+			return false
+		}
+		start := s.pos - len(name)
+		if !names.add(s.data, start, name) {
+			s.pos = start
+			if repeated != nil {
+				repeated(name)
 			}
-			i += n - 1
+			return s.fail("a name is used twice in one object")
+		}
+		if s.names++; s.names > MaxNames {
+			return s.fail("too many member names")
+		}
+		if !s.colon() || !member(name) {
+			return false
 		}
 	}
-	s.fault()
-	return nil
+	s.names -= names.count
+	return s.fault == ""
 }
 
-// TextOrSkip reads a string and returns nil for any other value.
-func (s *Scanner) TextOrSkip() []byte {
-	if s.Peek() == '"' {
-		return s.Text()
+// Array reads an array. It calls element for each element, which must read the value and report whether to go on. Array
+// reports whether all of it was read.
+func (s *Scanner) Array(element func(index int) bool) bool {
+	index := 0
+	for more := s.Enter('['); more; more = s.More('[') {
+		if !element(index) {
+			return false
+		}
+		index++
 	}
-	s.Skip()
+	return s.fault == ""
+}
+
+// Null steps over a null and reports whether there is one; it leaves other values.
+func (s *Scanner) Null() bool { return s.Peek() == 'n' && s.word("null") }
+
+// Value reads one value of any kind and returns it as it is written, nil for a fault.
+func (s *Scanner) Value() []byte {
+	s.Peek()
+	start := s.pos
+	if !s.Skip() {
+		return nil
+	}
+	return s.data[start:s.pos:s.pos]
+}
+
+// Skip reads one value of any kind and reports whether it is valid.
+func (s *Scanner) Skip() bool {
+	switch c := s.Peek(); {
+	case c == '"':
+		return s.text() != nil
+	case c == '{' && s.strict:
+		return s.Object(func(Literal) bool { return s.Skip() }, nil)
+	case c == '[' && s.strict:
+		return s.Array(func(int) bool { return s.Skip() })
+	case c == '{' || c == '[':
+		return s.skipNested()
+	case c == 't':
+		return s.word("true")
+	case c == 'f':
+		return s.word("false")
+	case c == 'n':
+		return s.word("null")
+	case IsNumber(c):
+		return s.Number() != nil
+	}
+	return s.unexpected()
+}
+
+// skipNested reads an object or array without comparing names. It recurses only once in 64 levels, because a stack that
+// grows with the depth would be many times as large as the text.
+func (s *Scanner) skipNested() bool {
+	const levels = 64
+	var objects uint64 // the kinds of what is open, the innermost in the lowest bit
+	depth := 0
+	for {
+		switch open := s.Peek(); {
+		case open != '{' && open != '[':
+			s.Skip()
+		case depth == levels:
+			s.skipNested()
+		case s.Enter(open):
+			depth++
+			objects <<= 1
+			if open == '{' {
+				objects |= 1
+				s.Key()
+			}
+			continue
+		}
+		for depth > 0 && !s.More('['|byte(objects&1)<<5) && s.fault == "" {
+			depth--
+			objects >>= 1
+		}
+		if depth == 0 || s.fault != "" {
+			return s.fault == ""
+		}
+		if objects&1 != 0 {
+			s.Key()
+		}
+	}
+}
+
+func (s *Scanner) word(w string) bool {
+	if len(s.data)-s.pos < len(w) || string(s.data[s.pos:s.pos+len(w)]) != w {
+		return s.fail("unexpected character")
+	}
+	s.pos += len(w)
+	return true
+}
+
+// String reads a string, nil if there is none.
+func (s *Scanner) String() Literal {
+	if s.Peek() != '"' {
+		s.unexpected()
+		return nil
+	}
+	return s.text()
+}
+
+// shortText is the length up to which a string is read byte by byte: most are names and words, for which that is faster.
+const shortText = 24
+
+// text reads the string that begins at pos.
+func (s *Scanner) text() Literal {
+	rest := s.data[s.pos:]
+	for i := 1; i < len(rest) && i <= shortText; i++ {
+		switch c := rest[i]; {
+		case c == '"':
+			s.pos += i + 1
+			return rest[: i+1 : i+1]
+		case !plain[c]:
+			return s.longText()
+		}
+	}
+	return s.longText()
+}
+
+// plain are the bytes that stand for themselves in every string.
+var plain = func() (set [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		set[c] = c != '"' && c != '\\'
+	}
+	return set
+}()
+
+const ones, highs = 0x0101010101010101, 0x8080808080808080
+
+// longText is text for a string of any length. It looks at eight bytes at a time, for long texts are most of what is read.
+func (s *Scanner) longText() Literal {
+	data, i := s.data, s.pos+1
+	var seen uint64
+	for {
+		if len(data)-i >= 8 {
+			x := binary.LittleEndian.Uint64(data[i:])
+			quote := x ^ ones*'"'
+			backslash := x ^ ones*'\\'
+			// Each term has a high bit where its byte is special. A borrow can set wrong bits, but only above a right one.
+			special := ((quote-ones)&^quote | (backslash-ones)&^backslash | (x-ones*' ')&^x) & highs
+			if special == 0 {
+				seen |= x
+				i += 8
+				continue
+			}
+			plain := bits.TrailingZeros64(special) >> 3
+			seen |= x & (1<<(8*plain) - 1)
+			i += plain
+		} else if i == len(data) {
+			return s.failText(i, "a string does not end")
+		}
+		switch c := data[i]; {
+		case c == '"':
+			if s.strict && seen&highs != 0 && !utf8.Valid(data[s.pos:i]) {
+				return s.failText(i, "")
+			}
+			literal := data[s.pos : i+1 : i+1]
+			s.pos = i + 1
+			return literal
+		case c == '\\':
+			size := escapeSize(data[i:], s.strict)
+			if size == 0 {
+				return s.failText(i, "an invalid escape or a lone surrogate")
+			}
+			i += size
+		case c < ' ':
+			return s.failText(i, "a control character in a string")
+		default:
+			seen |= uint64(c)
+			i++
+		}
+	}
+}
+
+// failText fails because of the string that begins at pos and is valid up to end, but for its UTF-8: in a strict text a fault
+// of that comes first. It stands after the last escape before it.
+func (s *Scanner) failText(end int, what string) Literal {
+	for s.pos++; s.strict; {
+		run, rest := plainRun(s.data[s.pos:end])
+		if !utf8.Valid(run) {
+			s.fail("a string with invalid UTF-8")
+		}
+		if s.fault != "" || len(rest) == 0 {
+			break
+		}
+		s.pos += len(run) + escapeSize(rest, true)
+	}
+	if s.fault == "" {
+		s.pos = end
+		s.fail(what)
+	}
 	return nil
 }
 
-// escapeLen returns the length of the valid escape at the start of in, 0 if it isn't one.
-func escapeLen(in []byte) int {
-	if len(in) < 2 {
+// escapeSize returns the length of the escape at the start of b: 2, 6, or 12 for a surrogate pair in a strict text; 0 if it
+// is invalid.
+func escapeSize(b []byte, strict bool) int {
+	if len(b) < 2 {
 		return 0
 	}
-	switch in[1] {
+	switch b[1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return 2
 	case 'u':
-		if _, ok := Unit(in); ok {
-			return 6
+		r, ok := Unit(b)
+		switch {
+		case !ok || strict && isLow(r):
+			return 0
+		case !strict || !isHigh(r):
+			return UnitLen
+		}
+		if low, ok := Unit(b[UnitLen:]); ok && isLow(low) {
+			return 2 * UnitLen
 		}
 	}
 	return 0
 }
 
-// Null steps over a null, if there is one.
-func (s *Scanner) Null() bool {
-	if s.Peek() != 'n' {
-		return false
-	}
-	s.literal("null")
-	return true
-}
+// IsNumber reports whether a number can begin with c.
+func IsNumber(c byte) bool { return c == '-' || isDigit(c) }
 
-// Skip steps over one value of any kind and returns it.
-func (s *Scanner) Skip() []byte {
-	first := s.Peek()
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// Number reads a number and returns it as it is written, nil if there is none.
+func (s *Scanner) Number() []byte {
+	s.Peek()
 	start := s.pos
-	switch first {
-	case '{':
-		for more := s.Enter('{'); more; more = s.More('{') {
-			s.Key()
-			s.Skip()
-		}
-	case '[':
-		for more := s.Enter('['); more; more = s.More('[') {
-			s.Skip()
-		}
-	case '"':
-		s.Text()
-	case 't':
-		s.literal("true")
-	case 'f':
-		s.literal("false")
-	case 'n':
-		s.literal("null")
-	default:
-		s.number()
+	s.accept('-', '-')
+	valid := s.accept('0', '0') || s.digits()
+	if valid && s.accept('.', '.') {
+		valid = s.digits()
 	}
-	if s.bad {
+	if valid && s.accept('e', 'E') {
+		s.accept('+', '-')
+		valid = s.digits()
+	}
+	if !valid {
+		s.fail("an invalid number")
 		return nil
 	}
-	return s.data[start:s.pos]
+	return s.data[start:s.pos:s.pos]
 }
 
-// Count reads a token count: a whole number from 0 to 2^53, however it is written (10, 10.0, 1e1).
-// It returns Absent for null and Invalid for anything else; negative counts are invalid.
-func (s *Scanner) Count() int64 {
-	if s.Null() {
-		return Absent
-	}
-	b := s.Peek()
-	raw := s.Skip()
-	if s.bad || (b != '-' && (b < '0' || b > '9')) {
-		return Invalid
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
-		return Invalid
-	}
-	return int64(f)
-}
-
-const (
-	// Absent is what [Scanner.Count] returns for null.
-	Absent = -1
-	// Invalid is what [Scanner.Count] returns for anything but a count.
-	Invalid = -2
-)
-
-func (s *Scanner) literal(want string) {
-	if s.bad || len(s.data)-s.pos < len(want) || string(s.data[s.pos:s.pos+len(want)]) != want {
-		s.fault()
-		return
-	}
-	s.pos += len(want)
-}
-
-func (s *Scanner) number() {
-	if s.bad {
-		return
-	}
-	if s.at('-') {
+// accept steps over one of two bytes, if it is there.
+func (s *Scanner) accept(a, b byte) bool {
+	if s.pos < len(s.data) && (s.data[s.pos] == a || s.data[s.pos] == b) {
 		s.pos++
+		return true
 	}
-	if s.at('0') {
-		s.pos++
-	} else if s.digits() == 0 {
-		s.fault()
-		return
-	}
-	if s.at('.') {
-		s.pos++
-		if s.digits() == 0 {
-			s.fault()
-			return
-		}
-	}
-	if s.at('e') || s.at('E') {
-		s.pos++
-		if s.at('+') || s.at('-') {
-			s.pos++
-		}
-		if s.digits() == 0 {
-			s.fault()
-		}
-	}
-}
-
-func (s *Scanner) at(b byte) bool { return s.pos < len(s.data) && s.data[s.pos] == b }
-
-func (s *Scanner) digits() int {
-	start := s.pos
-	for s.pos < len(s.data) && s.data[s.pos] >= '0' && s.data[s.pos] <= '9' {
-		s.pos++
-	}
-	return s.pos - start
-}
-
-// End reports whether the text was valid and nothing follows the value.
-func (s *Scanner) End() bool { return !s.bad && s.Peek() == 0 && s.pos == len(s.data) }
-
-func (s *Scanner) fault() bool {
-	s.bad = true
 	return false
+}
+
+// digits steps over digits and reports whether there is any.
+func (s *Scanner) digits() bool {
+	start := s.pos
+	for s.pos < len(s.data) && isDigit(s.data[s.pos]) {
+		s.pos++
+	}
+	return s.pos > start
 }

@@ -95,6 +95,7 @@ func BenchmarkExtract(b *testing.B) {
 	body := []byte(`{"update_id":10001,"message":{"message_id":501,"from":{"id":1111111,"is_bot":false,"first_name":"Lan","last_name":"N","username":"lan_n","language_code":"vi"},"chat":{"id":1111111,"first_name":"Lan","last_name":"N","username":"lan_n","type":"private"},"date":1763650000,"text":"Hello, do you ship to Hue?"}}`)
 	platform := platformtest.New(b, Driver{}, nil)
 	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
 	for b.Loop() {
 		if all, err := platform.Extract(body); err != nil || len(all) != 1 {
 			b.Fatal(len(all), err)

@@ -279,6 +279,7 @@ func BenchmarkExtract(b *testing.B) {
 	body := largestDelivery()
 	platform := platformtest.New(b, Driver{}, nil)
 	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
 	for b.Loop() {
 		if all, err := platform.Extract(body); err != nil || len(all) != 1000 {
 			b.Fatal(len(all), err)

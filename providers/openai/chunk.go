@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -41,23 +43,23 @@ const (
 // readChunk reads one document in a single pass; part is where the text is expected. Names are matched exactly and
 // of repeated members the last one counts, as with encoding/json. ok is false if data isn't one valid JSON object.
 func readChunk(data []byte, part string) (c chunk, ok bool) {
-	s := scanner{jsonscan.New(data)}
+	s := newScanner(data)
+	var buf [jsonscan.MaxWord]byte
 	var groq providers.Usage
 	var groqCounted, isError bool
 	var groqFault []byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch key := s.Key(); {
-		case jsonscan.Is(key, "choices"):
+		switch string(s.Key().Word(&buf)) {
+		case "choices":
 			c.choice, c.chosen, c.malformed = s.choices(part)
-		case jsonscan.Is(key, "usage"):
+		case "usage":
 			c.usage, c.counted = s.usage()
-		case jsonscan.Is(key, "error"):
+		case "error":
 			c.fault = s.unlessNull()
-		case jsonscan.Is(key, "x_groq"):
+		case "x_groq":
 			groq, groqCounted, groqFault = s.groq()
-		case jsonscan.Is(key, "object"):
-			value := s.Skip()
-			isError = string(value) == `"error"`
+		case "object":
+			isError = string(s.Value()) == `"error"`
 		default:
 			s.Skip()
 		}
@@ -82,15 +84,53 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	return c, true
 }
 
+// maxDepth bounds the nesting of what a vendor sends; no answer of a model is deeper.
+const maxDepth = 512
+
 // scanner reads the parts of a document.
 type scanner struct{ jsonscan.Scanner }
+
+func newScanner(data []byte) scanner { return scanner{jsonscan.Lenient(data, maxDepth)} }
+
+// stringOrSkip reads a string and returns nil for any other value.
+func (s *scanner) stringOrSkip() jsonscan.Literal {
+	if s.Peek() == '"' {
+		return s.String()
+	}
+	s.Skip()
+	return nil
+}
+
+const (
+	// absent is what [scanner.count] returns for null.
+	absent = -1
+	// invalid is what [scanner.count] returns for anything but a count.
+	invalid = -2
+)
+
+// count reads a token count: a whole number from 0 to 2^53, however it is written (10, 10.0, 1e1). It returns absent for
+// null and invalid for anything else.
+func (s *scanner) count() int64 {
+	if s.Null() {
+		return absent
+	}
+	if !jsonscan.IsNumber(s.Peek()) {
+		s.Skip()
+		return invalid
+	}
+	f, err := strconv.ParseFloat(string(s.Number()), 64)
+	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
+		return invalid
+	}
+	return int64(f)
+}
 
 // unlessNull returns the raw value, nil for null.
 func (s *scanner) unlessNull() []byte {
 	if s.Null() {
 		return nil
 	}
-	return s.Skip()
+	return s.Value()
 }
 
 // choices returns the first element with index 0 (or none given: that is the first of a single answer).
@@ -117,17 +157,22 @@ func (s *scanner) choices(part string) (first choice, found, malformed bool) {
 }
 
 func (s *scanner) choice(part string) (c choice, index int64) {
+	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch key := s.Key(); {
-		case jsonscan.Is(key, "index"):
-			if index = s.Count(); index == jsonscan.Absent {
+		switch name := s.Key().Word(&buf); string(name) {
+		case "index":
+			if index = s.count(); index == absent {
 				index = 0
 			}
-		case jsonscan.Is(key, part):
-			c.content, c.filled, c.malformed = s.content()
-		case jsonscan.Is(key, "finish_reason"):
-			c.finish = s.TextOrSkip()
-		case jsonscan.Is(key, "usage"):
+		case pieces, whole:
+			if string(name) == part {
+				c.content, c.filled, c.malformed = s.content()
+			} else {
+				s.Skip()
+			}
+		case "finish_reason":
+			c.finish = providers.JSONString(s.stringOrSkip())
+		case "usage":
 			c.usage, c.counted = s.usage()
 		default:
 			s.Skip()
@@ -145,15 +190,16 @@ func (s *scanner) content() (text providers.JSONString, filled, malformed bool) 
 		s.Skip()
 		return nil, false, true
 	}
+	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		if !jsonscan.Is(s.Key(), "content") {
+		if string(s.Key().Word(&buf)) != "content" {
 			s.Skip()
 			continue
 		}
 		text, malformed = nil, false
 		switch {
 		case s.Peek() == '"':
-			text = s.Text()
+			text = providers.JSONString(s.String())
 		case s.Peek() == '[':
 			text, malformed = s.parts()
 		case s.Null():
@@ -194,18 +240,19 @@ func (s *scanner) parts() (text providers.JSONString, malformed bool) {
 // part reads one part of content and returns the literal of its text, nil if it is no text part. ok is false if it has no
 // type, or is a text part without a string.
 func (s *scanner) part() (text providers.JSONString, ok bool) {
-	var kind providers.JSONString
+	var buf [jsonscan.MaxWord]byte
+	var kind jsonscan.Literal
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch key := s.Key(); {
-		case jsonscan.Is(key, "type"):
-			kind = s.TextOrSkip()
-		case jsonscan.Is(key, "text"):
-			text = s.TextOrSkip()
+		switch string(s.Key().Word(&buf)) {
+		case "type":
+			kind = s.stringOrSkip()
+		case "text":
+			text = providers.JSONString(s.stringOrSkip())
 		default:
 			s.Skip()
 		}
 	}
-	if jsonscan.Is(kind, "text") {
+	if string(kind.Word(&buf)) == "text" {
 		return text, text != nil
 	}
 	return nil, kind != nil
@@ -217,11 +264,12 @@ func (s *scanner) groq() (u providers.Usage, counted bool, fault []byte) {
 		s.Skip()
 		return u, false, nil
 	}
+	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch key := s.Key(); {
-		case jsonscan.Is(key, "usage"):
+		switch string(s.Key().Word(&buf)) {
+		case "usage":
 			u, counted = s.usage()
-		case jsonscan.Is(key, "error"):
+		case "error":
 			fault = s.unlessNull()
 		default:
 			s.Skip()
@@ -236,25 +284,26 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 		s.Skip()
 		return u, false
 	}
-	prompt, completion, total := int64(jsonscan.Absent), int64(jsonscan.Absent), int64(jsonscan.Absent)
-	cached, hits := int64(jsonscan.Absent), int64(jsonscan.Absent)
+	prompt, completion, total := int64(absent), int64(absent), int64(absent)
+	cached, hits := int64(absent), int64(absent)
+	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		switch key := s.Key(); {
-		case jsonscan.Is(key, "prompt_tokens"):
-			prompt = s.Count()
-		case jsonscan.Is(key, "completion_tokens"):
-			completion = s.Count()
-		case jsonscan.Is(key, "total_tokens"):
-			total = s.Count()
-		case jsonscan.Is(key, "prompt_tokens_details"):
+		switch string(s.Key().Word(&buf)) {
+		case "prompt_tokens":
+			prompt = s.count()
+		case "completion_tokens":
+			completion = s.count()
+		case "total_tokens":
+			total = s.count()
+		case "prompt_tokens_details":
 			cached = s.cachedTokens()
-		case jsonscan.Is(key, "prompt_cache_hit_tokens"): // DeepSeek
-			hits = s.Count()
+		case "prompt_cache_hit_tokens": // DeepSeek
+			hits = s.count()
 		default:
 			s.Skip()
 		}
 	}
-	if completion == jsonscan.Absent && prompt >= 0 && total >= prompt {
+	if completion == absent && prompt >= 0 && total >= prompt {
 		completion = 0 // Gemini leaves a zero out
 	}
 	if prompt < 0 || completion < 0 {
@@ -275,12 +324,13 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 func (s *scanner) cachedTokens() int64 {
 	if s.Peek() != '{' {
 		s.Skip()
-		return jsonscan.Absent
+		return absent
 	}
-	cached := int64(jsonscan.Absent)
+	cached := int64(absent)
+	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		if jsonscan.Is(s.Key(), "cached_tokens") {
-			cached = s.Count()
+		if string(s.Key().Word(&buf)) == "cached_tokens" {
+			cached = s.count()
 		} else {
 			s.Skip()
 		}

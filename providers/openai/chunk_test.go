@@ -86,7 +86,7 @@ func TestReadChunkRefusesWhatIsNoJSONObject(t *testing.T) {
 	for _, doc := range []string{
 		``, ` `, `null`, `[]`, `"x"`, `{`, `{}x`, `{} {}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{"a":01}`, `{"a":1.}`, `{"a":+1}`,
 		`{"a":1e}`, `{"a":nul}`, `{"a":"\x"}`, "{\"a\":\"\n\"}", `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":"`, "{}\x00", `{"choices":[{"mess`,
-		strings.Repeat(`{"a":`, jsonscan.MaxDepth+1) + "1" + strings.Repeat("}", jsonscan.MaxDepth+1),
+		strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat("}", maxDepth+1),
 	} {
 		_, ok := readChunk([]byte(doc), pieces)
 		require.False(t, ok, doc)
@@ -108,16 +108,16 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		}
 		count := func(raw json.RawMessage) int64 {
 			if isNull(raw) {
-				return jsonscan.Absent
+				return absent
 			}
 			var f float64
 			if json.Unmarshal(raw, &f) != nil || f < 0 || f > 1<<53 || f != math.Floor(f) {
-				return jsonscan.Invalid
+				return invalid
 			}
 			return int64(f)
 		}
 		prompt, completion, total := count(fields["prompt_tokens"]), count(fields["completion_tokens"]), count(fields["total_tokens"])
-		if completion == jsonscan.Absent && prompt >= 0 && total >= prompt {
+		if completion == absent && prompt >= 0 && total >= prompt {
 			completion = 0
 		}
 		if prompt < 0 || completion < 0 {
@@ -127,7 +127,7 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		if total > prompt+completion {
 			u.OnlyInTotal = total - prompt - completion
 		}
-		cached := int64(jsonscan.Absent)
+		cached := int64(absent)
 		var details object
 		if json.Unmarshal(fields["prompt_tokens_details"], &details) == nil {
 			cached = count(details["cached_tokens"])
@@ -227,7 +227,7 @@ func plainParts(raw json.RawMessage) (literal providers.JSONString, ok bool) {
 			continue
 		}
 		found = true
-		inner = append(inner, jsonscan.Inner(part["text"])...)
+		inner = append(inner, jsonscan.Literal(part["text"]).Inner()...)
 	}
 	if !found {
 		return nil, ok
@@ -313,7 +313,7 @@ func FuzzReadChunk(f *testing.F) {
 		f.Add([]byte(doc), false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, stream bool) {
-		if depth := strings.Count(string(data), "{") + strings.Count(string(data), "["); depth > jsonscan.MaxDepth {
+		if depth := strings.Count(string(data), "{") + strings.Count(string(data), "["); depth > maxDepth {
 			return
 		}
 		part := whole
@@ -322,4 +322,30 @@ func FuzzReadChunk(f *testing.F) {
 		}
 		requireSameChunk(t, data, part)
 	})
+}
+
+// The documents are a usual event, one with the counts, a usual answer and a very long one.
+func BenchmarkReadChunk(b *testing.B) {
+	event := func(content string) string {
+		return `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[{"index":0,"delta":{"content":` +
+			content + `},"logprobs":null,"finish_reason":null}],"usage":null}`
+	}
+	long := func(size int) string {
+		return string(providers.Quote(strings.Repeat("Xin chào, \"bạn\"! ", size/20)))
+	}
+	for name, doc := range map[string]string{
+		"event": event(`" token"`), "1 KB": event(long(1 << 10)), "200 KB": event(long(200 << 10)),
+		"usage": `{"id":"x","choices":[],"usage":{"prompt_tokens":18,"completion_tokens":286,"total_tokens":304,"prompt_tokens_details":{"cached_tokens":8}}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(doc)))
+			b.ReportAllocs()
+			data := []byte(doc)
+			for b.Loop() {
+				if _, ok := readChunk(data, pieces); !ok {
+					b.Fatal("not read")
+				}
+			}
+		})
+	}
 }

@@ -93,18 +93,17 @@ var faultNames = []string{
 
 // faultMembers returns the known members of an object, the last one of each name; ok is false for anything else.
 func faultMembers(raw []byte) (object map[string]json.RawMessage, ok bool) {
-	s := jsonscan.New(raw)
+	s := newScanner(raw)
 	if s.Peek() != '{' {
 		return nil, false
 	}
 	object = make(map[string]json.RawMessage, len(faultNames))
+	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
-		name := s.Key()
-		value := s.Skip()
-		for _, known := range faultNames {
-			if jsonscan.Is(name, known) {
-				object[known] = value
-			}
+		name := s.Key().Word(&buf)
+		value := s.Value()
+		if i := slices.Index(faultNames, string(name)); i >= 0 {
+			object[faultNames[i]] = value
 		}
 	}
 	return object, s.End()
@@ -112,12 +111,12 @@ func faultMembers(raw []byte) (object map[string]json.RawMessage, ok bool) {
 
 // firstElements returns up to n elements of an array; ok is false for anything else.
 func firstElements(raw []byte, n int) (list []json.RawMessage, ok bool) {
-	s := jsonscan.New(raw)
+	s := newScanner(raw)
 	if s.Peek() != '[' {
 		return nil, false
 	}
 	for more := s.Enter('['); more; more = s.More('[') {
-		if value := s.Skip(); len(list) < n {
+		if value := s.Value(); len(list) < n {
 			list = append(list, value)
 		}
 	}

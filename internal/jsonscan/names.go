@@ -1,16 +1,19 @@
-package jsonbody
+package jsonscan
 
-import "hash/maphash"
+import (
+	"bytes"
+	"hash/maphash"
+)
 
-// nameSeed differs in every process, so that nobody can prepare names that collide.
+// nameSeed differs in every process, so that names which collide cannot be prepared.
 var nameSeed = maphash.MakeSeed()
 
-// nameSet is the names of one object, to find those that occur twice. Up to fewNames it takes no memory of its own;
+// nameSet contains the names of one object, to find those that occur twice. Up to fewNames it takes no memory of its own;
 // beyond, a table with open addressing keeps the time linear.
 type nameSet struct {
 	count int
 	few   [fewNames]nameSlot
-	// table has a power of two as its length and is at most three quarters full: it takes six bytes for each of the text's.
+	// table has a power of two as its length and is at most three quarters full.
 	table []nameSlot
 }
 
@@ -22,12 +25,13 @@ type nameSlot struct {
 	start uint32
 }
 
-// add takes the name in, unless it is there already. The text is shorter than 4 GiB.
-func (n *nameSet) add(text []byte, name *Literal) bool {
-	slot := nameSlot{hash: hashText(name), start: uint32(name.Start)}
+// add adds the name that stands at start in the text, and reports whether it is new.
+func (n *nameSet) add(text []byte, start int, name Literal) bool {
+	inner := name.Inner()
+	slot := nameSlot{hash: hashName(inner), start: uint32(start)}
 	if n.table == nil && n.count < fewNames {
 		for i := range n.count {
-			if n.few[i].hash == slot.hash && standsAt(text[n.few[i].start:], name.Raw) {
+			if n.few[i].hash == slot.hash && sameName(text[n.few[i].start+1:], inner) {
 				return false
 			}
 		}
@@ -40,7 +44,7 @@ func (n *nameSet) add(text []byte, name *Literal) bool {
 	} else if 4*n.count >= 3*len(n.table) {
 		n.resize(2*len(n.table), n.table)
 	}
-	at := n.find(slot.hash, func(start uint32) bool { return standsAt(text[start:], name.Raw) })
+	at := n.find(slot.hash, func(start uint32) bool { return sameName(text[start+1:], inner) })
 	if n.table[at].start != 0 {
 		return false
 	}
@@ -49,7 +53,7 @@ func (n *nameSet) add(text []byte, name *Literal) bool {
 	return true
 }
 
-// find is the slot of an equal name, or the empty one where it belongs.
+// find returns the index of the slot of an equal name, or of the empty slot for it.
 func (n *nameSet) find(hash uint32, same func(start uint32) bool) int {
 	mask := len(n.table) - 1
 	at := int(hash) & mask
@@ -73,27 +77,27 @@ func (n *nameSet) resize(size int, from []nameSlot) {
 	}
 }
 
-// hashText hashes what a string stands for, however it is written.
-func hashText(name *Literal) uint32 {
-	if !name.Escaped {
-		return uint32(maphash.Bytes(nameSeed, name.Raw))
+// hashName hashes the text that a name stands for, however it is written.
+func hashName(inner []byte) uint32 {
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return uint32(maphash.Bytes(nameSeed, inner))
 	}
-	return uint32(maphash.Bytes(nameSeed, name.appendText(nil)))
+	return uint32(maphash.Bytes(nameSeed, AppendText(nil, inner)))
 }
 
-// standsAt reports whether the string whose raw text begins at text, and ends with the next quote that isn't escaped,
-// stands for the same characters as raw.
-func standsAt(text, raw []byte) bool {
-	for len(raw) > 0 {
+// sameName reports whether a name stands for the same text as another one. The first begins text and ends with the next quote
+// that isn't escaped.
+func sameName(text, inner []byte) bool {
+	for len(inner) > 0 {
 		if text[0] == '"' {
 			return false
 		}
-		x, n := decodeRune(text)
-		y, m := decodeRune(raw)
+		x, n := DecodeRune(text)
+		y, m := DecodeRune(inner)
 		if x != y {
 			return false
 		}
-		text, raw = text[n:], raw[m:]
+		text, inner = text[n:], inner[m:]
 	}
 	return text[0] == '"'
 }

@@ -1,10 +1,10 @@
-package jsonbody
+package jsonscan
 
 import "bytes"
 
-// ParseInteger is the value of a scanned number if that is a whole one below 10^18 in size, however it is written: 10,
-// 10.0, 1e1 and 100e-1 are the same. It computes with digits, not with floats, so that nothing is rounded.
-func ParseInteger(number []byte) (value int64, ok bool) {
+// Integer returns the value of a number of [Scanner.Number] if it is a whole one below 10^18 in size, however it is written:
+// 10, 10.0, 1e1 and 100e-1 are the same. It computes with digits, not with floats, so that nothing is rounded.
+func Integer(number []byte) (value int64, ok bool) {
 	negative := number[0] == '-'
 	if negative {
 		number = number[1:]
@@ -50,7 +50,7 @@ func ParseInteger(number []byte) (value int64, ok bool) {
 	return value, true
 }
 
-// parseExponent reads an exponent with its sign. One that no body is long enough to balance is cut off.
+// parseExponent reads an exponent with its sign. It is bounded by a value that no text is long enough to balance.
 func parseExponent(text []byte) int {
 	const far = 1 << 40
 	negative := text[0] == '-'
@@ -65,6 +65,3 @@ func parseExponent(text []byte) int {
 	}
 	return value
 }
-
-// IsNumber reports whether a number can begin with c.
-func IsNumber(c byte) bool { return c == '-' || (c >= '0' && c <= '9') }

@@ -1,0 +1,229 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Literal is a string as it is written, with its quotes and escapes. Its methods expect a valid one; on anything else they
+// return some text without a panic. Lone surrogates and bytes that are no UTF-8 stand for U+FFFD.
+type Literal []byte
+
+// Inner returns the text between the quotes, nil without quotes.
+func (l Literal) Inner() []byte {
+	if len(l) < 2 || l[0] != '"' || l[len(l)-1] != '"' {
+		return nil
+	}
+	return l[1 : len(l)-1]
+}
+
+// Text returns the text that the literal stands for.
+func (l Literal) Text() string {
+	in := l.Inner()
+	if bytes.IndexByte(in, '\\') < 0 && utf8.Valid(in) {
+		return string(in)
+	}
+	return string(AppendText(make([]byte, 0, len(in)), in))
+}
+
+// MaxWord is the length in bytes of the longest word that [Literal.Word] returns.
+const MaxWord = 32
+
+// Word returns the text if it is ASCII and at most [MaxWord] bytes long, else nil or another text that is not ASCII. It
+// compares a literal with known words without an allocation; buf is used for a text with escapes.
+func (l Literal) Word(buf *[MaxWord]byte) []byte {
+	in := l.Inner()
+	if bytes.IndexByte(in, '\\') < 0 {
+		if len(in) > len(buf) {
+			return nil
+		}
+		return in
+	}
+	return unescapeWord(buf, in)
+}
+
+func unescapeWord(buf *[MaxWord]byte, in []byte) []byte {
+	n := 0
+	for ; len(in) > 0; n++ {
+		r, size := DecodeRune(in)
+		if r >= utf8.RuneSelf || n == len(buf) {
+			return nil
+		}
+		buf[n] = byte(r)
+		in = in[size:]
+	}
+	return buf[:n]
+}
+
+// HasNUL reports whether the text has the character U+0000, which can only be escaped.
+func (l Literal) HasNUL() bool {
+	if !bytes.Contains(l, []byte(`u0000`)) {
+		return false
+	}
+	for in := l.Inner(); ; {
+		_, in = plainRun(in)
+		if len(in) == 0 {
+			return false
+		}
+		r, size := DecodeRune(in)
+		if r == 0 {
+			return true
+		}
+		in = in[size:]
+	}
+}
+
+// LongerThan reports whether a literal in UTF-8 has more than limit code points; an escape, also a surrogate pair of two, is
+// one.
+func (l Literal) LongerThan(limit int) bool {
+	in := l.Inner()
+	count := len(in)
+	if count <= limit {
+		return false
+	}
+	i := 0
+	for ; len(in)-i >= 8; i += 8 {
+		count -= continuations(binary.LittleEndian.Uint64(in[i:]))
+	}
+	for ; i < len(in); i++ {
+		count -= continuations(uint64(in[i]))
+	}
+	for count > limit {
+		if _, in = plainRun(in); len(in) == 0 {
+			return true
+		}
+		_, size := DecodeRune(in)
+		count -= size - 1
+		in = in[size:]
+	}
+	return false
+}
+
+// continuations counts the bytes 10xxxxxx of x: all bytes of UTF-8 but the first of each code point.
+func continuations(x uint64) int { return bits.OnesCount64(x & ^(x << 1) & highs) }
+
+// AppendText appends the text of in, the inner part of a literal, to dst.
+func AppendText(dst, in []byte) []byte {
+	for len(in) > 0 {
+		var run []byte
+		if run, in = plainRun(in); utf8.Valid(run) {
+			dst = append(dst, run...)
+			run = nil
+		}
+		for len(run) > 0 {
+			r, n := utf8.DecodeRune(run)
+			dst = utf8.AppendRune(dst, r)
+			run = run[n:]
+		}
+		if len(in) > 0 {
+			r, n := DecodeRune(in)
+			dst = utf8.AppendRune(dst, r)
+			in = in[n:]
+		}
+	}
+	return dst
+}
+
+// Len returns the length of the text in bytes, without decoding it into memory.
+func (l Literal) Len() (total int) {
+	for in := l.Inner(); len(in) > 0; {
+		var run []byte
+		if run, in = plainRun(in); utf8.Valid(run) {
+			total += len(run)
+			run = nil
+		}
+		for len(run) > 0 {
+			r, n := utf8.DecodeRune(run)
+			total += utf8.RuneLen(r)
+			run = run[n:]
+		}
+		if len(in) > 0 {
+			r, n := DecodeRune(in)
+			total += utf8.RuneLen(r)
+			in = in[n:]
+		}
+	}
+	return total
+}
+
+// plainRun splits in before its first escape.
+func plainRun(in []byte) (run, rest []byte) {
+	if i := bytes.IndexByte(in, '\\'); i >= 0 {
+		return in[:i], in[i:]
+	}
+	return in, nil
+}
+
+// DecodeRune returns the first character of in, the inner part of a literal, and the number of bytes it takes there, at
+// least 1 unless in is empty. It returns U+FFFD for a lone surrogate, which takes 6, and for a byte that is no UTF-8, which
+// takes 1.
+func DecodeRune(in []byte) (r rune, size int) {
+	switch {
+	case len(in) == 0 || in[0] != '\\':
+		return utf8.DecodeRune(in)
+	case len(in) == 1:
+		return utf8.RuneError, 1
+	}
+	switch in[1] {
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case '"', '\\', '/':
+		return rune(in[1]), 2
+	case 'u':
+		return decodeUnits(in)
+	}
+	return utf8.RuneError, 2
+}
+
+// decodeUnits decodes \uXXXX, or a surrogate pair of two of them.
+func decodeUnits(in []byte) (rune, int) {
+	r, ok := Unit(in)
+	if !ok {
+		return utf8.RuneError, 2
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, UnitLen
+	}
+	if low, ok := Unit(in[UnitLen:]); ok && isHigh(r) && isLow(low) {
+		return utf16.DecodeRune(r, low), 2 * UnitLen
+	}
+	return utf8.RuneError, UnitLen
+}
+
+func isHigh(r rune) bool { return r >= 0xD800 && r <= 0xDBFF }
+func isLow(r rune) bool  { return r >= 0xDC00 && r <= 0xDFFF }
+
+// UnitLen is the length of \uXXXX.
+const UnitLen = 6
+
+// Unit reads \uXXXX at the start of in.
+func Unit(in []byte) (r rune, ok bool) {
+	if len(in) < UnitLen || in[0] != '\\' || in[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range in[2:UnitLen] {
+		switch {
+		case isDigit(c):
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
