@@ -27,7 +27,7 @@ type Finding struct {
 
 // Examined is one invariant with its findings.
 type Examined struct {
-	// ID is the invariant's number, L1 to L18.
+	// ID names the invariant: L1 to L18 of the books, or a word.
 	ID string `json:"id"`
 	// Text is what must hold.
 	Text string `json:"text"`

@@ -301,6 +301,26 @@ func TestQueueCommands(t *testing.T) {
 	require.Equal(t, true, c.json("doctor")["ok"])
 }
 
+// The doctor names the types of channels whose platforms this program doesn't contain.
+func TestDoctorNamesMissingPlatforms(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea"), "id")
+	require.Equal(t, true, c.json("doctor")["ok"])
+	db, err := sql.Open("sqlite", c.path("svc.db"))
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE channels SET type = 'fax'`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	ill := c.run("", "doctor")
+	require.Error(t, ill.err)
+	require.Contains(t, ill.stdout, "fax: no platform of this program has this type; channels: 1")
+	require.Contains(t, c.run("", "channel", "list", "--org", org).stdout, "fax")
+	c.json("channel", "delete", channel)
+	require.Equal(t, true, c.json("doctor")["ok"])
+}
+
 // The doctor looks at the queue, too: a message that names a turn which doesn't exist has no answer.
 func TestDoctorExaminesTheQueue(t *testing.T) {
 	t.Parallel()
@@ -315,10 +335,10 @@ func TestDoctorExaminesTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	ill := c.run("", "--json", "doctor")
-	require.EqualError(t, ill.err, "the books, the queue or the master key break an invariant")
+	require.EqualError(t, ill.err, "the books, the queue, a channel's platform or the master key break an invariant")
 	for _, invariant := range object(t, ill.stdout)["invariants"].([]any) {
 		examined := invariant.(map[string]any)
-		if examined["id"] == "L17" {
+		if examined["id"] == "QUEUE" {
 			require.NotEmpty(t, examined["findings"])
 		} else {
 			require.Empty(t, examined["findings"])

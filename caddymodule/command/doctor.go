@@ -16,7 +16,7 @@ import (
 )
 
 // errFindings makes doctor end with status 1.
-var errFindings = errors.New("the books, the queue or the master key break an invariant")
+var errFindings = errors.New("the books, the queue, a channel's platform or the master key break an invariant")
 
 type doctorAnswer struct {
 	OK bool `json:"ok"`
@@ -33,10 +33,10 @@ func (a doctorAnswer) text(w *strings.Builder) {
 func doctorCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages and the master key",
+		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages, the channels' platforms and the master key",
 		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
-every message is answered at most once, and that the master key opens provider keys and the credentials of channels. It
-changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the findings
+every message is answered at most once, that this program contains the platform of every channel, and that the master key
+opens provider keys and the credentials of channels. It changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the findings
 say where to look.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
@@ -48,7 +48,11 @@ say where to look.`,
 		if err != nil {
 			return nil, err
 		}
-		report.Invariants = append(report.Invariants, queue)
+		channels, err := examineChannels(ctx, e.db)
+		if err != nil {
+			return nil, err
+		}
+		report.Invariants = append(report.Invariants, queue, channels)
 		// Without the secret the doctor still checks the books.
 		if ring, err := e.app.Ring(e.repl); err != nil {
 			_, _ = fmt.Fprintf(e.stderr, "svc.master_key was not checked: %v\n", err)
@@ -66,10 +70,10 @@ say where to look.`,
 	})
 }
 
-// examineQueue checks the queue of messages for the doctor's report. L17 is the id of the check.
+// examineQueue checks the queue of messages for the doctor's report.
 func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 	examined := billing.Examined{
-		ID: "L17", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
+		ID: "QUEUE", Text: "every customer message is answered at most once, by an answer that was sent or says why not",
 		Advice: "the conversation in GET /conversations/{id}/messages, and `caddy svc audit`",
 	}
 	findings, err := inbox.Check(ctx, db)
@@ -78,6 +82,27 @@ func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 	}
 	for _, f := range findings {
 		examined.Findings = append(examined.Findings, billing.Finding{Subject: f.Subject, Detail: f.Detail})
+	}
+	return examined, nil
+}
+
+// examineChannels checks, for the doctor's report, that this program contains the platforms of all channels.
+func examineChannels(ctx context.Context, db *store.DB) (billing.Examined, error) {
+	examined := billing.Examined{
+		ID: "CHANNELS", Text: "this program contains the platform of every channel; channels of others stand still",
+		Advice: "build the platform in (docs/extending.md), or delete the channels",
+	}
+	catalog := channelTypes()
+	types, err := db.Channels.Types(ctx)
+	if err != nil {
+		return examined, fmt.Errorf("checking the channels: %w", err)
+	}
+	for _, t := range types {
+		if _, known := catalog.Find(t.Type); !known {
+			examined.Findings = append(examined.Findings, billing.Finding{
+				Subject: t.Type, Detail: fmt.Sprintf("no platform of this program has this type; channels: %d", t.Channels),
+			})
+		}
 	}
 	return examined, nil
 }

@@ -128,7 +128,7 @@ func TestDoctorCommand(t *testing.T) {
 	well := c.run("", "doctor")
 	require.NoError(t, well.err)
 	require.Contains(t, well.stdout, "L1")
-	require.Contains(t, well.stdout, "L17")
+	require.Contains(t, well.stdout, "QUEUE")
 	require.Contains(t, well.stdout, "No findings.")
 
 	// Somebody who isn't the ledger changes a balance.
@@ -139,7 +139,7 @@ func TestDoctorCommand(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	ill := c.run("", "--json", "doctor")
-	require.EqualError(t, ill.err, "the books, the queue or the master key break an invariant")
+	require.EqualError(t, ill.err, "the books, the queue, a channel's platform or the master key break an invariant")
 	report := object(t, ill.stdout)
 	require.Equal(t, false, report["ok"])
 	require.Contains(t, ill.stdout, org)

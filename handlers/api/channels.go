@@ -223,7 +223,9 @@ type channelObject struct {
 	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
 	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
 	State          string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
-	WebhookURL     *string `json:"webhookUrl" doc:"The address to enter at the platform"`
+	// UnavailableReason is set while the platform of the channel's type is missing, whatever its state.
+	UnavailableReason *string `json:"unavailableReason" doc:"Why the channel stands still whatever its state: its platform is not part of this installation. null: it does not"` //nolint:lll // a struct tag can't be broken
+	WebhookURL        *string `json:"webhookUrl" doc:"The address to enter at the platform"`
 	// Of channels of type widget only; null for others.
 	Origins           *[]string `json:"origins"           doc:"widget: the sites that may show it"`
 	DailySpendMicros  *string   `json:"dailySpendMicros"  doc:"widget: what the answers of one day (UTC) may cost; null: a tenth of the wallet"`
@@ -239,10 +241,18 @@ func (g *channels) show(channel *store.Channel) channelObject {
 		WebhookURL: endpoint.TextOrNull(g.Catalog.WebhookURL(g.BaseURL, channel.Type, channel.ID)),
 		CreatedAt:  endpoint.Timestamp(channel.CreatedAt), UpdatedAt: endpoint.Timestamp(channel.UpdatedAt),
 	}
+	if _, ok := g.Catalog.Find(channel.Type); !ok {
+		object.UnavailableReason = new(missingPlatform(channel.Type))
+	}
 	if channel.Widget != nil {
 		object.showWidget(channel.Widget)
 	}
 	return object
+}
+
+// missingPlatform is the text for a channel whose platform is not built in.
+func missingPlatform(channelType string) string {
+	return "The platform of channels of type " + channelType + " is not part of this installation."
 }
 
 // channelCreation is the body of POST /channels.
@@ -265,7 +275,7 @@ func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string
 	of, ok := catalog.Find(channelType)
 	switch {
 	case !ok:
-		return nil, handlers.InvalidRequest("type", "The platform of channels of type %s is not part of this installation.", channelType)
+		return nil, handlers.InvalidRequest("type", "%s", missingPlatform(channelType))
 	case of.Platform == nil:
 		return nil, noCredentials()
 	}

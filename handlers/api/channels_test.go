@@ -38,7 +38,7 @@ func TestBotChannel(t *testing.T) {
 	id := created["id"].(string)
 	require.Regexp(t, `^chn_[0-9a-v]{26}$`, id)
 	require.Equal(t, map[string]any{
-		"id": id, "type": "bot", "name": "Shop", "externalId": nil, "lostExternalId": nil, "agentId": nil, "state": "active",
+		"id": id, "type": "bot", "name": "Shop", "externalId": nil, "lostExternalId": nil, "agentId": nil, "state": "active", "unavailableReason": nil,
 		"webhookUrl": "https://svc.example/webhooks/bot/" + id, "origins": nil, "dailySpendMicros": nil, "requestsPerMinute": nil,
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
@@ -277,4 +277,30 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	text, err := json.Marshal(log)
 	require.NoError(t, err)
 	require.NotContains(t, string(text), secret)
+}
+
+// A channel whose platform is not part of the installation is shown and says so; it takes no credentials and no messages, and
+// can be changed otherwise and deleted.
+func TestChannelWithoutPlatform(t *testing.T) {
+	t.Parallel()
+	const reason = "The platform of channels of type fax is not part of this installation."
+	o := newOffice(t)
+	conversationID, channelID := o.withConversation(t, "fax", 0)
+	path := "/channels/" + channelID
+	shown := o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")
+	require.Equal(t, "fax", shown["type"])
+	require.Equal(t, reason, shown["unavailableReason"])
+	require.Nil(t, shown["webhookUrl"])
+	require.Equal(t, []any{shown}, o.ask(t, http.StatusOK, http.MethodGet, "/channels", "owner", "")["data"])
+	require.Equal(t, shown, o.ask(t, http.StatusOK, http.MethodPost, path+"/verify", "owner", ""))
+
+	a := o.refused(t, errcode.InvalidRequest, "type", http.MethodPatch, path, "owner", `{"credentials":{"accessToken":"x"}}`)
+	require.Contains(t, a.Text, reason)
+	a = o.refused(t, errcode.Conflict, "", http.MethodPost, "/conversations/"+conversationID+"/messages", "owner", `{"text":"Hello"}`)
+	require.Contains(t, a.Text, reason)
+	require.Zero(t, o.platform.calls)
+	o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+conversationID, "owner", "")
+	require.Equal(t, "Old fax", o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"name":"Old fax"}`)["name"])
+	o.ask(t, http.StatusNoContent, http.MethodDelete, path, "owner", "")
+	o.refused(t, errcode.NotFound, "", http.MethodGet, path, "owner", "")
 }

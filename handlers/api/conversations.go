@@ -259,7 +259,7 @@ func (g *conversations) checkSendable(channel *store.Channel, conversation *inbo
 	kind, ok := g.Catalog.Find(channel.Type)
 	switch {
 	case !ok:
-		return &handlers.Error{Code: errcode.Conflict, Message: "The platform of channels of type " + channel.Type + " is not part of this installation."}
+		return &handlers.Error{Code: errcode.Conflict, Message: missingPlatform(channel.Type)}
 	case kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < kind.Window.Milliseconds():
 		return nil
 	}

@@ -20,8 +20,10 @@ type channel struct {
 	LostExternalID string `json:"lostExternalId"`
 	AgentID        string `json:"agentId"`
 	State          string `json:"state"`
-	WebhookURL     string `json:"webhookUrl"`
-	UpdatedAt      string `json:"updatedAt"`
+	// UnavailableReason is set while the platform is not part of the installation.
+	UnavailableReason string `json:"unavailableReason"`
+	WebhookURL        string `json:"webhookUrl"`
+	UpdatedAt         string `json:"updatedAt"`
 
 	widgetSettings
 }
@@ -35,7 +37,10 @@ const (
 
 // StateLabel returns the channel's state in words.
 func (c *channel) StateLabel() string {
-	if c.LostExternalID != "" {
+	switch {
+	case c.UnavailableReason != "":
+		return "Stands still: its platform is missing"
+	case c.LostExternalID != "":
 		return "Lost its account to another organization"
 	}
 	return cmp.Or(channelStates[c.State], c.State)
@@ -46,6 +51,9 @@ var channelStates = map[string]string{
 	channelPending:     "Waits for approval",
 	channelNeedsReauth: "Must be reconnected",
 }
+
+// Works reports whether messages come in and go out.
+func (c *channel) Works() bool { return c.State == channelActive && c.UnavailableReason == "" }
 
 // channelRow is a channel in the list.
 type channelRow struct {

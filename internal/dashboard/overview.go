@@ -36,7 +36,7 @@ func showOverview(req *pageRequest) (any, error) {
 	}
 	shown.AllChannels = len(channels)
 	for _, one := range channels {
-		if one.State != channelActive {
+		if !one.Works() {
 			shown.Channels = append(shown.Channels, one)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -420,5 +421,24 @@ func TestLostChannel(t *testing.T) {
 	}
 	for _, list := range []string{"/dashboard/channels", "/dashboard"} {
 		require.Contains(t, r.see(t, list), "Lost its account to another organization", list)
+	}
+}
+
+// A channel whose platform is not part of the installation is shown, says so wherever channels are shown, and can be deleted.
+func TestChannelWithoutPlatform(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	const reason = "The platform of channels of type fax is not part of this installation."
+	fax := regexp.MustCompile(`"type":"[^"]*"`).ReplaceAllString(channelJSON, `"type":"fax","unavailableReason":"`+reason+`"`)
+	r.answer("GET /channels/chn_1", http.StatusOK, fax)
+	r.answer("GET /channels", http.StatusOK, listOf(fax))
+	page := r.see(t, "/dashboard/channels/chn_1")
+	element(t, page, "channel-unavailable")
+	require.Contains(t, page, reason)
+	element(t, page, "channel-edit")
+	element(t, page, "channel-delete")
+	require.NotContains(t, page, "channel-reconnect", "nothing is known about its credentials")
+	for _, list := range []string{"/dashboard/channels", "/dashboard"} {
+		require.Contains(t, r.see(t, list), "Stands still: its platform is missing", list)
 	}
 }

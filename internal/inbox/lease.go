@@ -26,12 +26,12 @@ const (
 // Lease leases up to n due conversations for a life and returns them: first one of each organization, then the second of each,
 // each time those that have been due for longest. full are organizations to leave out, because they have their share. A lease
 // that ran out is taken again; that counts as a failed attempt of its conversation and running turn, because its worker died or
-// stalled. Two workers never get the same conversation.
+// stalled. Two workers never get the same conversation. Conversations of types that are left out ([Queue.SkipUnknown]) aren't due.
 func (q *Queue) Lease(ctx context.Context, n int, life time.Duration, full []string) ([]Lease, error) {
 	if n <= 0 {
 		return nil, nil
 	}
-	op := &leaseOp{n: n, life: life, full: full}
+	op := &leaseOp{queue: q, n: n, life: life, full: full}
 	if err := q.db.Do(ctx, Kind, op); err != nil {
 		return nil, fmt.Errorf("lease conversations: %w", err)
 	}
@@ -39,17 +39,18 @@ func (q *Queue) Lease(ctx context.Context, n int, life time.Duration, full []str
 }
 
 type leaseOp struct {
+	queue  *Queue
 	n      int
 	life   time.Duration
 	full   []string
 	leases []Lease
 }
 
-// dueConversations are in the order in which they should be leased. {full} is a list that is left out.
+// dueConversations are in the order in which they should be leased. {but} leaves some out.
 const dueConversations = `SELECT id FROM (
 		SELECT id, run_at, row_number() OVER (PARTITION BY org_id ORDER BY run_at, id) AS turn FROM (
 			SELECT id, org_id, run_at FROM conversations
-			WHERE run_at <= $1 AND lease_until < $1{full} ORDER BY run_at LIMIT $2
+			WHERE run_at <= $1 AND lease_until < $1{but} ORDER BY run_at LIMIT $2
 		) AS candidates
 	) AS ranked ORDER BY turn, run_at, id LIMIT $3`
 
@@ -85,13 +86,13 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 
 func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) ([]string, error) {
 	args := []any{now, max(leaseCandidates, 2*op.n), op.n + leaseSpares}
-	var full string
+	but, args := op.queue.skip(args)
 	if len(op.full) > 0 {
 		list := paddedList(op.full)
-		full = " AND org_id NOT IN " + store.ParameterRows(len(list), 1, len(args))
+		but += " AND org_id NOT IN " + store.ParameterRows(len(list), 1, len(args))
 		args = anys(list, args...)
 	}
-	return store.QueryValues[string](ctx, tx, strings.Replace(dueConversations, "{full}", full, 1), args...)
+	return store.QueryValues[string](ctx, tx, strings.Replace(dueConversations, "{but}", but, 1), args...)
 }
 
 // lease gives the conversation to a worker.

@@ -1,8 +1,11 @@
 package inbox
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +26,44 @@ type Queue struct {
 	mu        sync.Mutex
 	awoke     time.Time // when Wait last returned because of due work
 	complaint time.Time // when unreadable last wrote to Log
+	skipped   []string  // channel types, see SkipUnknown; replaced, never changed
 }
 
 // New opens the queue kept in db, which must have been opened with [Kind] among its kinds. The ring seals and opens what
 // customers and assistants write; nil suffices for reads of states ([Queue.Depth], [Queue.DeadTurns]).
 func New(db *store.DB, ring *vault.Ring) *Queue {
 	return &Queue{db: db, ring: ring}
+}
+
+// SkipUnknown leaves conversations of channels of unknown types out of [Queue.Lease] and [Queue.Wait] from now on: this program
+// doesn't contain their platforms. They stay due, for a program that does. added are the types that were not left out before. It
+// reads the types of all channels.
+func (q *Queue) SkipUnknown(ctx context.Context, known func(channelType string) bool) (added []string, err error) {
+	types, err := q.db.Channels.Types(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for channels without a platform: %w", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range types {
+		if !known(t.Type) && !slices.Contains(q.skipped, t.Type) {
+			added = append(added, t.Type)
+		}
+	}
+	q.skipped = slices.Concat(q.skipped, added)
+	return added, nil
+}
+
+// skip returns the condition that leaves skipped types out of a statement on conversations, and its arguments after args.
+func (q *Queue) skip(args []any) (condition string, with []any) {
+	q.mu.Lock()
+	skipped := q.skipped
+	q.mu.Unlock()
+	if len(skipped) == 0 {
+		return "", args
+	}
+	list := paddedList(skipped)
+	return " AND channel_id NOT IN (SELECT id FROM channels WHERE type IN " + store.ParameterRows(len(list), 1, len(args)) + ")", anys(list, args...)
 }
 
 // The errors that callers distinguish with [errors.Is], besides [store.ErrNotFound] and the store's faults. None of them

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
@@ -79,8 +80,9 @@ func (q *Queue) listen(ctx context.Context) error {
 // farAway is longer than any wait.
 const farAway = time.Hour
 
-const selectNextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1) THEN $1
-	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1) END`
+// nextDue reads when a conversation is due. {but} leaves some out.
+const nextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1{but}) THEN $1
+	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1{but}) END`
 
 // next returns how long it takes until a conversation is due; 0 when one is now.
 func (q *Queue) next(ctx context.Context) (time.Duration, error) {
@@ -88,7 +90,8 @@ func (q *Queue) next(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	due, err := store.ReadRow(ctx, q.db, "look for work", store.ScanValue[sql.NullInt64], selectNextDue, now)
+	but, args := q.skip([]any{now})
+	due, err := store.ReadRow(ctx, q.db, "look for work", store.ScanValue[sql.NullInt64], strings.ReplaceAll(nextDue, "{but}", but), args...)
 	if err != nil {
 		return 0, err
 	}

@@ -74,3 +74,43 @@ func TestDepth(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Depth{Due: 2, Leased: 1, OldestDue: time.Second}, depth)
 }
+
+// Conversations of channels whose platform a program doesn't contain are neither leased by it nor do they end its Wait. They stay due
+// as they were, for a program that contains it.
+func TestSkippedTypes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		added, err := q.SkipUnknown(ctx, func(string) bool { return true })
+		require.NoError(t, err)
+		require.Empty(t, added)
+		next, err := q.next(ctx)
+		require.NoError(t, err)
+		require.Zero(t, next)
+
+		unknown := func(string) bool { return false }
+		added, err = q.SkipUnknown(ctx, unknown)
+		require.NoError(t, err)
+		require.Equal(t, []string{"bot"}, added)
+		added, err = q.SkipUnknown(ctx, unknown)
+		require.NoError(t, err)
+		require.Empty(t, added, "it is left out already")
+		leases, err := q.Lease(ctx, 10, life, nil)
+		require.NoError(t, err)
+		require.Empty(t, leases)
+		leases, err = q.Lease(ctx, 10, life, []string{"org_9", "org_8"})
+		require.NoError(t, err)
+		require.Empty(t, leases)
+		next, err = q.next(ctx)
+		require.NoError(t, err)
+		require.Equal(t, farAway, next, "nothing is due for it")
+
+		other := newHandle(t, q)
+		require.NoError(t, other.Wait(ctx, life))
+		leases, err = other.Lease(ctx, 10, life, nil)
+		require.NoError(t, err)
+		require.Len(t, leases, 1)
+		require.Zero(t, leases[0].Attempts)
+	})
+}

@@ -214,6 +214,19 @@ func (c Channels) List(ctx context.Context, orgID string, page Page) ([]Channel,
 	return readPage(ctx, c.db, "list channels", scanChannel, channelColumns+` WHERE c.org_id = $1`, "c.id", page, orgID)
 }
 
+// ChannelTypes is how many channels there are of a type.
+type ChannelTypes struct {
+	Type     string
+	Channels int64
+}
+
+// Types reads the types that channels of any organization have. It reads all channels.
+func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
+	return ReadRows(ctx, c.db, "list the types of channels", func(row Row) (found ChannelTypes, err error) {
+		return found, row.Scan(&found.Type, &found.Channels)
+	}, `SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
+}
+
 // orNull returns a text, or NULL when it is empty.
 func orNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 

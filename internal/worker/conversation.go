@@ -25,7 +25,7 @@ type pass struct {
 	stop <-chan struct{}
 	// superseded: an answer was discarded in this pass for newer messages; the next one is sent in any case.
 	superseded bool
-	// postponed: the pass ends because its call has no place. Nothing failed.
+	// postponed: the pass ends because its call has no place, or its platform is missing. Nothing failed.
 	postponed bool
 	// live is set when a visitor waits for the answer.
 	live *live
@@ -98,6 +98,9 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 		return 0, nil
 	case err != nil:
 		return 0, err
+	case p.platformMissing():
+		p.postponed = true
+		return firstWait, p.skipMissing(ctx)
 	}
 	pending, err := p.settleUnclear(ctx)
 	if err != nil {
@@ -119,6 +122,17 @@ func (p *pass) open(ctx context.Context) error {
 	}
 	p.work = work
 	return nil
+}
+
+// platformMissing reports whether this program doesn't contain the channel's platform. Such a conversation stays as it is, for a
+// program that contains it.
+func (p *pass) platformMissing() bool {
+	channel := &p.work.Channel
+	if channel.ID == "" { // deleted
+		return false
+	}
+	_, known := p.Platforms.Find(channel.Type)
+	return !known
 }
 
 // settleUnclear marks parts that a worker was sending when it died as delivery_unknown. The rest is pending.

@@ -97,6 +97,10 @@ func (g *fakeGateway) Call(ctx context.Context, req *gateway.Request, _ gateway.
 
 func (g *fakeGateway) Model(string) (*gateway.Model, bool) { return &gateway.Model{}, true }
 
+func (q *fakeQueue) SkipUnknown(context.Context, func(string) bool) ([]string, error) {
+	return nil, nil
+}
+
 func (q *fakeQueue) Wait(ctx context.Context, idle time.Duration) error {
 	q.mu.Lock()
 	due := len(q.due)

@@ -44,6 +44,7 @@ type Leases interface {
 	Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	Attentions(ctx context.Context, newerThan time.Time, limit int) ([]inbox.AttentionTurn, error)
 	Wait(ctx context.Context, idle time.Duration) error
+	SkipUnknown(ctx context.Context, known func(channelType string) bool) (added []string, err error)
 }
 
 // Turns are the methods of [inbox.Queue] that take a turn from waiting messages to sent parts.
@@ -137,6 +138,9 @@ func New(cfg Config) *Worker {
 // end. What still runs after that is cancelled, and every lease is given back, so that another worker goes on at once. Run
 // returns when all of its goroutines have ended. Faults of the store are logged and tried again.
 func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
+	if err := w.skipMissing(ctx); err != nil {
+		w.Logger.ErrorContext(ctx, "channels without a platform will be found when they are due", "error", err)
+	}
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	var loops sync.WaitGroup
@@ -148,6 +152,22 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	d.wait()
 	loops.Wait()
 	return nil
+}
+
+// skipMissing leaves conversations to other workers whose platforms this program doesn't contain, and logs each of their types
+// once.
+func (w *Worker) skipMissing(ctx context.Context) error {
+	bounded, cancel := storing(ctx)
+	defer cancel()
+	missing, err := w.Leases.SkipUnknown(bounded, func(channelType string) bool {
+		_, known := w.Platforms.Find(channelType)
+		return known
+	})
+	for _, channelType := range missing {
+		w.Logger.WarnContext(ctx, "this program doesn't contain the platform of some channels: they stand still until it is built in",
+			"type", channelType)
+	}
+	return err
 }
 
 // storing returns the context of one read or write of the store. It outlives the pass's context: what happened outside has to
