@@ -79,18 +79,11 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        price_output       <micros per million tokens>
 //	        price_cached_input <micros per million tokens>
 //	    }
-//	    platform bot | social | localchat | market_a | market_b {
-//	        header       <name>
-//	        api_base     <url>
-//	        auth_base    <url>                             # localchat, market_b
-//	        ack          empty
-//	        app_id       <id>                              # localchat
-//	        app_key      <id>                              # market_b
-//	        app_secret   <{env.NAME} or {file.PATH}>       # social, localchat, market_b
-//	        verify_token <{env.NAME} or {file.PATH}>       # social
-//	        object       page | photo_dm | chat_app <value> # social
-//	        partner_id   <id>                              # market_a
-//	        partner_key  <{env.NAME} or {file.PATH}>       # market_a
+//	    platform <name> {
+//	        header   <name>
+//	        api_base <url>
+//	        ack      empty
+//	        <options of the module svc.platforms.<name>>
 //	    }
 //	    worker {
 //	        concurrency <n>

@@ -18,9 +18,8 @@ import (
 // The request must reach it as the platform sent it: under `/webhooks/…`, with no handler before it that reads or rewrites
 // the body.
 type Webhook struct {
-	// The platform, by the name of its module in the namespace `svc.platforms`: `bot`, `social` (with the handshake of its
-	// subscription), `localchat`, `market_a`, `market_b`, or a guest's. Platforms with required options must be configured
-	// in the app. Required.
+	// The platform, by the name of its module in the namespace `svc.platforms`. Platforms with required options must be
+	// configured in the app. Required.
 	Platform string `json:"platform,omitempty"`
 
 	app *App
@@ -31,7 +30,7 @@ func (*Webhook) CaddyModule() caddy.ModuleInfo { return moduleInfo[Webhook]("svc
 
 // UnmarshalCaddyfile reads the directive. Syntax:
 //
-//	svc_webhook [<matcher>] bot|social|localchat|market_a|market_b
+//	svc_webhook [<matcher>] <platform>
 func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.NextArg() {

@@ -90,7 +90,7 @@ func examineQueue(ctx context.Context, db *store.DB) (billing.Examined, error) {
 func examineChannels(ctx context.Context, db *store.DB) (billing.Examined, error) {
 	examined := billing.Examined{
 		ID: "CHANNELS", Text: "this program contains the platform of every channel; channels of others stand still",
-		Advice: "build the platform in (docs/extending.md), or delete the channels",
+		Advice: "build the platform in, or delete the channels",
 	}
 	catalog := channelTypes()
 	types, err := db.Channels.Types(ctx)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -252,4 +253,15 @@ func TestImportThatIsNotAdmitted(t *testing.T) {
 // header is the first line of an archive.
 func header(version, schema string) string {
 	return `{"format":"caddy-svc archive","version":` + version + `,"id":"arc_1","schema":` + schema + `,"engine":"sqlite","createdAt":1}` + "\n"
+}
+
+// An archive says by the store's clock when it was made.
+func TestExportIsDatedByTheStore(t *testing.T) {
+	t.Parallel()
+	made := time.UnixMilli(1_795_219_200_000)
+	db := storetest.OpenAt(t, storetest.Location(t, store.SQLite), store.Options{Clock: func() time.Time { return made }})
+	var exported strings.Builder
+	_, err := archive.Export(t.Context(), db, &exported, archive.ExportOptions{})
+	require.NoError(t, err)
+	require.Contains(t, exported.String(), `"createdAt":1795219200000`)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -32,9 +31,12 @@ type ExportOptions struct {
 // An archive holds sealed values as they are: only the same master key opens them. It fails with [ErrNewer] when a
 // newer version of the product has changed the schema.
 func Export(ctx context.Context, db *store.DB, w io.Writer, options ExportOptions) (Summary, error) {
+	now, err := db.Now(ctx)
+	if err != nil {
+		return Summary{}, fmt.Errorf("store: export: %w", err)
+	}
 	header := Header{
-		Format: formatName, Version: formatVersion, ID: store.NewID("arc"), Engine: db.Engine(),
-		CreatedAt: time.Now().UnixMilli(), Probes: options.Probes,
+		Format: formatName, Version: formatVersion, ID: store.NewID("arc"), Engine: db.Engine(), CreatedAt: now, Probes: options.Probes,
 	}
 	source, done, err := db.Snapshot(ctx)
 	if err != nil {

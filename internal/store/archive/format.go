@@ -51,7 +51,7 @@ type Header struct {
 	Schema int64 `json:"schema"`
 	// Engine is where the store was. Archives of both are read by both.
 	Engine store.Engine `json:"engine"`
-	// CreatedAt is when the export began, in epoch milliseconds of the exporting process's clock.
+	// CreatedAt is when the export began, in epoch milliseconds of the store's clock.
 	CreatedAt int64 `json:"createdAt"`
 	// Probes are [ExportOptions.Probes].
 	Probes [][]byte `json:"probes"`
