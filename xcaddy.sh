@@ -5,10 +5,11 @@
 #     XCADDY_RACE_DETECTOR=1 ./xcaddy.sh   the same with the race detector: dist/caddy-race, dist/svc-worker-race
 #     XCADDY_FAILPOINTS=1 ./xcaddy.sh      the same for crash tests: dist/caddy-crash, dist/svc-worker-crash, which kill
 #                                          themselves where SVC_FAILPOINT says (internal/failpoint); nothing to deploy
+#     XCADDY_GUEST=1 ./xcaddy.sh           with the modules of tests/guest, for tests: dist/caddy-guest
 #
-# Both together make dist/caddy-crash-race, dist/svc-worker-crash-race.
+# The first two together make dist/caddy-crash-race, dist/svc-worker-crash-race.
 # A build whose inputs didn't change since the last one is skipped. Further plugins: call xcaddy yourself with this
-# module and theirs, `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`.
+# module and theirs (docs/extending.md), `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=scripts/go.sh
@@ -18,9 +19,13 @@ need go
 CADDY_VERSION=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) # the one the tests are run with
 MODULE=github.com/caddy-svc/caddy-svc
 
-variant='' build=()
+variant='' build=() guest=()
+if [ "${XCADDY_GUEST:-}" = 1 ]; then
+	variant=-guest
+	guest=(--with "example.org/guest@v0.0.0=$PWD/tests/guest")
+fi
 if [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
-	variant=-crash
+	variant=$variant-crash
 	build+=("$TAGS,failpoint")
 	# In place of xcaddy's own flags, which are these without the tag.
 	export XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s' -trimpath $TAGS,failpoint"
@@ -39,6 +44,7 @@ inputs() {
 		-type f \( -path './*/*' -o -name '*.go' -o -name go.mod -o -name go.sum -o -name xcaddy.sh \) \
 		! -name '*_test.go' ! -name '*.png' ! -name '.*' -print0 |
 		LC_ALL=C sort -z | xargs -0 sha256sum
+	[ ${#guest[@]} = 0 ] || find tests/guest -name '*.go' ! -name '*_test.go' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
 	go version
 }
 
@@ -62,7 +68,7 @@ progress() {
 }
 
 mkdir -p dist
-exec 9>dist/.lock
+exec 9>dist/.lock$variant
 flock 9 # of two builds at once the second finds the first one's result
 now=$(inputs | sha256sum)
 if [ -x "$out" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$now" ]; then
@@ -73,9 +79,9 @@ rm -f "$stamp"
 
 echo "building $out (Caddy $CADDY_VERSION with this module; the first build takes some minutes)" >&2
 # The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
-GOFLAGS="$GOFLAGS -v" go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" --output "$out.new" 2>&1 | progress >&2
+GOFLAGS="$GOFLAGS -v" go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
 mv "$out.new" "$out"
-if [ -d cmd/svc-worker ]; then
+if [ ${#guest[@]} = 0 ]; then # the worker of its own has no guests
 	echo "building $worker" >&2
 	go build "${build[@]}" -ldflags '-w -s' -o "$worker" ./cmd/svc-worker
 fi

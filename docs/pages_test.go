@@ -47,6 +47,17 @@ func TestReliability(t *testing.T) {
 	requireRows(t, "what attackers meet", attacks, checks, 4)
 }
 
+// TestExtending: the Go code of the page is that of the file which is named above it.
+func TestExtending(t *testing.T) {
+	t.Parallel()
+	page := read(t, "extending.md")
+	quotations := regexp.MustCompile("(?s)\\]\\(\\.\\./([^)]*)\\):\n\n```go\n(.*?)```\n").FindAllStringSubmatch(page, -1)
+	require.Len(t, quotations, strings.Count(page, "```go\n"), "code without a file")
+	for _, quotation := range quotations {
+		require.Contains(t, read(t, filepath.Join("..", quotation[1])), quotation[2], quotation[1])
+	}
+}
+
 // requireRows requires a table of exactly these rows in this order, each shown by something or said not to be.
 func requireRows(t *testing.T, place, text string, names []string, columns int) {
 	t.Helper()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks both modules, ours and the one of the tools: go.mod and go.sum are tidy, and what was downloaded is what go.sum
+# Checks all modules, ours, the one of the tools and the one of the guests: go.mod and go.sum are tidy, and what was downloaded is what go.sum
 # says. Changes nothing; needs the module proxy for what isn't on this machine yet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 need go
 
 failed=
-for module in . tools; do
+for module in . tools tests/guest; do
 	step "modules: $module/go.mod"
 	if ! difference=$(cd "$module" && go mod tidy -diff 2>&1); then
 		failed=1

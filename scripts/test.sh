@@ -17,6 +17,10 @@ joined tools
 
 scripts/lint.sh
 
+step "test: the guests' own"
+go -C tests/guest vet ./...
+go -C tests/guest test -race -count=1 ./...
+
 step "test: go test -race $*"
 # One line per package as it ends; the full output of what fails; then the count.
 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on -count=1 -timeout=30m "$@" 2>&1 |

@@ -34,6 +34,8 @@ const (
 
 // deployment is what a test wants of a product: one Caddyfile and its environment.
 type deployment struct {
+	// Binary is the build of the server; empty is the usual one.
+	Binary string
 	// Upstream is the address of the providers.
 	Upstream string
 	// StoreLine is the store's line in the Caddyfile.

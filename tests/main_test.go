@@ -24,6 +24,11 @@ var crashBinary = sync.OnceValues(func() (string, error) {
 	return takeBinary("SVC_CADDY_CRASH", "caddy-crash-race", "XCADDY_FAILPOINTS=1")
 })
 
+// guestBinary is the product with the modules of tests/guest, which is built when the first test asks for it.
+var guestBinary = sync.OnceValues(func() (string, error) {
+	return takeBinary("SVC_CADDY_GUEST", "caddy-guest-race", "XCADDY_GUEST=1")
+})
+
 // workerBinary is the companion worker that stands beside the product where that was taken from.
 var workerBinary = sync.OnceValues(func() (string, error) {
 	folder := filepath.Join("..", "dist")

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -111,8 +112,11 @@ func (p *product) environment() []string {
 // start runs the server without waiting for it.
 func (p *product) start() {
 	p.t.Helper()
-	p.startBinary(caddyBinary)
+	p.startBinary(p.program())
 }
+
+// program is the build that the deployment runs.
+func (p *product) program() string { return cmp.Or(p.Binary, caddyBinary) }
 
 // startBinary is start with another build of the server, and more environment.
 func (p *product) startBinary(binary string, environment ...string) {
@@ -158,7 +162,7 @@ func (p *product) reload(text string) error {
 func (p *product) caddy(args ...string) (stdout string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), bookWait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, caddyBinary, args...)
+	cmd := exec.CommandContext(ctx, p.program(), args...)
 	cmd.Dir, cmd.Env = p.Dir, p.environment()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -208,7 +208,7 @@ func (w *worker) awaitLog() {
 // startInCaddy runs the worker of the server's own binary.
 func (w *worker) startInCaddy() {
 	w.t.Helper()
-	w.run(w.product.Dir, w.product.environment(), w.stop, caddyBinary, "svc-worker", "--config", w.product.configFile())
+	w.run(w.product.Dir, w.product.environment(), w.stop, w.product.program(), "svc-worker", "--config", w.product.configFile())
 	w.awaitLog()
 }
 

@@ -1,0 +1,32 @@
+// Package guest makes a messaging platform and a vendor of models available to a custom Caddy:
+//
+//	xcaddy build --with github.com/caddy-svc/caddy-svc --with example.org/guest
+package guest
+
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"example.org/guest/pager"
+	"example.org/guest/parrot"
+)
+
+func init() {
+	caddy.RegisterModule(Pager{})
+	caddy.RegisterModule(Parrot{})
+}
+
+// Pager is `platform pager { … }`.
+type Pager struct{ pager.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (Pager) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.platforms.pager", New: func() caddy.Module { return Pager{} }}
+}
+
+// Parrot is `protocol parrot { … }`.
+type Parrot struct{ parrot.Driver }
+
+// CaddyModule returns the Caddy module information.
+func (Parrot) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "svc.providers.parrot", New: func() caddy.Module { return Parrot{} }}
+}

@@ -1,0 +1,36 @@
+package pager
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
+)
+
+func TestContract(t *testing.T) {
+	const key = "signing-key-0123456789"
+	platformtest.Run(t, platformtest.Suite{
+		Driver:  Driver{},
+		Options: map[string]string{"signing_key": key},
+		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
+			mac := hmac.New(sha256.New, []byte(key))
+			mac.Write(d.Body)
+			d.Header.Set(signatureHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
+		},
+		Channels: map[platforms.Type]platformtest.Sample{Type: {
+			ExternalID:  "77",
+			Credentials: platforms.Credentials{platforms.AccessToken: "pager-token-0123456789"},
+			Text:        `{"pages":[{"account":"77","from":"5","id":"%m","text":"%t"}]}`,
+			Sent:        `{"id":"%m"}`,
+			Identified:  `{"id":"77"}`,
+			Failures: []platformtest.Failure{
+				{Status: 409, Body: `{"error":"switched_off"}`, Class: platforms.CustomerBlocked},
+				{Status: 401, Body: `{"error":"token"}`, Class: platforms.NeedsReauth},
+				{Status: 422, Body: `{"error":"too_long"}`, Class: platforms.Refused},
+			},
+		}},
+	})
+}
