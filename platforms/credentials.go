@@ -140,7 +140,13 @@ func (c Credentials) names() func(yield func(string) bool) {
 	}
 }
 
-func (f *CredentialField) problem(c Credentials) string {
+// problem returns what is wrong with the field. A check that panics refuses the value; what it panics with may be the value.
+func (f *CredentialField) problem(c Credentials) (problem string) {
+	defer func() {
+		if recover() != nil {
+			problem = "can't be checked: the platform's adapter panicked"
+		}
+	}()
 	value := c[f.Name]
 	switch {
 	case value == "":

@@ -238,6 +238,9 @@ func (h *webhook) extract(body []byte) ([]platforms.Inbound, error) {
 // for anything else.
 func (h *webhook) handshake(w http.ResponseWriter, r *http.Request) error {
 	challenge, err := h.platform.Answer(r.URL.Query())
+	if messaging.IsPanic(err) {
+		return handlers.Internal(err)
+	}
 	if err != nil {
 		return &handlers.Error{Code: errcode.Forbidden, Message: "The verify token does not match.", Cause: err}
 	}

@@ -127,6 +127,11 @@ func TestPanicsOfAGuest(t *testing.T) {
 		require.Equal(t, platforms.Unknown, requireFailure(t, err).Class, name)
 		requireContained(name, err)
 	}
+	set, _ = guests(t, &guest{describe: func(d *platforms.Description) {
+		d.Channels[0].Credentials[0].Check = func(value string) string { panic(value) }
+	}})
+	found, _ := set.Find(string(guestType))
+	require.EqualError(t, found.CheckCredentials(credentials(guestType)), "accessToken: can't be checked: the platform's adapter panicked")
 	_, err = messaging.New(messaging.Config{Drivers: []platforms.Driver{&guest{made: func(*platforms.Config) (platforms.Platform, error) { panic(secretToken) }}}})
 	require.EqualError(t, err, "platform guest: the adapter of the platform panicked")
 	_, err = messaging.New(messaging.Config{Drivers: []platforms.Driver{&guest{describe: func(*platforms.Description) { panic(secretToken) }}}})
