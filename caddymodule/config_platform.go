@@ -103,75 +103,41 @@ func (b *PlatformBlock) faults(fs *config.Faults, driver platforms.Driver) {
 	if header := b.values[optionHeader]; header != "" && !headerName(header) {
 		fs.Addf(path+"."+optionHeader, "%s is no name of a header", config.Quoted(header))
 	}
-	platformURLFaults(fs, path+"."+optionAPIBase, b.values[optionAPIBase])
+	if address := b.values[optionAPIBase]; address != "" {
+		addressFaults(fs, path+"."+optionAPIBase, address)
+	}
 	if ack := b.values[optionAck]; ack != "" && ack != AckEmpty {
 		fs.Addf(path+"."+optionAck, "%s is not known; allowed: %s", config.Quoted(ack), AckEmpty)
 	}
 	for i := range d.Options {
-		b.optionFaults(fs, path, &d.Options[i])
+		if o := &d.Options[i]; o.Keys != nil {
+			b.tableFaults(fs, path+"."+o.Name, o)
+		} else {
+			platformOption(o).faults(fs, path+"."+o.Name, b.values[o.Name])
+		}
 	}
 	if checker, ok := driver.(platforms.OptionChecker); ok {
-		problems := checker.CheckOptions(b.options(d))
-		for _, option := range slices.Sorted(maps.Keys(problems)) {
-			fs.Addf(path+"."+option, "%s", problems[option])
-		}
+		problemFaults(fs, path, checker.CheckOptions(b.options(d)))
 	}
-	b.unknownFaults(fs, path, d)
+	unknownFaults(fs, path, b.values, append([]string{optionHeader, optionAPIBase, optionAck}, optionNames(platformOptions(d))...))
+	b.unknownKeyFaults(fs, path, d)
 }
 
-func (b *PlatformBlock) optionFaults(fs *config.Faults, path string, o *platforms.Option) {
-	value := b.values[o.Name]
-	path += "." + o.Name
-	switch {
-	case o.Keys != nil:
-		for _, key := range o.Keys {
-			if problem := check(o, b.tables[o.Table][key]); problem != "" {
-				fs.Addf(path+"["+key+"]", "%s", problem)
-			}
-		}
-	case value == "" && !o.Required:
-	case o.Kind == platforms.SecretOption:
-		config.Secret(value).CheckRequired(fs, path)
-	case o.Kind == platforms.IdentifierOption:
-		config.Identifier(value).Check(fs, path)
-		if !config.Secret(value).IsReference() && config.IsIdentifier(value) {
-			if problem := check(o, value); problem != "" {
-				fs.Addf(path, "%s", problem)
-			}
-		}
-	case value == "":
-		fs.Addf(path, "missing")
-	case o.Kind == platforms.AddressOption:
-		platformURLFaults(fs, path, value)
-	default:
-		if problem := check(o, value); problem != "" {
-			fs.Addf(path, "%s", problem)
+// tableFaults adds the faults of the values of a table.
+func (b *PlatformBlock) tableFaults(fs *config.Faults, path string, o *platforms.Option) {
+	for _, key := range o.Keys {
+		if value := b.tables[o.Table][key]; value != "" {
+			platformOption(o).checkFaults(fs, path+"["+key+"]", value)
 		}
 	}
 }
 
-// check is the option's own judgement of a value that was given.
-func check(o *platforms.Option, value string) string {
-	if value == "" || o.Check == nil {
-		return ""
-	}
-	return o.Check(value)
-}
-
-// unknownFaults notes the options and keys that the platform doesn't have. Only JSON can bring them here.
-func (b *PlatformBlock) unknownFaults(fs *config.Faults, path string, d *platforms.Description) {
-	words := []string{optionHeader, optionAPIBase, optionAck}
+// unknownKeyFaults adds the tables and keys that the platform doesn't have. Only JSON can contain them.
+func (b *PlatformBlock) unknownKeyFaults(fs *config.Faults, path string, d *platforms.Description) {
 	tables := map[string][]string{}
 	for i := range d.Options {
 		if o := &d.Options[i]; o.Keys != nil {
 			tables[o.Table] = o.Keys
-		} else {
-			words = append(words, o.Name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(b.values)) {
-		if !slices.Contains(words, name) {
-			fs.Addf(path, "%s is not an option here; allowed: %s", config.Quoted(name), config.Listed(words))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.tables)) {
@@ -209,27 +175,7 @@ func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[
 		}
 		d := driver.Describe()
 		options := block.options(d)
-		for i := range d.Options {
-			o := &d.Options[i]
-			value, err := options[o.Name], error(nil)
-			switch {
-			case value == "":
-				continue
-			case o.Kind == platforms.SecretOption:
-				value, err = config.Secret(value).Resolve(repl)
-			case o.Kind == platforms.IdentifierOption:
-				value, err = config.Identifier(value).Resolve(repl)
-			}
-			if err == nil {
-				if problem := check(o, value); problem != "" {
-					err = errors.New(problem)
-				}
-			}
-			if err != nil {
-				fs.Addf(platformPath(name)+"."+o.Name, "%v", err)
-			}
-			options[o.Name] = value
-		}
+		resolveOptions(repl, fs, platformPath(name), platformOptions(d), options)
 		read[name] = options
 	}
 	return read
@@ -243,11 +189,7 @@ func (p Platforms) secrets() []namedSecret {
 		if p[name] == nil || driver == nil {
 			continue
 		}
-		for _, o := range driver.Describe().Options {
-			if o.Kind == platforms.SecretOption {
-				all = append(all, namedSecret{path: platformPath(name) + "." + o.Name, reference: config.Secret(p[name].values[o.Name])})
-			}
-		}
+		all = append(all, secretOptions(platformPath(name), platformOptions(driver.Describe()), p[name].values)...)
 	}
 	return all
 }
@@ -273,35 +215,19 @@ func (a *App) readPlatform(r *caddyfile.Reader) caddyfile.Read {
 }
 
 func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []caddyfile.Rule {
-	text := func(name, what string) caddyfile.Rule {
-		return caddyfile.Rule{Word: name, Read: b.reads(name, r.Text, what)}
+	rules := []caddyfile.Rule{
+		valueRule(optionHeader, r.Text, "the name of a header", b.values),
+		valueRule(optionAPIBase, r.Text, "an address", b.values),
+		valueRule(optionAck, r.Text, AckEmpty, b.values),
 	}
-	rules := []caddyfile.Rule{text(optionHeader, "the name of a header"), text(optionAPIBase, "an address"), text(optionAck, AckEmpty)}
 	for i := range d.Options {
-		switch o := &d.Options[i]; {
-		case o.Keys != nil:
+		if o := &d.Options[i]; o.Keys != nil {
 			rules = append(rules, caddyfile.Rule{Word: o.Name, Named: true, Once: true, Valued: true, Read: b.readsTable(r, o)})
-		case o.Kind == platforms.SecretOption:
-			rules = append(rules, caddyfile.Rule{Word: o.Name, Read: b.reads(o.Name, r.Unquoted, config.ReferenceForms)})
-		case o.Kind == platforms.IdentifierOption:
-			rules = append(rules, caddyfile.Rule{Word: o.Name, Read: b.reads(o.Name, r.Unquoted, config.IdentifierForms)})
-		case o.Kind == platforms.AddressOption:
-			rules = append(rules, text(o.Name, "an address"))
-		default:
-			rules = append(rules, text(o.Name, "a text"))
+		} else {
+			rules = append(rules, platformOption(o).rule(r, b.values))
 		}
 	}
 	return rules
-}
-
-// reads returns a reader of one value of the block.
-func (b *PlatformBlock) reads(name string, read func(to *string, what string) caddyfile.Read, what string) caddyfile.Read {
-	return func(path string, o caddyfile.Option) {
-		value := b.values[name]
-		if read(&value, what)(path, o); value != "" {
-			b.values[name] = value
-		}
-	}
 }
 
 func (b *PlatformBlock) readsTable(r *caddyfile.Reader, option *platforms.Option) caddyfile.Read {
@@ -333,12 +259,9 @@ func headerName(text string) bool {
 	})
 }
 
-// platformURLFaults never quotes the address: a user part or a token in it would be a secret.
-func platformURLFaults(fs *config.Faults, path, address string) {
+// addressFaults never quotes the address: a user part or a token in it would be a secret.
+func addressFaults(fs *config.Faults, path, address string) {
 	const example = "e.g. https://api.example.com"
-	if address == "" {
-		return
-	}
 	u, err := url.Parse(address)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):

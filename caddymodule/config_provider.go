@@ -3,11 +3,13 @@ package caddymodule
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
@@ -177,4 +179,65 @@ func valueOr[T any](p *T, otherwise T) T {
 		return otherwise
 	}
 	return *p
+}
+
+// readProtocol reads `protocol NAME { … }`.
+func (p *Provider) readProtocol(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		var name string
+		r.Text(&name, "a protocol: "+config.Listed(protocolNames()))(path, o)
+		driver := providerDriver(name)
+		if driver == nil { // the value's own fault
+			caddyfile.Set(r, path, o, &p.Protocol, name)
+			return
+		}
+		options := map[string]string{}
+		var rules []caddyfile.Rule
+		for _, declared := range protocolOptions(driver) {
+			rules = append(rules, declared.rule(r, options))
+		}
+		r.Block(path, o, rules)
+		caddyfile.Set(r, path, o, &p.Protocol, name)
+		if len(options) > 0 {
+			caddyfile.Set(r, path, o, &p.Options, options)
+		}
+	}
+}
+
+// optionFaults checks the options at path, each at its own name below it.
+func (p *Provider) optionFaults(fs *config.Faults, path string, driver providers.Driver) {
+	options := protocolOptions(driver)
+	for _, o := range options {
+		o.faults(fs, path+"."+o.name, p.Options[o.name])
+	}
+	unknownFaults(fs, path, p.Options, optionNames(options))
+	if checker, ok := driver.(providers.OptionChecker); ok {
+		problemFaults(fs, path, checker.CheckOptions(maps.Clone(p.Options)))
+	}
+}
+
+// readOptions returns the options with their references resolved, and adds the faults of those that can't be.
+func (p *Provider) readOptions(repl *caddy.Replacer, fs *config.Faults, path string, driver providers.Driver) map[string]string {
+	read := map[string]string{}
+	options := protocolOptions(driver)
+	for _, name := range optionNames(options) {
+		if value := p.Options[name]; value != "" {
+			read[name] = value
+		}
+	}
+	resolveOptions(repl, fs, path, options, read)
+	return read
+}
+
+// secrets returns the references of the provider's secrets.
+func (p *Provider) secrets() []namedSecret {
+	path := config.Element("provider", p.Name)
+	var all []namedSecret
+	if p.APIKey != NoKey {
+		all = append(all, namedSecret{path: path + ".api_key", reference: p.APIKey})
+	}
+	if driver := providerDriver(p.Protocol); driver != nil {
+		all = append(all, secretOptions(path+".protocol", protocolOptions(driver), p.Options)...)
+	}
+	return all
 }

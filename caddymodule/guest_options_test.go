@@ -97,8 +97,8 @@ func TestOptionsOfAProtocolInACaddyfile(t *testing.T) {
 	r, block := caddyfile.NewReader(caddyfiletext.NewDispenser(tokens))
 	options := map[string]string{}
 	var rules []caddyfile.Rule
-	for _, declared := range (guest{}).Describe().Options {
-		rules = append(rules, optionRule(r, declared, options))
+	for _, declared := range protocolOptions(guest{}) {
+		rules = append(rules, declared.rule(r, options))
 	}
 	r.Block("svc", block, rules)
 	require.Equal(t, map[string]string{"region": "asia", "account": "{env.A}"}, options)
