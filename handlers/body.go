@@ -22,10 +22,11 @@ const (
 	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
 	quadrupled = 64 << 10
 	// PromptDelivery is the size in bytes up to which a delivery is read although the reserve of deliveries is used up, if it
-	// says how long it is and all of it is there within promptTime: platforms send most of theirs in one packet, which a
+	// says how long it is and all of it is there within PromptTime: platforms send most of theirs in one packet, which a
 	// connection has room for anyway, so this takes no memory for long.
 	PromptDelivery = 4 << 10
-	PromptTime     = time.Second
+	// PromptTime is how long the body of such a delivery may take.
+	PromptTime = time.Second
 )
 
 // ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is

@@ -18,7 +18,7 @@ var reservedOptions = []string{"header", "api_base", "ack"}
 // faults collects what is wrong with a description.
 type faults []error
 
-func (f *faults) unless(ok bool, format string, args ...any) {
+func (f *faults) unlessf(ok bool, format string, args ...any) {
 	if !ok {
 		*f = append(*f, fmt.Errorf(format, args...))
 	}
@@ -28,13 +28,13 @@ func (f *faults) unless(ok bool, format string, args ...any) {
 // a description that is faulty.
 func (d *Description) Check() error {
 	var f faults
-	f.unless(isName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, maxName)
-	f.unless(d.Deliveries != "", "Deliveries is missing")
-	f.unless(d.SignatureHeader != "" && d.SignatureHelp != "", "SignatureHeader or SignatureHelp is missing")
+	f.unlessf(isName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, maxName)
+	f.unlessf(d.Deliveries != "", "Deliveries is missing")
+	f.unlessf(d.SignatureHeader != "" && d.SignatureHelp != "", "SignatureHeader or SignatureHelp is missing")
 	if d.Handshake != nil {
-		f.unless(d.Handshake.Summary != "", "the summary of the handshake is missing")
+		f.unlessf(d.Handshake.Summary != "", "the summary of the handshake is missing")
 		for _, p := range d.Handshake.Query {
-			f.unless(p.Name != "" && p.Help != "", "a parameter of the handshake has no name or no help")
+			f.unlessf(p.Name != "" && p.Help != "", "a parameter of the handshake has no name or no help")
 		}
 	}
 	options := slices.Clone(reservedOptions)
@@ -42,11 +42,11 @@ func (d *Description) Check() error {
 		d.Options[i].check(&f, options)
 		options = append(options, d.Options[i].Name)
 	}
-	f.unless(len(d.Channels) > 0, "it has no channel type")
+	f.unlessf(len(d.Channels) > 0, "it has no channel type")
 	types := map[Type]bool{}
 	for i := range d.Channels {
 		t := &d.Channels[i]
-		f.unless(!types[t.Type], "channel type %q is there twice", string(t.Type))
+		f.unlessf(!types[t.Type], "channel type %q is there twice", string(t.Type))
 		types[t.Type] = true
 		t.check(&f, d.ChannelWebhooks)
 	}
@@ -54,36 +54,36 @@ func (d *Description) Check() error {
 }
 
 func (o *Option) check(f *faults, taken []string) {
-	f.unless(isName(o.Name), "the name of option %q is not made of a-z, 0-9 and _, at most %d of them", o.Name, maxName)
-	f.unless(!slices.Contains(taken, o.Name), "the name of option %s is taken", o.Name)
-	f.unless(o.Kind >= TextOption && o.Kind <= SecretOption, "option %s has an unknown kind", o.Name)
-	f.unless(o.Help != "", "option %s has no help", o.Name)
-	f.unless((o.Keys == nil) == (o.Table == ""), "option %s has keys without a table, or a table without keys", o.Name)
-	f.unless(o.Keys == nil || o.Kind == TextOption && !o.Required, "option %s is a table, whose values are texts that may be missing", o.Name)
-	f.unless(!slices.Contains(o.Keys, ""), "option %s has an empty key", o.Name)
+	f.unlessf(isName(o.Name), "the name of option %q is not made of a-z, 0-9 and _, at most %d of them", o.Name, maxName)
+	f.unlessf(!slices.Contains(taken, o.Name), "the name of option %s is taken", o.Name)
+	f.unlessf(o.Kind >= TextOption && o.Kind <= SecretOption, "option %s has an unknown kind", o.Name)
+	f.unlessf(o.Help != "", "option %s has no help", o.Name)
+	f.unlessf((o.Keys == nil) == (o.Table == ""), "option %s has keys without a table, or a table without keys", o.Name)
+	f.unlessf(o.Keys == nil || o.Kind == TextOption && !o.Required, "option %s is a table, whose values are texts that may be missing", o.Name)
+	f.unlessf(!slices.Contains(o.Keys, ""), "option %s has an empty key", o.Name)
 }
 
 func (t *ChannelType) check(f *faults, channelWebhooks bool) {
-	f.unless(isName(string(t.Type)), "the channel type %q is not made of a-z, 0-9 and _, at most %d of them", string(t.Type), maxName)
-	f.unless(t.Label != "", "channel type %s has no label", t.Type)
-	f.unless((t.ExternalID == "") == channelWebhooks, "channel type %s has an external id and webhooks of its own, or neither", t.Type)
-	f.unless((t.ExternalID == "") == (t.ExternalIDHint == ""), "channel type %s has an external id without a hint, or a hint without one", t.Type)
-	f.unless(t.Limit.Most >= 0 && t.Limit.Unit >= Characters && t.Limit.Unit <= Bytes, "channel type %s has an unknown limit", t.Type)
-	f.unless(t.Window >= 0, "channel type %s has a negative window", t.Type)
-	f.unless(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),
+	f.unlessf(isName(string(t.Type)), "the channel type %q is not made of a-z, 0-9 and _, at most %d of them", string(t.Type), maxName)
+	f.unlessf(t.Label != "", "channel type %s has no label", t.Type)
+	f.unlessf((t.ExternalID == "") == channelWebhooks, "channel type %s has an external id and webhooks of its own, or neither", t.Type)
+	f.unlessf((t.ExternalID == "") == (t.ExternalIDHint == ""), "channel type %s has an external id without a hint, or a hint without one", t.Type)
+	f.unlessf(t.Limit.Most >= 0 && t.Limit.Unit >= Characters && t.Limit.Unit <= Bytes, "channel type %s has an unknown limit", t.Type)
+	f.unlessf(t.Window >= 0, "channel type %s has a negative window", t.Type)
+	f.unlessf(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),
 		"channel type %s has no window, or one that ends with another class than %s and %s", t.Type, WindowExpired, TemplateRequired)
-	f.unless(t.WindowHelp != "", "channel type %s has no WindowHelp", t.Type)
-	f.unless(len(t.Before) > 0 && len(t.After) > 0, "channel type %s has no steps before or after connecting", t.Type)
-	f.unless(slices.ContainsFunc(t.After, func(step string) bool { return strings.Contains(step, "%u") }),
+	f.unlessf(t.WindowHelp != "", "channel type %s has no WindowHelp", t.Type)
+	f.unlessf(len(t.Before) > 0 && len(t.After) > 0, "channel type %s has no steps before or after connecting", t.Type)
+	f.unlessf(slices.ContainsFunc(t.After, func(step string) bool { return strings.Contains(step, "%u") }),
 		"no step of channel type %s has the webhook's address, %%u", t.Type)
-	f.unless(len(t.Credentials) > 0, "channel type %s has no credentials", t.Type)
+	f.unlessf(len(t.Credentials) > 0, "channel type %s has no credentials", t.Type)
 	names := map[string]bool{ExpiresAt: true}
 	for i := range t.Credentials {
 		c := &t.Credentials[i]
-		f.unless(isMember(c.Name), "the credential %q of channel type %s is not in camelCase", c.Name, t.Type)
-		f.unless(!names[c.Name], "the name of credential %s of channel type %s is taken", c.Name, t.Type)
-		f.unless(c.Label != "" && c.Hint != "", "credential %s of channel type %s has no label or no hint", c.Name, t.Type)
-		f.unless(c.MaxLength >= 0 && c.MaxLength <= MaxCredential, "credential %s of channel type %s may be too long", c.Name, t.Type)
+		f.unlessf(isMember(c.Name), "the credential %q of channel type %s is not in camelCase", c.Name, t.Type)
+		f.unlessf(!names[c.Name], "the name of credential %s of channel type %s is taken", c.Name, t.Type)
+		f.unlessf(c.Label != "" && c.Hint != "", "credential %s of channel type %s has no label or no hint", c.Name, t.Type)
+		f.unlessf(c.MaxLength >= 0 && c.MaxLength <= MaxCredential, "credential %s of channel type %s may be too long", c.Name, t.Type)
 		names[c.Name] = true
 	}
 }
@@ -156,7 +156,7 @@ func (d *Description) has(t Type) bool {
 }
 
 // checkKind checks the fields that depend on the kind.
-func (in *Inbound) checkKind() error {
+func (in Inbound) checkKind() error {
 	message := in.Kind != Blocked && in.Kind != TokenExpiring
 	switch {
 	case in.Kind < Text || in.Kind > TokenExpiring:

@@ -26,11 +26,20 @@ func (g *agents) register(s *endpoint.Server) {
 		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleMember, Summary: summary}
 	}
 	const all, one = "/agents", "/agents/{id}"
-	endpoint.Register(s, endpoint.Operation{ID: "createAgent", Route: route(http.MethodPost, all, identity.AgentsWrite, "Create an agent")}, g.create)
-	endpoint.Register(s, endpoint.Operation{ID: "listAgents", Route: route(http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first")}, g.list)
+	endpoint.Register(s, endpoint.Operation{
+		ID:    "createAgent",
+		Route: route(http.MethodPost, all, identity.AgentsWrite, "Create an agent"),
+	}, g.create)
+	endpoint.Register(s, endpoint.Operation{
+		ID:    "listAgents",
+		Route: route(http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first"),
+	}, g.list)
 	g.registerAgentModels(s)
 	endpoint.Register(s, endpoint.Operation{ID: "getAgent", Route: route(http.MethodGet, one, identity.AgentsRead, "Get an agent")}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "updateAgent", Route: route(http.MethodPatch, one, identity.AgentsWrite, "Change an agent")}, g.update)
+	endpoint.Register(s, endpoint.Operation{
+		ID:    "updateAgent",
+		Route: route(http.MethodPatch, one, identity.AgentsWrite, "Change an agent"),
+	}, g.update)
 	endpoint.Register(s, endpoint.Operation{ID: "deleteAgent", Route: route(http.MethodDelete, one, identity.AgentsWrite,
 		"Delete an agent; its channels have no agent then")}, g.remove)
 	g.registerPlayground(s)

@@ -16,7 +16,7 @@ import (
 
 // APIKeyObject is an API key as the API shows it: without its secret, which the store doesn't have. It is exported for the
 // framework, see [endpoint.PathID].
-type APIKeyObject struct {
+type APIKeyObject struct { //nolint:revive // KeyObject could be any key
 	ID            string    `json:"id"`
 	Name          *string   `json:"name"        doc:"null: it has none"`
 	Environment   store.Env `json:"environment" enum:"live,test"`
@@ -86,7 +86,8 @@ func (g *apiKeys) create(
 	if in.Body.ExpiresInDays != nil {
 		at, err := identity.ExpiryInDays(g.Now(), *in.Body.ExpiresInDays)
 		if err != nil {
-			return nil, handlers.InvalidRequest("expiresInDays", "expiresInDays must be from %d to %d.", identity.MinExpiryDays, identity.MaxExpiryDays)
+			return nil, handlers.InvalidRequest("expiresInDays", "expiresInDays must be from %d to %d.",
+				identity.MinExpiryDays, identity.MaxExpiryDays)
 		}
 		request.ExpiresAt = &at
 	}

@@ -23,7 +23,8 @@ type auditObject struct {
 
 func showAudit(entry *store.AuditEntry) auditObject {
 	return auditObject{
-		ID: entry.ID, At: endpoint.Timestamp(entry.At), Actor: shownActor(entry.Actor), Action: entry.Action, Target: entry.Target, Detail: entry.Detail,
+		ID: entry.ID, At: endpoint.Timestamp(entry.At), Actor: shownActor(entry.Actor), Action: entry.Action,
+		Target: entry.Target, Detail: entry.Detail,
 	}
 }
 

@@ -37,7 +37,10 @@ func (g *channels) register(s *endpoint.Server) {
 	endpoint.Register(s, endpoint.Operation{ID: "createChannel", Route: write(http.MethodPost, all, "Connect a channel")}, g.create)
 	endpoint.Register(s, endpoint.Operation{ID: "listChannels", Route: read(all, "List the channels, oldest first")}, g.list)
 	endpoint.Register(s, endpoint.Operation{ID: "getChannel", Route: read(one, "Get a channel")}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "updateChannel", Route: write(http.MethodPatch, one, "Change a channel or its credentials")}, g.update)
+	endpoint.Register(s, endpoint.Operation{
+		ID:    "updateChannel",
+		Route: write(http.MethodPatch, one, "Change a channel or its credentials"),
+	}, g.update)
 	endpoint.Register(s, endpoint.Operation{ID: "deleteChannel", Route: write(http.MethodDelete, one, "Delete a channel")}, g.remove)
 	g.describeCredentials(s)
 	endpoint.Register(s, endpoint.Operation{ID: "verifyChannel", Status: http.StatusOK, Route: write(http.MethodPost, one+"/verify",

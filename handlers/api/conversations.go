@@ -131,14 +131,18 @@ func (g *conversations) remove(ctx context.Context, principal *identity.Principa
 	return &endpoint.Empty{}, nil
 }
 
-func (g *conversations) handOver(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[conversationObject], error) {
+func (g *conversations) handOver(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[conversationObject], error) {
 	if err := g.Conversations.HandOver(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}
 	return g.get(ctx, principal, in)
 }
 
-func (g *conversations) handBack(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[conversationObject], error) {
+func (g *conversations) handBack(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[conversationObject], error) {
 	if err := g.Conversations.HandBack(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
 	}

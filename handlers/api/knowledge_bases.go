@@ -185,7 +185,8 @@ func showDocument(document *store.Document) documentObject {
 	return documentObject{
 		ID: document.ID, KnowledgeBaseID: document.KnowledgeBaseID, Name: document.Name, MediaType: document.MediaType,
 		Bytes: document.Bytes, State: document.State, ChunksDone: document.ChunksDone, ChunksTotal: document.ChunksTotal,
-		Reason: endpoint.TextOrNull(document.Reason), CreatedAt: endpoint.Timestamp(document.CreatedAt), UpdatedAt: endpoint.Timestamp(document.UpdatedAt),
+		Reason:    endpoint.TextOrNull(document.Reason),
+		CreatedAt: endpoint.Timestamp(document.CreatedAt), UpdatedAt: endpoint.Timestamp(document.UpdatedAt),
 	}
 }
 

@@ -54,7 +54,7 @@ func (g *members) showLinked(user *store.User, link identity.Link) *endpoint.JSO
 
 // memberCreation is the body of POST /members.
 type memberCreation struct {
-	Email string        `json:"email" minLength:"1" maxLength:"254" doc:"Unique in the organization; if another has a user with it, the link can't be used"`
+	Email string        `json:"email" minLength:"1" maxLength:"254" doc:"Unique here; if another organization has a user with it, the link can't be used"`
 	Role  handlers.Role `json:"role"  enum:"member,administrator,owner"`
 }
 
@@ -77,11 +77,17 @@ func (g *members) register(s *endpoint.Server) {
 		return handlers.Route{Method: method, Path: path, Role: handlers.RoleAdministrator, Summary: summary}
 	}
 	const all, one = "/members", "/members/{id}"
-	endpoint.Register(s, endpoint.Operation{ID: "inviteMember", Route: route(http.MethodPost, all, "Invite a person; answers a one-time link")}, g.invite)
+	endpoint.Register(s, endpoint.Operation{
+		ID:    "inviteMember",
+		Route: route(http.MethodPost, all, "Invite a person; answers a one-time link"),
+	}, g.invite)
 	endpoint.Register(s, endpoint.Operation{ID: "listMembers", Route: route(http.MethodGet, all, "List the members, oldest first")}, g.list)
 	endpoint.Register(s, endpoint.Operation{ID: "getMember", Route: route(http.MethodGet, one, "Get a member")}, g.get)
 	endpoint.Register(s, endpoint.Operation{ID: "updateMember", Route: route(http.MethodPatch, one, "Change a member's role")}, g.update)
-	endpoint.Register(s, endpoint.Operation{ID: "removeMember", Route: route(http.MethodDelete, one, "Remove a member, who is signed out at once")}, g.remove)
+	endpoint.Register(s, endpoint.Operation{
+		ID:    "removeMember",
+		Route: route(http.MethodDelete, one, "Remove a member, who is signed out at once"),
+	}, g.remove)
 	endpoint.Register(s, endpoint.Operation{ID: "linkMember", Route: route(http.MethodPost, one+"/link",
 		"Make a new one-time link for a member who lost theirs, or the password")}, g.link)
 }

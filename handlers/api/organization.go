@@ -24,7 +24,8 @@ type organizationObject struct {
 
 func showOrganization(o *store.Organization) organizationObject {
 	return organizationObject{
-		ID: o.ID, Name: o.Name, Plan: o.Plan, Suspended: o.SuspendedAt.Valid, RetentionDays: o.RetentionDays, CreatedAt: endpoint.Timestamp(o.CreatedAt),
+		ID: o.ID, Name: o.Name, Plan: o.Plan, Suspended: o.SuspendedAt.Valid, RetentionDays: o.RetentionDays,
+		CreatedAt: endpoint.Timestamp(o.CreatedAt),
 	}
 }
 
@@ -60,7 +61,8 @@ func (g *organization) update(
 	if days := in.Body.RetentionDays; days != nil {
 		err := g.DB.Organizations.SetRetention(ctx, principal.Actor(), principal.OrgID, *days)
 		if errors.Is(err, store.ErrRetention) {
-			return nil, handlers.InvalidRequest("retentionDays", "retentionDays must be 0, or %d to %d.", store.MinRetentionDays, store.MaxRetentionDays)
+			return nil, handlers.InvalidRequest("retentionDays", "retentionDays must be 0, or %d to %d.",
+				store.MinRetentionDays, store.MaxRetentionDays)
 		}
 		if err != nil {
 			return nil, handlers.Internal(fmt.Errorf("setting the retention: %w", err))

@@ -163,7 +163,7 @@ func TestThrottledSignIn(t *testing.T) {
 		return handlertest.Checked(t, handlertest.Served(o.Serve, r))
 	}
 	var last handlertest.Answer
-	for i := range 14 { // in at most two windows
+	for i := range 14 {
 		last = attempt(fmt.Sprintf("[2001:db8:1:2%02x::%d]:%d", i, i, 1000+i))
 		if last.Code() == string(errcode.RateLimited) {
 			break
@@ -195,7 +195,7 @@ func TestKnownDeviceSignsIn(t *testing.T) {
 		}
 		return handlertest.Served(o.Serve, r)
 	}
-	for range 14 { // in at most two windows
+	for range 14 {
 		if attempt("a wrong password").Code == http.StatusTooManyRequests {
 			break
 		}
@@ -301,7 +301,7 @@ func TestOwnPasswordAndSessions(t *testing.T) {
 	require.False(t, alive(second))
 	require.Equal(t, http.StatusUnauthorized, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", credentials)).Code)
 	third := setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session", "", strings.Replace(credentials, goodPassword, another, 1))))
-	for range 14 { // in at most two windows; an intruder with the session guesses no faster
+	for range 14 { // an intruder with the session guesses no faster
 		w = put("not my password", goodPassword)
 		if w.Code == http.StatusTooManyRequests {
 			break

@@ -17,7 +17,7 @@ import (
 func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Route) (*http.Request, error) {
 	r, _ = handlers.EnsureRequestID(w, r)
 	if route.Public {
-		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{w, r})), nil
+		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &Exchange{w, r})), nil
 	}
 	principal, err := s.principal(r)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Ro
 	}
 	ctx := handlers.WithPrincipal(r.Context(), principal)
 	if principal.UserID != "" {
-		ctx = context.WithValue(ctx, exchangeKey{}, &exchange{w, r})
+		ctx = context.WithValue(ctx, exchangeKey{}, &Exchange{w, r})
 	}
 	return r.WithContext(ctx), nil
 }
@@ -77,15 +77,15 @@ func refuseRights(principal *identity.Principal, route handlers.Route) error {
 
 type exchangeKey struct{}
 
-// exchange is the request of a route that works with cookies, and where its answer goes.
-type exchange struct {
+// Exchange is the request of a route that works with cookies, and where its answer goes.
+type Exchange struct {
 	W http.ResponseWriter
 	R *http.Request
 }
 
-// ExchangeFrom is the exchange of a public route, or of a person's.
-func ExchangeFrom(ctx context.Context) (*exchange, error) {
-	e, ok := ctx.Value(exchangeKey{}).(*exchange)
+// ExchangeFrom returns the exchange of a public route, or of a person's.
+func ExchangeFrom(ctx context.Context) (*Exchange, error) {
+	e, ok := ctx.Value(exchangeKey{}).(*Exchange)
 	if !ok {
 		return nil, handlers.Internal(errors.New("the route is neither public nor a person's"))
 	}

@@ -46,7 +46,8 @@ func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([
 	body, release, err := handlers.ReadPaced(h.delivery(w, r), MaxBody, h.bodies, by.account)
 	defer release()
 	if errors.Is(err, handlers.ErrBudget) {
-		return nil, handlers.Busy(handlers.BudgetRetryAfter, handlers.ErrBudget) // also when the organization's share is used up: a platform has no rate to keep
+		// Also when the organization's share is used up: a platform has no rate to keep.
+		return nil, handlers.Busy(handlers.BudgetRetryAfter, handlers.ErrBudget)
 	}
 	if err != nil {
 		return nil, err

@@ -54,10 +54,12 @@ func Register(server *endpoint.Server) {
 		Method: http.MethodPost, Path: session, Public: true,
 		Summary: "Begin, or go on with, a visitor's session; only for pages of the channel's origins",
 	}}, beginVisit)
-	endpoint.Register(server, endpoint.Operation{ID: "writeAsVisitor", Check: checkVisit, Status: http.StatusOK, MaxBody: maxVisitorBody, Stream: true, Route: handlers.Route{
-		Method: http.MethodPost, Path: messages, Public: true,
-		Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
-	}}, writeAsVisitor)
+	endpoint.Register(server, endpoint.Operation{
+		ID: "writeAsVisitor", Check: checkVisit, Status: http.StatusOK, MaxBody: maxVisitorBody, Stream: true, Route: handlers.Route{
+			Method: http.MethodPost, Path: messages, Public: true,
+			Summary: "Write as a visitor; the answer is a stream in the form of /v1/chat/completions, or 202 when nobody answers at once",
+		},
+	}, writeAsVisitor)
 	endpoint.Register(server, endpoint.Operation{ID: "listVisit", Check: checkVisit, Route: handlers.Route{
 		Method: http.MethodGet, Path: messages, Public: true, Summary: "List the last 100 messages of a visitor's conversation, oldest first",
 	}}, listVisit)

@@ -60,11 +60,11 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if err := c.enterOrg(); err != nil {
 		return nil, err
 	}
-	known := false
-	if c.model, known = c.Catalog.Model(c.req.Model); !known {
+	model, known := c.Catalog.Model(c.req.Model)
+	if !known {
 		return nil, unsupportedModel()
 	}
-	c.provider = c.Catalog.providers[c.model.Provider]
+	c.model, c.provider = model, c.Catalog.providers[model.Provider]
 	if !c.req.AllModels {
 		exceptions, err := c.DB.Organizations.Models(ctx, c.req.OrgID)
 		if err != nil {

@@ -292,8 +292,8 @@ func TestAGuestNeverSeesTheVault(t *testing.T) {
 		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Chan:
 			look(of.Elem())
 		case reflect.Struct:
-			for i := range of.NumField() {
-				look(of.Field(i).Type)
+			for field := range of.Fields() {
+				look(field.Type)
 			}
 		}
 	}

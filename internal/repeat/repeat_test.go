@@ -19,13 +19,13 @@ func TestTask(t *testing.T) {
 		begin := time.Now()
 		task := Start(interval, func(context.Context) {
 			begins = append(begins, time.Now())
-			time.Sleep(work)
+			time.Sleep(work) //nolint:forbidigo // on the fake clock
 		})
-		time.Sleep(10 * (work + 9*time.Second))
+		time.Sleep(10 * (work + 9*time.Second)) //nolint:forbidigo // on the fake clock
 		task.Stop()
 		task.Stop()
 		runs := len(begins)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // on the fake clock
 		require.Len(t, begins, runs)
 
 		require.GreaterOrEqual(t, runs, 10)
@@ -45,7 +45,7 @@ func TestStopDuringRun(t *testing.T) {
 		ended := false
 		task := Start(time.Hour, func(ctx context.Context) {
 			<-ctx.Done()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // on the fake clock
 			ended = true
 		})
 		synctest.Wait()

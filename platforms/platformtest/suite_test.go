@@ -23,7 +23,7 @@ import (
 )
 
 // fake is an adapter that keeps the contract, but for what its fields break.
-type fake struct {
+type fake struct { //nolint:recvcheck // a driver is a value, its platform a pointer
 	describe func(*platforms.Description)
 	verify   func(d *platforms.Delivery, good error) error
 	extract  func(body []byte, items []platforms.Inbound, err error) ([]platforms.Inbound, error)
@@ -39,10 +39,10 @@ type fake struct {
 }
 
 const (
-	fakeType      platforms.Type = "fake"
-	fakeSecret                   = "fake-secret-0123456789"
-	fakeHeader                   = "X-Fake-Signature"
-	fakeChallenge                = "4711"
+	fakeType      = platforms.Type("fake")
+	fakeSecret    = "fake-secret-0123456789"
+	fakeHeader    = "X-Fake-Signature"
+	fakeChallenge = "4711"
 )
 
 func (f fake) Describe() *platforms.Description {

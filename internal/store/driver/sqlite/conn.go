@@ -25,7 +25,9 @@ var (
 	busyTimeout   = "busy_timeout(5000)"
 	commonPragmas = []string{busyTimeout, "foreign_keys(1)", "recursive_triggers(1)"}
 	readerPragmas = append(slices.Clip(commonPragmas), "query_only(1)")
-	durable       = []string{"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)"}
+	durable       = []string{
+		"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)",
+	}
 	writerPragmas = slices.Concat(commonPragmas, durable)
 	// A migration can rebuild a table only where foreign keys are not enforced, see [Driver.ForMigration].
 	migrationPragmas = slices.Concat([]string{busyTimeout, "foreign_keys(0)", "recursive_triggers(1)"}, durable)
