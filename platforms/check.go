@@ -143,7 +143,7 @@ func (d *Description) CheckInbound(in *Inbound) error {
 	case in.SentAt.Before(time.Unix(0, 0)) && !in.SentAt.IsZero():
 		return errors.New("its time is before 1970")
 	}
-	return in.checkKind()
+	return checkKind(in)
 }
 
 func (d *Description) has(t Type) bool {
@@ -156,7 +156,7 @@ func (d *Description) has(t Type) bool {
 }
 
 // checkKind checks the fields that depend on the kind.
-func (in Inbound) checkKind() error {
+func checkKind(in *Inbound) error {
 	message := in.Kind != Blocked && in.Kind != TokenExpiring
 	switch {
 	case in.Kind < Text || in.Kind > TokenExpiring:

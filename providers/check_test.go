@@ -37,8 +37,8 @@ func TestAnAdapterNeverSeesTheVault(t *testing.T) {
 	t.Parallel()
 	for _, handed := range []any{providers.Config{}, providers.Timeouts{}, providers.Request{}, providers.Message{}} {
 		of := reflect.TypeOf(handed)
-		for member := range of.Fields() {
-			field := member.Type
+		for declared := range of.Fields() {
+			field := declared.Type
 			for field.Kind() == reflect.Slice || field.Kind() == reflect.Pointer {
 				field = field.Elem()
 			}

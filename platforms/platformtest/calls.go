@@ -107,6 +107,7 @@ func (s Suite) hidden(of platforms.Type) []string {
 
 // A message is one request below the configured address, with the whole text up to the limit, and has the platform's id.
 func (s Suite) send(t testing.TB) {
+	t.Helper()
 	for _, channel := range s.Driver.Describe().Channels {
 		size := channel.Limit.Most
 		if size == 0 {
@@ -129,6 +130,7 @@ func (s Suite) send(t testing.TB) {
 
 // The platform's own words have the classes that the samples say.
 func (s Suite) failures(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		for _, f := range s.Channels[of].Failures {
 			p := s.served(t, answering(f.Status, f.Body))
@@ -156,6 +158,7 @@ var unusable = []string{"", "{", "null", "[]", "7", `{}`, `""`, "<html><body>Dow
 // What isn't in the platform's own words is believed only where the status says that the request was turned away; no redirect
 // is followed, and nothing of the answer is in the error.
 func (s Suite) oddAnswers(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		bodies := append(slices.Clone(unusable), revealing(s.hidden(of))...)
 		for _, status := range []int{200, 201, 204, 302, 307, 400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504} {
@@ -190,6 +193,7 @@ func (s Suite) oddAnswers(t testing.TB) {
 
 // A connection that breaks says nothing about the message; without any connection nothing was sent.
 func (s Suite) brokenConnections(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		var wire traffic
 		p := s.served(t, wire.recording(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
@@ -231,6 +235,7 @@ const returnWait = 3 * time.Second
 
 // Calls end when their context does, and don't begin after it.
 func (s Suite) endOfContext(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		asked, released := make(chan struct{}, 1), make(chan struct{})
 		var wire traffic
@@ -268,6 +273,7 @@ func (s Suite) endOfContext(t testing.TB) {
 
 // Without credentials nothing is asked; without options a call works or is refused.
 func (s Suite) withoutCredentials(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		var wire traffic
 		server := wire.recording(answering(http.StatusOK, strings.ReplaceAll(s.Channels[of].Sent, "%m", "2001")))
@@ -296,6 +302,7 @@ func spoiled(good platforms.Credentials) platforms.Credentials {
 
 // Identify returns the channel's external id when the platform says it, and nothing for anything else.
 func (s Suite) identify(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		p := s.served(t, answering(http.StatusOK, s.Channels[of].Identified))
 		ids, err := p.Identify(t.Context(), s.channel(of))
@@ -321,6 +328,7 @@ func (s Suite) identify(t testing.TB) {
 
 // Refresh replaces the tokens and keeps the rest; a refresh token that may be used up is Unknown.
 func (s Suite) refresh(t testing.TB) {
+	t.Helper()
 	for _, channel := range s.Driver.Describe().Channels {
 		of := channel.Type
 		good := strings.NewReplacer("%a", "fresh-access-token", "%r", "fresh-refresh-token").Replace(s.Channels[of].Refreshed)
@@ -367,6 +375,7 @@ func (s Suite) refresh(t testing.TB) {
 
 // Calls and deliveries at the same time don't disturb each other. The race detector sees what they share.
 func (s Suite) concurrency(t testing.TB) {
+	t.Helper()
 	for _, of := range s.types() {
 		sample := s.Channels[of]
 		p := s.served(t, answering(http.StatusOK, strings.ReplaceAll(sample.Sent, "%m", "2001")))

@@ -95,6 +95,7 @@ func verify(p platforms.Platform, d *platforms.Delivery, channel *platforms.Chan
 
 // What the platform signed is accepted, and nothing else.
 func (s Suite) verification(t testing.TB) {
+	t.Helper()
 	description := s.Driver.Describe()
 	name := description.SignatureHeader
 	p := s.platform(t, unreachable, nil)
@@ -154,6 +155,7 @@ func (s Suite) verification(t testing.TB) {
 
 // A customer's message is one item for the channel, each with an id of its own.
 func (s Suite) deliveries(t testing.TB) {
+	t.Helper()
 	description := s.Driver.Describe()
 	p := s.platform(t, unreachable, nil)
 	for _, of := range s.types() {
@@ -176,6 +178,7 @@ func (s Suite) deliveries(t testing.TB) {
 
 // A text arrives however JSON allows it to be written.
 func (s Suite) writtenTexts(t testing.TB) {
+	t.Helper()
 	description := s.Driver.Describe()
 	p := s.platform(t, unreachable, nil)
 	long := strings.Repeat("ả", platforms.MaxText/3) // three bytes each
@@ -207,6 +210,7 @@ func (s Suite) writtenTexts(t testing.TB) {
 
 // A delivery that was cut anywhere is malformed.
 func (s Suite) truncatedDeliveries(t testing.TB) {
+	t.Helper()
 	description := s.Driver.Describe()
 	p := s.platform(t, unreachable, nil)
 	for _, of := range s.types() {
@@ -230,6 +234,7 @@ func OddBodies() []string {
 // What has another form contains nothing, and upsets nothing: bodies of no platform, and the samples with any of their values
 // replaced.
 func (s Suite) oddDeliveries(t testing.TB) {
+	t.Helper()
 	description := s.Driver.Describe()
 	p := s.platform(t, unreachable, nil)
 	for _, body := range OddBodies() {

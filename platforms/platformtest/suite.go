@@ -156,6 +156,7 @@ func (s Suite) types() (all []platforms.Type) {
 
 // The description is complete, always the same, and what it says about the platform is true.
 func (s Suite) description(t testing.TB) {
+	t.Helper()
 	d := s.Driver.Describe()
 	require.NotNil(t, d)
 	require.NoError(t, d.Check())
@@ -187,6 +188,7 @@ func withoutChecks(d *platforms.Description) platforms.Description {
 
 // Every field of the credentials is needed, and judged without being quoted.
 func (s Suite) credentials(t testing.TB) {
+	t.Helper()
 	for _, channel := range s.Driver.Describe().Channels {
 		good := s.Channels[channel.Type].Credentials
 		require.NoError(t, channel.CheckCredentials(good), "the sample of %s", channel.Type)
@@ -208,6 +210,7 @@ func (s Suite) credentials(t testing.TB) {
 
 // The samples of the options are good, and no value makes a judgement panic.
 func (s Suite) options(t testing.TB) {
+	t.Helper()
 	names := []string{"header", "api_base"}
 	for _, o := range s.Driver.Describe().Options {
 		for _, key := range o.Keys {
@@ -239,6 +242,7 @@ func (s Suite) options(t testing.TB) {
 
 // A handshake is answered for the configured secret only.
 func (s Suite) handshake(t testing.TB) {
+	t.Helper()
 	handshaker, ok := s.platform(t, unreachable, nil).(platforms.Handshaker)
 	if !ok {
 		return

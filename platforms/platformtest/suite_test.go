@@ -23,7 +23,7 @@ import (
 )
 
 // fake is an adapter that keeps the contract, but for what its fields break.
-type fake struct { //nolint:recvcheck // a driver is a value, its platform a pointer
+type fake struct {
 	describe func(*platforms.Description)
 	verify   func(d *platforms.Delivery, good error) error
 	extract  func(body []byte, items []platforms.Inbound, err error) ([]platforms.Inbound, error)
@@ -38,14 +38,15 @@ type fake struct { //nolint:recvcheck // a driver is a value, its platform a poi
 	base   *url.URL
 }
 
+const fakeType platforms.Type = "fake"
+
 const (
-	fakeType      = platforms.Type("fake")
 	fakeSecret    = "fake-secret-0123456789"
 	fakeHeader    = "X-Fake-Signature"
 	fakeChallenge = "4711"
 )
 
-func (f fake) Describe() *platforms.Description {
+func (f *fake) Describe() *platforms.Description {
 	d := &platforms.Description{
 		Name: "fake", Deliveries: "Events of the fake", SignatureHeader: fakeHeader, SignatureHelp: "The HMAC of the body.",
 		Handshake: &platforms.Handshake{Summary: "Handshake", Query: []platforms.Parameter{{Name: "secret", Help: "The secret."}}},
@@ -61,9 +62,9 @@ func (f fake) Describe() *platforms.Description {
 	return d
 }
 
-func (f fake) New(config *platforms.Config) (platforms.Platform, error) {
+func (f *fake) New(config *platforms.Config) (platforms.Platform, error) {
 	base, err := config.Base("https://fake.example", "api_base")
-	made := f
+	made := *f
 	made.config, made.base = config, base
 	return &made, err
 }
@@ -195,7 +196,7 @@ func (f *fake) Refresh(ctx context.Context, channel *platforms.Channel) (platfor
 
 func suiteOf(f fake) Suite {
 	return Suite{
-		Driver: f, Options: map[string]string{"secret": fakeSecret},
+		Driver: &f, Options: map[string]string{"secret": fakeSecret},
 		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
 			d.Header.Set(fakeHeader, signature(fakeSecret, d.Body))
 		},
@@ -343,7 +344,7 @@ func TestEveryCheckFails(t *testing.T) {
 		for _, wanted := range test.finds {
 			at := slices.IndexFunc(checks, func(c check) bool { return c.name == wanted })
 			require.GreaterOrEqual(t, at, 0, wanted)
-			require.True(t, fails(t, func(tb testing.TB) { checks[at].run(suiteOf(test.adapter), tb) }), "%s: the check %q finds nothing", name, wanted)
+			require.True(t, fails(t, checks[at], suiteOf(test.adapter)), "%s: the check %q finds nothing", name, wanted)
 		}
 	}
 }
@@ -362,7 +363,7 @@ func TestConcurrencyIsChecked(t *testing.T) {
 		first = false
 		return items, err
 	}}
-	require.True(t, fails(t, func(tb testing.TB) { Suite.concurrency(suiteOf(mixed), tb) }))
+	require.True(t, fails(t, check{run: Suite.concurrency}, suiteOf(mixed)))
 }
 
 // verdict is a test whose failure is noted instead of reported.
@@ -388,7 +389,7 @@ func (v *verdict) fail() {
 }
 
 // fails reports whether a check fails or panics.
-func fails(t *testing.T, check func(testing.TB)) bool {
+func fails(t *testing.T, c check, s Suite) bool {
 	t.Helper()
 	v := &verdict{TB: t}
 	ended := make(chan struct{})
@@ -399,7 +400,7 @@ func fails(t *testing.T, check func(testing.TB)) bool {
 				v.fail()
 			}
 		}()
-		check(v)
+		c.run(s, v)
 	}()
 	<-ended
 	return v.failed
