@@ -78,11 +78,7 @@ func readCalls(ctx context.Context, tx store.Tx, ids []string, books *books) err
 
 func lookUpIDs(ctx context.Context, tx store.Tx, texts store.ListStatement, ids []string, each func(store.Row) error) error {
 	return store.EachPadded(listSizes, ids, func(size int, chunk []string) error {
-		args := make([]any, len(chunk))
-		for i, id := range chunk {
-			args[i] = id
-		}
-		return tx.Query(ctx, each, texts[size], args...)
+		return tx.Query(ctx, each, texts[size], store.Arguments(chunk)...)
 	})
 }
 

@@ -86,12 +86,7 @@ func (b *books) writeHolds(tx store.Tx) {
 	}
 	for _, status := range []holdStatus{holdSettled, holdVoided, holdExpired} {
 		store.EachExact(listSizes, resolved[status], func(size int, chunk []string) {
-			args := make([]any, 0, 2+len(chunk))
-			args = append(args, string(status), b.now)
-			for _, id := range chunk {
-				args = append(args, id)
-			}
-			tx.Queue(int64(len(chunk)), resolveHolds[size], args...)
+			tx.Queue(int64(len(chunk)), resolveHolds[size], store.Arguments(chunk, string(status), b.now)...)
 		})
 	}
 }

@@ -120,3 +120,11 @@ func (*noOptions) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	return nil
 }
+
+// Provision finds the app. It implements caddy.Provisioner.
+func (n *noOptions) Provision(ctx caddy.Context) (err error) {
+	n.app, err = configuredApp(ctx, ctx.Module().CaddyModule().ID.Name())
+	return err
+}
+
+var _ caddy.Provisioner = (*noOptions)(nil)

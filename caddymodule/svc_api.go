@@ -22,17 +22,9 @@ type API struct{ noOptions }
 // CaddyModule returns the Caddy module information.
 func (*API) CaddyModule() caddy.ModuleInfo { return moduleInfo[API]("svc_api") }
 
-// Provision finds the app.
-func (h *API) Provision(ctx caddy.Context) (err error) {
-	h.app, err = configuredApp(ctx, "svc_api")
-	return err
-}
-
 // ServeHTTP answers the request; no handler after it runs.
 func (h *API) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_api", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.api.Serve(w, withClientAddress(r))
 	})
 }
-
-var _ caddy.Provisioner = (*API)(nil)

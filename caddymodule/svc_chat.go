@@ -18,17 +18,9 @@ type Chat struct{ noOptions }
 // CaddyModule returns the Caddy module information.
 func (*Chat) CaddyModule() caddy.ModuleInfo { return moduleInfo[Chat]("svc_chat") }
 
-// Provision finds the app.
-func (h *Chat) Provision(ctx caddy.Context) (err error) {
-	h.app, err = configuredApp(ctx, "svc_chat")
-	return err
-}
-
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_chat", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.chat.Serve(w, r)
 	})
 }
-
-var _ caddy.Provisioner = (*Chat)(nil)

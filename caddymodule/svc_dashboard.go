@@ -29,12 +29,6 @@ type Dashboard struct{ noOptions }
 // CaddyModule returns the Caddy module information.
 func (*Dashboard) CaddyModule() caddy.ModuleInfo { return moduleInfo[Dashboard]("svc_dashboard") }
 
-// Provision finds the app.
-func (h *Dashboard) Provision(ctx caddy.Context) (err error) {
-	h.app, err = configuredApp(ctx, "svc_dashboard")
-	return err
-}
-
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_dashboard", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
@@ -78,5 +72,3 @@ func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
 	a.log.Error("request failed", "request_id", handlers.RequestIDFrom(r.Context()), "code", string(answer.Code),
 		"method", r.Method, "path", r.URL.Path, "error", answer)
 }
-
-var _ caddy.Provisioner = (*Dashboard)(nil)

@@ -27,8 +27,8 @@ type Docs struct{ noOptions }
 func (*Docs) CaddyModule() caddy.ModuleInfo { return moduleInfo[Docs]("svc_docs") }
 
 // Provision finds the app and makes its errors link to the page.
-func (h *Docs) Provision(ctx caddy.Context) (err error) {
-	if h.app, err = configuredApp(ctx, "svc_docs"); err != nil {
+func (h *Docs) Provision(ctx caddy.Context) error {
+	if err := h.noOptions.Provision(ctx); err != nil {
 		return err
 	}
 	h.app.docsMounted.Store(true)
@@ -63,5 +63,3 @@ func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openap
 	}
 	return described, nil
 }
-
-var _ caddy.Provisioner = (*Docs)(nil)

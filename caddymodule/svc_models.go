@@ -18,17 +18,9 @@ type Models struct{ noOptions }
 // CaddyModule returns the Caddy module information.
 func (*Models) CaddyModule() caddy.ModuleInfo { return moduleInfo[Models]("svc_models") }
 
-// Provision finds the app.
-func (h *Models) Provision(ctx caddy.Context) (err error) {
-	h.app, err = configuredApp(ctx, "svc_models")
-	return err
-}
-
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Models) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_models", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
 		return rt.models.Serve(w, r)
 	})
 }
-
-var _ caddy.Provisioner = (*Models)(nil)

@@ -22,12 +22,6 @@ type RateLimit struct{ noOptions }
 // CaddyModule returns the Caddy module information.
 func (*RateLimit) CaddyModule() caddy.ModuleInfo { return moduleInfo[RateLimit]("svc_rate_limit") }
 
-// Provision finds the app.
-func (h *RateLimit) Provision(ctx caddy.Context) (err error) {
-	h.app, err = configuredApp(ctx, "svc_rate_limit")
-	return err
-}
-
 // ServeHTTP counts the request and passes it on.
 func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	var permit handlers.Permit
@@ -43,5 +37,3 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	permit.Return(w, r, err)
 	return err
 }
-
-var _ caddy.Provisioner = (*RateLimit)(nil)

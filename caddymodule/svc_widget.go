@@ -24,12 +24,6 @@ type Widget struct{ noOptions }
 // CaddyModule returns the Caddy module information.
 func (*Widget) CaddyModule() caddy.ModuleInfo { return moduleInfo[Widget]("svc_widget") }
 
-// Provision finds the app.
-func (h *Widget) Provision(ctx caddy.Context) (err error) {
-	h.app, err = configuredApp(ctx, "svc_widget")
-	return err
-}
-
 // ServeHTTP answers the request; no handler after it runs.
 func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	return h.app.serve("svc_widget", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) error {
@@ -47,5 +41,3 @@ func (a *App) newWidget(rt *runtime) *widget.Widget {
 		Streams: new(v1.Streams), Logger: a.log,
 	})
 }
-
-var _ caddy.Provisioner = (*Widget)(nil)

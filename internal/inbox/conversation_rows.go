@@ -124,7 +124,7 @@ func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conve
 	ids = slices.DeleteFunc(ids, func(id string) bool { return rows[id] != nil })
 	slices.Sort(ids)
 	return store.EachPadded(listSizes, slices.Compact(ids), func(size int, piece []string) error {
-		return tx.Query(ctx, collectConversations(rows), lockConversations[size]+tx.LockRows(), anys(piece)...)
+		return tx.Query(ctx, collectConversations(rows), lockConversations[size]+tx.LockRows(), store.Arguments(piece)...)
 	})
 }
 
@@ -165,13 +165,3 @@ const wakeChannel = "svc_inbox"
 
 // locksRows reports whether the engine locks rows one by one, as PostgreSQL does; a writer on SQLite has locked all.
 func locksRows(tx store.Tx) bool { return tx.LockRows() != "" }
-
-// anys returns a list as arguments of a statement, after those that come first.
-func anys[T any](list []T, first ...any) []any {
-	args := make([]any, 0, len(first)+len(list))
-	args = append(args, first...)
-	for _, item := range list {
-		args = append(args, item)
-	}
-	return args
-}

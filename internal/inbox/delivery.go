@@ -124,7 +124,7 @@ func withChannel(ctx context.Context, tx store.Tx, keys []conversationKey) (kept
 			err := row.Scan(&id)
 			there[id] = true
 			return err
-		}, selectChannels[size], anys(piece)...)
+		}, selectChannels[size], store.Arguments(piece)...)
 	})
 	for _, key := range keys {
 		if there[key.channelID] {
@@ -187,7 +187,7 @@ func (d *delivery) read(ctx context.Context, s *session, into *decisions) error 
 			err := row.Scan(&id)
 			into.busy[id] = true
 			return err
-		}, selectBusy[size], anys(piece)...)
+		}, selectBusy[size], store.Arguments(piece)...)
 	})
 	if err != nil {
 		return fmt.Errorf("look for what is being sent: %w", err)

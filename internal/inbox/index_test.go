@@ -78,7 +78,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectSaid: {"cnv_7", "", 50},
 				selectDelivered: {"cnv_7", 50}, countReplies: {"cnv_7", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
 				selectAttentions: {now, 10, 10}, selectDead: {10},
-				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: anys(make([]string, 64), any("org_1")),
+				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: store.Arguments(make([]string, 64), any("org_1")),
 			})
 			for text, args := range texts {
 				plan := q.plan(t, text, args)

@@ -70,7 +70,7 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 		if locksRows(tx) {
 			text += " FOR UPDATE SKIP LOCKED"
 		}
-		return tx.Query(ctx, collectConversations(rows), text, anys(piece, now)...)
+		return tx.Query(ctx, collectConversations(rows), text, store.Arguments(piece, now)...)
 	})
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) ([]string, e
 	if len(op.full) > 0 {
 		list := paddedList(op.full)
 		but += " AND org_id NOT IN " + store.ParameterRows(len(list), 1, len(args))
-		args = anys(list, args...)
+		args = store.Arguments(list, args...)
 	}
 	return store.QueryValues[string](ctx, tx, strings.Replace(dueConversations, "{but}", but, 1), args...)
 }

@@ -240,7 +240,7 @@ func deleted(ctx context.Context, s *session, texts store.ListStatement, ids []s
 		return s.tx.Query(ctx, func(store.Row) error {
 			*count++
 			return nil
-		}, texts[size], anys(piece)...)
+		}, texts[size], store.Arguments(piece)...)
 	})
 }
 

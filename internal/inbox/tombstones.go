@@ -85,7 +85,7 @@ func (d *delivery) withoutTombstones(ctx context.Context, tx store.Tx, missing [
 			err := row.Scan(&hash)
 			dead[string(hash)] = true
 			return err
-		}, selectTombstones[size], anys(piece)...)
+		}, selectTombstones[size], store.Arguments(piece)...)
 	})
 	if err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func (op *beginOp) run(ctx context.Context, s *session) error {
 	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request,
 		op.code, op.balance, s.now)
 	store.EachExact(listSizes, ids, func(size int, piece []string) {
-		s.tx.Queue(int64(len(piece)), bindMessages[size], anys(piece, op.turnID)...)
+		s.tx.Queue(int64(len(piece)), bindMessages[size], store.Arguments(piece, op.turnID)...)
 	})
 	if len(open) == len(ids) {
 		c.waitingSince = sql.NullInt64{}
@@ -297,7 +297,7 @@ func (q *Queue) TurnPlaces(ctx context.Context, orgID string, turnIDs []string) 
 			err := row.Scan(&id, &place.AgentID, &place.ConversationID)
 			places[id] = place
 			return struct{}{}, err
-		}, selectTurnPlaces[size], anys(piece, any(orgID))...)
+		}, selectTurnPlaces[size], store.Arguments(piece, any(orgID))...)
 		return err
 	})
 	return places, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -155,54 +154,33 @@ func find(groups []group, orgID string) *group {
 	return &groups[at]
 }
 
+// windowSizes are the lengths of the list of organizations whose windows are read.
+var windowSizes = store.ListSizes{256, 64, 16, 4, 1}
+
+var selectSums = windowSizes.Statement(`SELECT org_id, count FROM rate_windows WHERE window_start = $1 AND org_id IN {list}`, 1, 1)
+
 // readSums sets what the windows had admitted before this batch was added.
 func readSums(ctx context.Context, tx store.Tx, start int64, groups []group) error {
-	args := make([]any, 1, 1+len(groups))
-	args[0] = start
+	orgIDs := make([]string, len(groups))
 	for i := range groups {
-		args = append(args, groups[i].orgID)
-	}
-	// The number of parameters is rounded up, so that few different statements are prepared.
-	for len(args)-1 < roundUp(len(groups)) {
-		args = append(args, groups[0].orgID)
+		orgIDs[i] = groups[i].orgID
 	}
 	seen := 0
-	err := tx.Query(ctx, func(row store.Row) error {
-		var orgID string
-		var sum int64
-		if err := row.Scan(&orgID, &sum); err != nil {
-			return fmt.Errorf("reading a window: %w", err)
-		}
-		g := find(groups, orgID)
-		g.admitted = sum - g.asked
-		seen++
-		return nil
-	}, sumsQuery(len(args)-1), args...)
+	err := store.EachPadded(windowSizes, orgIDs, func(size int, piece []string) error {
+		return tx.Query(ctx, func(row store.Row) error {
+			var orgID string
+			var sum int64
+			if err := row.Scan(&orgID, &sum); err != nil {
+				return fmt.Errorf("reading a window: %w", err)
+			}
+			g := find(groups, orgID)
+			g.admitted = sum - g.asked
+			seen++
+			return nil
+		}, selectSums[size], store.Arguments(piece, start)...)
+	})
 	if err == nil && seen != len(groups) {
 		err = fmt.Errorf("limit: %d of %d windows found", seen, len(groups))
 	}
 	return err
-}
-
-func roundUp(n int) int {
-	size := 1
-	for size < n {
-		size *= 4
-	}
-	return size
-}
-
-// sumsQuery reads the windows of n organizations.
-func sumsQuery(n int) string {
-	var sql strings.Builder
-	sql.WriteString("SELECT org_id, count FROM rate_windows WHERE window_start = $1 AND org_id IN (")
-	for i := range n {
-		if i > 0 {
-			sql.WriteByte(',')
-		}
-		sql.WriteByte('$')
-		sql.WriteString(strconv.Itoa(i + 2))
-	}
-	sql.WriteByte(')')
-	return sql.String()
 }

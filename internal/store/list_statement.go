@@ -48,6 +48,16 @@ func ParameterRows(rows, columns, skip int) string {
 	return string(append(text, ')'))
 }
 
+// Arguments returns a list as arguments of a statement, after the first ones.
+func Arguments[T any](list []T, first ...any) []any {
+	arguments := make([]any, 0, len(first)+len(list))
+	arguments = append(arguments, first...)
+	for _, item := range list {
+		arguments = append(arguments, item)
+	}
+	return arguments
+}
+
 // in appends values to arguments and returns the list of their parameters, for IN.
 func in[T any](arguments *[]any, values []T) string {
 	list := ParameterRows(len(values), 1, len(*arguments))
