@@ -79,58 +79,16 @@ func (b *Book) Abandon(ctx context.Context, hold Hold, call Call) error {
 	return op.refused
 }
 
-// SettleLater hands a settlement to the writer and returns at once, for a caller that may stop waiting while the settlement
-// goes on. It is attempted once; after an error it may be repeated.
-func (b *Book) SettleLater(settlement Settlement) *Settling {
-	if err := settlement.validate(); err != nil {
-		return &Settling{op: &settleOp{refused: err}}
-	}
-	op := &settleOp{Settlement: settlement}
-	return &Settling{op: op, pending: b.db.Submit(Ledger, op)}
-}
-
-// Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait: the row goes with the
-// next transaction, a second later at the latest, and is all that a process killed meanwhile loses. Any other settlement is
-// refused with [ErrInvalid].
-func (b *Book) Record(settlement Settlement) *Settling {
+// Record writes the row of a call without money and without an Idempotency-Key. Its caller needn't wait for the result: the row
+// goes with the next transaction, a second later at the latest, and is all that a process killed meanwhile loses. Any other
+// settlement is refused with [ErrInvalid].
+func (b *Book) Record(settlement Settlement) (*store.PendingWrite, error) {
 	err := settlement.validate()
 	if err == nil && (settlement.Held || settlement.ChargeMicros != 0 || settlement.Claim != nil) {
 		err = fmt.Errorf("%w: a call with money or an idempotency key is settled, not recorded", ErrInvalid)
 	}
 	if err != nil {
-		return &Settling{op: &settleOp{refused: err}}
+		return nil, err
 	}
-	op := &settleOp{Settlement: settlement}
-	return &Settling{op: op, pending: b.db.SubmitLazily(Ledger, op)}
+	return b.db.SubmitLazily(Ledger, &settleOp{Settlement: settlement}), nil
 }
-
-// Settling is a settlement that [Book.SettleLater] has begun.
-type Settling struct {
-	op      *settleOp
-	pending *store.PendingWrite // nil for a settlement that was refused before it reached the writer
-}
-
-// Done is closed when the outcome is known.
-func (s *Settling) Done() <-chan struct{} {
-	if s.pending == nil {
-		return closed
-	}
-	return s.pending.Done()
-}
-
-// Settled waits for Done and returns what [Book.Settle] would have returned.
-func (s *Settling) Settled() (Settled, error) {
-	<-s.Done()
-	if s.pending != nil {
-		if err := s.pending.Err(); err != nil {
-			return Settled{}, fmt.Errorf("settle call: %w", err)
-		}
-	}
-	return s.op.settled, s.op.refused
-}
-
-var closed = func() chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}()

@@ -290,18 +290,25 @@ func holdAtOnce(t *testing.T, books []*Book, calls int, micros int64) (held []st
 // settleAtOnce settles each call on both books at the same time. Both must be told the same; it returns the sum.
 func settleAtOnce(t *testing.T, book, other *Book, calls []string, micros int64) (charged int64) {
 	t.Helper()
-	type told struct{ first, second *Settling }
-	var all []told
-	for _, id := range calls {
-		all = append(all, told{book.SettleLater(chargeOf(id, micros)), other.SettleLater(chargeOf(id, micros))})
+	type results struct{ first, second Settled }
+	all := make([]results, len(calls))
+	var settling sync.WaitGroup
+	settle := func(book *Book, id string, result *Settled) {
+		settling.Go(func() {
+			var err error
+			if *result, err = book.Settle(t.Context(), chargeOf(id, micros)); err != nil {
+				t.Errorf("settle %s: %v", id, err)
+			}
+		})
 	}
-	for _, call := range all {
-		first, err := call.first.Settled()
-		require.NoError(t, err)
-		second, err := call.second.Settled()
-		require.NoError(t, err)
-		require.Equal(t, first, second)
-		charged += first.ChargedMicros
+	for i, id := range calls {
+		settle(book, id, &all[i].first)
+		settle(other, id, &all[i].second)
+	}
+	settling.Wait()
+	for _, settled := range all {
+		require.Equal(t, settled.first, settled.second)
+		charged += settled.first.ChargedMicros
 	}
 	return charged
 }
@@ -362,21 +369,6 @@ func TestBatchOfManyWallets(t *testing.T) {
 	})
 }
 
-func TestSettleLater(t *testing.T) {
-	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
-		topUp(t, book, 100)
-		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 60))))
-		settling := book.SettleLater(chargeOf("call_1", 25))
-		<-settling.Done()
-		settled, err := settling.Settled()
-		require.NoError(t, err)
-		require.Equal(t, Settled{ChargedMicros: 25}, settled)
-
-		_, err = book.SettleLater(Settlement{}).Settled()
-		require.ErrorIs(t, err, ErrInvalid)
-	})
-}
-
 func TestOperationsThatCannotBeRight(t *testing.T) {
 	t.Parallel()
 	book := NewBook(nil) // none of them reaches the database
@@ -399,22 +391,29 @@ func TestOperationsThatCannotBeRight(t *testing.T) {
 	}
 }
 
+// recorded records a call and waits for its row.
+func recorded(t *testing.T, book *Book, settlement Settlement) {
+	t.Helper()
+	pending, err := book.Record(settlement)
+	require.NoError(t, err)
+	<-pending.Done()
+	require.NoError(t, pending.Err())
+}
+
 // TestRecord: a call without money gets its row without anybody waiting; one with money is refused.
 func TestRecord(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		free := chargeOf("call_free", 0)
 		free.Held = false
-		recording := book.Record(free)
-		_, err := recording.Settled()
-		require.NoError(t, err)
+		recorded(t, book, free)
 		again, err := book.Settle(t.Context(), free)
 		require.NoError(t, err, "the row is there, so settling again only reads it")
 		require.Zero(t, again.ChargedMicros)
 
-		_, err = book.Record(chargeOf("call_paid", 5)).Settled()
+		_, err = book.Record(chargeOf("call_paid", 5))
 		require.ErrorIs(t, err, ErrInvalid)
 		free.Claim = &Claim{}
-		_, err = book.Record(free).Settled()
+		_, err = book.Record(free)
 		require.ErrorIs(t, err, ErrInvalid, "a key that is finished can't be lost")
 	})
 }

@@ -117,8 +117,7 @@ func TestCallsOfAWallet(t *testing.T) {
 		}
 		chargeCalls(t, book, live, 7)
 		chargeCalls(t, book, test, 1)
-		_, err := book.Record(Settlement{Call: Call{ID: "call_byok", Wallet: live, BYOK: true, UsageSource: UsageProvider, StartedAt: 1003}}).Settled()
-		require.NoError(t, err)
+		recorded(t, book, Settlement{Call: Call{ID: "call_byok", Wallet: live, BYOK: true, UsageSource: UsageProvider, StartedAt: 1003}})
 
 		read := func(stretch Stretch) ([]EndedCall, error) { return book.Calls(t.Context(), live, stretch) }
 		all, err := read(Stretch{})

@@ -27,7 +27,7 @@ type channelAnswer struct {
 	Type       string `json:"type"`
 	Name       string `json:"name"`
 	ExternalID string `json:"externalId"`
-	// LostExternalID is why a pending channel stays so.
+	// LostExternalID is set for a channel that stays pending for good.
 	LostExternalID string `json:"lostExternalId,omitempty"`
 	AgentID        string `json:"agentId"`
 	State          string `json:"state"`
@@ -35,14 +35,14 @@ type channelAnswer struct {
 	CreatedAt      string `json:"createdAt"`
 }
 
-// channelTypes are those of the platforms of this build. A platform with a faulty description is reported when a configuration
-// is loaded.
+// channelTypes returns the types of the platforms of this build. A platform with a faulty description is reported when a
+// configuration is loaded.
 func channelTypes() *messaging.Catalog {
 	catalog, _ := caddymodule.PlatformCatalog()
 	return catalog
 }
 
-// credentialForms says for the help of a command which credentials the types take, one line for all types with the same.
+// credentialForms lists the credentials of the types for a command's help, one line for all types with the same.
 func credentialForms(catalog *messaging.Catalog) string {
 	var forms []string
 	types := map[string][]string{}
@@ -97,7 +97,7 @@ func channelCommand(f *commandFlags) *cobra.Command {
 	}, f.channelCreate(), f.channelList(), f.channelApprove(), f.channelDelete())
 }
 
-// channelRequest is what `channel create` is asked for.
+// channelRequest has the flags of `channel create`.
 type channelRequest struct {
 	orgID, kind, name, externalID, agentID, credentialsFile string
 
@@ -176,12 +176,13 @@ func (e *commandEnv) sealedCredentials(channel *store.Channel, kind messaging.Ch
 	return ring.Seal(credentials, vault.ChannelCredentials(channel.OrgID, channel.ID)), nil
 }
 
-// channelConflict says what a new channel collides with. Only the operator learns who has an external id.
+// channelConflict returns the error for a new channel that collides with another. Only the operator may learn which organization
+// has an external id.
 func (e *commandEnv) channelConflict(ctx context.Context, c store.Channel) error {
 	key := store.RouteKey{Type: c.Type, ExternalID: c.ExternalID}
 	taken, err := e.db.Routes.ByKeys(ctx, []store.RouteKey{key})
 	if err != nil {
-		return fmt.Errorf("looking for who has the external id: %w", err)
+		return fmt.Errorf("looking for the channel with this external id: %w", err)
 	}
 	if holder, found := taken[key]; found {
 		return fmt.Errorf("channel %s of organization %s (%s) has this external id; if it isn't theirs, `caddy svc channel delete %s` frees it",
@@ -217,7 +218,7 @@ func (r channelRequest) channel() (kind messaging.ChannelType, channel store.Cha
 	return kind, channel, err
 }
 
-// widget checks what a channel of type widget is asked for.
+// widget checks the values of a channel of type widget.
 func (r channelRequest) widget(channel store.Channel) (store.Channel, error) {
 	if r.externalID != "" || r.credentialsFile != "" {
 		return channel, errors.New("--external-id and --credentials-file: a widget has neither")
@@ -324,7 +325,7 @@ nothing; one that needs new credentials works again with those.`,
 	})
 }
 
-// deletedChannelAnswer is what is left of a channel.
+// deletedChannelAnswer is the result of deleting a channel.
 type deletedChannelAnswer struct {
 	ID      string `json:"id"`
 	Deleted bool   `json:"deleted"`

@@ -51,7 +51,7 @@ func userCommand(f *commandFlags) *cobra.Command {
 
 func (e *commandEnv) users() *identity.Users { return identity.NewUsers(e.db) }
 
-// authority is the operator's, who may do everything.
+// authority returns the operator's rights: all.
 func (e *commandEnv) authority() identity.Authority {
 	return identity.Authority{Actor: e.actor, Role: identity.Owner, Operator: true}
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -47,9 +48,7 @@ type Dashboard struct {
 
 // New returns a dashboard that shares nothing with another one.
 func New(config Config) *Dashboard {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	if config.SignInRefusal == nil {
 		config.SignInRefusal = func(*http.Request) string { return "" }
 	}

@@ -12,7 +12,7 @@
 //     sign-ins from a known device are counted and queued apart;
 //   - an organization keeps an owner who can sign in, and no principal grants rights that it lacks;
 //   - a fault of the store is never reported as an error of the credential;
-//   - a provider key is sealed for its row and leaves the package only through [ProviderKeys.ProviderKey].
+//   - a provider key is sealed for its row as soon as it is checked; the package opens it only to seal it again ([Rekey]).
 //
 // The package sends no e-mail: one-time links are returned to their maker. HTTP statuses, cookies, prices, configuration and
 // rate limits belong to its callers: handlers map its errors to codes, commands check plan, model and provider names.

@@ -24,9 +24,6 @@ const (
 	hintDigits = 4
 )
 
-// MaxKeyBytes bounds a presented key; a longer one is malformed.
-const MaxKeyBytes = 128
-
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // NewKey returns a raw key of 256 random bits for env, its SHA-256, which the store keeps, and a hint: the prefix and the first

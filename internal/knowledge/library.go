@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -55,9 +56,7 @@ type Library struct {
 // New returns a library on a migrated database. logger gets failed ingestions, nil discards them. The caller must close the
 // library before the database.
 func New(db *store.DB, logger *slog.Logger) *Library {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	life, end := context.WithCancelCause(context.Background())
 	return &Library{
 		db: db, logger: logger, now: time.Now, life: life, end: end, openOf: make(map[string]int),

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -106,9 +107,7 @@ func newRedis(o RedisOptions, t tempo) *Redis {
 	if r.observer == nil {
 		r.observer = unobserved{}
 	}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
+	r.log = cmp.Or(r.log, slog.New(slog.DiscardHandler))
 	for range flushers {
 		r.owned.Go(r.flush)
 	}

@@ -29,6 +29,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -74,9 +75,7 @@ type DB struct {
 // Open connects to a database and starts its writer. It creates a SQLite file that doesn't exist, and refuses one on
 // a network file system. It does not migrate: see [DB.Migrate]. The caller must [DB.Close] it.
 func Open(ctx context.Context, location Location, options Options) (*DB, error) {
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
+	options.Logger = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	if options.Clock == nil {
 		options.Clock = time.Now
 	}

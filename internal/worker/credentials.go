@@ -68,8 +68,8 @@ func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 	return true
 }
 
-// renewed reports whether there are other credentials than those the platform has just refused: somebody stored them
-// meanwhile, or the platform gave them for the refresh token. passing is as in refresh.
+// renewed reports whether there are other credentials than those the platform has just refused: they were stored meanwhile, or
+// the platform gave them for the refresh token. passing is as in refresh.
 func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, passing *platforms.Error) {
 	switch {
 	case p.newer(ctx):
@@ -93,11 +93,11 @@ func (p *pass) newer(ctx context.Context) bool {
 	return channel.CredentialsVersion != p.work.Channel.CredentialsVersion && p.adopt(ctx, &channel)
 }
 
-// refresh gets new credentials from the platform and stores them, if nobody was faster: then theirs are adopted. In one
-// process a channel is refreshed by one goroutine at a time, because a refresh token is good for one use; between
-// processes the compare-and-set decides. needed: the platform has refused the token we have, so that without another
-// one the channel needs its owner; who waits behind us then doesn't ask the platform again. passing is a fault that says
-// nothing about the refresh token, like an outage or our own stop: later it may work.
+// refresh gets new credentials from the platform and stores them. Credentials that another process has stored meanwhile are
+// adopted instead. In one process a channel is refreshed by one goroutine at a time, because a refresh token is good for one
+// use; between processes the compare-and-set decides. needed: the platform has refused the current token, so the channel needs
+// its owner unless there is another one; goroutines that wait for the refresh then don't ask the platform again. passing is a
+// fault that says nothing about the refresh token, like an outage or our own stop: later it may work.
 func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, passing *platforms.Error) {
 	release, err := p.refreshes.enter(ctx, p.work.Channel.ID)
 	if err != nil {
@@ -193,8 +193,8 @@ func (p *pass) welcomeBack(ctx context.Context) {
 	p.work.Channel.State = store.ChannelActive
 }
 
-// needsReauth says that somebody has to connect the channel anew. It reports true when that was done meanwhile.
-func (p *pass) needsReauth(ctx context.Context) (mended bool, err error) {
+// needsReauth marks the channel as in need of new credentials. It reports true when it has got some meanwhile.
+func (p *pass) needsReauth(ctx context.Context) (renewed bool, err error) {
 	if p.work.Channel.State == store.ChannelNeedsReauth {
 		return false, nil
 	}

@@ -51,7 +51,7 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound) (wait time.Durat
 	return 0, nil
 }
 
-// mark commits that the row is being sent. It reports false for a row that must not be sent any more: somebody took the
+// mark commits that the row is being sent. It reports false for a row that must not be sent any more: a person has taken the
 // conversation, or an earlier part failed and took this one with it.
 func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err error) {
 	if row.State == inbox.OutboundSending {
@@ -73,7 +73,7 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err e
 	return true, nil
 }
 
-// over reports that somebody else decided about a turn or a message, and there is nothing left to do for it.
+// over reports whether a turn or a message has ended meanwhile, so that there is nothing left to do for it.
 func over(err error) bool {
 	return errors.Is(err, inbox.ErrHandedOver) || errors.Is(err, inbox.ErrEnded)
 }
@@ -220,7 +220,7 @@ func (p *pass) later(ctx context.Context, row *inbox.Outbound, wish time.Duratio
 	return backoff(row.Attempts, wish), p.sendFailed(ctx, row, inbox.OutboundPending, "", inbox.SendFailure{})
 }
 
-// unclear stores that nobody knows whether the customer has the message. It is never sent again by itself.
+// unclear stores that the delivery is unknown. The message is never sent again by itself.
 func (p *pass) unclear(ctx context.Context, row *inbox.Outbound) error {
 	return p.sendFailed(ctx, row, inbox.OutboundDeliveryUnknown, codeDeliveryUnknown, inbox.SendFailure{})
 }
