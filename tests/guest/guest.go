@@ -4,10 +4,9 @@
 package guest
 
 import (
-	"github.com/caddyserver/caddy/v2"
-
 	"example.org/guest/pager"
 	"example.org/guest/parrot"
+	"github.com/caddyserver/caddy/v2"
 )
 
 func init() {
