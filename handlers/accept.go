@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Prefers reports whether an Accept header (RFC 9110 §12.5.1) likes a media type better than application/json, or as much
-// and names it more exactly. Without one, and when both are named alike, it doesn't: who asks is a program.
+// Prefers reports whether an Accept header (RFC 9110, section 12.5.1) prefers a media type to application/json, or likes both
+// as much and names the former more exactly. It returns false for an empty header, and when both are named alike: the client
+// is then a program.
 func Prefers(accept, mediaType string) bool {
 	group, _, _ := strings.Cut(mediaType, "/")
 	wanted, json := qualities{}, qualities{}

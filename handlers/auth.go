@@ -10,58 +10,58 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// Authenticator tells who a raw API key belongs to, as [identity.Authenticator] does: [identity.ErrInvalidKey],
-// [identity.ErrRevokedKey], or a fault of the service.
+// Authenticator returns the principal of a raw API key, as [identity.Authenticator] does. The errors are
+// [identity.ErrInvalidKey], [identity.ErrRevokedKey], and faults of the service.
 type Authenticator interface {
 	Authenticate(ctx context.Context, raw string) (identity.Principal, error)
 }
 
-// Auth lets requests in that carry a good API key, and nobody else: login sessions count only in the endpoint
-// groups, which package endpoint checks.
+// Auth admits requests with a valid API key and refuses all others. Login sessions are valid only for the endpoint groups, where
+// package endpoint checks them.
 type Auth struct {
 	Authenticator Authenticator
-	// Scopes are the scopes that the key must have, all of them.
+	// Scopes are required of the key, all of them.
 	Scopes []identity.Scope
 }
 
 type principalKey struct{}
 
-// PrincipalFrom returns who makes the request, once [Auth] or an endpoint.Server has let it in.
+// PrincipalFrom returns the principal of a request that [Auth] or an endpoint.Server has admitted.
 func PrincipalFrom(ctx context.Context) (identity.Principal, bool) {
-	p, ok := ctx.Value(principalKey{}).(*identity.Principal)
+	principal, ok := ctx.Value(principalKey{}).(*identity.Principal)
 	if !ok {
 		return identity.Principal{}, false
 	}
-	return *p, true
+	return *principal, true
 }
 
-// WithPrincipal is ctx with the principal, as [Auth] leaves it.
-func WithPrincipal(ctx context.Context, p identity.Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, &p)
+// WithPrincipal returns ctx with the principal, as [Auth] does.
+func WithPrincipal(ctx context.Context, principal identity.Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, &principal)
 }
 
-// Serve checks the key and answers the request with the principal in its context. It writes nothing but headers. The
-// checks come in this order: unauthenticated, invalid_api_key and api_key_revoked (401), then
-// organization_suspended (402), then insufficient_scope (403). A store that fails is internal_error, never a 401.
+// Serve checks the key and returns the request with the principal in its context. It writes nothing but headers. The order of
+// the checks is: unauthenticated, invalid_api_key and api_key_revoked (401), organization_suspended (402), insufficient_scope
+// (403). A failure of the store is internal_error, never a 401.
 func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	r, _ = EnsureRequestID(w, r)
 	raw, err := identity.Credential(r.Header)
-	var p identity.Principal
+	var principal identity.Principal
 	if err == nil {
-		p, err = a.Authenticator.Authenticate(r.Context(), raw)
+		principal, err = a.Authenticator.Authenticate(r.Context(), raw)
 	}
 	if err != nil {
 		return nil, Challenge(w, KeyRefusal(err))
 	}
-	if p.Suspended {
+	if principal.Suspended {
 		return nil, Suspended()
 	}
 	for _, scope := range a.Scopes {
-		if !p.Can(scope, "") {
+		if !principal.Can(scope, "") {
 			return nil, LacksScope(scope)
 		}
 	}
-	return r.WithContext(WithPrincipal(r.Context(), p)), nil
+	return r.WithContext(WithPrincipal(r.Context(), principal)), nil
 }
 
 // Suspended returns the error of requests of a suspended organization: organization_suspended, 402.
@@ -76,7 +76,7 @@ func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
-// Challenge is err, with the header that RFC 9110 §11.6.1 wants with every 401.
+// Challenge returns err and sets the header WWW-Authenticate, which RFC 9110, section 11.6.1, requires of every 401.
 func Challenge(w http.ResponseWriter, err error) error {
 	if AsError(err).Code.Status() == http.StatusUnauthorized {
 		w.Header().Set("Www-Authenticate", `Bearer realm="svc"`)
@@ -84,7 +84,8 @@ func Challenge(w http.ResponseWriter, err error) error {
 	return err
 }
 
-// KeyRefusal turns the error of a check into an answer. What exactly is wrong with an invalid key is not told (S2).
+// KeyRefusal returns the public error of a failed check. The text is the same for all invalid keys, so that guessing a key
+// teaches nothing.
 func KeyRefusal(err error) error {
 	answer := &Error{Cause: err}
 	switch {
@@ -103,17 +104,17 @@ func KeyRefusal(err error) error {
 	return answer
 }
 
-// RequirePrincipal returns the principal of a request whose handler stands behind [Auth]. A route without [Auth] is a fault of
-// the configuration and not of the client, so the error is internal_error.
+// RequirePrincipal returns the principal of a request to a handler behind [Auth]. A route without [Auth] is a fault of the
+// configuration and not of the client, so the error is internal_error.
 func RequirePrincipal(r *http.Request) (identity.Principal, error) {
-	p, ok := PrincipalFrom(r.Context())
+	principal, ok := PrincipalFrom(r.Context())
 	if !ok {
-		return p, Internal(errors.New("the route has no svc_auth before this handler"))
+		return principal, Internal(errors.New("the route has no svc_auth before this handler"))
 	}
-	return p, nil
+	return principal, nil
 }
 
-// BadField is the answer to a value that identity refused.
+// BadField returns the public error of a value that package identity refused: invalid_request with the field.
 func BadField(err error) error {
 	if fault, ok := errors.AsType[*identity.FieldError](err); ok {
 		return InvalidRequest(fault.Field, "%s %s.", fault.Field, fault.Problem)

@@ -121,7 +121,7 @@ func TestHandlersBehindAuthSayWhenItIsMissing(t *testing.T) {
 	handlertest.RefusedWith(t, errcode.InternalError, counted(&handlers.RateLimit{}), handlertest.Get("/v1/models"))
 }
 
-// The real chain: keys made and changed in the store hold at the very next request.
+// With the real store: a new or changed key takes effect with the next request.
 func TestAuthWithTheStore(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite)

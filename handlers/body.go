@@ -16,8 +16,8 @@ import (
 const MaxChatBody = 32 << 20
 
 const (
-	// firstBuffer is what every body starts with. It is small, for it is made before a byte has arrived, and so not charged:
-	// the goroutine that waits for the body takes more.
+	// firstBuffer is the size of a body's first buffer in bytes. It is allocated before a byte has arrived and isn't charged: the
+	// goroutine that waits for the body takes more memory.
 	firstBuffer = 512
 	// quadrupled is the size up to which a full buffer becomes four times as large; beyond, twice.
 	quadrupled = 64 << 10
@@ -62,7 +62,7 @@ func ReadPaced(in *PacedBody, limit int64, budget *ByteBudget, account Account) 
 	return nil, func() {}, err
 }
 
-// buffer is a body under way and what it has taken from the budget.
+// buffer is a body that is being read, and the bytes that it has charged to the budget.
 type buffer struct {
 	bytes   []byte
 	budget  *ByteBudget
@@ -154,7 +154,8 @@ func (b *buffer) charge(in *PacedBody, size int64) error {
 	return noRoom(account.Share)
 }
 
-// noRoom is the answer when a share is full: the organization's own doing, or nothing that a stranger could help.
+// noRoom returns the error of a full share: rate_limited for the organization that fills its own, internal_error for others, who
+// can't change it.
 func noRoom(share Share) *Error {
 	if share != ShareOrganizations {
 		return Busy(BudgetRetryAfter, ErrBudget)

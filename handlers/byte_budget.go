@@ -74,7 +74,7 @@ type Pace struct {
 	Rate int64
 }
 
-// DefaultPace lets a phone with a bad connection send a large prompt, and no connection be held for nothing.
+// DefaultPace lets a phone with a bad connection send a large prompt, and ends connections that send nothing.
 var DefaultPace = Pace{Grace: 10 * time.Second, GraceWithKey: 30 * time.Second, Rate: 64 << 10}
 
 // ByteBudget bounds what request bodies take of the process: the bytes that are held in memory at once, over all requests

@@ -52,8 +52,8 @@ func fits(t *testing.T, budget *ByteBudget, orgID, address string, n int64) erro
 	return err
 }
 
-// The budget is shared by all, so what is only declared is not charged. Before, 620 idle connections of a stranger, or 300
-// of an organization, took all of it.
+// A declared length is not charged, only bytes that have arrived: otherwise 620 idle connections of a stranger, or 300 of an
+// organization, would take the whole budget.
 func TestIdleBodiesTakeNothing(t *testing.T) {
 	t.Parallel()
 	const connections = 1000
@@ -72,7 +72,7 @@ func TestIdleBodiesTakeNothing(t *testing.T) {
 	require.Zero(t, budget.Used())
 }
 
-// A greedy organization or address is refused, in its own way, and leaves room for the others.
+// An organization or address that takes too much is refused with its own error, and leaves room for the others.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -105,7 +105,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Whatever fills one share, the others have their room.
+// A full share takes no room from the others.
 func TestSharesAreApart(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 20
@@ -179,7 +179,7 @@ func TestByteBudgetUnderConcurrency(t *testing.T) {
 	require.Empty(t, budget.owners)
 }
 
-// Large bodies that are being decoded never keep a small one waiting, and a wait in vain ends with a hint to retry.
+// Large bodies that are being decoded never keep a small one waiting, and a wait without success ends with a Retry-After.
 func TestDecodingSlots(t *testing.T) {
 	t.Parallel()
 	budget := NewByteBudget(1 << 20)

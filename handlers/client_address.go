@@ -9,17 +9,17 @@ import (
 
 type clientAddressKey struct{}
 
-// WithClientAddress is r with the address of the client as the server in front knows it, who alone can tell a trusted proxy
-// from a header that anybody wrote (S6).
+// WithClientAddress returns r with the client's address as Caddy determines it: only Caddy's configuration says which proxies'
+// headers can be trusted.
 func WithClientAddress(r *http.Request, address string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), clientAddressKey{}, address))
 }
 
-// customerBits is the IPv6 network that providers give to one customer, who has all addresses in it.
+// customerBits is the prefix length of the IPv6 network that access providers assign to one customer.
 const customerBits = 56
 
-// ClientAddress returns the address that a client without credentials is counted under: that of [WithClientAddress], or else
-// the connection's peer, without a port. Of IPv6 it is the network of 56 bits. It is "" when the address isn't known.
+// ClientAddress returns the address under which a client without credentials is counted: that of [WithClientAddress], or else
+// of the connection's peer, without a port. For IPv6 it is the network of 56 bits. It is "" when the address is unknown.
 func ClientAddress(r *http.Request) string {
 	text, ok := r.Context().Value(clientAddressKey{}).(string)
 	if !ok || text == "" {

@@ -10,14 +10,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// internalMessage is the whole public text of a fault of ours, unless the code that made the error knows better.
+// internalMessage is the public text of an internal_error without a message of its own.
 const internalMessage = "The service failed to handle the request. Quote the requestId when you report this."
 
-// Handler is what every handler of this package looks like. What it returns goes to [WriteError]; after an error it has
-// written nothing to w but headers.
+// Handler answers a request. Its error is for [WriteError]; when it returns one, it has written nothing to w but headers.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Error is an answer of the error contract.
+// Error is an error as docs/contract.md describes it.
 type Error struct {
 	// Code decides the status.
 	Code errcode.Code
@@ -26,10 +25,10 @@ type Error struct {
 	Message string
 	// Field names the faulty field of a validation error, like "messages[0].content"; empty if there is none.
 	Field string
-	// RetryAfter is when it makes sense to come back, 0 for no opinion. 429 and 503 always get a value from 1 to 60 s
-	// from [WriteError]; with other codes it is sent as a header only.
+	// RetryAfter is how long the client should wait before the next try, 0 if unknown. 429 and 503 always get a value from 1 to
+	// 60 s from [WriteError]; with other codes it is sent as a header only.
 	RetryAfter time.Duration
-	// NoRetry: the same request can't succeed later, and official clients are told so (x-should-retry).
+	// NoRetry: the same request can't succeed later, which official clients read from x-should-retry.
 	NoRetry bool
 	// Cause is for logs only.
 	Cause error
@@ -57,7 +56,7 @@ func (e *Error) message() string {
 	return e.Message
 }
 
-// InvalidRequest is invalid_request about one field of the body, or about the whole of it when field is empty.
+// InvalidRequest returns an invalid_request about one field of the body, or about the whole body when field is empty.
 func InvalidRequest(field, format string, args ...any) *Error {
 	return &Error{Code: errcode.InvalidRequest, Field: field, Message: fmt.Sprintf(format, args...)}
 }
@@ -67,13 +66,13 @@ func TooLarge(limit int64) *Error {
 	return InvalidRequest("", "The request body is larger than %d bytes.", limit)
 }
 
-// NotFound is not_found with a text that says what is missing.
+// NotFound returns a not_found whose text says what is missing.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Code: errcode.NotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// Internal is internal_error with the standard text, or [Busy] when the cause is that the store has too much to do. The
-// cause reaches the log only.
+// Internal returns an internal_error with the standard text, or [Busy] when the cause is [store.ErrBusy]. The cause is only
+// logged.
 func Internal(cause error) *Error {
 	if errors.Is(cause, store.ErrBusy) {
 		return Busy(store.RetryAfter, cause)
@@ -81,8 +80,8 @@ func Internal(cause error) *Error {
 	return &Error{Code: errcode.InternalError, Cause: cause}
 }
 
-// Busy is internal_error that tells the client to come back after the given time: the service has too much to do, or
-// isn't ready yet. The contract keeps 503 for providers.
+// Busy returns an internal_error with a Retry-After: the service is overloaded or isn't ready yet. The contract reserves 503
+// for providers.
 func Busy(after time.Duration, cause error) *Error {
 	return &Error{
 		Code: errcode.InternalError, RetryAfter: after, Cause: cause,
@@ -90,8 +89,8 @@ func Busy(after time.Duration, cause error) *Error {
 	}
 }
 
-// RetryLater is err for callers that deliver again by themselves, the platforms of the webhooks: a fault of ours without
-// an opinion of when to come back gets this one. Other errors stay as they are.
+// RetryLater returns err with a Retry-After, if it is an internal_error without one. It is for platforms, which repeat their
+// deliveries. Other errors are returned as they are.
 func RetryLater(err error, after time.Duration) error {
 	e := AsError(err)
 	if e.Code != errcode.InternalError || e.RetryAfter > 0 {
@@ -102,8 +101,8 @@ func RetryLater(err error, after time.Duration) error {
 	return &later
 }
 
-// FromStatus turns the status of a failure that is none of this package's (Caddy's own 404, 405, 413, …) into an answer
-// of the contract by [errcode.OfStatus]. text is public and may be empty.
+// FromStatus returns the error for a status that another handler of Caddy failed with (404, 405, 413, …), by
+// [errcode.OfStatus]. text is public and may be empty.
 func FromStatus(status int, text string, cause error) *Error {
 	code := errcode.OfStatus(status)
 	if code == errcode.InternalError {
@@ -132,7 +131,7 @@ func plainText(code errcode.Code) string {
 	}
 }
 
-// AsError finds the *Error in err; anything else is a fault of ours.
+// AsError returns the *Error in err's chain, or internal_error when there is none.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Code.Status() != 0 {
 		return e
@@ -145,7 +144,7 @@ func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds i
 	return e.Code.Status(), string(e.Code), e.message(), int64((retryAfter(e) + time.Second - 1) / time.Second)
 }
 
-// retryAfter is the wait that is sent: none, or above 0 and up to a minute, and never none with 429 and 503.
+// retryAfter returns the wait that is sent, at most a minute: 0 for none, which 429 and 503 never have.
 func retryAfter(e *Error) time.Duration {
 	wait := e.RetryAfter
 	if wait <= 0 {

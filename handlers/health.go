@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// readyTimeout bounds the check of the store: who asks has a deadline of its own, mostly of a few seconds.
+// readyTimeout bounds the check of the store. Probes of load balancers have deadlines of a few seconds.
 const readyTimeout = 2 * time.Second
 
 // Pinger checks the store, as [store.DB] does.
@@ -42,8 +42,8 @@ func (*Health) Live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// Ready answers 200 when requests should be sent here, else 503 with the reason: shutting_down or store. The store's
-// error is the operator's to find in the logs.
+// Ready answers 200 when this process can serve requests, else 503 with the reason: shutting_down or store. The store's error is
+// only logged.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	if h.ShuttingDown != nil && h.ShuttingDown() {
 		WriteJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"shutting_down"}`))

@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// The tests of this package's insides can't use package handlertest, which imports this one.
+// Internal tests can't use package handlertest, which imports this package.
 
-// sent is the answer that WriteError makes of err.
+// sent returns the answer that WriteError writes for err.
 func sent(err error) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	WriteError(w, httptest.NewRequest(http.MethodGet, "/", nil), err, "")
@@ -28,7 +28,7 @@ func mustBeInvalid(t *testing.T, err error) *Error {
 	return e
 }
 
-// from is r as an organization's, or as that of an address when the organization is "".
+// from returns r with the principal of an organization, or with a client's address when orgID is "".
 func from(r *http.Request, orgID, address string) *http.Request {
 	if orgID != "" {
 		return r.WithContext(WithPrincipal(r.Context(), identity.Principal{OrgID: orgID}))
@@ -41,7 +41,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, budget *ByteB
 	return ReadBody(w, r, limit, budget, AccountOf(r))
 }
 
-// readDeadlines notes what becomes of a connection.
+// readDeadlines records the read deadlines of a connection.
 type readDeadlines struct {
 	http.ResponseWriter
 

@@ -71,7 +71,7 @@ func (p *PacedBody) extend() {
 		whole, rest := p.extendAt/p.rate, p.extendAt%p.rate
 		allowed += time.Duration(whole)*time.Second + time.Duration(float64(rest)/float64(p.rate)*float64(time.Second))
 	}
-	// A connection that knows no deadlines is one of a test, or a request of the dashboard to the API.
+	// Connections without deadlines are those of tests, and the dashboard's requests to the API.
 	_ = p.conn.SetReadDeadline(p.began.Add(allowed))
 }
 
@@ -106,7 +106,7 @@ func (p *PacedBody) Discard(limit int64) {
 	_, _ = io.CopyN(io.Discard, p, 2*limit)
 }
 
-// fault returns the refusal of a body that could not be read, whether the client or the network broke it.
+// fault returns the error of a body that could not be read: invalid_request.
 func (p *PacedBody) fault(err error, limit int64) *Error {
 	if tooMuch, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return TooLarge(min(limit, tooMuch.Limit))

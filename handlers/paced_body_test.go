@@ -43,7 +43,7 @@ func (b *trickle) Read(into []byte) (int, error) {
 	}
 }
 
-// errDeadline is what a connection says whose deadline has passed.
+// errDeadline is the error of a connection whose deadline has passed.
 type errDeadline struct{}
 
 func (errDeadline) Error() string { return "i/o timeout" }
@@ -52,7 +52,7 @@ func (errDeadline) Is(target error) bool {
 	return target == os.ErrDeadlineExceeded
 }
 
-// After t seconds (t - grace) · rate bytes must be there, and no more.
+// After t seconds (t - grace) · rate bytes must have arrived, and no more.
 func TestBodyPace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

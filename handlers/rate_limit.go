@@ -12,32 +12,32 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Plans knows the limits of the configured plans.
+// Plans returns the limits of the configured plans.
 type Plans interface {
 	// RequestsPerMinute of a plan; 0 is no limit.
 	RequestsPerMinute(plan string) int64
 }
 
-// RateLimit admits the requests per minute of the organization's plan. It stands behind [Auth], so that every
-// request with a good key counts, also one whose body turns out to be bad, and a replay. What the store had too much to do
-// for is returned ([Permit.Return]).
+// RateLimit admits the requests per minute of the organization's plan. It runs after [Auth], so that every request with a valid
+// key counts, also one with an invalid body, and a replay. A request that the busy store refuses is given back
+// ([Permit.Return]).
 type RateLimit struct {
 	// Limiter counts in the window of the organization. Its error is a fault of the service.
 	Limiter limit.Limiter
 	Plans   Plans
 }
 
-// Permit is what [RateLimit.Serve] has counted. The zero value is no permit.
+// Permit is a request that [RateLimit.Serve] has counted. The zero value is no permit.
 type Permit struct {
 	limiter  limit.Limiter
 	orgID    string
 	decision limit.Decision
 }
 
-// Return takes the request out of its window when err is that the store had too much to do for it: a request that the
-// service refuses because of its own load doesn't use up what its organization may ask. It corrects the header that Serve
-// has set. With any other error, nil, and without a permit it does nothing, nor for a client that has left: its own leaving
-// ends a wait for the store with the same error, and would let it ask without a limit.
+// Return takes the request out of its window when err says that the store was too busy for it: a request that is refused because
+// of the service's own load must not use up the organization's limit. It corrects the header that Serve has set. It does nothing
+// for any other error, for nil, without a permit, and for a client that has left: leaving ends a wait for the store with the
+// same error, and would otherwise let the client ask without a limit.
 func (p *Permit) Return(w http.ResponseWriter, r *http.Request, err error) {
 	if p.decision.Limit <= 0 || !errors.Is(err, store.ErrBusy) || r.Context().Err() != nil {
 		return
@@ -52,12 +52,12 @@ func (p *Permit) Return(w http.ResponseWriter, r *http.Request, err error) {
 // (seconds to the window's end, like "42s"); beyond it the error is rate_limited with 1 to 60 s in RetryAfter. A counter
 // that fails is internal_error.
 func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error) {
-	p, err := RequirePrincipal(r)
+	principal, err := RequirePrincipal(r)
 	if err != nil {
 		return Permit{}, err
 	}
-	perMinute := l.Plans.RequestsPerMinute(p.Plan)
-	d, err := l.Limiter.Take(r.Context(), p.OrgID, perMinute)
+	perMinute := l.Plans.RequestsPerMinute(principal.Plan)
+	d, err := l.Limiter.Take(r.Context(), principal.OrgID, perMinute)
 	if err != nil {
 		return Permit{}, Internal(fmt.Errorf("rate limit: %w", err))
 	}
@@ -70,7 +70,7 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 	setRemaining(w, d.Remaining)
 	h["X-Ratelimit-Reset-Requests"] = []string{strconv.FormatInt(seconds, 10) + "s"}
 	if d.Allowed {
-		return Permit{l.Limiter, p.OrgID, d}, nil
+		return Permit{l.Limiter, principal.OrgID, d}, nil
 	}
 	return Permit{}, &Error{
 		Code:       errcode.RateLimited,
@@ -84,7 +84,7 @@ func setRemaining(w http.ResponseWriter, n int64) {
 	w.Header()["X-Ratelimit-Remaining-Requests"] = []string{strconv.FormatInt(n, 10)}
 }
 
-// WholeSeconds rounds up to 1 to 60.
+// WholeSeconds returns the duration in seconds, rounded up, from 1 to 60.
 func WholeSeconds(d time.Duration) int64 {
 	return min(max(int64((d+time.Second-1)/time.Second), 1), 60)
 }

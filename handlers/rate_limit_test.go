@@ -107,8 +107,8 @@ func counted(l *handlers.RateLimit) handlers.Handler {
 	}
 }
 
-// TestRefusedByTheStoreIsNotCounted guarantees that a request which the service refuses because its store has too much to do
-// uses up nothing of the window, and that any other end does.
+// TestRefusedByTheStoreIsNotCounted guarantees that a request which the service refuses because its store is busy takes nothing
+// from the window, and that every other outcome does.
 func TestRefusedByTheStoreIsNotCounted(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestRefusedByTheStoreIsNotCounted(t *testing.T) {
 	none.Return(nil, handlertest.Get("/"), handlertest.ErrBusy)
 }
 
-// TestBusyStoreRefusesToCount guarantees that a request that could not be counted is told when to come back.
+// TestBusyStoreRefusesToCount guarantees that a request that could not be counted gets a Retry-After.
 func TestBusyStoreRefusesToCount(t *testing.T) {
 	t.Parallel()
 	l := &handlers.RateLimit{Plans: handlertest.PlanLimits{"free": 1}, Limiter: handlertest.LimiterFunc(func(context.Context, string, int64) (limit.Decision, error) {

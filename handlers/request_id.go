@@ -16,8 +16,8 @@ type requestIDKey struct{}
 // EnsureRequestID gives the request its id: "req_" and a sortable unique id, in the request's context and as the
 // response header X-Request-Id, the only place where official clients look for it.
 //
-// It may be called any number of times and the id stays the same. When the request with the context was lost, as on the
-// way to Caddy's error routes, the id is taken from the response header. An inbound X-Request-Id is ignored (S17).
+// It may be called any number of times and the id stays the same. When the context was lost, as on the way to Caddy's error
+// routes, the id is taken from the response header. An inbound X-Request-Id is ignored.
 func EnsureRequestID(w http.ResponseWriter, r *http.Request) (*http.Request, string) {
 	h := w.Header()
 	id := RequestIDFrom(r.Context())
@@ -39,7 +39,8 @@ func RequestIDFrom(ctx context.Context) string {
 	return id
 }
 
-// wellFormedRequestID tells our own id from one that a proxied answer put into the same header.
+// wellFormedRequestID reports whether EnsureRequestID could have made the id: a proxied answer may bring another one in the same
+// header.
 func wellFormedRequestID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "req_")
 	if !ok || len(rest) < 26 || len(rest) > 32 {
@@ -53,8 +54,8 @@ func wellFormedRequestID(id string) bool {
 	return true
 }
 
-// WellFormedID reports whether the text could be an id of ours ([store.NewID]); others needn't be looked for, and some
-// can't be: no engine takes NUL.
+// WellFormedID reports whether the text could be the id of a row ([store.NewID]). Other texts must not be looked up: no engine
+// accepts NUL.
 func WellFormedID(text string) bool {
 	const longest = 64
 	notOfIDs := func(c rune) bool {

@@ -1,32 +1,73 @@
 package handlers
 
-import "github.com/caddy-svc/caddy-svc/internal/identity"
+import (
+	"net/http"
+	"strings"
 
-// Role is what a person of an organization may do.
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// Role is the role of a person in an organization.
 type Role = identity.Role
 
-// The roles, each with all rights of those before it.
+// The roles, each with all rights of the one before.
 const (
 	RoleMember        = identity.Member
 	RoleAdministrator = identity.Administrator
 	RoleOwner         = identity.Owner
 )
 
-// ModelsPath is the path of the models, and of the one model below it.
+// ModelsPath is the path of the list of models, and the prefix of a model's path.
 const ModelsPath = "/v1/models"
 
-// Route is one address of the service and who may use it.
+// Route is one address of the service, with the scope and the role that it requires.
 type Route struct {
 	Method string
 	// Path has the names of its variable segments in braces, as in /agents/{id}.
 	Path string
-	// Scope is what an API key needs; empty where keys are not taken: /members, /audit-log and /session are for users, and
+	// Scope is required of an API key; empty where keys are not accepted: /members, /audit-log and /session are for users, and
 	// /webhooks check a signature.
 	Scope identity.Scope
-	// Role is what a login session needs at least; empty where sessions are not taken (/v1, /webhooks).
+	// Role is the least role of a login session; empty where sessions are not accepted (/v1, /webhooks).
 	Role Role
-	// Public routes take neither: who asks isn't known yet.
+	// Public routes require no credentials.
 	Public bool
 	// Summary is one line for the interface description.
 	Summary string
+}
+
+// ServeNotFound is the [Handler] of unknown paths and methods: not_found. For endpoints of the OpenAI API that this service
+// lacks, the text names the supported one.
+func ServeNotFound(w http.ResponseWriter, r *http.Request) error {
+	EnsureRequestID(w, r)
+	return RouteNotFound(r)
+}
+
+// RouteNotFound returns the error of a path or method that no route serves: not_found.
+func RouteNotFound(r *http.Request) *Error {
+	path := r.URL.Path
+	rest, isV1 := strings.CutPrefix(path, "/v1/")
+	first, _, _ := strings.Cut(rest, "/")
+	switch {
+	case isV1 && wantsChat(first):
+		return NotFound("This endpoint is not supported. Use POST /v1/chat/completions.")
+	case path == "/v1/chat/completions":
+		return NotFound("Use POST with /v1/chat/completions.")
+	case path == ModelsPath || strings.HasPrefix(path, ModelsPath+"/"):
+		return NotFound("Use GET with %s.", ModelsPath)
+	case isV1:
+		return NotFound("There is nothing at this address. /v1 has GET %s and POST /v1/chat/completions.", ModelsPath)
+	default:
+		return NotFound("There is nothing at this address for this method.")
+	}
+}
+
+// wantsChat reports whether the endpoint is one of OpenAI's for which the chat endpoint is the replacement.
+func wantsChat(endpoint string) bool {
+	switch endpoint {
+	case "responses", "completions", "embeddings", "assistants", "threads", "images", "edits", "messages":
+		return true
+	default:
+		return false
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // The cookie of a login session. A browser takes a name with __Host- over https only, for this host only and for no part
-// of it, and lets no other site set it (S29). Over plain http, which is let in on this machine only, it has the other name.
+// of it, and lets no other site set it. Over plain http, which is allowed on this machine only, it has the other name.
 const (
 	SessionCookie      = "__Host-svc_session"
 	LocalSessionCookie = "svc_session"
@@ -28,7 +28,7 @@ const (
 	deviceLifetime    = 400 * 24 * time.Hour // browsers keep no cookie longer
 )
 
-// busyRetryAfter is told to who came while too many passwords were checked.
+// busyRetryAfter is the Retry-After of a request that comes while too many passwords are being checked.
 const busyRetryAfter = time.Second
 
 // Sessions signs people in and out over HTTP: the cookie, and when it counts. The endpoint groups and the dashboard share
@@ -42,7 +42,7 @@ type Sessions struct {
 	https    bool
 }
 
-// NewSessions works with sessions. baseURL is the service's own address.
+// NewSessions returns the HTTP side of sessions. baseURL is the service's own address.
 func NewSessions(sessions *identity.Sessions, baseURL string) *Sessions {
 	return &Sessions{sessions: sessions, https: strings.HasPrefix(baseURL, "https://")}
 }
@@ -93,7 +93,7 @@ func (s *Sessions) begin(
 	return principal, nil
 }
 
-// ChangePassword sets another password for the person who is signed in, and ends the person's other sessions. It answers
+// ChangePassword sets another password for the signed-in person, and ends the person's other sessions. It answers
 // invalid_request with the field currentPassword or password, and rate_limited.
 func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, principal identity.Principal, current, password string) error {
 	err := s.sessions.ChangePassword(r.Context(), s.token(r), current, password)
@@ -107,7 +107,7 @@ func (s *Sessions) ChangePassword(w http.ResponseWriter, r *http.Request, princi
 	return nil
 }
 
-// SignOutEverywhere ends all sessions of the person who is signed in, and takes the cookie away.
+// SignOutEverywhere ends all sessions of the signed-in person and removes the cookie.
 func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, principal identity.Principal) error {
 	name, err := s.cookieName(r)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Sessions) SignOutEverywhere(w http.ResponseWriter, r *http.Request, pri
 	return nil
 }
 
-// List returns the sessions of the person who is signed in, the newest first, and the place of this one, or -1.
+// List returns the sessions of the signed-in person, the newest first, and the index of this one, or -1.
 func (s *Sessions) List(r *http.Request, principal identity.Principal) ([]store.LiveSession, int, error) {
 	list, current, err := s.sessions.List(r.Context(), principal, s.token(r))
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Sessions) client(r *http.Request) identity.Client {
 	return client
 }
 
-// rememberDevice sets the cookie of the person's device. Without it the person is in, too, so its fault is none of the login.
+// rememberDevice sets the cookie of the person's device. Its failure doesn't fail the sign-in.
 func (s *Sessions) rememberDevice(w http.ResponseWriter, r *http.Request, principal identity.Principal) {
 	name, err := s.cookieName(r)
 	if err != nil {
@@ -157,8 +157,8 @@ func deviceCookieName(session string) string {
 	return localDeviceCookie
 }
 
-// Principal is who is signed in. It answers unauthenticated without a session, and forbidden for an unsafe method that another
-// site made the browser send (S31). Whether the organization is suspended, and what the role allows, is the caller's to check.
+// Principal returns the principal of the session. The error is unauthenticated without a session, and forbidden for an unsafe
+// method that another site made the browser send. It checks neither the organization's suspension nor the role.
 func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 	token := s.token(r)
 	if token == "" {
@@ -182,7 +182,7 @@ func (s *Sessions) Principal(r *http.Request) (identity.Principal, error) {
 	return principal, nil
 }
 
-// SignOut ends the session, on every node and at once, and takes the cookie away. Without a session there is nothing to do.
+// SignOut ends the session at once on every node, and removes the cookie. Without a session it does nothing.
 func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
 	name, err := s.cookieName(r)
 	if err != nil {
@@ -198,7 +198,8 @@ func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// token is the value of the session's cookie, "" without one. Two of one name are nobody's: one of them was planted.
+// token returns the value of the session's cookie, "" without one. Of two cookies with the name neither counts: another site
+// may have planted one.
 func (s *Sessions) token(r *http.Request) string {
 	name, err := s.cookieName(r)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *Sessions) token(r *http.Request) string {
 	return onlyCookie(r, name)
 }
 
-// onlyCookie is the value of the one cookie with the name.
+// onlyCookie returns the value of the only cookie with the name.
 func onlyCookie(r *http.Request, name string) string {
 	cookies := r.CookiesNamed(name)
 	if len(cookies) != 1 {
@@ -250,7 +251,7 @@ func local(host string) bool {
 	return err == nil && address.IsLoopback()
 }
 
-// sameOrigin refuses what another site makes a browser send with an unsafe method (S31).
+// sameOrigin refuses requests with an unsafe method that another site made the browser send.
 func sameOrigin(r *http.Request) error {
 	var protection http.CrossOriginProtection
 	if err := protection.Check(r); err != nil {
@@ -259,7 +260,7 @@ func sameOrigin(r *http.Request) error {
 	return nil
 }
 
-// loginRefusal is the answer to an error of [identity.Sessions].
+// loginRefusal returns the public form of an error of [identity.Sessions].
 func loginRefusal(err error) error {
 	if throttled, ok := errors.AsType[*identity.ThrottledError](err); ok {
 		return &Error{
@@ -282,5 +283,6 @@ func loginRefusal(err error) error {
 	}
 }
 
-// WelcomeURL is the address of a one-time link. The token stands behind the #, which no browser sends and no log keeps.
+// WelcomeURL returns the address of a one-time link. The token stands behind the #, a part that browsers don't send and logs don't
+// have.
 func WelcomeURL(baseURL, token string) string { return baseURL + "/dashboard/welcome#" + token }

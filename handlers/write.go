@@ -71,7 +71,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase stri
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	// The client may be gone; there is nobody left to tell.
+	// The client may be gone, and its error would reach no one.
 	_, _ = w.Write(text)
 }
 
@@ -84,7 +84,7 @@ func AppendErrorEvent(dst []byte, err error, requestID string) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// Marshal encodes our own values, which can't fail: bytes that aren't UTF-8 are replaced.
+// Marshal encodes a value of the service's own types, which can't fail: bytes that aren't UTF-8 are replaced.
 func Marshal(v any) []byte {
 	text, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -98,7 +98,7 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	WriteWhole(w, status, "application/json", text)
 }
 
-// WriteWhole writes a whole answer of any type, with its length, which no cache may keep.
+// WriteWhole writes a whole answer of any media type, with its length and Cache-Control: no-store.
 func WriteWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{contentType}
@@ -106,6 +106,6 @@ func WriteWhole(w http.ResponseWriter, status int, contentType string, text []by
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
-	// The client may be gone; there is nobody left to tell.
+	// The client may be gone, and its error would reach no one.
 	_, _ = w.Write(text)
 }

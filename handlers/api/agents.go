@@ -65,26 +65,12 @@ func (g *agents) create(
 	return endpoint.Answer(showAgent(&agent)), nil
 }
 
-func (g *agents) list(
-	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
-) (*endpoint.JSON[endpoint.ListObject[agentObject]], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
-	agents, err := g.DB.Agents.List(ctx, principal.OrgID, page)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("listing agents: %w", err))
-	}
-	return endpoint.Listed(in.PageQuery, agents, func(row *store.Agent) string { return row.ID }, showAgent), nil
+func (g *agents) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[agentObject], error) {
+	return listRows(ctx, principal, in, g.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgent)
 }
 
 func (g *agents) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[agentObject], error) {
-	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
-	}
-	return endpoint.Answer(showAgent(&agent)), nil
+	return getRow(ctx, g.Deps, principal, store.OwnedAgents, in.ID, g.DB.Agents.ByID, showAgent)
 }
 
 type agentUpdate struct {
@@ -93,7 +79,7 @@ type agentUpdate struct {
 	Body AgentChange
 }
 
-// update changes what the body names, and nothing that somebody else changes at the same time.
+// update changes the fields that the body names, and leaves those that another request changes at the same time.
 func (g *agents) update(ctx context.Context, principal *identity.Principal, in *agentUpdate) (*endpoint.JSON[agentObject], error) {
 	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
@@ -102,7 +88,7 @@ func (g *agents) update(ctx context.Context, principal *identity.Principal, in *
 	if err := in.Body.apply(&agent); err != nil {
 		return nil, err
 	}
-	// An agent may keep a model that was taken away; it can be changed all the same.
+	// An agent with a model that is no longer available can still be changed.
 	if in.Body.Model != nil {
 		if err := g.checkModel(ctx, principal, agent.Model); err != nil {
 			return nil, err
@@ -122,10 +108,7 @@ func (g *agents) update(ctx context.Context, principal *identity.Principal, in *
 }
 
 func (g *agents) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := g.DB.Agents.Delete(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedAgents, in.ID, g.DB.Agents.Delete)
 }
 
 // checkModel refuses a model that the organization can't call.
@@ -150,8 +133,8 @@ func (g *agents) checkModel(ctx context.Context, principal *identity.Principal, 
 	return nil
 }
 
-// agentConflict is the answer to a name that is taken, or to a knowledge base that is gone since checkKnowledgeBases, or
-// otherwise.
+// agentConflict returns the error for a taken name, or for a knowledge base that was deleted after checkKnowledgeBases, or otherwise
+// for any other error.
 func agentConflict(err, otherwise error) error {
 	if errors.Is(err, store.ErrKnowledgeBaseNotFound) {
 		return unknownKnowledgeBase()
@@ -162,7 +145,7 @@ func agentConflict(err, otherwise error) error {
 	return otherwise
 }
 
-// checkKnowledgeBases refuses knowledge bases that an agent of the organization can't know.
+// checkKnowledgeBases refuses knowledge bases that aren't the organization's.
 func (g *agents) checkKnowledgeBases(ctx context.Context, principal *identity.Principal, ids []string) error {
 	for _, id := range ids {
 		if !handlers.WellFormedID(id) {
@@ -293,7 +276,7 @@ func (c AgentChange) apply(agent *store.Agent) error {
 	return nil
 }
 
-// agentModelObject is a model that an agent can have, with what a person chooses by.
+// agentModelObject is a model that an agent can use, as a person chooses it.
 type agentModelObject struct {
 	ID              string `json:"id"`
 	DisplayName     string `json:"displayName"`
@@ -304,12 +287,12 @@ type agentModelObject struct {
 	VNHosted        bool   `json:"vnHosted"        doc:"It runs in the service's home country"`
 }
 
-// agentModelsObject is all of them, in the order of the configuration.
+// agentModelsObject lists the models in the order of the configuration.
 type agentModelsObject struct {
 	Data []agentModelObject `json:"data"`
 }
 
-// registerAgentModels adds what [v1.Models] has under /v1, for those who have a login session and no API key.
+// registerAgentModels adds the list of [v1.Models] for login sessions, which /v1 doesn't accept.
 func (g *agents) registerAgentModels(s *endpoint.Server) {
 	endpoint.Register(s, endpoint.Operation{ID: "listAgentModels", Route: handlers.Route{
 		Method: http.MethodGet, Path: "/agents/models", Scope: identity.AgentsRead, Role: handlers.RoleMember,

@@ -17,7 +17,7 @@ import (
 
 func TestAgentWithDefaults(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":" Lan ","model":"echo/a"}`)
 	id := created["id"].(string)
 	require.Regexp(t, `^agt_[0-9a-v]{26}$`, id)
@@ -31,7 +31,7 @@ func TestAgentWithDefaults(t *testing.T) {
 
 func TestAgentWithEverything(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a","instructions":"Be kind.\n",
 		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90}`)
 	agent, err := o.DB.Agents.ByID(t.Context(), "org_1", created["id"].(string))
@@ -58,7 +58,7 @@ func TestAgentWithEverything(t *testing.T) {
 
 func TestAgentRefusals(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	long := strings.Repeat("é", 101)
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestAgentRefusals(t *testing.T) {
 
 func TestAgentOfASwitchedOffModel(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	require.NoError(t, o.DB.Organizations.SetModel(t.Context(), "test", "org_1", "echo/b", false))
 	o.refused(t, errcode.UnsupportedModel, "model", http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/b"}`)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "some models", `{"name":"x","model":"echo/a"}`)
@@ -119,7 +119,7 @@ func TestAgentOfASwitchedOffModel(t *testing.T) {
 
 func TestAgentsInPages(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	require.Equal(t, map[string]any{"data": []any{}, "nextCursor": nil}, o.ask(t, http.StatusOK, http.MethodGet, "/agents", "owner", ""))
 	for i := range 5 {
 		o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"a`+strconv.Itoa(i)+`","model":"echo/a"}`)
@@ -146,7 +146,7 @@ func TestAgentsInPages(t *testing.T) {
 
 func TestDeleteAgent(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/agents/"+id, "owner", "")
 	o.refused(t, errcode.NotFound, "", http.MethodGet, "/agents/"+id, "owner", "")
@@ -156,10 +156,10 @@ func TestDeleteAgent(t *testing.T) {
 	require.Equal(t, "key_1", log[0].Actor)
 }
 
-// Two changes at once: neither undoes the other.
+// Of two concurrent changes neither undoes the other.
 func TestAgentChangesAtOnce(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	agent := "/agents/" + o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	for round := range 20 {
 		want := strconv.Itoa(round)
@@ -177,10 +177,10 @@ func TestAgentChangesAtOnce(t *testing.T) {
 	}
 }
 
-// The picker of models shows what checkModel takes, to people, too.
+// The list of models has those that checkModel accepts, also for login sessions.
 func TestAgentModels(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.Models = modelSet{
 		"echo/a": {
 			ID: "echo/a", DisplayName: "Echo A", FriendlyName: "A", Tier: "economy", ContextWindow: 8000, MaxOutputTokens: 4000,

@@ -107,8 +107,8 @@ func (g *apiKeys) create(
 	return endpoint.Answer(issuedKey{APIKeyObject: showAPIKey(&key.APIKey), Key: key.Raw}), nil
 }
 
-// withinRights refuses a key that could do more than who makes it. A test key makes test keys only:
-// it must not come to spend live credits.
+// withinRights refuses a key with more rights than its maker's. A test key makes test keys only, so that it can't come to spend
+// live credits.
 func withinRights(principal *identity.Principal, request identity.KeyRequest) error {
 	scopes, err := identity.ParseScopes(request.Scopes)
 	if err != nil {
@@ -132,31 +132,14 @@ func withinRights(principal *identity.Principal, request identity.KeyRequest) er
 	return nil
 }
 
-func (g *apiKeys) list(
-	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
-) (*endpoint.JSON[endpoint.ListObject[APIKeyObject]], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
-	keys, err := g.DB.APIKeys.List(ctx, principal.OrgID, page)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return endpoint.Listed(in.PageQuery, keys, func(row *store.APIKey) string { return row.ID }, showAPIKey), nil
+func (g *apiKeys) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[APIKeyObject], error) {
+	return listRows(ctx, principal, in, g.DB.APIKeys.List, func(row *store.APIKey) string { return row.ID }, showAPIKey)
 }
 
 func (g *apiKeys) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[APIKeyObject], error) {
-	key, err := g.DB.APIKeys.ByID(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
-	}
-	return endpoint.Answer(showAPIKey(&key)), nil
+	return getRow(ctx, g.Deps, principal, store.OwnedAPIKeys, in.ID, g.DB.APIKeys.ByID, showAPIKey)
 }
 
 func (g *apiKeys) revoke(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := g.DB.APIKeys.Revoke(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedAPIKeys, in.ID, g.DB.APIKeys.Revoke)
 }

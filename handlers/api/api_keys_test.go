@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// A key's text is shown once, and its changes hold at once, through the API.
+// A key's text is shown once, and its changes take effect at once.
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	made := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "user:administrator",
 		`{"name":" shop ","scopes":["wallet:read"],"expiresInDays":30,"environment":"test","key":"ck_live_mine","revokedAt":"x"}`)
 	raw := made["key"].(string)
@@ -65,7 +65,7 @@ func TestAPIKeys(t *testing.T) {
 // Keys and members create only keys within their own scopes.
 func TestKeysMakeKeysWithinTheirScopes(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	keys := o.Authenticator.(handlertest.Keyring)
 	keys["some"] = handlertest.Someone(identity.APIKeysWrite, identity.AgentsRead)
 	before := o.snapshot(t)
@@ -90,7 +90,7 @@ func TestKeysMakeKeysWithinTheirScopes(t *testing.T) {
 
 func TestProviderKeys(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	const secret = "sk-proj-0123456789abcdefWXYZ"
 	put := o.ask(t, http.StatusOK, http.MethodPut, "/provider-keys/echo", "user:administrator", `{"key":" `+secret+`\n"}`)
 	require.Equal(t, "…WXYZ", put["hint"])
@@ -120,17 +120,17 @@ func TestProviderKeys(t *testing.T) {
 	o.ask(t, http.StatusNoContent, http.MethodDelete, "/provider-keys/gone", "owner", "")
 }
 
-// A key that a key makes ends with it at the latest, and every key names its maker.
+// A key that was made with an API key expires with that one at the latest, and every key names its maker.
 func TestKeysOfKeys(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	end := time.Now().Add(48 * time.Hour).UnixMilli()
 	require.NoError(t, o.DB.APIKeys.Create(t.Context(), "cli:root", store.APIKey{
 		ID: "key_1", OrgID: "org_1", Env: store.Live, Name: "maker", Hash: [32]byte{1}, ExpiresAt: sql.NullInt64{Int64: end, Valid: true},
 	}))
 	o.Now = time.Now
-	create := func(status int, caller, body string) map[string]any {
-		return o.ask(t, status, http.MethodPost, "/api-keys", caller, body)
+	create := func(status int, principal, body string) map[string]any {
+		return o.ask(t, status, http.MethodPost, "/api-keys", principal, body)
 	}
 	made := create(http.StatusCreated, "owner", `{"name":"a"}`)
 	require.Equal(t, endpoint.Timestamp(end), made["expiresAt"])

@@ -30,14 +30,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// apiNow is what the clock of a test's API shows.
+// apiNow is the time of a test's clock.
 func apiNow() time.Time { return time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC) }
 
-// office is an API over a database with two organizations. The keys are "owner" and "stranger", with all scopes, of org_1
-// and org_2; "none" without scopes, "test" of the test environment and "suspended", all three of org_1. Who is signed in, see
-// [request]: "user:member", "user:administrator" and "user:owner" of org_1, "user:stranger", an owner, of org_2, and
-// "user:suspended", an owner of an organization that is suspended.
-type office struct {
+// fixture is an API over a database with two organizations. The keys are "owner" and "stranger", with all scopes, of org_1
+// and org_2; "none" without scopes, "test" of the test environment and "suspended", all three of org_1. The login sessions (see
+// [request]) are "user:member", "user:administrator" and "user:owner" of org_1, "user:stranger", an owner, of org_2, and
+// "user:suspended", an owner of a suspended organization.
+type fixture struct {
 	*endpoint.Server
 	*Deps
 
@@ -46,7 +46,7 @@ type office struct {
 	plan     int64 // how many channels the plan allows
 }
 
-func newOffice(t *testing.T) *office {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	// Its clock stands still, so that no window of a minute ends while a slow test counts in it.
 	begin := time.Now()
@@ -78,7 +78,7 @@ func newOffice(t *testing.T) *office {
 	some.HasOrgModels = true
 	keys["some models"] = some
 
-	o := &office{platform: &fakePlatform{}, inbox: &fakeInbox{}}
+	o := &fixture{platform: &fakePlatform{}, inbox: &fakeInbox{}}
 	o.Deps = &Deps{
 		Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: o.inbox, Ring: handlertest.Ring(t),
 		Models: modelSet{"echo/a": {ID: "echo/a"}, "echo/b": {ID: "echo/b"}}, Platforms: o.platform, Catalog: handlertest.BuiltinPlatforms(t).Catalog, Plans: o,
@@ -88,7 +88,7 @@ func newOffice(t *testing.T) *office {
 	return o
 }
 
-// signIn makes the user usr_<name> with a session whose token is sessionToken(name).
+// signIn creates the user usr_<name> with a session whose token is sessionToken(name).
 func signIn(t *testing.T, db *store.DB, orgID, name string, role identity.Role) {
 	t.Helper()
 	user := store.User{ID: "usr_" + name, OrgID: orgID, Email: name + "@example.com", Role: string(role)}
@@ -103,7 +103,7 @@ func sessionToken(name string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-func (o *office) ChannelLimit(string) int64 { return o.plan }
+func (o *fixture) ChannelLimit(string) int64 { return o.plan }
 
 type modelSet map[string]*gateway.Model
 
@@ -119,7 +119,7 @@ func (s modelSet) Model(id string) (*gateway.Model, bool) {
 	return model, ok
 }
 
-// fakePlatform says whose a token is.
+// fakePlatform identifies the account of a token.
 type fakePlatform struct {
 	ids   map[string][]string // by access token
 	calls int
@@ -251,8 +251,8 @@ func request(method, path, key, body string) *http.Request {
 
 func keyed(method, path, key string) *http.Request { return request(method, path, key, "") }
 
-// ask checks the status and the headers of an answer, and gives its JSON.
-func (o *office) ask(t *testing.T, status int, method, path, key, body string) map[string]any {
+// ask checks the status and the headers of an answer, and returns its JSON.
+func (o *fixture) ask(t *testing.T, status int, method, path, key, body string) map[string]any {
 	t.Helper()
 	w := handlertest.Served(o.Serve, request(method, path, key, body))
 	require.Equal(t, status, w.Code, w.Body.String())
@@ -271,7 +271,7 @@ func (o *office) ask(t *testing.T, status int, method, path, key, body string) m
 }
 
 // refused checks code and field of a refusal.
-func (o *office) refused(t *testing.T, code errcode.Code, field, method, path, key, body string) handlertest.Answer {
+func (o *fixture) refused(t *testing.T, code errcode.Code, field, method, path, key, body string) handlertest.Answer {
 	t.Helper()
 	a := handlertest.RefusedWith(t, code, o.Serve, request(method, path, key, body))
 	if field == "" {
@@ -284,7 +284,7 @@ func (o *office) refused(t *testing.T, code errcode.Code, field, method, path, k
 
 func TestWallet(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	require.Equal(t, `{"environment":"live","balanceMicros":"0","heldMicros":"0"}`, handlertest.OkText(t, o.Serve, keyed(http.MethodGet, "/wallet", "owner")))
 	_, err := billing.NewBook(o.DB).Credit(t.Context(), "test", billing.WalletID{OrgID: "org_1", Env: store.Live}, 5_000_000, "ref")
 	require.NoError(t, err)
@@ -304,7 +304,7 @@ func TestWallet(t *testing.T) {
 
 func TestUnknownAddressesOfTheAPI(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	for _, r := range []*http.Request{
 		keyed(http.MethodPost, "/wallet", "owner"), keyed(http.MethodHead, "/wallet", "owner"), keyed(http.MethodGet, "/wallet/", "owner"),
 		keyed(http.MethodGet, "/wallets", "owner"), keyed(http.MethodGet, "/wallet/x", "owner"), keyed(http.MethodGet, "/Wallet", "owner"),

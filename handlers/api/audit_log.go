@@ -28,7 +28,7 @@ func showAudit(entry *store.AuditEntry) auditObject {
 	}
 }
 
-// shownActor is the actor as organizations see it: the account on the operator's machine is not theirs to know.
+// shownActor returns the actor as organizations see it, without the account on the operator's machine.
 func shownActor(actor string) string {
 	if strings.HasPrefix(actor, "cli") {
 		return "operator"
@@ -45,16 +45,6 @@ func (g *auditLog) register(s *endpoint.Server) {
 	}}, g.list)
 }
 
-func (g *auditLog) list(
-	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
-) (*endpoint.JSON[endpoint.ListObject[auditObject]], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
-	entries, err := g.DB.AuditLog.List(ctx, principal.OrgID, page)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return endpoint.Listed(in.PageQuery, entries, func(row *store.AuditEntry) string { return row.ID }, showAudit), nil
+func (g *auditLog) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[auditObject], error) {
+	return listRows(ctx, principal, in, g.DB.AuditLog.List, func(row *store.AuditEntry) string { return row.ID }, showAudit)
 }

@@ -47,8 +47,8 @@ func (g *channels) register(s *endpoint.Server) {
 		"Ask the platform again whose account the channel's credentials belong to")}, g.verify)
 }
 
-// create stores the channel before the platform is asked, so that nobody without room in the plan, or with a name
-// that is taken, causes a call.
+// create stores the channel before it asks the platform, so that a request beyond the plan's limit or with a taken name causes
+// no call.
 func (g *channels) create(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body channelCreation },
 ) (*endpoint.JSON[channelObject], error) {
@@ -82,26 +82,12 @@ func (g *channels) create(
 	return endpoint.Answer(g.show(&channel)), nil
 }
 
-func (g *channels) list(
-	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
-) (*endpoint.JSON[endpoint.ListObject[channelObject]], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
-	channels, err := g.DB.Channels.List(ctx, principal.OrgID, page)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("listing channels: %w", err))
-	}
-	return endpoint.Listed(in.PageQuery, channels, func(row *store.Channel) string { return row.ID }, g.show), nil
+func (g *channels) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[channelObject], error) {
+	return listRows(ctx, principal, in, g.DB.Channels.List, func(row *store.Channel) string { return row.ID }, g.show)
 }
 
 func (g *channels) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
-	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
-	}
-	return endpoint.Answer(g.show(&channel)), nil
+	return getRow(ctx, g.Deps, principal, store.OwnedChannels, in.ID, g.DB.Channels.ByID, g.show)
 }
 
 type channelUpdate struct {
@@ -149,13 +135,10 @@ func (g *channels) update(ctx context.Context, principal *identity.Principal, in
 }
 
 func (g *channels) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := g.DB.Channels.Delete(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedChannels, in.ID, g.DB.Channels.Delete)
 }
 
-// verify asks for a channel that isn't active; what comes of it is the state in the answer.
+// verify asks the platform again for a channel that isn't active. The result is the state in the answer.
 func (g *channels) verify(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
 	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
@@ -199,7 +182,7 @@ func unknownAgent() *handlers.Error {
 	return handlers.InvalidRequest("agentId", "There is no agent with this id.")
 }
 
-// channelRefusal is the answer to what the store refuses about a channel, or otherwise.
+// channelRefusal returns the public form of an error about a channel, or otherwise for any other error.
 func channelRefusal(err, otherwise error) error {
 	switch {
 	case errors.Is(err, store.ErrLimit):
@@ -294,7 +277,7 @@ func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string
 	return credentials, nil
 }
 
-// describeCredentials completes the schemas of the channels' bodies by what the catalog knows.
+// describeCredentials adds the catalog's channel types and credential fields to the schemas of the channels' bodies.
 func (g *channels) describeCredentials(s *endpoint.Server) {
 	schemas := s.Description().Components.Schemas
 	credentials := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
@@ -409,8 +392,8 @@ func (g *channels) takeOver(
 	return nil
 }
 
-// stateAfter is what new credentials make of the channel's state; nil leaves it. Whose the external id is was settled for
-// a channel that has been active.
+// stateAfter returns the channel's state after a change of credentials; nil leaves it. A channel that has been active keeps its
+// claim of the external id.
 func (g *channels) stateAfter(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) *string {
 	active := store.ChannelActive
 	switch channel.State {

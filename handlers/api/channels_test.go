@@ -33,7 +33,7 @@ func pageBody(name, externalID, token string) string {
 
 func TestBotChannel(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Shop"))
 	id := created["id"].(string)
 	require.Regexp(t, `^chn_[0-9a-v]{26}$`, id)
@@ -73,7 +73,7 @@ func TestWebhookURLs(t *testing.T) {
 
 func TestChannelRefusals(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	for _, c := range []struct{ body, field string }{
 		{`{"type":"widget","name":"a","credentials":{}}`, "credentials"},
 		{`{"type":"widget","name":"a","externalId":"7"}`, "externalId"},
@@ -123,7 +123,7 @@ func TestChannelRefusals(t *testing.T) {
 
 func TestAgentOfAChannel(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	mine := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	theirs := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"Lan","model":"echo/a"}`)["id"].(string)
 	body := func(agent string) string { return `{"agentId":"` + agent + `",` + botBody("Shop")[1:] }
@@ -143,7 +143,7 @@ func TestAgentOfAChannel(t *testing.T) {
 
 func TestPlanLimitOfChannels(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.plan = 1
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("one"))["id"].(string)
 	o.refused(t, errcode.PlanLimitExceeded, "", http.MethodPost, "/channels", "owner", pageBody("two", "7", "t"))
@@ -154,7 +154,7 @@ func TestPlanLimitOfChannels(t *testing.T) {
 
 func TestChannelConflicts(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "t"))
 	other := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Bot"))["id"].(string)
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "owner", botBody("Page"))
@@ -163,10 +163,10 @@ func TestChannelConflicts(t *testing.T) {
 	o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "stranger", botBody("Page"))
 }
 
-// An external id is claimed by whose credentials the platform confirms; see "Channels" in docs/contract.md.
+// An external id belongs to the channel whose credentials the platform confirms; see "Channels" in docs/contract.md.
 func TestClaimOfAnExternalID(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.platform.ids = map[string][]string{"good": {"6", "7"}, "other": {"8"}}
 	require.Equal(t, "active", o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("a", "7", "good"))["state"])
 	for name, token := range map[string]string{"of another account": "other", "refused by the platform": "unknown"} {
@@ -188,10 +188,10 @@ func TestClaimOfAnExternalID(t *testing.T) {
 	require.Equal(t, calls, o.platform.calls, "an active channel needn't be verified")
 }
 
-// A claim that was never proven doesn't keep the owner of the account out, and a claim that isn't proven takes nothing.
+// An unproven claim doesn't keep the owner of the account from the external id, and takes no id from another channel.
 func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.platform.ids = map[string][]string{"good": {"7"}, "other": {"8"}}
 	squatter := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "stranger", pageBody("Mine", "7", "fake"))
 	require.Equal(t, "pending", squatter["state"])
@@ -211,7 +211,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, taken["id"], route[store.RouteKey{Type: "social_messenger", ExternalID: "7"}].ChannelID)
 
-	// The loser sees why, and nothing brings the id back. The platform isn't asked: nothing is left to prove.
+	// The channel that lost the id shows the reason and can't get it back. The platform isn't asked again.
 	o.platform.ids["fake"] = []string{"7", ""}
 	calls = o.platform.calls
 	for _, lost := range []map[string]any{
@@ -232,7 +232,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 		return e.Action == "channel.lose_external_id" && e.Target == squatter["id"] && !strings.Contains(e.Detail+e.Actor, "org_1")
 	}))
 
-	// An active channel keeps its id, even if its credentials prove another one now.
+	// An active channel keeps its id, even if its new credentials belong to another one.
 	o.platform.ids["fake"] = []string{"7"}
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/channels", "stranger", pageBody("Again", "7", "fake"))
 	require.Equal(t, calls, o.platform.calls)
@@ -240,7 +240,7 @@ func TestProvenOwnerTakesOverPendingClaim(t *testing.T) {
 
 func TestNewCredentialsEndReauth(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.platform.ids = map[string][]string{"good": {"7"}}
 	id := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", pageBody("Page", "7", "good"))["id"].(string)
 	require.NoError(t, o.DB.Channels.SetState(t.Context(), "test", "org_1", id, store.ChannelNeedsReauth))
@@ -256,10 +256,10 @@ func TestNewCredentialsEndReauth(t *testing.T) {
 	require.Equal(t, "new", credentials[platforms.AccessToken])
 }
 
-// Whatever is asked, credentials don't come back.
+// No answer contains credentials.
 func TestCredentialsAreNeverShown(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	const secret = "EAAG-very-secret"
 	for _, body := range []string{
 		pageBody("Page", "7", secret), pageBody("Page", "7", secret), pageBody("Page", "7 8", secret),

@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Conversations is what /conversations works on, as [inbox.Queue] does. A conversation that the organization doesn't have
-// is [store.ErrNotFound]; one whose customer has blocked the channel can only be read and deleted: it is
-// [inbox.ErrConversationClosed] for the others.
+// Conversations reads and changes conversations, as [inbox.Queue] does. The error is [store.ErrNotFound] for a conversation that
+// the organization doesn't have, and [inbox.ErrConversationClosed] for a change, other than deletion, of one whose customer has
+// blocked the channel.
 type Conversations interface {
 	Conversations(ctx context.Context, orgID string, filter inbox.ConversationFilter, page store.Page) ([]inbox.Conversation, error)
 	Conversation(ctx context.Context, orgID, id string) (inbox.Conversation, error)
@@ -30,7 +30,7 @@ type Conversations interface {
 	HandOver(ctx context.Context, actor, orgID, id string) error
 	HandBack(ctx context.Context, actor, orgID, id string) error
 	DeleteConversation(ctx context.Context, actor, orgID, id string) error
-	// TurnPlaces tells where turns belong; ids that are no turn's of the organization are left out.
+	// TurnPlaces returns the conversations of turns; ids that are no turn's of the organization are left out.
 	TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error)
 }
 
@@ -114,28 +114,19 @@ func (g *conversations) list(
 	return endpoint.Listed(in.PageQuery, conversations, func(row *inbox.Conversation) string { return row.ID }, g.show), nil
 }
 
-func (g *conversations) get(
-	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
-) (*endpoint.JSON[conversationObject], error) {
-	conversation, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
-	}
-	return endpoint.Answer(g.show(&conversation)), nil
+func (g *conversations) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[conversationObject], error) {
+	return getRow(ctx, g.Deps, principal, store.OwnedConversations, in.ID, g.Conversations.Conversation, g.show)
 }
 
 func (g *conversations) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := g.Conversations.DeleteConversation(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.DeleteConversation)
 }
 
 func (g *conversations) handOver(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	if err := g.Conversations.HandOver(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	if err := g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.HandOver); err != nil {
+		return nil, err
 	}
 	return g.get(ctx, principal, in)
 }
@@ -143,8 +134,8 @@ func (g *conversations) handOver(
 func (g *conversations) handBack(
 	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
 ) (*endpoint.JSON[conversationObject], error) {
-	if err := g.Conversations.HandBack(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	if err := g.change(ctx, principal, store.OwnedConversations, in.ID, g.Conversations.HandBack); err != nil {
+		return nil, err
 	}
 	return g.get(ctx, principal, in)
 }
@@ -212,7 +203,7 @@ type sentMessage struct {
 	Parts []string `json:"parts" doc:"The ids of all messages that the text was split into, this one first"`
 }
 
-// sendMessage checks what would make the platform refuse the message before it is queued.
+// sendMessage queues a message. Whatever would make the platform refuse it is checked before.
 func (g *conversations) sendMessage(ctx context.Context, principal *identity.Principal, in *messageInput) (*endpoint.JSON[sentMessage], error) {
 	conversation, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID)
 	if err != nil {
@@ -246,8 +237,8 @@ func (g *conversations) sendMessage(ctx context.Context, principal *identity.Pri
 	return endpoint.Answer(sent), nil
 }
 
-// checkSendable tells why nothing can be sent now: the state of the channel or of the conversation, or the window in which
-// the platform lets a business write to a customer.
+// checkSendable returns the reason why no message can be sent now: the state of the channel or of the conversation, or the end of
+// the window in which the platform lets a business write to a customer.
 func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation) error {
 	switch {
 	case channel.State == store.ChannelNeedsReauth:

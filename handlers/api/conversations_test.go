@@ -23,7 +23,7 @@ import (
 )
 
 // withConversation adds an active channel of the type and a conversation on it whose customer wrote that long ago.
-func (o *office) withConversation(t *testing.T, kind platforms.Type, silence time.Duration) (conversationID, channelID string) {
+func (o *fixture) withConversation(t *testing.T, kind platforms.Type, silence time.Duration) (conversationID, channelID string) {
 	t.Helper()
 	channel := store.Channel{ID: store.NewID("chn"), OrgID: "org_1", Type: string(kind), State: store.ChannelActive}
 	channel.Name = channel.ID
@@ -38,7 +38,7 @@ func (o *office) withConversation(t *testing.T, kind platforms.Type, silence tim
 
 func TestConversationObject(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id, channelID := o.withConversation(t, bot.Type, time.Minute)
 	want := map[string]any{
 		"id": id, "channelId": channelID, "customerId": "8490", "customerName": nil, "state": "assistant", "attention": nil,
@@ -56,7 +56,7 @@ func TestConversationObject(t *testing.T) {
 
 func TestListConversations(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	first, channelID := o.withConversation(t, bot.Type, 0)
 	second, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.conversations[1].State = inbox.StateHuman
@@ -83,7 +83,7 @@ func TestListConversations(t *testing.T) {
 
 func TestHandOverAndBack(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 0)
 	require.Equal(t, "human", o.ask(t, http.StatusOK, http.MethodPost, "/conversations/"+id+"/handover", "owner", "")["state"])
 	require.Equal(t, "key_1", o.inbox.actor)
@@ -94,7 +94,7 @@ func TestHandOverAndBack(t *testing.T) {
 
 func TestListMessages(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.messages = []inbox.Message{
 		{ID: "msg_1", Author: "customer", Kind: "text", Text: "hi", TurnID: "trn_1", At: 1000},
@@ -119,7 +119,7 @@ func TestListMessages(t *testing.T) {
 
 func TestSendAsHuman(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 1000*time.Hour)
 	path := "/conversations/" + id + "/messages"
 	sent := o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"Hello"}`)
@@ -138,7 +138,7 @@ func TestSendAsHuman(t *testing.T) {
 	}
 }
 
-// What the platform would refuse isn't queued.
+// A message that the platform would refuse isn't queued.
 func TestSendAsHumanIsRefused(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -159,7 +159,7 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 	} {
 		t.Run(string(c.kind)+" "+c.silence.String(), func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newFixture(t)
 			id, channelID := o.withConversation(t, c.kind, c.silence)
 			path, body := "/conversations/"+id+"/messages", `{"text":"Hello"}`
 			if c.code == "" {
@@ -182,7 +182,7 @@ func TestSendAsHumanIsRefused(t *testing.T) {
 
 func TestSendToACustomerWhoBlocked(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.conversations[0].State = inbox.StateClosed
 	o.refused(t, errcode.Conflict, "", http.MethodPost, "/conversations/"+id+"/messages", "owner", `{"text":"Hello"}`)
@@ -191,7 +191,7 @@ func TestSendToACustomerWhoBlocked(t *testing.T) {
 
 func TestConversationsWithoutTheirStore(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.fail = errors.New("disk I/O error")
 	for _, route := range o.Routes() {
@@ -201,7 +201,7 @@ func TestConversationsWithoutTheirStore(t *testing.T) {
 		path := strings.Replace(route.Path, "{id}", id, 1)
 		require.NotContains(t, o.refused(t, errcode.InternalError, "", route.Method, path, "owner", bodyFor(route)).Text, "disk")
 	}
-	// Closed between the look and the write.
+	// The conversation closes between the check and the write.
 	o.inbox.fail = nil
 	o.Conversations = closing{o.inbox}
 	for _, action := range []string{"messages", "handover", "handback"} {

@@ -22,7 +22,7 @@ func TestTextsInCSV(t *testing.T) {
 	}
 }
 
-// Whatever the texts are, the table has its rows and columns, and no cell begins like a formula.
+// With any texts the table keeps its rows and columns, and no cell begins like a formula.
 func FuzzCSVFile(f *testing.F) {
 	for _, seed := range []string{"", "a,b", "=1", "\"", "\"\"=1", "a\r\n=1", "\r", "'=1", ",=1", "\xff=1", "\u2028+1", "\ufeff"} {
 		f.Add(seed, "x")

@@ -18,7 +18,7 @@ func TestDecodersAreFrugal(t *testing.T) { //nolint:paralleltest // it measures 
 
 // groupDecoders are the operations with a body, each of whose members is hostile in turn.
 func groupDecoders(t *testing.T) (all []handlertest.ForeignDecoder) {
-	o := newOffice(t)
+	o := newFixture(t)
 	description := o.Description()
 	for path, item := range description.Paths {
 		for _, operation := range []*huma.Operation{item.Post, item.Put, item.Patch, item.Delete} {

@@ -19,7 +19,7 @@ import (
 const (
 	// MaxDocumentBody is the largest body that POST …/documents reads: a document of 4 MiB with every second byte escaped.
 	MaxDocumentBody = 2 * knowledge.MaxDocumentBytes
-	// ingestRetryAfter is told to clients who come while as many documents are being ingested as may be.
+	// ingestRetryAfter is the Retry-After when the largest number of documents is being ingested.
 	ingestRetryAfter = 5 * time.Second
 )
 
@@ -73,7 +73,7 @@ func (g *documents) create(ctx context.Context, principal *identity.Principal, i
 	return endpoint.Answer(showDocument(&document)), nil
 }
 
-// documentRefusal is the answer to what knowledge refuses about an upload, or otherwise.
+// documentRefusal returns the public form of an error of an upload, or otherwise for any other error.
 func documentRefusal(err error, otherwise func() error) error {
 	switch {
 	case errors.Is(err, knowledge.ErrMediaType):
@@ -140,7 +140,7 @@ func (g *documents) remove(ctx context.Context, principal *identity.Principal, i
 	return &endpoint.Empty{}, nil
 }
 
-// refuseDocument answers for a document that isn't in the knowledge base, which may itself be unknown or another
+// refuseDocument returns the error for a document that isn't in the knowledge base, which may itself be unknown or another
 // organization's.
 func (g *documents) refuseDocument(ctx context.Context, principal *identity.Principal, in *DocumentPath, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {

@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// From the webhook through the real store and queue to what the API shows, with no fake between.
+// From a webhook through the real store and queue to the answers of the API, without fakes.
 func TestDeliveryShowsInTheAPI(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, []store.Kind{billing.Ledger, inbox.Kind}, func(t *testing.T, db *store.DB) {
@@ -37,7 +37,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		}
 		ring := handlertest.Ring(t)
 		queue := inbox.New(db, ring)
-		o := &office{platform: &fakePlatform{}}
+		o := &fixture{platform: &fakePlatform{}}
 		o.Deps = &Deps{
 			Authenticator: keys, Wallets: billing.NewBook(db), DB: db, Conversations: queue, Ring: ring,
 			Models: modelSet{"echo/a": {ID: "echo/a"}}, Platforms: o.platform, Catalog: handlertest.BuiltinPlatforms(t).Catalog, Plans: o, BaseURL: "https://svc.example",
@@ -87,7 +87,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		}
 		require.Empty(t, o.ask(t, http.StatusOK, http.MethodGet, "/conversations", "stranger", "")["data"])
 
-		// The page's deliveries wait for the proof that it is the organization's.
+		// Deliveries of the page are not accepted before the organization has proven that the page is its own.
 		social := func() *http.Request {
 			const body = `{"object":"page","entry":[{"id":"1001","time":1763650000123,"messaging":[{"sender":{"id":"55"},` +
 				`"recipient":{"id":"1001"},"timestamp":1763650000100,"message":{"mid":"m1","text":"Chào"}}]}]}`
@@ -103,7 +103,7 @@ func TestDeliveryShowsInTheAPI(t *testing.T) {
 		queues(t, hooks.Receiver("social"), social(), 1)
 		require.Len(t, o.ask(t, http.StatusOK, http.MethodGet, "/conversations", "owner", "")["data"], 2)
 
-		// Suspended organizations' messages are kept all the same.
+		// Messages of a suspended organization are stored, too.
 		require.NoError(t, db.Organizations.SetSuspended(t.Context(), "test", "org_1", true))
 		queues(t, hooks.Receiver("bot"), update(3, "Alo?"), 1)
 		require.Len(t, texts(), 4)

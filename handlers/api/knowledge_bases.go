@@ -52,26 +52,12 @@ func (g *knowledgeBases) create(
 	return endpoint.Answer(showKnowledgeBase(&base)), nil
 }
 
-func (g *knowledgeBases) list(
-	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
-) (*endpoint.JSON[endpoint.ListObject[knowledgeBaseObject]], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
-	bases, err := g.DB.KnowledgeBases.List(ctx, principal.OrgID, page)
-	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("listing knowledge bases: %w", err))
-	}
-	return endpoint.Listed(in.PageQuery, bases, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase), nil
+func (g *knowledgeBases) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[knowledgeBaseObject], error) {
+	return listRows(ctx, principal, in, g.DB.KnowledgeBases.List, func(row *store.KnowledgeBase) string { return row.ID }, showKnowledgeBase)
 }
 
 func (g *knowledgeBases) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[knowledgeBaseObject], error) {
-	base, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
-	}
-	return endpoint.Answer(showKnowledgeBase(&base)), nil
+	return getRow(ctx, g.Deps, principal, store.OwnedKnowledgeBases, in.ID, g.DB.KnowledgeBases.ByID, showKnowledgeBase)
 }
 
 type knowledgeBaseUpdate struct {
@@ -98,10 +84,7 @@ func (g *knowledgeBases) update(
 }
 
 func (g *knowledgeBases) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
-	if err := g.Knowledge.DeleteBase(ctx, principal.Actor(), principal.OrgID, in.ID); err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
-	}
-	return &endpoint.Empty{}, nil
+	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedKnowledgeBases, in.ID, g.Knowledge.DeleteBase)
 }
 
 type knowledgeSearch struct {
@@ -128,7 +111,7 @@ func (g *knowledgeBases) search(
 	return endpoint.Answer(found), nil
 }
 
-// knowledgeBaseConflict is the answer to a name that is taken, or otherwise.
+// knowledgeBaseConflict returns conflict for a taken name, or otherwise for any other error.
 func knowledgeBaseConflict(err, otherwise error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return &handlers.Error{Code: errcode.Conflict, Message: "The organization has a knowledge base with this name already.", Cause: err}

@@ -18,17 +18,17 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// KnowledgeLimit implements PlanLimits: the office's plan has none.
-func (o *office) KnowledgeLimit(string) int64 { return -1 }
+// KnowledgeLimit implements PlanLimits: the fixture's plan has no limit.
+func (o *fixture) KnowledgeLimit(string) int64 { return -1 }
 
-// knowledgeLimit is a plan with so many bytes of documents.
+// knowledgeLimit is a plan with a limit of documents in bytes.
 type knowledgeLimit int64
 
 func (knowledgeLimit) ChannelLimit(string) int64     { return 0 }
 func (n knowledgeLimit) KnowledgeLimit(string) int64 { return int64(n) }
 
-// base creates a knowledge base and answers its address.
-func (o *office) base(t *testing.T, key, name string) (path, id string) {
+// base creates a knowledge base and returns its path.
+func (o *fixture) base(t *testing.T, key, name string) (path, id string) {
 	t.Helper()
 	id = o.ask(t, http.StatusCreated, http.MethodPost, "/knowledge-bases", key, `{"name":"`+name+`"}`)["id"].(string)
 	return "/knowledge-bases/" + id, id
@@ -40,7 +40,7 @@ func documentBody(name, mediaType, content string) string {
 
 func TestKnowledgeBase(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/knowledge-bases", "owner", `{"name":" Shop ","description":"All we sell"}`)
 	id := created["id"].(string)
 	require.Regexp(t, `^kb_[0-9a-v]{26}$`, id)
@@ -75,7 +75,7 @@ func TestKnowledgeBase(t *testing.T) {
 
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	path, id := o.base(t, "owner", "Shop")
 	const content = "<h1>Giờ mở cửa</h1><script>alert(1)</script><p>8 giờ ở Hà Nội</p>"
 	created := o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody(" Opening hours ", "text/html", content))
@@ -124,10 +124,10 @@ func TestDocuments(t *testing.T) {
 	require.Empty(t, o.ask(t, http.StatusOK, http.MethodGet, path+"/search?q=noi", "owner", "")["data"])
 }
 
-// A large document is taken, seen while it is ingested, and found in the end; a larger one is refused.
+// A large document is accepted, listed while it is ingested, and found afterwards; a larger one is refused.
 func TestLargeDocument(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	path, _ := o.base(t, "owner", "Shop")
 	text := strings.Repeat("Giá giày là 100. ", 100_000)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody("large", "text/plain", text))
@@ -147,7 +147,7 @@ func TestLargeDocument(t *testing.T) {
 
 func TestKnowledgePlanLimit(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	path, _ := o.base(t, "owner", "Shop")
 	o.Plans = knowledgeLimit(10)
 	o.ask(t, http.StatusCreated, http.MethodPost, path+"/documents", "owner", documentBody("a", "text/plain", "12345"))
@@ -159,10 +159,10 @@ func TestKnowledgePlanLimit(t *testing.T) {
 	o.ask(t, http.StatusCreated, http.MethodPost, theirs+"/documents", "stranger", documentBody("a", "text/plain", "12345"))
 }
 
-// An agent knows bases of its organization only.
+// An agent can use knowledge bases of its own organization only.
 func TestAgentKnowledge(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	_, one := o.base(t, "owner", "One")
 	twoPath, two := o.base(t, "owner", "Two")
 	_, theirs := o.base(t, "stranger", "Theirs")
@@ -192,7 +192,7 @@ func TestAgentKnowledge(t *testing.T) {
 // The bytes of a large body are charged, too.
 func TestDocumentBodiesAreCharged(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	path, _ := o.base(t, "owner", "Shop")
 	o.Bodies = handlers.NewByteBudget(2 << 20)
 	o.Server = serve(o.Deps)

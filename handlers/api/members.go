@@ -108,26 +108,12 @@ func (g *members) invite(
 	return g.showLinked(&user, link), nil
 }
 
-func (g *members) list(
-	ctx context.Context, principal *identity.Principal, in *struct{ endpoint.PageQuery },
-) (*endpoint.JSON[endpoint.ListObject[MemberObject]], error) {
-	page, err := in.Page()
-	if err != nil {
-		return nil, err
-	}
-	users, err := g.DB.Users.List(ctx, principal.OrgID, page)
-	if err != nil {
-		return nil, handlers.Internal(err)
-	}
-	return endpoint.Listed(in.PageQuery, users, func(row *store.User) string { return row.ID }, g.show), nil
+func (g *members) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[MemberObject], error) {
+	return listRows(ctx, principal, in, g.DB.Users.List, func(row *store.User) string { return row.ID }, g.show)
 }
 
 func (g *members) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[MemberObject], error) {
-	user, err := g.DB.Users.ByID(ctx, principal.OrgID, in.ID)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedUsers, in.ID, err)
-	}
-	return endpoint.Answer(g.show(&user)), nil
+	return getRow(ctx, g.Deps, principal, store.OwnedUsers, in.ID, g.DB.Users.ByID, g.show)
 }
 
 func (g *members) update(ctx context.Context, principal *identity.Principal, in *memberUpdate) (*endpoint.JSON[MemberObject], error) {
@@ -160,7 +146,7 @@ func (g *members) link(ctx context.Context, principal *identity.Principal, in *e
 
 func (g *members) users() *identity.Users { return identity.NewUsers(g.DB) }
 
-// refusal is the answer to an error of [identity.Users].
+// refusal returns the public form of an error of [identity.Users].
 func (g *members) refusal(ctx context.Context, principal *identity.Principal, id string, err error) error {
 	_, badValue := errors.AsType[*identity.FieldError](err)
 	switch {

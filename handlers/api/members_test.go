@@ -16,7 +16,7 @@ import (
 
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	made := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:administrator", `{"email":"Lan@example.com","role":"member","state":"active"}`)
 	require.Regexp(t, `^https://svc\.example/dashboard/welcome#[A-Za-z0-9_-]{43}$`, made["link"])
 	require.Equal(t, "2026-11-28T10:00:00.000Z", made["linkExpiresAt"])
@@ -63,10 +63,10 @@ func TestMembers(t *testing.T) {
 	o.refused(t, errcode.NotFound, "", http.MethodGet, one, "user:administrator", "")
 }
 
-// An administrator doesn't touch owners; the last owner stays.
+// An administrator can't change owners, and the last owner can't be removed.
 func TestMembersAndOwners(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	before := o.snapshot(t)
 	const owner = "/members/usr_owner"
 	for _, c := range [][3]string{
@@ -90,7 +90,7 @@ func TestMembersAndOwners(t *testing.T) {
 
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	require.NoError(t, o.DB.Organizations.SetPlan(t.Context(), "cli:root", "org_1", "pro"))
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a"}`)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"theirs","model":"echo/a"}`)
@@ -124,12 +124,12 @@ func TestAuditLog(t *testing.T) {
 // under the author of its link, and is shown to the person.
 func TestPasswordReset(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
-	for caller, refused := range map[string][]string{
+	o := newFixture(t)
+	for principal, refused := range map[string][]string{
 		"user:owner": {"usr_owner"}, "user:administrator": {"usr_owner", "usr_administrator"},
 	} {
 		for _, id := range refused {
-			o.refused(t, errcode.Forbidden, "", http.MethodPost, "/members/"+id+"/link", caller, "")
+			o.refused(t, errcode.Forbidden, "", http.MethodPost, "/members/"+id+"/link", principal, "")
 		}
 	}
 	require.NotContains(t, o.ask(t, http.StatusOK, http.MethodGet, "/session", "user:member", ""), "passwordReset")

@@ -17,8 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// PlaygroundCall is the call that would answer waiting texts of a customer, as worker.PlaygroundCall makes it: what is
-// tried out is what customers get.
+// PlaygroundCall builds the call that a worker would answer a customer's waiting texts with, as worker.PlaygroundCall does.
 type PlaygroundCall func(
 	agent *store.Agent, model *gateway.Model, snippets []knowledge.Snippet, history, waiting []inbox.Message,
 ) *gateway.Request
@@ -33,7 +32,7 @@ type playgroundMessage struct {
 	Content string `json:"content" minLength:"1" maxLength:"200000"`
 }
 
-// registerPlayground asks for the scope of what it does: a call that is charged.
+// registerPlayground adds the playground. It needs the scope chat:write, because its call is charged.
 func (g *agents) registerPlayground(s *endpoint.Server) {
 	endpoint.Register(s, endpoint.Operation{ID: "tryAgent", Status: http.StatusOK, Stream: true, Route: handlers.Route{
 		Method: http.MethodPost, Path: "/agents/{id}/playground", Scope: identity.ChatWrite, Role: handlers.RoleMember,
@@ -92,7 +91,7 @@ func (g *agents) snippetsFor(ctx context.Context, agent *store.Agent, waiting []
 	return snippets, nil
 }
 
-// split tells what was said before from what waits for an answer: the user's texts after the last answer.
+// split separates the history from the user's texts after the last answer, which wait for one.
 func (in playgroundInput) split() (history, waiting []inbox.Message) {
 	all := make([]inbox.Message, len(in.Messages))
 	for i, m := range in.Messages {

@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
-// newPlayground is an office with an agent of org_1 and a gateway that plays an answer.
-func newPlayground(t *testing.T) (o *office, path string, calls *handlertest.ScriptedCall) {
+// newPlayground returns a fixture with an agent of org_1 and a gateway that plays an answer.
+func newPlayground(t *testing.T) (o *fixture, path string, calls *handlertest.ScriptedCall) {
 	t.Helper()
-	o = newOffice(t)
+	o = newFixture(t)
 	calls = &handlertest.ScriptedCall{Result: handlertest.Completed(), Pieces: []string{"one ", "two"}}
 	o.Models = modelSet{"echo/a": {ID: "echo/a", ContextWindow: 8000, MaxOutputTokens: 1000}}
 	o.Chat = &v1.Chat{Gateway: calls, Streams: new(v1.Streams), Logger: slog.New(slog.DiscardHandler)}
@@ -29,7 +29,7 @@ func newPlayground(t *testing.T) (o *office, path string, calls *handlertest.Scr
 	return o, "/agents/" + agent["id"].(string) + "/playground", calls
 }
 
-// said are the messages of a call, in the vendor's terms.
+// said returns the messages of a call as role and text.
 func said(call *gateway.Request) (all []string) {
 	for _, m := range call.Messages {
 		all = append(all, m.Role+" "+string(m.Content.AppendText(nil)))
@@ -97,7 +97,7 @@ func TestPlaygroundRefusals(t *testing.T) {
 	require.Nil(t, calls.Request, "no model was called")
 }
 
-// TestPlaygroundFailures: before the first byte the refusal has its own status, after it stands in the stream.
+// TestPlaygroundFailures: before the first byte an error has its own status, afterwards it is an event of the stream.
 func TestPlaygroundFailures(t *testing.T) {
 	t.Parallel()
 	const good = `{"messages":[{"role":"user","content":"hi"}]}`

@@ -58,7 +58,7 @@ func (g *providerKeys) register(s *endpoint.Server) {
 		"Delete the organization's own key at a provider")}, g.remove)
 }
 
-// list has one page: there is a key for a provider at most, and the operator configures those.
+// list returns one page: there is at most one key for each configured provider.
 func (g *providerKeys) list(
 	ctx context.Context, principal *identity.Principal, _ *struct{},
 ) (*endpoint.JSON[endpoint.ListObject[providerKeyObject]], error) {

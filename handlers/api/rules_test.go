@@ -23,10 +23,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// furnished is an office where org_2 has one of each resource: idOf by the group's path.
-func furnished(t *testing.T) (o *office, idOf map[string]string) {
+// furnished returns a fixture in which org_2 has one of each resource: idOf by the group's path.
+func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 	t.Helper()
-	o = newOffice(t)
+	o = newFixture(t)
 	agent := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "stranger", `{"name":"theirs","model":"echo/a"}`)
 	channel := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "stranger", botBody("theirs"))
 	key := o.ask(t, http.StatusCreated, http.MethodPost, "/api-keys", "stranger", `{"name":"theirs"}`)
@@ -48,7 +48,7 @@ func furnished(t *testing.T) (o *office, idOf map[string]string) {
 	}
 }
 
-// bodyFor is a good body for a route that has one.
+// bodyFor returns a valid body for a route that has one.
 func bodyFor(route handlers.Route) string {
 	switch route.Method + " " + route.Path {
 	case "POST /agents":
@@ -88,7 +88,7 @@ func bodyFor(route handlers.Route) string {
 
 func groupOf(path string) string { return "/" + strings.Split(path, "/")[1] }
 
-// pathOf is the route's path with an id of its group in it, and what else it needs.
+// pathOf returns the route's path with an id of its group in it, and required parameters.
 func pathOf(route handlers.Route, id string, idOf map[string]string) string {
 	path := strings.NewReplacer("{id}", id, "{docId}", idOf["{docId}"], "{provider}", "echo").Replace(route.Path)
 	if strings.HasSuffix(path, "/search") {
@@ -132,7 +132,7 @@ func scopeFor(route handlers.Route) identity.Scope {
 	return ""
 }
 
-// someoneFor is who may use the route, of org_1 or org_2: a key with all scopes or, where no key may, an owner.
+// someoneFor returns a principal of org_1 or org_2 that may use the route: a key with all scopes or, where keys may not, an owner.
 func someoneFor(route handlers.Route, name string) string {
 	if route.Scope == "" {
 		return "user:" + name
@@ -140,7 +140,8 @@ func someoneFor(route handlers.Route, name string) string {
 	return name
 }
 
-// Every route: who may use it, and whose ids it takes. Who may not use it learns nothing about the id or the body.
+// Every route admits its principals and the ids of their organization. A principal without the right learns nothing about the id
+// or the body.
 func TestRightsOfEveryRoute(t *testing.T) {
 	t.Parallel()
 	o, idOf := furnished(t)
@@ -154,22 +155,22 @@ func TestRightsOfEveryRoute(t *testing.T) {
 			require.Equal(t, roleFor(t, route), route.Role)
 			require.Equal(t, scopeFor(route), route.Scope)
 			path, body := pathOf(route, idOf[groupOf(route.Path)], idOf), bodyFor(route)
-			for caller, code := range o.refusals(route) {
+			for principal, code := range o.refusals(route) {
 				for _, body := range []string{body, "{"} {
-					handlertest.RefusedWith(t, code, o.Serve, request(route.Method, path, caller, body))
+					handlertest.RefusedWith(t, code, o.Serve, request(route.Method, path, principal, body))
 				}
 			}
 			o.refusedFromElsewhere(t, route, path, body)
 			if !strings.Contains(route.Path, "{id}") {
 				return
 			}
-			for _, caller := range o.admitted(route) {
-				a := handlertest.RefusedWith(t, errcode.Forbidden, o.Serve, request(route.Method, path, caller, body))
+			for _, principal := range o.admitted(route) {
+				a := handlertest.RefusedWith(t, errcode.Forbidden, o.Serve, request(route.Method, path, principal, body))
 				require.NotContains(t, a.Text, "theirs")
 				require.NotContains(t, a.Text, "stranger")
 				require.NotContains(t, a.Text, "role")
 				for _, unknown := range []string{"agt_unknown", "x", "%00", "%2F", "a%20b", strings.Repeat("a", 1000), "ÄÖ", "'"} {
-					handlertest.RefusedWith(t, errcode.NotFound, o.Serve, request(route.Method, pathOf(route, unknown, idOf), caller, body))
+					handlertest.RefusedWith(t, errcode.NotFound, o.Serve, request(route.Method, pathOf(route, unknown, idOf), principal, body))
 				}
 			}
 		})
@@ -177,43 +178,43 @@ func TestRightsOfEveryRoute(t *testing.T) {
 	require.Equal(t, before, o.snapshot(t), "a refusal has no side effect")
 }
 
-// refusals are callers that may not use a route, with what they are told.
-func (o *office) refusals(route handlers.Route) map[string]errcode.Code {
+// refusals are principals that may not use a route, with the code of the error.
+func (o *fixture) refusals(route handlers.Route) map[string]errcode.Code {
 	lacks := errcode.InsufficientScope
 	if route.Scope == "" {
 		lacks = errcode.Forbidden
 	}
 	keys := o.Authenticator.(handlertest.Keyring)
 	keys["others"] = handlertest.Someone(slices.DeleteFunc(identity.AllScopes(), func(s identity.Scope) bool { return s == route.Scope })...)
-	callers := map[string]errcode.Code{
+	principals := map[string]errcode.Code{
 		"": errcode.Unauthenticated, "unknown": errcode.InvalidAPIKey, "suspended": errcode.OrganizationSuspended, "none": lacks, "others": lacks,
 		"user:nobody": errcode.Unauthenticated, "user:suspended": errcode.OrganizationSuspended,
 	}
 	for _, role := range identity.Roles() {
 		if !role.Has(route.Role) {
-			callers["user:"+string(role)] = errcode.Forbidden
+			principals["user:"+string(role)] = errcode.Forbidden
 		}
 	}
-	return callers
+	return principals
 }
 
-// admitted are callers of org_1 that may use a route: the key with its scope alone, and every role that has the right.
-func (o *office) admitted(route handlers.Route) (callers []string) {
+// admitted are principals of org_1 that may use a route: the key with only its scope, and every role that has the right.
+func (o *fixture) admitted(route handlers.Route) (principals []string) {
 	if route.Scope != "" {
 		o.Authenticator.(handlertest.Keyring)["only"] = handlertest.Someone(route.Scope)
-		callers = append(callers, "only")
+		principals = append(principals, "only")
 	}
 	for _, role := range identity.Roles() {
 		if role.Has(route.Role) {
-			callers = append(callers, "user:"+string(role))
+			principals = append(principals, "user:"+string(role))
 		}
 	}
-	return callers
+	return principals
 }
 
-// refusedFromElsewhere: an unsafe request with a session is refused when another site makes it (S31); a key that is given
-// decides, also when it isn't good; and a cookie of another name, or two, is no session.
-func (o *office) refusedFromElsewhere(t *testing.T, route handlers.Route, path, body string) {
+// refusedFromElsewhere: an unsafe request with a session is refused when another site makes it; an API key
+// takes precedence, also an invalid one; and a cookie of another name, or two of them, is no session.
+func (o *fixture) refusedFromElsewhere(t *testing.T, route handlers.Route, path, body string) {
 	t.Helper()
 	if route.Method != http.MethodGet {
 		for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
@@ -233,19 +234,19 @@ func (o *office) refusedFromElsewhere(t *testing.T, route handlers.Route, path, 
 	handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, r)
 }
 
-// Every route lets in who may use it: whatever comes of it, it is no lack of rights.
+// Every route admits the principals that may use it: the answer is never one of missing rights.
 func TestEveryRouteLetsInWhoMay(t *testing.T) {
 	t.Parallel()
-	for _, route := range newOffice(t).Routes() {
+	for _, route := range newFixture(t).Routes() {
 		if route.Public {
 			continue
 		}
-		o := newOffice(t)
-		for _, caller := range o.admitted(route) {
-			if caller == "only" && route.Path == "/api-keys" && route.Method == http.MethodPost {
+		o := newFixture(t)
+		for _, principal := range o.admitted(route) {
+			if principal == "only" && route.Path == "/api-keys" && route.Method == http.MethodPost {
 				continue // it can't give the scopes of a new key: TestKeysMakeKeysWithinTheirScopes
 			}
-			a := handlertest.Served(o.Serve, request(route.Method, pathOf(route, "x_unknown", nil), caller, bodyFor(route)))
+			a := handlertest.Served(o.Serve, request(route.Method, pathOf(route, "x_unknown", nil), principal, bodyFor(route)))
 			require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, a.Code, "%s %s: %s", route.Method, route.Path, a.Body)
 		}
 	}
@@ -255,7 +256,7 @@ func TestEveryRouteLetsInWhoMay(t *testing.T) {
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	groups := map[string]bool{}
-	for _, route := range newOffice(t).Routes() {
+	for _, route := range newFixture(t).Routes() {
 		groups[groupOf(route.Path)] = true
 	}
 	for _, group := range []string{
@@ -266,8 +267,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// snapshot is what the organizations have.
-func (o *office) snapshot(t *testing.T) (all []any) {
+// snapshot returns the rows of the organizations.
+func (o *fixture) snapshot(t *testing.T) (all []any) {
 	t.Helper()
 	ctx := t.Context()
 	keep := func(rows any, err error) {
@@ -294,7 +295,7 @@ func TestBodyRulesOfEveryRoute(t *testing.T) {
 		if bodyFor(route) == "" {
 			continue
 		}
-		path, caller := pathOf(route, idOf[groupOf(route.Path)], idOf), someoneFor(route, "stranger")
+		path, principal := pathOf(route, idOf[groupOf(route.Path)], idOf), someoneFor(route, "stranger")
 		good := bodyFor(route)
 		name := regexp.MustCompile(`^\{"([a-zA-Z]+)"`).FindStringSubmatch(good)[1]
 		for _, body := range []string{
@@ -303,17 +304,17 @@ func TestBodyRulesOfEveryRoute(t *testing.T) {
 			strings.Replace(good, "{", `{"x":1,"x":2,`, 1), strings.Replace(good, "{", `{"x":"\ud800",`, 1),
 			"\xef\xbb\xbf" + good, `{"x":"` + strings.Repeat("a", o.bodyBound(route)) + `"}`,
 		} {
-			o.refused(t, errcode.InvalidRequest, "", route.Method, path, caller, body)
+			o.refused(t, errcode.InvalidRequest, "", route.Method, path, principal, body)
 		}
-		o.refused(t, errcode.InvalidRequest, name, route.Method, path, caller, strings.Replace(good, "{", `{"`+name+`":"a",`, 1))
-		r := request(route.Method, path, caller, good)
+		o.refused(t, errcode.InvalidRequest, name, route.Method, path, principal, strings.Replace(good, "{", `{"`+name+`":"a",`, 1))
+		r := request(route.Method, path, principal, good)
 		r.Header.Set("Content-Encoding", "gzip")
 		handlertest.RefusedWith(t, errcode.InvalidRequest, o.Serve, r)
 	}
 }
 
-// bodyBound is how large a body of the route may be.
-func (o *office) bodyBound(route handlers.Route) int {
+// bodyBound returns the largest body of the route in bytes.
+func (o *fixture) bodyBound(route handlers.Route) int {
 	item := o.Description().Paths[route.Path]
 	for _, operation := range []*huma.Operation{item.Post, item.Put, item.Patch} {
 		if operation != nil && operation.Method == route.Method {
@@ -326,12 +327,12 @@ func (o *office) bodyBound(route handlers.Route) int {
 // Every member that is required is named when it is missing, also in another case.
 func TestRequiredMembersAreNamed(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	for path, item := range o.Description().Paths {
 		if item.Post == nil || item.Post.RequestBody == nil || strings.HasPrefix(path, "/widget/") {
 			continue // a visitor's body is read by the widget alone, which has tests of its own
 		}
-		caller := someoneFor(routeOf(t, item.Post), "owner")
+		principal := someoneFor(routeOf(t, item.Post), "owner")
 		path = strings.Replace(path, "{id}", "cnv_1", 1)
 		schema := item.Post.RequestBody.Content["application/json"].Schema
 		schema = o.Description().Components.Schemas.SchemaFromRef(schema.Ref)
@@ -343,9 +344,9 @@ func TestRequiredMembersAreNamed(t *testing.T) {
 					others = append(others, `"`+other+`":`+sampleOf(schema.Properties[other]))
 				}
 			}
-			o.refused(t, errcode.InvalidRequest, name, http.MethodPost, path, caller, `{`+strings.Join(others, ",")+`}`)
+			o.refused(t, errcode.InvalidRequest, name, http.MethodPost, path, principal, `{`+strings.Join(others, ",")+`}`)
 			others = append(others, `"`+strings.ToUpper(name)+`":`+sampleOf(schema.Properties[name]))
-			o.refused(t, errcode.InvalidRequest, name, http.MethodPost, path, caller, `{`+strings.Join(others, ",")+`}`)
+			o.refused(t, errcode.InvalidRequest, name, http.MethodPost, path, principal, `{`+strings.Join(others, ",")+`}`)
 		}
 	}
 }
@@ -367,7 +368,7 @@ func sampleOf(schema *huma.Schema) string {
 func TestMembersDifferByMoreThanCase(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
-	for _, schema := range newOffice(t).Description().Components.Schemas.Map() {
+	for _, schema := range newFixture(t).Description().Components.Schemas.Map() {
 		for name := range schema.Properties {
 			before, known := seen[strings.ToLower(name)]
 			require.True(t, !known || before == name, name)
@@ -376,10 +377,10 @@ func TestMembersDifferByMoreThanCase(t *testing.T) {
 	}
 }
 
-// Nobody can set what isn't theirs to set (mass assignment), and unknown members do no harm.
+// No request can set members that aren't part of its body's description (mass assignment); unknown members are ignored.
 func TestUnknownMembersAreIgnored(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	const more = `"id":"agt_mine","orgId":"org_2","org_id":"org_2","OrgID":"org_2","createdAt":"2000-01-01T00:00:00Z","updatedAt":7,
 		"state":"active","webhookUrl":"https://evil.example","Name":"evil","x":{"y":[null,{}]},`
 	agent := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{`+more+`"name":"Lan","model":"echo/a"}`)
@@ -403,22 +404,22 @@ func TestUnknownMembersAreIgnored(t *testing.T) {
 
 func TestPageParameters(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	encoded := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, route := range o.Routes() {
 		if route.Method != http.MethodGet || strings.Contains(route.Path, "{") ||
 			slices.Contains([]string{"/wallet", "/wallet/spend", "/organization", "/session", "/session/all", "/provider-keys", "/agents/models"}, route.Path) {
 			continue
 		}
-		caller := someoneFor(route, "owner")
+		principal := someoneFor(route, "owner")
 		for query, field := range map[string]string{
 			"limit=0": "limit", "limit=101": "limit", "limit=x": "limit", "limit=-1": "limit", "limit=1.5": "limit", "limit": "limit",
 			"cursor=!": "cursor", "cursor=" + encoded("a\x00"): "cursor", "cursor=" + encoded("' OR 1"): "cursor",
 			"cursor=" + strings.Repeat("a", 300): "cursor",
 		} {
-			o.refused(t, errcode.InvalidRequest, field, http.MethodGet, route.Path+"?"+query, caller, "")
+			o.refused(t, errcode.InvalidRequest, field, http.MethodGet, route.Path+"?"+query, principal, "")
 		}
-		o.ask(t, http.StatusOK, http.MethodGet, route.Path+"?limit=100&unknown=1&cursor="+encoded("1_zzz"), caller, "")
+		o.ask(t, http.StatusOK, http.MethodGet, route.Path+"?limit=100&unknown=1&cursor="+encoded("1_zzz"), principal, "")
 	}
 	for query, field := range map[string]string{"state=open": "state", "channelId=%00": "channelId", "channelId=" + strings.Repeat("a", 65): "channelId"} {
 		o.refused(t, errcode.InvalidRequest, field, http.MethodGet, "/conversations?"+query, "owner", "")
@@ -427,7 +428,7 @@ func TestPageParameters(t *testing.T) {
 
 func TestAPIBodiesAreCharged(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.Bodies = handlers.NewByteBudget(10)
 	o.Server = serve(o.Deps)
 	a := handlertest.RefusedWith(t, errcode.RateLimited, o.Serve, request(http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a"}`))
@@ -456,7 +457,7 @@ func TestAPIWithoutItsStore(t *testing.T) {
 func TestHandWrittenRoutesAreDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), newOffice(t).Routes()) {
+	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), newFixture(t).Routes()) {
 		require.False(t, seen[route.Method+" "+route.Path])
 		seen[route.Method+" "+route.Path] = true
 		closed := route.Scope != "" || route.Role != ""

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// sessionObject is who is signed in.
+// sessionObject is the signed-in user as the API shows it.
 type sessionObject struct {
 	User         sessionUser         `json:"user"`
 	Organization sessionOrganization `json:"organization"`
@@ -22,7 +22,7 @@ type sessionObject struct {
 	PasswordReset *passwordReset `json:"passwordReset,omitempty" doc:"The last reset by another person's link, for 30 days; absent without one"`
 }
 
-// resetShown is how long a reset of the password is shown. An intruder who signs in as the person can't remove it.
+// resetShown is how long a reset of the password is shown. An intruder with the person's password can't hide it.
 const resetShown = 30 * 24 * time.Hour
 
 type passwordReset struct {
@@ -30,7 +30,7 @@ type passwordReset struct {
 	At string `json:"at" format:"date-time"`
 }
 
-// passwordResetOf is the reset that the user is shown, or nil.
+// passwordResetOf returns the reset to show to the user, or nil.
 func (g *session) passwordResetOf(ctx context.Context, user *store.User) (*passwordReset, error) {
 	now, err := g.DB.Now(ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 
 const goodPassword = "correct horse battery"
 
-// invite makes a user of org_1 and gives the token of the link.
-func (o *office) invite(t *testing.T, email string, role handlers.Role) (token string) {
+// invite creates a user of org_1 and returns the token of the link.
+func (o *fixture) invite(t *testing.T, email string, role handlers.Role) (token string) {
 	t.Helper()
 	answer := o.ask(t, http.StatusCreated, http.MethodPost, "/members", "user:owner", `{"email":"`+email+`","role":"`+string(role)+`"}`)
 	address, err := url.Parse(answer["link"].(string))
@@ -48,10 +48,10 @@ func withCookie(r *http.Request, cookie *http.Cookie) *http.Request {
 	return r
 }
 
-// A person's way: the link, the cookie, who am I, out, in again with the password, out on the other machine.
+// A person uses the link, gets the cookie, reads the session, signs out, signs in with the password, and signs out elsewhere.
 func TestSignInAndOut(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	token := o.invite(t, "lan@example.com", handlers.RoleMember)
 	link := `{"token":"` + token + `","password":"` + goodPassword + `"}`
 	o.refused(t, errcode.InvalidRequest, "password", http.MethodPost, "/session/password", "", `{"token":"`+token+`","password":"short"}`)
@@ -86,10 +86,10 @@ func TestSignInAndOut(t *testing.T) {
 	require.Empty(t, a.Header.Get("Set-Cookie"))
 }
 
-// Public routes take no key and no session, but no other site makes a browser use them either.
+// Public routes require neither key nor session, and refuse requests that another site makes a browser send.
 func TestPublicRoutes(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	before := o.snapshot(t)
 	for _, route := range o.Routes() {
 		if !route.Public {
@@ -111,10 +111,10 @@ func TestPublicRoutes(t *testing.T) {
 	handlertest.RefusedWith(t, errcode.Unauthenticated, o.Serve, request(http.MethodPost, "/session", "owner", `{"email":"nobody@example.com","password":"a key is no password"}`))
 }
 
-// Over plain http only this machine has sessions, with a cookie that says so; elsewhere the answer tells why not.
+// Over plain http there are sessions on this machine only, under the other cookie's name; elsewhere the error names the reason.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	sessions := handlers.NewSessions(identity.NewSessions(o.DB, nil), "http://localhost:8080")
 	for host, name := range map[string]string{
 		"localhost": handlers.LocalSessionCookie, "localhost:8080": handlers.LocalSessionCookie, "LOCALHOST": handlers.LocalSessionCookie, "127.0.0.1:80": handlers.LocalSessionCookie,
@@ -156,7 +156,7 @@ func TestPlainHTTP(t *testing.T) {
 // Failures are counted under the client's network, whichever of its addresses they come from.
 func TestThrottledSignIn(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	attempt := func(address string) handlertest.Answer {
 		r := request(http.MethodPost, "/session", "", `{"email":"nobody@example.com","password":"a wrong password"}`)
 		r.RemoteAddr = address
@@ -176,10 +176,10 @@ func TestThrottledSignIn(t *testing.T) {
 	require.Equal(t, string(errcode.Unauthenticated), attempt("[2001:db8:1:300::1]:1000").Code(), "of another network")
 }
 
-// A person's browser gets in while others have used up all their failures, and its cookie alone is no session.
+// A person's browser can sign in after others have used up the account's failures, and the device's cookie alone is no session.
 func TestKnownDeviceSignsIn(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	link := `{"token":"` + o.invite(t, "lan@example.com", handlers.RoleMember) + `","password":"` + goodPassword + `"}`
 	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link))
 	cookies := w.Result().Cookies()
@@ -226,10 +226,10 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// A suspended organization's people can sign in, and out, and learn why nothing else works.
+// Persons of a suspended organization can sign in and out; every other answer names the suspension.
 func TestSuspendedPeople(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	link := store.UserLink{Hash: sha256.Sum256([]byte(sessionToken("link"))), Purpose: "reset", Lifetime: 60_000}
 	require.NoError(t, o.DB.UserLinks.Put(t.Context(), "test", "org_3", "usr_suspended",
 		func(store.User) error { return nil }, func(store.User) store.UserLink { return link }))
@@ -245,7 +245,7 @@ func TestSuspendedPeople(t *testing.T) {
 // /v1 takes API keys only.
 func TestSessionsNeverWorkOnV1(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	auth := &handlers.Auth{Authenticator: o.Authenticator, Scopes: []identity.Scope{identity.ModelsRead}}
 	handlertest.RefusedWith(t, errcode.Unauthenticated, func(w http.ResponseWriter, r *http.Request) error {
 		_, err := auth.Serve(w, r)
@@ -256,10 +256,10 @@ func TestSessionsNeverWorkOnV1(t *testing.T) {
 	}
 }
 
-// What a person changes stands under their name.
+// A change is recorded under the name of the person.
 func TestActorOfASession(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "user:member", `{"name":"Mai","model":"echo/a"}`)
 	log, err := o.DB.AuditLog.List(t.Context(), "org_1", store.Page{Limit: 1})
 	require.NoError(t, err)
@@ -270,7 +270,7 @@ func TestActorOfASession(t *testing.T) {
 // A person changes the password with the current one, which ends the other sessions, sees the sessions and ends all of them.
 func TestOwnPasswordAndSessions(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	link := `{"token":"` + o.invite(t, "lan@example.com", handlers.RoleMember) + `","password":"` + goodPassword + `"}`
 	first := setCookie(t, handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link)))
 	credentials := `{"email":"lan@example.com","password":"` + goodPassword + `"}`

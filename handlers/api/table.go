@@ -47,7 +47,7 @@ func registerTable[T, I any](
 	endpoint.Register(s, o, serve)
 }
 
-// tableBody answers a table in the form that the client asks for.
+// tableBody returns a table in the form that the client asks for.
 func tableBody[Row, T any](in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
 		if in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv") {
@@ -63,8 +63,8 @@ func tableBody[Row, T any](in HistoryQuery, stretch billing.Stretch, t table[Row
 	})
 }
 
-// writeCSV writes the whole rest of the table, page by page: between two reads nothing is open. Once it has begun to write
-// a failure can't be told: the connection is cut, so that nobody takes a part for the whole.
+// writeCSV writes the whole rest of the table page by page, with no open transaction between two reads. When a read fails after
+// the first bytes were sent, it cuts the connection, so that the part can't be mistaken for the whole.
 func (t table[Row, T]) writeCSV(w http.ResponseWriter, r *http.Request, stretch billing.Stretch) error {
 	stretch.Rows = billing.MaxHistoryRows
 	rows, err := t.read(r.Context(), stretch)
@@ -98,7 +98,7 @@ type csvFile struct {
 	rows *csv.Writer
 }
 
-// newCSVFile begins the answer: nothing else can be answered then.
+// newCSVFile sends the status and headers, after which no error can be answered.
 func newCSVFile(w http.ResponseWriter, name string) *csvFile {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
@@ -114,7 +114,7 @@ func newCSVFile(w http.ResponseWriter, name string) *csvFile {
 // row adds a row. That the client is gone is seen by flush.
 func (f *csvFile) row(cells []string) { _ = f.rows.Write(cells) }
 
-// flush sends what was written, and reports whether there is still somebody to send it to.
+// flush sends the rows so far, and reports whether the client is still there.
 func (f *csvFile) flush() bool {
 	f.rows.Flush()
 	if f.rows.Error() != nil {
@@ -127,7 +127,7 @@ func (f *csvFile) flush() bool {
 
 // csvText is a text, or nothing for nil, such that no spreadsheet takes it for a formula: one that begins like a formula, or
 // would once what can't be seen is cut off, gets an apostrophe in front (OWASP "CSV Injection"; East Asian versions take the
-// wide forms of the signs, too). Programs that don't know the apostrophe show it.
+// wide forms of the signs, too). Programs without this convention show the apostrophe.
 func csvText(text *string) string {
 	if text == nil {
 		return ""

@@ -47,12 +47,12 @@ func (g *wallet) register(s *endpoint.Server) {
 		"Get what calls cost, by model and day")}, g.spend)
 }
 
-// WalletQuery says which of the organization's wallets is meant. It is exported for the framework, see [endpoint.PathID].
+// WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].
 type WalletQuery struct {
 	Environment store.Env `query:"environment" enum:"live,test" doc:"For login sessions: live when it is absent. A key has one environment"` //nolint:lll // a struct tag can't be broken
 }
 
-// wallet is the wallet that a query is about. A key sees the one it spends.
+// wallet returns the id of the selected wallet. An API key sees only the wallet that it spends from.
 func (q WalletQuery) wallet(principal *identity.Principal) (billing.WalletID, error) {
 	id := billing.WalletID{OrgID: principal.OrgID, Env: principal.Env}
 	switch {
@@ -94,7 +94,7 @@ type HistoryQuery struct {
 	To   string `query:"to"   format:"date" doc:"The last UTC day"`
 }
 
-// stretch is what the query asks for, from its cursor on, with one row more than the client wants ([endpoint.PageQuery.page]).
+// stretch returns the rows to read: from the query's cursor on, and one more than the client wants ([endpoint.PageQuery.Page]).
 func (q HistoryQuery) stretch() (stretch billing.Stretch, err error) {
 	page, err := q.Page()
 	if err != nil {
@@ -135,7 +135,7 @@ func readDay(field, text string) (time.Time, error) {
 	return day, nil
 }
 
-// placeText is a place in a form that [handlers.WellFormedID] takes.
+// placeText returns a place as text that [handlers.WellFormedID] accepts.
 func placeText(place billing.Place) string { return fmt.Sprintf("%d_%s", place.At, place.ID) }
 
 func readPlace(text string) (billing.Place, error) {
@@ -178,7 +178,7 @@ func showTransaction(e *billing.Entry) transactionObject {
 	return shown
 }
 
-// transactionKind is what the command line calls it, too.
+// transactionKind returns the kind's public name, which the command line uses, too.
 func transactionKind(kind billing.EntryKind) string {
 	switch kind {
 	case billing.EntryTopUp:
@@ -239,7 +239,7 @@ type callObject struct {
 	ConversationID     *string `json:"conversationId"     doc:"The conversation it was an answer in"`
 }
 
-// placedCall is a call with where its turn belongs.
+// placedCall is a call with the conversation of its turn.
 type placedCall struct {
 	billing.EndedCall
 
@@ -263,7 +263,7 @@ func showCall(c *placedCall) callObject {
 // isTurn reports whether a call was made for a turn of a conversation and not for an HTTP request.
 func isTurn(requestID string) bool { return strings.HasPrefix(requestID, "trn_") }
 
-// placedCalls reads calls and where their turns belong.
+// placedCalls reads calls and the conversations of their turns.
 func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stretch billing.Stretch) ([]placedCall, error) {
 	calls, err := g.Wallets.Calls(ctx, wallet, stretch)
 	if err != nil {
@@ -319,9 +319,9 @@ func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in 
 }
 
 const (
-	// spendDays is how many days GET /wallet/spend is about when the client doesn't say.
+	// spendDays is the number of days of GET /wallet/spend when the client gives none.
 	spendDays = 30
-	// maxSpendDays is how many days it is about at most: each is a read of its own.
+	// maxSpendDays is the largest number of days: each is a read of its own.
 	maxSpendDays = 92
 )
 
@@ -350,7 +350,7 @@ type spendQuery struct {
 	To   string `query:"to"   format:"date" doc:"The last UTC day, at most 91 after the first; today when it is absent"`
 }
 
-// days are the first and the last day that the query is about.
+// days returns the first and the last day of the query.
 func (q spendQuery) days(now time.Time) (from, to time.Time, err error) {
 	const day = 24 * time.Hour
 	to = now.UTC().Truncate(day)

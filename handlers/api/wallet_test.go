@@ -19,16 +19,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// ledgerOf is the office's own book, to make history with.
-func (o *office) ledger(t *testing.T) *billing.Book {
+// ledger returns the fixture's book, with which tests make a history.
+func (o *fixture) ledger(t *testing.T) *billing.Book {
 	t.Helper()
 	book, ok := o.Wallets.(*billing.Book)
 	require.True(t, ok)
 	return book
 }
 
-// charge makes a call that costs micros.
-func (o *office) charge(t *testing.T, call billing.Call, micros int64) {
+// charge records a call that costs micros.
+func (o *fixture) charge(t *testing.T, call billing.Call, micros int64) {
 	t.Helper()
 	if call.UsageSource == "" {
 		call.UsageSource = billing.UsageProvider
@@ -46,10 +46,10 @@ var (
 	strangerWallet = billing.WalletID{OrgID: "org_2", Env: store.Live}
 )
 
-// spending is an office whose live wallet has a transaction of each kind, the newest a refund.
-func spending(t *testing.T) *office {
+// spending returns a fixture whose live wallet has a transaction of each kind, the newest a refund.
+func spending(t *testing.T) *fixture {
 	t.Helper()
-	o := newOffice(t)
+	o := newFixture(t)
 	for _, wallet := range []billing.WalletID{liveWallet, testWallet, strangerWallet} {
 		_, err := o.ledger(t).Credit(t.Context(), "cli", wallet, 1_000_000, `=HYPERLINK("https://evil.example")`)
 		require.NoError(t, err)
@@ -124,12 +124,12 @@ func TestEnvironmentOfAWallet(t *testing.T) {
 	t.Parallel()
 	o := spending(t)
 	for _, path := range []string{"/wallet", "/wallet/spend"} {
-		for caller, want := range map[string]string{
+		for principal, want := range map[string]string{
 			"owner": "live", "test?environment=test": "test", "test": "test", "owner?environment=live": "live", "user:member": "live",
 			"user:member?environment=live": "live", "user:member?environment=test": "test",
 		} {
-			caller, query, _ := strings.Cut(caller, "?")
-			require.Equal(t, want, o.ask(t, http.StatusOK, http.MethodGet, path+"?"+query, caller, "")["environment"])
+			principal, query, _ := strings.Cut(principal, "?")
+			require.Equal(t, want, o.ask(t, http.StatusOK, http.MethodGet, path+"?"+query, principal, "")["environment"])
 		}
 	}
 	require.Len(t, elements(t, o.ask(t, http.StatusOK, http.MethodGet, "/wallet/transactions?environment=test", "user:member", "")), 1)
@@ -165,7 +165,7 @@ func TestCalls(t *testing.T) {
 
 func TestDaysOfHistory(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	for _, path := range []string{"/wallet/transactions", "/wallet/calls", "/wallet/spend"} {
 		for query, field := range map[string]string{
 			"from=yesterday": "from", "from=2026-11-21T00:00:00Z": "from", "from=2026-02-30": "from", "from=0001-01-01": "from",
@@ -203,7 +203,7 @@ func TestSpend(t *testing.T) {
 }
 
 // table reads an answer of text/csv.
-func (o *office) table(t *testing.T, r *http.Request) [][]string {
+func (o *fixture) table(t *testing.T, r *http.Request) [][]string {
 	t.Helper()
 	w := handlertest.Served(o.Serve, r)
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
@@ -255,7 +255,7 @@ func TestCallsAsCSV(t *testing.T) {
 	require.Equal(t, rows[:1], o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "stranger")), "the header is always there")
 }
 
-// history is a wallet of many calls, and fails after some.
+// history is a wallet with many calls whose reads fail after some.
 type history struct {
 	handlertest.WalletsFunc
 
@@ -278,7 +278,7 @@ func (h *history) Calls(_ context.Context, _ billing.WalletID, stretch billing.S
 func TestLongTables(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int{0, 1, billing.MaxHistoryRows - 1, billing.MaxHistoryRows, 2*billing.MaxHistoryRows + 1} {
-		o, h := newOffice(t), &history{calls: calls}
+		o, h := newFixture(t), &history{calls: calls}
 		o.Wallets = h
 		rows := o.table(t, keyed(http.MethodGet, "/wallet/calls?format=csv", "owner"))
 		require.Len(t, rows, calls+1)
@@ -288,7 +288,7 @@ func TestLongTables(t *testing.T) {
 		require.Len(t, h.reads, calls/billing.MaxHistoryRows+1)
 	}
 
-	o := newOffice(t)
+	o := newFixture(t)
 	o.Wallets = &history{calls: 5000, failAfter: 2}
 	w := httptest.NewRecorder()
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
@@ -311,7 +311,7 @@ func (*deafWriter) Write([]byte) (int, error) { return 0, errors.New("broken pip
 
 func TestOrganization(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newFixture(t)
 	object := o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:member", "")
 	require.Equal(t, map[string]any{
 		"id": "org_1", "name": "org_1", "plan": "free", "suspended": false, "retentionDays": 0., "createdAt": "1970-01-01T00:00:00.001Z",

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// letIn checks the rights to a route and answers the request with the principal in its context. An API key that is given
-// decides, whatever cookies come with it; without one the login session does.
+// letIn checks the rights to a route and returns the request with the principal in its context. An API key takes precedence over
+// the cookie of a login session.
 func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Route) (*http.Request, error) {
 	r, _ = handlers.EnsureRequestID(w, r)
 	if route.Public {
@@ -63,7 +63,7 @@ func (s *Server) principal(r *http.Request) (identity.Principal, error) {
 	return principal, nil
 }
 
-// refuseRights says what the principal lacks.
+// refuseRights returns the error that names the scope or role which the principal lacks.
 func refuseRights(principal *identity.Principal, route handlers.Route) error {
 	switch {
 	case principal.UserID != "":
@@ -83,7 +83,7 @@ type Exchange struct {
 	R *http.Request
 }
 
-// ExchangeFrom returns the exchange of a public route, or of a person's.
+// ExchangeFrom returns the request of a public route, or of one for persons, and its response writer.
 func ExchangeFrom(ctx context.Context) (*Exchange, error) {
 	e, ok := ctx.Value(exchangeKey{}).(*Exchange)
 	if !ok {

@@ -21,12 +21,12 @@ import (
 //   - Of an array only so many elements are kept that it is too long, and an object or array in place of another type is
 //     kept empty: both are refused by the framework, which needs no more of them.
 //
-// Texts with NUL are refused, for no engine keeps them.
+// Texts with NUL are refused, because no engine stores them.
 type bodyFilter struct {
 	jsonbody.Scanner
 	schemas huma.Registry
 	out     []byte
-	// refused is why a value that is JSON can't be any field's, and path is the field, which grows from its end.
+	// refused is the reason why a valid JSON value fits no field; path is the field, which grows from its end.
 	refused refusedValue
 	path    string
 }
@@ -68,7 +68,7 @@ func (f *bodyFilter) resolve(schema *huma.Schema) *huma.Schema {
 	return schema
 }
 
-// knownMember is the described member that the name stands for.
+// knownMember returns the described member with the name.
 func knownMember(properties map[string]*huma.Schema, name jsonscan.Literal) (word string, schema *huma.Schema) {
 	var buf [jsonscan.MaxWord]byte
 	text := name.Word(&buf)
@@ -137,7 +137,7 @@ func (f *bodyFilter) value(schema *huma.Schema) bool {
 	}
 }
 
-// elements writes an array, and of one that is too long no more than shows it.
+// elements writes an array. Of an array that is too long it writes one element more than allowed.
 func (f *bodyFilter) elements(schema *huma.Schema) bool {
 	most := math.MaxInt
 	if schema.MaxItems != nil {

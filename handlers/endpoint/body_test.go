@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 )
 
-// Whatever a body is, it is refused in the contract's words, or what the framework gets is one plain object of known names.
+// Every body is refused with an error of the contract, or reaches the framework as one object with described names only.
 func FuzzAPIBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"Lan","model":"echo/a"}`, `{"name":"a\u0000","model":7}`, `{"NAME":"x","name":null,"credentials":{"name":["\u0000"],"x":{}}}`,
@@ -65,7 +65,7 @@ func FuzzAPIBody(f *testing.F) {
 	})
 }
 
-// Any cursor is an id, or refused.
+// A cursor that is no id is refused.
 func FuzzCursor(f *testing.F) {
 	for _, seed := range []string{"", "YWd0XzE", "!", "YQ==", strings.Repeat("a", 300), "AA"} {
 		f.Add(seed)

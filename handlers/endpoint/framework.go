@@ -38,7 +38,7 @@ func frameworkConfig() huma.Config {
 	return config
 }
 
-// refusal carries an operation's error through the framework, which wants errors with a status.
+// refusal carries an operation's error through the framework, whose errors need a status.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }
@@ -64,7 +64,7 @@ func keepRefusal(ctx huma.Context, _ string, v any) (any, error) {
 	return struct{}{}, nil
 }
 
-// answerOf is where the answer to the framework's request goes.
+// answerOf returns the answer that the framework writes to.
 func answerOf(ctx huma.Context) (*answer, error) {
 	_, w := humago.Unwrap(ctx)
 	answer, ok := w.(*answer)
@@ -74,8 +74,8 @@ func answerOf(ctx huma.Context) (*answer, error) {
 	return answer, nil
 }
 
-// refusedByFramework is the contract's form of an error that the framework found by itself: a parameter or member that
-// breaks its rule. The first one is told. No value is: it may be a secret.
+// refusedByFramework returns the public form of the framework's own errors: of the first parameter or member that breaks its
+// rule. The text never quotes the value, which may be a secret.
 func refusedByFramework(fault *huma.ErrorModel) *handlers.Error {
 	if fault.Status >= http.StatusInternalServerError {
 		return handlers.Internal(fmt.Errorf("huma: %w", fault))
@@ -109,7 +109,7 @@ func requiredMember(message string) (name string, missing bool) {
 // SchemaPrefix is where the description keeps its schemas.
 const SchemaPrefix = "#/components/schemas/"
 
-// SchemaName is what the description calls a type: Agent for agentObject, AgentList for a page of them.
+// SchemaName returns a type's name in the description: Agent for agentObject, AgentList for a page of them.
 func SchemaName(t reflect.Type, hint string) string {
 	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Object")
 	if element, isList := strings.CutPrefix(name, "ListObject"); isList {

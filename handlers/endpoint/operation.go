@@ -28,7 +28,7 @@ const (
 	checkKey = "check"
 )
 
-// Operation is what the interface description and the checks need to know about a route.
+// Operation describes a route to the checks and to the interface description.
 type Operation struct {
 	handlers.Route
 
@@ -38,11 +38,11 @@ type Operation struct {
 	Status int
 	// MaxBody is the largest body in bytes, 0 for [MaxAPIBody], or for 16 KiB on public routes.
 	MaxBody int64
-	// stream: the answer is a stream of chunks, as of POST /v1/chat/completions.
+	// Stream: the answer is a stream of chunks in the form of POST /v1/chat/completions.
 	Stream bool
 	// Check runs after the rights were checked and before the body is read; nil checks nothing.
 	Check func(ctx context.Context) error
-	// Content describes the answer, by media type, where the framework can't see it; nil lets it look.
+	// Content describes the answer by media type; nil derives it from the operation's type.
 	Content map[string]*huma.MediaType
 }
 
@@ -70,7 +70,7 @@ func (o Operation) bodyBytes() int64 {
 	}
 }
 
-// responses describe what the framework would describe wrongly, its own error body, or not at all.
+// responses returns the descriptions that the framework can't derive from the types, and drops that of its own error body.
 func (o Operation) responses() map[string]*huma.Response {
 	responses := map[string]*huma.Response{"default": {Description: "Error"}}
 	if o.Content != nil {
@@ -174,10 +174,10 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	next(humago.NewContext(ctx.Operation(), r, answer))
 }
 
-// decodedKey is where a request has the function that ends its decoding.
+// decodedKey is the context key of the function that ends the decoding of the request.
 type decodedKey struct{}
 
-// withJSON is the request with another body. Any Content-Type is accepted, so the framework sees the right one.
+// withJSON returns the request with another body and the Content-Type that the framework requires; clients may send any.
 func withJSON(r *http.Request, body []byte) *http.Request {
 	replaced := *r
 	replaced.Header = r.Header.Clone()
@@ -187,8 +187,8 @@ func withJSON(r *http.Request, body []byte) *http.Request {
 	return &replaced
 }
 
-// Streamed is an answer that write makes on the connection itself. What write returns is answered like any refusal, so it
-// returns nil once it has written.
+// Streamed returns an answer that write sends itself. An error of write is answered like any other, so write must return nil once
+// it has written.
 func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream {
 	return &Stream{Body: func(ctx huma.Context) {
 		answer, err := answerOf(ctx)
@@ -201,7 +201,7 @@ func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream 
 	}}
 }
 
-// Stream is an answer that is written while it is made.
+// Stream is an answer that is written piece by piece.
 type Stream struct{ Body func(huma.Context) }
 
 // RouteOf returns the route of an operation that was registered here; ok is false for another one.

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// defaultPageLimit is how many elements a list has when the client doesn't say.
+// defaultPageLimit is the number of elements of a page when the client gives none.
 const defaultPageLimit = 50
 
 // PageQuery are the parameters of every list.
@@ -17,7 +17,7 @@ type PageQuery struct {
 	Cursor string `query:"cursor" maxLength:"200" doc:"nextCursor of the page before; absent for the first page"`
 }
 
-// Page asks for one row more than the client wants, which tells whether there is another page.
+// Page returns the page to read: one row more than the client wants, so that [Listed] sees whether another page follows.
 func (q PageQuery) Page() (store.Page, error) {
 	page := store.Page{Limit: q.limit() + 1}
 	if q.Cursor == "" {
@@ -44,7 +44,7 @@ type ListObject[T any] struct {
 	NextCursor *string `json:"nextCursor" doc:"Send it as cursor to get the next page; null on the last one"`
 }
 
-// Listed makes a page of rows that were read for [PageQuery.page].
+// Listed returns the page of rows that were read for [PageQuery.Page].
 func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object func(*Row) T) *JSON[ListObject[T]] {
 	list := ListObject[T]{Data: []T{}}
 	for i := range rows {
@@ -58,12 +58,12 @@ func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object fu
 	return Answer(list)
 }
 
-// Timestamp is a moment as the endpoint groups show it: RFC 3339, UTC, milliseconds.
+// Timestamp returns a time as the endpoint groups show it: RFC 3339, UTC, milliseconds.
 func Timestamp(epochMillis int64) string {
 	return time.UnixMilli(epochMillis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// TimestampOrNull is nil for 0.
+// TimestampOrNull is [Timestamp], or nil for 0.
 func TimestampOrNull(epochMillis int64) *string {
 	if epochMillis == 0 {
 		return nil
@@ -72,7 +72,7 @@ func TimestampOrNull(epochMillis int64) *string {
 	return &text
 }
 
-// TextOrNull is nil for "".
+// TextOrNull returns the text, or nil for "".
 func TextOrNull(text string) *string {
 	if text == "" {
 		return nil

@@ -69,14 +69,14 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 
 // answer keeps what the framework writes until it is known whether that is the answer: errors are [handlers.WriteError]'s.
 type answer struct {
-	// to is where the answer goes in the end.
+	// to is the client's response writer.
 	to     http.ResponseWriter
 	header http.Header
 	status int
 	body   []byte
 	// admitted: an operation has the path and the method.
 	admitted bool
-	// streamed: the operation wrote its answer to where it goes.
+	// streamed: the operation has written its answer to the client itself.
 	streamed bool
 	err      error
 }

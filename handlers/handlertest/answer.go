@@ -1,5 +1,4 @@
-// Package handlertest has what the tests of the handlers share: stand-ins for what handlers work with, and checks of what they
-// answer. It is for tests only.
+// Package handlertest has the fakes and checks that the tests of the handlers share. It is for tests only.
 package handlertest
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Answer is what a client sees of an error.
+// Answer is an error as a client sees it.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -29,7 +28,7 @@ type Answer struct {
 // Code is the error code.
 func (a Answer) Code() string { return a.Fields["code"].(string) }
 
-// Written answers what WriteError makes of err, after checking what holds for every error.
+// Written returns the answer that WriteError writes for err, after checking the rules of every error.
 func Written(t *testing.T, err error, docsBase string) Answer {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -37,7 +36,7 @@ func Written(t *testing.T, err error, docsBase string) Answer {
 	return Checked(t, w)
 }
 
-// Checked returns what was written, after checking what holds for every error.
+// Checked returns the written error, after checking the rules of every error.
 func Checked(t *testing.T, w *httptest.ResponseRecorder) Answer {
 	t.Helper()
 	var doc map[string]map[string]any
@@ -70,7 +69,7 @@ func Checked(t *testing.T, w *httptest.ResponseRecorder) Answer {
 // which tests import for its effect, sets it.
 var Described = func(testing.TB, *http.Request, string) {}
 
-// Served runs a handler the way the server does, with WriteError for what it returns.
+// Served runs a handler as the server does, with WriteError for its error.
 func Served(h handlers.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	if err := h(w, r); err != nil {

@@ -16,7 +16,7 @@ import (
 // ScriptedCall is a gateway that plays an answer and keeps the request.
 type ScriptedCall struct {
 	Request *gateway.Request
-	// Pieces are streamed with a flush after each; fail ends the call after them.
+	// Pieces are streamed with a flush after each; Fail ends the call after them.
 	Pieces []string
 	Fail   error
 	Result gateway.Result
@@ -41,7 +41,7 @@ func (s *ScriptedCall) Call(_ context.Context, req *gateway.Request, sink gatewa
 	return &s.Result, nil
 }
 
-// Completed is the result of a call with usage and text that must be escaped.
+// Completed returns the result of a call with usage and text that must be escaped.
 func Completed() gateway.Result {
 	return gateway.Result{
 		ID: "chatcmpl-1", Created: 1_700_000_000, Model: `acme/"std"`, Text: "one \"two\"\n\u2028</script>", FinishReason: "stop",
@@ -63,7 +63,7 @@ func Events(t *testing.T, w *httptest.ResponseRecorder) (data []string) {
 	return data
 }
 
-// Failed is a failure whose cause must not be shown.
+// Failed returns a failure whose cause must not be shown.
 func Failed(outcome gateway.Outcome) *gateway.Failure {
 	return &gateway.Failure{Outcome: outcome, Message: "public text", Cause: errors.New("vendor text sk-secret")}
 }

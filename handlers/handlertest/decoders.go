@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// mostMemory is how many bytes a decoder may take for each byte of a body, all that it throws away counted, too.
+	// mostMemory is how many bytes a decoder may allocate for each byte of a body.
 	mostMemory = 8
-	// anyRequest is what a request takes however small it is.
+	// anyRequest is what the smallest request takes in bytes.
 	anyRequest = 256 << 10
-	// mostRuns is how often a body is decoded until one run takes no more than it may. What counts is what a decoder builds
-	// each time, not the pooled buffers that a run may have to make anew: the race detector drops a quarter of them.
+	// mostRuns bounds how often a body is decoded until one run allocates no more than allowed. Runs that had to allocate pooled
+	// buffers don't count: the race detector drops a quarter of them.
 	mostRuns = 30
 )
 
@@ -33,12 +33,12 @@ func requireFrugal(t *testing.T, name string, n int, decode func()) {
 	t.Errorf("%s: %d bytes take %d, %.1f times", name, n, least, float64(least)/float64(n))
 }
 
-// Times is about n bytes of a piece, with a separator.
+// Times returns about n bytes of a repeated piece, with a separator.
 func Times(piece, separator string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(piece+separator, n/(len(piece)+len(separator))), separator)
 }
 
-// Names are members with distinct short names, about n bytes of them.
+// Names returns about n bytes of members with distinct short names.
 func Names(n int, value string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b strings.Builder
@@ -58,7 +58,7 @@ func Names(n int, value string) string {
 	return b.String()
 }
 
-// hostile are values that a parser into trees makes many times as large.
+// hostile returns values that a parser into trees makes many times as large.
 func hostile(n int) map[string]string {
 	return map[string]string{
 		"empty arrays":  `[` + Times(`[]`, `,`, n) + `]`,
@@ -78,7 +78,7 @@ func hostile(n int) map[string]string {
 	}
 }
 
-// ForeignDecoder is a decoder of bytes that come from outside the product.
+// ForeignDecoder is a decoder of bytes from outside the service.
 type ForeignDecoder struct {
 	Name string
 	// Most is the largest body that it is given, in bytes.
@@ -101,8 +101,8 @@ func Within(frames ...string) func(n int) map[string]string {
 	}
 }
 
-// RequireFrugalDecoders feeds every decoder with what a parser into trees makes many times as large. The test must not run beside
-// others: what the process allocates is measured.
+// RequireFrugalDecoders feeds every decoder with hostile values. The test must not run in parallel with others, because it measures
+// the allocations of the process.
 func RequireFrugalDecoders(t *testing.T, all []ForeignDecoder) {
 	t.Helper()
 	for i := range all {

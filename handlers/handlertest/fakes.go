@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// Keyring knows keys by their raw text.
+// Keyring authenticates keys by their raw text.
 type Keyring map[string]identity.Principal
 
 // Authenticate implements [handlers.Authenticator].
@@ -98,20 +98,20 @@ type PingFunc func(ctx context.Context) error
 // Ping implements [handlers.Pinger].
 func (f PingFunc) Ping(ctx context.Context) error { return f(ctx) }
 
-// Someone is a principal with the scopes.
+// Someone returns a principal with the scopes.
 func Someone(scopes ...identity.Scope) identity.Principal {
 	return identity.Principal{KeyID: "key_1", OrgID: "org_1", Env: store.Live, Plan: "free", Scopes: identity.ScopesOf(scopes...)}
 }
 
-// As is the request after Auth has let the principal in.
+// As returns the request after Auth has admitted the principal.
 func As(r *http.Request, p identity.Principal) *http.Request {
 	return r.WithContext(handlers.WithPrincipal(r.Context(), p))
 }
 
-// Get is a GET request of the path.
+// Get returns a GET request of the path.
 func Get(path string) *http.Request { return httptest.NewRequest(http.MethodGet, path, nil) }
 
-// Ring is a ring of one master key.
+// Ring returns a ring of one master key.
 func Ring(t *testing.T) *vault.Ring {
 	t.Helper()
 	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
@@ -119,7 +119,7 @@ func Ring(t *testing.T) *vault.Ring {
 	return ring
 }
 
-// Of is r as an organization's, or as that of an address when the organization is "".
+// Of returns r with the principal of an organization, or with a client's address when orgID is "".
 func Of(r *http.Request, orgID, address string) *http.Request {
 	if orgID != "" {
 		return r.WithContext(handlers.WithPrincipal(r.Context(), identity.Principal{OrgID: orgID}))
@@ -127,7 +127,7 @@ func Of(r *http.Request, orgID, address string) *http.Request {
 	return handlers.WithClientAddress(r, address)
 }
 
-// Deadlines notes what becomes of a connection.
+// Deadlines records the deadlines of a connection.
 type Deadlines struct {
 	http.ResponseWriter
 

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-// codeDoc is what docs/failure-modes.md says about an error code, for clients.
+// codeDoc is the part of an error code's entry in docs/failure-modes.md that is for clients.
 type codeDoc struct {
 	Code errcode.Code
 	// Cause and Client are text with code spans in backticks, on one line each: why it happens, and what to do.
@@ -47,7 +47,7 @@ func readCodeDocs(page string) ([]codeDoc, error) {
 	return docs, errors.Join(faults...)
 }
 
-// labelled is the text behind a bold label, up to the next one, on one line.
+// labelled returns the text behind a bold label, up to the next label, on one line.
 func labelled(text, label string) string {
 	_, after, found := strings.Cut(text, "**"+label+"**")
 	if !found {

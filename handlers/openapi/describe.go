@@ -18,20 +18,19 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 )
 
-// describer builds the interface description: the framework's own operations of the endpoint groups, and
-// those whose handlers are written by hand, which are described beside their code. Nothing is served from it, so nothing of
-// what is done here costs a request.
+// describer builds the interface description from the framework's operations of the endpoint groups and the descriptions of the
+// hand-written handlers. It works only when the description is built, and costs no request anything.
 type describer struct {
 	config Config
 	codes  []codeDoc
-	// own has the schemas of what is written by hand; the groups have a registry of their own.
+	// own has the schemas of the hand-written handlers; the groups have a registry of their own.
 	own      huma.Registry
 	document *huma.OpenAPI
 	faults   []error
 }
 
-// describe makes the description of all routes: those of server, [v1.Routes], [webhook.Routes], docsRoutes and widgetRoutes. It reports a route
-// that nobody described, and one that was described and doesn't exist.
+// describe returns the description of all routes: those of server, [v1.Routes], [webhook.Routes], docsRoutes and widgetRoutes. The
+// error names routes without a description and descriptions without a route.
 func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.OpenAPI, error) {
 	groups := server.Description().Components.Schemas
 	d := &describer{config: config, codes: codes, own: huma.NewMapRegistry(endpoint.SchemaPrefix, endpoint.SchemaName)}
@@ -65,10 +64,10 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 	return d.document, errors.Join(d.faults...)
 }
 
-// handWritten describes one route whose handler is written by hand.
+// handWritten is the description of a route with a hand-written handler.
 type handWritten func(d *describer) *huma.Operation
 
-// addHandWritten describes the routes that aren't the framework's.
+// addHandWritten adds the routes with hand-written handlers.
 func (d *describer) addHandWritten() {
 	known := handWrittenOperations()
 	maps.Copy(known, webhookOperations(d.config.Catalog))
@@ -89,7 +88,7 @@ func (d *describer) addHandWritten() {
 	}
 }
 
-// handWrittenOperations has an entry for each of [v1.Routes], docsRoutes and widgetRoutes.
+// handWrittenOperations returns an entry for each of [v1.Routes], docsRoutes and widgetRoutes.
 func handWrittenOperations() map[string]handWritten {
 	return map[string]handWritten{
 		"GET /v1/models":                    describeModels,
@@ -103,7 +102,7 @@ func handWrittenOperations() map[string]handWritten {
 	}
 }
 
-// add puts an operation into the description, with all that follows from its route: tag, security, errors.
+// add adds an operation to the description, with its route's tag, security and errors.
 func (d *describer) add(operation *huma.Operation, route handlers.Route) {
 	operation.Tags = []string{tagOf(route.Path)}
 	if of := visitorOperations[operation.OperationID]; of != nil {
@@ -115,7 +114,7 @@ func (d *describer) add(operation *huma.Operation, route handlers.Route) {
 	d.document.AddOperation(operation)
 }
 
-// responses are those of success with the headers that all answers have, and the errors.
+// responses returns the successful responses, with the headers that all answers have, and the errors.
 func (d *describer) responses(operation *huma.Operation, route handlers.Route) map[string]*huma.Response {
 	all := make(map[string]*huma.Response, len(operation.Responses)+4)
 	for status, response := range operation.Responses {
@@ -146,7 +145,7 @@ func (d *describer) responses(operation *huma.Operation, route handlers.Route) m
 
 func (d *describer) schema(of reflect.Type) *huma.Schema { return d.own.Schema(of, true, "") }
 
-// jsonResponse is an answer with a JSON body of the type.
+// jsonResponse returns the response with a JSON body of the type.
 func (d *describer) jsonResponse(description string, of reflect.Type) *huma.Response {
 	return &huma.Response{
 		Description: description,
@@ -154,7 +153,7 @@ func (d *describer) jsonResponse(description string, of reflect.Type) *huma.Resp
 	}
 }
 
-// textResponse is an answer that is no JSON.
+// textResponse returns a response that is no JSON.
 func textResponse(description, mediaType string) *huma.Response {
 	return &huma.Response{
 		Description: description,
@@ -162,12 +161,12 @@ func textResponse(description, mediaType string) *huma.Response {
 	}
 }
 
-// pathParameter is a variable segment of a path.
+// pathParameter returns the description of a variable segment of a path.
 func pathParameter(name, description string) *huma.Param {
 	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
 }
 
-// operationsOf lists the operations of a description in the order of their paths, then methods.
+// operationsOf returns the operations of a description in the order of their paths, then methods.
 func operationsOf(document *huma.OpenAPI) []*huma.Operation {
 	var all []*huma.Operation
 	for _, item := range document.Paths {

@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
-// description is the interface as [New] describes it.
+// description returns the description that [New] makes.
 var description = sync.OnceValues(func() (*huma.OpenAPI, error) {
 	codes := make([]codeDoc, 0, len(errcode.All()))
 	for _, code := range errcode.All() {
@@ -48,7 +48,7 @@ func described(t testing.TB) *huma.OpenAPI {
 	return document
 }
 
-// Every route is described, with what it needs, and nothing else is.
+// Every route is described with its parameters and credentials, and nothing else is described.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	missing := map[string]handlers.Route{}
@@ -102,14 +102,14 @@ func requireSecurity(t *testing.T, document *huma.OpenAPI, operation *huma.Opera
 	require.Equal(t, open, len(operation.Security) == 0, "%s: %v", operation.OperationID, ways)
 }
 
-// valid reports what huma says about a value by a schema of the description.
+// valid returns the errors of a value by a schema of the description, as huma finds them.
 func valid(document *huma.OpenAPI, schema *huma.Schema, value any) []error {
 	var result huma.ValidateResult
 	huma.Validate(document.Components.Schemas, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, value, &result)
 	return result.Errors
 }
 
-// The schema of a chat request and its decoder, which knows nothing of it, agree: on every bound and beyond it.
+// The schema of a chat request and its decoder, which doesn't use the schema, agree on every bound and beyond it.
 func TestChatSchemaIsTheDecoders(t *testing.T) {
 	t.Parallel()
 	document := described(t)
@@ -184,7 +184,7 @@ func TestChatSchemaIsTheDecoders(t *testing.T) {
 	}
 }
 
-// What is written without structs has the members that the structs of the description have, and no others.
+// The answers that are written without structs have exactly the members of the description's structs.
 func TestChatSchemasAreTheWriters(t *testing.T) {
 	t.Parallel()
 	result := &gateway.Result{ID: "chatcmpl-1", Model: "a/b", Created: 1, Text: "hi", FinishReason: "stop", ChargedMicros: 7}
@@ -214,7 +214,7 @@ func TestChatSchemasAreTheWriters(t *testing.T) {
 	}
 }
 
-// A description that misses a route, or has one too many, is an error when the service starts, not a gap.
+// A route without a description, and a description without a route, are errors at the start of the service.
 func TestUndescribedRoutesAreFaults(t *testing.T) {
 	t.Parallel()
 	known := handWrittenOperations()
@@ -228,8 +228,8 @@ func TestUndescribedRoutesAreFaults(t *testing.T) {
 	require.ErrorContains(t, err, "invalid_request has no entry")
 }
 
-// Only the operator configures addresses that the service fetches. The one member that is an address, a list of
-// origins, is only compared. A new one needs a dialer that refuses private networks first, and then its place here.
+// Only the operator configures addresses that the service fetches. The only member with addresses, a widget's origins, is just
+// compared. Before another one is allowed here, its fetching needs a dialer that refuses private networks.
 func TestNoRequestNamesAnAddress(t *testing.T) {
 	t.Parallel()
 	document := described(t)

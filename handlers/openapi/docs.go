@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
-// Config is what the interface description says beside the routes.
+// Config holds the facts of the interface description that don't follow from the routes.
 type Config struct {
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
@@ -35,9 +35,8 @@ type Config struct {
 	FailureModes string
 }
 
-// Docs serves the interface description: OpenAPI 3.1 in JSON and YAML, and a page that
-// is made of it. The page loads nothing but its own style and needs no script. All is rendered once; it is safe for
-// concurrent use.
+// Docs serves the interface description as OpenAPI 3.1 in JSON and YAML, and as a page, which loads only its own style and needs no
+// script. Everything is rendered once. It is safe for concurrent use.
 type Docs struct {
 	page, json, yaml, style rendition
 	// stylePath has the style's hash in it, so that it may be kept for ever.
@@ -50,11 +49,11 @@ type rendition struct {
 	text                   []byte
 }
 
-// URL is the address of the page of the service with this base URL; with # and a code it is that of an error's text.
+// URL returns the address of the page of the service with this base URL. With # and a code it leads to the text of an error.
 func URL(baseURL string) string { return baseURL + docsPath }
 
-// New describes the routes of server and those whose handlers are written by hand. It must be called before server serves. It reports what nobody
-// described, and error codes that docs/failure-modes.md doesn't explain.
+// New describes the routes of server and those with hand-written handlers. It must be called before server serves. The error names
+// routes without a description and error codes without an entry in docs/failure-modes.md.
 func New(server *endpoint.Server, config Config) (*Docs, error) {
 	if config.Catalog == nil {
 		config.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
@@ -115,7 +114,7 @@ func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	header.Set("Content-Type", answer.mediaType)
 	w.WriteHeader(http.StatusOK)
-	// The client may be gone; there is nobody left to tell.
+	// The client may be gone, and its error would reach no one.
 	_, _ = w.Write(answer.text)
 	return nil
 }
@@ -123,7 +122,7 @@ func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 // docsPolicy lets the page load its style, and nothing else.
 const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// find is what the path and the Accept header ask for, nil for nothing.
+// find returns the rendition for the path and the Accept header, nil for none.
 func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
 	switch r.URL.Path {
 	case docsPath:

@@ -34,7 +34,7 @@ func newDocs(t *testing.T) *Docs {
 	return docs
 }
 
-// fetch asks for a path with an Accept header; empty is none.
+// fetch requests a path with an Accept header, "" for none.
 func (d *Docs) fetch(t *testing.T, path, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
@@ -50,7 +50,7 @@ func (d *Docs) fetch(t *testing.T, path, accept string) *httptest.ResponseRecord
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
-// What /docs serves: JSON, or the page when Accept prefers text/html; the fixed addresses whatever it says.
+// /docs serves JSON, or the page when Accept prefers text/html; the other addresses ignore Accept.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	d := newDocs(t)
@@ -82,7 +82,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// The page needs nothing but itself and its style, and every link in it leads somewhere.
+// The page loads only its style, and every link in it has a target.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	d := newDocs(t)

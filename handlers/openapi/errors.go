@@ -29,7 +29,7 @@ func (d *describer) addErrorSchema() {
 	}
 }
 
-// errorResponse is an answer of the error contract.
+// errorResponse returns the response with the error body.
 func (d *describer) errorResponse(status int) *huma.Response {
 	response := d.jsonResponse("", reflect.TypeFor[handlers.ErrorDocument]())
 	response.Headers = map[string]*huma.Param{handlers.RequestIDHeader: headerRef(handlers.RequestIDHeader)}
@@ -48,8 +48,8 @@ func addCode(response *huma.Response, code errcode.Code) {
 	response.Description = "`" + strings.Join(codes, "`, `") + "`"
 }
 
-// codesOf are the errors that an operation can answer, in the order of package errcode: those that follow from who may use it and
-// what it takes, and its own.
+// codesOf returns the errors that an operation can answer, in the order of package errcode: those that follow from its access and
+// its input, and its specific ones.
 func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	codes := []errcode.Code{errcode.InternalError}
 	if !strings.HasPrefix(route.Path, "/docs") {
@@ -86,7 +86,7 @@ func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	return slices.Compact(codes)
 }
 
-// ofCalls are the errors of a model call beside those of its request.
+// ofCalls are the errors of a model call, without those of its request.
 var ofCalls = []errcode.Code{
 	errcode.UnsupportedModel, errcode.ContextTooLong, errcode.InsufficientCredits, errcode.RateLimited,
 	errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout,

@@ -18,7 +18,7 @@ var recordedExamples []byte
 
 // Example is one exchange of the description.
 type Example struct {
-	// Operation is the operation's id, Name tells several of one operation apart.
+	// Operation is the operation's id, Name distinguishes several examples of one operation.
 	Operation string `json:"operation"`
 	Name      string `json:"name,omitempty"`
 	// Parameters are those of the path, the query and the headers, by name.

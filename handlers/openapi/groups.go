@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// headline says what the interface is of.
+// headline is the summary of the description.
 const headline = "Model gateway, conversational assistants and their channels"
 
-// introduction is what a reader should know before any route.
+// introduction is the text before the routes.
 const introduction = `The interface of the service for businesses that run assistants on messaging channels.
 
 An existing OpenAI client works after its base URL is changed to ` + "`/v1`" + ` of this address. All bodies are JSON unless ` +
@@ -39,7 +39,7 @@ var tags = []*huma.Tag{
 	{Name: "Interface description", Description: "This description."},
 }
 
-// tagOf is the group that a path belongs to.
+// tagOf returns the group of a path.
 func tagOf(path string) string {
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch group {

@@ -16,7 +16,7 @@ var docsTemplate string
 //go:embed page.css
 var docsStyle []byte
 
-// docsPage is what the template shows.
+// docsPage is the data of the page's template.
 type docsPage struct {
 	Title, Summary, Introduction string
 	BaseURL, Style               string
@@ -34,7 +34,7 @@ type docsGroup struct {
 
 type docsOperation struct {
 	ID, Method, Path, Summary, Description string
-	// Access says who may use it.
+	// Access lists the accepted credentials.
 	Access     []docsAccess
 	Parameters []docsField
 	// Body is the schema of the request, empty for none.
@@ -43,7 +43,7 @@ type docsOperation struct {
 	Examples  []docsExample
 }
 
-// docsAccess is one way in: a scheme and the scope or role that it needs.
+// docsAccess is one kind of credentials: a security scheme and the scope or role that it needs.
 type docsAccess struct{ Scheme, Needs string }
 
 type docsResponse struct {
@@ -90,7 +90,7 @@ type docsCode struct {
 	Status int
 }
 
-// renderDocsPage makes the page of the description. style is the address of its style.
+// renderDocsPage renders the page of the description. style is the address of its style.
 func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style string) ([]byte, error) {
 	page := docsPage{
 		Title: document.Info.Title, Summary: headline, Introduction: document.Info.Description,

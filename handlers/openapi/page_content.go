@@ -71,7 +71,7 @@ func docsTypeOf(schema *huma.Schema) docsType {
 	return docsType{Text: schema.Type}
 }
 
-// docsRules says in words what a value must be like.
+// docsRules returns the bounds of a value in words.
 func docsRules(schema *huma.Schema) []string {
 	if schema == nil {
 		return nil
@@ -118,7 +118,7 @@ func docsRules(schema *huma.Schema) []string {
 	return rules
 }
 
-// docsSchemas lists the objects in the order of their names.
+// docsSchemas returns the objects in the order of their names.
 func docsSchemas(document *huma.OpenAPI) []docsSchema {
 	all := document.Components.Schemas.Map()
 	var shown []docsSchema
@@ -132,7 +132,7 @@ func docsSchemas(document *huma.OpenAPI) []docsSchema {
 				Type: docsTypeOf(property), Rules: docsRules(property),
 			})
 		}
-		// What has to be there comes first.
+		// Required members come first.
 		slices.SortStableFunc(object.Fields, func(a, b docsField) int {
 			switch {
 			case a.Required == b.Required:
@@ -164,7 +164,7 @@ func docsSchemes(document *huma.OpenAPI) []docsScheme {
 	return shown
 }
 
-// docsExamples are the operation's recorded exchanges.
+// docsExamples returns the operation's recorded exchanges.
 func docsExamples(document *huma.OpenAPI, operation *huma.Operation) []docsExample {
 	bodies := map[string]*huma.Example{}
 	if operation.RequestBody != nil {
@@ -200,7 +200,7 @@ func exampleText(value any) string {
 	return string(text)
 }
 
-// curl is the operation's request as a command for a shell.
+// curl returns the operation's request as a shell command.
 func curl(document *huma.OpenAPI, operation *huma.Operation, body *huma.Example) string {
 	path, query, lines := operation.Path, url.Values{}, []string(nil)
 	for _, way := range operation.Security {

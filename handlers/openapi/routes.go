@@ -14,8 +14,7 @@ const (
 	docsYAMLPath = docsPath + "/openapi.yaml"
 )
 
-// docsRoutes are the addresses of the description itself. They are no part of [v1.Routes]: who doesn't mount `/docs` has
-// nothing there.
+// docsRoutes are the routes of the description itself. They exist only where `/docs` is mounted.
 func docsRoutes() []handlers.Route {
 	return []handlers.Route{
 		{Method: http.MethodGet, Path: docsPath, Public: true, Summary: "This description: a page for browsers, otherwise JSON"},
@@ -49,7 +48,8 @@ func descriptionResponse() *huma.Response {
 	}
 }
 
-// widgetRoutes are the addresses of the widget that browsers load. What these call is registered by [widget.Register].
+// widgetRoutes are the addresses of the widget that browsers load. The operations that these call are registered by
+// [widget.Register].
 func widgetRoutes() []handlers.Route {
 	return []handlers.Route{
 		{Method: http.MethodGet, Path: "/widget/{channelId}", Public: true, Summary: "The page in the widget's frame"},

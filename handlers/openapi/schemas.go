@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 )
 
-// schemas are those of the groups and those of what is written by hand, as one.
+// schemas joins the schemas of the groups and those of the hand-written handlers.
 type schemas struct {
 	huma.Registry
 
@@ -33,7 +33,7 @@ func (s schemas) Map() map[string]*huma.Schema {
 	return all
 }
 
-// SchemaFromRef finds a schema in either.
+// SchemaFromRef returns a schema of either.
 func (s schemas) SchemaFromRef(ref string) *huma.Schema {
 	return s.Map()[strings.TrimPrefix(ref, endpoint.SchemaPrefix)]
 }

@@ -18,8 +18,8 @@ const (
 	schemeVisitor = "visitor"
 )
 
-// securitySchemes are the ways in: keys, sessions and the signatures of the platforms under the header names in use;
-// signatureHeaders has those that the operator changed.
+// securitySchemes returns the kinds of credentials: keys, sessions and the signatures of the platforms under the header names in
+// use; signatureHeaders has those that the operator changed.
 func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]string) map[string]*huma.SecurityScheme {
 	header := func(configured, usual, text string) *huma.SecurityScheme {
 		if configured == "" {
@@ -59,7 +59,7 @@ func webhookScheme(p *platforms.Description) string {
 	return name + "Signature"
 }
 
-// securityOf says who may use a route: a key with the scope, a person with the role, or everybody.
+// securityOf returns a route's security: a key with the scope, a person with the role, or none.
 func securityOf(route handlers.Route) []map[string][]string {
 	ways := []map[string][]string{}
 	if route.Scope != "" {

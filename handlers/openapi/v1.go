@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 )
 
-// The forms of POST /v1/chat/completions. No code reads or writes with them, for speed ([v1.DecodeChat], writeCompletion,
-// chunkWriter); tests hold them and that code together.
+// The types of POST /v1/chat/completions exist for the description only: [v1.DecodeChat], [v1.ChunkWriter] and the writer of whole
+// answers do without them, for speed. Tests compare both.
 
 // chatBody is the body of POST /v1/chat/completions.
 type chatBody struct {
@@ -83,7 +83,7 @@ type chatDelta struct {
 	Content *string `json:"content,omitzero"`
 }
 
-// streamText says what comes in a stream, for a description language that has no word for it.
+// streamText describes the events of a stream, for which OpenAPI has no syntax.
 const streamText = "`stream`: events of one line `data: ` and JSON (schema ChatChunk) and a blank line. The first has the role, " +
 	"the next the text piece by piece, the next-to-last finish_reason, the last usage and svc; then `data: [DONE]`. A stream that " +
 	"fails after its first byte ends with one event that has the error body instead."

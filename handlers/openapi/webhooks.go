@@ -55,7 +55,7 @@ func webhookOperations(catalog *messaging.Catalog) map[string]handWritten {
 	return operations
 }
 
-// upperCamel is a platform's name without underscores, each part with a capital: market_a is MarketA.
+// upperCamel returns a platform's name without underscores, each part with a capital: MarketA for market_a.
 func upperCamel(name string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(name, "_") {

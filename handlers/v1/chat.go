@@ -29,7 +29,7 @@ type Chat struct {
 	// Streams counts the concurrent streams of the organizations, each of which may have StreamLimit (0: any number).
 	Streams     *Streams
 	StreamLimit int
-	// Logger gets failures that happen after a stream has begun, where no status can tell them any more.
+	// Logger gets failures of streams that have begun, which have no status of their own any more.
 	Logger *slog.Logger
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// outcomeCodes maps each ending of a call that is an error to its public code. A client that
-// left gets no answer; its code is only for the log.
+// outcomeCodes has the public code of every outcome that is an error. A client that left gets no answer; its code is for the log
+// only.
 var outcomeCodes = map[gateway.Outcome]errcode.Code{
 	gateway.OutcomeUnsupportedModel:    errcode.UnsupportedModel,
 	gateway.OutcomeContextTooLong:      errcode.ContextTooLong,
@@ -29,7 +29,7 @@ var outcomeCodes = map[gateway.Outcome]errcode.Code{
 	gateway.OutcomeInternalError:       errcode.InternalError,
 }
 
-// chatError is the public form of an error of [gateway.Gateway.Call]; w gets the mark of one that is a replay.
+// chatError returns the public form of an error of [gateway.Gateway.Call], and marks a replayed one in w's headers.
 func chatError(w http.ResponseWriter, err error) *handlers.Error {
 	var f *gateway.Failure
 	if !errors.As(err, &f) {

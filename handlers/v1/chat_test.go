@@ -151,8 +151,8 @@ type goneWriter struct{ http.ResponseWriter }
 func (goneWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (goneWriter) FlushError() error         { return io.ErrClosedPipe }
 
-// TestClientGoneIsToldToTheGateway: a failed write ends the call as one whose client left.
-func TestClientGoneIsToldToTheGateway(t *testing.T) {
+// TestFailedWriteReachesTheGateway: a failed write ends the call like one whose client left.
+func TestFailedWriteReachesTheGateway(t *testing.T) {
 	t.Parallel()
 	writer := NewChunkWriter(goneWriter{httptest.NewRecorder()}, new(http.Request))
 	defer writer.Free()
@@ -180,7 +180,7 @@ func TestOutcomesHaveCodes(t *testing.T) {
 	}
 }
 
-// TestChatNeedsPostAndPrincipal: another method is 404, and a route without svc_auth is a fault of ours, not a free call.
+// TestChatNeedsPostAndPrincipal: another method is 404, and a route without svc_auth is internal_error, not a free call.
 func TestChatNeedsPostAndPrincipal(t *testing.T) {
 	t.Parallel()
 	chat := &Chat{Gateway: &handlertest.ScriptedCall{}, Bodies: handlers.NewByteBudget(1), Streams: new(Streams)}
@@ -190,7 +190,7 @@ func TestChatNeedsPostAndPrincipal(t *testing.T) {
 	require.Equal(t, errcode.InternalError, handlers.AsError(err).Code)
 }
 
-// TestStreamLimit: one stream too many is 429 with a second to wait.
+// TestStreamLimit: a stream beyond the limit is 429 with a Retry-After of a second.
 func TestStreamLimit(t *testing.T) {
 	t.Parallel()
 	var open Streams
@@ -206,7 +206,7 @@ func TestStreamLimit(t *testing.T) {
 	require.Nil(t, g.Request, "the call must not be made")
 }
 
-// TestPooledBuffersAreEmpty: what one customer's answer left in a buffer never begins another's.
+// TestPooledBuffersAreEmpty: no answer begins with the rest of another one from the same buffer.
 func TestPooledBuffersAreEmpty(t *testing.T) {
 	t.Parallel()
 	used := takeBuffer()

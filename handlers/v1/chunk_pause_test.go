@@ -37,8 +37,8 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// A model may think for minutes, before its first text and between two: the time that a client has to read what was written
-// doesn't run while nothing is. On HTTP/2 a deadline ends the stream even when nothing waits to be written.
+// A model may think for minutes, before its first text and between two. No write deadline may be set meanwhile: on HTTP/2 it ends
+// even an idle stream.
 func TestStreamOutlivesThePausesOfItsModel(t *testing.T) {
 	t.Parallel()
 	for version := 1; version <= 2; version++ {

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// writeTime is how long a client may leave what was written to it unread. One that never reads would else keep a
-	// vendor's connection, a hold and a stream of its organization for as long as the server runs.
+	// writeTime bounds how long a write to the client may take. A client that never reads would otherwise keep a vendor's
+	// connection, a hold and a stream of its organization for as long as the server runs.
 	writeTime = 30 * time.Second
-	// armEvery is how old the write deadline may be: setting it anew for each token would cost more than the token.
+	// armEvery is the least time between two changes of the write deadline: one for each token would cost more than the token.
 	armEvery = 5 * time.Second
 )
 
@@ -30,7 +30,7 @@ func takeBuffer() *[]byte {
 	return buffers.Get().(*[]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
 }
 
-// giveBuffer empties b for whoever takes it next: what is left in it is another customer's answer.
+// giveBuffer empties b and returns it to the pool: its old content is the answer to one customer and must not reach another.
 func giveBuffer(b *[]byte) {
 	*b = (*b)[:0]
 	if cap(*b) <= maxPooledBuffer {
@@ -43,17 +43,17 @@ func giveBuffer(b *[]byte) {
 type ChunkWriter struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
-	// lifts: the write deadline must not stand while nothing is written, for it ends a stream of HTTP/2 all the same, and a
-	// model may think for minutes.
+	// lifts: the write deadline must be lifted after each write, because on HTTP/2 it also ends an idle stream, and a model may
+	// think for minutes.
 	lifts bool
-	// pending are whole events that were not written yet.
+	// pending holds whole events that are not written yet.
 	pending *[]byte
 	// head is the constant beginning of every chunk, up to the value of "choices".
 	head []byte
-	// sent: the status and some bytes are on their way; failures can only be told inside the stream.
+	// sent: the status and some bytes are written, so that a failure can only be an event of the stream.
 	sent bool
-	// begun: there is text for the client, if only in pending. The answer is a stream from here on, however fast its
-	// end came, so that what a client sees of a failure doesn't depend on how the network cut the vendor's events.
+	// Begun: there is text for the client, if only in pending. From then on the answer is a stream, so that the form of a
+	// failure doesn't depend on how the network cut the vendor's events.
 	Begun bool
 	// armed is when the write deadline was set; zero before.
 	armed time.Time
@@ -66,7 +66,7 @@ func NewChunkWriter(w http.ResponseWriter, r *http.Request) *ChunkWriter {
 	return &ChunkWriter{w: w, rc: http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
 }
 
-// Free gives the buffer back; the writer must not be used after it. What comes next on the connection has its own time.
+// Free returns the buffer to the pool and lifts the write deadline. The writer must not be used after it.
 func (c *ChunkWriter) Free() {
 	c.disarm()
 	giveBuffer(c.pending)
@@ -147,7 +147,7 @@ func (c *ChunkWriter) arm() {
 func (c *ChunkWriter) disarm() {
 	if !c.armed.IsZero() {
 		c.armed = time.Time{}
-		_ = c.rc.SetWriteDeadline(c.armed) // a writer that knew deadlines before knows them now
+		_ = c.rc.SetWriteDeadline(c.armed) // the writer has accepted a deadline before
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *ChunkWriter) start() {
 	header := c.w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("Cache-Control", "no-cache")
-	// Some proxies before us buffer streams unless told otherwise.
+	// Some proxies buffer streams without this header.
 	header.Set("X-Accel-Buffering", "no")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Del("Content-Length")
@@ -177,9 +177,9 @@ func (c *ChunkWriter) Finish(result *gateway.Result) error {
 	return c.Flush()
 }
 
-// Fail ends a broken stream: one error event, and none of what would make it look complete.
+// Fail ends a broken stream with one error event, without a finish chunk, usage or [DONE].
 func (c *ChunkWriter) Fail(failure *handlers.Error, requestID string) {
 	*c.pending = handlers.AppendErrorEvent(*c.pending, failure, requestID)
-	// A client that is gone can't be told.
+	// The error of a write to a client that is gone would reach no one.
 	_ = c.Flush()
 }

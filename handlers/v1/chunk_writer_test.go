@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// deadlineWriter is a connection that notes its write deadlines.
+// deadlineWriter records the write deadlines of a connection.
 type deadlineWriter struct {
 	*httptest.ResponseRecorder
 
@@ -24,8 +24,8 @@ func (w *deadlineWriter) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
-// Who doesn't read has at least 25 s for each write, a long stream has a new deadline from time to time, and what comes
-// after the stream on the same connection has none of it.
+// A client has at least 25 s to read each write, a long stream gets a new deadline from time to time, and the next answer on the
+// same connection has none of its deadlines.
 func TestStreamHasWriteDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

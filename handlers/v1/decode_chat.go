@@ -16,7 +16,7 @@ const (
 	MaxContentRunes = 200_000
 	// MaxTokensLimit is the largest max_tokens that can be asked for.
 	MaxTokensLimit = 200_000
-	// MaxMessages bounds the messages of a request, and the stop sequences (reliability S12).
+	// MaxMessages bounds the messages of a request, and the stop sequences.
 	MaxMessages = 10_000
 )
 
@@ -34,7 +34,7 @@ type ChatRequest struct {
 	Stream bool
 }
 
-// The validated fields in the order of "Chat request" in docs/contract.md, which decides whose fault is told when there are several.
+// The validated fields in the order of "Chat request" in docs/contract.md. Of several faults the first in this order is returned.
 const (
 	fieldModel = iota
 	fieldMessages
@@ -46,8 +46,8 @@ const (
 	fieldCount
 )
 
-// chatDecoder reads a chat request in one pass. Faults of fields are kept while it reads on, for a body that isn't JSON
-// at all comes first, and of several faults the first in the contract's order.
+// chatDecoder reads a chat request in one pass. It collects the faults of fields while it reads on, because a syntax error of the
+// body takes precedence.
 type chatDecoder struct {
 	jsonbody.Scanner
 	req              *ChatRequest
@@ -73,8 +73,8 @@ func decodeInTurn(ctx context.Context, budget *handlers.ByteBudget, body []byte)
 // `max_completion_tokens` in place of an absent `max_tokens`. The time is linear in the length of body, the depth bounded
 // by 64, and the contents of the messages remain slices of body, which must not change while they are in use.
 //
-// Every error is an *[handlers.Error] with invalid_request. A body that isn't one JSON object in valid UTF-8 with distinct names
-// is told before any field; then the first faulty field in the order of the constants above.
+// Every error is an *[handlers.Error] with invalid_request: that of a body that isn't one JSON object in valid UTF-8 with distinct
+// names, else that of the first faulty field in the order of the constants above.
 func DecodeChat(body []byte) (*ChatRequest, error) {
 	if len(body) > handlers.MaxChatBody {
 		return nil, handlers.TooLarge(handlers.MaxChatBody)
@@ -86,7 +86,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	return d.finish()
 }
 
-// finish tells the first fault, or answers the request.
+// finish returns the request, or the first fault.
 func (d *chatDecoder) finish() (*ChatRequest, error) {
 	if !d.hasModel && d.faults[fieldModel] == nil {
 		d.faults[fieldModel] = handlers.InvalidRequest("model", "model is required.")
@@ -105,7 +105,7 @@ func (d *chatDecoder) finish() (*ChatRequest, error) {
 	return d.req, nil
 }
 
-// chatField is the field that a repeated name of the top object belongs to.
+// chatField returns the field that a repeated name of the top object belongs to, "" for an ignored one.
 func chatField(name jsonscan.Literal) string {
 	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {
@@ -141,7 +141,7 @@ func (d *chatDecoder) member(name jsonscan.Literal) bool {
 	}
 }
 
-// wrong keeps a field's first fault and steps over the value.
+// wrong notes a field's first fault and skips the value.
 func (d *chatDecoder) wrong(field int, name, text string) bool {
 	d.note(field, name, text)
 	return d.Skip()
@@ -153,8 +153,8 @@ func (d *chatDecoder) note(field int, name, text string) {
 	}
 }
 
-// countTexts returns how many texts the array at pos begins with; pos stays. Elements can be so much shorter than what is
-// built of them that a slice which grows would take too much.
+// countTexts returns how many strings the array at pos begins with, and leaves pos. The slice is allocated for exactly that many:
+// an element of two bytes becomes a string header of 16, and a growing slice would hold several times that.
 func (d *chatDecoder) countTexts() (n int) {
 	before := d.Scanner
 	d.Array(func(int) bool {

@@ -75,7 +75,7 @@ type referenceRequest struct {
 	Stream            bool
 }
 
-// referenceDecode answers the request, or the faulty field: "?" when the body isn't acceptable JSON at all.
+// referenceDecode returns the request, or the faulty field: "?" when the body isn't acceptable JSON.
 func referenceDecode(body []byte) (req referenceRequest, field string, valid bool) {
 	if !jsontext.Value(body).IsValid() || tooDeep(body) || jsontext.Value(bytes.TrimLeft(body, " \t\r\n")).Kind() != '{' {
 		return req, "?", false

@@ -382,7 +382,7 @@ func TestDecodeChatDepth(t *testing.T) {
 	require.Contains(t, refused(t, nested(`{"a":`, `1`, `}`, jsonbody.MaxDepth)).Message, "deep")
 	require.Contains(t, refused(t, nested(`[`, ``, `]`, 1_000_000)).Message, "deep")
 	require.Contains(t, refused(t, strings.Repeat(`{"x":`, 1_000_000)).Message, "deep")
-	// Depth is what is open, not what has been.
+	// Only open objects and arrays count as depth, not closed ones.
 	decoded(t, nested(``, `[`+strings.Repeat(`[[]],`, 200)+`{}]`, ``, 1))
 }
 
@@ -403,7 +403,7 @@ func TestDecodeChatNameBound(t *testing.T) {
 	refused(t, `{"model":"m/x",`+hello+`,"x":`+half[:len(half)-1]+`,"y":`+half+`}}`)
 }
 
-// A scan that looks at a byte more than a bounded number of times does not end on these within the time of a test run.
+// A scan that isn't linear in the body doesn't end on these within the time of a test run.
 func TestDecodeChatIsLinear(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20

@@ -38,7 +38,7 @@ func chatDecoders() []handlertest.ForeignDecoder {
 	}}
 }
 
-// vendorDecoders are what a model's vendor answers.
+// vendorDecoders decode the answers of a model's vendor.
 func vendorDecoders(t *testing.T) []handlertest.ForeignDecoder {
 	var answer struct {
 		status          int

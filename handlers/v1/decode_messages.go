@@ -30,7 +30,7 @@ func (d *chatDecoder) message(i int) bool {
 	d.anyMessage = true
 	switch {
 	case d.faults[fieldMessages] != nil && (i >= MaxMessages || d.Peek() != '{'):
-		return d.Skip() // nothing is built for what can't be used any more
+		return d.Skip() // the request is refused already, so nothing more is built
 	case i >= MaxMessages:
 		return d.wrong(fieldMessages, "messages", "must have at most "+strconv.Itoa(MaxMessages)+" elements")
 	case d.Peek() != '{':
@@ -68,7 +68,7 @@ func (d *chatDecoder) message(i int) bool {
 
 func element(i int, rest string) string { return "messages[" + strconv.Itoa(i) + "]" + rest }
 
-// messageField is the field that a repeated name of messages[i] belongs to.
+// messageField returns the field that a repeated name of messages[i] belongs to, "" for an ignored one.
 func messageField(i int, name jsonscan.Literal) string {
 	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {
@@ -104,7 +104,7 @@ func (d *chatDecoder) role() (role, fault string, ok bool) {
 	}
 }
 
-// content reads a content as it stands, with its quotes and escapes.
+// content reads a content with its quotes and escapes.
 func (d *chatDecoder) content() (content providers.JSONString, fault string, ok bool) {
 	if d.Peek() != '"' {
 		return nil, "is not a string; content must be a string", d.Skip()

@@ -61,7 +61,7 @@ func (d *chatDecoder) maxTokens() bool {
 	return true
 }
 
-// maxCompletionTokens takes the modern name of max_tokens; what can't be used is ignored like an unknown field.
+// maxCompletionTokens reads the modern name of max_tokens. An invalid value is ignored like an unknown field.
 func (d *chatDecoder) maxCompletionTokens() bool {
 	n, wanted, ok := d.tokens()
 	if wanted {

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// HeaderIdempotencyKey makes a repeated request safe.
+// HeaderIdempotencyKey names the header by which a repeated request gets the first one's answer and charge.
 const HeaderIdempotencyKey = "Idempotency-Key"
 
 // MaxIdempotencyKey bounds the key in bytes, without quotes.
@@ -38,5 +38,5 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// markReplayed tells the client that the answer is that of an earlier request with the same key.
+// markReplayed sets the header of an answer that repeats that of an earlier request with the same key.
 func markReplayed(h http.Header) { h.Set("Idempotent-Replayed", "true") }

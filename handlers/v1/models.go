@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// ModelList is what the models of a configuration are taken from: [gateway.Catalog].
+// ModelList lists the models of a configuration, as [gateway.Catalog] does.
 type ModelList interface {
 	// Models returns all models, in the order in which they are listed.
 	Models() []gateway.Model
 }
 
-// ModelExceptions knows which models an organization has switched on or off, as [store.Organizations] does. A model without an
+// ModelExceptions returns which models an organization has switched on or off, as [store.Organizations] does. A model without an
 // exception is enabled.
 type ModelExceptions interface {
 	Models(ctx context.Context, orgID string) (map[string]bool, error)
@@ -60,7 +60,7 @@ func NewModels(list ModelList, exceptions ModelExceptions) *Models {
 	return m
 }
 
-// Serve answers a request that [handlers.Auth] has let in. Query parameters are ignored. Unknown and disabled models, other paths
+// Serve answers a request that [handlers.Auth] has admitted. Query parameters are ignored. Unknown and disabled models, other paths
 // and other methods are not_found.
 func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	handlers.EnsureRequestID(w, r)
@@ -68,11 +68,11 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet || !ok || (rest != "" && rest[0] != '/') {
 		return handlers.RouteNotFound(r)
 	}
-	p, err := handlers.RequirePrincipal(r)
+	principal, err := handlers.RequirePrincipal(r)
 	if err != nil {
 		return err
 	}
-	exceptions, err := m.exceptions.Models(r.Context(), p.OrgID)
+	exceptions, err := m.exceptions.Models(r.Context(), principal.OrgID)
 	if err != nil {
 		return handlers.Internal(fmt.Errorf("reading the organization's models: %w", err))
 	}
@@ -84,7 +84,7 @@ func (m *Models) Serve(w http.ResponseWriter, r *http.Request) error {
 		handlers.WriteJSON(w, http.StatusOK, text)
 		return nil
 	}
-	// The id has a slash of its own, which clients send as %2F or as it is; the path is decoded either way.
+	// The id contains a slash, which clients send plain or as %2F; the path is decoded in both cases.
 	i, ok := m.position[rest[1:]]
 	if !ok || !Enabled(exceptions, m.ids[i]) {
 		return handlers.NotFound("The model does not exist or is not enabled for the organization. GET %s lists those that are.", handlers.ModelsPath)

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// sendingGateway has the vendor's answer take long after the request was sent.
+// sendingGateway is a gateway whose vendor answers long after it has received the request.
 type sendingGateway struct {
 	budget      *handlers.ByteBudget
 	held, after int64
@@ -28,7 +28,7 @@ func (g *sendingGateway) Call(_ context.Context, req *gateway.Request, _ gateway
 	return &gateway.Result{ID: "chatcmpl-1", FinishReason: "stop"}, nil
 }
 
-// A stream goes on for minutes; its prompt takes memory only until the vendor has it.
+// A stream lasts for minutes; its prompt is held in memory only until the vendor has received it.
 func TestChatGivesTheBodyBackWhenItIsSent(t *testing.T) {
 	t.Parallel()
 	budget := handlers.NewByteBudget(1 << 20)

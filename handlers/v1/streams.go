@@ -8,15 +8,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-// Streams counts the streams of each organization that are open in this process. The zero value has none, and is safe
-// for concurrent use.
+// Streams counts the open streams of each organization in this process. The zero value is ready, and safe for concurrent use.
 type Streams struct {
 	mu   sync.Mutex
 	open map[string]int
 }
 
-// Open counts one stream more, until close is called; close may be called more than once. When the organization has
-// limit streams already (0 is no limit), the error is rate_limited with a retry after a second.
+// Open counts one more stream until closeStream is called, which may be more than once. When the organization has limit open
+// streams already (0 is no limit), the error is rate_limited with a Retry-After of a second.
 func (s *Streams) Open(orgID string, limit int) (closeStream func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +40,7 @@ func (s *Streams) close(orgID string) {
 	}
 }
 
-// Count is the number of streams that are open, over all organizations.
+// Count returns the number of open streams of all organizations.
 func (s *Streams) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

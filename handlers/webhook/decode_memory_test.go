@@ -60,7 +60,7 @@ func deliveryDecoders() (all []handlertest.ForeignDecoder) {
 	})
 }
 
-// crowded are deliveries of the smallest things that mean something, or nearly so, in all lists that may be in each other.
+// crowded are deliveries of the smallest elements, valid or nearly so, in all lists that can be nested.
 func crowded(n int) map[string]string {
 	const chatApp = `{"object":"whatsapp_business_account","entry":[%]}`
 	change := func(inner string) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// receiver is how the deliveries of a platform are read and kept.
+// receiver reads and stores the deliveries of a platform.
 type receiver struct {
 	account  handlers.Account
 	ackEmpty bool
@@ -41,7 +41,7 @@ func (h *Webhooks) receive(w http.ResponseWriter, r *http.Request, by *receiver)
 	return nil
 }
 
-// read returns what a delivery holds. The store's part comes when the body is gone and others can decode.
+// read returns the content of a delivery. The body and its slot for decoding are free again before the store is used.
 func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([]platforms.Inbound, error) {
 	body, release, err := handlers.ReadPaced(h.delivery(w, r), MaxBody, h.bodies, by.account)
 	defer release()
@@ -134,7 +134,7 @@ func (h *Webhooks) enqueue(
 	return queued, nil
 }
 
-// item is what the queue gets to know about a thing of a delivery, if anything.
+// item returns the queue's form of a delivered message or event; wanted is false for one that the queue doesn't store.
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
 	item = inbox.Item{
 		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,

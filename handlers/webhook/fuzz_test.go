@@ -11,8 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 )
 
-// Whatever a platform signs, the answer is an acknowledgement or a refusal of a body that isn't JSON, and what is counted
-// is what was handed over.
+// Any signed body is acknowledged or, if it isn't JSON, refused, and the acknowledged number is that of the texts in the queue.
 func FuzzSignedDelivery(f *testing.F) {
 	all := everyPlatform()
 	for i, p := range all {

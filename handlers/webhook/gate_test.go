@@ -31,7 +31,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// gate is a Webhooks with its surroundings.
+// gate is a Webhooks with its fake queue, routes and platforms.
 type gate struct {
 	options map[string]map[string]string
 	*Webhooks
@@ -43,7 +43,7 @@ type gate struct {
 	logged   bytes.Buffer
 }
 
-// fakeRoutes are the channels there are.
+// fakeRoutes are the existing channels.
 type fakeRoutes struct {
 	byID  map[string]store.Route
 	reads int
@@ -123,7 +123,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// configure makes the platforms anew of the gate's options.
+// configure builds the platforms from the gate's options.
 func (g *gate) configure(t *testing.T) {
 	t.Helper()
 	g.config.Platforms = handlertest.PlatformsOf(t, g.options)
@@ -264,7 +264,7 @@ func each(t *testing.T, test func(t *testing.T, p platform, g *gate)) {
 	}
 }
 
-// countingQueue may be used by many.
+// countingQueue is safe for concurrent use.
 type countingQueue struct {
 	mu    sync.Mutex
 	items int
@@ -279,7 +279,7 @@ func (q *countingQueue) Enqueue(_ context.Context, arrivals []inbox.Arrival) err
 	return nil
 }
 
-// frozenRoutes may be used by many.
+// frozenRoutes is safe for concurrent use.
 type frozenRoutes map[string]store.Route
 
 func (f frozenRoutes) ByID(_ context.Context, id string) (store.Route, bool, error) {

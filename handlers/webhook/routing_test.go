@@ -45,7 +45,7 @@ func TestBotRouting(t *testing.T) {
 	require.NotEmpty(t, a.Header.Get("Retry-After"))
 }
 
-// One delivery may hold several tenants: each entry, and each change, goes its own way.
+// One delivery may contain messages of several tenants: each entry, and each change, is routed on its own.
 func TestSocialDeliveryOfSeveralTenants(t *testing.T) {
 	t.Parallel()
 	g, social := newGate(t), everyPlatform()[1]
@@ -96,7 +96,7 @@ func TestSocialBatchOfAThousand(t *testing.T) {
 	require.Equal(t, 1, g.enqueues)
 }
 
-// What is no text goes to the queue, too, where it matters there, and doesn't count.
+// Events other than texts are queued, too, where the queue needs them, and aren't counted.
 func TestDeliveryOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

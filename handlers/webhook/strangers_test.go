@@ -20,8 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// A delivery that was seen on its way is good at the address that it was made for and at no other: neither at another
-// platform's nor at that of another bot.
+// A recorded delivery is valid only at the address that it was sent to: neither at another platform's nor at another bot's.
 func TestWebhookDeliveriesElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, seen := range everyPlatform() {
@@ -57,7 +56,7 @@ func TestWebhookWritesNothingForStrangers(t *testing.T) {
 	})
 }
 
-// rowsOf is how many rows each table of a store has.
+// rowsOf returns the number of rows of each table.
 func rowsOf(t *testing.T, db *store.DB) map[string]int {
 	t.Helper()
 	tables := `SELECT name FROM sqlite_master WHERE type = 'table'`
@@ -82,7 +81,7 @@ func rowsOf(t *testing.T, db *store.DB) map[string]int {
 	return counts
 }
 
-// fillDeliveries takes all of the memory that deliveries of unproven origin have.
+// fillDeliveries takes the whole share of unverified deliveries.
 func fillDeliveries(t *testing.T, budget *handlers.ByteBudget) {
 	t.Helper()
 	owners := 0
@@ -114,7 +113,7 @@ func TestStrangersTakeNothingFromBots(t *testing.T) {
 	require.Equal(t, "1", a.Header.Get("Retry-After"), "platforms come back after a fault, not after a refusal")
 }
 
-// A small delivery that is there at once passes although strangers hold all of the reserve; it may not take its time.
+// A small delivery that arrives at once is accepted although strangers hold the whole share; one that arrives slowly isn't.
 func TestPromptDeliveriesPassAFullReserve(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -144,7 +143,7 @@ func TestPromptDeliveriesPassAFullReserve(t *testing.T) {
 	})
 }
 
-// tooLate is the rest of a body that didn't come in time.
+// tooLate is the rest of a body that didn't arrive in time.
 type tooLate struct{}
 
 func (tooLate) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }

@@ -32,12 +32,12 @@ import (
 // signed is what is hashed.
 const MaxBody = 8 << 20
 
-// webhookRetryAfter is sent to a platform whose delivery could not be kept because of a fault; some platforms honour it. A
-// store with too much to do says itself when to come back, as to every other caller ([store.RetryAfter]).
+// webhookRetryAfter is the Retry-After of a delivery that was not stored because of a fault; some platforms honour it. When the
+// store is busy, [store.RetryAfter] takes its place.
 const webhookRetryAfter = 5 * time.Second
 
-// webhookBodyTime bounds how long a delivery may take to arrive: who sends one has shown nothing yet, and must not hold
-// a part of the shared budget for as long as they like. Platforms give up after a few seconds themselves.
+// webhookBodyTime bounds how long a delivery may take to arrive: its sender is unverified, and must not hold a part of the shared
+// budget for longer. Platforms give up after a few seconds themselves.
 const webhookBodyTime = 10 * time.Second
 
 // ChannelRoutes finds the channels of a delivery, as [store.Routes] does. Channels that don't exist are left out.
@@ -51,7 +51,7 @@ type Enqueuer interface {
 	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
 }
 
-// Config is what the operator says about the platforms that deliver.
+// Config holds the operator's settings of the webhooks.
 type Config struct {
 	// BaseURL is the service's own address without a trailing slash; some platforms sign it.
 	BaseURL   string
@@ -64,8 +64,8 @@ type Config struct {
 // Webhooks receives the deliveries of the platforms. Its handlers verify, extract and enqueue, with one read of the store and
 // one write, and call nothing outside. Nothing is acknowledged that isn't in the queue.
 //
-// A fault of ours is 500 with Retry-After. Everything that a platform could send and nobody wants is 200 with queued 0,
-// for a refused delivery comes again and, on some platforms, holds up what comes after it.
+// A fault of the service is 500 with Retry-After. A delivery without a channel or a known event is 200 with queued 0, because a
+// refused delivery is repeated and, on some platforms, delays those after it.
 type Webhooks struct {
 	config Config
 	routes ChannelRoutes
@@ -77,7 +77,7 @@ type Webhooks struct {
 	bodyTime time.Duration
 }
 
-// New makes the handlers of one configuration. ring opens the credentials of channels with a secret of their own;
+// New returns the webhooks of one configuration. ring opens the credentials of channels with a secret of their own;
 // bodies is the budget of all buffered request bodies, nil is unlimited; log may be nil.
 func New(
 	config Config, routes ChannelRoutes, queue Enqueuer, ring *vault.Ring, bodies *handlers.ByteBudget, log *slog.Logger,
@@ -209,7 +209,7 @@ func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// unproven is the answer to a delivery that isn't proven to come from the platform; nil for nil.
+// unproven returns the public error of a failed verification; nil for nil.
 func unproven(err error) error {
 	switch {
 	case err == nil:
@@ -234,8 +234,8 @@ func (h *webhook) extract(body []byte) ([]platforms.Inbound, error) {
 	return nil, handlers.Internal(err)
 }
 
-// handshake answers with the platform's challenge as it came. It is reflected input, hence plain text that no browser takes
-// for anything else.
+// handshake answers with the platform's challenge. It is reflected input, so it is sent as plain text that no browser interprets
+// otherwise.
 func (h *webhook) handshake(w http.ResponseWriter, r *http.Request) error {
 	challenge, err := h.platform.Answer(r.URL.Query())
 	if messaging.IsPanic(err) {

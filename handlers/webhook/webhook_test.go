@@ -33,7 +33,7 @@ func TestWebhookKeepsATextAndAcknowledgesIt(t *testing.T) {
 	})
 }
 
-// Whatever is wrong with a signature is 401, and nothing is looked at (but the bot's own secret).
+// Every invalid signature is 401, before anything but the bot's own secret is read.
 func TestWebhookWrongSignatures(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -63,7 +63,7 @@ func TestWebhookWrongSignatures(t *testing.T) {
 	})
 }
 
-// An operator who has not set up a platform doesn't receive from it, however it is signed.
+// A delivery of a platform that isn't configured is refused, however it is signed.
 func TestWebhookWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -134,7 +134,7 @@ func TestWebhookOfAPendingChannel(t *testing.T) {
 	})
 }
 
-// Nothing is acknowledged that isn't kept.
+// No delivery is acknowledged before it is in the queue.
 func TestWebhookWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -233,7 +233,7 @@ func TestWebhooksAtOnce(t *testing.T) {
 	})
 }
 
-// Anybody can begin a delivery. One that doesn't end gives back what it holds of the budget that all share.
+// Any stranger can begin a delivery. One that doesn't end returns its part of the shared budget.
 func TestWebhookThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -268,7 +268,7 @@ func (b bodyAfter) Read(into []byte) (int, error) {
 	return b.Reader.Read(into)
 }
 
-// A bot's secret doesn't depend on the body, so nothing of a stranger's is kept in memory.
+// A bot's secret doesn't depend on the body, so the body of a stranger isn't read into memory.
 func TestBotDeliveryIsAdmittedBeforeItsBody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -294,7 +294,7 @@ func TestBotDeliveryIsAdmittedBeforeItsBody(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, handlertest.Served(g.Bot, r).Code, "only an admitted body needs room")
 }
 
-// Once a delivery is there, its connection isn't cut for the time that the queue takes.
+// Once a delivery has arrived, the queue's time doesn't count against its connection.
 func TestWebhookDeadlineEndsWithTheBody(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
@@ -29,7 +30,7 @@ func (s *site) configure(t *testing.T, settings store.WidgetSettings) {
 }
 
 // TestOneVisitorLeavesRoom: whatever one address does, and whichever addresses of its IPv6 network it uses, visitors from
-// elsewhere are answered, and what it was refused takes nothing of the channel's rate.
+// elsewhere are answered, and refused messages take nothing of the channel's rate.
 func TestOneVisitorLeavesRoom(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -87,4 +88,84 @@ func TestOneVisitorLeavesStreams(t *testing.T) {
 	}
 	require.Zero(t, s.Streams.Count())
 	wholeStream(t, s.writeFrom("192.0.2.1", s.begin(t, `{}`), "m-1"))
+}
+
+// TestWidgetRates: each bound answers rate_limited with retryAfter, and nothing of a refused message is stored.
+func TestWidgetRates(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	settings := store.WidgetSettings{Origins: []string{shop}, RequestsPerMinute: 1}
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	s.Limiter = limit.NewMemory(func() time.Time { return time.Unix(1_800_000_030, 0) })
+	token := s.begin(t, `{}`)
+	wholeStream(t, s.write(token, "m-1", "one"))
+	refused := handlertest.Checked(t, s.write(token, "m-2", "two"))
+	require.Equal(t, string(errcode.RateLimited), refused.Code())
+	require.EqualValues(t, 30, refused.Fields["retryAfter"])
+	require.Len(t, s.seen(t, token), 2)
+
+	settings.RequestsPerMinute = 1000
+	require.NoError(t, s.db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+	for range messagesPerMinute - 1 { // refused messages aren't counted
+		wholeStream(t, s.write(token, "m-1", "one"))
+	}
+	require.Equal(t, string(errcode.RateLimited), handlertest.Checked(t, s.write(token, "m-1", "one")).Code())
+	fromElsewhere := visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-1","text":"one"}`)
+	fromElsewhere.RemoteAddr = "198.51.100.7:1234"
+	wholeStream(t, handlertest.Served(s.Serve, fromElsewhere))
+
+	for range sessionsPerMinute - 1 {
+		s.begin(t, `{}`)
+	}
+	again := visitorRequest(http.MethodPost, "/widget/chn_1/session", shop, "", `{}`)
+	require.Equal(t, string(errcode.RateLimited), handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, again).Code())
+
+	for range streamsPerChannel {
+		closeStream, err := s.Streams.Open("chn_1", streamsPerChannel)
+		require.NoError(t, err)
+		defer closeStream()
+	}
+	fromElsewhere = visitorRequest(http.MethodPost, "/widget/chn_1/messages", "", token, `{"id":"m-9","text":"nine"}`)
+	fromElsewhere.RemoteAddr = "198.51.100.7:1234"
+	refused = handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, fromElsewhere)
+	require.EqualValues(t, 1, refused.Fields["retryAfter"])
+	require.Len(t, s.seen(t, token), 2, "what is refused isn't stored")
+	require.Equal(t, streamsPerChannel, s.Streams.Count())
+	_, err := s.Streams.Open("chn_1", streamsPerChannel)
+	require.Error(t, err, "all streams are the channel's: the organization's own are not counted here")
+}
+
+// TestWidgetReadRate: each address has a rate of reads of its own.
+func TestWidgetReadRate(t *testing.T) {
+	t.Parallel()
+	s := openSite(t)
+	s.Limiter = limit.NewMemory(func() time.Time { return time.Unix(1_800_000_030, 0) })
+	token := s.begin(t, `{}`)
+	for range readsPerMinute {
+		require.Empty(t, s.seen(t, token))
+	}
+	again := visitorRequest(http.MethodGet, "/widget/chn_1/messages", "", token, "")
+	require.EqualValues(t, 30, handlertest.RefusedWith(t, errcode.RateLimited, s.Serve, again).Fields["retryAfter"])
+	again.RemoteAddr = "198.51.100.7:1234"
+	require.Equal(t, http.StatusOK, handlertest.Served(s.Serve, again).Code)
+}
+
+// TestDecodersAreFrugal bounds what a decoder of foreign bytes allocates for each byte.
+func TestDecodersAreFrugal(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	handlertest.RequireFrugalDecoders(t, visitorDecoders(t))
+}
+
+func visitorDecoders(t *testing.T) []handlertest.ForeignDecoder {
+	s := openSite(t)
+	token := s.begin(t, `{}`)
+	serve := func(path, origin, token string) func(t *testing.T, body string) {
+		return func(t *testing.T, body string) {
+			w := handlertest.Served(s.Serve, visitorRequest(http.MethodPost, path, origin, token, body))
+			require.NotContains(t, []int{http.StatusForbidden, http.StatusNotFound}, w.Code, w.Body.String())
+		}
+	}
+	return []handlertest.ForeignDecoder{
+		{Name: "a visitor's session", Most: endpoint.MaxPublicBody, Bodies: handlertest.Within(`{"token":%}`, `{"x":%}`), Decode: serve("/widget/chn_1/session", shop, "")},
+		{Name: "a visitor's message", Most: maxVisitorBody, Bodies: handlertest.Within(`{"id":%}`, `{"text":%}`, `{"id":"m","x":%}`), Decode: serve("/widget/chn_1/messages", "", token)},
+	}
 }

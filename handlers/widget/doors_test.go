@@ -45,7 +45,7 @@ func TestSessionOrigins(t *testing.T) {
 	handlertest.RefusedWith(t, errcode.Forbidden, s.Serve, twice)
 }
 
-// TestPreflight: browsers ask before a request with a token; pages of other origins are not told more than no.
+// TestPreflight: browsers send a preflight before a request with a token; pages of other origins learn nothing but the refusal.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -63,8 +63,8 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestVisitorTokens: who has none that is good for this channel, now, from an origin that is still allowed, reads and writes
-// nothing.
+// TestVisitorTokens: a token must be valid for this channel, unexpired, and of an origin that is still allowed; without one nothing
+// can be read or written.
 func TestVisitorTokens(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -107,7 +107,7 @@ func TestVisitorTokens(t *testing.T) {
 	handlertest.RefusedWith(t, errcode.Forbidden, s.Serve, read(""))
 }
 
-// TestExpiredToken: it opens nothing, and gets its visitor a new one, for a while and from an allowed page.
+// TestExpiredToken: an expired token gives no access, and can be exchanged for a new one for a while, from an allowed page.
 func TestExpiredToken(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -183,7 +183,7 @@ func TestVisitorsBodyIsReadLast(t *testing.T) {
 	}
 }
 
-// TestUnknownWidgets: ids of no channel or of one of another type, and addresses that nothing serves.
+// TestUnknownWidgets: ids of no channel or of one of another type, and unknown addresses, are not_found.
 func TestUnknownWidgets(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -206,7 +206,7 @@ func TestUnknownWidgets(t *testing.T) {
 	}
 }
 
-// TestWidgetOperationsAreServedByTheWidget: mounting the groups alone opens nothing to visitors.
+// TestWidgetOperationsAreServedByTheWidget: the groups alone give visitors no access.
 func TestWidgetOperationsAreServedByTheWidget(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -217,7 +217,7 @@ func TestWidgetOperationsAreServedByTheWidget(t *testing.T) {
 	}
 }
 
-// TestWidgetPage: who may frame it stands in its policy, and everything it loads is ours and may be kept.
+// TestWidgetPage: its policy names the origins that may frame it, and everything it loads is the service's own and cacheable.
 func TestWidgetPage(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -253,7 +253,7 @@ func TestWidgetPage(t *testing.T) {
 	require.Contains(t, policy, "frame-ancestors 'none'")
 }
 
-// TestWidgetWithoutItsStore: a fault is 500, never a lack of rights.
+// TestWidgetWithoutItsStore: a failure of the store is 500, never an error of rights.
 func TestWidgetWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)

@@ -31,7 +31,7 @@ const (
 	streamsPerAddress = 10
 )
 
-// waitingNotice is what a visitor is told when nobody answers at once, whatever the reason is: that is the business's own.
+// waitingNotice is shown to a visitor when there is no answer at once. The reason isn't shown: it is the business's own.
 const waitingNotice = "Your message has arrived. The answer will appear here."
 
 // visitMessageCreation is the body of POST /widget/{channelId}/messages.
@@ -40,7 +40,7 @@ type visitMessageCreation struct {
 	Text string `json:"text" minLength:"1" maxLength:"4000"`
 }
 
-// visitReceipt is the answer when nobody answers at once.
+// visitReceipt acknowledges a message that gets no answer at once.
 type visitReceipt struct {
 	ID     string `json:"id"`
 	State  string `json:"state"  enum:"waiting" doc:"The message is stored; its answer comes with GET …/messages"`
@@ -124,7 +124,7 @@ func (v *visitRequest) answer(w http.ResponseWriter, r *http.Request, message *v
 	}
 	route := store.Route{
 		ChannelID: v.channel.ChannelID, OrgID: v.channel.OrgID, Type: string(messaging.Widget),
-		// Not the agent's quiet window: this request is the one that ends it, and a worker only if it can't.
+		// In place of the agent's quiet window: this request answers the message, and a worker only when it can't.
 		DebounceMS: takeOver.Milliseconds(), DebounceMaxMS: takeOver.Milliseconds(),
 	}
 	err = v.Inbox.Enqueue(r.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
@@ -185,8 +185,7 @@ func listVisit(ctx context.Context, _ *identity.Principal, _ *ChannelPath) (*end
 	return endpoint.Answer(said), nil
 }
 
-// show is a message as the visitor sees it. What was sent by no more than a part of ours is visible; what failed, waits or
-// was discarded is not.
+// show returns a message as the visitor sees it. Answers that failed, wait or were discarded aren't visible.
 func (v *visitRequest) show(m *inbox.Message) (object VisitMessageObject, visible bool) {
 	object = VisitMessageObject{ID: m.ID, Author: m.Author, Text: m.Text, At: endpoint.Timestamp(m.At)}
 	switch {

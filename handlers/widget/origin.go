@@ -106,8 +106,8 @@ func isDomain(name string) bool {
 	return true
 }
 
-// allows reports whether an Origin header is one of those allowed, which are clean. Browsers send exactly that spelling;
-// any other, "null" too, is nobody's.
+// allows reports whether an Origin header is one of the allowed origins, which are clean. Browsers send exactly that spelling;
+// any other, and "null", is refused.
 func allows(allowed []string, origin string) bool {
 	for _, candidate := range allowed {
 		domain, wildcard := strings.CutPrefix(candidate, anySubdomain)
@@ -139,8 +139,8 @@ func originOf(r *http.Request) string {
 	}
 }
 
-// fromItself reports whether the request comes from a page of the address it goes to. Only the host is compared: a proxy
-// before us may have taken the TLS away.
+// fromItself reports whether the request comes from a page of the address it goes to. Only the host is compared, because a proxy
+// may have terminated TLS.
 func fromItself(r *http.Request, origin string) bool {
 	_, host, found := strings.Cut(origin, "://")
 	return found && host != "" && strings.EqualFold(host, r.Host)

@@ -18,7 +18,7 @@ import (
 const (
 	// sessionsPerMinute is how many sessions of a channel one address may begin; a page needs one.
 	sessionsPerMinute = 30
-	// messagesPerMinute is how many messages one address may write to a channel: more than anybody types and reads.
+	// messagesPerMinute is how many messages one address may write to a channel, more than a person can type.
 	messagesPerMinute = 20
 	// readsPerMinute is how often one address may read conversations of a channel: an open page reads 20 times, and an office
 	// may have one address.

@@ -51,8 +51,8 @@ func TestDailySpendByDefault(t *testing.T) {
 	})
 }
 
-// TestEmptyWalletIsShown: a share of an empty wallet stops no widget that spent nothing. The conversation shows that credits
-// are missing, and answers with the organization's own provider key are free.
+// TestEmptyWalletIsShown: an empty wallet doesn't stop a widget that has spent nothing. The conversation shows that credits are
+// missing, and answers with the organization's own provider key are free.
 func TestEmptyWalletIsShown(t *testing.T) {
 	t.Parallel()
 	s := openSite(t)
@@ -77,7 +77,7 @@ func TestAnswersBeingMadeCount(t *testing.T) {
 	}
 	token := s.begin(t, `{}`)
 	require.Equal(t, string(errcode.RateLimited), handlertest.Checked(t, s.write(token, "m-1", "three")).Code())
-	// A process that doesn't have these streams sees the turns.
+	// Another process counts the turns instead of the streams.
 	require.Eventually(t, func() bool {
 		day, err := s.db.Widgets.Spend(t.Context(), "org_1", "chn_1", time.UnixMilli(0))
 		return err == nil && day.Asking == 2
@@ -94,7 +94,7 @@ func TestAnswersBeingMadeCount(t *testing.T) {
 	require.Equal(t, string(errcode.PlanLimitExceeded), handlertest.Checked(t, s.write(token, "m-1", "three")).Code())
 }
 
-// crowd lets visitors of n addresses write a first message each, which no model answers before the crowd may.
+// crowd lets visitors of n addresses write a first message each, and delays all answers until every message is written.
 func (s *site) crowd(t *testing.T, n int) (answers <-chan *httptest.ResponseRecorder, answer func()) {
 	t.Helper()
 	s.speaker.next = make(chan struct{})
@@ -238,4 +238,31 @@ func TestVisitorsWhoLeaveCount(t *testing.T) {
 	handlertest.Served(left.Serve, r.WithContext(ctx))
 	require.EqualValues(t, chatCost, s.spent(t))
 	require.Equal(t, string(errcode.PlanLimitExceeded), handlertest.Checked(t, s.write(s.begin(t, `{}`), "m-1", "two")).Code())
+}
+
+// TestDailySpend: over the cap a new message is refused and not stored; one that was stored before is answered again, and
+// the next day is another one.
+func TestDailySpend(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, siteKinds, func(t *testing.T, db *store.DB) {
+		s := newSite(t, db)
+		settings := store.WidgetSettings{Origins: []string{shop}, RequestsPerMinute: 1000, DailySpendMicros: sql.NullInt64{Int64: chatCost + 1, Valid: true}}
+		require.NoError(t, db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+		token := s.begin(t, `{}`)
+		wholeStream(t, s.write(token, "m-1", "one"))
+		wholeStream(t, s.write(token, "m-2", "two"))
+		refused := handlertest.Checked(t, s.write(token, "m-3", "three"))
+		require.Equal(t, string(errcode.PlanLimitExceeded), refused.Code())
+		require.Equal(t, "This chat has answered as much as it may today. Please come back tomorrow.", refused.Fields["message"], "no amounts")
+		require.Equal(t, "Xin chào.", wholeStream(t, s.write(token, "m-2", "two")))
+		require.Len(t, s.seen(t, token), 4)
+		require.EqualValues(t, 2*chatCost, s.spent(t))
+
+		s.ahead.Store(int64(24 * time.Hour))
+		require.Equal(t, "Xin chào.", wholeStream(t, s.write(s.begin(t, `{"token":"`+token+`"}`), "m-3", "three")))
+
+		settings.DailySpendMicros.Int64 = 0
+		require.NoError(t, db.Channels.Update(t.Context(), "test", "org_1", "chn_1", store.ChannelChange{Widget: &settings}))
+		require.Equal(t, string(errcode.PlanLimitExceeded), handlertest.Checked(t, s.write(s.begin(t, `{}`), "m-4", "four")).Code())
+	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 )
 
-// visitModel stands where a stream has its model: which one a business asks is not for its visitors.
+// visitModel replaces the model in a visitor's stream: a business doesn't show its visitors which model it uses.
 const visitModel = "assistant"
 
 // visitStream writes an answer to a visitor in the form of [v1.ChunkWriter]. Model, usage and charge are
@@ -17,9 +17,9 @@ const visitModel = "assistant"
 type visitStream struct {
 	*v1.ChunkWriter
 
-	// head is the same however often the message is sent, and whoever answers it.
+	// head is the same for every try of the message, whether this process or a worker answers it.
 	head gateway.Head
-	// text is what the visitor has of the answer.
+	// text is the part of the answer that was sent to the visitor.
 	text strings.Builder
 	// held is called when the answer's hold, if it has one, is committed.
 	held func()
@@ -33,7 +33,7 @@ func newVisitStream(w http.ResponseWriter, r *http.Request, message *inbox.Reply
 	}}
 }
 
-// Begin writes nothing: until the first text it may still turn out that nobody answers now.
+// Begin writes nothing: until the first text the answer may still become a receipt.
 func (s *visitStream) Begin(gateway.Head) error {
 	s.held()
 	return nil
@@ -50,8 +50,8 @@ func (s *visitStream) Text(piece string) error {
 	return s.ChunkWriter.Text(piece)
 }
 
-// end writes what is missing of the stored answer, and the end of the stream. It reports false, and writes nothing, when
-// the visitor has seen something else. A visitor who left can't be told and needs no error.
+// end writes the missing rest of the stored answer, and the end of the stream. It writes nothing and returns false when the
+// visitor has seen another text. Errors of writing are ignored: the visitor has left.
 func (s *visitStream) end(stored string) bool {
 	rest, ok := strings.CutPrefix(stored, s.text.String())
 	if stored == "" || !ok {

@@ -58,16 +58,15 @@ type Deps struct {
 	Streams *v1.Streams
 	// Now is time.Now when it is nil.
 	Now func() time.Time
-	// Logger gets failures that a visitor isn't told; nil discards it.
+	// Logger gets failures that visitors don't see; nil discards them.
 	Logger *slog.Logger
 }
 
 // Widget serves the web widget of the channels of type widget: the script that a site
 // embeds, the page in its frame, and the JSON operations that both use, which are registered by [Register].
 //
-// A channel names the origins that may use it. A session is given to pages of these alone, and the page in the frame is
-// shown by them alone. That keeps honest browsers to the rules; whoever writes his own client can claim any origin, so
-// what a channel may cost is bounded by its rate and its daily spend, too.
+// A channel names its allowed origins. Only their pages get sessions and can show the page in the frame. Browsers enforce that,
+// but any other client can claim any origin, so a channel's rate and daily spend are bounded, too.
 type Widget struct {
 	Deps
 
@@ -115,7 +114,7 @@ func (h *Widget) Serve(w http.ResponseWriter, r *http.Request) error {
 	return serve(w, r, &widget)
 }
 
-// part is who serves a part of a widget's address, nil for nobody.
+// part returns the handler for a part of a widget's address, nil when there is none.
 func (h *Widget) part(method, part string) func(http.ResponseWriter, *http.Request, *store.Widget) error {
 	switch method + " " + part {
 	case "GET ":
@@ -131,7 +130,7 @@ func (h *Widget) part(method, part string) func(http.ResponseWriter, *http.Reque
 	}
 }
 
-// visitRequest is what an operation of the widget knows about its request.
+// visitRequest is a request of a visitor: its channel, origin, address and token.
 type visitRequest struct {
 	*Widget
 
@@ -144,7 +143,8 @@ type visitRequest struct {
 
 type visitRequestKey struct{}
 
-// visitFrom is what [Widget.Serve] found out. The operations are not served without it, wherever the API is mounted.
+// visitFrom returns the request that [Widget.Serve] has checked. The operations are not served without it, wherever the API is
+// mounted.
 func visitFrom(ctx context.Context) (*visitRequest, error) {
 	v, ok := ctx.Value(visitRequestKey{}).(*visitRequest)
 	if !ok {
@@ -159,7 +159,7 @@ func checkVisit(ctx context.Context) error {
 	return err
 }
 
-// operation checks who asks and lets the API answer.
+// operation checks origin and token, and passes the request to the API.
 func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
 	v := &visitRequest{Widget: h, channel: widget, origin: originOf(r), address: handlers.ClientAddress(r)}
 	begins := strings.HasSuffix(r.URL.Path, "/session")
@@ -174,8 +174,8 @@ func (h *Widget) operation(w http.ResponseWriter, r *http.Request, widget *store
 	return h.server.Serve(w, r.WithContext(context.WithValue(r.Context(), visitRequestKey{}, v)))
 }
 
-// checkOrigin refuses pages of other origins, and tells the browser that those of the channel may read the answer. The
-// page in the frame is one of ours; it gets its session from the page around it.
+// checkOrigin refuses pages of other origins, and sets the header by which those of the channel may read the answer. The page in
+// the frame has the service's own origin; it gets its session from the page around it.
 func (v *visitRequest) checkOrigin(w http.ResponseWriter, r *http.Request, begins bool) error {
 	w.Header().Add("Vary", "Origin")
 	switch {
@@ -204,7 +204,7 @@ func allowOrigin(header http.Header, origin string) {
 	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms")
 }
 
-// preflight answers what browsers ask before a request with a token or a JSON body.
+// preflight answers the CORS preflight of a request with a token or a JSON body.
 func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.Widget) error {
 	header := w.Header()
 	header.Add("Vary", "Origin")
@@ -220,8 +220,8 @@ func (*Widget) preflight(w http.ResponseWriter, r *http.Request, widget *store.W
 	return nil
 }
 
-// checkToken reads the visitor's token. What exactly is wrong with one that isn't good is not told, but for one that has
-// ended: a new one is to be had for it.
+// checkToken reads the visitor's token. The error is the same for all invalid tokens, except one that has expired, which can be
+// exchanged for a new one.
 func (v *visitRequest) checkToken(r *http.Request) error {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || len(r.Header.Values("Authorization")) != 1 {

@@ -27,7 +27,7 @@ type Model struct {
 
 	// ContextWindow is the size of the context in tokens.
 	ContextWindow int64
-	// MaxOutputTokens bounds what a caller can ask to be generated.
+	// MaxOutputTokens bounds what a request can ask to be generated.
 	MaxOutputTokens int64
 	// MaxTokensField is the name of max_tokens upstream.
 	MaxTokensField string

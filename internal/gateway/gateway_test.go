@@ -454,7 +454,7 @@ func TestMissingHouseKey(t *testing.T) {
 	require.Zero(t, f.spent(t))
 }
 
-// TestFlushesOnlyWhenTheVendorPauses: a burst costs one write, and nothing waits behind a pause (performance §5).
+// TestFlushesOnlyWhenTheVendorPauses: a burst costs one write, and nothing waits behind a pause.
 func TestFlushesOnlyWhenTheVendorPauses(t *testing.T) {
 	t.Parallel()
 	f := setup(t, &script{steps: []step{text("a"), text("b"), text("c"), {hang: true}}})

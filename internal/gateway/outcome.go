@@ -45,7 +45,7 @@ const (
 	OutcomeProviderOverloaded Outcome = Outcome(errcode.ProviderOverloaded)
 	// OutcomeProviderTimeout: the vendor, or one of our timers, gave up.
 	OutcomeProviderTimeout Outcome = Outcome(errcode.ProviderTimeout)
-	// OutcomeClientGone: the caller left before the answer was whole.
+	// OutcomeClientGone: the client left before the answer was whole.
 	OutcomeClientGone Outcome = "client_gone"
 	// OutcomeExiting: this process is shutting down and the grace period is over.
 	OutcomeExiting Outcome = "exiting"

@@ -1,5 +1,5 @@
-// The chat in the frame. The page around it hands over the session; all else goes to the service directly. What is written
-// is shown as plain text only.
+// The chat in the frame. The page around it passes the session; every request goes from here to the service. Messages are shown
+// as plain text only.
 (() => {
 	"use strict";
 	const messagesPath = location.pathname.replace(/\/$/, "") + "/messages";
@@ -10,11 +10,11 @@
 	const tries = 4;
 	const offline = "There is no connection.", later = "The answer will appear here.";
 	let token = "", parentOrigin = "", waiters = [], busy = false, visible = true, polling = 0;
-	let unsent = null; // what was put back, with its id: the service may have it all the same
+	let unsent = null; // the message that was put back into the form, with its id: the service may have received it
 
 	// --- the session -------------------------------------------------------------------------------------------------
 
-	// Who frames this page was checked by the browser (frame-ancestors); the first answer to our question tells its origin.
+	// The browser has checked the origin of the surrounding page (frame-ancestors). Its first answer shows which one it is.
 	const ask = (message) => { if (parent !== window) parent.postMessage(message, parentOrigin || "*"); };
 
 	function session() {
@@ -52,7 +52,7 @@
 		}
 	});
 
-	// call asks the service, with a new session once if the old one has ended.
+	// call sends a request to the service, and repeats it once with a new session if the old one has ended.
 	async function call(options) {
 		for (let fresh = false; ; fresh = true) {
 			if (!token || fresh) await session();
@@ -89,7 +89,7 @@
 		status.className = bad ? "bad" : "";
 	}
 
-	// show makes the list what the service says it is, without touching what stays.
+	// show updates the list to the service's state and leaves unchanged elements in place.
 	function show(messages) {
 		const follow = atEnd(), wanted = new Set(messages.map((m) => m.id));
 		for (const item of [...list.children]) {
@@ -122,8 +122,8 @@
 
 	const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-	// deliver sends a message until the service has taken it, always under its own id, and shows the answer. It throws only
-	// while the message may not have been taken.
+	// deliver sends a message under its own id until the service has accepted it, and shows the answer. It throws only while the
+	// message may not have been accepted.
 	async function deliver(id, words) {
 		for (let attempt = 1; ; attempt++) {
 			let answer;
@@ -142,8 +142,8 @@
 		}
 	}
 
-	// taken shows what became of a message that the service has. Whatever breaks now, sending it again would ask twice, and the
-	// stored answer comes later.
+	// taken shows the answer to a message that the service has accepted. After a failure here the message must not be sent again:
+	// the stored answer comes later.
 	async function taken(id, answer) {
 		try {
 			const notice = answer.status === 202 ? (await answer.json()).notice : await read(id, answer);
@@ -154,7 +154,7 @@
 		}
 	}
 
-	// read shows a stream of the form of /v1. One that breaks off is no fault: the stored answer comes later.
+	// read shows a stream in the form of /v1. It ignores a stream that breaks off: the stored answer comes later.
 	async function read(id, answer) {
 		const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
 		const live = "answer-" + id;
@@ -205,7 +205,7 @@
 		} catch (fault) {
 			said.closest("li").remove();
 			unsent = { id, words };
-			if (!text.value) text.value = words; // nothing that was written is lost
+			if (!text.value) text.value = words; // the text isn't lost
 			say(fault instanceof TypeError ? offline + " Try again." : fault.message, true);
 		}
 	}

@@ -2,8 +2,8 @@
 //
 //     <script src="https://…/widget/CHANNEL_ID/widget.js" data-title="Ask us" async></script>
 //
-// It gets the visitor's session, because only this page's own origin can show that the channel allows it, and hands it to
-// the page in the frame. Nothing else of this page is read.
+// It gets the visitor's session, because only a request of this page carries the page's origin, and passes it to the page in the
+// frame. It reads nothing else of this page.
 (() => {
 	"use strict";
 	const script = document.currentScript;
@@ -55,7 +55,7 @@
 		colorScheme: "light dark",
 	});
 
-	// The frame has its page once that has asked for something.
+	// The first message from the frame shows that its page is loaded.
 	let there = false;
 	const tell = (message) => { if (there) frame.contentWindow.postMessage(message, address.origin); };
 
