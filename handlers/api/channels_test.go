@@ -284,7 +284,7 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 func TestChannelWithoutPlatform(t *testing.T) {
 	t.Parallel()
 	const reason = "The platform of channels of type fax is not part of this installation."
-	o := newOffice(t)
+	o := newFixture(t)
 	conversationID, channelID := o.withConversation(t, "fax", 0)
 	path := "/channels/" + channelID
 	shown := o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")
