@@ -54,7 +54,7 @@ func (g *members) showLinked(user *store.User, link identity.Link) *endpoint.JSO
 
 // memberCreation is the body of POST /members.
 type memberCreation struct {
-	Email string        `json:"email" minLength:"1" maxLength:"254" doc:"Unique here; if another organization has a user with it, the link can't be used"`
+	Email string        `json:"email" minLength:"1" maxLength:"254" doc:"Unique here; if a user elsewhere has it, the link can't be used"`
 	Role  handlers.Role `json:"role"  enum:"member,administrator,owner"`
 }
 

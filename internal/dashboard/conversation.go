@@ -197,9 +197,11 @@ var attentionTexts = map[string]string{
 	string(errcode.OrganizationSuspended): "The organization is suspended. Answers resume by themselves when the suspension ends.",
 	"no_agent":                            "The channel has no assistant. Answers resume by themselves when it has one.",
 	string(errcode.ChannelNeedsReauth):    "The channel must be reconnected. Answers resume by themselves afterwards.",
-	string(errcode.UnsupportedModel):      "The assistant's model is not available any more. Choose another one; answers resume when the customer writes again.",
-	string(errcode.ContextTooLong):        "The instructions and the message are too long for the model. Shorten the instructions; answers resume when the customer writes again.",
-	"empty_answer":                        "The model's answer was empty. Answers resume when the customer writes again.",
+	string(errcode.UnsupportedModel): "The assistant's model is not available any more. " +
+		"Choose another one; answers resume when the customer writes again.",
+	string(errcode.ContextTooLong): "The instructions and the message are too long for the model. " +
+		"Shorten the instructions; answers resume when the customer writes again.",
+	"empty_answer": "The model's answer was empty. Answers resume when the customer writes again.",
 	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
 		"Answers resume when the customer writes after a pause.",
 }
@@ -222,9 +224,11 @@ func deliveryWords(state string) string { return cmp.Or(deliveryTexts[state], st
 
 // failureTexts explain why a message wasn't sent and what to do.
 var failureTexts = map[string]string{
-	string(errcode.ChannelNeedsReauth):   "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again.",
-	string(errcode.ServiceWindowExpired): "The customer's last message is too old: the platform no longer accepts free text. You can write again when the customer does.",
-	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, which can't be sent from here. " +
+	string(errcode.ChannelNeedsReauth): "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again.",
+	string(errcode.ServiceWindowExpired): "The customer's last message is too old: the platform no longer accepts free text. " +
+		"You can write again when the customer does.",
+	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, " +
+		"which can't be sent from here. " +
 		"You can write again when the customer does.",
 	"customer_blocked": "The customer has blocked you, or is gone.",
 	"send_refused":     "The platform refused this message. The operator finds its reason in the worker's log.",

@@ -100,7 +100,8 @@ func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Findin
 	var findings []Finding
 	after := ""
 	err := store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
-		ids, err := store.ReadRows(ctx, db, "turn a page of "+s.table, store.ScanValue[string], `SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
+		ids, err := store.ReadRows(ctx, db, "turn a page of "+s.table, store.ScanValue[string],
+			`SELECT id FROM `+s.table+` WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
 		if err != nil || len(ids) == 0 {
 			return false, err
 		}

@@ -78,7 +78,8 @@ func (q *Queue) wroteLast(ctx context.Context, orgID, id string) (int64, error) 
 	if id == "" {
 		return math.MaxInt64, nil
 	}
-	at, err := store.ReadRow(ctx, q.db, "read a conversation", store.ScanValue[int64], `SELECT last_customer_at FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
+	at, err := store.ReadRow(ctx, q.db, "read a conversation", store.ScanValue[int64],
+		`SELECT last_customer_at FROM conversations WHERE id = $1 AND org_id = $2`, id, orgID)
 	if errors.Is(err, store.ErrNotFound) {
 		return math.MaxInt64, nil
 	}

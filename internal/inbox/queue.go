@@ -63,7 +63,8 @@ func (q *Queue) skip(args []any) (condition string, with []any) {
 		return "", args
 	}
 	list := paddedList(skipped)
-	return " AND channel_id NOT IN (SELECT id FROM channels WHERE type IN " + store.ParameterRows(len(list), 1, len(args)) + ")", store.Arguments(list, args...)
+	unknown := " AND channel_id NOT IN (SELECT id FROM channels WHERE type IN " + store.ParameterRows(len(list), 1, len(args)) + ")"
+	return unknown, store.Arguments(list, args...)
 }
 
 // The errors that callers distinguish with [errors.Is], besides [store.ErrNotFound] and the store's faults. None of them
