@@ -36,9 +36,8 @@ func doctorCommand(f *commandFlags) *cobra.Command {
 		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages, the channels' platforms and the master key",
 		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
 every message is answered at most once, that this program contains the platform of every channel, and that the master key
-opens provider keys and the credentials of channels. It changes nothing in them and may run beside a working server. The exit status is 1 when something is found;
-the findings
-say where to look.`,
+opens provider keys and the credentials of channels. It changes nothing in them and may run beside a working server. The exit
+status is 1 when something is found; the findings say where to look.`,
 	}
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		report, err := billing.Checker{SweepInterval: e.app.SweepInterval()}.Check(ctx, e.db)
