@@ -117,8 +117,8 @@ func (k APIKeys) Revoke(ctx context.Context, actor, orgID, keyID string) error {
 	})
 }
 
-// ByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it is one prepared
-// statement; on PostgreSQL one query serves all callers that asked before it began.
+// ByHash reads the API key with this SHA-256 hash, and false when there is none. On SQLite it reads
+// only what may have changed since it was read last; on PostgreSQL one query serves all callers that asked before it began.
 func (k APIKeys) ByHash(ctx context.Context, hash [32]byte) (KeyRecord, bool, error) {
 	return k.db.hot.Key(ctx, hash)
 }

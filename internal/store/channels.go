@@ -271,10 +271,10 @@ func (c Channels) TakeOver(ctx context.Context, actor string, channel Channel, l
 	})
 }
 
-// Routes looks channels up for deliveries. Nothing is cached: a change holds for the next delivery.
+// Routes looks channels up for deliveries. A change holds for the next delivery.
 type Routes struct{ db *DB }
 
-// ByID reads the route of a channel of any type and state, and false when there is none. Nothing is cached: a
+// ByID reads the route of a channel of any type and state, and false when there is none. A
 // change holds for the next delivery. One query serves all callers that asked before it began.
 func (r Routes) ByID(ctx context.Context, channelID string) (Route, bool, error) {
 	if !driver.IsText(channelID) {

@@ -25,7 +25,7 @@
 //
 // It has no rules of money and of the queue: billing, inbox and limit bring them as a [Kind] and own every statement on
 // their tables, but that a deleted channel takes its conversations along. It opens no secrets (sealed columns are opaque
-// bytes), caches nothing that another process may change, and imports only the packages below it. Tests use storetest.
+// bytes), returns nothing that another process has changed since, and imports only the packages below it. Tests use storetest.
 package store
 
 import (
@@ -103,7 +103,8 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 }
 
 // Migrate brings the tables to the newest version. It is expand-only, so that older processes go on working, and does
-// nothing when all is done. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
+// nothing when all is done. On SQLite it fails while a process of an older version uses the database, which would not notice
+// what newer ones change. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
 // SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
 // PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that no
 // write waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are
@@ -111,12 +112,12 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 //
 // When that is done it fails with [ErrUnfinishedImport] in a store that holds only a part of an archive.
 func (db *DB) Migrate(ctx context.Context) error {
-	conn, done, err := db.driver.ForMigration(ctx)
+	migration, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return fmt.Errorf("store: migrate: %w", err)
 	}
-	err = schema.Migrate(ctx, db.Engine(), conn, schema.Versions(db.Engine()))
-	if closed := done(); err == nil {
+	err = schema.Migrate(ctx, db.Engine(), migration.Conn, schema.Versions(db.Engine()), migration.Refusal)
+	if closed := migration.Done(); err == nil {
 		err = closed
 	}
 	if err != nil {

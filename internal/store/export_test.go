@@ -41,11 +41,11 @@ func (db *DB) MigrateWith(ctx context.Context, ddl string) error {
 }
 
 func (db *DB) migrateTo(ctx context.Context, versions []schema.Version) error {
-	conn, done, err := db.driver.ForMigration(ctx)
+	migration, err := db.driver.ForMigration(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(schema.Migrate(ctx, db.Engine(), conn, versions), done())
+	return errors.Join(schema.Migrate(ctx, db.Engine(), migration.Conn, versions, migration.Refusal), migration.Done())
 }
 
 // Unhurried lets operations and transactions take as long as they like. It is called before the first of them.
@@ -57,8 +57,9 @@ func (db *DB) Hurried() { db.writer.SetPatience(0, time.Hour) }
 // Connections is the number of a process's connections to PostgreSQL, those that are being made or closed included.
 func (db *DB) Connections() int32 { return db.driver.(*postgres.Driver).Connections() }
 
-// Statements are the texts that the writer and one lookup connection have prepared on SQLite.
-func (db *DB) Statements() []string { return db.driver.(*sqlite.Driver).PreparedStatements() }
+// Statements are the texts that the writer and one lookup connection have prepared on SQLite, and whether each changes what the
+// hot look-ups remember.
+func (db *DB) Statements() map[string]bool { return db.driver.(*sqlite.Driver).PreparedStatements() }
 
 // PostgresClock is the database's clock in PostgreSQL's words.
 const PostgresClock = postgres.ClockSQL

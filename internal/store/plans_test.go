@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,7 +40,9 @@ func TestStatementsUseIndexes(t *testing.T) {
 			if engine == store.SQLite {
 				db = storetest.OpenAt(t, storetest.Location(t, store.SQLite), options)
 				runEverything(t, db)
-				texts = append(ofSQLite(texts), db.Statements()...)
+				prepared := db.Statements()
+				requireAnnounced(t, db, prepared)
+				texts = append(ofSQLite(texts), slices.Collect(maps.Keys(prepared))...)
 			}
 			fillTables(t, db)
 			plan := planner(t, db)
@@ -63,6 +67,52 @@ func TestStatementsUseIndexes(t *testing.T) {
 			require.Greater(t, explained, 60)
 		})
 	}
+}
+
+// requireAnnounced requires that those statements announce a change that open a table of the hot look-ups for writing, as SQLite
+// itself says, and no others.
+func requireAnnounced(t *testing.T, db *store.DB, prepared map[string]bool) {
+	t.Helper()
+	remembered := map[int64]bool{} // by the table's first page
+	pages, err := db.Reader().QueryContext(t.Context(), `SELECT rootpage FROM sqlite_schema WHERE type = 'table'
+		AND name IN ('api_keys', 'organizations', 'org_models', 'provider_keys', 'channels', 'agents')`)
+	require.NoError(t, err)
+	defer pages.Close()
+	for pages.Next() {
+		var page int64
+		require.NoError(t, pages.Scan(&page))
+		remembered[page] = true
+	}
+	require.NoError(t, pages.Err())
+	require.Len(t, remembered, 6)
+	announced := 0
+	for text, announces := range prepared {
+		writes := slices.ContainsFunc(opened(t, db, text), func(page int64) bool { return remembered[page] })
+		require.Equal(t, writes, announces, text)
+		if announces {
+			announced++
+		}
+	}
+	require.Greater(t, announced, 10)
+}
+
+// opened are the first pages of the tables and indexes that a statement opens for writing.
+func opened(t *testing.T, db *store.DB, text string) (pages []int64) {
+	t.Helper()
+	steps, err := db.Reader().QueryContext(t.Context(), "EXPLAIN "+text, make([]any, parameters(text))...)
+	require.NoError(t, err, text)
+	defer steps.Close()
+	for steps.Next() {
+		var opcode string
+		var p2 sql.NullInt64
+		var others any
+		require.NoError(t, steps.Scan(&others, &opcode, &others, &p2, &others, &others, &others, &others), text)
+		if opcode == "OpenWrite" {
+			pages = append(pages, p2.Int64)
+		}
+	}
+	require.NoError(t, steps.Err(), text)
+	return pages
 }
 
 // A new installation has small tables and no statistics, and grows while connections keep their plans.

@@ -1,6 +1,10 @@
 package store
 
-import "context"
+import (
+	"context"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
 
 // ProviderKey is an organization's own key at a provider (BYOK), sealed by its owner: the store never sees it.
 type ProviderKey struct {
@@ -26,8 +30,7 @@ func (k ProviderKeys) Put(ctx context.Context, actor string, key ProviderKey) er
 
 // Sealed reads the sealed key of an organization at a provider, and false when it has none.
 func (k ProviderKeys) Sealed(ctx context.Context, orgID, provider string) (sealed []byte, found bool, err error) {
-	return orAbsent(ReadRow(ctx, k.db, "read a provider key", ScanValue[[]byte],
-		`SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2`, orgID, provider))
+	return k.db.hot.ProviderKey(ctx, driver.ProviderKeyID{OrgID: orgID, Provider: provider})
 }
 
 // Delete removes a key, or [ErrNotFound].

@@ -199,7 +199,7 @@ func TestRebuildNeedsForeignKeysOff(t *testing.T) {
 	require.NoError(t, err)
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
-	err = schema.Migrate(t.Context(), db.Engine(), pool, schema.Versions(db.Engine()))
+	err = schema.Migrate(t.Context(), db.Engine(), pool, schema.Versions(db.Engine()), nil)
 	require.ErrorContains(t, err, "enforces foreign keys")
 	require.Equal(t, held, storetest.Contents(t, db.Reader(), columns))
 	require.EqualValues(t, 9, newest(t, db))

@@ -35,9 +35,7 @@ type Driver interface {
 		use func(wait func(ctx context.Context, atMost time.Duration) (heard bool, err error)) error,
 	) error
 	// ForMigration opens a connection without the bounds of everyday statements, because a migration may take long.
-	// Nothing else that migrates a SQLite file runs until done is called, which closes the connection. On SQLite it doesn't
-	// enforce foreign keys, because a transaction can't turn them off: a version that changes rows checks them itself.
-	ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error)
+	ForMigration(ctx context.Context) (*Migration, error)
 	// Snapshot reads the database as it is now, until done is called.
 	Snapshot(ctx context.Context) (reader SnapshotReader, done func() error, err error)
 	// BackupTo writes a consistent copy to a new file, or fails with [ErrUnsupported].
@@ -52,4 +50,14 @@ type Driver interface {
 type SnapshotReader interface {
 	QueryContext(ctx context.Context, text string, arguments ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, text string, arguments ...any) *sql.Row
+}
+
+// Migration is a connection for migrating.
+type Migration struct {
+	Conn *sql.DB
+	// Refusal names a process of an older version which used the database when it was opened, and would not notice what newer
+	// processes change: then the schema must stay as it is. Nil if there is none, or where old and new processes may work together.
+	Refusal error
+	// Done closes the connection. Nothing else that migrates a SQLite file runs until it is called.
+	Done func() error
 }

@@ -8,13 +8,15 @@ import (
 )
 
 // HotReader reads what every request needs: its key and its organization's models, or the channels of a delivery.
-// Nothing is cached, so a revocation, a suspension or a disabled model holds at the very next request on every node.
-// The texts of routes are valid for PostgreSQL.
+// Each look-up returns what was committed when it began, so a revocation, a suspension or a disabled model holds at the very
+// next request on every node. The texts of routes are valid for PostgreSQL.
 type HotReader interface {
 	// Key reads the API key with a SHA-256 hash, and false when there is none.
 	Key(ctx context.Context, hash [32]byte) (KeyRecord, bool, error)
 	// Models reads the models that an organization has switched on or off.
 	Models(ctx context.Context, orgID string) (map[string]bool, error)
+	// ProviderKey reads the sealed key of an organization at a provider, and false when there is none.
+	ProviderKey(ctx context.Context, id ProviderKeyID) (sealed []byte, found bool, err error)
 	// Route reads the route of a channel, and false when there is none.
 	Route(ctx context.Context, channelID string) (Route, bool, error)
 	// Routes adds the routes of up to MaxRouteKeys keys to found.
@@ -61,6 +63,9 @@ func ScanKey(row Row, record *KeyRecord, more ...any) error {
 	return nil
 }
 
+// ProviderKeyID identifies an organization's own key at a provider.
+type ProviderKeyID struct{ OrgID, Provider string }
+
 // RouteKey is how a platform names the channel of a delivery.
 type RouteKey struct{ Type, ExternalID string }
 
@@ -104,17 +109,15 @@ func NewRouteReader(
 // Route implements [HotReader].
 func (r *RouteReader) Route(ctx context.Context, channelID string) (Route, bool, error) {
 	route, found, err := r.byIDs.Get(ctx, channelID)
-	// The result is shared by all callers: each gets its own copy, because it may keep and change it.
-	route.Credentials = bytes.Clone(route.Credentials)
-	return route, found, err
+	// The result is shared by all callers.
+	return route.Clone(), found, err
 }
 
 // Routes implements [HotReader].
 func (r *RouteReader) Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error {
 	shared, err := r.byKeys.getAll(ctx, keys)
 	for key, route := range shared {
-		route.Credentials = bytes.Clone(route.Credentials)
-		found[key] = route
+		found[key] = route.Clone()
 	}
 	return err
 }
@@ -137,6 +140,12 @@ func ScanRoute(row Row) (route Route, err error) {
 	err = row.Scan(&route.ChannelID, &route.OrgID, &route.Type, &route.ExternalID, &route.State, &route.Credentials,
 		&route.DebounceMS, &route.DebounceMaxMS, &route.PauseMS)
 	return route, err
+}
+
+// Clone returns a copy that the caller may keep and change.
+func (r Route) Clone() Route {
+	r.Credentials = bytes.Clone(r.Credentials)
+	return r
 }
 
 // Key returns the key that finds the route.

@@ -28,14 +28,15 @@ const migrateLockSeconds = 300
 // migrateAgain is the mean pause before a migration that got no lock on a table is tried again.
 const migrateAgain = time.Second
 
-// Migrate brings a database to the last of versions. Several processes may call it at once, see store.DB.Migrate.
-func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions []Version) error {
+// Migrate brings a database to the last of versions. Several processes may call it at once, see store.DB.Migrate. If a
+// version is missing and refusal is not nil, Migrate returns it.
+func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions []Version, refusal error) error {
 	dialect := goose.DialectSQLite3
 	options := []goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithTableName(VersionTable),
 		goose.WithLogger(goose.NopLogger()),
-		goose.WithGoMigrations(gooseMigrations(engine, versions)...),
+		goose.WithGoMigrations(gooseMigrations(engine, versions, refusal)...),
 	}
 	if engine == driver.Postgres {
 		dialect = goose.DialectPostgres
@@ -61,10 +62,10 @@ func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions [
 	}
 }
 
-func gooseMigrations(engine driver.Engine, versions []Version) []*goose.Migration {
+func gooseMigrations(engine driver.Engine, versions []Version, refusal error) []*goose.Migration {
 	list := make([]*goose.Migration, len(versions))
 	for i, m := range versions {
-		run := func(ctx context.Context, tx *sql.Tx) error { return m.run(ctx, tx, engine) }
+		run := func(ctx context.Context, tx *sql.Tx) error { return m.run(ctx, tx, engine, refusal) }
 		list[i] = goose.NewGoMigration(m.Number, &goose.GoFunc{RunTx: run}, nil)
 	}
 	return list
@@ -72,10 +73,13 @@ func gooseMigrations(engine driver.Engine, versions []Version) []*goose.Migratio
 
 // run applies the migration in goose's transaction, which on SQLite holds the write lock from its beginning. A process that had
 // to wait for that lock finds the version applied and does nothing.
-func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine) error {
+func (m Version) run(ctx context.Context, tx *sql.Tx, engine driver.Engine, refusal error) error {
 	applied, err := m.applied(ctx, tx)
 	if err != nil || applied {
 		return err
+	}
+	if refusal != nil {
+		return refusal
 	}
 	if m.DDL != "" {
 		if _, err := tx.ExecContext(ctx, m.DDL); err != nil {

@@ -16,15 +16,17 @@ import (
 type hotReader struct {
 	*driver.RouteReader
 
-	pool   *pgxpool.Pool
-	keys   *driver.Coalescer[[32]byte, driver.KeyRecord]
-	byOrgs *driver.Coalescer[string, map[string]bool]
+	pool         *pgxpool.Pool
+	keys         *driver.Coalescer[[32]byte, driver.KeyRecord]
+	byOrgs       *driver.Coalescer[string, map[string]bool]
+	providerKeys *driver.Coalescer[driver.ProviderKeyID, []byte]
 }
 
 func newHotReader(pool *pgxpool.Pool) *hotReader {
 	r := &hotReader{pool: pool}
 	r.keys = &driver.Coalescer[[32]byte, driver.KeyRecord]{Fetch: r.fetchKeys, Patience: lookupPatience}
 	r.byOrgs = &driver.Coalescer[string, map[string]bool]{Fetch: r.fetchModels, Patience: lookupPatience}
+	r.providerKeys = &driver.Coalescer[driver.ProviderKeyID, []byte]{Fetch: r.fetchProviderKeys, Patience: lookupPatience}
 	r.RouteReader = driver.NewRouteReader(r.fetchRoutesByID, r.fetchRoutes, lookupPatience)
 	return r
 }
@@ -44,9 +46,14 @@ func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, 
 	return exceptions, nil
 }
 
+func (r *hotReader) ProviderKey(ctx context.Context, id driver.ProviderKeyID) ([]byte, bool, error) {
+	return r.providerKeys.Get(ctx, id)
+}
+
 func (r *hotReader) Close() error {
 	r.keys.Close()
 	r.byOrgs.Close()
+	r.providerKeys.Close()
 	r.RouteReader.Close()
 	return nil
 }
@@ -80,6 +87,23 @@ func (r *hotReader) fetchModels(orgIDs []string) (map[string]map[string]bool, er
 		found[orgID][model] = enabled
 		return nil
 	}, orgIDs)
+	return found, err
+}
+
+func (r *hotReader) fetchProviderKeys(ids []driver.ProviderKeyID) (map[driver.ProviderKeyID][]byte, error) {
+	orgIDs, providers := make([]string, len(ids)), make([]string, len(ids))
+	for i, id := range ids {
+		orgIDs[i], providers[i] = id.OrgID, id.Provider
+	}
+	found := make(map[driver.ProviderKeyID][]byte, len(ids))
+	err := r.query(`SELECT org_id, provider, sealed FROM provider_keys WHERE (org_id, provider) IN
+		(SELECT org_id, provider FROM unnest($1::text[], $2::text[]) AS wanted (org_id, provider))`, func(row driver.Row) error {
+		var id driver.ProviderKeyID
+		var sealed []byte
+		err := row.Scan(&id.OrgID, &id.Provider, &sealed)
+		found[id] = sealed
+		return err
+	}, orgIDs, providers)
 	return found, err
 }
 

@@ -100,14 +100,15 @@ func waitForNotification(ctx context.Context, conn *pgx.Conn, atMost time.Durati
 }
 
 // ForMigration implements [driver.Driver]. It uses the direct address, if there is one.
-func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error) {
-	if conn, err = d.unbounded(); err != nil {
-		return nil, nil, err
+func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
+	conn, err := d.unbounded()
+	if err != nil {
+		return nil, err
 	}
 	if err := d.sameDatabase(ctx, conn); err != nil {
-		return nil, nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
-	return conn, conn.Close, nil
+	return &driver.Migration{Conn: conn, Done: conn.Close}, nil
 }
 
 // unbounded opens a session without the bounds of everyday statements.

@@ -57,6 +57,12 @@ type preparedStatement interface {
 	sqldriver.StmtQueryContext
 }
 
+// keptStatement is a prepared statement with the parts that it changes.
+type keptStatement struct {
+	preparedStatement
+	changes parts
+}
+
 // maxStatements bounds the prepared statements a connection keeps; our SQL texts are fewer.
 const maxStatements = 512
 
@@ -65,7 +71,8 @@ const maxStatements = 512
 type preparedConn struct {
 	conn       sqldriver.Conn
 	preparer   sqldriver.ConnPrepareContext
-	statements map[string]preparedStatement
+	statements map[string]keptStatement
+	changed    parts // by the statements of the transaction
 }
 
 func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, error) {
@@ -81,12 +88,13 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 	if !ok {
 		return nil, errors.Join(errors.New("open SQLite: the driver can't prepare"), conn.Close())
 	}
-	return &preparedConn{conn: conn, preparer: preparer, statements: map[string]preparedStatement{}}, nil
+	return &preparedConn{conn: conn, preparer: preparer, statements: map[string]keptStatement{}}, nil
 }
 
-// prepare returns the kept statement of a text, or prepares it.
+// prepare returns the kept statement of a text, or prepares it, and notes what it changes.
 func (c *preparedConn) prepare(text string) (preparedStatement, error) {
 	if statement, ok := c.statements[text]; ok {
+		c.changed.add(statement.changes)
 		return statement, nil
 	}
 	prepared, err := c.preparer.PrepareContext(context.Background(), positional(text))
@@ -102,7 +110,9 @@ func (c *preparedConn) prepare(text string) (preparedStatement, error) {
 			return nil, errors.Join(err, prepared.Close())
 		}
 	}
-	c.statements[text] = statement
+	kept := keptStatement{statement, partsChanged(text)}
+	c.statements[text] = kept
+	c.changed.add(kept.changes)
 	return statement, nil
 }
 

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"time"
 
@@ -13,9 +15,17 @@ import (
 )
 
 // hotReader keeps a few connections open, each with its statements prepared, which costs a fraction of
-// the way through database/sql. Every lookup is a read of its own and sees what was committed last.
+// the way through database/sql. Every look-up sees what was committed last: it reads, unless the [generations] prove that
+// nothing was committed since the same was read.
 type hotReader struct {
-	*driver.RouteReader
+	routes *driver.RouteReader
+
+	generations  *generations
+	keys         lookups[[32]byte, driver.KeyRecord]
+	models       lookups[string, map[string]bool]
+	providerKeys lookups[driver.ProviderKeyID, []byte]
+	routesByID   lookups[string, driver.Route]
+	routesByKey  lookups[driver.RouteKey, driver.Route]
 
 	clock  func() time.Time
 	idle   chan *preparedConn // cap = all of them
@@ -25,9 +35,11 @@ type hotReader struct {
 // A lookup computes and seldom waits for the disk, so more connections than processors only cost memory.
 func hotConns() int { return min(max(runtime.GOMAXPROCS(0), 2), 16) }
 
-func openHotReader(ctx context.Context, path string, clock func() time.Time) (*hotReader, error) {
-	r := &hotReader{clock: clock, idle: make(chan *preparedConn, hotConns()), closed: make(chan struct{})}
-	r.RouteReader = driver.NewRouteReader(r.fetchRoutesByID, r.fetchRoutes, 0)
+func openHotReader(ctx context.Context, path string, clock func() time.Time, shared *generations) (*hotReader, error) {
+	r := &hotReader{generations: shared, clock: clock, idle: make(chan *preparedConn, hotConns()), closed: make(chan struct{})}
+	r.keys.of, r.models.of, r.providerKeys.of = identityPart, identityPart, identityPart
+	r.routesByID.of, r.routesByKey.of = routePart, routePart
+	r.routes = driver.NewRouteReader(r.fetchRoutesByID, r.fetchRoutes, 0)
 	for range cap(r.idle) {
 		conn, err := dial(ctx, path, readerPragmas)
 		if err != nil {
@@ -38,7 +50,17 @@ func openHotReader(ctx context.Context, path string, clock func() time.Time) (*h
 	return r, nil
 }
 
-func (r *hotReader) Key(ctx context.Context, hash [32]byte) (record driver.KeyRecord, found bool, err error) {
+// Key implements [driver.HotReader].
+func (r *hotReader) Key(ctx context.Context, hash [32]byte) (driver.KeyRecord, bool, error) {
+	if r.isClosed() {
+		return driver.KeyRecord{}, false, driver.ErrClosed
+	}
+	record, found, err := r.keys.get(r.generations, hash, func() (driver.KeyRecord, bool, error) { return r.readKey(ctx, hash) })
+	record.NowMS = r.clock().UnixMilli() // a key that isn't read again may still expire
+	return record, found, err
+}
+
+func (r *hotReader) readKey(ctx context.Context, hash [32]byte) (record driver.KeyRecord, found bool, err error) {
 	argument := []sqldriver.NamedValue{{Ordinal: 1, Value: hash[:]}}
 	err = r.use(ctx, func(conn *preparedConn) error {
 		return conn.query("SELECT "+driver.KeyColumns+driver.KeyTables+"= $1", argument, func(row driver.Row) error {
@@ -46,14 +68,22 @@ func (r *hotReader) Key(ctx context.Context, hash [32]byte) (record driver.KeyRe
 			return driver.ScanKey(row, &record)
 		})
 	})
-	if err != nil {
-		return driver.KeyRecord{}, false, err
-	}
-	record.NowMS = r.clock().UnixMilli()
-	return record, found, nil
+	return record, found, err
 }
 
+// Models implements [driver.HotReader].
 func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, error) {
+	if r.isClosed() {
+		return nil, driver.ErrClosed
+	}
+	exceptions, _, err := r.models.get(r.generations, orgID, func() (map[string]bool, bool, error) {
+		exceptions, err := r.readModels(ctx, orgID)
+		return exceptions, true, err
+	})
+	return maps.Clone(exceptions), err // its caller may keep and change it
+}
+
+func (r *hotReader) readModels(ctx context.Context, orgID string) (map[string]bool, error) {
 	argument := []sqldriver.NamedValue{{Ordinal: 1, Value: orgID}}
 	exceptions := map[string]bool{}
 	err := r.use(ctx, func(conn *preparedConn) error {
@@ -67,18 +97,77 @@ func (r *hotReader) Models(ctx context.Context, orgID string) (map[string]bool, 
 			return nil
 		})
 	})
-	if err != nil {
-		return nil, err
+	return exceptions, err
+}
+
+// ProviderKey implements [driver.HotReader].
+func (r *hotReader) ProviderKey(ctx context.Context, id driver.ProviderKeyID) (sealed []byte, found bool, err error) {
+	if r.isClosed() {
+		return nil, false, driver.ErrClosed
 	}
-	return exceptions, nil
+	sealed, found, err = r.providerKeys.get(r.generations, id, func() (sealed []byte, found bool, err error) {
+		arguments := []sqldriver.NamedValue{{Ordinal: 1, Value: id.OrgID}, {Ordinal: 2, Value: id.Provider}}
+		err = r.use(ctx, func(conn *preparedConn) error {
+			return conn.query("SELECT sealed FROM provider_keys WHERE org_id = $1 AND provider = $2", arguments, func(row driver.Row) error {
+				found = true
+				return row.Scan(&sealed)
+			})
+		})
+		return sealed, found, err
+	})
+	return bytes.Clone(sealed), found, err
+}
+
+// Route implements [driver.HotReader].
+func (r *hotReader) Route(ctx context.Context, channelID string) (driver.Route, bool, error) {
+	if r.isClosed() {
+		return driver.Route{}, false, driver.ErrClosed
+	}
+	route, found, err := r.routesByID.get(r.generations, channelID, func() (driver.Route, bool, error) {
+		return r.routes.Route(ctx, channelID)
+	})
+	return route.Clone(), found, err
+}
+
+// Routes implements [driver.HotReader].
+func (r *hotReader) Routes(ctx context.Context, keys []driver.RouteKey, found map[driver.RouteKey]driver.Route) error {
+	if r.isClosed() {
+		return driver.ErrClosed
+	}
+	if len(keys) > 1 {
+		return r.routes.Routes(ctx, keys, found)
+	}
+	for _, key := range keys {
+		route, ok, err := r.routesByKey.get(r.generations, key, func() (driver.Route, bool, error) {
+			read := map[driver.RouteKey]driver.Route{}
+			err := r.routes.Routes(ctx, keys, read)
+			route, ok := read[key]
+			return route, ok, err
+		})
+		if err != nil {
+			return err
+		}
+		if ok {
+			found[key] = route.Clone()
+		}
+	}
+	return nil
+}
+
+// isClosed reports whether look-ups are refused, also those that would read nothing.
+func (r *hotReader) isClosed() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // use lends one of the connections.
 func (r *hotReader) use(ctx context.Context, run func(*preparedConn) error) error {
-	select {
-	case <-r.closed:
+	if r.isClosed() {
 		return driver.ErrClosed
-	default:
 	}
 	select {
 	case conn := <-r.idle:
@@ -91,8 +180,9 @@ func (r *hotReader) use(ctx context.Context, run func(*preparedConn) error) erro
 	}
 }
 
+// Close implements [driver.HotReader].
 func (r *hotReader) Close() error {
-	r.RouteReader.Close()
+	r.routes.Close()
 	close(r.closed)
 	return r.closeIdle(cap(r.idle))
 }

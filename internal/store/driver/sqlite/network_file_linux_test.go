@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,21 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-// networkFile is the environment variable with the file that openOnNetwork opens.
-const networkFile = "SVC_TEST_NETWORK_FILE"
-
-// TestMain runs the tests, or, re-executed by one of them, openOnNetwork.
-func TestMain(m *testing.M) {
-	if path := os.Getenv(networkFile); path != "" {
-		fmt.Println(openOnNetwork(path))
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
+func init() { childRoles["opens on a network"] = openOnNetwork } //nolint:gochecknoinits // on Linux only
 
 // openOnNetwork opens a file in a process of its own, to which the disk that has the file is a network file system.
 func openOnNetwork(path string) error {
@@ -42,7 +30,7 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "svc.db")
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), networkFile+"="+path)
+	child.Env = append(os.Environ(), childRole+"=opens on a network", childFile+"="+path)
 	printed, err := child.CombinedOutput()
 	require.NoError(t, err)
 	require.Contains(t, string(printed), "network file system (taken for one)")

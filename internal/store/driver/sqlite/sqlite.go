@@ -14,7 +14,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
+
+	"modernc.org/sqlite"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
@@ -33,6 +36,9 @@ type Driver struct {
 	writer *writerConn
 	reader *sql.DB
 	hot    *hotReader
+
+	generations *generations
+	copying     atomic.Int64 // connections that copy the database
 }
 
 // Open opens a database file and creates it when it is missing. It refuses a file on a network file system.
@@ -46,7 +52,10 @@ func Open(ctx context.Context, path string, clock func() time.Time) (opened *Dri
 			err = errors.Join(err, d.Close(ctx))
 		}
 	}()
-	if d.writer, err = newWriterConn(ctx, path, clock); err != nil {
+	if d.generations, err = openGenerations(ctx, path); err != nil {
+		return nil, err
+	}
+	if d.writer, err = newWriterConn(ctx, path, clock, d.generations); err != nil {
 		return nil, err
 	}
 	if err = setWAL(ctx, d.writer.conn); err != nil {
@@ -57,7 +66,7 @@ func Open(ctx context.Context, path string, clock func() time.Time) (opened *Dri
 	}
 	d.reader.SetMaxOpenConns(maxReaders)
 	d.reader.SetMaxIdleConns(maxReaders)
-	if d.hot, err = openHotReader(ctx, path, clock); err != nil {
+	if d.hot, err = openHotReader(ctx, path, clock, d.generations); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -75,9 +84,13 @@ func prepareFile(path string) error {
 	} else if remote {
 		return fmt.Errorf("%s is on a network file system (%s), where SQLite loses data: use a local disk, or store postgres", directory, name)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator chooses the path
+	// A file that is there isn't opened: closing it would give up the locks that another connection of this process has on it.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator chooses the path
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
 	if err != nil {
-		return fmt.Errorf("open the database file: %w", err)
+		return fmt.Errorf("make the database file: %w", err)
 	}
 	return file.Close()
 }
@@ -124,23 +137,68 @@ func (d *Driver) Listen(
 
 // ForMigration implements [driver.Driver]. The process has the turn to write until the connection is closed, so that migrating
 // processes don't meet; correctness doesn't depend on it.
-func (d *Driver) ForMigration(ctx context.Context) (conn *sql.DB, done func() error, err error) {
+func (d *Driver) ForMigration(ctx context.Context) (*driver.Migration, error) {
 	turns, err := openWriteLock(d.path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	conn, err = openPool(d.path, migrationPragmas)
+	connector, err := newConnector(d.path, migrationPragmas)
 	if err != nil {
-		return nil, nil, errors.Join(err, turns.close())
+		return nil, errors.Join(fmt.Errorf("open SQLite: %w", err), turns.close())
 	}
+	announcing := &announcingConnector{Connector: connector, generations: d.generations}
+	conn := sql.OpenDB(announcing)
 	conn.SetMaxOpenConns(1)
 	release := turns.take(ctx.Done())
-	return conn, func() error {
+	done := func() error {
 		err := conn.Close()
+		if err == nil && !announcing.failed {
+			d.generations.settle(announcing.last)
+		}
 		release()
 		turns.close() //nolint:errcheck // a lock file that was only read
 		return err
-	}, nil
+	}
+	return &driver.Migration{Conn: conn, Refusal: d.older(), Done: done}, nil
+}
+
+// announcingConnector opens connections that announce a change of everything before each COMMIT. One goroutine uses them.
+type announcingConnector struct {
+	sqldriver.Connector
+	generations *generations
+	last        announcement
+	failed      bool // a COMMIT, or what it would have committed
+}
+
+func (c *announcingConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // database/sql looks at it
+	}
+	hooks, ok := conn.(sqlite.HookRegisterer)
+	if !ok {
+		return nil, errors.Join(errors.New("open SQLite: the driver has no commit hook"), conn.Close())
+	}
+	hooks.RegisterCommitHook(func() int32 {
+		c.last = c.generations.announce(parts{identityPart: true, routePart: true})
+		return 0
+	})
+	hooks.RegisterRollbackHook(func() { c.failed = true })
+	return conn, nil
+}
+
+// older returns an error that names a process of an older version, nil if there is none.
+func (d *Driver) older() error {
+	silent := d.generations.silentProcess()
+	if silent == 0 {
+		return nil
+	}
+	name := fmt.Sprintf("process %d", silent)
+	if silent == unseenProcess {
+		name = "a process of another container"
+	}
+	return fmt.Errorf("%s uses %s and is of an older version, or another program such as a shell of SQLite: stop it first, then start again",
+		name, d.path)
 }
 
 // Snapshot implements [driver.Driver]. It reads a copy, which is made first, in a new folder beside the database.
@@ -183,6 +241,8 @@ func (d *Driver) BackupTo(ctx context.Context, path string) error {
 }
 
 func (d *Driver) vacuumInto(ctx context.Context, path string) error {
+	d.copying.Add(1)
+	defer d.copying.Add(-1)
 	from, err := openPool(d.path, commonPragmas)
 	if err != nil {
 		return err
@@ -195,7 +255,7 @@ func (d *Driver) vacuumInto(ctx context.Context, path string) error {
 }
 
 func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // the operator chooses the path
 		return fmt.Errorf("remove the unfinished file: %w", err)
 	}
 	return nil
@@ -210,21 +270,22 @@ func (d *Driver) WALBytes() int64 {
 	return about.Size()
 }
 
-// PreparedStatements returns the texts that the writer and one connection of the hot reader have prepared. Tests explain
-// their plans.
-func (d *Driver) PreparedStatements() (texts []string) {
+// PreparedStatements returns the texts that the writer and one connection of the hot reader have prepared, and whether each
+// changes what the hot look-ups remember. Tests explain their plans.
+func (d *Driver) PreparedStatements() (texts map[string]bool) {
+	texts = map[string]bool{}
 	idle := <-d.hot.idle
 	defer func() { d.hot.idle <- idle }()
 	for _, conn := range []*preparedConn{d.writer.conn, idle} {
-		for text := range conn.statements {
-			texts = append(texts, text)
+		for text, statement := range conn.statements {
+			texts[text] = statement.changes != parts{}
 		}
 	}
 	return texts
 }
 
-// Close implements [driver.Driver].
-func (d *Driver) Close(context.Context) error {
+// Close implements [driver.Driver]. The process counts as one that uses the database until all its connections are closed.
+func (d *Driver) Close(ctx context.Context) error {
 	var failed error
 	if d.writer != nil {
 		failed = d.writer.Close()
@@ -234,6 +295,15 @@ func (d *Driver) Close(context.Context) error {
 	}
 	if d.reader != nil {
 		failed = errors.Join(failed, d.reader.Close())
+	}
+	for d.reader != nil && d.reader.Stats().OpenConnections > 0 || d.copying.Load() > 0 {
+		if ctx.Err() != nil {
+			return errors.Join(failed, fmt.Errorf("close the database, which is still read: %w", context.Cause(ctx)))
+		}
+		preciseSleep(turnPollSlow)
+	}
+	if d.generations != nil {
+		failed = errors.Join(failed, d.generations.close())
 	}
 	return failed
 }

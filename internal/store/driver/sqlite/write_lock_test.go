@@ -91,7 +91,7 @@ func TestBackToTheTurnstile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	holder, witness := openTestWriteLock(t, path), openTestWriteLock(t, path)
 	open := func() *writerConn {
-		w, err := newWriterConn(t.Context(), path, time.Now)
+		w, err := newWriterConn(t.Context(), path, time.Now, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, w.Close()) })
 		return w

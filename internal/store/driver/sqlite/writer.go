@@ -28,14 +28,16 @@ type writerConn struct {
 	hurry     <-chan struct{} // of the turn
 	release   func()          // gives the turn back
 	conn      *preparedConn   // nil after a fault that left it in an unknown state
+
+	generations *generations
 }
 
-func newWriterConn(ctx context.Context, path string, clock func() time.Time) (*writerConn, error) {
+func newWriterConn(ctx context.Context, path string, clock func() time.Time, shared *generations) (*writerConn, error) {
 	turns, err := openWriteLock(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &writerConn{path: path, clock: clock, writeLock: turns}
+	w := &writerConn{path: path, clock: clock, writeLock: turns, generations: shared}
 	if err := w.connect(ctx); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -71,6 +73,7 @@ func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
 		_, err := w.conn.exec("BEGIN IMMEDIATE", nil)
 		switch {
 		case err == nil:
+			w.conn.changed = parts{}
 			return &transaction{writer: w, conn: w.conn, now: w.clock().UnixMilli()}, nil
 		case !errors.Is(err, driver.ErrBusy):
 			w.abandon()
@@ -212,9 +215,13 @@ func (t *transaction) restart() error {
 	return err
 }
 
+// Commit announces a change of what the hot look-ups remember before it can be seen. After a failure the announcement stands:
+// whether something was committed isn't sure, and reading too often is no harm.
 func (t *transaction) Commit(context.Context) error {
+	announced := t.writer.generations.announce(t.conn.changed)
 	_, err := t.conn.exec("COMMIT", nil)
 	if err == nil {
+		t.writer.generations.settle(announced)
 		return nil
 	}
 	t.Rollback()

@@ -1,0 +1,303 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// part is a part of the database that the hot look-ups remember.
+type part int
+
+const (
+	identityPart part = iota // keys, organizations, their models and provider keys
+	routePart                // channels with their agents
+	allParts
+)
+
+// parts is a set of them.
+type parts [allParts]bool
+
+// add adds the parts to a set.
+func (s *parts) add(more parts) {
+	for i := range more {
+		s[i] = s[i] || more[i]
+	}
+}
+
+// changing finds what a statement changes among the tables of the hot look-ups. No trigger and no foreign key changes them on
+// behalf of another table.
+var changing = regexp.MustCompile(`(?i)\b(?:INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)\s+(?:main\s*\.\s*)?["\[` + "`" + `]?` +
+	`(?:(api_keys|organizations|org_models|provider_keys)|channels|agents)\b`)
+
+// partsChanged returns the parts that a statement changes.
+func partsChanged(text string) (changed parts) {
+	for _, found := range changing.FindAllStringSubmatch(text, -1) {
+		if found[1] != "" {
+			changed[identityPart] = true
+		} else {
+			changed[routePart] = true
+		}
+	}
+	return changed
+}
+
+// generations are two numbers in a file beside the database, one for each part, in memory that all processes of the database
+// share. A number is even while the part is as it was when the number was set. A process makes it odd in the transaction
+// that changes the part, before COMMIT, and even again after it, and never repeats a number. The same even number read twice
+// proves that nothing was committed in between.
+//
+// A process that dies in between, or can't be sure of its COMMIT, leaves the number odd. The next change makes it even, or the
+// next process that finds itself alone.
+//
+// Like SQLite's own index of the write-ahead log, the file works only between processes of one machine, and is never deleted,
+// changed or truncated: a process that opens a new one would not see what the others announce in the old.
+type generations struct {
+	mapped *generationFile
+	// file is locked for as long as this process is connected: shared, or at first exclusively.
+	file *os.File
+}
+
+// generationFile is the content of the file. A later version may append to it.
+type generationFile struct {
+	numbers [allParts]atomic.Uint64
+	// silent is the id of a process that was connected to the database, but not to this file, when the first process opened
+	// it; 0 if there was none, and unseenProcess if it is in another container.
+	silent atomic.Int64
+}
+
+const (
+	// generationFileSize is a page of the smallest size that can be mapped everywhere.
+	generationFileSize = 4096
+	unseenProcess      = -1
+)
+
+// openGenerations opens the file before the process connects to the database. ctx bounds the wait for another process that is
+// just opening it.
+func openGenerations(ctx context.Context, path string) (g *generations, err error) {
+	file, err := os.OpenFile(path+".generation", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // it stands beside the database
+	if err != nil {
+		return nil, fmt.Errorf("open the generation file of the database: %w", err)
+	}
+	g = &generations{file: file}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	if err := allocate(file); err != nil {
+		return nil, err
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, generationFileSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the generation file of the database: %w", err)
+	}
+	g.mapped = (*generationFile)(unsafe.Pointer(&mapped[0])) //nolint:gosec // a page is aligned for everything
+	// A look-up that is still under way when the database is closed may read the numbers.
+	runtime.AddCleanup(g, func(mapped []byte) { unix.Munmap(mapped) }, mapped) //nolint:errcheck // nothing refers to it
+	if tryLock(file) {
+		if err := g.beginAlone(path); err != nil {
+			return nil, err
+		}
+	}
+	return g, shareLock(ctx, file)
+}
+
+// allocate gives the file its size. It is written and not only sized, because a full disk would end the process when it first
+// writes to mapped memory that has no place there. What is there already is left alone: another process may be at work.
+func allocate(file *os.File) error {
+	about, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the generation file of the database: %w", err)
+	}
+	begin := max(about.Size(), int64(unsafe.Sizeof(generationFile{})))
+	if begin >= generationFileSize {
+		return nil
+	}
+	if _, err := file.WriteAt(make([]byte, generationFileSize-begin), begin); err != nil {
+		return fmt.Errorf("size the generation file of the database: %w", err)
+	}
+	return nil
+}
+
+// beginAlone prepares the file when no other process has it open: it notes a process that is connected to the database all the
+// same, and makes the numbers even that dead processes left odd.
+func (g *generations) beginAlone(path string) error {
+	silent, err := connectedProcess(path)
+	if err != nil {
+		return err
+	}
+	g.mapped.silent.Store(int64(silent))
+	for i := range g.mapped.numbers {
+		if number := g.mapped.numbers[i].Load(); silent == 0 && number%2 != 0 {
+			g.mapped.numbers[i].Store(number + 1)
+		}
+	}
+	return nil
+}
+
+// connectedProcess returns a process that is connected to the database, unseenProcess for one of another container, and 0 for
+// none: each has a shared lock on a byte of the index of the write-ahead log. Only a process without such a connection may
+// call it, because closing the file gives up the locks that the whole process has on it.
+func connectedProcess(path string) (pid int, err error) {
+	const connected = 128                                // see "DMS" in SQLite's os_unix.c
+	index, err := os.OpenFile(path+"-shm", os.O_RDWR, 0) //nolint:gosec // it stands beside the database
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find other processes of the database: %w", err)
+	}
+	defer index.Close() //nolint:errcheck // it was only asked for a lock
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: connected, Len: 1}
+	if err := unix.FcntlFlock(index.Fd(), unix.F_GETLK, &lock); err != nil {
+		return 0, fmt.Errorf("find other processes of the database: %w", err)
+	}
+	switch {
+	case lock.Type == unix.F_UNLCK:
+		return 0, nil
+	case lock.Pid <= 0:
+		return unseenProcess, nil
+	}
+	return int(lock.Pid), nil
+}
+
+// shareLock makes an exclusive lock of the file a shared one, or waits for a shared one.
+func shareLock(ctx context.Context, file *os.File) error {
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock the generation file of the database: %w", err)
+		case ctx.Err() != nil:
+			return fmt.Errorf("lock the generation file of the database, which another process is opening: %w", context.Cause(ctx))
+		}
+		preciseSleep(turnPollSlow)
+	}
+}
+
+// silentProcess returns the process that was found connected to the database without the file, as connectedProcess does, while it
+// lives.
+func (g *generations) silentProcess() int {
+	silent := int(g.mapped.silent.Load())
+	if silent > 0 && errors.Is(unix.Kill(silent, 0), unix.ESRCH) {
+		return 0
+	}
+	return silent
+}
+
+// settled returns the number of a part, and false while the part may be changing.
+func (g *generations) settled(of part) (number uint64, ok bool) {
+	number = g.mapped.numbers[of].Load()
+	runtime.KeepAlive(g)
+	return number, number%2 == 0
+}
+
+// announcement is the odd number of each part that changes, 0 for the others.
+type announcement [allParts]uint64
+
+// announce makes the numbers of the parts odd. Only a process that has SQLite's write lock may call it, before it commits.
+func (g *generations) announce(changed parts) (odd announcement) {
+	for i := range g.mapped.numbers {
+		for number := &g.mapped.numbers[i]; changed[i]; {
+			was := number.Load()
+			odd[i] = (was + 1) | 1
+			if number.CompareAndSwap(was, odd[i]) {
+				break
+			}
+		}
+	}
+	runtime.KeepAlive(g)
+	return odd
+}
+
+// settle makes the numbers of an announcement even after its COMMIT, unless a later change was announced meanwhile.
+func (g *generations) settle(odd announcement) {
+	for i, number := range odd {
+		if number != 0 {
+			g.mapped.numbers[i].CompareAndSwap(number, number+1)
+		}
+	}
+	runtime.KeepAlive(g)
+}
+
+// close gives the lock up, which the mapped memory would hold on to.
+func (g *generations) close() error {
+	unlock(g.file)
+	return g.file.Close()
+}
+
+const (
+	// maxRemembered bounds the results that a look-up remembers of each second.
+	maxRemembered = 1 << 14
+	// rememberedFor bounds the time until a change is seen that another program than ours makes in the file.
+	rememberedFor = time.Second
+)
+
+// lookups remembers what one kind of look-up found. A result is valid while its generation stands, for rememberedFor at most.
+type lookups[K comparable, V any] struct {
+	of part
+
+	mu             sync.RWMutex
+	recent, before map[K]result[V] // before were recent until the second ended, so that memory follows what is in use
+	since          time.Time       // when recent was begun
+}
+
+type result[V any] struct {
+	value      V
+	generation uint64
+	readAt     time.Time
+}
+
+// get returns the value of a key if nothing can have changed since it was read, and otherwise what read returns. A key that read
+// doesn't find isn't remembered: requests with unknown keys could fill the memory.
+func (l *lookups[K, V]) get(g *generations, key K, read func() (V, bool, error)) (value V, found bool, err error) {
+	// Loaded before the snapshot of the read: a change that is committed in between has made the number another one.
+	generation, settled := g.settled(l.of)
+	if settled {
+		if value, found = l.recall(generation, key); found {
+			return value, true, nil
+		}
+	}
+	readAt := time.Now()
+	value, found, err = read()
+	if settled && found && err == nil {
+		l.remember(key, result[V]{value, generation, readAt})
+	}
+	return value, found, err
+}
+
+func (l *lookups[K, V]) recall(generation uint64, key K) (value V, found bool) {
+	l.mu.RLock()
+	known, found := l.recent[key]
+	if !found {
+		known, found = l.before[key]
+	}
+	l.mu.RUnlock()
+	if !found || known.generation != generation || time.Since(known.readAt) > rememberedFor {
+		return value, false
+	}
+	return known.value, true
+}
+
+func (l *lookups[K, V]) remember(key K, found result[V]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.recent == nil || len(l.recent) >= maxRemembered || found.readAt.Sub(l.since) > rememberedFor {
+		l.before, l.recent, l.since = l.recent, map[K]result[V]{}, found.readAt
+	}
+	l.recent[key] = found
+}

@@ -1,0 +1,372 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
+)
+
+var onlyIdentity, onlyRoutes = parts{identityPart: true}, parts{routePart: true}
+
+func TestPartsChanged(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]parts{
+		"INSERT INTO api_keys (id) VALUES ($1)":                    onlyIdentity,
+		"INSERT OR IGNORE INTO \"org_models\" VALUES ($1)":         onlyIdentity,
+		"UPDATE organizations SET plan = $1":                       onlyIdentity,
+		"UPDATE OR REPLACE api_keys SET name = ''":                 onlyIdentity,
+		"INSERT INTO main.api_keys DEFAULT VALUES":                 onlyIdentity,
+		"DELETE FROM [channels]":                                   onlyRoutes,
+		"update provider_keys set sealed = $1":                     onlyIdentity,
+		"UPDATE channels SET state = $1 WHERE id = $2":             onlyRoutes,
+		"DELETE\n\tFROM agents WHERE id = $1":                      onlyRoutes,
+		"WITH a AS (SELECT 1) DELETE FROM channels":                onlyRoutes,
+		"SELECT state FROM channels WHERE id = $1":                 {},
+		"UPDATE wallets SET balance = 1":                           {},
+		"INSERT INTO channel_claims SELECT id FROM channels":       {},
+		"UPDATE messages SET x = (SELECT plan FROM organizations)": {},
+	} {
+		require.Equal(t, want, partsChanged(text), text)
+	}
+}
+
+// processes are two processes on one database with one organization, whose key is found by keyHash.
+type processes struct {
+	all  [2]*Driver
+	path string
+	plan int // of the organization, as committed
+}
+
+var keyHash = sha256.Sum256([]byte("key"))
+
+func startProcesses(t *testing.T) *processes {
+	t.Helper()
+	p := &processes{path: filepath.Join(t.TempDir(), "svc.db")}
+	for i := range p.all {
+		opened, err := Open(t.Context(), p.path, time.Now)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, opened.Close(context.Background())) })
+		p.all[i] = opened
+	}
+	migrate(t, p.all[0])
+	p.write(t, p.all[0], "INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'a', '0', 1)")
+	p.write(t, p.all[0], "INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at) VALUES ('key_1', 'org_1', 'live', '', '', $1, '', 1)",
+		keyHash[:])
+	return p
+}
+
+func migrate(t *testing.T, d *Driver) {
+	t.Helper()
+	migration, err := d.ForMigration(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, schema.Migrate(t.Context(), driver.SQLite, migration.Conn, schema.Versions(driver.SQLite), migration.Refusal))
+	require.NoError(t, migration.Done())
+}
+
+func (p *processes) write(t require.TestingT, by *Driver, text string, arguments ...any) {
+	tx := begin(t, by)
+	tx.Queue(1, text, arguments...)
+	require.NoError(t, tx.Flush(context.Background()))
+	require.NoError(t, tx.Commit(context.Background()))
+}
+
+func begin(t require.TestingT, by *Driver) *transaction {
+	begun, err := by.writer.Begin(context.Background())
+	require.NoError(t, err)
+	tx, ok := begun.(*transaction)
+	require.True(t, ok)
+	return tx
+}
+
+// beginChange changes the plan in an open transaction.
+func (p *processes) beginChange(t require.TestingT, by *Driver) *transaction {
+	tx := begin(t, by)
+	tx.Queue(1, "UPDATE organizations SET plan = $1", strconv.Itoa(p.plan+1))
+	require.NoError(t, tx.Flush(context.Background()))
+	return tx
+}
+
+// change changes the plan.
+func (p *processes) change(t require.TestingT, by *Driver) {
+	require.NoError(t, p.beginChange(t, by).Commit(context.Background()))
+	p.plan++
+}
+
+// requirePlan requires that each process sees the plan as committed.
+func (p *processes) requirePlan(t require.TestingT) {
+	for _, by := range p.all {
+		record, found, err := by.hot.Key(context.Background(), keyHash)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, strconv.Itoa(p.plan), record.Plan)
+	}
+}
+
+// TestGenerations guarantees that each look-up returns what was committed when it began, however the steps of writers and readers
+// interleave, and whichever of them never come because a process died or a COMMIT failed.
+func TestGenerations(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t)
+	rapid.Check(t, func(t *rapid.T) {
+		process := func(t *rapid.T) *Driver { return p.all[rapid.IntRange(0, 1).Draw(t, "process")] }
+		t.Repeat(map[string]func(*rapid.T){
+			"":       func(t *rapid.T) { p.requirePlan(t) },
+			"change": func(t *rapid.T) { p.change(t, process(t)) },
+			"look while a change is under way": func(t *rapid.T) {
+				by := process(t)
+				tx := p.beginChange(t, by)
+				p.requirePlan(t)
+				announced := by.generations.announce(onlyIdentity)
+				p.requirePlan(t)
+				_, err := tx.conn.exec("COMMIT", nil)
+				require.NoError(t, err)
+				p.plan++
+				p.requirePlan(t)
+				by.generations.settle(announced)
+			},
+			"die before COMMIT": func(t *rapid.T) {
+				by := process(t)
+				tx := p.beginChange(t, by)
+				by.generations.announce(onlyIdentity)
+				tx.Rollback()
+			},
+			"die after COMMIT": func(t *rapid.T) {
+				by := process(t)
+				tx := p.beginChange(t, by)
+				by.generations.announce(onlyIdentity)
+				_, err := tx.conn.exec("COMMIT", nil)
+				require.NoError(t, err)
+				p.plan++
+			},
+			"settle after the next change": func(t *rapid.T) {
+				by := process(t)
+				tx := p.beginChange(t, by)
+				announced := by.generations.announce(onlyIdentity)
+				_, err := tx.conn.exec("COMMIT", nil)
+				require.NoError(t, err)
+				p.plan++
+				next := process(t)
+				if next == by { // its connection is free again
+					p.change(t, next)
+					by.generations.settle(announced)
+					return
+				}
+				later := p.beginChange(t, next)
+				by.generations.settle(announced)
+				p.requirePlan(t)
+				require.NoError(t, later.Commit(context.Background()))
+				p.plan++
+			},
+			"settle between the next announcement and its COMMIT": func(t *rapid.T) {
+				tx := p.beginChange(t, p.all[0])
+				first := p.all[0].generations.announce(onlyIdentity)
+				_, err := tx.conn.exec("COMMIT", nil)
+				require.NoError(t, err)
+				p.plan++
+				later := p.beginChange(t, p.all[1])
+				second := p.all[1].generations.announce(onlyIdentity)
+				p.all[0].generations.settle(first)
+				p.requirePlan(t)
+				_, err = later.conn.exec("COMMIT", nil)
+				require.NoError(t, err)
+				p.plan++
+				p.requirePlan(t)
+				p.all[1].generations.settle(second)
+			},
+			"change before or after the snapshot of a look-up": func(t *rapid.T) {
+				by, writer := process(t), process(t)
+				before := rapid.Bool().Draw(t, "before")
+				by.hot.keys.recent, by.hot.keys.before = nil, nil
+				_, _, err := by.hot.keys.get(by.generations, keyHash, func() (driver.KeyRecord, bool, error) {
+					if before {
+						p.change(t, writer)
+					}
+					record, found, err := by.hot.readKey(context.Background(), keyHash)
+					if !before {
+						p.change(t, writer)
+					}
+					return record, found, err
+				})
+				require.NoError(t, err)
+			},
+			"migrate": func(t *rapid.T) {
+				migration, err := process(t).ForMigration(context.Background())
+				require.NoError(t, err)
+				_, err = migration.Conn.ExecContext(context.Background(), "UPDATE organizations SET plan = $1", strconv.Itoa(p.plan+1))
+				require.NoError(t, err)
+				p.plan++
+				p.requirePlan(t)
+				if rapid.Bool().Draw(t, "with a change beside") {
+					p.change(t, process(t))
+					p.requirePlan(t)
+				}
+				require.NoError(t, migration.Done())
+			},
+		})
+	})
+}
+
+// TestRememberedLookups guarantees that a look-up doesn't read the database again while nothing changes.
+func TestRememberedLookups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // no time passes
+		p := startProcesses(t)
+		p.requirePlan(t)
+		changeSilently(t, p.path, "UPDATE organizations SET plan = '7'")
+		p.requirePlan(t)
+
+		time.Sleep(rememberedFor + 1) //nolint:forbidigo // on the fake clock
+		p.plan = 7
+		p.requirePlan(t)
+	})
+}
+
+// changeSilently changes the database like a program that doesn't know of generations.
+func changeSilently(t *testing.T, path, text string) {
+	t.Helper()
+	stranger, err := openPool(path, writerPragmas)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, stranger.Close()) }()
+	_, err = stranger.ExecContext(t.Context(), text)
+	require.NoError(t, err)
+}
+
+// TestUnknownKeysAreNotRemembered guarantees that neither unknown keys nor many known ones fill the memory.
+func TestUnknownKeysAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	g := &generations{mapped: new(generationFile)}
+	found := lookups[int, string]{of: identityPart}
+	for key := range 3 * maxRemembered {
+		_, ok, err := found.get(g, key, func() (string, bool, error) { return "", false, nil })
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	require.Empty(t, found.recent)
+	for key := range 3 * maxRemembered {
+		value, ok, err := found.get(g, key, func() (string, bool, error) { return strconv.Itoa(key), true, nil })
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, strconv.Itoa(key), value)
+	}
+	require.LessOrEqual(t, len(found.recent)+len(found.before), 2*maxRemembered)
+}
+
+// TestOlderProcess guarantees that a process is noticed which uses the database without announcing what it changes: by every
+// process that opens the database, until it ends.
+func TestOlderProcess(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "svc.db")
+	changeSilently(t, path, "PRAGMA journal_mode = WAL")
+	reopened, err := Open(t.Context(), path, time.Now)
+	require.NoError(t, err)
+	require.NoError(t, reopened.older())
+	require.NoError(t, reopened.Close(t.Context()))
+
+	stop := startStranger(t, path)
+	first, err := Open(t.Context(), path, time.Now)
+	require.NoError(t, err)
+	require.ErrorContains(t, first.older(), "stop it first")
+	second, err := Open(t.Context(), path, time.Now)
+	require.NoError(t, err)
+	require.ErrorContains(t, second.older(), "stop it first")
+
+	stop()
+	require.NoError(t, first.older())
+	require.NoError(t, second.older())
+	require.NoError(t, first.Close(t.Context()))
+	require.NoError(t, second.Close(t.Context()))
+}
+
+// TestLocksOfOneProcess guarantees that opening the database once more, and closing that, leaves a process its locks: without them
+// another process that leaves takes the write-ahead log along.
+func TestLocksOfOneProcess(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t)
+	again, err := Open(t.Context(), p.path, time.Now)
+	require.NoError(t, err)
+	require.NoError(t, again.Close(t.Context()))
+	startStranger(t, p.path)()
+	p.change(t, p.all[0])
+	var plan string
+	reader, err := openPool(p.path, readerPragmas)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close()) }()
+	require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT plan FROM organizations").Scan(&plan))
+	require.Equal(t, strconv.Itoa(p.plan), plan)
+	p.requirePlan(t)
+}
+
+// TestClosedLookups guarantees that a closed database finds nothing, not even what it remembers.
+func TestClosedLookups(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t)
+	p.requirePlan(t)
+	opened, err := Open(t.Context(), p.path, time.Now)
+	require.NoError(t, err)
+	_, found, err := opened.hot.Key(t.Context(), keyHash)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.NoError(t, opened.Close(t.Context()))
+	_, _, err = opened.hot.Key(t.Context(), keyHash)
+	require.ErrorIs(t, err, driver.ErrClosed)
+	_, err = opened.hot.Models(t.Context(), "org_1")
+	require.ErrorIs(t, err, driver.ErrClosed)
+	_, _, err = opened.hot.ProviderKey(t.Context(), driver.ProviderKeyID{OrgID: "org_1", Provider: "openai"})
+	require.ErrorIs(t, err, driver.ErrClosed)
+	_, _, err = opened.hot.Route(t.Context(), "chn_1")
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, opened.hot.Routes(t.Context(), nil, nil), driver.ErrClosed)
+}
+
+// startStranger starts a process that is connected to a database file; stop ends it.
+func startStranger(t *testing.T, path string) (stop func()) {
+	t.Helper()
+	stranger := exec.CommandContext(t.Context(), os.Args[0])
+	stranger.Env = append(os.Environ(), childRole+"=connects silently", childFile+"="+path)
+	ready, err := stranger.StdoutPipe()
+	require.NoError(t, err)
+	hold, err := stranger.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, stranger.Start())
+	line, err := bufio.NewReader(ready).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "connected\n", line)
+	return func() {
+		require.NoError(t, hold.Close())
+		require.NoError(t, stranger.Wait())
+	}
+}
+
+// connectSilently connects to a database file until the input ends.
+func connectSilently(path string) error {
+	conn, err := openPool(path, readerPragmas)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it only read
+	if err := conn.PingContext(context.Background()); err != nil {
+		return err
+	}
+	var tables int
+	if err := conn.QueryRowContext(context.Background(), "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
