@@ -84,7 +84,11 @@ var fenced = regexp.MustCompile("(?s)```caddyfile\n(.*?)```")
 // adapts, and every fragment adapts when it stands in the svc block of the first one.
 func TestREADMECaddyfiles(t *testing.T) {
 	t.Parallel()
-	p := prepareProduct(t, deploy(t, store.SQLite, startUpstream(t)))
+	d := deploy(t, store.SQLite, startUpstream(t))
+	var err error
+	d.Binary, err = guestBinary() // docs/extending.md configures them
+	require.NoError(t, err)
+	p := prepareProduct(t, d)
 	pages, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)
 	readme, err := os.ReadFile("../README.md")
@@ -112,7 +116,7 @@ func inContext(whole, block string) string {
 	if body := regexp.MustCompile(`(?s)\n\tsvc \{\n(.*?\n)\t\}\n`).FindStringSubmatch(whole); strings.Contains(block, "…") {
 		settings := body[1]
 		for _, given := range []string{"base_url", "store"} {
-			if strings.Contains(block, "\t\t"+given+" ") {
+			if strings.Contains(block, "\n\t\t"+given+" ") {
 				settings = regexp.MustCompile(`(?m)^\t\t`+given+` .*\n`).ReplaceAllString(settings, "")
 			}
 		}

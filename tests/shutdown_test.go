@@ -244,6 +244,9 @@ func listens(p *product, within time.Duration) bool {
 // SQLite the write lock, on PostgreSQL the advisory lock of the migrations.
 func holdMigration(t testing.TB, location store.Location) (release func()) {
 	t.Helper()
+	db, err := store.Open(t.Context(), location, store.Options{}) // a process of this build
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close(context.Background())) })
 	conn := connect(t, location)
 	run := func(statement string, args ...any) {
 		_, err := conn.ExecContext(context.Background(), statement, args...)
@@ -253,22 +256,29 @@ func holdMigration(t testing.TB, location store.Location) (release func()) {
 		run("SELECT pg_advisory_lock($1)", lock.DefaultLockID)
 		return func() { run("SELECT pg_advisory_unlock($1)", lock.DefaultLockID) }
 	}
-	run("PRAGMA journal_mode=WAL")
 	run("BEGIN IMMEDIATE")
 	return func() { run("COMMIT") }
 }
 
-// connect is a connection of the test's own to the store, around the product's code.
+// connect is a connection of the test's own to the store, around the product's code. It is closed after the test.
 func connect(t testing.TB, location store.Location) *sql.Conn {
+	t.Helper()
+	conn, disconnect := connectShortly(t, location)
+	t.Cleanup(disconnect)
+	return conn
+}
+
+// connectShortly is connect until disconnect is called. A process that starts on SQLite beside such a connection takes it for one
+// of an older build.
+func connectShortly(t testing.TB, location store.Location) (conn *sql.Conn, disconnect func()) {
 	t.Helper()
 	driver := map[store.Engine]string{store.SQLite: "sqlite", store.Postgres: "pgx"}[location.Engine]
 	db, err := sql.Open(driver, location.DSN)
 	require.NoError(t, err)
-	conn, err := db.Conn(t.Context())
+	conn, err = db.Conn(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() {
+	return conn, func() {
 		require.NoError(t, conn.Close())
 		require.NoError(t, db.Close())
-	})
-	return conn
+	}
 }

@@ -116,7 +116,8 @@ func restore(t testing.TB, build string, location store.Location) *upgradeFixtur
 	} else {
 		runDump(t, location, string(database))
 	}
-	db := connect(t, location)
+	db, disconnect := connectShortly(t, location)
+	defer disconnect()
 	now := time.Now().UnixMilli()
 	soon := now + time.Hour.Milliseconds()
 	for _, statement := range []string{
@@ -151,7 +152,9 @@ func runDump(t testing.TB, location store.Location, dump string) {
 // newestVersion is the version of a database's tables.
 func newestVersion(t testing.TB, location store.Location) (version int64) {
 	t.Helper()
-	require.NoError(t, connect(t, location).QueryRowContext(t.Context(), `SELECT max(version_id) FROM schema_versions`).Scan(&version))
+	conn, disconnect := connectShortly(t, location)
+	defer disconnect()
+	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(version_id) FROM schema_versions`).Scan(&version))
 	return version
 }
 
