@@ -292,25 +292,6 @@ func TestOlderProcess(t *testing.T) {
 	require.NoError(t, second.Close(t.Context()))
 }
 
-// TestLocksOfOneProcess guarantees that opening the database once more, and closing that, leaves a process its locks: without them
-// another process that leaves takes the write-ahead log along.
-func TestLocksOfOneProcess(t *testing.T) {
-	t.Parallel()
-	p := startProcesses(t)
-	again, err := Open(t.Context(), p.path, time.Now)
-	require.NoError(t, err)
-	require.NoError(t, again.Close(t.Context()))
-	startStranger(t, p.path)()
-	p.change(t, p.all[0])
-	var plan string
-	reader, err := openPool(p.path, readerPragmas)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, reader.Close()) }()
-	require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT plan FROM organizations").Scan(&plan))
-	require.Equal(t, strconv.Itoa(p.plan), plan)
-	p.requirePlan(t)
-}
-
 // TestClosedLookups guarantees that a closed database finds nothing, not even what it remembers.
 func TestClosedLookups(t *testing.T) {
 	t.Parallel()
