@@ -33,7 +33,7 @@ type Description struct {
 	Deliveries string
 	// ChannelWebhooks is set if every channel has a webhook address (/webhooks/NAME/{channelId}) and a secret of its own. Such
 	// channels have no external id, and the platform is a [ChannelSecrets]. Otherwise all channels share one address, are
-	// told apart by their external ids, and the platform is a [SignedDeliveries].
+	// distinguished by their external ids, and the platform is a [SignedDeliveries].
 	ChannelWebhooks bool
 	// SignatureHeader is the header that carries the signature or secret of a delivery, unless the operator's option
 	// `header` names another.

@@ -54,7 +54,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	s.mux.ServeHTTP(answer, r)
 	switch {
 	case !answer.admitted:
-		// What the mux wrote by itself, a 404, a 405 or a redirect to a cleaner path, is dropped.
+		// Drop the mux's own answer: a 404, a 405, or a redirect to a cleaner path.
 		return handlers.RouteNotFound(r)
 	case answer.err != nil:
 		return handlers.Challenge(w, answer.err)

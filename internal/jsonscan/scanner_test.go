@@ -93,7 +93,7 @@ func TestStrictFaults(t *testing.T) {
 		what, _ = skip(jsonscan.Lenient([]byte(text), depth))
 		require.Empty(t, what, text)
 	}
-	// What comes first in a string is reported first.
+	// Of several faults of a string the first one is reported.
 	what, at := skip(jsonscan.Strict([]byte("[\"a\\n\xff\\x\"]"), depth))
 	require.Equal(t, "a string with invalid UTF-8", what)
 	require.Equal(t, 5, at)

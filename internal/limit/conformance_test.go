@@ -26,11 +26,11 @@ type subject struct {
 func (s subject) take(t require.TestingT, org string, limit int64) Decision {
 	d, err := s.Take(context.Background(), org, limit)
 	require.NoError(t, err)
-	return told(d)
+	return clientPart(d)
 }
 
-// told is the part of a decision that is sent to the client.
-func told(d Decision) Decision {
+// clientPart returns the part of a decision that is sent to the client.
+func clientPart(d Decision) Decision {
 	d.window = 0
 	return d
 }

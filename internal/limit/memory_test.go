@@ -25,7 +25,7 @@ func (w *wall) memory() *Memory { return NewMemory(w.read) }
 func taken(t require.TestingT, m *Memory, org string, limit int64) Decision {
 	d, err := m.Take(context.Background(), org, limit)
 	require.NoError(t, err)
-	return told(d)
+	return clientPart(d)
 }
 
 func TestMemoryAdmitsTheLimitAndTellsTheRest(t *testing.T) {

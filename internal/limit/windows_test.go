@@ -18,7 +18,7 @@ func asked(t *testing.T, w *Windows, org string, limit int64) Decision {
 	t.Helper()
 	d, err := w.Take(t.Context(), org, limit)
 	require.NoError(t, err)
-	return told(d)
+	return clientPart(d)
 }
 
 // atClock is a counter in a fresh SQLite database whose clock, and the counter's own, is the test's.

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// guest is an adapter of somebody else, as the tests need it. Functions that are nil panic with a secret.
+// guest is an adapter from outside this repository. Its functions are set by the test; one that is nil panics with a secret.
 type guest struct {
 	describe func(*platforms.Description)
 	verify   func() error

@@ -55,7 +55,7 @@ func TestSendErrorSaysWhatHappened(t *testing.T) {
 	require.EqualError(t, &platforms.Error{Class: platforms.Retry}, "platform call failed (retry)")
 }
 
-// An id that can't be stored is none: the customer has the message, and nobody can name it.
+// A message whose id can't be stored fails as Unknown: the customer has it, and must not get it twice.
 func TestAnUnusableIDIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{strings.Repeat("x", platforms.MaxID+1), `a\u0000b`} {

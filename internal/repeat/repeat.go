@@ -1,5 +1,5 @@
 // Package repeat runs a task at intervals and pauses between tries. A pause ends early with its context, and intervals are
-// jittered, so that several processes that do the same drift apart. It knows nothing of the tasks.
+// jittered, so that several processes that do the same drift apart. The tasks themselves belong to its callers.
 package repeat
 
 import (

@@ -102,9 +102,9 @@ func Open(ctx context.Context, location Location, options Options) (*DB, error) 
 	return db, nil
 }
 
-// Migrate brings the tables to the newest version. It is expand-only, so that older processes go on working, and does
-// nothing when all is done. On SQLite it fails while a process of an older version uses the database, which would not notice
-// what newer ones change. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
+// Migrate brings the tables to the newest version. It is expand-only, and does nothing when all is done. On
+// PostgreSQL older processes go on working. On SQLite it fails while a process of an older version uses the database, because
+// that process doesn't announce its changes. Several processes may call it at once: on PostgreSQL an advisory lock lets one work; on
 // SQLite the transaction that takes the write lock looks again whether its version has been applied meanwhile. On
 // PostgreSQL it works through the direct address, if there is one, waits for a table a second at most, so that no
 // write waits longer behind it, and tries again, for up to five minutes. Indexes on tables that are there already are

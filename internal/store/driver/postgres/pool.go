@@ -163,8 +163,8 @@ func (p *connPools) ping(ctx context.Context) error {
 	return nil
 }
 
-// pingSlow connects to a server, up to openTries times while that takes too long: what opens a store starts beside much else,
-// perhaps the server itself, and has nothing to fall back on.
+// pingSlow connects to a server, and tries again after a timeout, openTries times in all. A process that starts with the machine
+// may start before the server is quick.
 func pingSlow(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	for range openTries {
 		if err = pool.Ping(ctx); !pgconn.Timeout(err) {
