@@ -334,7 +334,7 @@ func TestKnownDevice(t *testing.T) {
 	require.ErrorAs(t, try("lan@example.com", password, device), &throttled, "the device's own failures")
 	require.NoError(t, try("lan@example.com", password, other), "and of no other device")
 	for _, forged := range []string{
-		device[:len(device)-1], device + "x", "x" + other[1:], other[:22] + device[22:], strings.Repeat("x", len(device)), "." + other,
+		device[:len(device)-1], device + "x", strings.Repeat("x", 22) + other[22:], other[:22] + device[22:], strings.Repeat("x", len(device)), "." + other,
 	} {
 		require.ErrorAs(t, try("lan@example.com", password, forged), &throttled, forged)
 	}
