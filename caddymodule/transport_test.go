@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -68,4 +70,40 @@ func TestTransportNeedsNoReplacer(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}
+}
+
+// A client that reads nothing makes the vendor wait, and keeps no whole answer in our memory.
+func TestTransportReadsLittleAhead(t *testing.T) {
+	t.Parallel()
+	written := make(chan int, 1)
+	vendor := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer := http.NewResponseController(w)
+		sent, piece := 0, make([]byte, 16<<10)
+		defer func() { written <- sent }()
+		for sent < 3<<20 {
+			// A write that the client's window has room for ends at once.
+			if answer.SetWriteDeadline(time.Now().Add(time.Second)) != nil {
+				return
+			}
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+			sent += len(piece)
+		}
+	}))
+	vendor.EnableHTTP2 = true
+	vendor.StartTLS()
+	t.Cleanup(vendor.Close)
+	transport, err := loadTransport(testContext(t), nil, 7*time.Second)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(vendor.Certificate())
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, vendor.URL, nil)
+	require.NoError(t, err)
+	response, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, response.Body.Close()) })
+	require.Equal(t, 2, response.ProtoMajor)
+	require.LessOrEqual(t, <-written, 2*streamBuffer)
 }

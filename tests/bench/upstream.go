@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -18,7 +19,17 @@ const (
 	// floodPrompt asks for a stream of chunks of so many words each.
 	floodPrompt = "Tell me everything."
 	floodWords  = 8000
+	// floodBuffer is what the kernel keeps of a flood for the vendor, in bytes. It would keep all of it, a gigabyte for 500
+	// streams, which a real vendor's machine does and which makes every request on this one slower.
+	floodBuffer = 64 << 10
 )
+
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
 
 // upstream is an instant vendor: it reads the request and answers at once.
 type upstream struct {
@@ -38,7 +49,7 @@ func startUpstream() (*upstream, error) {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
 	u := &upstream{address: listener.Addr().String(), answer: plainAnswer(), stream: streamedAnswer(" word"), flood: streamedAnswer(strings.Repeat(" word", floodWords)), gate: make(chan struct{})}
-	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute}
+	u.server = &http.Server{Handler: u, ReadHeaderTimeout: time.Minute, ConnContext: withConn}
 	go func() { _ = u.server.Serve(listener) }()
 	return u, nil
 }
@@ -56,6 +67,9 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest := u.stream
 		if strings.Contains(string(body), floodPrompt) {
 			rest = u.flood
+			if err := r.Context().Value(connKey{}).(*net.TCPConn).SetWriteBuffer(floodBuffer); err != nil {
+				return
+			}
 		}
 		if strings.Contains(string(body), slowPrompt) {
 			begun := bytes.Index(rest, []byte(slowMark)) + len(slowMark)
