@@ -60,11 +60,11 @@ func abuseRows(only string) (rows []abuse.Attack) {
 
 // runAbuse measures each attack on a product of its own. An attack under which the bystander got another answer than the
 // usual one was felt, too; all others are still measured before that is an error.
-func runAbuse(ctx context.Context, rows []abuse.Attack, binary string, slice time.Duration) error {
+func (b *bench) runAbuse(ctx context.Context, rows []abuse.Attack) error {
 	felt := false
 	for _, attack := range rows {
-		row := &abuseRow{attack: attack, lasts: abuseLasts * slice, alone: make(work), under: make(work)}
-		if err := row.run(ctx, binary); err != nil {
+		row := &abuseRow{attack: attack, lasts: abuseLasts * b.slice, alone: make(work), under: make(work)}
+		if err := row.run(ctx, b.binary); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -72,7 +72,7 @@ func runAbuse(ctx context.Context, rows []abuse.Attack, binary string, slice tim
 			felt = true
 			continue
 		}
-		felt = row.report() || felt
+		felt = row.report(b.sheet) || felt
 	}
 	if felt {
 		return errFelt
@@ -170,18 +170,18 @@ func ownCPU() time.Duration {
 }
 
 // report prints the row, and reports whether the attack was felt.
-func (r *abuseRow) report() (felt bool) {
+func (r *abuseRow) report(to *sheet) (felt bool) {
 	fmt.Printf("\n%s\n  %-10s %8s %12s %12s %15s %15s   ratio of the p99\n", abuseRowName(r.attack), "work", "n", "alone p50 ms", "alone p99 ms", "attacked p50 ms", "attacked p99 ms")
 	for _, kind := range workKinds {
 		alone, under := []figures{{latency: r.alone[kind]}}, []figures{{latency: r.under[kind]}}
 		ratio := percentile(under, .99) / percentile(alone, .99)
 		felt = felt || ratio > abuseBar.must
 		fmt.Printf("  %-10s %8d %12.2f %12.2f %15.2f %15.2f   %s\n", kind, len(r.under[kind]), percentile(alone, .5), percentile(alone, .99),
-			percentile(under, .5), percentile(under, .99), judged(ratio, abuseBar, true))
+			percentile(under, .5), percentile(under, .99), to.judge(abuseRowName(r.attack), variant(kind), "p99", ratio, abuseBar, true))
 	}
 	over := float64(r.most-r.idle) / 1024
 	felt = felt || over > abuseMemory.must
 	fmt.Printf("  memory: %.0f MiB idle, at most %s over it; processors: product %.2f, attackers, vendor and bystander %.2f\n",
-		float64(r.idle)/1024, judged(over, abuseMemory, true), r.productCPU, r.attackersCPU)
+		float64(r.idle)/1024, to.judge(abuseRowName(r.attack), "product", "MiB over idle", over, abuseMemory, true), r.productCPU, r.attackersCPU)
 	return felt
 }

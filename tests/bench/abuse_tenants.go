@@ -39,7 +39,7 @@ const (
 
 // abuseCaddyfile is the product with all its routes and its limits as they come.
 const abuseCaddyfile = `{
-	admin off
+	admin %[4]s
 	persist_config off
 	log {
 		level ERROR
@@ -299,7 +299,7 @@ func (t *tenants) begin(kind string) (do func() error, hangUp func(), err error)
 		}
 		return c.signIn, func() { _ = c.conn.Close() }, nil
 	default:
-		c, err := dial(t.product.address, t.product.request(paid, false))
+		c, err := dial(t.product.address, t.product.request(paid, row{}))
 		if err != nil {
 			return nil, nil, err
 		}

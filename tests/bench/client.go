@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -20,6 +21,9 @@ type client struct {
 	reader  *bufio.Reader
 	request []byte
 	body    bytes.Buffer
+	began   time.Time // when the body of the last answer began
+	// renew makes the request's Idempotency-Key another one before each request.
+	renew func(request []byte)
 	// response is the one of a stream that is read in pieces.
 	response *http.Response
 }
@@ -32,8 +36,24 @@ func dial(address string, request []byte) (*client, error) {
 	return &client{conn: conn, reader: bufio.NewReaderSize(conn, 32<<10), request: request}, nil
 }
 
-// prompt has some 200 bytes.
-var prompt = strings.Repeat("Tell me more. ", 14)
+var (
+	// prompt has some 200 bytes, longPrompt 200,000.
+	prompt     = strings.Repeat("Tell me more. ", 14)
+	longPrompt = strings.Repeat("Tell me more. ", 14_285)
+)
+
+// idempotencyMark is the value of a new Idempotency-Key, whose digits renewKey counts up.
+const idempotencyMark = "bench-0000000000000000"
+
+// renewKey returns what gives a request another Idempotency-Key each time it is called.
+func renewKey(request []byte) func([]byte) {
+	at := bytes.Index(request, []byte(idempotencyMark)) + len("bench-")
+	n := rand.Uint64() //nolint:gosec // keys only have to differ
+	return func(request []byte) {
+		n++
+		copy(request[at:], fmt.Sprintf("%016x", n))
+	}
+}
 
 func request(address, path, key, prompt string, ownKey, stream bool) []byte {
 	body := fmt.Appendf(nil, `{"model":"bench/m","messages":[{"role":"user","content":%q}],"max_tokens":200,"stream":%t}`, prompt, stream)
@@ -59,6 +79,9 @@ func (c *client) ask(v variant, stream bool) (told, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return told{}, fmt.Errorf("setting a deadline: %w", err)
 	}
+	if c.renew != nil {
+		c.renew(c.request)
+	}
 	if _, err := c.conn.Write(c.request); err != nil {
 		return told{}, fmt.Errorf("sending: %w", err)
 	}
@@ -67,7 +90,11 @@ func (c *client) ask(v variant, stream bool) (told, error) {
 		return told{}, fmt.Errorf("reading the head: %w", err)
 	}
 	c.body.Reset()
-	_, err = io.Copy(&c.body, response.Body)
+	_, err = io.CopyN(&c.body, response.Body, 1)
+	c.began = time.Now()
+	if err == nil {
+		_, err = io.Copy(&c.body, response.Body)
+	}
 	_ = response.Body.Close()
 	if err != nil {
 		return told{}, fmt.Errorf("reading the body: %w", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -35,8 +34,8 @@ func (h house) open(ctx context.Context, binary string) (*product, error) {
 }
 
 // run measures the rows of the house and checks that what was counted is true.
-func (h house) run(ctx context.Context, binary string, rounds int, slice time.Duration) (err error) {
-	product, err := h.open(ctx, binary)
+func (h house) run(ctx context.Context, b *bench) (err error) {
+	product, err := h.open(ctx, b.binary)
 	if err != nil {
 		return err
 	}
@@ -46,12 +45,12 @@ func (h house) run(ctx context.Context, binary string, rounds int, slice time.Du
 		return err
 	}
 	defer servers.close() //nolint:errcheck // it was only asked
-	books, err := measure(ctx, product, servers, h.rows, rounds, slice)
+	books, err := b.measure(ctx, product, servers, h.rows)
 	if err != nil {
 		return err
 	}
 	platform := &webhooks{product: product, servers: servers}
-	if err := platform.measure(ctx, h.webhooks, rounds, slice); err != nil {
+	if err := platform.measure(ctx, b, h.webhooks); err != nil {
 		return err
 	}
 	if err := errors.Join(books.check(ctx, product), platform.check(ctx)); err != nil {

@@ -17,6 +17,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -33,6 +34,8 @@ func main() {
 	rounds := flag.Int("rounds", 7, "interleaved rounds; medians are reported")
 	slice := flag.Duration("slice", 1500*time.Millisecond, "how long each variant runs in a round")
 	only := flag.String("only", "", "run only the rows whose name contains this")
+	runs := flag.Int("runs", 1, "how often everything is measured; -out shows the spread")
+	out := flag.String("out", "", "write a page, a plot and a profile of each row into this folder")
 	ledger := flag.Bool("ledger", false, "measure the ledger alone")
 	writer := flag.Bool("writer", false, "be the second process of the row `worker`; the bench starts it by itself")
 	flag.Parse()
@@ -44,7 +47,8 @@ func main() {
 	case *ledger:
 		err = runLedger(ctx, *rounds, *slice)
 	default:
-		err = run(ctx, *binary, *crash, *rounds, *slice, *only)
+		b := &bench{binary: *binary, crash: *crash, rounds: *rounds, slice: *slice, only: *only, out: *out, sheet: new(sheet)}
+		err = b.run(ctx, *runs)
 	}
 	stop()
 	if err != nil {
@@ -52,8 +56,36 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, binary, crash string, rounds int, slice time.Duration, only string) error {
-	found := false
+// bench is what is measured, and how.
+type bench struct {
+	binary, crash string
+	rounds        int
+	slice         time.Duration
+	only          string
+	out           string // "": nothing is written
+	sheet         *sheet
+	profiles      bool // in the last run, so that profiles cost the others nothing
+}
+
+// run measures everything so many times. What was measured is written even if a row fails.
+func (b *bench) run(ctx context.Context, runs int) (err error) {
+	for i := range runs {
+		if runs > 1 {
+			fmt.Printf("\nrun %d of %d\n", i+1, runs)
+		}
+		b.profiles = b.out != "" && i == runs-1
+		if err = b.once(ctx); err != nil {
+			break
+		}
+	}
+	if b.out != "" {
+		err = errors.Join(err, b.sheet.write(b.out, os.Args[1:]))
+	}
+	return err
+}
+
+func (b *bench) once(ctx context.Context) error {
+	only, found := b.only, false
 	for _, all := range houses() {
 		h := all.chosen(only)
 		if len(h.rows)+len(h.webhooks) == 0 {
@@ -64,37 +96,37 @@ func run(ctx context.Context, binary, crash string, rounds int, slice time.Durat
 			fmt.Printf("\nthe rows of %s are left out: %s is not set (scripts/services.sh sets it)\n", h.name, absent)
 			continue
 		}
-		if err := h.run(ctx, binary, rounds, slice); err != nil {
+		if err := h.run(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", h.name, err)
 		}
 	}
 	if strings.Contains(tripsRowName, only) {
 		found = true
-		if err := runTrips(ctx, binary, rounds, slice/tripsShare); err != nil {
+		if err := b.runTrips(ctx); err != nil {
 			return err
 		}
 	}
 	if strings.Contains(memoryRowName, only) {
 		found = true
-		if err := runMemory(ctx, binary); err != nil {
+		if err := b.runMemory(ctx); err != nil {
 			return err
 		}
 	}
 	if strings.Contains(workerRowName, only) {
 		found = true
-		if err := runWorker(ctx, binary, rounds, slice); err != nil {
+		if err := b.runWorker(ctx); err != nil {
 			return err
 		}
 	}
 	if rows := overloadRows(only); len(rows) > 0 {
 		found = true
-		if err := runOverload(ctx, rows, binary, crash, slice); err != nil {
+		if err := b.runOverload(ctx, rows); err != nil {
 			return err
 		}
 	}
 	if rows := abuseRows(only); len(rows) > 0 {
 		found = true
-		if err := runAbuse(ctx, rows, binary, slice); err != nil {
+		if err := b.runAbuse(ctx, rows); err != nil {
 			return err
 		}
 	}

@@ -9,23 +9,23 @@ import (
 )
 
 // measure runs all rows in interleaved rounds, prints them, and returns what was served.
-func measure(ctx context.Context, p *product, s *servers, all []row, rounds int, slice time.Duration) (*books, error) {
+func (b *bench) measure(ctx context.Context, p *product, s *servers, all []row) (*books, error) {
 	start, err := p.balance(ctx)
 	if err != nil {
 		return nil, err
 	}
 	served := &books{startMicros: start}
-	for _, r := range all {
+	for _, line := range all {
 		results := make(map[variant][]figures)
 		// The first round warms connections, caches and the database up.
-		for round := range rounds + 1 {
-			for _, v := range r.variants {
+		for round := range b.rounds + 1 {
+			for _, v := range line.variants {
 				if ctx.Err() != nil {
 					return nil, context.Cause(ctx)
 				}
-				f, err := load(ctx, p, s, r, v, slice)
+				f, err := load(ctx, p, s, line, v, b.slice)
 				if err != nil {
-					return nil, fmt.Errorf("%s, %s: %w", r.name, v, err)
+					return nil, fmt.Errorf("%s, %s: %w", line.name, v, err)
 				}
 				served.add(v, f)
 				if round > 0 {
@@ -33,7 +33,17 @@ func measure(ctx context.Context, p *product, s *servers, all []row, rounds int,
 				}
 			}
 		}
-		report(r, results)
+		line.report(results, b.sheet)
+		for _, v := range line.variants[1:] {
+			err := b.profile(ctx, p, line.name, v, func() error {
+				f, err := load(ctx, p, s, line, v, b.slice)
+				served.add(v, f)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
 	}
 	return served, nil
 }
@@ -42,9 +52,12 @@ func measure(ctx context.Context, p *product, s *servers, all []row, rounds int,
 func load(ctx context.Context, p *product, s *servers, r row, v variant, slice time.Duration) (figures, error) {
 	clients := make([]*client, r.connections)
 	for i := range clients {
-		c, err := dial(p.address, p.request(v, r.stream))
+		c, err := dial(p.address, p.request(v, r))
 		if err != nil {
 			return figures{}, err
+		}
+		if v == paidOnce {
+			c.renew = renewKey(c.request)
 		}
 		clients[i] = c
 		defer c.conn.Close() //nolint:revive // all of them are needed until the end
@@ -59,7 +72,7 @@ func load(ctx context.Context, p *product, s *servers, r row, v variant, slice t
 	parts := make([]figures, len(clients))
 	var group sync.WaitGroup
 	for i, c := range clients {
-		group.Go(func() { parts[i] = loop(over, c, v, r.stream) })
+		group.Go(func() { parts[i] = loop(over, c, v, r) })
 	}
 	group.Wait()
 	total := figures{elapsed: time.Since(began)}
@@ -101,15 +114,19 @@ func (m meter) read(ctx context.Context) (product, servers time.Duration, err er
 	return product - m.before, servers - m.outside, err
 }
 
-func loop(ctx context.Context, c *client, v variant, stream bool) (f figures) {
+func loop(ctx context.Context, c *client, v variant, r row) (f figures) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		said, err := c.ask(v, stream)
+		said, err := c.ask(v, r.stream)
 		if err != nil {
 			f.failures = append(f.failures, err.Error())
 			return f
 		}
-		f.latency = append(f.latency, time.Since(began))
+		if r.first {
+			f.latency = append(f.latency, c.began.Sub(began))
+		} else {
+			f.latency = append(f.latency, time.Since(began))
+		}
 		f.answers++
 		f.charged += said.chargedMicros
 		f.tokens += said.tokens
@@ -141,22 +158,28 @@ func each(rounds []figures, of func(figures) float64) []float64 {
 }
 
 // report prints a row: absolute figures for orientation, ratios of the same round for the record.
-func report(r row, results map[variant][]figures) {
-	reportHead(r.name, "ratio to reverse_proxy")
-	base := results[proxied]
+func (r row) report(results map[variant][]figures, to *sheet) {
+	reportHead(r.name, "ratio to "+string(r.variants[0]))
+	base := results[r.variants[0]]
 	for _, v := range r.variants {
 		rounds := results[v]
 		reportFigures(v, rounds)
-		if v == proxied {
+		if v == r.variants[0] {
 			fmt.Println()
 			continue
 		}
-		cpu, rate := make([]float64, len(rounds)), make([]float64, len(rounds))
+		cpu, rate, first := make([]float64, len(rounds)), make([]float64, len(rounds)), make([]float64, len(rounds))
 		for i := range rounds {
 			cpu[i] = rounds[i].cpuPerAnswer() / base[i].cpuPerAnswer()
 			rate[i] = rounds[i].rate() / base[i].rate()
+			first[i] = percentile(rounds[i:i+1], .5) / percentile(base[i:i+1], .5)
 		}
-		fmt.Printf("   cpu %s  rate %s\n", judged(median(cpu), r.cpu[v], true), judged(median(rate), r.rate[v], false))
+		fmt.Printf("   cpu %s  rate %s", to.judge(r.name, v, "CPU", median(cpu), r.cpu[v], true),
+			to.judge(r.name, v, "answers/s", median(rate), r.rate[v], false))
+		if bound, ok := r.latency[v]; ok {
+			fmt.Printf("  p50 %s", to.judge(r.name, v, "p50", median(first), bound, true))
+		}
+		fmt.Println()
 	}
 }
 
@@ -167,19 +190,4 @@ func reportHead(row, ratio string) {
 func reportFigures(v variant, rounds []figures) {
 	fmt.Printf("  %-18s %10.0f %10.0f %10.0f %10.2f %10.2f", v, median(each(rounds, figures.cpuPerAnswer)),
 		median(each(rounds, figures.serversPerAnswer)), median(each(rounds, figures.rate)), percentile(rounds, .5), percentile(rounds, .99))
-}
-
-// judged is a ratio beside its bar.
-func judged(ratio float64, b bar, low bool) string {
-	if b == (bar{}) {
-		return fmt.Sprintf("%.2f", ratio)
-	}
-	verdict := "MISSED"
-	switch {
-	case low && ratio <= b.goal, !low && ratio >= b.goal:
-		verdict = "goal"
-	case low && ratio <= b.must, !low && ratio >= b.must:
-		verdict = "held"
-	}
-	return fmt.Sprintf("%.2f (must %.2f, goal %.2f: %s)", ratio, b.must, b.goal, verdict)
 }

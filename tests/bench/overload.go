@@ -72,18 +72,18 @@ func (b fileBrake) release() error { return os.RemoveAll(b.dir) }
 
 // runOverload measures what the product does when more is asked of it than its store can do: both engines, commits of
 // 0.2 s and 1.2 s, and loads of 1, 2 and 4 times what it can do. Then commits are quick again under the largest load.
-func runOverload(ctx context.Context, rows []*overload, binary, crashBinary string, slice time.Duration) error {
+func (b *bench) runOverload(ctx context.Context, rows []*overload) error {
 	for _, o := range rows {
-		used := crashBinary
+		used := b.crash
 		if o.engine == store.Postgres {
-			used = binary
+			used = b.binary
 			if os.Getenv(postgresVariable) == "" {
 				fmt.Printf("\nthe row %s is left out: %s is not set (scripts/services.sh sets it)\n", o.name(), postgresVariable)
 				continue
 			}
 		}
-		o.lasts = max(time.Duration(float64(slice)*overloadLasts), overloadCommits*o.commit)
-		if err := o.run(ctx, used); err != nil {
+		o.lasts = max(time.Duration(float64(b.slice)*overloadLasts), overloadCommits*o.commit)
+		if err := o.run(ctx, used, b.sheet); err != nil {
 			return fmt.Errorf("%s: %w", o.name(), err)
 		}
 	}
@@ -118,7 +118,7 @@ func (o *overload) name() string {
 	return fmt.Sprintf("overload, %s, commits of %s", o.engine, o.commit)
 }
 
-func (o *overload) run(ctx context.Context, binary string) (err error) {
+func (o *overload) run(ctx context.Context, binary string, to *sheet) (err error) {
 	if err := o.open(ctx, binary); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (o *overload) run(ctx context.Context, binary string) (err error) {
 		worse := min(load.goodput(0, o.lasts/2, o.commit), load.goodput(o.lasts/2, o.lasts, o.commit))
 		fmt.Printf("  %3gx %10.0f %10.0f %12.2f %12.2f %14.1f   %s\n", overloadTimes[i], overloadTimes[i]*can, load.goodput(0, o.lasts, o.commit),
 			load.quantile(false, .5).Seconds(), load.quantile(false, .99).Seconds(), 1000*load.quantile(true, .99).Seconds(),
-			judged(worse/best, overloadBar, false))
+			to.judge(o.name(), variant(fmt.Sprintf("%gx", overloadTimes[i])), "worse half to the best", worse/best, overloadBar, false))
 		if load.dropped > 0 {
 			fmt.Printf("        %d calls were not offered: %d waited already\n", load.dropped, overloadConns)
 		}

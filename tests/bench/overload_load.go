@@ -33,7 +33,7 @@ type loader struct {
 // offer asks so many times a second whatever the answers do, or, with a rate of 0, in a closed loop of overloadProbers.
 // What happens while it warms up doesn't count, and what was asked until the end is waited for.
 func (o *overload) offer(ctx context.Context, rate float64, lasts, warm time.Duration) (*offered, error) {
-	l := &loader{product: o.product, request: o.product.request(paid, false), start: time.Now().Add(warm)}
+	l := &loader{product: o.product, request: o.product.request(paid, row{}), start: time.Now().Add(warm)}
 	defer l.close()
 	end := l.start.Add(lasts)
 	var calls sync.WaitGroup

@@ -38,7 +38,7 @@ type product struct {
 }
 
 const caddyfile = `{
-	admin off
+	admin %[4]s
 	persist_config off
 	log {
 		level ERROR
@@ -136,7 +136,7 @@ func startProductWith(ctx context.Context, binary string, at *place, format stri
 	if p.address, err = freeAddress(); err != nil {
 		return p, err
 	}
-	text := fmt.Sprintf(format, p.address, p.upstream.address, at.options())
+	text := fmt.Sprintf(format, p.address, p.upstream.address, at.options(), "unix/"+p.adminSocket())
 	if err := os.WriteFile(filepath.Join(p.dir, "Caddyfile"), []byte(text), 0o600); err != nil {
 		return p, fmt.Errorf("writing the Caddyfile: %w", err)
 	}
@@ -265,8 +265,11 @@ func (p *product) stop() error {
 	return errors.Join(p.place.drop(), os.RemoveAll(p.dir))
 }
 
-// request is what variant v sends again and again.
-func (p *product) request(v variant, stream bool) []byte {
+// adminSocket is where the product can be asked for profiles.
+func (p *product) adminSocket() string { return filepath.Join(p.dir, "admin.sock") }
+
+// request is what variant v of a row sends again and again.
+func (p *product) request(v variant, r row) []byte {
 	path, key := "/v1/chat/completions", p.key
 	switch v {
 	case proxied:
@@ -279,7 +282,16 @@ func (p *product) request(v variant, stream bool) []byte {
 		key = p.countedKey
 	default:
 	}
-	return request(p.address, path, key, prompt, v == free, stream)
+	text := prompt
+	if r.long {
+		text = longPrompt
+	}
+	b := request(p.address, path, key, text, v == free, r.stream)
+	if v == paidOnce {
+		head, rest, _ := bytes.Cut(b, []byte("\r\n"))
+		b = fmt.Appendf(nil, "%s\r\nIdempotency-Key: %s\r\n%s", head, idempotencyMark, rest)
+	}
+	return b
 }
 
 // balance is what the organizations have together, in micros.

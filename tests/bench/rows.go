@@ -15,6 +15,8 @@ const (
 	proxied variant = "reverse_proxy"
 	free    variant = "no money (BYOK)"
 	paid    variant = "strict money"
+	// paidOnce is paid with another Idempotency-Key for each call.
+	paidOnce variant = "money and key once"
 	// paidCounted is paid for an organization whose requests are counted in a window; the others have no limit.
 	paidCounted variant = "money and window"
 	// keyed and counted are reverse_proxy behind a key, and behind a key and a window.
@@ -23,18 +25,18 @@ const (
 )
 
 // isCall says that the gateway answers, and not reverse_proxy.
-func (v variant) isCall() bool { return v == free || v == paid || v == paidCounted }
+func (v variant) isCall() bool { return v == free || v == paid || v == paidOnce || v == paidCounted }
 
 // row is one line of the figures: the same load on each variant.
 type row struct {
 	name        string
 	connections int
 	stream      bool
-	variants    []variant
-	// cpu is the figure to hold: CPU of a variant to CPU of reverse_proxy.
-	cpu map[variant]bar
-	// rate is the same for requests per second.
-	rate map[variant]bar
+	first       bool      // latency is that of the first byte of the body
+	long        bool      // the prompt has 200,000 bytes
+	variants    []variant // the first is the base of the ratios
+	// What a variant must hold, as ratios to the base: processor time of an answer, answers per second, median latency.
+	cpu, rate, latency map[variant]bar
 }
 
 // bar is what a ratio must hold and what it should reach.
@@ -59,8 +61,8 @@ func houses() []house {
 				postgresRow("postgres, answer, C=256", 256, paid, bar{0.8, 0.6}, proxied, free, paid, paidCounted),
 			},
 			webhooks: []webhookRow{
-				{name: "postgres, webhook, C=32", connections: 32},
-				{name: "postgres, webhook, C=256", connections: 256},
+				{name: "postgres, webhook, C=32", connections: 32, rate: bar{0.2, 0.3}},
+				{name: "postgres, webhook, C=256", connections: 256, rate: bar{0.3, 0.5}},
 			},
 		},
 		{
@@ -83,16 +85,33 @@ func sqliteRows() []row {
 	return []row{
 		{
 			name: "answer, C=1", connections: 1, variants: []variant{proxied, free, paid},
-			cpu: map[variant]bar{free: {1.0, 0.8}, paid: {3.5, 2.2}},
+			cpu: map[variant]bar{free: {1.4, 1.0}, paid: {3.2, 2.2}},
 		},
 		{
 			name: "answer, C=32", connections: 32, variants: []variant{proxied, free, paid},
-			cpu:  map[variant]bar{free: {0.9, 0.70}, paid: {1.7, 1.15}},
-			rate: map[variant]bar{paid: {0.6, 0.95}},
+			cpu:  map[variant]bar{free: {1.1, 0.85}, paid: {1.5, 1.1}},
+			rate: map[variant]bar{paid: {0.7, 0.95}},
+		},
+		{
+			name: "answer, C=256", connections: 256, variants: []variant{proxied, free, paid},
+			cpu:  map[variant]bar{free: {0.8, 0.6}, paid: {0.95, 0.75}},
+			rate: map[variant]bar{paid: {1.1, 1.5}},
+		},
+		{
+			name: "Idempotency-Key, C=32", connections: 32, variants: []variant{paid, paidOnce},
+			cpu: map[variant]bar{paidOnce: {1.4, 1.2}},
+		},
+		{
+			name: "200 KB prompt, C=8", connections: 8, long: true, variants: []variant{proxied, free, paid},
+			cpu: map[variant]bar{free: {1.4, 1.2}, paid: {1.5, 1.3}},
+		},
+		{
+			name: "first byte of a stream, C=1", connections: 1, stream: true, first: true, variants: []variant{proxied, free, paid},
+			latency: map[variant]bar{free: {1.2, 1.0}, paid: {1.2, 1.0}},
 		},
 		{
 			name: "50-chunk stream, C=64", connections: 64, stream: true, variants: []variant{proxied, free, paid},
-			cpu: map[variant]bar{free: {1.1, 0.9}, paid: {1.6, 1.2}},
+			cpu: map[variant]bar{free: {1.2, 0.95}, paid: {1.45, 1.1}},
 		},
 	}
 }

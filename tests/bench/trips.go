@@ -35,7 +35,7 @@ var trips = []trip{{"key lookup", keyed, proxied}, {"window", counted, keyed}, {
 
 // runTrips measures what single steps add to the latency of one request at a time: the key's lookup, the window, and
 // hold and settlement with both commits. All places are served in the same rounds.
-func runTrips(ctx context.Context, binary string, rounds int, slice time.Duration) (err error) {
+func (b *bench) runTrips(ctx context.Context) (err error) {
 	all := []*tripsHouse{
 		{house: house{name: "sqlite", engine: store.SQLite}},
 		{house: house{name: "postgres", engine: store.Postgres}},
@@ -50,7 +50,7 @@ func runTrips(ctx context.Context, binary string, rounds int, slice time.Duratio
 		}
 	}()
 	for _, h := range all {
-		if h.product, err = h.open(ctx, binary); err != nil {
+		if h.product, err = h.open(ctx, b.binary); err != nil {
 			return fmt.Errorf("%s: %w", h.name, err)
 		}
 		start, err := h.product.balance(ctx)
@@ -59,9 +59,9 @@ func runTrips(ctx context.Context, binary string, rounds int, slice time.Duratio
 		}
 		h.served, h.medians = &books{startMicros: start}, map[variant][]float64{}
 	}
-	for round := range rounds + 1 { // the first one warms up
+	for round := range b.rounds + 1 { // the first one warms up
 		for _, h := range all {
-			if err := h.round(ctx, slice, round > 0); err != nil {
+			if err := h.round(ctx, b.slice/tripsShare, round > 0); err != nil {
 				return fmt.Errorf("%s, %s: %w", tripsRowName, h.name, err)
 			}
 		}

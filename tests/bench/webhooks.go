@@ -44,8 +44,8 @@ type webhookRow struct {
 
 func webhookRows() []webhookRow {
 	return []webhookRow{
-		{name: "webhook, C=32", connections: 32, rate: bar{0.25, 0.40}},
-		{name: "webhook, C=256", connections: 256, rate: bar{0.40, 0.60}},
+		{name: "webhook, C=32", connections: 32, rate: bar{0.22, 0.35}},
+		{name: "webhook, C=256", connections: 256, rate: bar{0.42, 0.55}},
 		{name: "webhook at 2,000/s", connections: pacedConns, pace: webhookPace, p99: bar{50, 10}},
 	}
 }
@@ -59,16 +59,16 @@ type webhooks struct {
 }
 
 // measure runs the rows in interleaved rounds and prints them.
-func (w *webhooks) measure(ctx context.Context, rows []webhookRow, rounds int, slice time.Duration) error {
+func (w *webhooks) measure(ctx context.Context, b *bench, rows []webhookRow) error {
 	for _, r := range rows {
 		variants := []variant{responded, queued}
 		if r.pace > 0 {
 			variants = variants[1:]
 		}
 		results := map[variant][]figures{}
-		for round := range rounds + 1 { // the first one warms up
+		for round := range b.rounds + 1 { // the first one warms up
 			for _, v := range variants {
-				f, err := w.load(ctx, r, v, slice)
+				f, err := w.load(ctx, r, v, b.slice)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", r.name, v, err)
 				}
@@ -80,7 +80,15 @@ func (w *webhooks) measure(ctx context.Context, rows []webhookRow, rounds int, s
 				}
 			}
 		}
-		r.report(variants, results)
+		r.report(variants, results, b.sheet)
+		err := b.profile(ctx, w.product, r.name, queued, func() error {
+			f, err := w.load(ctx, r, queued, b.slice)
+			w.accepted += f.answers
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -213,7 +221,7 @@ func signSocial(body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-func (r webhookRow) report(variants []variant, results map[variant][]figures) {
+func (r webhookRow) report(variants []variant, results map[variant][]figures, to *sheet) {
 	reportHead(r.name, "ratio to respond")
 	for _, v := range variants {
 		rounds := results[v]
@@ -222,13 +230,13 @@ func (r webhookRow) report(variants []variant, results map[variant][]figures) {
 		case v == responded:
 			fmt.Println()
 		case r.pace > 0:
-			fmt.Printf("   p99 ms %s\n", judged(percentile(rounds, .99), r.p99, true))
+			fmt.Printf("   p99 ms %s\n", to.judge(r.name, v, "p99 ms", percentile(rounds, .99), r.p99, true))
 		default:
 			ratios := make([]float64, len(rounds))
 			for i := range rounds {
 				ratios[i] = rounds[i].rate() / base[i].rate()
 			}
-			fmt.Printf("   rate %s\n", judged(median(ratios), r.rate, false))
+			fmt.Printf("   rate %s\n", to.judge(r.name, v, "answers/s", median(ratios), r.rate, false))
 		}
 	}
 }

@@ -37,12 +37,12 @@ type workerFigures struct {
 
 // runWorker measures what a worker's writes wait for while clients saturate /v1 with strict money on the same SQLite
 // file. It has a product of its own: the worker leases whatever is due in the whole database.
-func runWorker(ctx context.Context, binary string, rounds int, slice time.Duration) (err error) {
+func (b *bench) runWorker(ctx context.Context) (err error) {
 	at, err := newPlace(ctx, store.SQLite, "")
 	if err != nil {
 		return err
 	}
-	product, err := startProduct(ctx, binary, at)
+	product, err := startProduct(ctx, b.binary, at)
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func runWorker(ctx context.Context, binary string, rounds int, slice time.Durati
 	writes := 0
 	variants := []variant{workerAlone, clientsAlone, together}
 	results := map[variant][]workerFigures{}
-	for round := range rounds + 1 { // the first one warms up
+	for round := range b.rounds + 1 { // the first one warms up
 		for _, v := range variants {
-			f, err := loadWorker(ctx, product, v, slice)
+			f, err := loadWorker(ctx, product, v, b.slice)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", workerRowName, v, err)
 			}
@@ -68,7 +68,7 @@ func runWorker(ctx context.Context, binary string, rounds int, slice time.Durati
 			}
 		}
 	}
-	reportWorker(variants, results)
+	reportWorker(variants, results, b.sheet)
 	if err := served.check(ctx, product); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *secondProcess) kill() {
 	_ = s.cmd.Wait()
 }
 
-func reportWorker(variants []variant, results map[variant][]workerFigures) {
+func reportWorker(variants []variant, results map[variant][]workerFigures, to *sheet) {
 	fmt.Printf("\n%s\n  %-18s %10s %10s %10s %10s %10s   %s\n", workerRowName,
 		"variant", "answers/s", "writes/s", "p50 ms", "p99 ms", "max ms", "one write of the worker")
 	for _, v := range variants {
@@ -197,7 +197,7 @@ func reportWorker(variants []variant, results map[variant][]workerFigures) {
 			for i := range clients {
 				ratios[i] = clients[i].rate() / results[clientsAlone][i].clients.rate()
 			}
-			fmt.Printf("   p99 ms %s  answers/s to clients alone %.2f", judged(p99, workerBar, true), median(ratios))
+			fmt.Printf("   p99 ms %s  answers/s to clients alone %.2f", to.judge(workerRowName, v, "p99 ms", p99, workerBar, true), median(ratios))
 		}
 		fmt.Println()
 	}
