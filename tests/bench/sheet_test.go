@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,5 +48,5 @@ func TestSheet(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, bars, "a figure without a bar to hold isn't drawn")
-	require.True(t, strings.Contains(texts, "answer <C=1>, strict money: CPU"), texts)
+	require.Contains(t, texts, "answer <C=1>, strict money: CPU")
 }
