@@ -172,6 +172,30 @@ func TestSecurityPolicy(t *testing.T) {
 	}
 }
 
+// TestLinks: every link of the README and of the pages leads to a file, a folder or a heading that exists.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "../README.md") {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]*)\)`).FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(link[1], "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+				_, err := os.Stat(target)
+				require.NoError(t, err, "%s links to %s", page, link[1])
+			}
+			if anchor != "" {
+				require.Contains(t, anchorsOf(read(t, target)), anchor, "%s links to %s", page, link[1])
+			}
+		}
+	}
+}
+
 // anchorsOf are the anchors of a page's headings.
 func anchorsOf(page string) (anchors []string) {
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page, -1) {

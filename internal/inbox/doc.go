@@ -25,6 +25,9 @@
 //
 // # Files
 //
+// lease.go chooses which due conversations a worker gets, and in which order; claim.go leases one for a waiting visitor. open.go,
+// turn.go and outbound.go have the worker's operations under a lease, handover.go those of people.
+//
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id, decides
 // arrivals in plain Go (decide.go), writes them with few statements, runs the workers' operations one after the other on the
 // locked rows, then leases with SKIP LOCKED: nodes can't deadlock. The package has over 3,000 lines because every operation

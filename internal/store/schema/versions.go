@@ -4,8 +4,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
-// Versions returns every version of the schema, oldest first, with its number and its DDL for an engine. A version that
-// was released never changes.
+// Versions returns every version of the schema, oldest first, with its number and its DDL for an engine. A new table or column
+// is a new version at the end; a version that was released never changes.
 func Versions(engine driver.Engine) []Version {
 	return []Version{
 		{Number: 1, DDL: ddlV1(engine)},

@@ -13,8 +13,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// The cookie of a login session. A browser takes a name with __Host- over https only, for this host only and for no part
-// of it, and lets no other site set it. Over plain http, which is allowed on this machine only, it has the other name.
+// The cookie of a login session; [identity.SessionLifetime] and [identity.SessionIdle] bound the session. Browsers accept a name
+// with __Host- over https only, for exactly this host, and let no other site set it. Over plain http, which is allowed on this
+// machine only, it has the other name.
 const (
 	SessionCookie      = "__Host-svc_session"
 	LocalSessionCookie = "svc_session"
