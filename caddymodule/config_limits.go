@@ -82,6 +82,7 @@ func (l *Limits) bodyPace() handlers.Pace {
 	return pace
 }
 
+// readLimits reads `limits { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readLimits(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		limits := new(Limits)

@@ -148,6 +148,7 @@ func (m *Model) withDefaults() *Model {
 	return &filled
 }
 
+// readModel reads `model PROVIDER/MODEL { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readModel(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		m := &Model{Name: o.Args[0].Text}

@@ -41,6 +41,7 @@ func (p *Plan) faults(fs *config.Faults, path string) {
 	fs.OptionalBetween(path+".knowledge_bytes", p.KnowledgeBytes, 0, 1<<50)
 }
 
+// readPlan reads `plan NAME { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readPlan(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		plan := &Plan{Name: o.Args[0].Text}

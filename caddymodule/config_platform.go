@@ -25,8 +25,8 @@ type Platforms map[string]*PlatformBlock
 // have.
 //
 // header is the name of the header that carries the webhook's signature or secret; default: the platform's own. api_base is
-// the address that the paths of the platform's interface are appended to; default: the platform's own. ack says what
-// answers an accepted webhook: `empty` for a 200 without a body, for platforms that read it; default: `{"ok":true,"queued":1}`.
+// the address that the paths of the platform's interface are appended to; default: the platform's own. ack is the
+// response to an accepted webhook: `empty` for a 200 without a body, for platforms that parse it; default: `{"ok":true,"queued":1}`.
 type PlatformBlock struct {
 	values map[string]string
 	tables map[string]map[string]string
@@ -194,7 +194,7 @@ func (p Platforms) secrets() []namedSecret {
 	return all
 }
 
-// readPlatform reads `platform NAME { … }`.
+// readPlatform reads `platform NAME { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readPlatform(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		name := o.Args[0].Text
@@ -214,6 +214,7 @@ func (a *App) readPlatform(r *caddyfile.Reader) caddyfile.Read {
 	}
 }
 
+// rules returns the rules of the options that every platform has and of those that d declares.
 func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []caddyfile.Rule {
 	rules := []caddyfile.Rule{
 		valueRule(optionHeader, r.Text, "the name of a header", b.values),
@@ -222,7 +223,7 @@ func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []c
 	}
 	for i := range d.Options {
 		if o := &d.Options[i]; o.Keys != nil {
-			rules = append(rules, caddyfile.Rule{Word: o.Name, Named: true, Once: true, Valued: true, Read: b.readsTable(r, o)})
+			rules = append(rules, caddyfile.Rule{Word: o.Name, Named: true, Once: true, Valued: true, Read: b.readTable(r, o)})
 		} else {
 			rules = append(rules, platformOption(o).rule(r, b.values))
 		}
@@ -230,7 +231,8 @@ func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []c
 	return rules
 }
 
-func (b *PlatformBlock) readsTable(r *caddyfile.Reader, option *platforms.Option) caddyfile.Read {
+// readTable reads `NAME KEY VALUE`, one entry of an option with keys.
+func (b *PlatformBlock) readTable(r *caddyfile.Reader, option *platforms.Option) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		key, value := o.Args[0].Text, o.Args[1].Text
 		switch {

@@ -29,7 +29,7 @@ const (
 // DefaultMaxCalls is how many calls to a provider may run in one process.
 const DefaultMaxCalls int64 = 2000
 
-// Provider is a vendor of models, or a server of one's own, with how to reach it.
+// Provider configures how a vendor of models, or a model server of your own, is reached.
 type Provider struct {
 	// The name that stands before the slash in the ids of its models: 1 to 64 letters, digits, dots, hyphens and
 	// underscores, the first one a letter or digit. Required, unique.
@@ -104,10 +104,10 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 	}
 	if d := driver.Describe(); d.Local {
 		if p.BaseURL != "" {
-			fs.Addf(path+".base_url", "the %s protocol calls nobody; leave it out", d.Name)
+			fs.Addf(path+".base_url", "the %s protocol makes no requests; leave it out", d.Name)
 		}
 		if p.TransportRaw != nil {
-			fs.Addf(path+".transport", "the %s protocol calls nobody; leave it out", d.Name)
+			fs.Addf(path+".transport", "the %s protocol makes no requests; leave it out", d.Name)
 		}
 	} else {
 		providerURLFaults(fs, path+".base_url", p.BaseURL, d.ExampleURL)
@@ -147,7 +147,7 @@ func providerURLFaults(fs *config.Faults, path, address, exampleURL string) {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u):
 		fs.Addf(path, "must be an http or https address with a host and no placeholders, %s", example)
 	case u.User != nil:
-		fs.Addf(path, "a user or password doesn't belong into the address; use api_key")
+		fs.Addf(path, "the address must not contain a user or password; use api_key")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		fs.Addf(path, "takes no query and no fragment, %s", example)
 	}
@@ -179,6 +179,26 @@ func valueOr[T any](p *T, otherwise T) T {
 		return otherwise
 	}
 	return *p
+}
+
+// readProvider reads `provider NAME { … }`; [App.UnmarshalCaddyfile] has the syntax.
+func (a *App) readProvider(r *caddyfile.Reader) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		p := &Provider{Name: o.Args[0].Text}
+		r.Block(path, o, []caddyfile.Rule{
+			{Word: "protocol", HasBlock: true, Read: p.readProtocol(r)},
+			{Word: "base_url", Read: r.Text(&p.BaseURL, "an address, e.g. https://api.example.com/v1")},
+			{Word: "api_key", Read: r.Secret(&p.APIKey, config.ReferenceForms+", or none")},
+			{Word: "connect_timeout", Read: r.Duration(&p.ConnectTimeout)},
+			{Word: "first_byte_timeout", Read: r.Duration(&p.FirstByteTimeout)},
+			{Word: "idle_timeout", Read: r.Duration(&p.IdleTimeout)},
+			{Word: "response_timeout", Read: r.Duration(&p.ResponseTimeout)},
+			{Word: "max_duration", Read: r.Duration(&p.MaxDuration)},
+			{Word: "max_calls", Read: r.Integer(&p.MaxCalls)},
+			{Word: "transport", HasBlock: true, Read: readTransport(r, &p.TransportRaw)},
+		})
+		caddyfile.Set(r, path, o, &a.Providers, append(a.Providers, p))
+	}
 }
 
 // readProtocol reads `protocol NAME { … }`.

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
-// Redis says where the windows of the rate limit are counted when several nodes share it. Nothing
-// else is kept there, and nothing else depends on it: without an answer each node counts for itself.
+// Redis is the server that counts the windows of the rate limit when several nodes share it. Nothing else is kept there, and
+// nothing else depends on it: while it doesn't respond, each node counts for itself.
 //
 // Exactly one of url, sentinel and cluster is given.
 type Redis struct {
@@ -116,14 +116,14 @@ func (r *Redis) faults(fs *config.Faults) {
 	}
 }
 
-// urlFaults adds a fault for each option that belongs into the address.
+// urlFaults adds a fault for each option that belongs in the address.
 func (r *Redis) urlFaults(fs *config.Faults) {
 	r.URL.Check(fs, redisPath, ", or sentinel or cluster with their addresses")
 	if r.Username != "" {
-		fs.Addf(redisPath+".username", "belongs into the address")
+		fs.Addf(redisPath+".username", "belongs in the address")
 	}
 	if r.Password != "" {
-		fs.Addf(redisPath+".password", "belongs into the address")
+		fs.Addf(redisPath+".password", "belongs in the address")
 	}
 	if r.TLS != nil && r.TLS.CAFile == "" {
 		fs.Addf(redisPath+".tls", "the address says rediss:// for TLS; give the file of an authority, or leave it out")

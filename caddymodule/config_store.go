@@ -112,6 +112,7 @@ func (s *Store) read(repl *caddy.Replacer, fs *config.Faults) store.Location {
 	return location
 }
 
+// readStore reads `store ENGINE ADDRESS`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readStore(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		const forms = "give `sqlite PATH` or `postgres {env.NAME}`"

@@ -68,6 +68,7 @@ func (t *Timing) earlyStatus() time.Duration {
 	return orDefault(valueOr(t, Timing{}).EarlyStatus, DefaultEarlyStatus)
 }
 
+// readTiming reads `timing { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readTiming(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		timing := new(Timing)

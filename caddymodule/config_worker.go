@@ -59,6 +59,7 @@ func (w *Worker) concurrency() int {
 	return int(valueOr(valueOr(w, Worker{}).Concurrency, DefaultConcurrency))
 }
 
+// readWorker reads `worker { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readWorker(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		worker := new(Worker)

@@ -52,7 +52,7 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 		}
 		block := h.Option(appName)
 		if name != "svc_error" && block == nil {
-			return nil, h.Errf("%s: there is no %s block in the global options, which tells it store and models", name, appName)
+			return nil, h.Errf("%s: there is no %s block in the global options; it configures the store and the models", name, appName)
 		}
 		if checker, ok := any(handler).(appChecker); ok {
 			if err := checkBlock(checker, block); err != nil {

@@ -55,7 +55,7 @@ func TestOptionsOfAProtocol(t *testing.T) {
 		{map[string]string{"region": "asia", "account": "a b", "signing_key": planted, "auth_url": "https://me:" + planted + "@x"}, []string{
 			"p.auth_url: takes no user and no password, e.g. https://api.example.com",
 			"p.account: must be 1 to 128 visible ASCII characters, or exactly one {env.NAME} or {file.PATH}",
-			"p.signing_key: must be exactly one {env.NAME} or {file.PATH}; a secret itself doesn't belong into the configuration",
+			"p.signing_key: must be exactly one {env.NAME} or {file.PATH}; the secret itself must not be in the configuration",
 		}},
 		{map[string]string{"account": "a", "other": planted}, []string{
 			"p.region: missing; The vendor's region.",

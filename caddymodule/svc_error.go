@@ -16,7 +16,7 @@ import (
 
 // Error writes the error body that clients expect. In `handle_errors` it writes the error of the request: one of our handlers
 // unchanged, one of Caddy's by its status, any other as 500 `internal_error`. As an ordinary handler it writes 404
-// `not_found`, so it belongs into the last `handle` of a site. If the configuration has svc_docs, the body links to the
+// `not_found`, so it belongs in the last `handle` of a site. If the configuration has svc_docs, the body links to the
 // explanation of its code.
 //
 // It also logs the cause, which the body doesn't have, with the request id, because Caddy logs handled errors at debug level

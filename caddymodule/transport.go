@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
@@ -180,4 +182,25 @@ func validHost(u *url.URL) bool {
 	}
 	port, err := strconv.Atoi(u.Port())
 	return err == nil && port >= 1 && port <= 65535
+}
+
+// readTransport hands `http { … }` to Caddy's own transport, which stops at its first fault.
+func readTransport(r *caddyfile.Reader, to *json.RawMessage) caddyfile.Read {
+	return func(path string, o caddyfile.Option) {
+		protocol, ok := r.One(path, o, httpTransportProtocol)
+		if !ok {
+			return
+		}
+		if protocol != httpTransportProtocol {
+			r.Unreadf(path, o, "transport %s is refused; allowed: %s", config.Quoted(protocol), httpTransportProtocol)
+			return
+		}
+		transport := new(reverseproxy.HTTPTransport)
+		if err := transport.UnmarshalCaddyfile(o.Dispenser()); err != nil {
+			r.UnreadBecause(path, o, err)
+			return
+		}
+		raw := caddyconfig.JSONModuleObject(transport, "protocol", httpTransportProtocol, nil)
+		caddyfile.Set(r, path, o, to, raw)
+	}
 }

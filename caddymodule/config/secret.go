@@ -31,7 +31,7 @@ func (s Secret) IsReference() bool { return secretReference.MatchString(string(s
 // ", or none".
 func (s Secret) Check(fs *Faults, path, or string) {
 	if !s.IsReference() {
-		fs.Addf(path, "must be %s%s; a secret itself doesn't belong into the configuration", ReferenceForms, or)
+		fs.Addf(path, "must be %s%s; the secret itself must not be in the configuration", ReferenceForms, or)
 	}
 }
 
