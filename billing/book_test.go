@@ -287,7 +287,7 @@ func holdAtOnce(t *testing.T, books []*Book, calls int, micros int64) (held []st
 	return held, refused
 }
 
-// settleAtOnce settles each call on both books at the same time. Both must be told the same; it returns the sum.
+// settleAtOnce settles each call on both books at the same time, requires that both return the same, and returns the sum.
 func settleAtOnce(t *testing.T, book, other *Book, calls []string, micros int64) (charged int64) {
 	t.Helper()
 	type results struct{ first, second Settled }
@@ -400,7 +400,7 @@ func recorded(t *testing.T, book *Book, settlement Settlement) {
 	require.NoError(t, pending.Err())
 }
 
-// TestRecord: a call without money gets its row without anybody waiting; one with money is refused.
+// TestRecord: the row of a call without money is written without a wait; a call with money is refused.
 func TestRecord(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
 		free := chargeOf("call_free", 0)

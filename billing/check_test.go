@@ -170,7 +170,7 @@ func TestCheckFinds(t *testing.T) {
 	})
 }
 
-// TestCheckFindsDebt: the doctor finds a debt (L5) in a database without its CHECK constraints.
+// TestCheckFindsDebt: the doctor finds a debt in a database without its CHECK constraints.
 func TestCheckFindsDebt(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
 		writeSmallBooks(t, db)

@@ -45,8 +45,8 @@ func historyOf[T any](t *testing.T, rows int, read func(Stretch) ([]T, error), p
 	}
 }
 
-// A wallet's transactions are listed newest first, whatever the size of the pages, with what each did to the balance; nobody
-// else's are.
+// A wallet's transactions, and no other wallet's, are listed newest first with their effect on the balance, whatever the size of the
+// pages.
 func TestEntries(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		makeOrganization(t, db, "org_2")

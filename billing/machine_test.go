@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// model is what the books should say, kept in maps by someone who doesn't know how they are kept.
+// model is the expected state of the books, kept in maps, independently of how the books keep it.
 type model struct {
 	wallet  WalletID
 	balance int64
@@ -44,7 +44,7 @@ func (m *model) held() (sum int64) {
 	return sum
 }
 
-// step is one operation with the check of what it was told, given that the model has not seen it yet.
+// step is one operation with the check of its result, before the model applies it.
 type step struct {
 	op    store.Op
 	check func(t require.TestingT)
@@ -445,13 +445,13 @@ func (m *model) run(t *testing.T, db *store.DB, steps []step) {
 		}
 		return 1
 	})
-	tickets := make([]*store.PendingWrite, len(steps))
+	pending := make([]*store.PendingWrite, len(steps))
 	for i, step := range steps {
-		tickets[i] = db.Submit(Ledger, step.op)
+		pending[i] = db.Submit(Ledger, step.op)
 	}
 	for i, step := range steps {
-		<-tickets[i].Done()
-		require.NoError(t, tickets[i].Err())
+		<-pending[i].Done()
+		require.NoError(t, pending[i].Err())
 		step.check(t)
 	}
 }

@@ -84,7 +84,7 @@ func TestSweepOfManyClaims(t *testing.T) {
 	})
 }
 
-// lineWaiter is a log that tells of each line.
+// lineWaiter is a log that signals each line.
 type lineWaiter struct {
 	mu    sync.Mutex
 	text  bytes.Buffer

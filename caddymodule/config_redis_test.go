@@ -132,7 +132,7 @@ func TestRedisFaultsInJSON(t *testing.T) {
 	require.ErrorContains(t, load(t, app), "addr")
 }
 
-// TestRedisSecretsThatAreMissingOrUnusable guarantees that all are told at once, by path, and none is quoted.
+// TestRedisSecretsThatAreMissingOrUnusable guarantees that all are reported at once, by path, and none is quoted.
 func TestRedisSecretsThatAreMissingOrUnusable(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	require.NoError(t, os.WriteFile(empty, []byte(planted), 0o600))

@@ -8,9 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain waits for stores that close in the background, as after a reload, and then looks for goroutines that nobody
-// stopped. The ones it lets pass are Caddy's: a test has no way to end a provisioned configuration,
-// and the log writer's mill never ends.
+// TestMain waits for stores that close in the background, as after a reload, and then looks for leaked goroutines. The ones
+// it lets pass are Caddy's: a test has no way to end a provisioned configuration, and the log writer's mill never ends.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	retired.Wait()

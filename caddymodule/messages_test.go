@@ -155,7 +155,7 @@ func requireAccepted(t *testing.T, resp *http.Response, body string) {
 	require.JSONEq(t, `{"ok":true,"queued":1}`, body)
 }
 
-// waiting are the messages of the shop's conversations, whoever wrote them.
+// waiting are the messages of all the shop's conversations.
 func (s *shop) waiting(run *instance) []inbox.Message {
 	s.t.Helper()
 	queue := run.app.runtime.queue

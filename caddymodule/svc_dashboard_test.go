@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDashboard guarantees that the pages come through Caddy with their policy, over plain http say why nobody can sign in but
-// on the machine itself, and there take a one-time link that the configuration's store knows.
+// TestDashboard guarantees that the pages come through Caddy with their policy, that over plain http they explain why signing in is
+// possible on this machine only, and that a one-time link of the configuration's store works there.
 func TestDashboard(t *testing.T) {
 	run := provision(t, `{
 	svc {

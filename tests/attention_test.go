@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// TestNeedsAttention guarantees that a customer who writes while nothing can answer is heard all the same: the
-// message is kept and queued, the conversation says what is wrong, the model isn't asked again and again; once the
-// reason is gone the message is answered without anybody's help.
+// TestNeedsAttention guarantees that a message of a customer isn't lost while nothing can answer it: it is kept and queued, the
+// conversation says what is wrong, and the model isn't asked again and again; once the cause is resolved the message is answered
+// without any action.
 func TestNeedsAttention(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -128,13 +128,13 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// echo is the delivery by which a platform tells what was written from the business's own app, or by us.
+// echo is the delivery by which a platform reports a message that was written in the business's own app, or by us.
 func (s sender) echo(id, text string) delivery {
 	return s.sign(fmt.Sprintf(`{"object":"page","entry":[{"id":"%[1]s","time":%[3]d,"messaging":[{"sender":{"id":"%[1]s"},"recipient":{"id":"%[2]s"},`+
 		`"timestamp":%[3]d,"message":{"is_echo":true,"mid":"%[4]s","text":%[5]s}}]}]}`, s.External, s.Customer, time.Now().UnixMilli(), id, quoted(text)))
 }
 
-// TestEchoes guarantees that an echo of our own reply changes nothing, while one of a person who writes from the
+// TestEchoes guarantees that an echo of our own reply changes nothing, while an echo of a message that a person wrote in the
 // platform's app silences the assistant for the pause, and no longer.
 func TestEchoes(t *testing.T) {
 	t.Parallel()
@@ -191,8 +191,8 @@ func TestDebounce(t *testing.T) {
 	})
 }
 
-// TestSupersede guarantees that an assistant which is told to supersede doesn't send an answer that a newer message has
-// overtaken: it asks again with both, and sends one reply (both calls are charged).
+// TestSupersede guarantees that an assistant with supersede doesn't send an answer that a newer message has overtaken: it
+// asks again with both, and sends one reply (both calls are charged).
 func TestSupersede(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// staleAfter is how old what the balancer knows of a node's readiness may be. Nodes that end wait longer than that
+	// staleAfter is the largest age of the balancer's view of a node's readiness. Nodes that end wait longer than that
 	// before they take no more connections: shutdownDelay.
 	staleAfter = 100 * time.Millisecond
 	// readyPatience is what a node has to say whether it is ready.
@@ -134,8 +134,8 @@ func (b *balancer) pass(r *http.Request, body []byte) (*http.Response, error) {
 }
 
 // triesAnother reports whether a request is sent to another node: when the connection was refused, and while configurations
-// change when it was closed without a word. Go's server does so with a request that it has just read when it is asked to
-// end, and the kernel with a connection that nobody has accepted yet.
+// change when it was closed without a response. Go's server does so with a request that it has just read when it is asked to
+// end, and the kernel with a connection that was not accepted yet.
 func (b *balancer) triesAnother(err error) bool {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return true

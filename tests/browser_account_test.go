@@ -13,7 +13,7 @@ import (
 // reset the password, they see at the next sign-in which one. All of it is accessible.
 func TestBrowserAccount(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	owner, p := b.person(t, "owner"), b.person(t, "member")
 	elsewhere := &person{tab: openTab(t, c.BaseURL), Email: p.Email, Password: p.Password}
@@ -73,7 +73,7 @@ func TestBrowserAccount(t *testing.T) {
 // are accessible, and that the list of keys names their makers.
 func TestBrowserEndedThings(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "owner")
 	l := b.line(t, social.Messenger)

@@ -49,7 +49,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(source), nil
 })
 
-// as shows the page to a person who prefers these colours, on a screen this wide.
+// as sets the tab's preferred colours and the width of its screen.
 func (p *tab) as(colours scheme, width int64) {
 	p.t.Helper()
 	p.do("setting the screen", chromedp.EmulateViewport(width, 800), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {

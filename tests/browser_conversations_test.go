@@ -20,13 +20,13 @@ func (p *person) awaitSaid(messages ...string) {
 	p.await(strings.Join(messages, "; "), said+`.join("; ") === `+quoted(strings.Join(messages, "; ")))
 }
 
-// TestBrowserConversation guarantees the way of a customer's message through the dashboard: somebody connects a channel and
+// TestBrowserConversation guarantees the way of a customer's message through the dashboard: a user connects a channel and
 // reads the address for the platform; what is delivered there appears by itself in the list and in the conversation, and so
-// does the assistant's answer; who takes over is not interrupted by it, and what they write reaches the customer; after
+// does the assistant's answer; a takeover isn't interrupted by it, and the user's message reaches the customer; after
 // handing back the assistant answers again. At last the conversation is deleted.
 func TestBrowserConversation(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "administrator")
 
@@ -92,7 +92,7 @@ func TestBrowserConversation(t *testing.T) {
 // from the wallet; and that an answer that breaks off says so and loses nothing of what was typed.
 func TestBrowserPlayground(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	more := newGate(t)
 	b := c.business(t, 1_000_000, c.up.script(func(call *upstreamCall) {
 		if strings.Contains(replyTo(call), "break") {

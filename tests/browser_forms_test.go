@@ -18,17 +18,17 @@ type typed struct{ name, value string }
 type badForm struct {
 	path, form string
 	fields     []typed
-	// wrong is the field where the fault must be told; empty: the fault is none of one field, and is told in the form.
+	// wrong is the field that must show the fault; empty if no single field is at fault, and the form must show it.
 	wrong string
 	// forgotten are the fields that no page may show again.
 	forgotten []string
 }
 
-// TestBrowserBadInput guarantees for the forms of the dashboard that bad input is told at the field in words, that the
-// field gets the focus, that nothing that was typed is lost but secrets, and that nothing was changed.
+// TestBrowserBadInput guarantees for the forms of the dashboard that bad input is reported at the field in words, that the
+// field gets the focus, that no input is lost but secrets, and that nothing was changed.
 func TestBrowserBadInput(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	l := b.line(t, social.Messenger)
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)
@@ -172,11 +172,11 @@ func (p *person) requireRefused(bad badForm) {
 	require.Equal(p.t, id, js[string](p.tab, "document.activeElement.id"), "the field has the focus")
 }
 
-// TestBrowserRoles guarantees that the dashboard shows people what their role allows and tells them what it doesn't; and that
-// nothing of another organization is shown to anybody.
+// TestBrowserRoles guarantees that the dashboard shows users what their role allows and says what it doesn't; and that nothing of
+// another organization is shown.
 func TestBrowserRoles(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	other := c.business(t, 1_000_000, c.up.script(replying), nil)
 	l := b.line(t, bot.Type)
@@ -226,7 +226,7 @@ func TestBrowserRoles(t *testing.T) {
 // again, it can be sent as it was.
 func TestBrowserSession(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "member")
 	p.open("/dashboard/agents")

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBrowserKeys guarantees the way of a key through the dashboard: somebody signs in, creates one, which is shown once;
-// an OpenAI client works with it; what that cost stands in the wallet and its plot; and when the key is revoked, the next
-// request is refused.
+// TestBrowserKeys guarantees the way of a key through the dashboard: a user signs in and creates a key, which is shown once;
+// an OpenAI client works with it; its cost is in the wallet and its plot; and when the key is revoked, the next request is
+// refused.
 func TestBrowserKeys(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "administrator")
 

@@ -17,7 +17,7 @@ import (
 // it fits a narrow screen.
 func TestBrowserPages(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	l, pending := b.line(t, bot.Type), b.line(t, social.Messenger)
 	_ = pending
@@ -105,11 +105,11 @@ func (p *tab) links(selector string) []string {
 		.filter(url => url.origin === location.origin && url.pathname.startsWith("/dashboard")).map(url => url.pathname + url.search)`, selector)
 }
 
-// TestBrowserKeyboard guarantees that somebody without a mouse can sign in, skip to the content and send a form, and always
-// sees where they are.
+// TestBrowserKeyboard guarantees that a user without a mouse can sign in, skip to the content and send a form, and always
+// sees the focus.
 func TestBrowserKeyboard(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	p := b.person(t, "owner")
 	p.submit("form#logout")
@@ -153,7 +153,7 @@ func (p *person) tabTo(id string) {
 // leads to its page, a fault stands at its field, and a conversation is read and answered.
 func TestBrowserWithoutScript(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	l := b.line(t, bot.Type)
 	requireQueued(t, c.deliver(t, l.from(1).says("hello")), 1)

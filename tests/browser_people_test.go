@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// startHouse starts a product with everything a person looks at, the dashboard, the interface description and the widget,
+// startWithPages starts a product with its pages, the dashboard, the interface description and the widget,
 // beside the platforms and the worker.
-func startHouse(t *testing.T) *connectedProduct {
+func startWithPages(t *testing.T) *connectedProduct {
 	t.Helper()
 	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) {
 		for path, directive := range map[string]string{
@@ -26,7 +26,7 @@ func startHouse(t *testing.T) *connectedProduct {
 	return c
 }
 
-// person is somebody of a business, signed in to its dashboard in a tab of their own.
+// person is a user of a business, signed in to its dashboard in a tab of their own.
 type person struct {
 	*tab
 
@@ -35,7 +35,7 @@ type person struct {
 
 var people atomic.Int64
 
-// person invites somebody as the operator does, who opens the one-time link and sets a password.
+// person invites a user as the operator does, opens the one-time link and sets a password.
 func (b *business) person(t testing.TB, role string) *person {
 	t.Helper()
 	email := fmt.Sprintf("%s-%d@example.com", role, people.Add(1))

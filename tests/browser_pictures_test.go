@@ -23,7 +23,7 @@ const maxPicture = 200 << 10
 // when the pages have changed. It guarantees that they stay small and that docs/ has all of them.
 func TestBrowserPictures(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	answers := []struct{ asked, answer string }{
 		{"Do you have green tea?", "We do! Sencha from Uji, and a mild gunpowder. Both are in stock."},
 		{"Which one is better for the evening?", "The gunpowder: it has less caffeine. Many drink it with fresh mint."},

@@ -30,7 +30,7 @@ const screenshots = "../dist/screenshots"
 type tab struct {
 	t   testing.TB
 	ctx context.Context
-	// number tells the tabs of a run apart in the names of pictures.
+	// number distinguishes the tabs of a run in the names of pictures.
 	number int64
 	// Origin stands before the paths that are opened.
 	Origin string
@@ -299,7 +299,7 @@ func (p *tab) awaitText(selector, text string) {
 		"[...document.querySelectorAll(%s)].some(element => element.innerText.includes(%s))", quoted(selector), quoted(text)))
 }
 
-// requireFieldError requires that a form tells a fault at a field, in words, and in a way that a screen reader reads out.
+// requireFieldError requires that a form shows a fault at a field, in words, and in a way that a screen reader reads out.
 func (p *tab) requireFieldError(field string) string {
 	p.t.Helper()
 	return p.requireFieldErrorAt(strings.TrimPrefix(field, "#"))

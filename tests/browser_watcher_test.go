@@ -15,9 +15,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// watcher notes what a person would not see go wrong in a tab: exceptions, errors on the console, what a content security
-// policy forbade, what did not load, and requests to places that the pages have no business with. The page itself that
-// was asked for may be an error's; who asked for it looks at its status.
+// watcher records faults that don't show in a tab: exceptions, errors on the console, violations of the content security
+// policy, resources that did not load, and requests to unexpected places. The status of the page itself isn't checked, because
+// a test may open an error page on purpose.
 type watcher struct {
 	origins []string
 

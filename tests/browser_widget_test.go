@@ -74,12 +74,11 @@ func (p *tab) write(text string) {
 }
 
 // TestBrowserWidget guarantees that the chat works on the sites that its channel allows, and only there: a visitor's
-// message is answered while they look, the conversation stands in the dashboard, where a person can take over and reach
-// the visitor; a visitor who comes back sees what was said. On another site neither the script nor the frame gives
-// anything.
+// message is answered while they look, the conversation is in the dashboard, where a person can take over and reach the
+// visitor; a returning visitor sees the conversation so far. On another site neither the script nor the frame is served.
 func TestBrowserWidget(t *testing.T) {
 	t.Parallel()
-	c := startHouse(t)
+	c := startWithPages(t)
 	more := newGate(t)
 	b := c.business(t, 1_000_000, c.up.script(func(call *upstreamCall) {
 		if !strings.Contains(replyTo(call), "sencha") {

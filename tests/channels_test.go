@@ -16,8 +16,8 @@ import (
 
 // TestChannels guarantees that a channel takes messages only of an account that is the organization's: one that
 // the API made is active when the platform names the same account for its token, else it is pending and drops what is
-// delivered, until an operator approves it. An account belongs to one channel of the whole service, a plan bounds how
-// many there are, and nobody sees another's.
+// delivered, until an operator approves it. An account belongs to one channel of the whole service, a plan bounds the number
+// of channels, and no organization sees another's.
 func TestChannels(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -121,8 +121,8 @@ func TestWorkerListener(t *testing.T) {
 	require.Zero(t, status)
 }
 
-// TestQueueThatCannotWrite guarantees that a message is acknowledged only when it is stored: while no write gets through
-// the platform is told to deliver again, and when it does, the message is answered once.
+// TestQueueThatCannotWrite guarantees that a message is acknowledged only when it is stored: while writes fail the platform
+// is asked to deliver again, and when it does, the message is answered once.
 func TestQueueThatCannotWrite(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

@@ -112,8 +112,8 @@ func (r *chaosRun) requireAgreement(t *testing.T) {
 	r.tell(t, b)
 }
 
-// requireAnswers checks the client's own book: what may be answered at all, that an answer belongs to whom it was given,
-// that replays are equal (L10), and that other content never gets an answer.
+// requireAnswers checks the client's own book: which requests may be answered at all, that an answer belongs to its request,
+// that replays are equal, and that other content never gets an answer.
 func (w *wanted) requireAnswers(t *testing.T) {
 	t.Helper()
 	var first *attempt
@@ -166,8 +166,8 @@ func (w *wanted) requireAnswers(t *testing.T) {
 	require.LessOrEqual(t, fresh, 1, "%s: an answer was made twice", w.mark)
 }
 
-// requireEnd checks that a key is worth its name: who asked again when all was well has the answer, or the failure that
-// was charged; or it has no credits.
+// requireEnd checks the promise of a key: a request that was repeated after the faults got the answer, or the failure that
+// was charged; or the wallet has no credits.
 func (w *wanted) requireEnd(t *testing.T) {
 	t.Helper()
 	if w.key == "" || w.answered() {
@@ -258,7 +258,7 @@ func (r *chaosRun) requireRequests(t *testing.T, w *wanted) {
 	t.Helper()
 	requests := r.provider.byMark[w.mark]
 	require.LessOrEqual(t, len(requests), len(w.attempts), "L12: %s", w.mark)
-	want := "Bearer " + houseKey
+	want := "Bearer " + operatorKey
 	if w.byok {
 		want = "Bearer " + chaosOwnKey(w.customer.OrgID)
 	}

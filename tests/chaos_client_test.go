@@ -59,7 +59,7 @@ type attempt struct {
 	// begun: it was a stream. code is the error's, in the body or in the stream.
 	begun bool
 	code  string
-	// settled: the client was told a charge; complete: it has the whole answer.
+	// settled: the answer had a charge; complete: the client has the whole answer.
 	settled, complete bool
 	// left: the client went away; otherwise fault is what broke the connection, or the answer's form.
 	left  bool
@@ -291,7 +291,7 @@ type told struct {
 	}
 }
 
-// understand reads from the body what the client was told.
+// understand reads from the body what the answer reports.
 func (a *attempt) understand(body []byte) {
 	if !a.begun {
 		a.take(body)

@@ -211,7 +211,7 @@ func (r *chaosRun) pay(t *testing.T, c *customer, micros int64, ref string) {
 	r.payments[payment{wallet, ref}] = micros
 }
 
-// sample looks at the store in the middle of it all: no wallet is overdrawn (L5), and the ledger only grows (L16).
+// sample looks at the store in the middle of it all: no wallet is overdrawn, and the ledger only grows.
 func (r *chaosRun) sample(t *testing.T) {
 	t.Helper()
 	db := r.gateways[0].operator().db.Reader()

@@ -198,7 +198,7 @@ type usageAndCharge struct {
 	}
 }
 
-// charged is what the client was told to have paid.
+// charged is the charge that the answer reported.
 func (u usageAndCharge) charged(t testing.TB) int64 {
 	t.Helper()
 	require.Regexp(t, `^[0-9]+$`, u.SVC.ChargedMicros)
@@ -359,8 +359,8 @@ func requireAnswered(t testing.TB, a answer, model string, stream bool) complete
 	return requireCompletion(t, a, model)
 }
 
-// requireBroken requires a stream that began and then told its failure as docs/contract.md#stream says: an error event at the end,
-// and nothing that would make it look whole.
+// requireBroken requires a stream that began and then failed as docs/contract.md#stream says: an error event at the end, and
+// nothing that would make it look whole.
 func requireBroken(t testing.TB, a answer, code string) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)

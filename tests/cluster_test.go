@@ -64,8 +64,8 @@ func (c *cluster) end() {
 	}
 }
 
-// operator is the office of the cluster's database.
-func (c *cluster) operator() *office { return c.nodes[0].operator() }
+// operator returns the cluster's store, opened by this process.
+func (c *cluster) operator() *operatorStore { return c.nodes[0].operator() }
 
 // node is one of the nodes, counted round.
 func (c *cluster) node(i int) *product { return c.nodes[i%len(c.nodes)] }

@@ -39,11 +39,10 @@ var crashes = []crash{
 	{point: failpoint.AfterCommitBeforeWrite, charged: true, asked: true},
 }
 
-// TestCrash guarantees that a process which dies anywhere in a call's path costs nobody anything: what was under way is given back
-// when its hold expires, what was settled stays settled, and the ledger's
-// invariants hold. A client that sends the same call again after the restart is charged once for the answer it sees if
-// it has an Idempotency-Key, and replayed that answer if it was paid before; without a key it pays for a call that it
-// never heard of only if that was settled.
+// TestCrash guarantees that a process which dies anywhere in a call's path costs no organization anything: unfinished calls are
+// given back when their hold expires, what was settled stays settled, and the ledger's invariants hold. A client that sends the
+// same call again after the restart is charged once for the answer it sees if it has an Idempotency-Key, and replayed that answer
+// if it was paid before; without a key it pays for a call whose answer it never got only if that was settled.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	covered := make([]failpoint.Point, 0, len(crashes))
@@ -92,15 +91,15 @@ func crashed(t *testing.T, engine store.Engine, binary string, crash crash, stre
 	a.script = up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })
 	a.body = prompt(modelStd, a.script.Mark, stream)
 
-	// Nobody but the product has the store open when it dies, so that the next one to open it recovers it.
-	before := openOffice(t, d.location, d.masterKey)
+	// Only the product has the store open when it dies, so that the next process to open it recovers it.
+	before := openOperatorStore(t, d.location, d.masterKey)
 	a.customer = before.customer(t, crashFunds)
 	before.close(t)
 
 	p.startBinary(binary, failpoint.Variable+"="+string(crash.point))
 	p.awaitReady()
 	a.requireDeath(t, headers)
-	a.customer.office = p.operator()
+	a.customer.operatorStore = p.operator()
 	a.requireLeft(t, len(headers) > 0)
 
 	// The dead call's hold expires soon, as it was made to; the calls that follow have all the time of a loaded machine.

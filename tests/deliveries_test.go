@@ -126,7 +126,7 @@ func hmacHex(key, text string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// sender is a customer of a line: who writes, as the platform names them.
+// sender is a customer of a line, with the platform's names for the customer.
 type sender struct {
 	*line
 	// Customer names the customer; for the bot platform the chat, for marketplaces the conversation.

@@ -27,7 +27,7 @@ const (
 	modelEcho   = "echo/echo"  // answers by itself
 	stdMaxOut   = 4096         // max_output_tokens of modelStd
 	stdWindow   = 128_000      // context_window of modelStd
-	houseKey    = "sk-house-of-acme-0123456789"
+	operatorKey = "sk-house-of-acme-0123456789"
 	planDefault = "open"  // without limits
 	planTight   = "tight" // 5 requests a minute, one channel
 )
@@ -83,7 +83,7 @@ func deploy(t testing.TB, engine store.Engine, up *upstream) *deployment {
 		d.StoreLine = "store postgres {env.SVC_POSTGRES}"
 	}
 	d.env = []string{
-		"SVC_MASTER_KEY=" + d.masterKey, "ACME_KEY=" + houseKey, "SVC_POSTGRES=" + d.location.DSN,
+		"SVC_MASTER_KEY=" + d.masterKey, "ACME_KEY=" + operatorKey, "SVC_POSTGRES=" + d.location.DSN,
 	}
 	return d
 }

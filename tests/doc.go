@@ -12,12 +12,12 @@
 //   - Fault tests put toxiproxy, from SVC_TOXIPROXY or built from tools/go.mod, between the product and its servers.
 //   - startProduct runs it in a folder of its own on free ports with a private store. When it has stopped, the books of
 //     its store are checked, so that every test is also a test of the ledger.
-//   - The model provider is an HTTP server of the test (upstream), told by each test what to answer to which call.
+//   - The model provider is an HTTP server of the test (upstream); each test scripts its answers.
 //   - Pages are opened in Debian's Chromium, from SVC_CHROMIUM or scripts/chromium.sh: one browser for all tests, a tab with
-//     cookies of its own for each (openTab). What a person would not see go wrong there fails the test, too (watcher);
+//     cookies of its own for each (openTab). Faults that a person would not see there fail the test, too (watcher);
 //     requireAccessible asks axe-core. Pictures, and the page of a test that failed, are in dist/screenshots.
-//   - A customer is an organization with a key and credits; office makes one through the store, as another process
-//     would, and svc runs the command line.
+//   - A customer is an organization with a key and credits; operatorStore makes one in the store, as another process would,
+//     and svc runs the command line.
 //
 // Tests that need PostgreSQL read SVC_TEST_POSTGRES, as scripts/services.sh sets it, and fail without it. Nothing here
 // waits for time to pass: gates in the upstream order what has to be ordered, conditions are polled with a deadline.

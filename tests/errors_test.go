@@ -264,7 +264,7 @@ func TestOnlyTheContractGoesUpstream(t *testing.T) {
 		require.JSONEq(t, want+"}", withoutFalseStream(call.Raw))
 		require.Equal(t, content, call.Body.Messages[1].Content)
 		require.Equal(t, "/v1/chat/completions", call.Path)
-		require.Equal(t, "Bearer "+houseKey, call.Header.Get("Authorization"))
+		require.Equal(t, "Bearer "+operatorKey, call.Header.Get("Authorization"))
 		for name := range call.Header {
 			require.Contains(t, []string{"Accept", "Accept-Encoding", "Authorization", "Content-Length", "Content-Type", "User-Agent"}, name)
 		}

@@ -20,7 +20,7 @@ import (
 // moveTo gives the product, which has stopped, another store: two lines of its Caddyfile.
 func (p *product) moveTo(t testing.TB, location store.Location) {
 	t.Helper()
-	p.closeOffice(t)
+	p.closeOperatorStore(t)
 	p.location, p.StoreLine = location, "store sqlite "+location.DSN
 	if location.Engine == store.Postgres {
 		p.StoreLine = "store postgres {env.SVC_POSTGRES}"
@@ -29,10 +29,10 @@ func (p *product) moveTo(t testing.TB, location store.Location) {
 	p.writeCaddyfile(p.caddyfile(t))
 }
 
-// TestMove guarantees that an installation that outgrew SQLite goes on where it was on PostgreSQL, and back (issue 5): the
+// TestMove guarantees that an installation that outgrew SQLite goes on where it was on PostgreSQL, and back: the
 // same key is answered, the balance goes on, the answer to an Idempotency-Key is replayed, a customer's message that was
 // answered before isn't answered again and the next one is, with the channel's credentials and the conversation so far.
-// The hold of a call that a power failure cut moves, too, and is given back there. Half an import serves nobody.
+// The hold of a call that a power failure cut moves, too, and is given back there. Half an import serves no request.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) { d.Longest, d.HoldTTL, d.Sweep = "8s", "1s", "200ms" })
@@ -74,7 +74,7 @@ func TestMove(t *testing.T) {
 		c.start()
 		c.awaitReady()
 		c.worker.start()
-		b.office = c.operator()
+		b.operatorStore = c.operator()
 
 		call.requireReplay(t, c.as(b.customer), "after the move to "+string(engine))
 		done := requireAnswered(t, c.as(b.customer).chat(t, prompt(modelStd, s.Mark, true)), modelStd, true)

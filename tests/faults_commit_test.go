@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// TestLostSettle guarantees docs/billing.md#what-each-ending-costs when the settle did commit, and only PostgreSQL's word of it
-// was lost: the call is told to have failed all the same. Without a key its charge is given back; with one the same
+// TestLostSettle guarantees docs/billing.md#what-each-ending-costs when the settle did commit and only PostgreSQL's confirmation
+// was lost: the call is reported as failed nevertheless. Without a key its charge is given back; with one the same
 // request is replayed for that charge.
 func TestLostSettle(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestLostSettle(t *testing.T) {
 	}
 }
 
-// TestLostHold guarantees that a hold whose commit PostgreSQL confirmed to nobody leads to no call of the provider, and is
+// TestLostHold guarantees that a hold whose commit was never confirmed by PostgreSQL leads to no call of the provider, and is
 // given back at once: the same request works when the network does, under the same key, too.
 func TestLostHold(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ func (f *firewall) pass(client net.Conn, address string) {
 	both.Wait()
 }
 
-// carry takes bytes from one side to the other. The end of a forgotten connection is told to nobody, either.
+// carry takes bytes from one side to the other. The end of a forgotten connection isn't passed on, either.
 func (f *flow) carry(from, to net.Conn) {
 	packet := make([]byte, 64<<10)
 	for {

@@ -32,7 +32,7 @@ const (
 	poolBound = 8
 	// outageFunds is what the caller of an outage begins with.
 	outageFunds = 1_000_000_000
-	// behindLink is the application that PostgreSQL knows the connections of an outage's product by.
+	// behindLink is the application_name of the product's connections through the link.
 	behindLink = "behind-a-link"
 )
 
@@ -102,7 +102,7 @@ func prepareOutage(t *testing.T, between func(*deployment)) *outage {
 	return o
 }
 
-// crowd is who works through the whole outage: callers who ask for a model again and again, and a platform that
+// crowd works through the whole outage: callers that ask for a model again and again, and a platform that
 // delivers each message once.
 type crowd struct {
 	*outage
@@ -131,7 +131,7 @@ type crowdDelivery struct {
 
 const (
 	crowdCallers, crowdWriters = 4, 2
-	// crowdPause is what lies between two requests of one of the crowd, so that an outage that is told at once makes no
+	// crowdPause is the pause between two requests of one of the crowd: without it an outage that is answered at once would make
 	// thousands of them.
 	crowdPause = 50 * time.Millisecond
 )
@@ -270,8 +270,8 @@ func (c *crowd) requireStored(t *testing.T) {
 	t.Logf("%d of %d deliveries had to come again", lost, len(all))
 }
 
-// requireDown asks for everything n times at once. Each is a fault of ours in the contract's form, whoever asks; the
-// platforms are asked to come again; a wrong signature is still one. Nothing reaches the provider.
+// requireDown asks for everything n times at once. Each request gets a fault of ours in the contract's form, whatever its
+// credentials; the platforms are asked to come again; a wrong signature is still one. Nothing reaches the provider.
 func (o *outage) requireDown(t *testing.T, n int) {
 	t.Helper()
 	as, stranger := o.bounded.as(o.caller), o.bounded.withKey(unknownKey())

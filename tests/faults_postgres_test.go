@@ -16,7 +16,7 @@ func TestPostgresGone(t *testing.T) {
 }
 
 // TestPostgresHangs guarantees [outage.live] while PostgreSQL accepts connections and statements and answers nothing:
-// what was asked may be done, and nobody learns of it.
+// a statement may be executed, and its result never arrives.
 func TestPostgresHangs(t *testing.T) {
 	t.Parallel()
 	startOutage(t).live(t, (*link).hang)
@@ -29,7 +29,7 @@ func TestPostgresResets(t *testing.T) {
 }
 
 // TestPostgresPartition guarantees [outage.live] while packets vanish in both directions and connections stay open; those
-// that were on their way arrive when all is well, also for callers that were told of the failure long before.
+// that were on their way arrive after the fault, also for callers that got an error long before.
 func TestPostgresPartition(t *testing.T) {
 	t.Parallel()
 	startOutage(t).live(t, (*link).partition)
@@ -56,7 +56,7 @@ func TestPostgresSlow(t *testing.T) {
 }
 
 // TestPostgresForgotten guarantees that connections which a firewall has forgotten (nothing comes through them any more,
-// and nobody is told) are replaced in time: every request is answered within its deadline, the service recovers without
+// and neither side is notified) are replaced in time: every request is answered within its deadline, the service recovers without
 // a restart while they still hang, and what was acknowledged is stored.
 func TestPostgresForgotten(t *testing.T) {
 	t.Parallel()

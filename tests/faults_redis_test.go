@@ -27,7 +27,7 @@ const (
 type windowed struct {
 	*product
 	up *upstream
-	// probe is a customer who only looks where requests are counted.
+	// probe is a customer that only looks where requests are counted.
 	probe *customer
 }
 
@@ -66,7 +66,7 @@ func (w *windowed) awaitWindow(t *testing.T, size int) {
 	})
 }
 
-// requireLocalWindow requires that a customer who sends more requests than a node's share at once gets exactly that many
+// requireLocalWindow requires that a customer that sends more requests than a node's share at once gets exactly that many
 // through in a minute, and 429 for the others, whatever becomes of Redis.
 func (w *windowed) requireLocalWindow(t *testing.T) {
 	t.Helper()
@@ -115,7 +115,7 @@ func (w *windowed) requireUnimpressed(t *testing.T) {
 	requireError(t, w.as(c).get(t, "/v1/models"), "api_key_revoked")
 }
 
-// live takes the product through one fault of its Redis and requires at every moment what issue 5 promises: requests go
+// live takes the product through one fault of its Redis and requires at every moment: requests go
 // on, counted in this node's share of the window, which the metric says; nothing else is impressed; and when Redis answers
 // again, requests are counted there again without a restart.
 func (w *windowed) live(t *testing.T, l *link, fault func(*link)) {

@@ -97,7 +97,7 @@ func (c *pendingCall) awaitEnd(t *testing.T) {
 	c.end = <-c.whole
 }
 
-// failed says whether the answer tells a failure.
+// failed reports whether the answer is an error.
 func (c *pendingCall) failed() bool { return strings.Contains(string(c.end.Body), `"error"`) }
 
 // requireFailed requires the end of a call that was answered by the provider and can't be settled: internal_error, as the
@@ -125,9 +125,9 @@ func (c *pendingCall) requireRight(t *testing.T, o *outage) {
 	require.Equal(t, pendingFunds-done.charged(t), c.wallet(t).BalanceMicros)
 }
 
-// requirePaidOnce requires what docs/billing.md#what-each-ending-costs promises after all: without a key nobody pays for an
-// answer that was told to have failed; with one the same request gets an answer, and pays for one. That is the answer of the
-// first time, unless its hold has expired meanwhile: then the request runs once more.
+// requirePaidOnce requires what docs/billing.md#what-each-ending-costs promises in the end: without a key an answer that was
+// reported as failed costs nothing; with one the same request gets an answer, and pays for one. That is the answer of the first
+// time, unless its hold has expired meanwhile: then the request runs once more.
 func (c *pendingCall) requirePaidOnce(t *testing.T, o *outage) {
 	t.Helper()
 	paid := int64(0)
@@ -158,14 +158,14 @@ func (c *customer) holds(t testing.TB, status string) (n int) {
 	return n
 }
 
-// live takes the outage through one fault of its PostgreSQL, and requires at every moment what issue 5 promises:
+// live takes the outage through one fault of its PostgreSQL, and requires at every moment:
 //
 //   - Under the fault every request is answered within its deadline: /v1 and the groups 500 internal_error, webhooks 500
 //     with Retry-After; readiness says 503; the provider is called for nothing that isn't held.
-//   - Calls that the provider has answered and that can't be settled are told to have failed.
+//   - Calls that the provider has answered and that can't be settled are reported as failed.
 //   - Nothing piles up meanwhile: neither goroutines nor connections.
-//   - When the network is well, so is the service, without a restart. What was acknowledged is stored; nobody paid for
-//     what was told to have failed, but who asks again with a key gets one answer for one charge; the books are in order.
+//   - After the fault the service works again without a restart. What was acknowledged is stored; a call that was reported as
+//     failed costs nothing, but a repeated request with a key gets one answer for one charge; the books are in order.
 func (o *outage) live(t *testing.T, fault func(*link)) {
 	t.Helper()
 	o.gather(t)

@@ -188,7 +188,7 @@ func TestWorkerForgotten(t *testing.T) {
 	w.stop()
 }
 
-// TestMessagesOnABadNetwork guarantees that no message is lost and nobody is answered twice while the network between
+// TestMessagesOnABadNetwork guarantees that no message is lost and none is answered twice while the network between
 // both workers, Caddy, and PostgreSQL breaks in one way after another, in an order and for times that SVC_CHAOS_SEED
 // decides. Three books are compared as by [TestWorkerKills].
 func TestMessagesOnABadNetwork(t *testing.T) {

@@ -119,7 +119,7 @@ func startGuests(t *testing.T, pager, parrot *httptest.Server) *product {
 	return startProduct(t, d)
 }
 
-// plainly makes a request and returns its status and its answer. The client of other tests knows no guest.
+// plainly makes a request and returns its status and its answer. The client of other tests knows only the product's own interface.
 func (p *product) plainly(t testing.TB, method, path, body string, headers ...string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, p.BaseURL+path, strings.NewReader(body))

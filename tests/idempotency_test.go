@@ -58,7 +58,7 @@ func (k *keyedCall) requireReplay(t testing.TB, as *client, after string) {
 }
 
 // TestReplay guarantees docs/contract.md#idempotency-key for a resend with the same Idempotency-Key: the same answer in the same form
-// with the same id, usage and charge, told by Idempotent-Replayed; neither the provider nor the wallet hears of it. It
+// with the same id, usage and charge, marked by Idempotent-Replayed; it causes no call of the provider and no charge. It
 // holds after a price change, with an empty wallet, by another API key of the organization, after a restart, and with
 // a new master key before the old one; for an own provider key, too. An API key is checked before anything is replayed.
 func TestReplay(t *testing.T) {
@@ -530,7 +530,7 @@ func TestLongAnswer(t *testing.T) {
 	})
 }
 
-// TestGoneAfterDone guarantees that who closes the connection right after [DONE] has paid, with and without a key: 200
+// TestGoneAfterDone guarantees that a client which closes the connection right after [DONE] has paid, with and without a key: 200
 // streams, 200 charges.
 func TestGoneAfterDone(t *testing.T) {
 	t.Parallel()

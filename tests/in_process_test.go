@@ -26,7 +26,7 @@ import (
 func TestInProcess(t *testing.T) {
 	up := startUpstream(t)
 	d := deploy(t, store.SQLite, up)
-	p := prepareProduct(t, d) // its binary isn't run; it has the folder, the store and the office
+	p := prepareProduct(t, d) // its binary isn't run; it has the folder and the store
 	for _, variable := range d.env {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
@@ -60,7 +60,7 @@ func TestInProcess(t *testing.T) {
 		})
 	}
 	p.operator().requireBooksInOrder(t)
-	p.closeOffice(t)
+	p.closeOperatorStore(t)
 	deadline := time.Now().Add(patience)
 	for openFiles(t, os.Getpid(), p.location.DSN) > 0 {
 		require.True(t, time.Now().Before(deadline), "the store is still open")

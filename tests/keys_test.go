@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// TestKeys guarantees docs/contract.md#keys-and-scopes row by row: who may call is told by
-// the key alone, and every other request is refused with the code that its kind of fault has.
+// TestKeys guarantees docs/contract.md#keys-and-scopes row by row: the key alone decides whether a call is allowed, and every
+// other request is refused with the code of its kind of fault.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
@@ -116,7 +116,7 @@ func ago(d time.Duration) *time.Time {
 	return &moment
 }
 
-// unknownKey is well formed, and nobody's.
+// unknownKey returns a well-formed key that was never created.
 func unknownKey() string {
 	raw, _, _ := identity.NewKey(store.Live)
 	return raw

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// caddyBinary is the product under test; it stays the same file however often somebody builds meanwhile.
+// caddyBinary is the product under test; it stays the same file during the run, whatever is built meanwhile.
 var caddyBinary string
 
 // binaries is the folder of the products under test.
@@ -87,7 +87,7 @@ type closingConnections struct{ *testing.M }
 
 func (m closingConnections) Run() int {
 	code := m.M.Run()
-	closeOffices()
+	closeOperatorStores()
 	http.DefaultClient.CloseIdleConnections()
 	chromium.end()
 	return code

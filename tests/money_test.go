@@ -42,7 +42,7 @@ func TestCharge(t *testing.T) {
 			require.Equal(t, done.RequestID, row.RequestID)
 			require.Equal(t, done.SVC.BYOK, row.BYOK)
 			require.Equal(t, stream, row.Stream)
-			want := "Bearer " + houseKey
+			want := "Bearer " + operatorKey
 			if done.SVC.BYOK {
 				want = "Bearer sk-own-key-of-the-customer"
 			}
@@ -101,7 +101,7 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// TestNoDebt guarantees that a wallet never goes below zero, whoever comes at once: of 100 parallel calls on a wallet
+// TestNoDebt guarantees that a wallet never goes below zero under any crowd: of 100 parallel calls on a wallet
 // that can carry one, one is served and ninety-nine get 402 without a call to the provider.
 func TestNoDebt(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestNoDebt(t *testing.T) {
 }
 
 // TestParallelCharges guarantees that many calls of one wallet at once lose nothing and mix up nothing: the wallet loses
-// the sum of what the clients were told, and each call is recorded once with the charge its client saw (L9).
+// the sum of the charges in the answers, and each call is recorded once with the charge of its answer.
 func TestParallelCharges(t *testing.T) {
 	t.Parallel()
 	bothStores(t, func(t *testing.T, p *product, up *upstream) {

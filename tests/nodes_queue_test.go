@@ -27,7 +27,7 @@ const (
 // TestNodesShareTheQueue guarantees that it doesn't matter which node takes a message and which worker answers it. Many
 // customers write on several channels, each message to another node, some delivered to two nodes at once: each message
 // is answered exactly once, and each customer in order, by two workers. When one of them is killed while it answers, the
-// other takes over its conversations, and nobody is answered twice.
+// other takes over its conversations, and no message is answered twice.
 func TestNodesShareTheQueue(t *testing.T) {
 	t.Parallel()
 	r := prepareQueue(t)

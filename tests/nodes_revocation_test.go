@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// planWide has a limit that nobody reaches: requests of an organization on it can be told from those on the default plan.
+// planWide has a limit that no test reaches; it distinguishes requests of an organization on it from those on the default plan.
 const planWide = "wide"
 
 const (
@@ -65,13 +65,13 @@ func TestNodesRevokeStrictly(t *testing.T) {
 
 // right is something that can be taken from a customer and given back.
 type right struct {
-	// code is what requests without it are told.
+	// code is the code of requests without it.
 	code         string
 	taken, given func(ctx context.Context, c *customer) error
 }
 
 // rights are all but the key itself, which is never given back.
-func rights(t testing.TB, o *office) []right {
+func rights(t testing.TB, o *operatorStore) []right {
 	t.Helper()
 	organizations := o.db.Organizations
 	plan := func(name string) func(ctx context.Context, c *customer) error {
@@ -127,7 +127,7 @@ func (c *cluster) withdrawAndGive(t testing.TB, holder *customer, r right, node 
 }
 
 // withdraw lets requests with a key flow on a node, takes a right away meanwhile, and requires that the next request there
-// is told so by this code. It may be called from any goroutine.
+// is refused with this code. It may be called from any goroutine.
 func (c *cluster) withdraw(t testing.TB, key string, node int, code string, take func(context.Context) error) {
 	t.Helper()
 	as := c.node(node).withKey(key)

@@ -22,7 +22,7 @@ const (
 	rollingFunds = 1_000_000_000
 )
 
-// TestRollingRestart guarantees that a release costs nobody an answer: while one node after the other is asked to end and
+// TestRollingRestart guarantees that a release costs no client an answer: while one node after the other is asked to end and
 // started again, and then one after the other gets a new configuration, no call through the balancer fails, plain or
 // streamed (what a reload closed unanswered, the balancer tries again); streams that were open on a node that ends end
 // whole; and each call is charged once.
@@ -117,7 +117,7 @@ func (l *rollingLoad) awaitAnswers(t *testing.T, n int) {
 	}
 }
 
-// requireCharges requires one charge for each answer, as it was told, and for the further calls that the customer made.
+// requireCharges requires the reported charge of each answer, once, and those of the further calls that the customer made.
 func (l *rollingLoad) requireCharges(t *testing.T, further int) {
 	t.Helper()
 	answers := l.seen.count() + further

@@ -43,7 +43,7 @@ func TestNodesShareWindows(t *testing.T) {
 	for name, counter := range counters {
 		customers[name] = counter.operator().customerOn(t, planShared, 0)
 	}
-	// The windows are real minutes of the counter's clock. This is the one wait for a turn; nobody computes meanwhile.
+	// The windows are real minutes of the counter's clock. This is the one wait for the next minute; nothing runs meanwhile.
 	turn := time.Now().Add(edgeTime).Truncate(time.Minute).Add(time.Minute)
 	<-time.After(time.Until(turn.Add(-edgeTime)))
 	asked := map[string]chan []windowAsk{}

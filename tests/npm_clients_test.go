@@ -55,11 +55,11 @@ func TestNPMClients(t *testing.T) {
 	d := deploy(t, store.SQLite, up)
 	d.App = "plan single {\n requests_per_minute 1\n }"
 	p := startProduct(t, d)
-	office := p.operator()
-	c, suspended, byok := office.customer(t, 1_000_000_000), office.customer(t, 0), office.customer(t, 0)
-	require.NoError(t, office.db.Organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
+	operatorStore := p.operator()
+	c, suspended, byok := operatorStore.customer(t, 1_000_000_000), operatorStore.customer(t, 0), operatorStore.customer(t, 0)
+	require.NoError(t, operatorStore.db.Organizations.SetSuspended(t.Context(), actor, suspended.OrgID, true))
 	revokedID, revoked := c.newKey(t, identity.KeyRequest{})
-	require.NoError(t, office.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
+	require.NoError(t, operatorStore.db.APIKeys.Revoke(t.Context(), actor, c.OrgID, revokedID))
 	_, expired := c.newKey(t, identity.KeyRequest{ExpiresAt: ago(time.Hour)})
 	_, narrow := c.newKey(t, identity.KeyRequest{Scopes: []string{"models:read"}})
 	byok.ownKey(t, "acme", "sk-own")
@@ -111,13 +111,13 @@ func TestNPMClients(t *testing.T) {
 		}
 		ran++
 		t.Run(name, func(t *testing.T) {
-			limited := office.customerOn(t, "single", 1_000_000)
+			limited := operatorStore.customerOn(t, "single", 1_000_000)
 			ctx, cancel := context.WithTimeout(t.Context(), npmWait)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "node", "--no-warnings", name)
 			cmd.Dir = "clients"
 			cmd.Env = append(os.Environ(), "BASE_URL="+p.BaseURL, "MODEL="+modelStd, "API_KEY="+c.Key,
-				"POOR_KEY="+office.customer(t, 0).Key, "SUSPENDED_KEY="+suspended.Key, "REVOKED_KEY="+revoked, "EXPIRED_KEY="+expired,
+				"POOR_KEY="+operatorStore.customer(t, 0).Key, "SUSPENDED_KEY="+suspended.Key, "REVOKED_KEY="+revoked, "EXPIRED_KEY="+expired,
 				"NOSCOPE_KEY="+narrow, "LIMITED_KEY="+limited.Key, "BYOK_KEY="+byok.Key, "SCENARIOS="+string(scenarios))
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)

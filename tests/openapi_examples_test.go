@@ -181,7 +181,8 @@ func (s *shopper) build(t *testing.T, o *documented, example *openapi.Example) *
 	return r
 }
 
-// sign proves who asks, in the first of the ways that the description names; everybody has the cookie, as in a browser.
+// sign adds credentials to the request, in the first of the ways that the description names; every request has the cookie, as in
+// a browser.
 func (s *shopper) sign(r *http.Request, ways []any, body []byte) {
 	if len(ways) == 0 {
 		ways = []any{map[string]any{"session": nil}}

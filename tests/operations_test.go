@@ -14,7 +14,7 @@ import (
 )
 
 // TestBackupAndRestore guarantees the recipe of docs/operating.md for SQLite: a backup that is taken under traffic is
-// consistent, and a server that starts on it knows keys, own provider keys and wallets as they were.
+// consistent, and a server that starts on it has the keys, own provider keys and wallets as they were.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
@@ -34,7 +34,7 @@ func TestBackupAndRestore(t *testing.T) {
 	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false)), modelStd) // after the backup
 	p.terminate()
 	p.wait()
-	p.closeOffice(t)
+	p.closeOperatorStore(t)
 
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(p.location.DSN + suffix); !os.IsNotExist(err) {
@@ -46,7 +46,7 @@ func TestBackupAndRestore(t *testing.T) {
 	p.start()
 	p.awaitReady()
 	restored := *c
-	restored.office = p.operator()
+	restored.operatorStore = p.operator()
 	require.Equal(t, balance, restored.wallet(t).BalanceMicros)
 	requireCompletion(t, p.as(c).chat(t, prompt(modelStd, "hi", false)), modelStd)
 	done := requireCompletion(t, p.as(c).chat(t, prompt(modelKeyed, "hi", false), "X-Svc-Use-Byok", "true"), modelKeyed)

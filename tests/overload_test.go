@@ -28,9 +28,9 @@ const (
 	overloadLimit = 10_000 // requests per minute
 )
 
-// TestOverload guarantees that a store whose commits are slow serves what it can: whoever comes beyond that, with a call or a
-// delivery, gets 500 with Retry-After at once, and nothing of it is left, no hold, charge, permit or message. The log says
-// once that it happens. When commits are quick again everybody is served.
+// TestOverload guarantees that a store whose commits are slow serves what it can: a call or a delivery beyond that gets 500 with
+// Retry-After at once, and leaves nothing behind, no hold, charge, permit or message. The log says once that it happens. When
+// commits are quick again every request is served.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	binary, err := crashBinary()

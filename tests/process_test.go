@@ -71,7 +71,7 @@ func (p *process) await(what string, within time.Duration, condition func() bool
 	}
 }
 
-// terminate asks the process to end in order; wait tells how that went.
+// terminate asks the process to end in order; wait returns how it ended.
 func (p *process) terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // kill ends the process as a power failure would.

@@ -41,7 +41,7 @@ const (
 type product struct {
 	*deployment
 	process
-	office *sharedOffice
+	operatorStore *sharedOperatorStore
 
 	// BaseURL is where its service listens in the clear, TLSURL over TLS, SideURL for metrics and health.
 	BaseURL, TLSURL, SideURL string
@@ -73,14 +73,14 @@ func prepareProduct(t testing.TB, d *deployment) *product {
 		d.TLSPort = freePort(t)
 	}
 	p := &product{
-		deployment: d, process: process{t: t, what: "product"}, office: new(sharedOffice),
+		deployment: d, process: process{t: t, what: "product"}, operatorStore: new(sharedOperatorStore),
 		BaseURL: fmt.Sprintf("http://127.0.0.1:%d", d.Port),
 		TLSURL:  fmt.Sprintf("https://localhost:%d", d.TLSPort),
 		SideURL: fmt.Sprintf("http://127.0.0.1:%d", d.SidePort),
 	}
 	p.clear = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}}
 	t.Cleanup(p.clear.CloseIdleConnections)
-	t.Cleanup(func() { p.closeOffice(t) })
+	t.Cleanup(func() { p.closeOperatorStore(t) })
 	p.writeCaddyfile(d.caddyfile(t))
 	return p
 }
@@ -188,31 +188,31 @@ func (p *product) svc(t testing.TB, args ...string) map[string]any {
 	return object
 }
 
-// sharedOffice is the office of a product and of its copies for subtests, which run side by side.
-type sharedOffice struct {
+// sharedOperatorStore is the operatorStore that a product shares with its copies for subtests, which run side by side.
+type sharedOperatorStore struct {
 	mu   sync.Mutex
-	open *office // nil before somebody wants it, and after it was closed
+	open *operatorStore // nil before its first use, and after it was closed
 }
 
-// operator is the office of the product's store. It is open until the product has ended.
-func (p *product) operator() *office {
+// operator returns the product's store, opened by this process. It is open until the product has ended.
+func (p *product) operator() *operatorStore {
 	p.t.Helper()
-	p.office.mu.Lock()
-	defer p.office.mu.Unlock()
-	if p.office.open == nil {
-		p.office.open = openOffice(p.t, p.location, p.masterKey)
+	p.operatorStore.mu.Lock()
+	defer p.operatorStore.mu.Unlock()
+	if p.operatorStore.open == nil {
+		p.operatorStore.open = openOperatorStore(p.t, p.location, p.masterKey)
 	}
-	return p.office.open
+	return p.operatorStore.open
 }
 
-// closeOffice closes the office, if it is open; the next who wants it opens another.
-func (p *product) closeOffice(t testing.TB) {
+// closeOperatorStore closes the operator's store, if it is open; the next use opens it again.
+func (p *product) closeOperatorStore(t testing.TB) {
 	t.Helper()
-	p.office.mu.Lock()
-	defer p.office.mu.Unlock()
-	if p.office.open != nil {
-		p.office.open.close(t)
-		p.office.open = nil
+	p.operatorStore.mu.Lock()
+	defer p.operatorStore.mu.Unlock()
+	if p.operatorStore.open != nil {
+		p.operatorStore.open.close(t)
+		p.operatorStore.open = nil
 	}
 }
 

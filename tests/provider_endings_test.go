@@ -14,17 +14,17 @@ import (
 // ending is one way in which a provider can fail.
 type ending struct {
 	name string
-	// play is the provider's part; it knows from the call whether a stream was asked for.
+	// play is the provider's part; the call says whether a stream was asked for.
 	play func(*upstreamCall)
 	// whole is the code of a call for a whole answer, stream that of a stream; empty: it is served.
 	whole, stream string
-	// begun: the stream's failure is told inside the stream, because text came before it.
+	// begun: the stream's failure is an event of the stream, because text came before it.
 	begun bool
 	// either: no text came before, and the failure may come with its status or inside the stream.
 	either bool
-	// retryAfter is what the client is told, 0 for nothing.
+	// retryAfter is the Retry-After of the answer, 0 for none.
 	retryAfter int
-	// permanent: official clients are told not to retry.
+	// permanent: official clients are advised not to retry.
 	permanent bool
 	// charge is what is taken from the wallet for a whole answer and for a stream; -1: an estimate above 0.
 	charge [2]int64

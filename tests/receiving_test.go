@@ -199,7 +199,7 @@ func (w *worker) start() {
 	w.awaitLog()
 }
 
-// awaitLog waits for the first line of the worker's log: from then on it knows what signals mean.
+// awaitLog waits for the first line of the worker's log: from then on it handles signals.
 func (w *worker) awaitLog() {
 	w.t.Helper()
 	w.await("the worker to come up", startWait, func() bool { return w.log.tail(1) != "" })

@@ -88,8 +88,8 @@ func (c *connectedProduct) requireDelivered(b *business, l *line, parts int) (by
 }
 
 // TestReplies guarantees the way of a message on every platform: delivery, one call of the model, one charge, one reply
-// to the customer with the channel's token, and both in the conversation. What is delivered again later is not answered
-// again; what the customer writes next is, in order, by a model that is told what came before.
+// to the customer with the channel's token, and both in the conversation. A repeated delivery is not answered again; the
+// customer's next message is, in order, by a model that gets the messages before.
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -139,7 +139,7 @@ func TestReplies(t *testing.T) {
 			} else {
 				require.Equal(t, []string{"system", "user"}, roles)
 			}
-			require.Equal(t, "Bearer "+houseKey, call.Header.Get("Authorization"))
+			require.Equal(t, "Bearer "+operatorKey, call.Header.Get("Authorization"))
 		}
 		for _, call := range b.awaitCalls(t, 2*len(connected)) {
 			require.EqualValues(t, usualCharge, call.Charged)

@@ -60,16 +60,16 @@ func TestPlantedSecrets(t *testing.T) {
 	requireError(t, p.as(c).chat(t, `{"model":"`+asked+`","messages":[{"role":"`+asked+`","content":"`+asked+`"}]}`), "invalid_request")
 	stranger := p.withKey("")
 	for _, query := range []string{
-		"?api_key=" + c.Key + "&key=" + c.Key + "&token=" + c.Key, "?access_token=" + houseKey, "?key=" + houseKey, "?limit=5;key=" + houseKey,
-		"?" + houseKey, "?%6bey=" + houseKey, "%3Fkey=" + houseKey, "/" + c.Key, "?next=%2Fa%3Ftoken%3D" + houseKey, "?key=%20" + houseKey,
+		"?api_key=" + c.Key + "&key=" + c.Key + "&token=" + c.Key, "?access_token=" + operatorKey, "?key=" + operatorKey, "?limit=5;key=" + operatorKey,
+		"?" + operatorKey, "?%6bey=" + operatorKey, "%3Fkey=" + operatorKey, "/" + c.Key, "?next=%2Fa%3Ftoken%3D" + operatorKey, "?key=%20" + operatorKey,
 	} {
-		answer := stranger.get(t, "/v1/models"+query, "Referer", "https://shop.example/?access_token="+houseKey)
+		answer := stranger.get(t, "/v1/models"+query, "Referer", "https://shop.example/?access_token="+operatorKey)
 		require.GreaterOrEqual(t, answer.Status, http.StatusBadRequest, query)
 	}
 	for _, header := range []string{"Api-Key", "X-Goog-Api-Key", "X-Auth-Token", "Token", "Authorisation", "Proxy-Authorization", "X-Forwarded-Uri"} {
-		requireError(t, stranger.get(t, "/v1/models", header, houseKey, header, "Bearer "+c.Key), "unauthenticated")
+		requireError(t, stranger.get(t, "/v1/models", header, operatorKey, header, "Bearer "+c.Key), "unauthenticated")
 	}
-	for _, value := range []string{houseKey, "Basic " + houseKey, "Bearer  " + houseKey, "bearer " + houseKey} {
+	for _, value := range []string{operatorKey, "Basic " + operatorKey, "Bearer  " + operatorKey, "bearer " + operatorKey} {
 		require.Equal(t, http.StatusUnauthorized, stranger.get(t, "/v1/models", "Authorization", value).Status)
 	}
 	requireError(t, p.as(c).get(t, "/nothing", "X-Api-Key", c.Key), "not_found")
@@ -117,7 +117,7 @@ func TestPlantedSecrets(t *testing.T) {
 	for place, text := range places {
 		for what, secret := range map[string]string{
 			"the API key": c.Key, "the API key's random part": c.Key[len("ck_live_") : len("ck_live_")+20],
-			"the provider key": houseKey, "the own provider key": own, "the master key": p.masterKey,
+			"the provider key": operatorKey, "the own provider key": own, "the master key": p.masterKey,
 			"the prompt": asked, "the answer": answered,
 		} {
 			if at := strings.Index(text, secret); at >= 0 {

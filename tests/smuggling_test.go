@@ -100,7 +100,7 @@ func TestSmuggledRequests(t *testing.T) {
 				for header := range calls[0].Header {
 					require.Contains(t, []string{"Accept", "Accept-Encoding", "Authorization", "Content-Length", "Content-Type", "User-Agent"}, header)
 				}
-				require.Equal(t, "Bearer "+houseKey, calls[0].Header.Get("Authorization"))
+				require.Equal(t, "Bearer "+operatorKey, calls[0].Header.Get("Authorization"))
 			}
 		})
 	}

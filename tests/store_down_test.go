@@ -13,7 +13,7 @@ import (
 
 // TestStoreThatCannotWrite guarantees docs/billing.md#what-each-ending-costs: while no write gets through, a finished stream ends
 // with an error event instead of a charge, new calls get 500 before the provider is asked, reads go on; and when writes
-// work again, what was held is given back, so that nobody pays for an answer that was told to have failed.
+// work again, what was held is given back, so that an answer that was reported as failed costs nothing.
 func TestStoreThatCannotWrite(t *testing.T) {
 	t.Parallel()
 	bothStores(t, func(t *testing.T, p *product, up *upstream) {
@@ -75,7 +75,7 @@ func TestStoreIsGone(t *testing.T) {
 		_, err := server.Exec(context.Background(), statement)
 		require.NoError(t, err)
 	}
-	p.closeOffice(t) // the server would cut its connections too, and its pool trusts one that was used within the last second
+	p.closeOperatorStore(t) // the server would cut its connections too, and its pool trusts one that was used within the last second
 	run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false")
 	run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name + "'")
 	asked := up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })

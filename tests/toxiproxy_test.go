@@ -119,7 +119,7 @@ func (l *link) gone() {
 	l.enable(false)
 }
 
-// hang lets everything reach the server, and nothing come back: what was asked is done and not told. Connections are
+// hang lets everything reach the server, and nothing come back: statements are executed without an answer. Connections are
 // accepted and stay open. They end when the link heals.
 func (l *link) hang() {
 	l.t.Helper()
@@ -138,8 +138,8 @@ func (l *link) reset() {
 	l.toxic("reset_peer", fromServer, map[string]any{"timeout": 0})
 }
 
-// partition lets nothing through in either direction; connections are accepted and stay open. What was on its way then
-// arrives when the link heals, as what TCP sends again does: also for somebody who gave up meanwhile.
+// partition lets nothing through in either direction; connections are accepted and stay open. Bytes on their way then arrive when
+// the link heals, as TCP's retransmissions do: also for callers that gave up meanwhile.
 func (l *link) partition() {
 	l.t.Helper()
 	const forever = 24 * time.Hour

@@ -203,7 +203,7 @@ func (o *observed) count() int {
 	return len(o.charges)
 }
 
-// note keeps an answer that tells a charge.
+// note keeps an answer with a charge.
 func (o *observed) note(t testing.TB, a answer) {
 	t.Helper()
 	if a.Status != http.StatusOK {

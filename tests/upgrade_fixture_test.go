@@ -58,7 +58,7 @@ func (k keptCall) keyed() *keyedCall {
 	return &keyedCall{key: k.Key, model: k.Model, body: k.Body, stream: k.Stream, byok: k.BYOK, first: k.Answer}
 }
 
-// keptLine is a channel with a customer who was answered. Account is what the platform calls it.
+// keptLine is a channel with a customer that was answered. Account is the platform's id of it.
 type keptLine struct {
 	Type                                 platforms.Type
 	ID, Account, External, Secret, Token string

@@ -106,7 +106,7 @@ func (u *upstream) remembered(mark string, play func(*upstreamCall)) *script {
 
 // business is an organization of the kept database.
 func (u *upgraded) business(orgID, key string, model *script) *business {
-	owner := &customer{office: u.operator(), OrgID: orgID, Key: key, Env: store.Live}
+	owner := &customer{operatorStore: u.operator(), OrgID: orgID, Key: key, Env: store.Live}
 	return &business{customer: owner, product: u.product, AgentID: u.AgentID, Model: model}
 }
 

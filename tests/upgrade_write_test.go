@@ -65,7 +65,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 		link := c.svc(t, "user", "invite", "--org", b.OrgID, "--email", email, "--role", role)["link"].(string)
 		return link[strings.LastIndex(link, "#")+1:]
 	}
-	people := &business{customer: &customer{office: b.office, OrgID: b.OrgID}, product: c.product}
+	people := &business{customer: &customer{operatorStore: b.operatorStore, OrgID: b.OrgID}, product: c.product}
 	welcomed := people.ask(t, http.MethodPost, "/session/password", map[string]string{"token": token(f.Email, "owner"), "password": f.Password})
 	require.Equal(t, http.StatusCreated, welcomed.Status, "%s", welcomed.Body)
 	f.Cookie, _, _ = strings.Cut(welcomed.Header.Get("Set-Cookie"), ";")
@@ -157,7 +157,7 @@ func writeUpgradeFixture(t *testing.T, build string, engine store.Engine) {
 	<-cut
 	<-cut
 	require.Equal(t, 2, c.operator().openHolds(t))
-	c.closeOffice(t)
+	c.closeOperatorStore(t)
 	keepDatabase(t, build, c.location)
 	text, err := json.MarshalIndent(f, "", "\t")
 	require.NoError(t, err)

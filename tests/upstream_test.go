@@ -145,7 +145,7 @@ func (c *upstreamCall) answer(text, usage string) {
 	c.done()
 }
 
-// answerInTwo streams the first half at once and the second when the gate is open; whoever leaves before that gets no more.
+// answerInTwo streams the first half at once and the second when the gate is open; a client that leaves before that gets no more.
 func (c *upstreamCall) answerInTwo(first string, more *gate, second string) {
 	c.begin()
 	c.text(first)
@@ -226,7 +226,7 @@ func (c *upstreamCall) hang() { <-c.Gone }
 type gate struct {
 	once   sync.Once
 	opened chan struct{}
-	// waiting counts those who came to the gate.
+	// waiting counts the calls that wait at the gate.
 	waiting atomic.Int64
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// receiver is a product that only receives: nobody takes what it queues.
+// receiver is a product that only receives: no worker takes what it queues.
 type receiver struct {
 	*product
 	*business
@@ -154,8 +154,8 @@ func flipped(signature string) string {
 	return signature[:len(signature)-1] + last
 }
 
-// TestWebhookSecretsOfOthers guarantees that a bot channel's secret opens no other channel, and that who asks learns
-// nothing of which channels exist.
+// TestWebhookSecretsOfOthers guarantees that a bot channel's secret opens no other channel, and that the refusal doesn't show
+// which channels exist.
 func TestWebhookSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	r := startReceiver(t, store.SQLite, bot.Type, marketb.Type)
@@ -177,9 +177,8 @@ func TestWebhookSecretsOfOthers(t *testing.T) {
 	require.Empty(t, r.received(t, bot.Type))
 }
 
-// TestWebhookAcknowledgements guarantees what the platforms are told: events that nobody has to
-// answer are accepted and not queued, one delivery may hold messages of several tenants, a repeated delivery is
-// acknowledged and merged, and what can't be read is refused.
+// TestWebhookAcknowledgements guarantees the responses to platforms: events that need no answer are accepted and not queued, one
+// delivery may hold messages of several tenants, a repeated delivery is acknowledged and merged, and an unreadable one is refused.
 func TestWebhookAcknowledgements(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
@@ -236,7 +235,7 @@ func requireQueuedAs(t testing.TB, what string, a answer, queued int) {
 	require.JSONEq(t, fmt.Sprintf(`{"ok":true,"queued":%d}`, queued), string(a.Body), what)
 }
 
-// uneventful are bodies that a platform may send and nobody has to answer.
+// uneventful are bodies that a platform may send and that need no answer.
 func uneventful(l *line) map[string]string {
 	bodies := map[string]string{"an empty object": `{}`, "another shape": `{"message":7,"entry":{"a":[]},"data":"x","sender":[1]}`}
 	if l.Type == localchat.Type {
@@ -292,8 +291,8 @@ func uneventful(l *line) map[string]string {
 	return bodies
 }
 
-// TestWebhookOfSeveralTenants guarantees that one delivery of the social platform with messages of two organizations and
-// of nobody brings each to its own channel, and counts what was queued.
+// TestWebhookOfSeveralTenants guarantees that one delivery of the social platform with messages of two organizations and of an
+// unknown page brings each to its own channel, and counts what was queued.
 func TestWebhookOfSeveralTenants(t *testing.T) {
 	t.Parallel()
 	r := startReceiver(t, store.SQLite, social.Messenger)
@@ -320,7 +319,7 @@ func TestWebhookOfSeveralTenants(t *testing.T) {
 		require.Len(t, by, 1)
 		require.Empty(t, to)
 		require.True(t, strings.HasPrefix(by[0].Text, prefix), by[0].Text)
-		// And nobody sees another's: 403, with no word of it.
+		// No organization sees another's: 403, without any detail.
 		stranger := r.business
 		if b == stranger {
 			stranger = other

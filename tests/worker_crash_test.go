@@ -35,7 +35,7 @@ func wreckRounds() int {
 	return 5
 }
 
-// TestWorkerKills guarantees that power failures of workers and Caddy lose no message and answer nobody twice. Customers
+// TestWorkerKills guarantees that power failures of workers and Caddy lose no message and answer none twice. Customers
 // write on several channels while two workers answer, a platform misbehaves now and then, and workers and Caddy are
 // killed in seeded rounds (SVC_CHAOS_SEED). Then three books are compared: what was delivered and acknowledged, what
 // the platform received, and what the API shows. Every acknowledged message names one reply; what the platform has is on
@@ -124,7 +124,7 @@ var wreckFaults = []platformfake.Fault{
 	platformfake.TooMany, platformfake.Temporary, platformfake.DropBefore, platformfake.DropAfter, platformfake.Garbage,
 }
 
-// work writes until told to stop.
+// work writes until stop is set.
 func (w *wreckWriter) work(r *wreck, stop *atomic.Bool) {
 	for !stop.Load() {
 		c := &wreckCustomer{sender: w.from(w.number*10_000 + len(w.customers))}
@@ -271,7 +271,7 @@ func (r *wreck) requireCharges(t *testing.T, answers int) {
 	require.EqualValues(t, wreckFunds-answers*usualCharge, wallet.BalanceMicros)
 }
 
-// customerOf is who wrote a text.
+// customerOf returns the author of a text.
 func (r *wreck) customerOf(t *testing.T, text string) *wreckCustomer {
 	t.Helper()
 	mark := wreckMark.FindStringSubmatch(text)

@@ -67,7 +67,7 @@ func TestLocalChatIsNoHMAC(t *testing.T) {
 	}
 }
 
-// TestLocalChatKeepsNothingOfABody: a body is read before anybody has proven anything, so its members cost nothing
+// TestLocalChatKeepsNothingOfABody: a body is read before its signature is verified, so its members cost nothing
 // beside the bytes themselves.
 func TestLocalChatKeepsNothingOfABody(t *testing.T) {
 	const members = 50_000

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A configuration that is missing or wrong is told as such, and nothing is made.
+// A missing or wrong configuration is reported as such, and nothing is created.
 func TestCommandConfiguration(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)

@@ -143,7 +143,7 @@ func TestImportCommandRefuses(t *testing.T) {
 	require.Equal(t, "999", c.json("wallet", "show", "--org", org)["balanceMicros"])
 }
 
-// A cut archive leaves a store that nobody takes, until the whole one has come in.
+// After a truncated archive the store can't be used until the whole archive has been imported.
 func TestImportCommandGoesOn(t *testing.T) {
 	t.Parallel()
 	source, org := furnished(t)

@@ -131,7 +131,7 @@ func TestDoctorCommand(t *testing.T) {
 	require.Contains(t, well.stdout, "QUEUE")
 	require.Contains(t, well.stdout, "No findings.")
 
-	// Somebody who isn't the ledger changes a balance.
+	// A program other than the product changes a balance.
 	db, err := sql.Open("sqlite", c.path("svc.db"))
 	require.NoError(t, err)
 	_, err = db.Exec(`UPDATE wallets SET balance_micros = 6`)

@@ -39,7 +39,7 @@ func TestUserCommands(t *testing.T) {
 	c.refused(`there is no organization "org_x"`, "user", "invite", "--org", "org_x", "--email", "a@b", "--role", "member")
 	c.refused(`required flag(s) "email", "role" not set`, "user", "invite", "--org", org)
 
-	// Who did what, of one organization, without the links.
+	// The audit log of one organization names actor and action, without the links.
 	log := c.json("audit", "--org", org, "--limit", "3")["data"].([]any)
 	require.Len(t, log, 3)
 	for _, entry := range log {
@@ -55,7 +55,7 @@ func TestUserCommands(t *testing.T) {
 	c.refused(`there is no organization "org_x"`, "audit", "--org", "org_x")
 }
 
-// TestUserRemove: the operator sees who is there, and frees an address that an organization holds without being its owner.
+// TestUserRemove: the operator sees the users, and frees an address that an organization holds without being its owner.
 func TestUserRemove(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)

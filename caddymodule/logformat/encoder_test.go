@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// plantedKey has the form of a vendor's key, which no pattern of ours knows.
+// plantedKey has the form of a vendor's key, which none of our patterns matches.
 const plantedKey = "sk-5a1f0c9b8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b"
 
 // logFormat provisions a format of a log from its JSON form.

@@ -31,7 +31,7 @@ func TestConversationFilters(t *testing.T) {
 	require.Contains(t, r.see(t, "/dashboard/conversations?state=human"), "There is none like that.")
 }
 
-// Why somebody should look is told in words, on both pages.
+// Both pages say in words why a conversation needs attention.
 func TestAttentionInWords(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{

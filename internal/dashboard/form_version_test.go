@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who saves what somebody else changed meanwhile is told so, loses nothing, and replaces it only by saving once more.
+// Saving a form that was changed elsewhere meanwhile shows that, loses nothing, and replaces the change only when saved once more.
 func TestStaleForm(t *testing.T) {
 	t.Parallel()
 	const seen, now = "2026-11-21T10:00:00.000Z", "2026-11-21T10:00:07.000Z"

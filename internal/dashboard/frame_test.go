@@ -53,7 +53,7 @@ func tags(t *testing.T, page string) []*tag {
 	}
 }
 
-// everyPage is the address of each page, with ids that the API knows.
+// everyPage is the address of each page, with ids that the scripted API has.
 func everyPage() (paths []string) {
 	ids := map[string]string{"/agents": "agt_1", "/knowledge": "kb_1", "/channels": "chn_1", "/conversations": "cnv_1", "/members": "usr_1"}
 	for _, p := range pages(nil) {
@@ -211,7 +211,7 @@ func TestForeignOrigin(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.serve(t, sent).Code)
 }
 
-// unread is a body that nobody may look at.
+// unread is a body that must not be read.
 type unread struct{ t *testing.T }
 
 func (u unread) Read([]byte) (int, error) {
@@ -219,7 +219,7 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// The API gets what tells who asks, and nothing else of what the browser sent; a key in a header never speaks for a person.
+// The API gets the parts of the browser's request that identify the user, and no others; a key in a header never signs a user in.
 func TestWhatTheAPIGets(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -238,7 +238,7 @@ func TestWhatTheAPIGets(t *testing.T) {
 	}, r.last(t, http.MethodDelete).header)
 }
 
-// Who isn't signed in is sent to do so, and back to where they wanted to go; a script is told by the status.
+// A browser without a session is sent to the sign-in page, and back afterwards; a script gets the status.
 func TestSignedOut(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -278,7 +278,7 @@ func TestSessionEndsWhileTyping(t *testing.T) {
 	require.Contains(t, w.Body.String(), `id="ended-resend"`, "it may end between the two requests, too")
 }
 
-// What strangers send is neither read nor sent back: who has no session's cookie is sent to sign in.
+// The form of a request without a session cookie is neither read nor sent back: the browser is sent to the sign-in page.
 func TestStrangersFormIsNotRead(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

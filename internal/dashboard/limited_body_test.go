@@ -118,7 +118,7 @@ func TestBodiesHaveABound(t *testing.T) {
 	}
 }
 
-// A field takes many times its size in memory, and anybody may send the form of signing in.
+// A field takes many times its size in memory, and the sign-in form can be sent without a session.
 func TestFormsHaveFewFields(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []int{maxFields, maxFields + 1} {

@@ -57,7 +57,7 @@ func (r *fixture) open(t *testing.T, path string) *httptest.ResponseRecorder {
 	return r.serve(t, httptest.NewRequest(http.MethodGet, path, nil))
 }
 
-// signedOut makes the visitor nobody.
+// signedOut ends the visitor's session.
 func (r *fixture) signedOut() {
 	r.refuse("GET /session", http.StatusUnauthorized, "unauthenticated", "", "There is no API key and no login session.")
 }
@@ -179,7 +179,7 @@ func TestMember(t *testing.T) {
 	require.NotContains(t, r.see(t, "/dashboard/members"), `value="owner"`, "only owners make owners")
 }
 
-// People have names in the audit log; what nobody knows stays an id.
+// The audit log shows users by name, and unknown actors by id.
 func TestAuditLogNamesPeople(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -213,7 +213,7 @@ func TestOrganization(t *testing.T) {
 	require.Contains(t, page, "kept for 90 days")
 }
 
-// The first page says what somebody must do something about, and what comes first in a new organization.
+// The first page lists what needs a person, and the first steps of a new organization.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

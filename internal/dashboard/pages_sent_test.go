@@ -37,7 +37,7 @@ func TestModelPicker(t *testing.T) {
 	require.Contains(t, page, "echo/a (no longer available)")
 }
 
-// What is empty goes back to the default: null where the API knows it, else 0.
+// An empty field is sent as its default: null where the API accepts it, else 0.
 func TestAgentIsChanged(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)

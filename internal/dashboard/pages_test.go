@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 )
 
-// scriptedAPI answers as it is told, by method and path, and remembers what it was asked.
+// scriptedAPI answers by a script, by method and path, and records its requests.
 type scriptedAPI struct {
 	mu      sync.Mutex
 	answers map[string]scriptedAnswer
@@ -162,7 +162,7 @@ func newBareFixture(t *testing.T) *fixture {
 	return r
 }
 
-// is makes the visitor somebody with a role.
+// is signs the visitor in with a role.
 func (r *fixture) is(role string) {
 	r.answer("GET /session", http.StatusOK,
 		`{"user":{"id":"usr_1","email":"lan@shop.example"},"organization":{"id":"org_1","name":"Shop"},"role":"`+role+`"}`)

@@ -44,8 +44,8 @@ func (oneModel) Identify(context.Context, *platforms.Channel) ([]string, error) 
 	return nil, errors.New("no platform answers")
 }
 
-// realHouse is the dashboard over the real API and an empty database.
-func realHouse(t *testing.T) (*Dashboard, *store.DB) {
+// overRealAPI returns a dashboard over the real API, and its database with one organization.
+func overRealAPI(t *testing.T) (*Dashboard, *store.DB) {
 	t.Helper()
 	db := storetest.Open(t, store.SQLite, billing.Ledger, inbox.Kind)
 	require.NoError(t, db.Organizations.Create(t.Context(), "test", store.Organization{ID: "org_1", Name: "Shop", Plan: "free", CreatedAt: 1}))
@@ -104,8 +104,8 @@ func (b *browser) opens(t *testing.T, path string) string {
 // A person's way through the real API: the link, a key, a colleague, the way out.
 func TestOverTheRealAPI(t *testing.T) {
 	t.Parallel()
-	house, db := realHouse(t)
-	b := &browser{house, make(map[string]string)}
+	dashboard, db := overRealAPI(t)
+	b := &browser{dashboard, make(map[string]string)}
 	_, link, err := identity.NewUsers(db).Invite(t.Context(), identity.Authority{Actor: "test", Role: identity.Owner}, "org_1", "lan@shop.example", identity.Owner)
 	require.NoError(t, err)
 
@@ -158,7 +158,7 @@ func TestOverTheRealAPI(t *testing.T) {
 	require.NotContains(t, b.opens(t, location), "sk-0123456789")
 	_, _, page = b.ask(t, http.MethodPost, "/dashboard/members", url.Values{"email": {"mai@shop.example"}, "role": {"member"}})
 	colleague := regexp.MustCompile(`welcome#([^<]+)</code>`).FindStringSubmatch(page)[1]
-	mai := &browser{house, make(map[string]string)}
+	mai := &browser{dashboard, make(map[string]string)}
 	status, _, page = mai.ask(t, http.MethodPost, "/dashboard/welcome", url.Values{"token": {colleague}, "password": {"another long password"}})
 	require.Equal(t, http.StatusSeeOther, status, page)
 	status, _, page = mai.ask(t, http.MethodGet, "/dashboard/keys", nil)

@@ -33,7 +33,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// A wrong password is told at the form; the address is kept, the password never is. Who tries too often is told when to come back.
+// A wrong password is reported at the form, which keeps the address and never the password. After too many tries the form says when
+// to come back.
 func TestSignInRefused(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -58,7 +59,7 @@ func TestSignInRefused(t *testing.T) {
 	require.Contains(t, w.Body.String(), "Too many logins have failed.")
 }
 
-// Where nobody can sign in the pages say why, and have no form for a password.
+// Where signing in is impossible the pages say why, and have no form for a password.
 func TestSignInImpossible(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

@@ -89,7 +89,7 @@ func TestWallet(t *testing.T) {
 	require.Contains(t, r.see(t, "/dashboard/wallet"), "No model was called on these days.")
 }
 
-// Days that the API refuses are told at their field, with what was typed.
+// Days that the API refuses are reported at their field, which keeps the input.
 func TestWalletDays(t *testing.T) {
 	t.Parallel()
 	api := newFixture(t)

@@ -31,8 +31,8 @@ func TestUncountedPrompt(t *testing.T) {
 	require.EqualValues(t, 50, f.spent(t))
 }
 
-// TestUncountedWallet: a wallet that only a count could save is no fault of its owner's, who is asked to come again; one
-// that no count could save is refused without counting.
+// TestUncountedWallet: when only a count could show that the wallet suffices, the client is asked to come again; when no count could,
+// the call is refused without counting.
 func TestUncountedWallet(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -126,7 +126,7 @@ func (f *fixture) spent(t *testing.T) int64 {
 	return credits - w.BalanceMicros
 }
 
-// ended is the one ending that the metrics were told.
+// ended is the only ending that the metrics received.
 func (f *fixture) ended(t *testing.T) gateway.Ended {
 	t.Helper()
 	require.Len(t, f.observed.ended, 1, "a call ends exactly once")
@@ -223,7 +223,7 @@ func TestEndings(t *testing.T) {
 		},
 		"client leaves in the middle": {
 			steps: answer, streamOnly: true, leaveAfter: 1, outcome: gateway.OutcomeClientGone,
-			// both pieces were made, whoever read them
+			// both pieces were generated, even if the client didn't read them
 			charged: 12 + 2*3, source: billing.UsageEstimated,
 		},
 		"client leaves in the middle after usage was reported": {

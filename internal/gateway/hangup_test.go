@@ -186,7 +186,7 @@ func TestHangUpsAreBounded(t *testing.T) {
 	require.EqualValues(t, gateway.MaxDrains/2*(12+2*3), f.spent(t))
 }
 
-// TestUnknownSettlementOfAKey: with a key the charge may still be made, so its client isn't told that there was none.
+// TestUnknownSettlementOfAKey: with a key the charge may still be made, so the error doesn't say that there was none.
 func TestUnknownSettlementOfAKey(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
-// TestInFlight: a store is closed only when nobody uses it and nobody came in between.
+// TestInFlight: a store is closed only while no call uses it, and only if no new configuration has taken it meanwhile.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	calls := gateway.NewInFlight()

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// TestUnknownHoldIsDecided: a call whose hold, or claim, has a commit that nobody confirmed fails without its vendor. When
+// TestUnknownHoldIsDecided: a call fails without its vendor when the commit of its hold, or claim, is not confirmed. When
 // the store is back it ends at once, whether that commit was done or not: nothing is held, and a resend under the same
 // key runs.
 func TestUnknownHoldIsDecided(t *testing.T) {

@@ -39,7 +39,7 @@ func TestPasswordHash(t *testing.T) {
 	require.False(t, matches, "nobody has no password")
 }
 
-// Nobody's password can't be hit: what it is compared with is not what the work gives.
+// No password matches a user without one: the hash that it is compared with can't come from a password.
 func TestNobodyHasNoPassword(t *testing.T) {
 	t.Parallel()
 	matches, stale, err := newPasswords().check(t.Context(), "", "", false)

@@ -21,21 +21,21 @@ type clock struct{ now atomic.Int64 }
 
 func (c *clock) pass(d time.Duration) { c.now.Add(int64(d)) }
 
-// clocked is an office on a SQLite database whose clock stands still at the beginning of a minute.
-func clocked(t *testing.T) (*office, *clock) {
+// clocked returns a fixture on a SQLite database whose clock stands still at the beginning of a minute.
+func clocked(t *testing.T) (*fixture, *clock) {
 	t.Helper()
 	c := new(clock)
 	c.now.Store(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).UnixNano())
 	db := storetest.OpenAt(t, storetest.Location(t, store.SQLite), store.Options{
 		Clock: func() time.Time { return time.Unix(0, c.now.Load()) },
 	})
-	return newOffice(t, db, "Acme"), c
+	return newFixture(t, db, "Acme"), c
 }
 
 func TestSession(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		id, _ := o.join("lan@example.com", identity.Owner)
 		first, principal, err := o.sessions.Begin(ctx, " LAN@example.com", password, identity.Client{Address: "192.0.2.1"})
 		require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestSession(t *testing.T) {
 func TestNoSecretOfASessionIsStored(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		o := newOffice(t, db, "Acme")
+		o := newFixture(t, db, "Acme")
 		id, session := o.join("lan@example.com", identity.Owner)
 		link, err := o.users.NewLink(t.Context(), identity.Authority{Actor: "cli:root", Role: identity.Owner, Operator: true}, o.orgID, id)
 		require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestSessionsEnd(t *testing.T) {
 	o.signedOut(token)
 }
 
-// A person's list has the sessions that can still be used, the newest first, and ending all of them ends nobody else's.
+// A user's list has the sessions that can still be used, the newest first; ending all of them ends no other user's.
 func TestListSessions(t *testing.T) {
 	t.Parallel()
 	o, c := clocked(t)
@@ -189,11 +189,11 @@ func TestLinksExpire(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A role that changes ends the sessions and the link, a user who is removed has none.
+// A change of role ends the user's sessions and link; a removed user has none.
 func TestSessionsOfChangedUsers(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		_, owners := o.join("first@example.com", identity.Owner)
 		id, session := o.join("lan@example.com", identity.Member)
 		earlier, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
@@ -234,11 +234,11 @@ func TestPasswordsAreHashedAnew(t *testing.T) {
 	}
 }
 
-// Who doesn't exist, who has no password yet and who has another one are told the same.
+// An unknown user, a user without a password and a wrong password get the same error.
 func TestWrongPasswordsAreAllAlike(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		o := newOffice(t, db, "Acme")
+		o := newFixture(t, db, "Acme")
 		o.join("lan@example.com", identity.Owner)
 		o.invite("invited@example.com", identity.Member)
 		for _, c := range [][2]string{
@@ -258,7 +258,7 @@ func TestWrongPasswordsAreAllAlike(t *testing.T) {
 	})
 }
 
-func (o *office) fail(email, address string) error {
+func (o *fixture) fail(email, address string) error {
 	_, _, err := o.sessions.Begin(o.t.Context(), email, "a wrong password", identity.Client{Address: address})
 	return err
 }
@@ -396,7 +396,7 @@ func TestFailedLoginsAreAudited(t *testing.T) {
 	require.LessOrEqual(t, len(log), 6, "not one for each")
 }
 
-// Who is turned away because too many passwords are being checked has not failed: no attempt is used up.
+// A login that is refused because too many passwords are being checked is no failed one: no attempt is used up.
 func TestBusyIsNoFailure(t *testing.T) {
 	t.Parallel()
 	o, _ := clocked(t)

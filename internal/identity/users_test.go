@@ -15,8 +15,8 @@ import (
 
 const password = "correct horse battery"
 
-// office is an organization with its people.
-type office struct {
+// fixture is an organization with its people.
+type fixture struct {
 	t        *testing.T
 	db       *store.DB
 	users    *identity.Users
@@ -24,24 +24,24 @@ type office struct {
 	orgID    string
 }
 
-func newOffice(t *testing.T, db *store.DB, name string) *office {
+func newFixture(t *testing.T, db *store.DB, name string) *fixture {
 	t.Helper()
-	return &office{
+	return &fixture{
 		t: t, db: db, users: identity.NewUsers(db), sessions: identity.NewCheapSessions(db), orgID: newOrganization(t, db, name).ID,
 	}
 }
 
 func as(role identity.Role) identity.Authority { return identity.Authority{Actor: "test", Role: role} }
 
-func (o *office) invite(email string, role identity.Role) (id string, link identity.Link) {
+func (o *fixture) invite(email string, role identity.Role) (id string, link identity.Link) {
 	o.t.Helper()
 	user, link, err := o.users.Invite(o.t.Context(), as(identity.Owner), o.orgID, email, role)
 	require.NoError(o.t, err)
 	return user.ID, link
 }
 
-// join is a user who has used the link.
-func (o *office) join(email string, role identity.Role) (id, session string) {
+// join invites a user and uses the link.
+func (o *fixture) join(email string, role identity.Role) (id, session string) {
 	o.t.Helper()
 	id, link := o.invite(email, role)
 	session, principal, err := o.sessions.BeginWithLink(o.t.Context(), link.Token, password, identity.Client{})
@@ -50,13 +50,13 @@ func (o *office) join(email string, role identity.Role) (id, session string) {
 	return id, session
 }
 
-func (o *office) signedOut(session string) {
+func (o *fixture) signedOut(session string) {
 	o.t.Helper()
 	_, err := o.sessions.Authenticate(o.t.Context(), session)
 	require.ErrorIs(o.t, err, identity.ErrNoSession)
 }
 
-func (o *office) role(id string) identity.Role {
+func (o *fixture) role(id string) identity.Role {
 	o.t.Helper()
 	user, err := o.db.Users.ByID(o.t.Context(), o.orgID, id)
 	require.NoError(o.t, err)
@@ -66,7 +66,7 @@ func (o *office) role(id string) identity.Role {
 func TestInvite(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o, other := t.Context(), newOffice(t, db, "Acme"), newOffice(t, db, "Other")
+		ctx, o, other := t.Context(), newFixture(t, db, "Acme"), newFixture(t, db, "Other")
 		user, link, err := o.users.Invite(ctx, as(identity.Administrator), o.orgID, " Lan@Example.com ", identity.Member)
 		require.NoError(t, err)
 		require.Regexp(t, `^usr_`, user.ID)
@@ -108,7 +108,7 @@ func TestInvite(t *testing.T) {
 		require.True(t, listed[0].Active)
 		_, _, err = o.users.Invite(ctx, as(identity.Owner), o.orgID, "lan@example.com", identity.Member)
 		require.ErrorIs(t, err, store.ErrConflict)
-		again, _, err := o.users.Invite(ctx, as(identity.Owner), newOffice(t, db, "Third").orgID, "lan@example.com", identity.Member)
+		again, _, err := o.users.Invite(ctx, as(identity.Owner), newFixture(t, db, "Third").orgID, "lan@example.com", identity.Member)
 		require.NoError(t, err, "it isn't told that there is a user")
 		require.False(t, again.Active)
 	})
@@ -118,7 +118,7 @@ func TestInvite(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		id, first := o.invite("lan@example.com", identity.Member)
 		second, err := o.users.NewLink(ctx, as(identity.Administrator), o.orgID, id)
 		require.NoError(t, err)
@@ -156,16 +156,16 @@ func TestLinks(t *testing.T) {
 		require.ErrorIs(t, err, identity.ErrLinkUsed, "it was for the password before")
 		_, err = o.users.NewLink(ctx, as(identity.Owner), o.orgID, "usr_nobody")
 		require.ErrorIs(t, err, store.ErrNotFound)
-		_, err = o.users.NewLink(ctx, as(identity.Owner), newOffice(t, db, "Other").orgID, id)
+		_, err = o.users.NewLink(ctx, as(identity.Owner), newFixture(t, db, "Other").orgID, id)
 		require.ErrorIs(t, err, store.ErrNotFound)
 	})
 }
 
-// Two who use one link at the same moment: one of them gets in.
+// Of two uses of one link at the same moment one succeeds.
 func TestOneLinkUsedTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		o := newOffice(t, db, "Acme")
+		o := newFixture(t, db, "Acme")
 		_, link := o.invite("lan@example.com", identity.Member)
 		errs := make(chan error)
 		for range 4 {
@@ -190,7 +190,7 @@ func TestOneLinkUsedTwiceAtOnce(t *testing.T) {
 func TestWhoMayChangeWhom(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		o.invite("first@example.com", identity.Owner)
 		for _, c := range []struct {
 			by, target identity.Role
@@ -224,7 +224,7 @@ func TestWhoMayChangeWhom(t *testing.T) {
 		id, _ := o.invite("x@example.com", identity.Member)
 		require.ErrorIs(t, o.users.SetRole(ctx, as(identity.Administrator), o.orgID, id, identity.Owner), identity.ErrOwnersOnly, "nobody makes themselves an owner")
 		require.ErrorIs(t, o.users.SetRole(ctx, as(identity.Owner), o.orgID, "usr_nobody", identity.Owner), store.ErrNotFound)
-		require.ErrorIs(t, o.users.Remove(ctx, as(identity.Owner), newOffice(t, db, "Other").orgID, id), store.ErrNotFound)
+		require.ErrorIs(t, o.users.Remove(ctx, as(identity.Owner), newFixture(t, db, "Other").orgID, id), store.ErrNotFound)
 		require.Equal(t, identity.Member, o.role(id))
 	})
 }
@@ -232,7 +232,7 @@ func TestWhoMayChangeWhom(t *testing.T) {
 func TestLastOwner(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		first, _ := o.join("first@example.com", identity.Owner)
 		pending, _ := o.invite("pending@example.com", identity.Owner)
 		o.join("admin@example.com", identity.Administrator)
@@ -254,11 +254,11 @@ func TestLastOwner(t *testing.T) {
 	})
 }
 
-// Every change of users is in the audit log, with who made it, and no secret is.
+// Every change of users is in the audit log with its actor, and without secrets.
 func TestUsersAreAudited(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
-		ctx, o := t.Context(), newOffice(t, db, "Acme")
+		ctx, o := t.Context(), newFixture(t, db, "Acme")
 		o.join("first@example.com", identity.Owner)
 		id, session := o.join("lan@example.com", identity.Member)
 		require.NoError(t, o.sessions.End(ctx, session))

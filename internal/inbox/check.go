@@ -39,7 +39,7 @@ var sentences = []sentence{
 		WHERE m.id > $1 AND m.id <= $2 AND t.state = 'superseded'`},
 	{"messages", `SELECT m.id, 'is no text, and names the turn ' || m.turn_id FROM messages m
 		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NOT NULL AND (m.kind <> 'text' OR m.author <> 'customer')`},
-	{"messages", `SELECT m.id, 'waits in a conversation that nobody is told to look at' FROM messages m
+	{"messages", `SELECT m.id, 'waits in a conversation that is never due' FROM messages m
 		LEFT JOIN conversations c ON c.id = m.conversation_id
 		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NULL AND NOT m.handled AND c.run_at IS NULL`},
 	{"turns", `SELECT t.id, 'is answered and has no parts' FROM turns t
@@ -51,7 +51,7 @@ var sentences = []sentence{
 	{"turns", `SELECT t.id, 'is ' || t.state || ' and answers no message' FROM turns t
 		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('asking', 'answered', 'needs_attention', 'dead')
 			AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.turn_id = t.id)`},
-	{"turns", `SELECT t.id, 'is asking in a conversation that nobody is told to look at' FROM turns t
+	{"turns", `SELECT t.id, 'is asking in a conversation that is never due' FROM turns t
 		LEFT JOIN conversations c ON c.id = t.conversation_id
 		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'asking' AND c.run_at IS NULL`},
 	{"turns", `SELECT t.id, 'needs attention, and its conversation does not say so' FROM turns t
@@ -61,7 +61,7 @@ var sentences = []sentence{
 		FROM outbound_messages o
 		WHERE o.id > $1 AND o.id <= $2 AND o.turn_id IS NOT NULL AND NOT EXISTS (
 			SELECT 1 FROM turns t WHERE t.id = o.turn_id AND t.conversation_id = o.conversation_id AND t.org_id = o.org_id)`},
-	{"", `SELECT o.id, o.state || ' in a conversation that nobody is told to look at' FROM outbound_messages o
+	{"", `SELECT o.id, o.state || ' in a conversation that is never due' FROM outbound_messages o
 		LEFT JOIN conversations c ON c.id = o.conversation_id
 		WHERE o.state IN ('pending', 'sending') AND c.run_at IS NULL AND CAST($1 AS BIGINT) > 0`},
 	// SQLite uses the partial index of what is open only for a condition that repeats the index's own.

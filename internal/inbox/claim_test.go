@@ -18,7 +18,7 @@ func (c *clocked) inWindow(t *testing.T, id string, d time.Duration) {
 	require.NoError(t, c.Enqueue(t.Context(), []Arrival{{route, []Item{textOf("lan", id, "text "+id)}}}))
 }
 
-// TestClaim: who waits for one conversation gets its lease before the quiet window is over, and nobody else has it then.
+// TestClaim: a visitor's request gets the lease of its conversation before the quiet window is over, and no worker has it meanwhile.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)
@@ -45,7 +45,7 @@ func TestClaim(t *testing.T) {
 	c.pass(time.Minute)
 	c.idle(t)
 
-	// What comes meanwhile waits for whoever brought it, and then for a worker.
+	// A message that arrives meanwhile waits for the request that brought it, and then for a worker.
 	turnID := c.begin(t, lease)
 	c.inWindow(t, "2", 5*time.Second)
 	_, err = c.Answer(ctx, lease, turnID, []string{"answer"}, true)
@@ -86,7 +86,7 @@ func TestClaimOfTheDead(t *testing.T) {
 	require.EqualValues(t, 1, lease.Attempts)
 	require.EqualValues(t, 1, c.open(t, lease).Turn.Attempts)
 
-	// The pause after a failed attempt isn't anybody's to end.
+	// A claim doesn't end the pause after a failed attempt.
 	require.NoError(t, c.Backoff(t.Context(), lease, 10*time.Second))
 	_, err = c.Claim(t.Context(), "org_1", reply.ConversationID, time.Minute)
 	require.ErrorIs(t, err, ErrNotDue)

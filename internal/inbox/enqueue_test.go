@@ -229,7 +229,7 @@ func TestEventsStartNothing(t *testing.T) {
 	})
 }
 
-// What can't be found again is refused when a customer waits for an answer, and left out when nobody does.
+// An item that couldn't be found again is refused if a customer waits for its answer, and otherwise left out.
 func TestIncompleteItems(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -244,7 +244,7 @@ func TestIncompleteItems(t *testing.T) {
 	})
 }
 
-// Whoever waits for two operations of one batch sees both, in any order: nothing of it is lost.
+// Two operations of one batch see each other's effects, in any order, and none is lost.
 func TestOneBatch(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

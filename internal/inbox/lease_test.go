@@ -100,7 +100,7 @@ func ownersOf(leases []Lease) []string {
 	return owners
 }
 
-// A worker that lost its lease, because it ran out and somebody else has the conversation, because it was given back, or
+// A worker that lost its lease, because it ran out and another worker took the conversation, because it was given back, or
 // because the conversation is gone, changes nothing with any operation.
 func TestLateWorkerIsFenced(t *testing.T) {
 	t.Parallel()
@@ -177,7 +177,7 @@ func (q *inboxTest) contents(t testing.TB) string {
 	return all
 }
 
-// A lease runs out by the database's clock; until somebody takes the conversation its worker may go on, or renew.
+// A lease runs out by the database's clock; until another worker takes the conversation its worker may go on, or renew.
 func TestLeaseLife(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)

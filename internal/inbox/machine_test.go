@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// status is what became of a text, told by someone who doesn't know how the queue keeps it.
+// status is the expected state of a text, independent of how the queue keeps it.
 type status int
 
 const (
@@ -91,7 +91,7 @@ func (m *machine) enqueue(t *rapid.T, items ...Item) {
 	require.NoError(t, m.q.Enqueue(context.Background(), []Arrival{{m.q.route, items}}))
 }
 
-// newText makes a text that nobody has seen and what the model expects of it.
+// newText makes a new text and the model's expectation of it.
 func (m *machine) newText(t *rapid.T) Item {
 	customer := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "customer")
 	m.arrivals++

@@ -83,7 +83,7 @@ func TestSweepRetention(t *testing.T) {
 }
 
 // What waits stays, however old it is: a worker that comes back finds its work.
-func TestForgetKeepsWhatWaits(t *testing.T) {
+func TestRetentionKeepsWhatWaits(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, q *inboxTest){
 		"a text that nobody looked at": func(t *testing.T, q *inboxTest) { q.arrive(t, textOf("ann", "1", "one")) },
@@ -129,8 +129,8 @@ func TestForgetKeepsWhatWaits(t *testing.T) {
 	}
 }
 
-// Of what is equally old in one conversation only that goes which nobody waits for.
-func TestForgetAroundWhatWaits(t *testing.T) {
+// Of equally old messages of one conversation only those that wait for nothing are deleted.
+func TestRetentionAroundWhatWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "1", Text: "image"}, textOf("ann", "2", "one"))
@@ -141,8 +141,8 @@ func TestForgetAroundWhatWaits(t *testing.T) {
 	})
 }
 
-// Who should look at a conversation is not asked to once there is nothing to see any more.
-func TestForgetEndsAttention(t *testing.T) {
+// A conversation needs no attention any more once retention has left nothing in it to look at.
+func TestRetentionEndsAttention(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		for n, end := range []func(lease Lease, turnID string) error{
@@ -166,7 +166,7 @@ func TestForgetEndsAttention(t *testing.T) {
 }
 
 // A part that could not be sent is something to look at for as long as it is kept.
-func TestForgetKeepsAttentionForFailedParts(t *testing.T) {
+func TestRetentionKeepsAttentionForFailedParts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		q.arrive(t, textOf("ann", "1", "one"))
@@ -189,7 +189,7 @@ func TestForgetKeepsAttentionForFailedParts(t *testing.T) {
 }
 
 // More than one transaction takes: every row goes.
-func TestForgetMuch(t *testing.T) {
+func TestRetentionMuch(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		var items []Item
@@ -211,7 +211,7 @@ func TestForgetMuch(t *testing.T) {
 }
 
 // Two sweeps at once delete each row once.
-func TestForgetAtOnce(t *testing.T) {
+func TestRetentionAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
 		for n := range 20 {

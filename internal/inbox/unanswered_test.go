@@ -71,7 +71,7 @@ func TestAnAnswerDoesNotHideAnUnclearOne(t *testing.T) {
 	})
 }
 
-// Who waits already is told of a quiet window that begins, or would sleep past its end.
+// A waiting worker learns of a quiet window that begins; otherwise it would sleep past its end.
 func TestWaitHearsOfAQuietWindow(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

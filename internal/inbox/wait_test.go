@@ -61,7 +61,7 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// Depth tells what waits, since when, and what is with a worker.
+// Depth counts what is due, since when, and what is leased.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)

@@ -300,7 +300,7 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// FuzzScanner compares the scanner with encoding/json, and its strict mode with jsontext, which knows RFC 7493.
+// FuzzScanner compares the scanner with encoding/json, and its strict mode with jsontext, which implements RFC 7493.
 func FuzzScanner(f *testing.F) {
 	for _, text := range []string{
 		``, `{}`, ` [1, -0.5e+10, "a", true, false, null, {"a":{"a":[]}}] `, `{"a":1,"\u0061":2}`, `"\ud83d\ude00\ud800"`, "\"\xff\xc3\\n\"", `"a longer text with an escape \" and é in it"`, nested(10_001),

@@ -143,7 +143,7 @@ func TestPlanLimitAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted says so, and is not found.
+// An interrupted ingestion says so, and its document is not found.
 func TestInterruptedByClose(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, l *Library) {
@@ -165,7 +165,7 @@ func TestInterruptedByClose(t *testing.T) {
 	})
 }
 
-// A process that died in the middle left a row behind, which nobody writes any more.
+// A process that died in the middle left a row behind, which no process writes any more.
 func TestInterruptedByACrash(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, l *Library) {

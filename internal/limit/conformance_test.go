@@ -135,7 +135,7 @@ func (n neverLocal) Local(reason LocalReason)         { n.t.Errorf("counted loca
 
 var organizations atomic.Int64
 
-// newOrg is an id that nobody has used yet, in no run of the tests on the same Redis.
+// newOrg returns an id that no earlier run of the tests on the same Redis has used.
 func newOrg() string { return fmt.Sprintf("org_%d_%d", time.Now().UnixNano(), organizations.Add(1)) }
 
 func TestContractAdmitsTheLimitAndTellsTheRest(t *testing.T) {

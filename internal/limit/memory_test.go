@@ -149,7 +149,7 @@ func TestMemoryAdmitsExactlyTheLimitOfManyAtOnce(t *testing.T) {
 	})
 }
 
-// For any arrivals: no window admits more than its limit, whoever waits ResetIn is admitted, and less is refused.
+// For any arrivals: no window admits more than its limit, a request after ResetIn is admitted, and none is refused without need.
 func TestMemoryProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

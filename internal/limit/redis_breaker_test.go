@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// report notes pipelines, F for a failed one, and tells which of them opened the breaker, -1 for none.
+// reports replays pipelines, F for a failed one, and returns the index of the one that opened the breaker, or -1.
 func reports(b *breaker, pipelines string) int {
 	for i, p := range pipelines {
 		if b.report(p == 'F') {

@@ -28,7 +28,7 @@ func TestParseRedisURL(t *testing.T) {
 	require.False(t, read.TLS.InsecureSkipVerify)
 }
 
-// What is wrong is told without a part of the address, which holds a password.
+// Errors quote no part of the address, which holds a password.
 func TestParseRedisURLRefusesWithoutEcho(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

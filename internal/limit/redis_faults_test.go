@@ -101,7 +101,7 @@ func TestRedisIsAwayAtTheStart(t *testing.T) {
 	b.awaitTold(t, 1, isBack)
 }
 
-// What somebody deletes in Redis costs at most one more limit in that window, and no request.
+// Deleting the keys in Redis costs at most one more limit in that window, and no request.
 func TestRedisIsEmptied(t *testing.T) {
 	t.Parallel()
 	private := startRedis(t)

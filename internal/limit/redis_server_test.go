@@ -54,8 +54,7 @@ type privateRedis struct {
 	ended   chan struct{}
 }
 
-// startRedis starts a server with these arguments on a free port, on which nobody else answers, and waits for it. It is
-// gone after the test.
+// startRedis starts a server with these arguments on a free port of its own, and waits for it. It is stopped after the test.
 func startRedis(t testing.TB, arguments ...string) *privateRedis {
 	t.Helper()
 	for range 5 {
@@ -155,8 +154,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 	require.Eventually(t, is, soon, 20*time.Millisecond, what)
 }
 
-// freshMinute waits for the next minute of the server's clock if the present one is nearly over: a clock of somebody
-// else's can't be stopped.
+// freshMinute waits for the next minute of the server's clock if the present one is nearly over: the clock of a server can't
+// be stopped.
 func freshMinute(t testing.TB, now func() time.Time) {
 	t.Helper()
 	const enough = 10 * time.Second

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// book is a logger's output and an observer, for tests that ask what was told.
+// book records the log and the observer's calls.
 type book struct {
 	mu        sync.Mutex
 	log       bytes.Buffer
@@ -35,14 +35,14 @@ func (b *book) Write(line []byte) (int, error) {
 
 func (b *book) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// told counts the lines with these words.
+// told counts the log lines with these words.
 func (b *book) told(words string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Count(b.log.String(), words)
 }
 
-// awaitTold waits until the log has the words so many times: it is written a moment after what it tells of.
+// awaitTold waits until the log has the words so many times: a line is written a moment after its event.
 func (b *book) awaitTold(t *testing.T, times int, words string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%q is logged %d times", words, times), func() bool { return b.told(words) == times })
@@ -152,7 +152,7 @@ func TestRedisClockThatStepsBack(t *testing.T) {
 	}
 }
 
-// Whoever waits as long as a refusal says is admitted; windows of half a second stand in for minutes.
+// A request is admitted after the time that its refusal gave; windows of half a second stand in for minutes.
 func TestRedisWaitingResetInIsEnough(t *testing.T) {
 	t.Parallel()
 	r, b := atTempo(t, testServer(t), 1, tempo{soon, 500 * time.Millisecond, time.Now})
@@ -264,7 +264,7 @@ func TestRedisEndsWithTheCaller(t *testing.T) {
 	require.Empty(t, b.local)
 }
 
-// Closing doesn't wait for a Redis that hangs, nor keep those waiting who still come; it may be repeated.
+// Close doesn't wait for a Redis that hangs, and later requests don't wait either; it may be repeated.
 func TestRedisClose(t *testing.T) {
 	t.Parallel()
 	private := startRedis(t)

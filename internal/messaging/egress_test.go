@@ -104,7 +104,7 @@ func TestNoTLSThereIsRetried(t *testing.T) {
 	require.Equal(t, platforms.Retry, requireFailure(t, err).Class)
 }
 
-// After the request was written nobody knows what became of it.
+// A failure after the request was written leaves the delivery unknown.
 func TestBrokenAnswersAreUnknown(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{

@@ -37,7 +37,7 @@ func TestCharactersAndSentences(t *testing.T) {
 	require.Len(t, sentences, 1500)
 }
 
-// A character with more accents than anybody reads is one as long as it fits, and cut at a code point where it doesn't.
+// A character with very many accents is one as long as it fits, and cut at a code point where it doesn't.
 func TestHugeCharacters(t *testing.T) {
 	t.Parallel()
 	one := "a" + strings.Repeat("\u0301", 1000)

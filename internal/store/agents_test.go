@@ -72,7 +72,7 @@ func TestAgents(t *testing.T) {
 	})
 }
 
-// A list comes in pages, oldest first, and holds nobody else's.
+// A list comes in pages, oldest first, and holds only the organization's own agents.
 func TestAgentPages(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

@@ -95,7 +95,7 @@ func (c *cancelsAfter) ObserveBatch(store.Batch) {
 	}
 }
 
-// Who has gone away doesn't leave a half-deleted channel behind.
+// A deletion whose caller has gone away leaves no half-deleted channel behind.
 func TestDeleteChannelGoesOn(t *testing.T) {
 	t.Parallel()
 	observer := &cancelsAfter{}

@@ -11,8 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// A route says all that a webhook needs, whatever the channel's state, and sees a change as soon as it is written, by
-// whoever wrote it.
+// A route has all that a webhook needs, whatever the channel's state, and shows a change as soon as any process has written it.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {

@@ -145,7 +145,7 @@ func TestBackup(t *testing.T) {
 	require.ErrorIs(t, storetest.Open(t, store.Postgres).BackupTo(t.Context(), path), store.ErrUnsupported)
 }
 
-// The files hold secrets' hashes and sealed keys: nobody else may read them.
+// The files hold secrets' hashes and sealed keys: only their owner may read them.
 func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()

@@ -61,8 +61,8 @@ func callsTurn(t *testing.T, db *store.DB) (oid int64, valid bool) {
 	return oid, valid
 }
 
-// An index on a table that others write to is built beside them: it waits as long as it must for who began before, in one
-// go, and those who come meanwhile don't wait for it. Processes that migrate at the same time get along.
+// An index on a table in use is built beside its writers: the build waits, once, for transactions that began before it, and later
+// ones don't wait for the build. Processes that migrate at the same time don't disturb each other.
 func TestMigrationBuildsIndexesBesideWriters(t *testing.T) {
 	t.Parallel()
 	db, witness, end := oldStore(t)

@@ -16,8 +16,8 @@ import (
 // waitingFor counts the sessions of this database that wait for a lock on a table.
 const waitingFor = `SELECT count(*) FROM pg_locks WHERE relation = 'organizations'::regclass AND NOT granted`
 
-// A migration that must wait for a table, because somebody reads it in a long transaction, doesn't make everybody who
-// writes to it wait behind it: it gives up soon, tries again, and is done when the reader is.
+// A migration that must wait for a table, because a long transaction reads it, doesn't block the writers of the table: it gives up
+// soon, tries again, and is done when the reader is.
 func TestMigrationDoesNotBlockWriters(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)
@@ -54,7 +54,7 @@ func TestMigrationDoesNotBlockWriters(t *testing.T) {
 	write(t, db, `UPDATE organizations SET note = 'there'`)
 }
 
-// A migration while others write, and one that another process is at, disturb nobody.
+// A migration beside writers, or beside a migration of another process, disturbs neither.
 func TestMigrationWhileOldNodesServe(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)
@@ -108,7 +108,7 @@ func TestMigrationWhileOldNodesServe(t *testing.T) {
 	require.NoError(t, <-written)
 }
 
-// Who finds another process migrating waits for it.
+// A migration waits for another process that migrates.
 func TestMigrationWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)

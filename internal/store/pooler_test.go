@@ -24,12 +24,12 @@ import (
 // pgBouncerVariable names the environment variable with the path of PgBouncer's program (scripts/services.sh).
 const pgBouncerVariable = "SVC_TEST_PGBOUNCER"
 
-// nobody runs PgBouncer, which refuses to be root.
+// nobody is the user that runs PgBouncer, which refuses to run as root.
 const nobody = 65534
 
-// startPgBouncer starts a PgBouncer of its own before a database, on a socket of its own, and answers the location of the
-// database through it. It shares four server connections among all clients, and knows nothing but what its default
-// configuration knows: no ignored startup parameters, no prepared statements.
+// startPgBouncer starts a PgBouncer before a database, on a socket of its own, and returns the location of the database through
+// it. All clients share four server connections. It has its default configuration: it ignores no startup parameters and keeps
+// no prepared statements.
 func startPgBouncer(t *testing.T, server store.Location, mode string) store.Location {
 	t.Helper()
 	program := os.Getenv(pgBouncerVariable)

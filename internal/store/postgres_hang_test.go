@@ -16,8 +16,8 @@ import (
 // hangBound is far above every bound of the store, and far below a wait that has none.
 const hangBound = 30 * time.Second
 
-// A server that hangs costs whoever asks an error within the store's bounds, whatever they ask for, and neither a
-// goroutine nor a connection more than the pool has. When it is back, everything works again by itself.
+// While the server hangs every operation fails within the store's bounds, and costs neither a goroutine nor a connection more
+// than the pool has. When the server is back, everything works again by itself.
 func TestHangingServer(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
@@ -75,7 +75,7 @@ func TestHangingServer(t *testing.T) {
 	}
 }
 
-// Who waits behind a transaction that hangs goes by its own deadline.
+// An operation that waits behind a hanging transaction fails by its own deadline.
 func TestDeadlineBehindAHangingTransaction(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
@@ -106,7 +106,7 @@ func TestNoTimeLeftToBegin(t *testing.T) {
 	require.ErrorIs(t, db.Do(t.Context(), kind, &insert{ID: 1}), store.ErrBusy)
 }
 
-// A server that restarts is noticed by the first who finds a dead connection; nobody waits for a bound.
+// A restarted server is noticed by the first operation that finds a dead connection; no operation waits for a bound.
 func TestRestartedServer(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}

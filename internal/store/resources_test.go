@@ -246,7 +246,7 @@ func TestSlowReads(t *testing.T) {
 	}
 }
 
-// A key lookup says all that a request needs, and sees a change as soon as it is written, by whoever wrote it.
+// A key lookup returns all that a request needs, and shows a change as soon as any process has written it.
 func TestKeyByHash(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {

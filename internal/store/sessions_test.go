@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
-// Only the password that was checked begins a session: who changes it in between ends what begins with the old one.
+// A session begins only with the password that was checked: a change in between ends the sessions of the old one.
 func TestBeginSessionAfterAChange(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
@@ -34,7 +34,7 @@ func TestBeginSessionAfterAChange(t *testing.T) {
 	})
 }
 
-// Sessions that have expired go when somebody signs in.
+// A login deletes expired sessions.
 func TestExpiredSessionsAreDeleted(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

@@ -46,8 +46,8 @@ func TestUseExpiredLink(t *testing.T) {
 	})
 }
 
-// What processes of older versions keep as users without a password is invited like others: it is shown, its link works, its
-// address is free for who accepts first, and it ends.
+// A person that a process of an older version keeps as a user without a password counts as invited: the list shows the person, the
+// link works and ends, and the first organization whose invitation is accepted gets the address.
 func TestInvitationsOfOlderProcesses(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {

@@ -54,7 +54,7 @@ func TestWidgetSettings(t *testing.T) {
 	})
 }
 
-// TestChannelSpendIsBounded: the sum is given up before the server's own bound; the lock is anybody's who holds one long.
+// TestChannelSpendIsBounded: the sum is given up before the server's own bound, whichever transaction holds the lock for long.
 func TestChannelSpendIsBounded(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)

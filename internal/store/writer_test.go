@@ -101,7 +101,7 @@ func TestResultsAreToldAfterCommit(t *testing.T) {
 	}
 }
 
-// lingering writes a row and stays in its transaction until it is told to leave.
+// lingering writes a row and stays in its transaction until leave is closed.
 type lingering struct{ applied, leave chan struct{} }
 
 func (*lingering) Name() string { return "lingering" }
@@ -210,7 +210,7 @@ func TestExecIsAtomic(t *testing.T) {
 	})
 }
 
-// A queued statement must affect as many rows as it was told, also when it is the last of its transaction.
+// A queued statement must affect the given number of rows, also when it is the last of its transaction.
 func TestWantedRows(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
@@ -232,7 +232,7 @@ func TestWantedRows(t *testing.T) {
 	})
 }
 
-// A transaction ends after about 5 ms, or a quarter of a commit; what it cut off runs in the next ones, whoever else waits.
+// A transaction ends after about 5 ms, or a quarter of a commit; the operations that it cut off run in the next ones.
 func TestSlowBatchIsCut(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}

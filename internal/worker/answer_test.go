@@ -15,7 +15,7 @@ import (
 
 func TestOneMessageOneReply(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		heard := observe()
 		h.say(t, bot, "lan", "hello")
 		h.drain(t, h.worker(func(c *Config) { c.Observer = heard }))
@@ -34,10 +34,10 @@ func TestOneMessageOneReply(t *testing.T) {
 	})
 }
 
-// TestTheSameDeliveryFiftyTimesAtOnce: one task, one model call, one charge, one reply (issue 4).
+// TestTheSameDeliveryFiftyTimesAtOnce: one task, one model call, one charge, one reply.
 func TestTheSameDeliveryFiftyTimesAtOnce(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for range 2 {
@@ -117,17 +117,17 @@ func TestWithoutNewerTextsNothingIsSuperseded(t *testing.T) {
 	require.EqualValues(t, answerCost, h.spent(t, acme))
 }
 
-// TestHandedOverDuringTheCall: whoever takes the conversation while the model thinks, its answer is not sent.
+// TestHandedOverDuringTheCall: after a handover during the model's call, its answer is not sent.
 func TestHandedOverDuringTheCall(t *testing.T) {
 	t.Parallel()
-	takeOver := map[string]func(t *testing.T, h *house){
-		"in the dashboard": func(t *testing.T, h *house) {
+	takeOver := map[string]func(t *testing.T, h *fixture){
+		"in the dashboard": func(t *testing.T, h *fixture) {
 			require.NoError(t, h.queue.HandOver(t.Context(), "test", acme, h.conversation(t, acme, "lan").ID))
 		},
-		"from the platform's app": func(t *testing.T, h *house) {
+		"from the platform's app": func(t *testing.T, h *fixture) {
 			h.deliver(t, bot, inbox.Item{Kind: inbox.HumanEcho, CustomerRef: "lan", MessageID: "h1", Text: "I am here"})
 		},
-		"the customer blocks us": func(t *testing.T, h *house) {
+		"the customer blocks us": func(t *testing.T, h *fixture) {
 			h.deliver(t, bot, inbox.Item{Kind: inbox.Blocked, CustomerRef: "lan", MessageID: "b1"})
 		},
 	}

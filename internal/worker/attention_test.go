@@ -17,52 +17,54 @@ import (
 func TestAttention(t *testing.T) {
 	t.Parallel()
 	const org, channel, agent = "org_poor", "chn_poor", "agt_poor"
-	setChannel := func(t *testing.T, h *house, change store.ChannelChange) {
+	setChannel := func(t *testing.T, h *fixture, change store.ChannelChange) {
 		require.NoError(t, h.db.Channels.Update(t.Context(), "test", org, channel, change))
 	}
-	suspend := func(t *testing.T, h *house, suspended bool) {
+	suspend := func(t *testing.T, h *fixture, suspended bool) {
 		require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", org, suspended))
 	}
 	text := func(s string) *string { return &s }
 	tests := map[string]struct {
 		funds      int64
-		spoil, fix func(t *testing.T, h *house)
+		spoil, fix func(t *testing.T, h *fixture)
 		code       string
 		eachEngine bool
 	}{
 		"insufficient_credits": {
 			eachEngine: true,
-			spoil:      func(*testing.T, *house) {},
-			fix:        func(t *testing.T, h *house) { h.credit(t, org, credits) },
+			spoil:      func(*testing.T, *fixture) {},
+			fix:        func(t *testing.T, h *fixture) { h.credit(t, org, credits) },
 		},
 		"insufficient_credits with something left": {
 			funds: 3, code: "insufficient_credits",
-			spoil: func(*testing.T, *house) {},
-			fix:   func(t *testing.T, h *house) { h.credit(t, org, credits) },
+			spoil: func(*testing.T, *fixture) {},
+			fix:   func(t *testing.T, h *fixture) { h.credit(t, org, credits) },
 		},
 		"organization_suspended": {
 			funds: credits,
-			spoil: func(t *testing.T, h *house) { suspend(t, h, true) },
-			fix:   func(t *testing.T, h *house) { suspend(t, h, false) },
+			spoil: func(t *testing.T, h *fixture) { suspend(t, h, true) },
+			fix:   func(t *testing.T, h *fixture) { suspend(t, h, false) },
 		},
 		"no_agent": {
 			eachEngine: true,
 			funds:      credits,
-			spoil:      func(t *testing.T, h *house) { setChannel(t, h, store.ChannelChange{AgentID: text("")}) },
-			fix:        func(t *testing.T, h *house) { setChannel(t, h, store.ChannelChange{AgentID: text(agent)}) },
+			spoil:      func(t *testing.T, h *fixture) { setChannel(t, h, store.ChannelChange{AgentID: text("")}) },
+			fix:        func(t *testing.T, h *fixture) { setChannel(t, h, store.ChannelChange{AgentID: text(agent)}) },
 		},
 		"channel_needs_reauth": {
 			funds: credits,
-			spoil: func(t *testing.T, h *house) {
+			spoil: func(t *testing.T, h *fixture) {
 				setChannel(t, h, store.ChannelChange{State: text(store.ChannelNeedsReauth)})
 			},
-			fix: func(t *testing.T, h *house) { setChannel(t, h, store.ChannelChange{State: text(store.ChannelActive)}) },
+			fix: func(t *testing.T, h *fixture) {
+				setChannel(t, h, store.ChannelChange{State: text(store.ChannelActive)})
+			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := func(t *testing.T, h *house) {
+			run := func(t *testing.T, h *fixture) {
 				code := orElse(test.code, name)
 				h.organization(t, org, test.funds)
 				h.agent(t, org, agent)
@@ -282,7 +284,7 @@ func TestATurnThatKillsItsWorkersDies(t *testing.T) {
 	require.Contains(t, h.log.String(), "a poisonous message")
 }
 
-// TestADeletedConversationIsNoFault: whoever deletes it under a worker only ends its work.
+// TestADeletedConversationIsNoFault: a deletion during the work only ends the work.
 func TestADeletedConversationIsNoFault(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -19,8 +19,8 @@ import (
 // errDead is what the dead hear: something that they don't insist on.
 var errDead = fmt.Errorf("this worker is dead: %w", inbox.ErrLeaseLost)
 
-// mortal stands between a worker and everything outside. At one step it dies: nothing it does after that reaches
-// anybody, and it learns nothing any more, as if its process had been killed.
+// mortal wraps everything that a worker calls. From one step on it fails every call without passing it on, as if the worker's process
+// had been killed.
 type mortal struct {
 	*inbox.Queue
 	gateway   Gateway
@@ -140,7 +140,7 @@ func (p *mortalPlatforms) Send(ctx context.Context, out platforms.Outgoing) (str
 }
 
 // mortal is a worker that dies.
-func (h *house) mortal(at int, afterwards bool) (*Worker, *mortal) {
+func (h *fixture) mortal(at int, afterwards bool) (*Worker, *mortal) {
 	m := &mortal{Queue: h.queue, gateway: h.gateway, platforms: h.client, at: at, afterwards: afterwards}
 	return h.worker(func(c *Config) {
 		c.Leases, c.Turns = m, m
@@ -150,10 +150,10 @@ func (h *house) mortal(at int, afterwards bool) (*Worker, *mortal) {
 }
 
 // TestDeathAtEveryStep kills a worker before and after each thing it does for an answer of three parts, and lets another
-// one take over: the customer pays once, gets no part twice, and whatever nobody can know is flagged.
+// one take over: the customer pays once, gets no part twice, and parts whose delivery can't be known are flagged.
 func TestDeathAtEveryStep(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		h.vendor.reply = func(_ context.Context, _ int, asked []string) (string, error) {
 			name := strings.TrimPrefix(asked[len(asked)-1], "user: ")
 			return strings.Repeat(name+" ", 1200), nil
@@ -207,7 +207,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 // back when another one has answered. It is charged nothing and sends nothing.
 func TestAFrozenWorkerIsFencedOff(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		frozen, thaw := make(chan struct{}), make(chan struct{})
 		h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
 			if n == 1 {

@@ -24,7 +24,7 @@ import (
 const chat = "chn_chat"
 
 // stored is a channel as it is now, with its opened credentials.
-func (h *house) stored(t *testing.T, id string) (store.Channel, platforms.Credentials) {
+func (h *fixture) stored(t *testing.T, id string) (store.Channel, platforms.Credentials) {
 	t.Helper()
 	channel, err := h.db.Channels.ByID(t.Context(), acme, id)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestATokenIsRefreshedBeforeItEnds(t *testing.T) {
 // stored, and the channel stays well.
 func TestTwoWorkersRefreshAtOnce(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		old := h.channel(t, acme, chat, localchat.Type, helper)
 		h.platform.Expire(old[platforms.AccessToken])
 		customers := []string{"a", "b", "c", "d", "e", "f"}
@@ -168,7 +168,7 @@ func TestTheLoserOfARefreshWaits(t *testing.T) {
 	require.Equal(t, fresh[platforms.RefreshToken], kept[platforms.RefreshToken])
 }
 
-// TestAnOutageOfTheRefreshIsNoReasonToLoseTheChannel: nobody has said that the refresh token is bad.
+// TestAnOutageOfTheRefreshIsNoReasonToLoseTheChannel: an outage is no refusal of the refresh token.
 func TestAnOutageOfTheRefreshIsNoReasonToLoseTheChannel(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []platforms.Class{platforms.Retry, platforms.Unknown} {
@@ -232,7 +232,7 @@ func (r *refresher) Refresh(ctx context.Context, channel *platforms.Channel) (pl
 	return fresh, err
 }
 
-// TestALostCompareAndSet: somebody connected the channel anew while we refreshed; their credentials stay.
+// TestALostCompareAndSet: credentials that were connected anew during a refresh stay.
 func TestALostCompareAndSet(t *testing.T) {
 	t.Parallel()
 	h := open(t)

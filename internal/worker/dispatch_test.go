@@ -37,8 +37,8 @@ func running(
 	}
 }
 
-// TestNoOrganizationTakesMoreThanHalf: one organization with a thousand conversations that never end leaves the other
-// half of the places to those who come later.
+// TestNoOrganizationTakesMoreThanHalf: one organization with a thousand conversations that never end leaves half of the
+// places to the others.
 func TestNoOrganizationTakesMoreThanHalf(t *testing.T) {
 	t.Parallel()
 	for places, orgCap := range map[int]int{1: 1, 2: 1, 3: 1, 8: 4, 32: 16} {
@@ -113,7 +113,7 @@ func TestNewWorkIsTakenAtOnce(t *testing.T) {
 	})
 }
 
-// TestStop: nothing new is leased, what runs ends within the grace, and nobody is left behind.
+// TestStop: nothing new is leased, running conversations end within the grace, and no goroutine is left behind.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// reader is somebody who watches an answer.
+// reader is the sink of a visitor that watches an answer.
 type reader struct {
 	text  strings.Builder
 	begun int
@@ -38,8 +38,8 @@ func (r *reader) there() error {
 	return nil
 }
 
-// widgetOf makes a widget channel of the house.
-func (h *house) widget(t *testing.T, id string) {
+// widgetOf makes a widget channel of the fixture.
+func (h *fixture) widget(t *testing.T, id string) {
 	t.Helper()
 	require.NoError(t, h.db.Channels.Create(t.Context(), "test", store.Channel{
 		ID: id, OrgID: acme, Type: string(messaging.Widget), Name: id, AgentID: helper, State: store.ChannelActive,
@@ -47,7 +47,7 @@ func (h *house) widget(t *testing.T, id string) {
 }
 
 // visit stores a visitor's text for a live answer.
-func (h *house) visit(t *testing.T, channel, visitor, id, text string) {
+func (h *fixture) visit(t *testing.T, channel, visitor, id, text string) {
 	t.Helper()
 	route := store.Route{ChannelID: channel, OrgID: acme, Type: string(messaging.Widget), DebounceMS: 60_000, DebounceMaxMS: 60_000}
 	require.NoError(t, h.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
@@ -57,7 +57,7 @@ func (h *house) visit(t *testing.T, channel, visitor, id, text string) {
 
 func TestAnswerNow(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		h.widget(t, "chn_w")
 		observer := observe()
 		w := h.worker(func(c *Config) { c.Observer = observer })
@@ -84,7 +84,7 @@ func TestAnswerNow(t *testing.T) {
 }
 
 // TestAnswerNowOfSeveral: a text that waits already is answered together with the one that is watched; one whose turn was
-// begun before gets its own answer, which isn't shown to who waits for the next.
+// begun before gets its own answer, which isn't shown to the visitor that waits for the next.
 func TestAnswerNowOfSeveral(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -227,7 +227,7 @@ func (f forgetful) Answer(context.Context, inbox.Lease, string, []string, bool) 
 	return nil, inbox.ErrLeaseLost
 }
 
-// TestAnswerNowClaimsWhatIsFree: who waits for another's answer only reads.
+// TestAnswerNowClaimsWhatIsFree: while another pass makes the answer, a waiting request only reads.
 func TestAnswerNowClaimsWhatIsFree(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -29,7 +29,7 @@ func (w without) Find(channelType string) (messaging.ChannelType, bool) {
 // goes on where it stood: with a turn that was begun, a part that was not sent, and what has come since.
 func TestAMissingPlatformStandsStill(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		const site = "chn_local"
 		h.channel(t, acme, site, "localchat", helper)
 		lacking := func(c *Config) {
@@ -85,7 +85,7 @@ func TestAMissingPlatformStandsStill(t *testing.T) {
 // TestAMissingPlatformIsMet guarantees the same for a channel that another program made after the worker's start.
 func TestAMissingPlatformIsMet(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		w := h.worker(func(c *Config) {
 			c.Queue = inbox.New(h.db, h.ring)
 			c.Platforms = without{h.client, "bot"}

@@ -36,7 +36,7 @@ func TestATurnWaitsForItsPlace(t *testing.T) {
 	} {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, h *house) {
+			onEach(t, func(t *testing.T, h *fixture) {
 				full := &fullGateway{Gateway: h.gateway, outcome: outcome, refusals: maxTries + 3}
 				seen := observe()
 				w := h.worker(func(c *Config) { c.Gateway, c.Observer = full, seen })
@@ -60,8 +60,8 @@ func TestATurnWaitsForItsPlace(t *testing.T) {
 	}
 }
 
-// TestAWatchedTurnWaitsForItsPlace: the visitor who watches isn't kept while there is none, and the turn isn't asked over
-// and over: it stays for a worker.
+// TestAWatchedTurnWaitsForItsPlace: without a free place the watching visitor isn't kept waiting, and the call isn't repeated
+// meanwhile: the turn stays for a worker.
 func TestAWatchedTurnWaitsForItsPlace(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -15,7 +15,7 @@ import (
 // TestOneOrganizationDoesNotStarveAnother: a thousand conversations of one whose model never answers.
 func TestOneOrganizationDoesNotStarveAnother(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		const org, channel, agent = "org_small", "chn_small", "agt_small"
 		h.organization(t, org, credits)
 		h.agent(t, org, agent)

@@ -133,7 +133,7 @@ func TestThePlatformsWishIsHonoured(t *testing.T) {
 	require.Greater(t, time.UnixMilli(runAt).Sub(start), 99*time.Second)
 }
 
-// TestAFailedPartTakesTheRestWithIt: half an answer without its beginning helps nobody.
+// TestAFailedPartTakesTheRestWithIt: an answer without its beginning is of no use.
 func TestAFailedPartTakesTheRestWithIt(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -202,7 +202,7 @@ func TestTheWindowIsComputedHere(t *testing.T) {
 // TestWhatADeadWorkerWasSending is flagged and never sent again; what it had not begun to send is.
 func TestWhatADeadWorkerWasSending(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, h *house) {
+	onEach(t, func(t *testing.T, h *fixture) {
 		h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 1500), nil }
 		h.say(t, bot, "lan", "hello")
 		leases, err := h.queue.Lease(t.Context(), 1, time.Minute, nil)

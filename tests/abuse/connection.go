@@ -61,7 +61,7 @@ type Conn struct {
 
 // Crowd is the connections of an attack. It may be used by several goroutines.
 type Crowd struct {
-	// slow makes the connections those of readers far away, who take little at a time.
+	// slow makes the connections those of distant clients, which read little at a time.
 	slow bool
 
 	mu   sync.Mutex

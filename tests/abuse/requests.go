@@ -154,8 +154,8 @@ func hostileJSON(ctx context.Context, s *Siege) error {
 	return s.everyOne(ctx, all)
 }
 
-// wrongCredentials come at every door: keys that are well-formed and unknown, or malformed, passwords of nobody and of a
-// known person, sessions, one-time links, visitors' tokens and signatures.
+// wrongCredentials are tried at every entrance: keys that are well-formed and unknown, or malformed, passwords of unknown and of
+// known users, sessions, one-time links, visitors' tokens and signatures.
 func wrongCredentials(ctx context.Context, s *Siege) error {
 	unknown, _, _ := identity.NewKey(store.Live)
 	wrongKey, unauthenticated := failing(errcode.InvalidAPIKey), failing(errcode.Unauthenticated)

@@ -63,7 +63,7 @@ func (b *books) report() {
 		b.answers, b.charged, b.tokens)
 }
 
-// checkUsage compares the tokens that the answers told with those of the calls in the database. Free calls are recorded
+// checkUsage compares the tokens in the answers with those of the calls in the database. Free calls are recorded
 // a second later at the latest.
 func (b *books) checkUsage(ctx context.Context, p *product) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -75,7 +75,7 @@ var (
 	tokensMark  = []byte(`"total_tokens":`)
 )
 
-// told is what an answer says of itself.
+// told is the charge and the tokens that an answer reports.
 type told struct{ chargedMicros, tokens int64 }
 
 // ask sends one request and checks the whole answer; it returns what the answer says was used and charged.
@@ -112,7 +112,7 @@ func (c *client) ask(v variant, stream bool) (told, error) {
 	return c.read(v)
 }
 
-// read finds what the answer in the buffer tells.
+// read reads the charge and the tokens from the answer in the buffer.
 func (c *client) read(v variant) (told, error) {
 	if !v.isCall() {
 		return told{}, nil

@@ -215,7 +215,7 @@ func (o *overload) recover(ctx context.Context, rate float64) error {
 	return nil
 }
 
-// check requires that the wallets lost what the answers charged. Calls that were told to have failed may be voided late.
+// check requires that the wallets lost what the answers charged. Calls that were reported as failed may be voided late.
 func (o *overload) check(ctx context.Context) error {
 	deadline := time.Now().Add(time.Minute)
 	for {

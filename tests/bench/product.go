@@ -152,7 +152,7 @@ func startProductWith(ctx context.Context, binary string, at *place, format stri
 	return p, p.start(ctx)
 }
 
-// freeAddress asks the kernel for a port. Somebody else may take it meanwhile; the start then fails visibly.
+// freeAddress asks the kernel for a port. Another process may take it meanwhile; the start then fails visibly.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // ticksPerSecond is the unit of /proc/PID/stat, fixed by the kernel's interface on Linux.
 const ticksPerSecond = 100
 
-// processStat is what /proc tells of a process.
+// processStat is a part of a process's /proc/PID/stat.
 type processStat struct {
 	name          string
 	parent        int
@@ -92,7 +92,7 @@ func (s *servers) close() error {
 	return s.redis.Close()
 }
 
-// cpu is the processor time that the servers have taken so far, for whomever: nobody else should use them.
+// cpu is the processor time that the servers have taken so far, for all clients: only the bench should use them.
 func (s *servers) cpu(ctx context.Context) (total time.Duration, err error) {
 	if s.redis != nil {
 		if total, err = s.redisCPU(ctx); err != nil {

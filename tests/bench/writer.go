@@ -23,7 +23,7 @@ const (
 	requestBytes = 2000
 )
 
-// writerOrder tells the second process where to write.
+// writerOrder names where the second process writes.
 type writerOrder struct{ Database, OrgID, ChannelID string }
 
 // writerTurn are the writes of a worker for one answer, in their order (docs/architecture.md).

@@ -141,7 +141,7 @@ func TestExportThatFails(t *testing.T) {
 }
 
 // An import that is interrupted after any of its blocks goes on there, and ends with the same rows; until then the store
-// is nobody else's.
+// can't be used for anything else.
 func TestImportResumes(t *testing.T) {
 	t.Parallel()
 	packed, source := exported(t)
@@ -195,8 +195,8 @@ func TestImportThatLacksItsEndOnly(t *testing.T) {
 	})
 }
 
-// Two imports of one archive at once don't mix: who finds that the other has been at work stops, and the next import ends
-// with every row there once.
+// Two imports of one archive at once don't mix: one that finds the other's rows stops, and the next import ends with every
+// row there once.
 func TestTwoImportsAtOnce(t *testing.T) {
 	t.Parallel()
 	packed, source := exported(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All who ask while a fetch runs are served by the next one, each key asked for once.
+// All lookups that arrive while a fetch runs are served by the next one, each key fetched once.
 func TestCoalescerSharesFetches(t *testing.T) {
 	t.Parallel()
 	fetching, goOn := make(chan []int), make(chan struct{})
@@ -59,7 +59,7 @@ func TestCoalescerSharesFetches(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Who asks for several keys gets those that exist, and nobody else's, from one fetch.
+// A lookup of several keys gets those that exist, and no others, from one fetch.
 func TestCoalescerAnswersSeveralKeys(t *testing.T) {
 	t.Parallel()
 	fetching, goOn := make(chan []int), make(chan struct{})
@@ -99,7 +99,7 @@ func TestCoalescerAnswersSeveralKeys(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// A failing fetch fails all of its round and no other; who gives up leaves the others alone; a round is bounded.
+// A failing fetch fails all lookups of its round and no others; a lookup that is given up leaves the others alone; a round is bounded.
 func TestCoalescerFaults(t *testing.T) {
 	t.Parallel()
 	broken, gaveUp := errors.New("broken"), errors.New("gave up")

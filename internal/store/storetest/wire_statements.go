@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Statements are the texts of all statements that were prepared through the wire, sorted: whatever anybody ran with
-// parameters. Those of the simple protocol are not among them.
+// Statements returns the texts of all statements that were prepared through the wire, sorted: those with parameters. Statements of
+// the simple protocol are not among them.
 func (w *Wire) Statements() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

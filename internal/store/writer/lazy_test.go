@@ -14,9 +14,9 @@ func lazyWrite() *PendingWrite {
 	return write
 }
 
-// TestLazyTickets: an operation that nobody waits for goes with the next transaction, and starts one itself only after
+// TestLazyWrites: an operation without a waiting caller goes with the next transaction, and starts one itself only after
 // a second, when a whole batch of its sort is in line, or when the queue is closed.
-func TestLazyTickets(t *testing.T) {
+func TestLazyWrites(t *testing.T) {
 	t.Parallel()
 	t.Run("after a second", func(t *testing.T) {
 		t.Parallel()

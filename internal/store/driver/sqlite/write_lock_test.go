@@ -17,7 +17,7 @@ func openTestWriteLock(t *testing.T, path string) *writeLock {
 	return turns
 }
 
-// Who waits comes before who has just had its turn and wants another, and only one has it at a time.
+// A waiting process comes before one that has just had the lock and wants it again, and only one has it at a time.
 func TestTurnsAlternate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "svc.db")
@@ -57,7 +57,7 @@ func TestTurnsAlternate(t *testing.T) {
 	}
 }
 
-// Who can't get the turn in time goes on without it, soon the next times, and takes it again when it is free. Closing
+// A process that can't get the lock in time goes on without it, sooner the next times, and takes it again when it is free. Closing
 // hurry ends the wait at once.
 func TestStuckTurn(t *testing.T) {
 	t.Parallel()
@@ -84,9 +84,9 @@ func TestStuckTurn(t *testing.T) {
 	require.False(t, holder.stuck, "and it was given back")
 }
 
-// Who went on without the turn and met SQLite's own lock comes back to the write lock, where it is first when the turn is
+// A process that went on without the write lock and met SQLite's own comes back to the write lock, where it is first once that is
 // free: beside two processes that take turns, waiting for a gap could last for ever.
-func TestBackToTheTurnstile(t *testing.T) {
+func TestBackToTheWriteLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "svc.db")
 	holder, witness := openTestWriteLock(t, path), openTestWriteLock(t, path)
@@ -129,7 +129,7 @@ func TestBackToTheTurnstile(t *testing.T) {
 	unlock(witness.turn)
 }
 
-// Network file systems are told by their magic number; the one this test runs on is local.
+// Network file systems are recognized by their magic number; the one this test runs on is local.
 func TestNetworkFileSystems(t *testing.T) {
 	t.Parallel()
 	name, remote, err := networkFileSystem(t.TempDir())

@@ -45,8 +45,8 @@ const (
 // kinds are those of the product.
 var kinds = []store.Kind{billing.Ledger, inbox.Kind}
 
-// house is a whole product without its doors: one funded organization with an assistant on a bot channel.
-type house struct {
+// fixture is a whole product without its HTTP handlers: one funded organization with an assistant on a bot channel.
+type fixture struct {
 	db       *store.DB
 	queue    *inbox.Queue
 	book     *billing.Book
@@ -151,12 +151,12 @@ func broken(f providers.Failure) error {
 	return &providers.Error{Failure: f, Cause: fmt.Errorf("the vendor fails: %s", f)}
 }
 
-// build makes a house on a database.
-func build(t *testing.T, db *store.DB) *house {
+// build makes a fixture on a database.
+func build(t *testing.T, db *store.DB) *fixture {
 	t.Helper()
 	ring, err := vault.ParseRing(masterKey)
 	require.NoError(t, err)
-	h := &house{
+	h := &fixture{
 		db: db, queue: inbox.New(db, ring), book: billing.NewBook(db), ring: ring, vendor: &vendor{},
 		calls: gateway.NewInFlight(), platform: platformfake.Start(t), log: &logbook{},
 	}
@@ -175,19 +175,19 @@ func build(t *testing.T, db *store.DB) *house {
 	return h
 }
 
-// open is a house on a fresh SQLite database.
-func open(t *testing.T) *house {
+// open makes a fixture on a fresh SQLite database.
+func open(t *testing.T) *fixture {
 	t.Helper()
 	return build(t, storetest.Open(t, store.SQLite, kinds...))
 }
 
-// onEach runs a test in a house on each engine.
-func onEach(t *testing.T, run func(t *testing.T, h *house)) {
+// onEach runs a test with a fixture on each engine.
+func onEach(t *testing.T, run func(t *testing.T, h *fixture)) {
 	t.Helper()
 	storetest.Each(t, kinds, func(t *testing.T, db *store.DB) { run(t, build(t, db)) })
 }
 
-func (h *house) organization(t *testing.T, id string, funds int64) {
+func (h *fixture) organization(t *testing.T, id string, funds int64) {
 	t.Helper()
 	require.NoError(t, h.db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free"}))
 	if funds > 0 {
@@ -195,13 +195,13 @@ func (h *house) organization(t *testing.T, id string, funds int64) {
 	}
 }
 
-func (h *house) credit(t *testing.T, org string, micros int64) {
+func (h *fixture) credit(t *testing.T, org string, micros int64) {
 	t.Helper()
 	_, err := h.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Live}, micros, store.NewID("ref"))
 	require.NoError(t, err)
 }
 
-func (h *house) agent(t *testing.T, org, id string, change ...func(*store.Agent)) {
+func (h *fixture) agent(t *testing.T, org, id string, change ...func(*store.Agent)) {
 	t.Helper()
 	agent := store.Agent{ID: id, OrgID: org, Name: id, Model: modelID, Instructions: "Be kind.", MaxTokens: 100}
 	for _, f := range change {
@@ -210,8 +210,8 @@ func (h *house) agent(t *testing.T, org, id string, change ...func(*store.Agent)
 	require.NoError(t, h.db.Agents.Create(t.Context(), "test", agent))
 }
 
-// changeAgent changes the house's own assistant.
-func (h *house) changeAgent(t *testing.T, change func(*store.Agent)) {
+// changeAgent changes the fixture's own assistant.
+func (h *fixture) changeAgent(t *testing.T, change func(*store.Agent)) {
 	t.Helper()
 	require.NoError(t, h.db.Agents.Update(t.Context(), "test", acme, helper, func(agent *store.Agent) error {
 		change(agent)
@@ -219,7 +219,7 @@ func (h *house) changeAgent(t *testing.T, change func(*store.Agent)) {
 	}))
 }
 
-func (h *house) channel(t *testing.T, org, id string, kind platforms.Type, agent string) platforms.Credentials {
+func (h *fixture) channel(t *testing.T, org, id string, kind platforms.Type, agent string) platforms.Credentials {
 	t.Helper()
 	h.accounts++
 	externalID := fmt.Sprint(1000 + h.accounts)
@@ -231,7 +231,7 @@ func (h *house) channel(t *testing.T, org, id string, kind platforms.Type, agent
 	return account
 }
 
-func (h *house) sealed(t *testing.T, org, channel string, c platforms.Credentials) []byte {
+func (h *fixture) sealed(t *testing.T, org, channel string, c platforms.Credentials) []byte {
 	t.Helper()
 	plain, err := json.Marshal(c)
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func (h *house) sealed(t *testing.T, org, channel string, c platforms.Credential
 }
 
 // say delivers a customer's texts on a channel, each under an id of its own.
-func (h *house) say(t *testing.T, channel, customer string, texts ...string) {
+func (h *fixture) say(t *testing.T, channel, customer string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		h.deliver(t, channel, inbox.Item{
@@ -248,7 +248,7 @@ func (h *house) say(t *testing.T, channel, customer string, texts ...string) {
 	}
 }
 
-func (h *house) deliver(t *testing.T, channel string, items ...inbox.Item) {
+func (h *fixture) deliver(t *testing.T, channel string, items ...inbox.Item) {
 	t.Helper()
 	route, found, err := h.db.Routes.ByID(t.Context(), channel)
 	require.NoError(t, err)
@@ -256,8 +256,8 @@ func (h *house) deliver(t *testing.T, channel string, items ...inbox.Item) {
 	require.NoError(t, h.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: route, Items: items}}))
 }
 
-// worker is a worker of the house.
-func (h *house) worker(change ...func(*Config)) *Worker {
+// worker is a worker of the fixture.
+func (h *fixture) worker(change ...func(*Config)) *Worker {
 	cfg := Config{
 		Queue: h.queue, DB: h.db, Ring: h.ring, Gateway: h.gateway, Platforms: h.client, Lease: time.Minute,
 		Knowledge: knowledge.New(h.db, nil),
@@ -270,7 +270,7 @@ func (h *house) worker(change ...func(*Config)) *Worker {
 }
 
 // drain works on the test's own goroutine until nothing is due, and returns how many passes that took.
-func (h *house) drain(t *testing.T, w *Worker) (passes int) {
+func (h *fixture) drain(t *testing.T, w *Worker) (passes int) {
 	t.Helper()
 	for {
 		leases, err := w.Leases.Lease(t.Context(), 8, w.Lease, nil)
@@ -287,18 +287,18 @@ func (h *house) drain(t *testing.T, w *Worker) (passes int) {
 }
 
 // hurry makes everything that waits for a later time due now.
-func (h *house) hurry(t *testing.T) {
+func (h *fixture) hurry(t *testing.T) {
 	t.Helper()
 	h.exec(t, `UPDATE conversations SET run_at = 1 WHERE run_at IS NOT NULL`)
 }
 
 // bury ends all leases, as if their workers had died long ago.
-func (h *house) bury(t *testing.T) {
+func (h *fixture) bury(t *testing.T) {
 	t.Helper()
 	h.exec(t, `UPDATE conversations SET lease_until = 1 WHERE lease_until > 0`)
 }
 
-func (h *house) exec(t *testing.T, text string, args ...any) {
+func (h *fixture) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	require.NoError(t, h.db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
 		tx.Queue(store.AnyRows, text, args...)
@@ -307,7 +307,7 @@ func (h *house) exec(t *testing.T, text string, args ...any) {
 }
 
 // conversation is the only one of a customer.
-func (h *house) conversation(t *testing.T, org, customer string) inbox.Conversation {
+func (h *fixture) conversation(t *testing.T, org, customer string) inbox.Conversation {
 	t.Helper()
 	all, err := h.queue.Conversations(t.Context(), org, inbox.ConversationFilter{}, store.Page{Limit: 100})
 	require.NoError(t, err)
@@ -322,7 +322,7 @@ func (h *house) conversation(t *testing.T, org, customer string) inbox.Conversat
 }
 
 // lines are the messages of a customer's conversation as "author: text (state code)".
-func (h *house) lines(t *testing.T, org, customer string) (lines []string) {
+func (h *fixture) lines(t *testing.T, org, customer string) (lines []string) {
 	t.Helper()
 	messages, err := h.queue.Messages(t.Context(), org, h.conversation(t, org, customer).ID, store.Page{Limit: 100})
 	require.NoError(t, err)
@@ -337,7 +337,7 @@ func (h *house) lines(t *testing.T, org, customer string) (lines []string) {
 }
 
 // turns are the turns of an organization as "state code", oldest first.
-func (h *house) turns(t *testing.T, org string) (turns []string) {
+func (h *fixture) turns(t *testing.T, org string) (turns []string) {
 	t.Helper()
 	rows, err := h.db.Reader().QueryContext(t.Context(), `SELECT state, code FROM turns WHERE org_id = $1 ORDER BY id`, org)
 	require.NoError(t, err)
@@ -351,8 +351,8 @@ func (h *house) turns(t *testing.T, org string) (turns []string) {
 	return turns
 }
 
-// leaseless checks that no conversation is held by anybody.
-func (h *house) leaseless(t *testing.T) {
+// leaseless checks that no conversation is leased.
+func (h *fixture) leaseless(t *testing.T) {
 	t.Helper()
 	var held int
 	require.NoError(t, h.db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM conversations WHERE lease_until > 0`).Scan(&held))
@@ -360,7 +360,7 @@ func (h *house) leaseless(t *testing.T) {
 }
 
 // texts are what the platform delivered, oldest first.
-func (h *house) texts() (texts []string) {
+func (h *fixture) texts() (texts []string) {
 	for _, sent := range h.platform.Sent() {
 		texts = append(texts, sent.Text)
 	}
@@ -368,7 +368,7 @@ func (h *house) texts() (texts []string) {
 }
 
 // spent is what the organization paid, with all books in order and nothing held.
-func (h *house) spent(t *testing.T, org string) int64 {
+func (h *fixture) spent(t *testing.T, org string) int64 {
 	t.Helper()
 	require.NoError(t, h.calls.Wait(t.Context()))
 	wallet, err := h.book.Wallet(t.Context(), billing.WalletID{OrgID: org, Env: store.Live})

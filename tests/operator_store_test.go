@@ -20,53 +20,53 @@ import (
 
 const actor = "tests"
 
-// office works on a product's store from this process, which is another one than the product's: it makes customers
-// and reads the books.
-type office struct {
+// operatorStore is a product's store, opened by this process, which is another one than the product's: it makes customers and
+// reads the books.
+type operatorStore struct {
 	db   *store.DB
 	book *billing.Book
 	ring *vault.Ring
 }
 
-// openOffices are those that nobody has closed yet, with the tests that opened them.
-var openOffices sync.Map
+// openOperatorStores are those that are still open, with the tests that opened them.
+var openOperatorStores sync.Map
 
-// closeOffices closes and names what tests left open, so that the search for leaks speaks of the product.
-func closeOffices() {
-	openOffices.Range(func(left, test any) bool {
-		fmt.Fprintf(os.Stderr, "%v left an office open\n", test)
-		if err := left.(*office).db.Close(context.Background()); err != nil { //nolint:forcetypeassert,errcheck // nothing else is in it
+// closeOperatorStores closes and names the stores that tests left open, so that the search for leaks finds only the product's.
+func closeOperatorStores() {
+	openOperatorStores.Range(func(left, test any) bool {
+		fmt.Fprintf(os.Stderr, "%v left an operator's store open\n", test)
+		if err := left.(*operatorStore).db.Close(context.Background()); err != nil { //nolint:forcetypeassert,errcheck // nothing else is in it
 			fmt.Fprintln(os.Stderr, err)
 		}
 		return true
 	})
 }
 
-func openOffice(t testing.TB, location store.Location, masterKey string) *office {
+func openOperatorStore(t testing.TB, location store.Location, masterKey string) *operatorStore {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger}})
 	require.NoError(t, err)
-	o := &office{db: db, book: billing.NewBook(db)}
-	openOffices.Store(o, t.Name())
+	o := &operatorStore{db: db, book: billing.NewBook(db)}
+	openOperatorStores.Store(o, t.Name())
 	require.NoError(t, db.Migrate(ctx))
 	o.ring, err = vault.ParseRing(masterKey)
 	require.NoError(t, err)
 	return o
 }
 
-func (o *office) close(t testing.TB) {
+func (o *operatorStore) close(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	openOffices.Delete(o)
+	openOperatorStores.Delete(o)
 	require.NoError(t, o.db.Close(ctx))
 }
 
 // customer is an organization with one key.
 type customer struct {
-	*office
+	*operatorStore
 	OrgID, KeyID, Key string
 	Env               store.Env
 }
@@ -74,18 +74,18 @@ type customer struct {
 var customers atomic.Int64
 
 // customer makes an organization on the default plan with credits and a live key for everything of /v1 and the wallet.
-func (o *office) customer(t testing.TB, micros int64) *customer {
+func (o *operatorStore) customer(t testing.TB, micros int64) *customer {
 	t.Helper()
 	return o.customerOn(t, planDefault, micros)
 }
 
-func (o *office) customerOn(t testing.TB, plan string, micros int64) *customer {
+func (o *operatorStore) customerOn(t testing.TB, plan string, micros int64) *customer {
 	t.Helper()
 	ctx := t.Context()
 	name := fmt.Sprintf("Customer %d", customers.Add(1))
 	organization, err := identity.CreateOrganization(ctx, o.db, actor, name, plan)
 	require.NoError(t, err)
-	c := &customer{office: o, OrgID: organization.ID, Env: store.Live}
+	c := &customer{operatorStore: o, OrgID: organization.ID, Env: store.Live}
 	if micros > 0 {
 		c.credit(t, store.Live, micros)
 	}
@@ -180,7 +180,7 @@ func (c *customer) awaitCalls(t testing.TB, n int) []callRow {
 }
 
 // openHolds is how many holds of the whole store are neither resolved nor expired.
-func (o *office) openHolds(t testing.TB) int {
+func (o *operatorStore) openHolds(t testing.TB) int {
 	t.Helper()
 	var n int
 	require.NoError(t, o.db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM holds WHERE status = 'open'`).Scan(&n))
@@ -188,7 +188,7 @@ func (o *office) openHolds(t testing.TB) int {
 }
 
 // requireBooksInOrder checks the ledger's invariants, and that no hold is left.
-func (o *office) requireBooksInOrder(t testing.TB) {
+func (o *operatorStore) requireBooksInOrder(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bookWait)
 	defer cancel()
@@ -209,5 +209,5 @@ func together(n int, f func(i int)) {
 	all.Wait()
 }
 
-// betweenLooks is the pause between two looks at what no event tells.
+// betweenLooks is the pause between two looks at a state that no event announces.
 func betweenLooks() { <-time.After(20 * time.Millisecond) }
