@@ -154,8 +154,8 @@ func (b *buffer) charge(in *PacedBody, size int64) error {
 	return noRoom(account.Share)
 }
 
-// noRoom returns the error of a full share: rate_limited for the organization that fills its own, internal_error for others, who
-// can't change it.
+// noRoom returns the error of a full share: rate_limited for an organization, which fills its own; internal_error for other requests,
+// whose senders can't change it.
 func noRoom(share Share) *Error {
 	if share != ShareOrganizations {
 		return Busy(BudgetRetryAfter, ErrBudget)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Class says what a failed call means for the message and its channel. The product maps it to a public error code.
+// Class is the class of a failed call, by its consequence for the message and the channel. The product maps it to a public error
+// code.
 type Class string
 
 // The classes of failures.
@@ -20,7 +21,8 @@ const (
 	WindowExpired Class = "window_expired"
 	// TemplateRequired: the same, and the platform still accepts approved templates.
 	TemplateRequired Class = "template_required"
-	// CustomerBlocked: this customer can't or doesn't want to be reached. The conversation ends, the channel works.
+	// CustomerBlocked: the platform delivers nothing to this customer, who has blocked the channel or left. The conversation ends; the
+	// channel works.
 	CustomerBlocked Class = "customer_blocked"
 	// Refused: the platform will never take this message, or the call can't be made at all.
 	Refused Class = "refused"
@@ -43,11 +45,11 @@ const (
 // Error is a failed call to a platform. It contains no token and no text of the platform or the customer.
 type Error struct {
 	Class Class
-	// RetryAfter is how long the platform asks to be left alone, 1 s to 1 h; 0 if it didn't say. With [Retry] only.
+	// RetryAfter is the pause that the platform asks for, 1 s to 1 h; 0 if it gave none. With [Retry] only.
 	RetryAfter time.Duration
 	// Refreshable is set with [NeedsReauth] if a refresh may help: refresh once, then try once more.
 	Refreshable bool
-	// Cause says what happened, for logs only.
+	// Cause is the underlying error, for logs only.
 	Cause error
 }
 
@@ -69,8 +71,8 @@ func Fail(class Class, cause error) *Error { return &Error{Class: class, Cause: 
 // Refusef returns an error of class [Refused] with its cause.
 func Refusef(format string, args ...any) *Error { return Fail(Refused, fmt.Errorf(format, args...)) }
 
-// RetryLater returns an error of class [Retry]. after is what the platform asked for, 0 for nothing; it is brought into the
-// bounds of [Error.RetryAfter].
+// RetryLater returns an error of class [Retry]. after is the pause that the platform asked for, 0 for none; it is
+// clamped to the bounds of [Error.RetryAfter].
 func RetryLater(after time.Duration, cause error) *Error {
 	if after > 0 {
 		after = min(max(after, minRetryAfter), maxRetryAfter)
@@ -83,7 +85,7 @@ func Unauthorized(refreshable bool, cause error) *Error {
 	return &Error{Class: NeedsReauth, Refreshable: refreshable, Cause: cause}
 }
 
-// vendorError is what a platform answered, reduced to what can't quote a token, a customer or a text.
+// vendorError is an error response of a platform without its text, which could quote a token or a customer.
 type vendorError struct {
 	name          string
 	status        int

@@ -11,33 +11,33 @@ import (
 // error and contains nothing.
 var ErrMalformed = errors.New("the delivery is not a JSON object")
 
-// Bounds of what is taken out of a delivery. Platforms allow far less text.
+// Bounds of the values of an [Inbound]. Platforms allow far less text.
 const (
 	// MaxText is how many bytes of a text are kept; a longer one is cut between two code points.
 	MaxText = 64 << 10
-	// MaxID is how many bytes an id may have. What has a longer one is ignored: a cut id could be another's.
+	// MaxID is how many bytes an id may have. Items with a longer one are ignored: a cut id could be another item's.
 	MaxID = 512
 	// MaxName is how many bytes of a customer's name are kept.
 	MaxName = 512
 )
 
-// Kind says what an [Inbound] is.
+// Kind is the kind of an [Inbound].
 type Kind int
 
 // The kinds. Only [Text] is a customer's message that is answered and counts as queued.
 const (
 	// Text is a message that a customer wrote, including captions of media, titles of pressed buttons, and commands.
 	Text Kind = iota + 1
-	// Media is a customer's message without text; Text holds a short name of what it is, like image.
+	// Media is a customer's message without text; Text is a short name of its content, such as "image".
 	Media
 	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
-	// or sent by us. The queue knows which by the MessageID. Text is what was written, or a short name like Media's.
+	// or sent by us; the queue distinguishes the two by the MessageID. Text is the text, or a short name like Media's.
 	HumanEcho
-	// FailedDelivery says that one of our messages, MessageID, didn't arrive. Failure says why.
+	// FailedDelivery: one of our messages, MessageID, wasn't delivered. Failure is the reason.
 	FailedDelivery
-	// Blocked says that the customer can't be reached any more, by their own wish or because they are gone.
+	// Blocked: the customer can't be reached any more, because they blocked the channel or left the platform.
 	Blocked
-	// TokenExpiring says that the platform will soon end the channel's access.
+	// TokenExpiring: the platform will soon end the channel's access.
 	TokenExpiring
 )
 

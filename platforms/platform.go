@@ -15,14 +15,14 @@ type Type string
 // Driver makes a platform available. It has no state; its methods may be called at any time. A Caddy module of the
 // namespace svc.platforms is a driver.
 type Driver interface {
-	// Describe returns what is known about the platform without configuration. It always returns the same.
+	// Describe returns the description of the platform, which depends on no configuration. It always returns the same.
 	Describe() *Description
 	// New returns the platform for the options of one configuration. It makes no request. Without a block in the
 	// configuration the options are empty: New must succeed, and calls that need a missing option fail as [Refused].
 	New(config *Config) (Platform, error)
 }
 
-// Description is what forms, API, documentation and routing need to know about a platform.
+// Description describes a platform. Forms, API, documentation and routing are made from it.
 type Description struct {
 	// Name is the name in the configuration (`platform NAME`) and, with dashes for underscores, in the address of the
 	// webhook, /webhooks/NAME.
@@ -75,7 +75,9 @@ const (
 
 // Option is one option of a platform's block: `NAME VALUE` in a Caddyfile, a member NAME in JSON.
 type Option struct {
+	// Name is the option's name: lower-case letters, digits and underscores.
 	Name string
+	// Kind is the kind of its value.
 	Kind OptionKind
 	// Required options are missing only in a configuration without a block for the platform.
 	Required bool
@@ -95,7 +97,7 @@ type OptionChecker interface {
 	CheckOptions(values map[string]string) (problems map[string]string)
 }
 
-// Config is what a platform is made with.
+// Config configures a [Platform].
 type Config struct {
 	// Options are the values of the configured options, with references resolved. Options that were not given are absent.
 	Options map[string]string
@@ -103,7 +105,7 @@ type Config struct {
 	Client *Client
 	// Now is the clock of signatures and expiries.
 	Now func() time.Time
-	// Logger is for what no error can report. It must get no token and no customer's text.
+	// Logger receives events that no error can report. It must get no token and no customer's text.
 	Logger *slog.Logger
 }
 
@@ -120,7 +122,7 @@ func (c *Config) Base(fallback string, options ...string) (*url.URL, error) {
 // ChannelType describes one type of channel.
 type ChannelType struct {
 	Type Type
-	// Label names the type for people, Like a service that it stands for ("" for none).
+	// Label names the type for people. Like is a well-known service of this type, such as "Telegram"; "" for none.
 	Label, Like string
 	// ExternalID is what the platform calls the id that its deliveries are routed by, such as "Page id"; "" for types with
 	// [Description.ChannelWebhooks]. ExternalIDHint says where to find it.
@@ -133,13 +135,13 @@ type ChannelType struct {
 	// fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].
 	Window      time.Duration
 	AfterWindow Class
-	// WindowHelp says the same to people.
+	// WindowHelp states the window to people.
 	WindowHelp string
 	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
 	Before, After []string
 }
 
-// Channel is whom a call is made for.
+// Channel is the channel that a call is made for.
 type Channel struct {
 	Type Type
 	// ExternalID is the page, account, phone number or shop id; "" for types without one.

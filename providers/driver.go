@@ -9,13 +9,13 @@ import (
 // Driver makes a vendor's protocol available. It has no state; its methods may be called at any time. A Caddy module of the
 // namespace svc.providers is a driver; the name of its protocol is the end of the module's id.
 type Driver interface {
-	// Describe returns what is known about the protocol without configuration. It always returns the same.
+	// Describe returns the description of the protocol, which depends on no configuration. It always returns the same.
 	Describe() *Description
 	// New returns the adapter for one configured provider. It makes no request.
 	New(config *Config) (Provider, error)
 }
 
-// Description is what the configuration needs to know about a protocol.
+// Description describes a protocol to the configuration.
 type Description struct {
 	// Name is the name in the configuration: lower-case letters, digits and underscores.
 	Name string
@@ -25,8 +25,8 @@ type Description struct {
 	ExampleURL string
 	// Local is set if the protocol needs no network, so that base_url, transport and api_key have no meaning.
 	Local bool
-	// Endpoints are the addresses at which other vendors speak this protocol, by names that an operator may take for a
-	// protocol. A configuration with such a name is refused with the address as a hint.
+	// Endpoints are the base URLs of other vendors with this protocol, by the vendor's name. A configuration that gives such a
+	// name as its protocol is refused with the address as a hint.
 	Endpoints map[string]string
 	// Options are those of the block of `protocol NAME { … }`.
 	Options []Option
@@ -49,8 +49,11 @@ const (
 
 // Option is one option of a protocol: `NAME VALUE` in the block of a Caddyfile, a member NAME of the object `options` in JSON.
 type Option struct {
-	Name     string
-	Kind     OptionKind
+	// Name is the option's name: lower-case letters, digits and underscores.
+	Name string
+	// Kind is the kind of its value.
+	Kind OptionKind
+	// Required options are never missing from [Config.Options].
 	Required bool
 	// Check returns what is wrong with a value, "" for nothing. It may be nil. It sees the value that a reference stands for.
 	Check func(value string) (problem string)
@@ -64,7 +67,7 @@ type OptionChecker interface {
 	CheckOptions(values map[string]string) (problems map[string]string)
 }
 
-// Config is what a provider is made with.
+// Config configures a [Provider].
 type Config struct {
 	// BaseURL is the vendor's address, to which a dialect appends its paths (see [Endpoint]). It is the operator's, so
 	// private addresses are fine. Empty for local protocols.
@@ -77,8 +80,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// Timeouts are the limits of each call.
 	Timeouts Timeouts
-	// FinishGrace is how long a stream is waited for after its finish reason, for its usage and its end, before it counts
-	// as complete although the vendor keeps it open. Only more text begins that time anew. Default 2 s.
+	// FinishGrace bounds the wait for the usage and the end of a stream after its finish reason; then the stream counts as complete
+	// although the vendor keeps it open. Only more text begins that time anew. Default 2 s.
 	FinishGrace time.Duration
 	// Logger receives retried connects; nil discards. It must get no key and no text of a prompt or an answer.
 	Logger *slog.Logger

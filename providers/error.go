@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Failure is the class of what went wrong with a model call, from the caller's point of view. The gateway maps each class to
+// Failure is the class of a failed model call. The gateway maps each class to
 // one public error code.
 type Failure string
 
@@ -75,7 +75,7 @@ func (e *Error) Error() string {
 // Unwrap returns Cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// NotAnAnswer is the error of a vendor that answered with something else than an answer.
+// NotAnAnswer returns the error of a response that is no answer of the protocol.
 func NotAnAnswer(detail string) *Error { return &Error{Failure: FailureRefused, Detail: detail} }
 
 // StatusError returns the error of an answer with an error status: its class, whether the same request can't succeed later,
@@ -131,7 +131,7 @@ const (
 	maxRetry = time.Minute
 )
 
-// tidy returns the error as the contract of [Error] wants it, whatever a dialect has put into it.
+// tidy brings an error of a dialect into the bounds that [Error] promises, and returns it.
 func tidy(e *Error, status int, apiKey string) *Error {
 	e.Status = status
 	e.Detail = logLine(e.Detail, apiKey)

@@ -36,7 +36,7 @@ type Request struct {
 	Sent func()
 }
 
-// Usage is what the vendor counted. A nil *Usage means it reported nothing; zeros are a report.
+// Usage counts the tokens of a call, as the vendor reported them. A nil *Usage is no report; zeros are one.
 type Usage struct {
 	PromptTokens, CompletionTokens int64
 	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
@@ -46,7 +46,7 @@ type Usage struct {
 	OnlyInTotal int64
 }
 
-// Event is one step of an answer. Zero fields say nothing; one event may carry several (a whole answer is one event with
+// Event is one step of an answer. A zero field has no meaning; one event may set several (a whole answer is one event with
 // all of them).
 type Event struct {
 	// Text is a piece of the answer, valid UTF-8.
@@ -63,7 +63,7 @@ type Events interface {
 	// Next blocks for the next event. After the complete answer it returns io.EOF: a finish reason was seen, or
 	// the vendor's terminator. Any other end is an *[Error]. Usage seen before a failure was already returned.
 	Next() (Event, error)
-	// Buffered reports whether Next has another event at hand and would not wait for the vendor. The gateway
+	// Buffered reports whether Next would return without waiting for the vendor. The gateway
 	// flushes to its client when it is false, so that a burst of events costs one write.
 	Buffered() bool
 	// Close ends the call without waiting for anything; the connection is free at once, or as soon as the few bytes that may
@@ -75,8 +75,8 @@ type Events interface {
 // Provider is the adapter to one configured model vendor. It is safe for concurrent use. A panic in one of its methods, or
 // in one of its Events, fails that call only, as [FailureBroken].
 type Provider interface {
-	// Open sends the request and returns when the vendor has begun to answer well: a good status and, for a
-	// stream, its first event, so that a failure before any answer is an error here and not in the middle of an
+	// Open sends the request and returns once the vendor has begun a successful answer: its status and, for a
+	// stream, the first event, so that a failure before any answer is an error here and not in the middle of an
 	// answer. A whole answer is delivered through the same Events (text, finish reason, usage at once).
 	// The answer lives until Close or the end of ctx, after which Open and Next must return at once. Errors are *[Error].
 	Open(ctx context.Context, req *Request) (Events, error)

@@ -72,11 +72,11 @@ func (h *Chat) Answer(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 	var stream *ChunkWriter
 	var sink gateway.Sink
 	if req.Stream {
-		leave, err := h.Streams.Open(req.OrgID, h.StreamLimit)
+		closeStream, err := h.Streams.Open(req.OrgID, h.StreamLimit)
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer closeStream()
 		stream = NewChunkWriter(w, r)
 		defer stream.Free()
 		sink = stream
@@ -132,7 +132,7 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
 	header.Set("Content-Length", strconv.Itoa(len(b)))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	// The answer is settled: a client that is gone by now has paid for it, and the error would reach no one.
+	// The answer is settled: a client that is gone by now has paid for it, and can't be sent an error.
 	_, _ = w.Write(b)
 }
 

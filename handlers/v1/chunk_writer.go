@@ -41,20 +41,21 @@ func giveBuffer(b *[]byte) {
 // ChunkWriter writes a streamed answer in this order: role chunk, content chunks, finish chunk, usage
 // and svc chunk, [DONE]. It implements [gateway.Sink]; nothing reaches the network before the first Flush.
 type ChunkWriter struct {
+	// Begun is set once there is text for the client, if only in pending. From then on the answer is a stream, so that the form of
+	// a failure doesn't depend on how the network cut the vendor's events.
+	Begun bool
+
 	w  http.ResponseWriter
 	rc *http.ResponseController
-	// lifts: the write deadline must be lifted after each write, because on HTTP/2 it also ends an idle stream, and a model may
+	// lifts is set if the write deadline must be lifted after each write: on HTTP/2 it also ends an idle stream, and a model may
 	// think for minutes.
 	lifts bool
 	// pending holds whole events that are not written yet.
 	pending *[]byte
 	// head is the constant beginning of every chunk, up to the value of "choices".
 	head []byte
-	// sent: the status and some bytes are written, so that a failure can only be an event of the stream.
+	// sent is set once the status and some bytes are written: a failure can then only be an event of the stream.
 	sent bool
-	// Begun: there is text for the client, if only in pending. From then on the answer is a stream, so that the form of a
-	// failure doesn't depend on how the network cut the vendor's events.
-	Begun bool
 	// armed is when the write deadline was set; zero before.
 	armed time.Time
 }
@@ -180,6 +181,5 @@ func (c *ChunkWriter) Finish(result *gateway.Result) error {
 // Fail ends a broken stream with one error event, without a finish chunk, usage or [DONE].
 func (c *ChunkWriter) Fail(failure *handlers.Error, requestID string) {
 	*c.pending = handlers.AppendErrorEvent(*c.pending, failure, requestID)
-	// The error of a write to a client that is gone would reach no one.
-	_ = c.Flush()
+	_ = c.Flush() // fails only if the client is gone
 }

@@ -159,7 +159,7 @@ func (c *call) vendorFailure(err error) *Failure {
 	}
 }
 
-// overloadedRetryAfter returns the vendor's wish within 1 to 60 s, else 5 s.
+// overloadedRetryAfter returns the vendor's Retry-After within 1 to 60 s, else 5 s.
 func overloadedRetryAfter(wish time.Duration) time.Duration {
 	if wish <= 0 {
 		return 5 * time.Second

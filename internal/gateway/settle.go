@@ -199,7 +199,7 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	if err != nil || !s.Void || settled.ChargedMicros == 0 {
 		return err //nolint:wrapcheck // the queue says what was being done
 	}
-	_, err = g.Book.Refund(ctx, refunder, s.Call.ID, "the answer was told to have failed before its charge was known")
+	_, err = g.Book.Refund(ctx, refunder, s.Call.ID, "the answer was reported as failed before its charge was known")
 	return err //nolint:wrapcheck // the queue says what was being done
 }
 

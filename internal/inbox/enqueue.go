@@ -14,11 +14,11 @@ type ItemKind int
 
 // The kinds of items.
 const (
-	Text           ItemKind = iota // the customer wrote
-	Event                          // the customer sent something without text; Text is a short name of it
+	Text           ItemKind = iota // a customer's text
+	Event                          // a customer's message without text; Text is a short name of it
 	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats one of our messages
 	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code the reason
-	Blocked                        // the customer has blocked us
+	Blocked                        // the customer has blocked the channel
 )
 
 // Arrival is the part of a delivery for one channel.

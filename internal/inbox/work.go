@@ -8,29 +8,29 @@ import (
 
 // States of a conversation.
 const (
-	StateAssistant = "assistant"
-	StateHuman     = "human"
-	StateClosed    = "closed" // the customer has blocked the channel; the next text opens it again
+	StateAssistant = "assistant" // the assistant answers, except during the pause after an echo of a person's message
+	StateHuman     = "human"     // a person has taken the conversation over; the assistant is silent
+	StateClosed    = "closed"    // the customer has blocked the channel; the next text opens it again
 )
 
 // States of a turn.
 const (
-	TurnAsking         = "asking"
-	TurnAnswered       = "answered"
-	TurnSuperseded     = "superseded"
-	TurnDiscarded      = "discarded"
-	TurnNeedsAttention = "needs_attention"
-	TurnDead           = "dead"
+	TurnAsking         = "asking"          // running: its request is stored, its answer isn't
+	TurnAnswered       = "answered"        // its answer is stored as outbound messages
+	TurnSuperseded     = "superseded"      // the next turn answers its texts together with newer ones
+	TurnDiscarded      = "discarded"       // a person took the conversation over, or the customer blocked the channel
+	TurnNeedsAttention = "needs_attention" // waits for a change outside of the queue, see [Queue.Attention]
+	TurnDead           = "dead"            // failed too often; [Queue.Retry] revives it
 )
 
 // States of an outbound message.
 const (
-	OutboundPending         = "pending"
-	OutboundSending         = "sending"
-	OutboundSent            = "sent"
-	OutboundFailed          = "failed"
-	OutboundDeliveryUnknown = "delivery_unknown"
-	OutboundDiscarded       = "discarded"
+	OutboundPending         = "pending"          // not sent yet
+	OutboundSending         = "sending"          // committed before the platform is called
+	OutboundSent            = "sent"             // the platform has accepted it
+	OutboundFailed          = "failed"           // not delivered, and not sent again
+	OutboundDeliveryUnknown = "delivery_unknown" // the platform was called without a usable result; never sent again
+	OutboundDiscarded       = "discarded"        // taken back before it was sent
 )
 
 // Authors of a message.
@@ -43,7 +43,7 @@ const (
 // Kinds of a message.
 const (
 	KindText  = "text"
-	KindEvent = "event" // something without text; Text is a short name of it ("image")
+	KindEvent = "event" // a message without text, such as an image; Text is its short name ("image")
 )
 
 // Lease is a worker's claim on a conversation. Token is the fencing token; Until is by the database's clock.

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/marketb"
 )
 
-// account is whom a token belongs to.
+// account is the owner of a token.
 type account struct {
 	platform      platforms.Type
 	externalID    string
@@ -19,7 +19,7 @@ type account struct {
 	revoked       bool
 }
 
-// bad tells that the token is not accepted; a token that the server doesn't know is.
+// bad reports whether the server refuses the token. It accepts tokens of no account.
 func (a *account) bad() bool { return a != nil && (a.expired || a.revoked) }
 
 // Account makes an account with fresh credentials, which [platforms.Platform.Identify] finds to be externalID. For the bot

@@ -1,8 +1,8 @@
 // Package platformfake plays all messaging platforms at once, for tests: one HTTP server that takes the replies a
-// [platforms.Client] sends, keeps what it delivered, refreshes tokens, says whom a token belongs to, and misbehaves on
-// request.
+// [platforms.Client] sends, keeps what it delivered, refreshes tokens, identifies the account of a token, and misbehaves
+// on request.
 //
-// # What is honest about it
+// # What tests can rely on
 //
 //   - [Server.Sent] holds what a customer would have on the screen. A message is in it from the moment the platform has
 //     taken it, whatever the sender learns of it: [DropAfter], [Hang], [Garbage] and [Truncated] deliver, [DropBefore] and

@@ -2,7 +2,7 @@ package platformfake
 
 import "time"
 
-// Fault is one way to meet a request; the zero value is to serve it well.
+// Fault is a scripted response to a request; the zero value serves it well.
 type Fault struct {
 	kind  faultKind
 	pause time.Duration // before answering, or what the platform asks for with 429
@@ -33,11 +33,11 @@ const (
 var (
 	// Unauthorized says that the access token is not accepted, in the platform's own words.
 	Unauthorized = Fault{kind: unauthorized}
-	// TooMany says 429 in the platform's own words, without a wish.
+	// TooMany is a 429 in the platform's own words, without Retry-After.
 	TooMany = Fault{kind: tooMany}
 	// Temporary is a fault of the platform, in its own words.
 	Temporary = Fault{kind: temporary}
-	// ServerError is a 502 page of something in front of the platform; nothing is delivered, but who could know.
+	// ServerError is a 502 page of a proxy before the platform. Nothing is delivered, but the sender can't be sure of that.
 	ServerError = Fault{kind: serverError}
 	// WindowExpired says that the customer's last message is too old. The bot platform and marketplace A have no words for it
 	// and answer as with Rejected.
@@ -56,14 +56,14 @@ var (
 	Garbage = Fault{kind: garbage}
 	// Truncated delivers and answers 200 with half of the body.
 	Truncated = Fault{kind: truncated}
-	// Redirect sends elsewhere; who follows delivers.
+	// Redirect is a redirect; a sender that follows it delivers.
 	Redirect = Fault{kind: redirect}
 )
 
 // Slow delivers at once and answers well d later.
 func Slow(d time.Duration) Fault { return Fault{pause: d} }
 
-// TooManyFor says 429 with the wish to be left alone for d, in whole seconds.
+// TooManyFor is a 429 with Retry-After d, in whole seconds.
 func TooManyFor(d time.Duration) Fault { return Fault{kind: tooMany, pause: d} }
 
 // Repeat is n times the same fault.
@@ -75,7 +75,7 @@ func Repeat(n int, fault Fault) []Fault {
 	return faults
 }
 
-// delivers tells whether the customer gets the message all the same.
+// delivers reports whether the customer gets the message nevertheless.
 func (f Fault) delivers() bool {
 	switch f.kind {
 	case serveWell, dropAfter, hang, garbage, truncated:

@@ -118,7 +118,7 @@ func (g graph) fail(w http.ResponseWriter, fault Fault, text string) {
 	default:
 		code = 100
 	}
-	wish(w, fault)
+	setRetryAfter(w, fault)
 	answer(w, status, fmt.Sprintf(`{"error":{"message":%s,"type":"OAuthException","code":%d,"error_subcode":%d,"fbtrace_id":"x"}}`,
 		quoted(text), code, subcode))
 }

@@ -35,7 +35,7 @@ func openDoor(handler http.Handler) (*door, error) {
 	return d, d.open()
 }
 
-// reserve binds a port without listening, so that connections are refused and nobody else gets it.
+// reserve binds a port without listening, so that connections are refused and no other process gets it.
 func (d *door) reserve() (int, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

@@ -69,6 +69,6 @@ func failLocalChat(w http.ResponseWriter, fault Fault, text string) {
 	default:
 		code = -201
 	}
-	wish(w, fault)
+	setRetryAfter(w, fault)
 	answer(w, status, fmt.Sprintf(`{"error":%d,"message":%s}`, code, quoted(text)))
 }

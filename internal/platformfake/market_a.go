@@ -83,6 +83,6 @@ func failMarketA(w http.ResponseWriter, fault Fault, text string) {
 	default:
 		code = "error_param"
 	}
-	wish(w, fault)
+	setRetryAfter(w, fault)
 	answer(w, status, `{"error":"`+code+`","message":`+quoted(text)+`,"request_id":"x"}`)
 }

@@ -71,6 +71,6 @@ func failMarketB(w http.ResponseWriter, fault Fault, text string) {
 	default:
 		inner = `,"success":"false","err_code":"-1"`
 	}
-	wish(w, fault)
+	setRetryAfter(w, fault)
 	answer(w, http.StatusOK, `{"code":"`+code+`","type":"ISV","message":`+quoted(text)+inner+`,"request_id":"x"}`)
 }

@@ -46,7 +46,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, fail failer, me
 	s.end(exchange{w, r, fault, gate, fail, message.Token + " " + message.Text}, good(message.MessageID))
 }
 
-// identify serves the question whom a token belongs to.
+// identify serves the request for the account of a token.
 func (s *Server) identify(w http.ResponseWriter, r *http.Request, fail failer, t platforms.Type, token string, good func(id string) string) {
 	fault, gate := s.takeOther(token)
 	id, ok := s.whose(t, token)
@@ -110,8 +110,8 @@ func page(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, "<html><body>"+Secret+"</body></html>")
 }
 
-// wish tells the sender how long to stay away, if the fault says so.
-func wish(w http.ResponseWriter, fault Fault) {
+// setRetryAfter sets the header Retry-After if the fault has a pause.
+func setRetryAfter(w http.ResponseWriter, fault Fault) {
 	if seconds := int(fault.pause.Seconds()); seconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}

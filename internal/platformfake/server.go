@@ -128,7 +128,7 @@ func (s *Server) Up(t testing.TB) {
 
 // Script makes the next requests whose text or address contains match meet the faults, one each, in order; then they are
 // served well again. Of several scripts that match, the oldest goes first. A refresh matches by its refresh token, a
-// question whom a token belongs to by that token; of them nothing is delivered.
+// request for the account of a token by that token; neither delivers anything.
 func (s *Server) Script(match string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (m Sent) matches(match string) bool {
 	return strings.Contains(m.Text, match) || strings.Contains(m.Address, match)
 }
 
-// take notes a request to send and tells what it meets. If that delivers, the message has got its id.
+// take records a request to send and returns the fault that it meets. If that delivers, the message has got its id.
 func (s *Server) take(message *Sent) (Fault, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *Server) takeOther(subject string) (Fault, <-chan struct{}) {
 	return fault, s.gate
 }
 
-// announce wakes those who wait. The caller holds the mutex.
+// announce wakes waiting tests. The caller holds the mutex.
 func (s *Server) announce() {
 	close(s.arrival)
 	s.arrival = make(chan struct{})
@@ -260,7 +260,7 @@ func (s *Server) nextFault(subjects ...string) Fault {
 	return Fault{}
 }
 
-// exchange is one request and what it is going to meet.
+// exchange is one request with the fault that it meets.
 type exchange struct {
 	w     http.ResponseWriter
 	r     *http.Request
@@ -274,7 +274,7 @@ type exchange struct {
 // failer answers with an error in the platform's own words, of which text is one.
 type failer func(w http.ResponseWriter, fault Fault, text string)
 
-// end answers with the good answer, or as the fault wants it.
+// end answers with good, or as the fault scripts it.
 func (s *Server) end(x exchange, good string) {
 	switch x.fault.kind {
 	case dropBefore, dropAfter:
@@ -299,7 +299,7 @@ func (s *Server) end(x exchange, good string) {
 	}
 }
 
-// await waits as the fault wants it; it tells whether somebody is still there to answer.
+// await waits as the fault scripts it, and reports whether the client is still connected.
 func (s *Server) await(x exchange) bool {
 	gate := x.gate
 	var pause <-chan time.Time

@@ -46,7 +46,7 @@ type Channels struct{ db *DB }
 
 // Create adds a channel with version 1 of its credentials; its UpdatedAt is its CreatedAt. limit is how many
 // channels the organization's plan allows, 0 or less is no limit: [ErrLimit] when it has them already, and that holds
-// however many are created at once. [ErrConflict] when the organization has the name, or anybody the external id;
+// however many are created at once. [ErrConflict] when the organization has a channel of this name, or any organization one with the external id;
 // [ErrNotFound] for an unknown organization, [ErrAgentNotFound] for an agent that isn't the organization's.
 func (c Channels) Create(ctx context.Context, actor string, channel Channel, limit int64) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error { return createChannel(ctx, tx, actor, channel, limit) })

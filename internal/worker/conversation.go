@@ -90,7 +90,8 @@ func (p *pass) guarded(ctx context.Context) (wait time.Duration, err error) {
 	return p.run(ctx)
 }
 
-// run handles what a dead worker left, sends what is pending, then answers. wait > 0 asks for another try then.
+// run handles the parts that a dead worker was sending, sends pending parts, then answers waiting texts. A wait above 0 is the pause
+// before another try.
 func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	err = p.open(ctx)
 	switch {
@@ -112,7 +113,7 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	return p.turn(ctx)
 }
 
-// open reads the conversation, afresh.
+// open reads the conversation into p.work.
 func (p *pass) open(ctx context.Context) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()

@@ -220,18 +220,18 @@ const (
 	busyStorePause = 10 * time.Second
 )
 
-// backoff returns the pause after a failed try, after attempts failed tries before it: exponential, at least what the vendor
-// wished, at most longestWait, with up to a quarter taken off or, on a wish, added, so that conversations which failed together
-// don't come back together.
-func backoff(attempts int64, wish time.Duration) time.Duration {
+// backoff returns the pause after a failed try that followed attempts failed tries: exponential, at least retryAfter (the vendor's
+// Retry-After, 0 for none), at most longestWait. A random quarter at most is taken off, or added to a retryAfter, so that
+// conversations which failed together aren't tried together again.
+func backoff(attempts int64, retryAfter time.Duration) time.Duration {
 	wait := firstWait
 	for range min(attempts, maxTries) {
 		wait = min(wait*waitFactor, longestWait)
 	}
 	wait -= repeat.Jitter(wait / 4)
-	if wish <= wait {
+	if retryAfter <= wait {
 		return wait
 	}
-	wish = min(wish, longestWait)
-	return wish + repeat.Jitter(wish/4)
+	retryAfter = min(retryAfter, longestWait)
+	return retryAfter + repeat.Jitter(retryAfter/4)
 }

@@ -102,7 +102,7 @@ func (w *Worker) claim(ctx context.Context, orgID string, reply *inbox.Reply) (i
 	return w.Leases.Claim(ctx, orgID, reply.ConversationID, w.Lease)
 }
 
-// live connects a pass with a visitor who waits for its answer.
+// live connects a pass with the visitor that waits for its answer.
 type live struct {
 	messageID string
 	// turnID is the turn that answers the message, "" before it has begun.
@@ -125,24 +125,25 @@ func (l *live) begun(turnID string, messages []inbox.Message) {
 // waitsFor reports whether the visitor waits for the answer of a turn.
 func (l *live) waitsFor(turnID string) bool { return l != nil && l.turnID == turnID }
 
-// liveSink passes an answer on without surrounding white space, and keeps all of it: the reader may leave, and the answer is
-// stored all the same.
+// liveSink passes an answer on to a visitor without surrounding white space, and keeps all of it: the answer is stored even if the
+// visitor leaves.
 type liveSink struct {
 	to gateway.Sink
 	// whole is the vendor's answer; space is white space that no text has followed yet.
 	whole strings.Builder
 	space string
-	// shown: the reader has a part of it. deaf: the reader is gone, or has a part of an answer that broke off.
-	shown, deaf bool
+	// shown: the visitor has received a part of it. cut: nothing more is passed on, because the visitor is gone or has received a
+	// part of an answer that broke off.
+	shown, cut bool
 }
 
 var _ gateway.Sink = (*liveSink)(nil)
 
-// Begin discards an answer that broke off; a reader who has a part of it gets no other.
+// Begin discards an answer that broke off; a visitor that has received a part of it gets no other.
 func (s *liveSink) Begin(head gateway.Head) error {
 	s.whole.Reset()
 	s.space = ""
-	s.deaf = s.deaf || s.shown
+	s.cut = s.cut || s.shown
 	s.pass(func() error { return s.to.Begin(head) })
 	return nil
 }
@@ -170,7 +171,7 @@ func (s *liveSink) Flush() error {
 }
 
 func (s *liveSink) pass(write func() error) {
-	if !s.deaf {
-		s.deaf = write() != nil
+	if !s.cut {
+		s.cut = write() != nil
 	}
 }

@@ -24,7 +24,7 @@ const (
 // endedSent is how a try to send ends well, for [Observer.Sent].
 const endedSent = "sent"
 
-// send sends rows in order. wait > 0 asks for another try then: what is left stays pending.
+// send sends rows in order. A wait above 0 is the pause before another try; unsent rows stay pending.
 func (p *pass) send(ctx context.Context, rows []inbox.Outbound) (wait time.Duration, err error) {
 	if len(rows) > 0 {
 		p.makeReady(ctx)

@@ -55,7 +55,7 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// tryTurn asks the turn that was running when its worker ended, or a new one of all waiting texts.
+// tryTurn calls the model for the turn that was running when its worker ended, or for a new one of all waiting texts.
 func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	turn := p.work.Turn
 	if code := p.obstacle(); code != "" {
@@ -71,7 +71,7 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	}
 	request, err := decodeRequest(turn.Request)
 	if err != nil {
-		p.Logger.ErrorContext(ctx, "a turn can't be asked", "turn", turn.ID, "error", err)
+		p.Logger.ErrorContext(ctx, "a turn's stored request can't be read", "turn", turn.ID, "error", err)
 		return 0, p.dead(ctx, turn, codeInternal)
 	}
 	return p.ask(ctx, turn, request)
@@ -102,7 +102,7 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	if !known {
 		return nil, fmt.Errorf("the model %q left the catalog", agent.Model)
 	}
-	snippets, err := p.know(ctx, agent)
+	snippets, err := p.searchDocuments(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +122,9 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
 }
 
-// know searches the agent's documents for the waiting texts. A failed search ends the try: an answer without the documents
+// searchDocuments searches the agent's documents for the waiting texts. A failed search ends the try: an answer without the documents
 // could be wrong.
-func (p *pass) know(ctx context.Context, agent *store.Agent) ([]knowledge.Snippet, error) {
+func (p *pass) searchDocuments(ctx context.Context, agent *store.Agent) ([]knowledge.Snippet, error) {
 	if len(agent.KnowledgeBaseIDs) == 0 {
 		return nil, nil
 	}
@@ -137,7 +137,7 @@ func (p *pass) know(ctx context.Context, agent *store.Agent) ([]knowledge.Snippe
 	defer cancel()
 	snippets, err := p.Knowledge.Search(ctx, p.lease.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
 	if err != nil {
-		return nil, fmt.Errorf("asking the agent's documents: %w", err)
+		return nil, fmt.Errorf("searching the agent's documents: %w", err)
 	}
 	return snippets, nil
 }
@@ -326,7 +326,7 @@ func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err
 	return newer, nil
 }
 
-// again begins anew after an answer was discarded.
+// again reads the conversation and begins another turn, after an answer was discarded.
 func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	p.superseded = true
 	p.Observer.TurnEnded(endedSuperseded)
@@ -366,7 +366,7 @@ func (p *pass) attention(ctx context.Context, turn *inbox.Turn, code string, bal
 		}
 	}
 	if err := p.Queue.Attention(ctx, p.lease, turnID, agentID, messages, code, balance); err != nil {
-		return fmt.Errorf("letting a turn stand: %w", err)
+		return fmt.Errorf("stalling a turn: %w", err)
 	}
 	p.Observer.TurnEnded(endedAttention + code)
 	return nil

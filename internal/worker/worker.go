@@ -66,7 +66,7 @@ type Gateway interface {
 	Model(id string) (*gateway.Model, bool)
 }
 
-// Platforms is what the worker needs of [messaging.Set].
+// Platforms are the methods of [messaging.Set] that the worker calls.
 type Platforms interface {
 	Find(channelType string) (t messaging.ChannelType, ok bool)
 	Split(channelType, text string) []string
@@ -80,16 +80,21 @@ type Knowledge interface {
 	Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]knowledge.Snippet, error)
 }
 
-// Config is what a [Worker] needs; Queue, DB, Ring, Gateway, Platforms and Knowledge are required.
+// Config configures a [Worker]. Queue, DB, Ring, Gateway, Platforms and Knowledge are required.
 type Config struct {
+	// Queue holds the conversations.
 	Queue *inbox.Queue
 	// Leases and Turns replace those methods of Queue, in tests that fail between two steps; nil is Queue.
-	Leases    Leases
-	Turns     Turns
-	DB        *store.DB
-	Ring      *vault.Ring
-	Gateway   Gateway
+	Leases Leases
+	Turns  Turns
+	// DB has the channels, whose credentials Ring opens and seals.
+	DB   *store.DB
+	Ring *vault.Ring
+	// Gateway calls the models.
+	Gateway Gateway
+	// Platforms sends the answers.
 	Platforms Platforms
+	// Knowledge searches the documents of agents that have some.
 	Knowledge Knowledge
 	// Concurrency is how many conversations are worked on at a time, 0 for [DefaultConcurrency].
 	Concurrency int
@@ -97,10 +102,13 @@ type Config struct {
 	Lease time.Duration
 	// Exit is closed when the process ends, after which [Worker.AnswerNow] begins nothing more; nil never is. [Worker.Run] ends
 	// by its context.
-	Exit     <-chan struct{}
+	Exit <-chan struct{}
+	// Observer counts; nil counts nothing.
 	Observer Observer
-	Logger   *slog.Logger
-	Now      func() time.Time
+	// Logger gets faults, never a customer's text; nil discards them.
+	Logger *slog.Logger
+	// Now is the clock of tokens' expiries; nil is [time.Now].
+	Now func() time.Time
 }
 
 // Worker answers customers. Its only state is what runs in [Worker.Run].
@@ -146,8 +154,8 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	loops.Go(func() { w.resumeLoop(ctx) })
 	d := newDispatcher(work, w, ctx.Done())
 	d.run(ctx)
-	patience := time.AfterFunc(grace, func() { cut(errStopping) })
-	defer patience.Stop()
+	graceOver := time.AfterFunc(grace, func() { cut(errStopping) })
+	defer graceOver.Stop()
 	d.wait()
 	loops.Wait()
 	return nil
@@ -163,7 +171,7 @@ func (w *Worker) skipMissing(ctx context.Context) error {
 		return known
 	})
 	for _, channelType := range missing {
-		w.Logger.WarnContext(ctx, "this program doesn't contain the platform of some channels: they stand still until it is built in",
+		w.Logger.WarnContext(ctx, "this program doesn't contain the platform of some channels: they wait until it is built in",
 			"type", channelType)
 	}
 	return err
@@ -186,8 +194,8 @@ type Observer interface {
 	// TurnEnded counts passes over a turn by how they ended: "answered", "superseded", "discarded", "retried",
 	// "postponed", "released", or "attention_" or "dead_" with the code.
 	TurnEnded(outcome string)
-	// Sent counts tries to send by type of channel and outcome: "sent", or what the platform's error came to
-	// (platforms.Class).
+	// Sent counts tries to send by type of channel and outcome: "sent", or the class of the platform's error
+	// ([platforms.Class]).
 	Sent(channelType, outcome string)
 }
 

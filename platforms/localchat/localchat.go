@@ -47,7 +47,7 @@ func (Driver) Describe() *platforms.Description {
 }
 
 // New implements [platforms.Driver]. Tokens are refreshed at api_base if that is set without auth_base, so that a secret
-// never goes to a vendor whom the operator has replaced.
+// never goes to a vendor that the operator has replaced.
 func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
 	base, err := config.Base("https://openapi.zalo.me", "api_base")
 	if err != nil {

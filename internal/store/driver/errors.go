@@ -10,7 +10,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// The errors a caller tells apart with [errors.Is]. None of them carries a value that was written or asked for.
+// The errors that a caller distinguishes with [errors.Is]. None of them contains a value that was written or asked for.
 var (
 	// ErrNotFound: no row has that id, or its organization doesn't exist.
 	ErrNotFound = errors.New("store: not found")
@@ -39,8 +39,8 @@ var (
 // refusal costs next to nothing, and there may be room again as soon as a transaction has ended.
 const RetryAfter = time.Second
 
-// WrapError adds what was being done, and the package's own error where an engine's error has one. The
-// engine's text stays in the chain for the log.
+// WrapError prefixes err with the operation, and adds the package's own error for an engine's error that corresponds to one. The
+// engine's error stays in the chain, for logs.
 func WrapError(doing string, err error) error {
 	switch {
 	case err == nil:

@@ -169,8 +169,8 @@ CREATE TRIGGER chunks_no_update BEFORE UPDATE ON chunks BEGIN SELECT RAISE(ABORT
 
 // fullTextPostgres is the index of chunks.words. The cost is what keeps the planner from making lexemes of all rows, for
 // want of statistics, in place of looking into the index; in PL/pgSQL the function isn't inlined, which would lose it. New
-// entries are sorted in some at a time: one by one they take several times as long, and with the default limit the one who
-// sorts takes too long.
+// entries are sorted in some at a time: one by one they take several times as long, and with the default limit the
+// statement that sorts them takes too long.
 const fullTextPostgres = `
 CREATE FUNCTION chunk_lexemes(words text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 10000 AS $$
 BEGIN

@@ -29,7 +29,7 @@ const (
 	openTries = 5
 	// pingTime bounds the question whether a connection that lay idle for a second is still alive.
 	pingTime = time.Second
-	// closeTime bounds saying goodbye on a connection that broke. Its place in the pool is taken meanwhile.
+	// closeTime bounds the orderly close of a broken connection, which keeps its place in the pool until then.
 	closeTime = time.Second
 )
 
