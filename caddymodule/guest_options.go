@@ -106,7 +106,7 @@ func (o guestOption) checkFaults(fs *config.Faults, path, value string) {
 	}
 }
 
-// resolve returns the value that a given one stands for.
+// resolve returns a given value with its reference resolved.
 func (o guestOption) resolve(repl *caddy.Replacer, given string) (value string, err error) {
 	switch o.kind {
 	case platforms.SecretOption:
@@ -124,7 +124,7 @@ func (o guestOption) resolve(repl *caddy.Replacer, given string) (value string, 
 	return value, err //nolint:wrapcheck // the caller names the option
 }
 
-// resolveOptions replaces the given values of the options by what they stand for, and adds the faults of those that can't be
+// resolveOptions resolves the references among the given values of the options, and adds the faults of those that can't be
 // resolved, which it removes.
 func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, options []guestOption, values map[string]string) {
 	for _, o := range options {

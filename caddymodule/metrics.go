@@ -221,7 +221,7 @@ func newQueueGauges(a *App) *queueGauges {
 		gauge("due_conversations", "Conversations that wait for a worker", func(d inbox.Depth) float64 { return float64(d.Due) }),
 		gauge("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) }),
 		gauge("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) }),
-		gauge("attention_turns", "Answers that wait for somebody to act", func(d inbox.Depth) float64 { return float64(d.Attention) }),
+		gauge("attention_turns", "Answers that wait for a person to act", func(d inbox.Depth) float64 { return float64(d.Attention) }),
 		gauge("oldest_due_seconds", "How long the conversation that waits longest for a worker has been due",
 			func(d inbox.Depth) float64 { return d.OldestDue.Seconds() }),
 	}}

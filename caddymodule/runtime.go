@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
-// runtime has what the handlers of a configuration use, built when the store is ready. It is immutable.
+// runtime holds the parts that the handlers of a configuration share. It is built once the store is ready, and immutable.
 type runtime struct {
 	shared    *sharedStore
 	auth      *identity.Authenticator
@@ -120,7 +120,7 @@ func (m *Model) entry() gateway.Model {
 	}
 }
 
-// entry is p with what its references stand for, as the gateway sees it.
+// entry returns p for the gateway, with its references resolved.
 func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),

@@ -133,7 +133,7 @@ func (p readiness) Ping(ctx context.Context) error {
 	return rt.shared.db.Ping(ctx)
 }
 
-// withClientAddress passes the client's address, as Caddy knows it by `trusted_proxies`, to a handler without Caddy.
+// withClientAddress passes the client's address, as Caddy determines it by `trusted_proxies`, to a handler without Caddy.
 func withClientAddress(r *http.Request) *http.Request {
 	address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	if !ok {

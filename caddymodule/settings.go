@@ -26,7 +26,7 @@ type settings struct {
 	platforms map[string]map[string]string
 }
 
-// vendor is what a provider's references stand for.
+// vendor is a provider with its references resolved.
 type vendor struct {
 	// apiKey is the operator's key, empty if there is none or none is sent.
 	apiKey string

@@ -27,8 +27,8 @@ func Endpoint(baseURL, path string) (*url.URL, error) {
 	return u.JoinPath(path), nil
 }
 
-// Dialect is what is special about one vendor's HTTP interface. Its methods are called from several goroutines at once; they
-// do no I/O and must not keep what they are given.
+// Dialect encodes the requests and decodes the answers of one vendor's HTTP interface. Its methods are called from several
+// goroutines at once; they do no I/O and must not keep their arguments.
 type Dialect interface {
 	// Endpoint returns the address that the request is posted to. It is not modified.
 	Endpoint(req *Request) *url.URL

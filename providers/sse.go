@@ -71,7 +71,7 @@ const (
 	inValue                   // inside a data line's value
 	ignored                   // inside any other line
 	inRaw                     // inside bare JSON
-	over                      // bare JSON was returned: nothing more to say
+	over                      // bare JSON was returned: nothing follows it
 )
 
 // rawJSON finds the end of a bare JSON value by its brackets.

@@ -28,8 +28,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// MaxBody is the largest delivery that is read. It is never cut: what the platform
-// signed is what is hashed.
+// MaxBody is the largest delivery that is read, in bytes. A larger one is refused and never cut: the signature is over the whole
+// body.
 const MaxBody = 8 << 20
 
 // webhookRetryAfter is the Retry-After of a delivery that was not stored because of a fault; some platforms honour it. When the
@@ -46,7 +46,7 @@ type ChannelRoutes interface {
 	ByKeys(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error)
 }
 
-// Enqueuer keeps what arrived, as [inbox.Queue] does: durably when it returns, and once however often it is delivered.
+// Enqueuer stores deliveries, as [inbox.Queue] does: durably when it returns, and once however often they are repeated.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, arrivals []inbox.Arrival) error
 }
@@ -54,7 +54,8 @@ type Enqueuer interface {
 // Config holds the operator's settings of the webhooks.
 type Config struct {
 	// BaseURL is the service's own address without a trailing slash; some platforms sign it.
-	BaseURL   string
+	BaseURL string
+	// Platforms verifies and extracts the deliveries.
 	Platforms *messaging.Set
 	// AckEmpty has the names of the platforms whose accepted deliveries are answered with 200 and no body instead of
 	// {"ok":true,"queued":n}: some take anything else for a failure.

@@ -44,11 +44,14 @@ type LiveAnswers interface {
 	AnswerNow(ctx context.Context, orgID, channelID, messageID string, sink gateway.Sink) (inbox.Reply, error)
 }
 
-// Deps is what a [Widget] works with. All of it is needed, unless a field says otherwise.
+// Deps configures a [Widget]. All fields are required, unless their comments say otherwise.
 type Deps struct {
-	DB    *store.DB
+	// DB has the widget channels and the cost of their calls.
+	DB *store.DB
+	// Inbox has the visitors' conversations.
 	Inbox VisitorInbox
-	Live  LiveAnswers
+	// Live answers a message while its visitor waits.
+	Live LiveAnswers
 	// Ring seals the tokens of visitors.
 	Ring *vault.Ring
 	// Limiter counts the messages of channels and of addresses, under names that no organization has.
@@ -56,7 +59,7 @@ type Deps struct {
 	// Streams counts the concurrent streams of the channels. It is the widget's own: visitors take no place from the
 	// organization's calls.
 	Streams *v1.Streams
-	// Now is time.Now when it is nil.
+	// Now is the clock of tokens and of the days of spending; nil is [time.Now].
 	Now func() time.Time
 	// Logger gets failures that visitors don't see; nil discards them.
 	Logger *slog.Logger

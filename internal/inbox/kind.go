@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Kind turns the operations of a [Queue] into rows. [store.Open] gets it; it has no state, so that one value serves every
-// database.
+// Kind writes the operations of a [Queue]. It belongs among the kinds of [store.Options]; it has no state, so that one value serves
+// every database.
 var Kind store.Kind = kind{}
 
 type kind struct{}
@@ -26,7 +26,7 @@ type finder interface {
 	find(ctx context.Context, tx store.Tx) error
 }
 
-// session is what the operations of one transaction share.
+// session is the state that the operations of one transaction share.
 type session struct {
 	tx   store.Tx
 	now  int64 // the database's clock, epoch milliseconds

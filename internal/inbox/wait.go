@@ -14,9 +14,9 @@ import (
 const (
 	// pollInterval is how often a worker looks for work on an engine without notifications.
 	pollInterval = 100 * time.Millisecond
-	// calm is the shortest time between two returns of Wait for due work: a worker that may not take it, because its
-	// organization has its share, doesn't spin.
-	calm = 20 * time.Millisecond
+	// minWakeInterval is the shortest time between two returns of Wait for due work: a worker that may not take the work, because
+	// the organization has its share, doesn't spin.
+	minWakeInterval = 20 * time.Millisecond
 )
 
 // Wait returns nil when work may be due: at once when some is, when a conversation becomes due, or after idle. On PostgreSQL
@@ -24,7 +24,7 @@ const (
 // is noticed after idle at the latest. It returns the cause of ctx's end, or a wrapped error of the store, after which the
 // caller should wait a little and call it again.
 func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
-	if err := q.calmDown(ctx); err != nil {
+	if err := q.pauseSinceWake(ctx); err != nil {
 		return err
 	}
 	ctxIdle, cancel := context.WithTimeout(ctx, idle)
@@ -47,9 +47,10 @@ func (q *Queue) Wait(ctx context.Context, idle time.Duration) error {
 	return nil
 }
 
-func (q *Queue) calmDown(ctx context.Context) error {
+// pauseSinceWake waits until minWakeInterval has passed since the last return for due work.
+func (q *Queue) pauseSinceWake(ctx context.Context) error {
 	q.mu.Lock()
-	left := calm - time.Since(q.awoke)
+	left := minWakeInterval - time.Since(q.awoke)
 	q.mu.Unlock()
 	return repeat.Pause(ctx, left)
 }
@@ -80,7 +81,7 @@ func (q *Queue) listen(ctx context.Context) error {
 // farAway is longer than any wait.
 const farAway = time.Hour
 
-// nextDue reads when a conversation is due. {but} leaves some out.
+// nextDue reads the time at which the next conversation is due. {but} leaves some out.
 const nextDue = `SELECT CASE WHEN EXISTS (SELECT 1 FROM conversations WHERE run_at <= $1 AND lease_until < $1{but}) THEN $1
 	ELSE (SELECT min(run_at) FROM conversations WHERE run_at > $1{but}) END`
 

@@ -1,5 +1,5 @@
-// Package bot is the adapter to the bot platform, which Telegram's Bot API stands for. Every bot is a channel with a webhook
-// address and a secret of its own.
+// Package bot is the adapter to the bot platform, by default Telegram's Bot API. Every bot is a channel with a webhook address
+// and a secret of its own.
 package bot
 
 import (
@@ -57,10 +57,10 @@ func (Driver) Describe() *platforms.Description {
 			After: []string{
 				"Call the platform's method setWebhook with url = %u",
 				"In the same call give secret_token = the secret that you noted.",
-				`In the same call give allowed_updates = ["message", "my_chat_member"], which keeps away what nobody reads.`,
+				`In the same call give allowed_updates = ["message", "my_chat_member"], so that only these updates are sent.`,
 				"Write to the bot from a private chat: the conversation appears here. Groups are not answered.",
 			},
-			WindowHelp: "The bot can always write to somebody who has written to it.",
+			WindowHelp: "The bot can always write to a person who has written to it.",
 		}},
 	}
 }

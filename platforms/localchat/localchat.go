@@ -1,5 +1,5 @@
-// Package localchat is the adapter to the local chat platform, which Zalo's official accounts stand for. Its access tokens
-// live about a day and are refreshed.
+// Package localchat is the adapter to the local chat platform, by default Zalo's official accounts. Its access tokens live about a
+// day and are refreshed.
 package localchat
 
 import (
@@ -39,7 +39,7 @@ func (Driver) Describe() *platforms.Description {
 			Before:      []string{"Authorize the operator's application for the official account, and note both tokens."},
 			After: []string{
 				"Once for the application (the operator has done it if another channel works): webhook address %u",
-				"Its events: user_send_text and, to have it noticed when a person answers from the platform's app, oa_send_text.",
+				"Its events: user_send_text and, so that a person's answers from the platform's app are noticed, oa_send_text.",
 			},
 			WindowHelp: "Free text until 7 days after the customer wrote.",
 		}},
@@ -164,7 +164,8 @@ func read(r *platforms.Response, data any) *platforms.Error {
 	return r.Unlisted(true, cause)
 }
 
-// refreshErrors are general knowledge, not seen in a source, and surely not all.
+// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
+// incomplete.
 var refreshErrors = platforms.RefreshErrors{Member: "error", Operator: []string{"-14002", "-14003"}, Temporary: []string{"-32"}}
 
 // Refresh implements [platforms.Refresher].

@@ -1,4 +1,4 @@
-// Package marketa is the adapter to marketplace A, which Shopee's seller chat stands for. The operator's partner account signs
+// Package marketa is the adapter to marketplace A, by default Shopee's seller chat. The operator's partner account signs
 // every call; a token is good for one shop.
 package marketa
 
@@ -202,7 +202,8 @@ func read(r *platforms.Response, result any) *platforms.Error {
 	return r.Unlisted(true, cause)
 }
 
-// refreshErrors are general knowledge, not seen in a source, and surely not all.
+// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
+// incomplete.
 var refreshErrors = platforms.RefreshErrors{
 	Member: "error", Operator: []string{"error_sign", "error_partner"},
 	Temporary: []string{"error_limit", "error_inner", "error_server", "error_system"},

@@ -1,4 +1,4 @@
-// Package marketb is the adapter to marketplace B, which Lazada's seller chat stands for. The operator's application signs
+// Package marketb is the adapter to marketplace B, by default Lazada's seller chat. The operator's application signs
 // every call; customers open the sessions that are written to.
 package marketb
 
@@ -171,7 +171,8 @@ func (m *market) sign(path string, query, params url.Values) (url.Values, *platf
 }
 
 // read reads a good answer into result, or classifies the error: a code other than "0" of the gateway, or an err_code of the
-// chat behind it, with any status. Apart from -22 the codes are general knowledge, not seen in a source.
+// chat behind it, with any status. Apart from -22 the codes are general knowledge, not from the vendor's
+// documentation.
 func read(r *platforms.Response, result any) *platforms.Error {
 	var body struct {
 		Code    *platforms.Word `json:"code"`
@@ -209,7 +210,8 @@ func read(r *platforms.Response, result any) *platforms.Error {
 	return r.Unlisted(true, cause)
 }
 
-// refreshErrors are general knowledge, not seen in a source, and surely not all.
+// refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
+// incomplete.
 var refreshErrors = platforms.RefreshErrors{
 	Member:    "code",
 	Operator:  []string{"IncompleteSignature", "InvalidAppKey", "MissingParameter", "InvalidTimestamp"},

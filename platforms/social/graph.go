@@ -47,7 +47,7 @@ func (s *social) call(
 }
 
 // failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all. Codes
-// 1, 2 and 1200 and the subcodes of unreachable people are general knowledge, not seen in a source.
+// 1, 2 and 1200 and the subcodes of unreachable customers are general knowledge, not from the vendor's documentation.
 func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platforms.Error {
 	code := *e.Code
 	cause := r.Error(strconv.Itoa(code), strconv.Itoa(e.Subcode))

@@ -1,4 +1,4 @@
-// Package social is the adapter to the social platform, which Meta's stands for: one application with three services,
+// Package social is the adapter to the social platform, by default Meta's: one application with three services,
 // a messenger, the direct messages of a photo-sharing service, and a chat app for businesses.
 package social
 
@@ -41,7 +41,7 @@ func (Driver) Describe() *platforms.Description {
 	after := func(echoes string) []string {
 		return []string{
 			"Once for the application (the operator has done it if another channel works): webhook address %u with the operator's verify token.",
-			"Subscribe to the fields messages and, to have it noticed when a person answers from the platform's app, " + echoes + ".",
+			"Subscribe to the fields messages and, so that a person's answers from the platform's app are noticed, " + echoes + ".",
 		}
 	}
 	token := []platforms.CredentialField{platforms.AccessTokenField("A long-lived one. It works until it is revoked.")}
@@ -76,7 +76,7 @@ func (Driver) Describe() *platforms.Description {
 			{
 				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
 				ExternalIDHint: "The id of the professional account, not its name.", Credentials: token,
-				Limit:  platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // bytes are general knowledge, not seen in a source
+				Limit:  platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
 				Window: day, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
 			},
 			{
@@ -94,7 +94,7 @@ func (Driver) Describe() *platforms.Description {
 // objectKeys are the keys of the option `object`, in the order of the channel types.
 var objectKeys = []string{"page", "photo_dm", "chat_app"}
 
-// objects are the values of `object` by which a delivery says what it is about.
+// objects are the values of `object` that name the channel type of a delivery.
 type objects struct{ page, photoDM, chatApp string }
 
 // objectsOf returns the configured values, or those of the real platform.
@@ -119,7 +119,7 @@ func (Driver) CheckOptions(values map[string]string) map[string]string {
 	problems, seen := map[string]string{}, map[string]string{}
 	for i, value := range []string{o.page, o.photoDM, o.chatApp} {
 		if other, taken := seen[value]; taken {
-			problems["object["+objectKeys[i]+"]"] = fmt.Sprintf("%q is the value of %s already; webhooks could not be told apart", value, other)
+			problems["object["+objectKeys[i]+"]"] = fmt.Sprintf("%q is the value of %s already; each type needs a value of its own", value, other)
 			continue
 		}
 		seen[value] = objectKeys[i]
@@ -205,7 +205,8 @@ func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	return string(result.MessageID), nil
 }
 
-// Identify asks for the account of the token. The chat app can only be asked whether the token reaches one number.
+// Identify implements [platforms.Platform]. It requests the account of the token, and of the chat app the channel's number, which
+// succeeds only for a token of that number.
 func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
 	path, fields := "/me", "id"
 	switch channel.Type {

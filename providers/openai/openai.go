@@ -1,6 +1,6 @@
-// Package openai is the chat-completions interface of OpenAI, which most vendors and local servers imitate: Ollama, vLLM,
-// llama.cpp, Groq, Gemini's compatible endpoint and others. It reads the deviations of all of them: where they put the token
-// counts, how they report errors, what they leave out.
+// Package openai is the dialect of OpenAI's chat completions, which most vendors and local servers imitate: Ollama, vLLM,
+// llama.cpp, Groq, Gemini's compatible endpoint and others. It reads the deviations of all of them: other places of the token
+// counts, other forms of errors, missing fields.
 package openai
 
 import (
