@@ -100,13 +100,13 @@ type Call struct {
 	DurationMS int64
 }
 
-// Settlement ends a call: it says what the call costs and whether a hold waits for it.
+// Settlement ends a call, with its cost and whether it has a hold.
 type Settlement struct {
 	Call Call
 	// Held says that a hold with the call's id was made. Without one (BYOK, a model whose price is 0) only the
 	// call's row is written.
 	Held bool
-	// ChargeMicros is what the call costs, 0 or more; above 0 only with Held.
+	// ChargeMicros is the cost of the call, 0 or more; above 0 only with Held.
 	ChargeMicros int64
 	// Void releases the hold and charges nothing, whatever ChargeMicros says.
 	Void bool
@@ -141,7 +141,7 @@ func (s Settlement) validate() error {
 	return s.Call.Wallet.validate()
 }
 
-// Settled is what a settlement did. The figures of a call never change again: a second settlement of the same call
+// Settled is the result of a settlement. The figures of a call never change again: a second settlement of the same call
 // returns those of the first.
 type Settled struct {
 	// ChargedMicros is exactly what left the wallet, the charged_micros of the answer.

@@ -21,7 +21,7 @@ const readTimeout = 2 * time.Second
 type Finding struct {
 	// Subject is the row to look at: a wallet as organization:environment, or an id.
 	Subject string `json:"subject"`
-	// Detail is what was found there.
+	// Detail describes the finding.
 	Detail string `json:"detail"`
 }
 
@@ -29,9 +29,9 @@ type Finding struct {
 type Examined struct {
 	// ID names the invariant: L1 to L18 of the books, or a word.
 	ID string `json:"id"`
-	// Text is what must hold.
+	// Text states the invariant.
 	Text string `json:"text"`
-	// Advice is what an operator should look at when it doesn't.
+	// Advice names the places that an operator should look at when it is broken.
 	Advice string `json:"advice"`
 	// Findings are the first 20 at most.
 	Findings []Finding `json:"findings"`

@@ -61,7 +61,7 @@ type holdRow struct {
 	price Price
 }
 
-// callFigures is what a stored call says about its money.
+// callFigures are the amounts of a stored call.
 type callFigures struct {
 	wallet  WalletID
 	settled Settled

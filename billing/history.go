@@ -123,7 +123,7 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 	}, selectSpend, id.OrgID, string(id.Env), from, until)
 }
 
-// Wallet is what an organization has in one environment, in micros.
+// Wallet is the balance of an organization in one environment, in micros.
 type Wallet struct {
 	// BalanceMicros includes what is held.
 	BalanceMicros int64

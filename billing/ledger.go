@@ -113,7 +113,7 @@ func passFailpoints(ops []store.Op) {
 	failpoint.SlowCommit()
 }
 
-// batch is what must be read before a batch of operations can be decided.
+// batch names the rows that must be read before a batch of operations can be decided.
 type batch struct {
 	wallets []WalletID
 	holds   []string

@@ -44,7 +44,7 @@ type Entry struct {
 	ID     string
 	Wallet WalletID
 	Kind   EntryKind
-	// AmountMicros is what the wallet got (above 0) or gave (below 0).
+	// AmountMicros is the change of the wallet.
 	AmountMicros int64
 	// BalanceMicros is the wallet's balance right after the transaction.
 	BalanceMicros int64

@@ -25,7 +25,7 @@ type Usage struct {
 	CachedPromptTokens int64
 }
 
-// Price is what a model costs, in micros per million tokens, each 0 or more.
+// Price is the price of a model, in micros per million tokens, each 0 or more.
 type Price struct {
 	Input  int64
 	Output int64

@@ -61,7 +61,7 @@ type App struct {
 	// Intervals of the background work. Rarely needed.
 	Timing *Timing `json:"timing,omitempty"`
 
-	// Bounds of what all requests together may use of the machine.
+	// Bounds of the resources that all requests together may use.
 	Limits *Limits `json:"limits,omitempty"`
 
 	settings settings

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// Limits bounds what all requests together may use of the machine.
+// Limits bounds the resources that all requests together may use.
 type Limits struct {
 	// How many bytes of request bodies may be in memory over all requests of this process, from 1 to 1 TiB. Half of it is for
 	// organizations, with the deliveries of their bots, a quarter for requests without a key or a session, an eighth for

@@ -143,7 +143,7 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// Response is what came back.
+// Response is the response to a [Request].
 type Response struct {
 	Name   string // that of the request
 	Status int
@@ -199,7 +199,7 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	return &Response{Name: q.Name, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// networkError says what went wrong in our own words: the texts of net/http may quote the address, in which some
+// networkError describes a failure in our own words: the texts of net/http may quote the address, in which some
 // platforms want their tokens, or what the other side sent.
 func networkError(ctx context.Context, err error) error {
 	var (

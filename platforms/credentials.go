@@ -21,7 +21,7 @@ const (
 	ExpiresAt = "expiresAt"
 )
 
-// Credentials are what a channel needs to call its platform, by the names of its type's [CredentialField]s. They are stored
+// Credentials are the secrets and ids with which a channel's calls are made, by the names of its type's [CredentialField]s. They are stored
 // sealed, as JSON, and never shown.
 type Credentials map[string]string
 

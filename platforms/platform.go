@@ -29,7 +29,7 @@ type Description struct {
 	Name string
 	// OperationName names the platform in the operations of the interface description, in CamelCase; "" makes it of Name.
 	OperationName string
-	// Deliveries says what the webhook receives, such as "Events of the social platform".
+	// Deliveries names the deliveries of the webhook, such as "Events of the social platform".
 	Deliveries string
 	// ChannelWebhooks is set if every channel has a webhook address (/webhooks/NAME/{channelId}) and a secret of its own. Such
 	// channels have no external id, and the platform is a [ChannelSecrets]. Otherwise all channels share one address, are
@@ -124,7 +124,7 @@ type ChannelType struct {
 	Type Type
 	// Label names the type for people. Like is a well-known service of this type, such as "Telegram"; "" for none.
 	Label, Like string
-	// ExternalID is what the platform calls the id that its deliveries are routed by, such as "Page id"; "" for types with
+	// ExternalID is the platform's name of the id that its deliveries are routed by, such as "Page id"; "" for types with
 	// [Description.ChannelWebhooks]. ExternalIDHint says where to find it.
 	ExternalID, ExternalIDHint string
 	// Credentials are the fields of a channel's credentials, in the order of the form.

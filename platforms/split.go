@@ -9,14 +9,14 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/segment"
 )
 
-// Unit is what the length of a message is counted in.
+// Unit is the unit of a message's length.
 type Unit int
 
 // The units.
 const (
 	// Characters are Unicode code points.
 	Characters Unit = iota
-	// UTF16Units are what JavaScript and Java call characters.
+	// UTF16Units are the 16-bit units of UTF-16, which JavaScript and Java call characters.
 	UTF16Units
 	// Bytes are those of UTF-8.
 	Bytes

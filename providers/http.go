@@ -54,7 +54,7 @@ type StreamReader interface {
 	Event(data []byte) (Piece, error)
 }
 
-// Piece is what one event of a stream says. Zero fields say nothing.
+// Piece is the content of one event of a stream. A zero field has no meaning.
 type Piece struct {
 	// Text is the next piece of the answer as a JSON string literal. A character may be split between two pieces.
 	Text JSONString

@@ -11,7 +11,7 @@ type Message struct {
 	Content JSONString
 }
 
-// Request is one validated model call. Adapters must not add what the caller did not ask for, except for what the vendor
+// Request is one validated model call. Adapters add nothing to it but what the vendor
 // requires.
 type Request struct {
 	// Model is the vendor's name of the model.

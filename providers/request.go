@@ -107,7 +107,7 @@ func (b *requestBody) dropRead() {
 	}
 }
 
-// size returns the length of what is left to read in bytes.
+// size returns the number of bytes that are left to read.
 func (b *requestBody) size() (n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

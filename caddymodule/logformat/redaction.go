@@ -11,7 +11,7 @@ import (
 // redacted replaces values that a log may not show.
 const redacted = "REDACTED"
 
-// The bounds of what a log line has of one request. They keep a line short whatever a stranger sends.
+// The bounds of the parts of a request in a log line. They keep a line short whatever a client sends.
 const (
 	maxLoggedURI     = 2048 // bytes of the request's target that are looked at
 	maxLoggedSegment = 40   // bytes of a path segment; our ids have 32 at most, keys and tokens have more

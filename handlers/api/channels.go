@@ -256,7 +256,7 @@ type channelCreation struct {
 // shown.
 type credentialsInput map[string]string
 
-// checked are the credentials if they are what a channel of the type needs.
+// checked returns the credentials if they are those that a channel of the type needs.
 func (c credentialsInput) checked(catalog *messaging.Catalog, channelType string) (platforms.Credentials, error) {
 	of, ok := catalog.Find(channelType)
 	switch {

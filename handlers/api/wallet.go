@@ -333,7 +333,7 @@ type spendObject struct {
 	Data        []daySpend `json:"data"        nullable:"false" doc:"Oldest day first, then by model; days and models without calls are left out"`
 }
 
-// daySpend is what the calls to one model that began on one UTC day cost. Refunds are not subtracted.
+// daySpend is the cost of the calls to one model that began on one UTC day. Refunds are not subtracted.
 type daySpend struct {
 	Day              string `json:"day"           format:"date"`
 	Model            string `json:"model"`

@@ -32,7 +32,7 @@ func frameworkConfig() huma.Config {
 		},
 		Unmarshal: func(text []byte, v any) error { return json.Unmarshal(text, v) },
 	}
-	// "json" is what the framework takes for application/problem+json, the type it gives its own errors.
+	// The framework looks up "json" for application/problem+json, the type of its own errors.
 	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	config.Transformers = []huma.Transformer{keepRefusal}
 	return config

@@ -16,8 +16,8 @@ type schemas struct {
 	own huma.Registry
 }
 
-// Map has all schemas. They are copies without additionalProperties: unknown members are ignored, which is what
-// its absence says, and what the framework checks requests with stays as it is.
+// Map returns copies of all schemas, without additionalProperties: its absence says that unknown members are ignored. The schemas
+// that the framework checks requests with stay unchanged.
 func (s schemas) Map() map[string]*huma.Schema {
 	all := make(map[string]*huma.Schema)
 	for _, registry := range []huma.Registry{s.Registry, s.own} {

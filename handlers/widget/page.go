@@ -54,7 +54,7 @@ func readWidgetFiles(files fs.FS) map[string]widgetFile {
 // framePage is the page in the frame.
 var framePage = template.Must(template.ParseFS(widgetFiles, "static/frame.html"))
 
-// page is what the frame shows. Browsers show it inside pages of the channel's origins only.
+// page serves the page of the frame. Browsers show it inside pages of the channel's origins only.
 func (h *Widget) page(w http.ResponseWriter, _ *http.Request, widget *store.Widget) error {
 	var text strings.Builder
 	err := framePage.Execute(&text, map[string]string{"Script": embedded["frame.js"].path, "Style": embedded["frame.css"].path})
@@ -78,7 +78,7 @@ func ancestors(origins []string) string {
 	return strings.Join(origins, " ")
 }
 
-// script is what a site embeds.
+// script serves the script that a site embeds.
 func (*Widget) script(w http.ResponseWriter, _ *http.Request, _ *store.Widget) error {
 	header := w.Header()
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")

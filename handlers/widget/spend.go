@@ -140,7 +140,7 @@ func (v *visitRequest) checkSpend(ctx context.Context, place *answerPlace) error
 	return nil
 }
 
-// spend is what the channel's answers have cost since today began, and may cost.
+// spend is the cost of the channel's answers since today began, and its limit.
 func (v *visitRequest) spend(ctx context.Context, today time.Time) (day store.ChannelDay, most int64, err error) {
 	day, err = v.DB.Widgets.Spend(ctx, v.channel.OrgID, v.channel.ChannelID, today)
 	if err != nil {

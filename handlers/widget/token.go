@@ -27,7 +27,7 @@ var (
 	errVisitEnded = errors.New("the visit has ended")
 )
 
-// visit is what a visitor's token says. The token is the visit, sealed for its channel under the master key: it can't be
+// visit is the content of a visitor's token. The token is the visit, sealed for its channel under the master key: it can't be
 // read or changed, every node opens it, and nothing of it is stored.
 type visit struct {
 	Visitor string `json:"v"`

@@ -37,14 +37,14 @@ type agentModel struct {
 	VNHosted      bool   `json:"vnHosted"`
 }
 
-// agentsData is what the list of assistants shows.
+// agentsData is the data of the list of assistants.
 type agentsData struct {
 	Agents list[agent]
 	Pager  pager
 	Create form
 }
 
-// agentData is what the page of one assistant shows.
+// agentData is the data of the page of one assistant.
 type agentData struct {
 	Agent        agent
 	Bases        int // number of knowledge bases

@@ -72,7 +72,7 @@ func (m *message) Why() string {
 	return failureWords(m.Code)
 }
 
-// conversationData is what the page of one conversation shows.
+// conversationData is the data of the page of one conversation.
 type conversationData struct {
 	Conversation conversation
 	ChannelName  string

@@ -48,7 +48,7 @@ type conversationRow struct {
 	ChannelName string
 }
 
-// conversationsData is what the list of conversations shows.
+// conversationsData is the data of the list of conversations.
 type conversationsData struct {
 	Filter        form
 	Filtered      bool

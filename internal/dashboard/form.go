@@ -172,7 +172,7 @@ func (f form) fieldOf(name string) *field {
 	return nil
 }
 
-// keep sets the field to what was entered.
+// keep sets the field to the input.
 func (req *pageRequest) keep(f *field) {
 	switch f.Kind {
 	case secretField, fileField, readOnlyField:

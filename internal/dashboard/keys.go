@@ -25,7 +25,7 @@ type apiKey struct {
 	Revoke form `json:"-"`
 }
 
-// keysData is what the page of API keys shows.
+// keysData is the data of the page of API keys.
 type keysData struct {
 	Keys   []apiKey
 	Pager  pager
@@ -134,7 +134,7 @@ type providerKey struct {
 	Delete form `json:"-"`
 }
 
-// providerKeysData is what the page of provider keys shows.
+// providerKeysData is the data of the page of provider keys.
 type providerKeysData struct {
 	Keys []providerKey
 	// Set is the form for a key; it has no fields when no provider is configured.

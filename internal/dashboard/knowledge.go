@@ -83,14 +83,14 @@ type snippet struct {
 // Part returns the number of the part, counted from 1.
 func (s *snippet) Part() int64 { return s.Position + 1 }
 
-// knowledgeListData is what the list of knowledge bases shows.
+// knowledgeListData is the data of the list of knowledge bases.
 type knowledgeListData struct {
 	Bases  list[knowledgeBase]
 	Pager  pager
 	Create form
 }
 
-// knowledgeData is what the page of one knowledge base shows.
+// knowledgeData is the data of the page of one knowledge base.
 type knowledgeData struct {
 	Base      knowledgeBase
 	Documents list[document]

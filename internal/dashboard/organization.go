@@ -16,7 +16,7 @@ type organization struct {
 	CreatedAt     string `json:"createdAt"`
 }
 
-// organizationData is what the page of the organization shows.
+// organizationData is the data of the page of the organization.
 type organizationData struct {
 	Organization organization
 	// Edit is shown to administrators.
@@ -69,14 +69,14 @@ type member struct {
 // memberActive is the state of a person with a password.
 const memberActive = "active"
 
-// membersData is what the list of members shows.
+// membersData is the data of the list of members.
 type membersData struct {
 	Members []member
 	Pager   pager
 	Invite  form
 }
 
-// memberData is what the page of a member shows.
+// memberData is the data of the page of a member.
 type memberData struct {
 	Member             member
 	Edit, Link, Remove form
@@ -172,7 +172,7 @@ type auditEntry struct {
 	Detail string `json:"detail"`
 }
 
-// auditData is what the page of the audit log shows.
+// auditData is the data of the page of the audit log.
 type auditData struct {
 	Entries []auditEntry
 	Pager   pager

@@ -112,7 +112,7 @@ func (req *pageRequest) act(a *action) {
 	}
 }
 
-// afterwards returns the address with the notice of what was done.
+// afterwards returns the address with the notice of the action.
 func (req *pageRequest) afterwards(to string) string {
 	if req.action.done == "" {
 		return to

@@ -45,7 +45,7 @@ type call struct {
 	ConversationID   string `json:"conversationId"`
 }
 
-// walletData is what the page of the wallet shows.
+// walletData is the data of the page of the wallet.
 type walletData struct {
 	// Environment is the shown wallet's, Other the address of the other one.
 	Environment, Other string
@@ -61,7 +61,7 @@ type walletData struct {
 	Calls, TransactionsFile, CallsFile string
 }
 
-// callsData is what the page of the calls shows.
+// callsData is the data of the page of the calls.
 type callsData struct {
 	Environment, Other string
 	Calls              []call

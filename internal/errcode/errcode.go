@@ -59,7 +59,7 @@ const (
 	ProviderTimeout Code = "provider_timeout"
 )
 
-// entry is what follows from a code alone.
+// entry has the properties that follow from a code alone.
 type entry struct {
 	code   Code
 	status int

@@ -17,7 +17,7 @@ import (
 // Enabled reports whether this build can kill itself.
 const Enabled = true
 
-// armed is what the environment asked for when the process started.
+// armed is the failpoint that the environment named when the process started.
 var armed = arm(os.Getenv(Variable))
 
 // trap is a point that kills at one of its hits.

@@ -39,7 +39,7 @@ type Observer interface {
 	SettleLate()
 }
 
-// Config is what a [Gateway] needs; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is
+// Config configures a [Gateway]; every field but CallLimit, Places, EarlyStatus, Processors, Observer, Logger and Now is
 // required.
 type Config struct {
 	Catalog *Catalog

@@ -78,7 +78,7 @@ type Result struct {
 	Text         string
 	FinishReason string
 	Usage        billing.Usage
-	// ChargedMicros is what left the wallet.
+	// ChargedMicros is the amount that left the wallet.
 	ChargedMicros int64
 	BYOK          bool
 	// Replayed: the answer is that of an earlier request with the same Idempotency-Key.

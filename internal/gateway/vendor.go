@@ -156,7 +156,7 @@ func (c *call) drain() bool {
 // by then, with its usage.
 func (c *call) abandoned() bool { return c.claim == nil && c.sink != nil && c.draining.Load() }
 
-// abandon takes the part of the answer that has arrived, which is what the call costs, and returns the error that ends it.
+// abandon takes the part of the answer that has arrived, which decides the cost of the call, and returns the error that ends it.
 func (c *call) abandon() error {
 	for {
 		more, err := c.buffered()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Role is what a user of an organization may do (docs/contract.md#roles). An API key has scopes instead.
+// Role is the role of a user in an organization, with its rights (docs/contract.md#roles). An API key has scopes instead.
 type Role string
 
 // The roles, each with all rights of those before it.

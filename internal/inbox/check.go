@@ -23,7 +23,7 @@ type Finding struct {
 	Detail  string `json:"detail"`  // what was found there
 }
 
-// sentence is an invariant, as a query of what breaks it. A paged one covers the rows of a table with id > $1 AND id <= $2; the
+// sentence is an invariant, as a query of the rows that break it. A paged one covers the rows of a table with id > $1 AND id <= $2; the
 // others get the database's clock as $1.
 type sentence struct {
 	table string // "" reads few rows anyway

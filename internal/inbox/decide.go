@@ -44,7 +44,7 @@ type decisions struct {
 	effects  []effect
 }
 
-// messageKey is the task id of what came in, or the platform's id of what went out.
+// messageKey identifies a message in its channel: an incoming one by its task id, an outgoing one by the platform's id.
 type messageKey struct{ channelID, platformID string }
 
 // messageRow is a message as it is written.

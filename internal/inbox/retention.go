@@ -134,7 +134,7 @@ func sweepConversation(ctx context.Context, db *store.DB, retention store.Retent
 	return all, nil
 }
 
-// sweepOp deletes a part of what is old in a conversation.
+// sweepOp deletes a part of the old rows of a conversation.
 type sweepOp struct {
 	id, orgID string
 	days      int64

@@ -61,7 +61,7 @@ type Work struct {
 	Agent        *store.Agent // nil when the channel has none
 	Suspended    bool         // whether the organization is suspended
 	Turn         *Turn        // the running turn, nil when there is none
-	// Outbound is what is pending or sending, in the order to send it. A part that is sending when the lease is new was left by
+	// Outbound are the pending and sending parts, in the order to send them. A part that is sending when the lease is new was left by
 	// a worker that died: its delivery is unknown.
 	Outbound []Outbound
 	// Waiting are the unanswered texts, in order of platform time, then arrival; empty while their quiet window lasts. Those of

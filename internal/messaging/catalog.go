@@ -29,7 +29,7 @@ type ChannelType struct {
 // Routed reports whether deliveries find channels of the type by external id.
 func (t ChannelType) Routed() bool { return t.Platform != nil && !t.Platform.ChannelWebhooks }
 
-// Catalog is what the platforms of a build declare. It is immutable.
+// Catalog has the declarations of the platforms of a build. It is immutable.
 type Catalog struct {
 	platforms []*platforms.Description
 	types     []ChannelType

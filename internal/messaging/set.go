@@ -31,7 +31,7 @@ var errNoError = errors.New("the adapter of the platform failed without an error
 // errPanicked is the cause of a failure for which an adapter panicked. The panic is in the log.
 var errPanicked = errors.New("the adapter of the platform panicked")
 
-// Config is what a [Set] is made of.
+// Config configures a [Set].
 type Config struct {
 	Drivers []platforms.Driver
 	// Options are those of the configured platforms, by name, with references resolved.

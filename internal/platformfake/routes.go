@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// tokenLife is what refreshed tokens are said to live, in seconds.
+// tokenLife is the reported life of refreshed tokens, in seconds.
 const tokenLife = 14400
 
 func (s *Server) routes() http.Handler {

@@ -38,7 +38,8 @@ type Sent struct {
 	// ExternalID is the channel's: as the request names it (chat_app, market_a), else that of the token's account, if the
 	// server made it.
 	ExternalID string
-	// Address, Text and Token are what was sent; MessageID is what the platform called it, whether it got to say so or not.
+	// Address, Text and Token are those of the request; MessageID is the id that the platform gave the message, even if the sender
+	// didn't receive it.
 	Address, Text, Token, MessageID string
 }
 
@@ -58,7 +59,7 @@ type Server struct {
 	numbers  int
 }
 
-// script is what the requests that match meet next.
+// script has the faults that the next matching requests meet.
 type script struct {
 	match  string
 	faults []Fault
@@ -267,7 +268,7 @@ type exchange struct {
 	fault Fault
 	gate  <-chan struct{}
 	fail  failer
-	// quotes is what an error text of the platform repeats.
+	// quotes is the part of the request that an error text of the platform repeats.
 	quotes string
 }
 

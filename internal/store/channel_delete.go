@@ -81,7 +81,7 @@ func (d *channelDeletion) lockConversations(ctx context.Context, tx Tx) ([]strin
 		d.id, d.orgID, deletedConversations)
 }
 
-// queueDeletions removes conversations, or at first a part of what was said in them.
+// queueDeletions deletes conversations, or at first a part of their messages.
 func queueDeletions(tx Tx, conversationIDs []string) {
 	for _, id := range conversationIDs {
 		for _, text := range [...]string{

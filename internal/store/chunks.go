@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// WordQuery is what chunks are looked up by: those that have all words of one of the groups. Words are [a-z0-9]+, so
+// WordQuery selects chunks: those that have all words of one of the groups. Words are [a-z0-9]+, so
 // that nothing in one is a sign of an engine's own query language.
 type WordQuery [][]string
 

@@ -45,7 +45,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/writer"
 )
 
-// Options is what a DB needs from its wiring. The zero value has no kinds, keeps no logs and uses the system's clock.
+// Options configures a DB. The zero value has no kinds, keeps no logs and uses the system's clock.
 type Options struct {
 	// Kinds are applied in this order within a transaction. Names must be unique.
 	Kinds []Kind

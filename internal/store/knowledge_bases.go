@@ -7,7 +7,7 @@ type KnowledgeBase struct {
 	ID, OrgID   string
 	Name        string // unique within the organization
 	Description string
-	// Documents and Bytes are what it holds, uploads that failed included. They are read, never written.
+	// Documents and Bytes count its documents, failed uploads included. They are read, never written.
 	Documents, Bytes int64
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
 	CreatedAt, UpdatedAt int64

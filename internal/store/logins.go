@@ -40,7 +40,7 @@ type LoginBound struct {
 	Most    int64
 }
 
-// Login is what an attempt has taken of its windows.
+// Login is an attempt as it was counted in its windows.
 type Login struct {
 	window   int64
 	subjects [][32]byte

@@ -19,7 +19,7 @@ const spendTime = 2 * time.Second
 
 var errSpendSlow = errors.New("store: adding up a channel's calls took longer than 2 s")
 
-// WidgetSettings are what a channel of type widget may do.
+// WidgetSettings are the settings of a channel of type widget.
 type WidgetSettings struct {
 	// Origins are the sites that may show it: scheme://host[:port], or https://*.example.com.
 	Origins []string
@@ -64,7 +64,7 @@ func queueWidgetSettings(tx Tx, channelID string, settings *WidgetSettings) erro
 	return nil
 }
 
-// Widget is what a visitor's request needs of a channel of type widget.
+// Widget has the columns of a channel of type widget that a visitor's request needs.
 type Widget struct {
 	ChannelID, OrgID string
 	Settings         WidgetSettings
@@ -94,9 +94,9 @@ func (w Widgets) ByID(ctx context.Context, channelID string) (Widget, error) {
 		WHERE c.id = $1 AND c.type = 'widget'`, channelID)
 }
 
-// ChannelDay is what the answers in a channel have cost since a moment, in micros.
+// ChannelDay is the cost of the answers in a channel since a moment, in micros.
 type ChannelDay struct {
-	// SpentMicros is the sum of what was charged, LargestMicros the most that one call was.
+	// SpentMicros is the sum of the charges, LargestMicros the largest one.
 	SpentMicros, LargestMicros int64
 	// Asking is how many answers are being made, whose cost isn't known yet. Answers whose conversation was deleted
 	// meanwhile aren't among them.

@@ -174,15 +174,15 @@ func (p *pass) replace(ctx context.Context, fresh platforms.Credentials) bool {
 	default:
 		channel.CredentialsVersion++
 		channel.Credentials = sealed
-		p.welcomeBack(bounded)
+		p.reactivate(bounded)
 	}
 	p.credentials = fresh
 	return true
 }
 
-// welcomeBack makes a channel active again that another process, which waited in vain for what we have just stored, has
+// reactivate makes a channel active again that another process, which waited in vain for what we have just stored, has
 // marked.
-func (p *pass) welcomeBack(ctx context.Context) {
+func (p *pass) reactivate(ctx context.Context) {
 	if p.newer(ctx) || p.work.Channel.State != store.ChannelNeedsReauth {
 		return
 	}

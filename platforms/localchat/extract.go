@@ -85,7 +85,7 @@ func (e *event) fromStaff() bool {
 	return e.admin != "" && strings.HasPrefix(e.name, "oa_send_") && !strings.HasPrefix(e.name, "oa_send_group_")
 }
 
-// mediaOf names what the customer sent; empty for what is no message of one customer.
+// mediaOf returns the short name of a message without text; empty for events that are no message of one customer.
 func mediaOf(kind string) string {
 	switch kind {
 	case "image", "audio", "video", "sticker", "location", "file", "link":

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// traffic is what an adapter has sent to the platform.
+// traffic records the requests of an adapter to the platform.
 type traffic struct {
 	mu       sync.Mutex
 	requests []string
@@ -69,7 +69,7 @@ func (s Suite) outgoing(t testing.TB, of platforms.Type, text string) *platforms
 	}
 }
 
-// replyText is what is sent where the text doesn't matter. It must be in no error.
+// replyText is the text of messages whose text doesn't matter. It must be in no error.
 const replyText = "confidential reply"
 
 // requireFailure checks that err is an error of the contract which reveals nothing, and returns it.

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// Suite is what the checks need of an adapter.
+// Suite describes an adapter to the checks.
 type Suite struct {
 	Driver platforms.Driver
 	// Options are values for the driver's options, as in [platforms.Config]. Those that are addresses are the suite's.

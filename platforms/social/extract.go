@@ -37,7 +37,7 @@ func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 	return r.All(), nil
 }
 
-// reader reads the entries of a delivery, one thing at a time: nothing is built of what a list holds but the Inbounds.
+// reader reads the entries of a delivery, one thing at a time: nothing is built from the elements of a list but the Inbounds.
 type reader struct {
 	platforms.Collector
 

@@ -39,7 +39,7 @@ var (
 	_ providers.Provider = (*Echo)(nil)
 )
 
-// messageTokens is what a message costs beside its content.
+// messageTokens is the number of tokens of a message beside its content.
 const messageTokens = 4
 
 // Tokens counts the tokens of a text: a run of letters and digits has one for every 4 characters begun, white

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// chunk is what counts in one JSON document of an OpenAI-compatible answer: an event of a stream, or the whole body
+// chunk has the members that matter of one JSON document of an OpenAI-compatible answer: an event of a stream, or the whole body
 // of a non-stream answer. Everything else in it (reasoning, tool calls, refusals, ids, other choices) is dropped.
 type chunk struct {
 	choice
@@ -84,7 +84,7 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 	return c, true
 }
 
-// maxDepth bounds the nesting of what a vendor sends; no answer of a model is deeper.
+// maxDepth bounds the nesting of a vendor's JSON; no answer of a model is deeper.
 const maxDepth = 512
 
 // scanner reads the parts of a document.
@@ -102,9 +102,9 @@ func (s *scanner) stringOrSkip() jsonscan.Literal {
 }
 
 const (
-	// absent is what [scanner.count] returns for null.
+	// absent is the result of [scanner.count] for null.
 	absent = -1
-	// invalid is what [scanner.count] returns for anything but a count.
+	// invalid is the result of [scanner.count] for anything but a count.
 	invalid = -2
 )
 

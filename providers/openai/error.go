@@ -27,7 +27,7 @@ func (d *dialect) Fault(status int, header http.Header, body []byte) *providers.
 	return classify(fault, 0, nil)
 }
 
-// vendorFault is what a vendor reported about an error, in a body or an event. Words are in lower case.
+// vendorFault is an error that a vendor reported in a body or an event. Words are in lower case.
 type vendorFault struct {
 	number  int      // a numeric code, 0 if none
 	words   []string // code, type, status, detail codes

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 )
 
-// ExportOptions is what an export needs from its caller. The zero value is ready.
+// ExportOptions configures an export. The zero value is ready.
 type ExportOptions struct {
 	// Probes are values sealed with each key that the store's secrets are sealed with, which go into the header: an
 	// import shows them to [ImportOptions.Admit].

@@ -24,7 +24,7 @@ import (
 //
 // The first line is [Header]. Then come the tables in the order of [allTables], empty ones too, each with its
 // rows as arrays in the order of its columns: text as strings, whole numbers, true and false, bytes as base64, null.
-// Times and money are what they are in the tables: epoch milliseconds and micros. A block line closes at most 1,000 rows
+// Times and money have the units of the tables: epoch milliseconds and micros. A block line closes at most 1,000 rows
 // and about 1 MiB, of one table or several; its sha256 is that of all bytes of the stream before the line, so that
 // damage is found before a row of its block is written, and a place in the archive has a name. The last line counts the
 // rows of each table: an archive without it is cut. Nothing follows.
@@ -76,7 +76,7 @@ type Progress struct {
 	Skipped bool
 }
 
-// Summary is what became of a whole export or import.
+// Summary is the result of a whole export or import.
 type Summary struct {
 	// ID is the archive's.
 	ID string

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 )
 
-// ImportOptions is what an import needs from its caller. The zero value is ready.
+// ImportOptions configures an import. The zero value is ready.
 type ImportOptions struct {
 	// Admit may refuse an archive by its header before anything is written, above all one whose probes the master key
 	// of this side doesn't open; nil admits all.

@@ -75,7 +75,7 @@ func (k RouteKey) Lookable() bool {
 	return k.ExternalID != "" && IsText(k.Type) && IsText(k.ExternalID)
 }
 
-// Route is what a webhook needs of a channel.
+// Route has the columns of a channel that a webhook needs.
 type Route struct {
 	ChannelID, OrgID, Type, ExternalID, State string
 

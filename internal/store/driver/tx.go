@@ -42,7 +42,7 @@ type Tx interface {
 	// Now is the database's clock in epoch milliseconds, read once when the transaction began. Asked before the first
 	// statement it costs PostgreSQL a round trip.
 	Now() int64
-	// LockRows is what a SELECT appends to lock the rows it reads: " FOR UPDATE" on PostgreSQL, "" on SQLite,
+	// LockRows returns the end of a SELECT that locks the rows it reads: " FOR UPDATE" on PostgreSQL, "" on SQLite,
 	// whose only writer holds the lock already. Rows are read in key order, so that nodes can't deadlock.
 	LockRows() string
 }
@@ -82,7 +82,7 @@ var ErrWriteSlow = errors.New("store: the transaction took too long")
 // ErrNestedStatement is the error of a statement inside the callback of a query: it would disturb the rows still to come.
 var ErrNestedStatement = errors.New("store: the callback of a query runs no statements")
 
-// CheckRows compares the rows a queued statement affected with what its kind expects.
+// CheckRows compares the number of rows that a queued statement affected with the expected one.
 func CheckRows(text string, affected, want int64) error {
 	if want == AnyRows || affected == want {
 		return nil

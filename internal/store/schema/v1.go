@@ -190,7 +190,7 @@ CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}
 	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 `
 
-// refuseChangePostgres is what the append-only triggers call.
+// refuseChangePostgres is the function that the append-only triggers call.
 const refuseChangePostgres = `
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -38,7 +38,7 @@ type Wire struct {
 	closed   chan struct{}
 }
 
-// losing is what happens to a connection that sends COMMIT.
+// losing is the fault that a connection meets when it sends COMMIT.
 type losing int
 
 const (

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Batch is what one transaction of the writer did, for metrics.
+// Batch describes one transaction of the writer, for metrics.
 type Batch struct {
 	Operations  int           // that ended in it, well or not
 	Failed      int           // of these, with an error

@@ -64,7 +64,7 @@ type Writer struct {
 	refusals   refusalLog
 }
 
-// Options is what a writer needs from its wiring.
+// Options configures a writer.
 type Options struct {
 	Kinds    []Kind       // applied in this order within a transaction; their names must be unique
 	Logger   *slog.Logger // gets lost transactions and panics
@@ -183,7 +183,7 @@ func (w *Writer) turn() {
 	}
 }
 
-// observe measures the pace and passes on what a transaction did.
+// observe measures the pace and reports a transaction to the observer.
 func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
 	batch, took := o.batch, time.Duration(0)
 	if batch.Transaction > 0 {
@@ -368,7 +368,7 @@ func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
 	return append(groups, execs...)
 }
 
-// writeGroup is what shares a savepoint: operations of one kind, or one hand-written write (kind nil).
+// writeGroup is the group of operations that share a savepoint: operations of one kind, or one hand-written write (kind nil).
 type writeGroup struct {
 	kind   Kind
 	writes []*PendingWrite

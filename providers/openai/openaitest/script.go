@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// script is what the vendor is going to send; a scenario is a change of the good one.
+// script is the answer that the vendor is going to send; a scenario changes the good one.
 type script struct {
 	contentType string
 	encoding    string // Content-Encoding, with the body to match for gzip

@@ -21,7 +21,7 @@ type Request struct {
 	// Header are the headers as they came; Body is the whole body.
 	Header http.Header
 	Body   []byte
-	// Scenario is what the prompt asked for.
+	// Scenario is the scenario that the prompt named.
 	Scenario string
 
 	options options
