@@ -24,16 +24,19 @@ const (
 	lifetimeJitter = 5 * time.Minute
 )
 
-// connPools are a process's connections to PostgreSQL. Work is what requests wait for: one connection writes, and up
-// to four look up. Reads is for everything else, so that no page of the dashboard, however slow, takes a connection away
-// from a request. Together they have at most pool_max_conns, half each, but at least one each. Sessions is for what needs
-// a session of its own, LISTEN: the direct address, or reads where there is none.
+// connPools are a process's connections to PostgreSQL. The pools work and reads have at most pool_max_conns together, half each,
+// but at least one each.
 type connPools struct {
-	work, reads, sessions *pgxpool.Pool
+	// work serves requests: one connection writes, and up to four look up.
+	work *pgxpool.Pool
+	// reads serves everything else, so that no page of the dashboard, however slow, takes a connection away from a request.
+	reads *pgxpool.Pool
+	// sessions serves statements that need a session of their own, which is LISTEN: the direct address, or reads without one.
+	sessions *pgxpool.Pool
 }
 
-// lost empties the pools after a connection broke, most often because all did: the server restarted, or the network
-// broke, and each would cost its finder a wait of its own. One that only took too long speaks for its own pool.
+// lost empties the pools after a connection broke, because most often all broke: the server restarted, or the network failed, and
+// each of them would cost a request another wait. A timeout empties only the connection's own pool.
 func (p *connPools) lost(own *pgxpool.Pool, err error) {
 	if pgconn.Timeout(err) {
 		own.Reset()
@@ -49,7 +52,7 @@ func (p *connPools) all() []*pgxpool.Pool {
 	return slices.DeleteFunc([]*pgxpool.Pool{p.work, p.reads, p.sessions}, func(pool *pgxpool.Pool) bool { return pool == nil })
 }
 
-// openPools connects nothing yet. What it made before an error is closed by the caller.
+// openPools opens the pools without connecting. After an error the caller closes the pools that were opened.
 func openPools(ctx context.Context, location driver.Location) (pools *connPools, err error) {
 	pools = &connPools{}
 	config, err := pgxpool.ParseConfig(location.DSN)
