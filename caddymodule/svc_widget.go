@@ -31,8 +31,8 @@ func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	})
 }
 
-// newWidget builds the widget of a runtime; it does no I/O. This process answers visitors who wait, with a worker that takes
-// no other conversations.
+// newWidget builds the widget of a runtime; it does no I/O. This process answers waiting visitors with a worker
+// that takes no other conversations.
 func (a *App) newWidget(rt *runtime) *widget.Widget {
 	live := a.newWorker(rt)
 	live.Exit = drained.Done()

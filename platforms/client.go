@@ -98,11 +98,14 @@ func newTransport() *http.Transport {
 // Request is one call to a platform.
 type Request struct {
 	// Name names the platform in errors.
-	Name   string
-	Base   *url.URL
+	Name string
+	// Base is the address that Path is appended to; see [ParseBase].
+	Base *url.URL
+	// Method is the HTTP method.
 	Method string
-	// Path begins with a slash. What a tenant contributes to it was checked to need no escaping.
-	Path  string
+	// Path begins with a slash. Parts of it that a tenant sets were checked to need no escaping.
+	Path string
+	// Query is appended to the address; nil is none.
 	Query url.Values
 	// Header has the names as they are sent, not in canonical form.
 	Header map[string]string
@@ -151,7 +154,7 @@ type Response struct {
 	Body   []byte // nil if it did not arrive whole or was too long
 }
 
-// wire notes how far a request got. Its hooks run on other goroutines.
+// wire records how far a request got. Its hooks run on other goroutines.
 type wire struct{ sought, connected, wrote atomic.Bool }
 
 func (w *wire) trace() *httptrace.ClientTrace {
@@ -162,13 +165,15 @@ func (w *wire) trace() *httptrace.ClientTrace {
 	}
 }
 
-// unsent reports whether surely nothing was sent: no connection was made, or a kept one turned out to be closed before the
-// headers were written. When our own time ran out with a connection in hand, another goroutine may still be writing.
+// unsent reports whether certainly nothing was sent: no connection was made, or a kept one turned out to be closed before the
+// headers were written. ended is whether the call's own context ended: then, with a connection, another goroutine may still be
+// writing.
 func (w *wire) unsent(ended bool) bool {
 	return w.sought.Load() && !w.wrote.Load() && (!w.connected.Load() || !ended)
 }
 
-// Do makes the call. It fails with [Retry] if surely nothing was sent, else with [Unknown]; any answer is no failure.
+// Do makes the call. It fails with [Retry] if certainly nothing was sent, else with [Unknown]. A response of any status is no
+// failure.
 func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	if q.Base == nil {
 		return nil, Refusef("the configured address of %s is faulty", q.Name)
@@ -243,9 +248,8 @@ func (r *Response) Error(code, subcode string) error {
 // NoID is the failure of a call that the platform accepted without an id in its answer.
 func (r *Response) NoID() *Error { return Fail(Unknown, r.Error("", "")) }
 
-// Unreadable classifies a response that isn't in the platform's own words: from a server between us and the platform, or
-// from a platform out of order. Only a status that says that the request was turned away is believed. refreshable: a 401
-// may be helped by a refresh.
+// Unreadable classifies a response without the platform's own error format: from a proxy before the platform, or from a platform
+// that is out of order. Only statuses that refuse the request are trusted. refreshable is whether a refresh may resolve a 401.
 func (r *Response) Unreadable(refreshable bool) *Error {
 	cause := r.Error("", "")
 	switch {
@@ -261,7 +265,7 @@ func (r *Response) Unreadable(refreshable bool) *Error {
 	return Fail(Unknown, cause)
 }
 
-// Unlisted classifies an error in the platform's own words that the adapter doesn't know.
+// Unlisted classifies an error of the platform, in its own format, whose code the adapter doesn't list.
 func (r *Response) Unlisted(refreshable bool, cause error) *Error {
 	switch {
 	case r.Status == http.StatusTooManyRequests, r.Status >= 500:

@@ -25,7 +25,7 @@ var (
 	ErrHigherRoleOnly = errors.New("only a person of a higher role may reset this password")
 )
 
-// Link is a new one-time link. Its token is stored nowhere and can't be shown again. No mail is sent: its maker gives it to the
+// Link is a new one-time link. Its token is stored nowhere and can't be shown again. No mail is sent: its author gives it to the
 // user.
 type Link struct {
 	Token string
@@ -33,8 +33,8 @@ type Link struct {
 	Lifetime time.Duration
 }
 
-// Users invites, changes and removes the people of organizations. The audit log names the author of every change; an
-// administrator may change everybody but owners.
+// Users invites, changes and removes the users of organizations. The audit log names the author of every change; an
+// administrator may change all users but owners.
 //
 // The methods return, wrapped, a [FieldError] for a refused value, [ErrAdministratorsOnly] and [ErrOwnersOnly] for missing
 // rights, [store.ErrNotFound] for an unknown user or organization, [store.ErrConflict] for an e-mail address that a user or an

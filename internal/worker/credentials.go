@@ -57,7 +57,8 @@ func (p *pass) makeReady(ctx context.Context) {
 	}
 }
 
-// adopt makes a channel, as it was read, the pass's own. It reports false when its credentials can't be opened.
+// adopt replaces the channel and the credentials of the pass by those of channel. It reports false when the credentials can't be
+// opened.
 func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 	credentials, err := p.openCredentials(channel)
 	if err != nil {
@@ -69,8 +70,8 @@ func (p *pass) adopt(ctx context.Context, channel *store.Channel) bool {
 }
 
 // renewed reports whether there are other credentials than those the platform has just refused: they were stored meanwhile, or
-// the platform gave them for the refresh token. passing is as in refresh.
-func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, passing *platforms.Error) {
+// the platform gave them for the refresh token. temporary is as in refresh.
+func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, temporary *platforms.Error) {
 	switch {
 	case p.newer(ctx):
 		return true, nil
@@ -80,7 +81,8 @@ func (p *pass) renewed(ctx context.Context, refreshable bool) (renewed bool, pas
 	return p.refresh(ctx, true)
 }
 
-// newer adopts the stored credentials when they are others than ours, and the channel's state in any case.
+// newer reads the channel again, adopts its credentials if the pass has others, and reports whether it did. The pass gets the
+// channel's state in any case.
 func (p *pass) newer(ctx context.Context) bool {
 	ctx, cancel := storing(ctx)
 	defer cancel()
@@ -96,9 +98,9 @@ func (p *pass) newer(ctx context.Context) bool {
 // refresh gets new credentials from the platform and stores them. Credentials that another process has stored meanwhile are
 // adopted instead. In one process a channel is refreshed by one goroutine at a time, because a refresh token is good for one
 // use; between processes the compare-and-set decides. needed: the platform has refused the current token, so the channel needs
-// its owner unless there is another one; goroutines that wait for the refresh then don't ask the platform again. passing is a
-// fault that says nothing about the refresh token, like an outage or our own stop: later it may work.
-func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, passing *platforms.Error) {
+// its owner unless there is another one; goroutines that wait for the refresh then don't ask the platform again. temporary is a
+// failure that doesn't depend on the refresh token, such as an outage or our own stop: a later refresh may succeed.
+func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, temporary *platforms.Error) {
 	release, err := p.refreshes.enter(ctx, p.work.Channel.ID)
 	if err != nil {
 		return false, &platforms.Error{Class: platforms.Retry, Cause: err}

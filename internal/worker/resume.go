@@ -23,27 +23,27 @@ const (
 func (w *Worker) resumeLoop(ctx context.Context) {
 	repeat.Every(ctx, resumeInterval, func(ctx context.Context) {
 		if err := w.resume(ctx); err != nil && ctx.Err() == nil {
-			w.Logger.ErrorContext(ctx, "taking turns up again failed", "error", err)
+			w.Logger.ErrorContext(ctx, "resuming stalled turns failed", "error", err)
 		}
 	})
 }
 
-// resume does so once.
+// resume reads the stalled turns once and resumes those whose cause has been resolved.
 func (w *Worker) resume(ctx context.Context) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	standing, err := w.Leases.Attentions(bounded, w.Now().Add(-resumeAge), resumeLimit)
+	stalled, err := w.Leases.Attentions(bounded, w.Now().Add(-resumeAge), resumeLimit)
 	if err != nil {
 		return err
 	}
 	free := map[string]int64{} // by organization
-	for i := range standing {
+	for i := range stalled {
 		if ctx.Err() != nil {
 			return nil
 		}
-		due, err := w.resumable(ctx, &standing[i], free)
+		due, err := w.resumable(ctx, &stalled[i], free)
 		if err == nil && due {
-			err = w.resumeTurn(ctx, standing[i].TurnID)
+			err = w.resumeTurn(ctx, stalled[i].TurnID)
 		}
 		if err != nil {
 			return err
