@@ -92,11 +92,11 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 	if failure = p.refusal(); failure == nil {
 		id, failure = p.callPlatform(ctx, row)
 		if failure != nil && failure.Class == platforms.NeedsReauth {
-			switch renewed, passing := p.renewed(ctx, failure.Refreshable); {
+			switch renewed, temporary := p.renewed(ctx, failure.Refreshable); {
 			case renewed:
 				id, failure = p.callPlatform(ctx, row)
-			case passing != nil: // the token was refused, so the message was not taken
-				failure = passing
+			case temporary != nil: // the token was refused, so the message was not taken
+				failure = temporary
 			}
 		}
 	}
