@@ -4,17 +4,20 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -221,6 +224,100 @@ func TestGenerations(t *testing.T) {
 	})
 }
 
+// TestConcurrentLookups guarantees the same for look-ups and changes at the same time: none returns less than was committed when it
+// began.
+func TestConcurrentLookups(t *testing.T) {
+	t.Parallel()
+	const changes, readers = 200, 3
+	p := startProcesses(t)
+	var committed atomic.Int64
+	var all errgroup.Group
+	for _, by := range p.all {
+		for range readers {
+			all.Go(func() error {
+				for committed.Load() < changes {
+					least := committed.Load()
+					record, found, err := by.hot.Key(context.Background(), keyHash)
+					if err != nil || !found {
+						return fmt.Errorf("found %t: %w", found, err)
+					}
+					plan, err := strconv.ParseInt(record.Plan, 10, 64)
+					if err != nil || plan < least {
+						return fmt.Errorf("plan %q was read after %d was committed: %w", record.Plan, least, err)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	for i := range changes {
+		p.change(t, p.all[i%2])
+		committed.Store(int64(p.plan))
+	}
+	require.NoError(t, all.Wait())
+	number, settled := p.all[0].generations.settled(identityPart)
+	require.True(t, settled, number)
+}
+
+// TestKilledWriter guarantees that a process that is killed between its announcement and its COMMIT, or after its COMMIT, leaves
+// look-ups right, which read until the next change.
+func TestKilledWriter(t *testing.T) {
+	t.Parallel()
+	for _, moment := range []string{"announces", "commits"} {
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
+			p := startProcesses(t)
+			p.requirePlan(t)
+			_, kill := startChild(t, moment, p.path, moment)
+			if moment == "commits" {
+				p.plan++
+			}
+			p.requirePlan(t)
+			kill()
+			p.requirePlan(t)
+			_, settled := p.all[0].generations.settled(identityPart)
+			require.False(t, settled)
+			changeSilently(t, p.path, "UPDATE organizations SET plan = '7'")
+			p.plan = 7
+			p.requirePlan(t)
+
+			p.change(t, p.all[1])
+			p.requirePlan(t)
+			_, settled = p.all[0].generations.settled(identityPart)
+			require.True(t, settled)
+		})
+	}
+}
+
+// announceAndWait changes the plan and waits to be killed, before COMMIT or after it.
+func announceAndWait(path string, commits bool) error {
+	d, err := Open(context.Background(), path, time.Now)
+	if err != nil {
+		return err
+	}
+	begun, err := d.writer.Begin(context.Background())
+	if err != nil {
+		return err
+	}
+	tx, ok := begun.(*transaction)
+	if !ok {
+		return errors.New("the writer has another transaction")
+	}
+	tx.Queue(1, "UPDATE organizations SET plan = '1'")
+	if err := tx.Flush(context.Background()); err != nil {
+		return err
+	}
+	d.generations.announce(onlyIdentity)
+	if commits {
+		if _, err := tx.conn.exec("COMMIT", nil); err != nil {
+			return err
+		}
+	}
+	fmt.Println(map[bool]string{true: "commits", false: "announces"}[commits])
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
 // TestRememberedLookups guarantees that a look-up doesn't read the database again while nothing changes.
 func TestRememberedLookups(t *testing.T) {
 	t.Parallel()
@@ -277,7 +374,7 @@ func TestOlderProcess(t *testing.T) {
 	require.NoError(t, reopened.older())
 	require.NoError(t, reopened.Close(t.Context()))
 
-	stop := startStranger(t, path)
+	stop, _ := startChild(t, "connects silently", path, "connected")
 	first, err := Open(t.Context(), path, time.Now)
 	require.NoError(t, err)
 	require.ErrorContains(t, first.older(), "stop it first")
@@ -314,23 +411,28 @@ func TestClosedLookups(t *testing.T) {
 	require.ErrorIs(t, opened.hot.Routes(t.Context(), nil, nil), driver.ErrClosed)
 }
 
-// startStranger starts a process that is connected to a database file; stop ends it.
-func startStranger(t *testing.T, path string) (stop func()) {
+// startChild starts a process that says said once it has done what its role is: end lets it go, kill doesn't.
+func startChild(t *testing.T, role, path, said string) (end, kill func()) {
 	t.Helper()
-	stranger := exec.CommandContext(t.Context(), os.Args[0])
-	stranger.Env = append(os.Environ(), childRole+"=connects silently", childFile+"="+path)
-	ready, err := stranger.StdoutPipe()
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), childRole+"="+role, childFile+"="+path)
+	output, err := child.StdoutPipe()
 	require.NoError(t, err)
-	hold, err := stranger.StdinPipe()
+	hold, err := child.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, stranger.Start())
-	line, err := bufio.NewReader(ready).ReadString('\n')
+	require.NoError(t, child.Start())
+	line, err := bufio.NewReader(output).ReadString('\n')
 	require.NoError(t, err)
-	require.Equal(t, "connected\n", line)
-	return func() {
+	require.Equal(t, said+"\n", line)
+	end = func() {
 		require.NoError(t, hold.Close())
-		require.NoError(t, stranger.Wait())
+		require.NoError(t, child.Wait())
 	}
+	kill = func() {
+		require.NoError(t, child.Process.Kill())
+		require.ErrorContains(t, child.Wait(), "killed")
+	}
+	return end, kill
 }
 
 // connectSilently connects to a database file until the input ends.

@@ -16,7 +16,11 @@ const (
 )
 
 // childRoles are what such a process may do.
-var childRoles = map[string]func(path string) error{"connects silently": connectSilently}
+var childRoles = map[string]func(path string) error{
+	"connects silently": connectSilently,
+	"announces":         func(path string) error { return announceAndWait(path, false) },
+	"commits":           func(path string) error { return announceAndWait(path, true) },
+}
 
 // TestMain runs the tests, or, re-executed by one of them, another process. It keeps the random state machine short unless the
 // command line asks for more (-rapid.checks, -rapid.steps).
