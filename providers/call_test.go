@@ -62,7 +62,7 @@ func TestCloseEndsTheCall(t *testing.T) {
 		require.NoError(t, err)
 		event, err := events.Next()
 		require.NoError(t, err)
-		require.Equal(t, "Hello", event.Text)
+		require.Equal(t, "Hello", event.Answer())
 		<-v.Reached("never")
 		read := make(chan error)
 		go func() {
@@ -120,7 +120,7 @@ func TestStreamIsIncremental(t *testing.T) {
 			require.NoError(t, err)
 			event, err := events.Next()
 			require.NoError(t, err)
-			require.Equal(t, "Hello", event.Text)
+			require.Equal(t, "Hello", event.Answer())
 			<-v.Reached(name)
 			require.False(t, events.Buffered(), name)
 			v.Release(name)
@@ -177,7 +177,8 @@ func TestBuffered(t *testing.T) {
 	}{{"a", "", true}, {"b", "", false}, {"c", "", false}, {"d", "", true}, {"", "stop", true}} {
 		event, err := events.Next()
 		require.NoError(t, err)
-		require.Equal(t, providers.Event{Text: want.text, FinishReason: want.finish}, event)
+		require.Equal(t, want.text, event.Answer())
+		require.Equal(t, providers.Event{Quoted: event.Quoted, FinishReason: want.finish}, event)
 		require.Equal(t, want.more, events.Buffered(), want.text)
 		require.Equal(t, want.more, events.Buffered(), "asking changes nothing")
 	}

@@ -27,7 +27,7 @@ func AppendQuoted(dst []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		b := s[i]
 		if b < utf8.RuneSelf {
-			if b >= ' ' && b != '"' && b != '\\' {
+			if !escaped(b) {
 				i++
 				continue
 			}
@@ -63,6 +63,38 @@ func appendEscaped(dst []byte, b byte) []byte {
 	const hex = "0123456789abcdef"
 	return append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
 }
+
+// canonical reports whether s is the literal that [AppendQuoted] writes for its text. It is false for anything that isn't a valid
+// literal.
+func (s JSONString) canonical() bool {
+	in := s.inner()
+	if len(in) == 0 {
+		return string(s) == `""`
+	}
+	ascii := true
+	for i := 0; i < len(in); {
+		switch b := in[i]; {
+		case b >= utf8.RuneSelf:
+			ascii = false
+			i++
+		case b == '\\':
+			var buf [jsonscan.UnitLen]byte
+			r, size := jsonscan.DecodeRune(in[i:])
+			if r >= utf8.RuneSelf || !escaped(byte(r)) || !bytes.HasPrefix(in[i:], appendEscaped(buf[:0], byte(r))) {
+				return false
+			}
+			i += size
+		case escaped(b):
+			return false
+		default:
+			i++
+		}
+	}
+	return ascii || utf8.Valid(in)
+}
+
+// escaped reports whether [AppendQuoted] escapes the ASCII character b.
+func escaped(b byte) bool { return b < ' ' || b == '"' || b == '\\' }
 
 // Text returns the decoded text. Lone surrogates and bytes that are no UTF-8 become U+FFFD.
 func (s JSONString) Text() string { return jsonscan.Literal(s).Text() }

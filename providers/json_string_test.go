@@ -110,7 +110,10 @@ func FuzzQuote(f *testing.F) {
 }
 
 func FuzzJSONStringText(f *testing.F) {
-	for _, s := range []string{`""`, `"a\u00e9\ud83d\udc4b"`, `"\ud800\ud83d\udc4b"`, "\"\xff\\n\"", `"\`, `"\u"`, `x`} {
+	for _, s := range []string{
+		`""`, `"a\u00e9\ud83d\udc4b"`, `"\ud800\ud83d\udc4b"`, "\"\xff\\n\"", `"\`, `"\u"`, `x`,
+		`"a\"\\\n\r\t\u0000\u001f"`, `"\/"`, `"\b"`, `"\u000a"`, `"\u001F"`, `"\u0022"`, `"a"b"`, "\"\n\"", "\"é\x7f\"",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, literal []byte) {
@@ -118,6 +121,7 @@ func FuzzJSONStringText(f *testing.F) {
 		text := s.Text()
 		require.True(t, utf8.ValidString(text))
 		require.Equal(t, len(text), s.ByteLen())
+		require.Equal(t, string(Quote(text)) == string(literal), s.canonical())
 		begun, half := s.textAfter(0)
 		rest, left := JSONString(`"."`).textAfter(half)
 		require.Equal(t, text+".", begun+rest)

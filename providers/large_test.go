@@ -84,10 +84,10 @@ func TestLargeEventIsForgotten(t *testing.T) {
 	defer events.Close()
 	first, err := events.Next()
 	require.NoError(t, err)
-	require.Len(t, first.Text, 2*providers.SmallAnswerBytes)
+	require.Len(t, first.Answer(), 2*providers.SmallAnswerBytes)
 	require.GreaterOrEqual(t, p.LargeBytes(), int64(providers.SmallAnswerBytes))
 	second, err := events.Next()
 	require.NoError(t, err)
-	require.Equal(t, "b", second.Text)
+	require.Equal(t, "b", second.Answer())
 	require.Zero(t, p.LargeBytes())
 }

@@ -51,11 +51,35 @@ type Usage struct {
 type Event struct {
 	// Text is a piece of the answer, valid UTF-8.
 	Text string
+	// Quoted is set in place of Text when the vendor's literal of the piece is the one that [AppendQuoted] writes. It spares a
+	// copy and is valid until the next call of Next, Buffered or Close. Adapters of their own need not set it.
+	Quoted JSONString
 	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor sent it, at most
 	// 32 letters, digits, hyphens and underscores. No text follows it.
 	FinishReason string
 	// Usage is set when the vendor reported it; the last one of a stream counts.
 	Usage *Usage
+}
+
+// Answer returns the piece of the answer, whether it is in Text or in Quoted.
+func (e *Event) Answer() string {
+	if e.Quoted != nil {
+		return e.Quoted.Text()
+	}
+	return e.Text
+}
+
+// AnswerLen returns the length of [Event.Answer] in bytes.
+func (e *Event) AnswerLen() int {
+	if e.Quoted != nil {
+		return e.Quoted.ByteLen()
+	}
+	return len(e.Text)
+}
+
+// empty reports whether the event says nothing.
+func (e *Event) empty() bool {
+	return e.Text == "" && e.Quoted == nil && e.FinishReason == "" && e.Usage == nil
 }
 
 // Events is a running answer. Next is called by one goroutine at a time.

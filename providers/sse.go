@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 )
 
 const (
@@ -44,7 +45,7 @@ type sseReader struct {
 	// forgotten; its error ends the reading. nil: none.
 	hold func(size int) error
 
-	buf      []byte
+	buf      *[sseReadBytes]byte
 	pos, end int
 	lf       int   // position of the first LF at or after pos; end if there is none
 	err      error // what the last read returned, nil so far
@@ -80,8 +81,21 @@ type rawJSON struct {
 	quoted, backslash bool
 }
 
+// readBuffers are the buffers of streams that have ended.
+var readBuffers = sync.Pool{New: func() any { return new([sseReadBytes]byte) }}
+
 func newSSEReader(src io.Reader, limit int, clock readClock) *sseReader {
-	return &sseReader{src: src, limit: limit, clock: clock, buf: make([]byte, sseReadBytes)}
+	buf := readBuffers.Get().(*[sseReadBytes]byte) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+	return &sseReader{src: src, limit: limit, clock: clock, buf: buf}
+}
+
+// free gives the buffer to another stream. Nothing is read after it, and what was returned is not valid any more. It may be
+// called more than once.
+func (r *sseReader) free() {
+	if r.buf != nil {
+		readBuffers.Put(r.buf)
+		r.buf, r.pos, r.end = nil, 0, 0
+	}
 }
 
 // next returns the data of the next event, valid until the next call, and whether it was bare JSON. The end of the
@@ -104,6 +118,9 @@ func (r *sseReader) next() (data []byte, raw bool, err error) {
 // ahead is next without a read: ok is false if the bytes at hand hold no complete event.
 func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 	if !r.partial {
+		if data := r.atOnce(); data != nil {
+			return data, false, true, nil
+		}
 		r.begin()
 	}
 	for r.pos < r.end {
@@ -117,6 +134,26 @@ func (r *sseReader) ahead() (data []byte, raw, ok bool, err error) {
 		}
 	}
 	return nil, false, false, nil
+}
+
+// atOnce returns the data of the next event if all of it is in the buffer, in the form in which vendors write it: one line
+// "data: …", ended by LF, and a blank line. Otherwise it returns nil and takes nothing.
+func (r *sseReader) atOnce() []byte {
+	const tag, end = "data: ", "\n\n"
+	if r.line != inField || r.match > 0 || r.skipLF || r.held > 0 {
+		return nil
+	}
+	rest, ok := bytes.CutPrefix(r.buf[r.pos:r.end], []byte(tag))
+	if !ok {
+		return nil
+	}
+	size := bytes.IndexByte(rest, '\n')
+	if size <= 0 || !bytes.HasPrefix(rest[size:], []byte(end)) || bytes.IndexByte(rest[:size], '\r') >= 0 {
+		return nil
+	}
+	r.pos += len(tag) + size + len(end)
+	r.heard = true
+	return rest[:size:size]
 }
 
 // begin forgets the event before. The memory of a large one is not kept for the rest of the stream.
@@ -165,7 +202,7 @@ func (r *sseReader) fill() {
 		r.clock.arm()
 		r.heard, r.armed = false, true
 	}
-	n, err := r.src.Read(r.buf)
+	n, err := r.src.Read(r.buf[:])
 	r.pos, r.end, r.err = 0, n, err
 	r.lf = -1
 }

@@ -115,20 +115,21 @@ func (s *streamClock) spend() {
 
 // Next implements [Events].
 func (s *stream) Next() (Event, error) {
-	for s.ready == (Event{}) && s.err == nil {
+	for s.ready.empty() && s.err == nil {
 		s.put(s.sse.next())
 	}
 	event := s.ready
 	s.ready = Event{}
-	if event != (Event{}) {
-		return event, nil
+	if event.empty() {
+		s.sse.free()
+		return Event{}, s.err
 	}
-	return Event{}, s.err
+	return event, nil
 }
 
 // Buffered implements [Events].
 func (s *stream) Buffered() bool {
-	for s.ready == (Event{}) && s.err == nil {
+	for s.ready.empty() && s.err == nil {
 		data, bare, ok, err := s.sse.ahead()
 		if !ok && err == nil {
 			return false
@@ -196,10 +197,14 @@ func (s *stream) noAnswer(detail string) *Error {
 func (s *stream) event(piece Piece) Event {
 	s.begun = true
 	event := Event{Usage: piece.Usage}
-	if piece.Text != nil {
+	switch {
+	case piece.Text == nil:
+	case !piece.End && s.half == 0 && len(piece.Text) > len(`""`) && piece.Text.canonical():
+		event.Quoted = piece.Text
+	default:
 		event.Text, s.half = piece.Text.textAfter(s.half)
 	}
-	if s.finish == "" || event.Text != "" { // text shows that the vendor repeats its finish reason in every event
+	if s.finish == "" || event.Text != "" || event.Quoted != nil { // text shows that the vendor repeats its finish reason in every event
 		s.grace = s.patience
 	}
 	if piece.FinishReason != "" {

@@ -20,6 +20,9 @@ const (
 	armEvery = 5 * time.Second
 )
 
+// largePiece is the length in bytes from which a piece is not copied into the pending events. The server's own buffer is no longer.
+const largePiece = 4 << 10
+
 // maxPooledBuffer keeps one huge answer from pinning its memory in the pool.
 const maxPooledBuffer = 64 << 10
 
@@ -60,7 +63,7 @@ type ChunkWriter struct {
 	armed time.Time
 }
 
-var _ gateway.Sink = (*ChunkWriter)(nil)
+var _ gateway.QuotedSink = (*ChunkWriter)(nil)
 
 // NewChunkWriter returns a writer of the answer to r. Its buffer is pooled: Free must be called.
 func NewChunkWriter(w http.ResponseWriter, r *http.Request) *ChunkWriter {
@@ -97,15 +100,58 @@ func (c *ChunkWriter) add(rest string) {
 	*c.pending = append(b, "\n\n"...)
 }
 
+// What stands before and after the text of a content chunk.
+const (
+	beforeText = `{"index":0,"delta":{"content":`
+	afterText  = "},\"finish_reason\":null}]}\n\n"
+)
+
 // Text adds a content chunk.
 func (c *ChunkWriter) Text(piece string) error {
+	c.beginText()
+	*c.pending = providers.AppendQuoted(*c.pending, piece)
+	return c.endText()
+}
+
+// Quoted adds a content chunk. A large piece is written at once, so that a client that reads slowly holds no copy of it here.
+func (c *ChunkWriter) Quoted(piece providers.JSONString) error {
+	c.beginText()
+	if len(piece) < largePiece {
+		*c.pending = append(*c.pending, piece...)
+		return c.endText()
+	}
+	if err := c.write(*c.pending); err != nil {
+		return err
+	}
+	*c.pending = (*c.pending)[:0]
+	if err := c.write(piece); err != nil {
+		return err
+	}
+	return c.endText()
+}
+
+func (c *ChunkWriter) beginText() {
 	c.Begun = true
 	b := append(*c.pending, c.head...)
-	b = append(b, `{"index":0,"delta":{"content":`...)
-	b = providers.AppendQuoted(b, piece)
-	*c.pending = append(b, "},\"finish_reason\":null}]}\n\n"...)
+	*c.pending = append(b, beforeText...)
+}
+
+func (c *ChunkWriter) endText() error {
+	*c.pending = append(*c.pending, afterText...)
 	if len(*c.pending) >= maxPooledBuffer/2 {
 		return c.Flush()
+	}
+	return nil
+}
+
+// write writes to the client without pushing.
+func (c *ChunkWriter) write(b []byte) error {
+	if !c.sent {
+		c.start()
+	}
+	c.arm()
+	if _, err := c.w.Write(b); err != nil {
+		return fmt.Errorf("writing to the client: %w", err)
 	}
 	return nil
 }
@@ -115,14 +161,10 @@ func (c *ChunkWriter) Flush() error {
 	if len(*c.pending) == 0 {
 		return nil
 	}
-	if !c.sent {
-		c.start()
-	}
-	c.arm()
-	_, err := c.w.Write(*c.pending)
+	err := c.write(*c.pending)
 	*c.pending = (*c.pending)[:0]
 	if err != nil {
-		return fmt.Errorf("writing to the client: %w", err)
+		return err
 	}
 	if err := c.rc.Flush(); err != nil {
 		return fmt.Errorf("flushing to the client: %w", err)

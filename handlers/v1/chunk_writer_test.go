@@ -3,6 +3,7 @@ package v1
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // deadlineWriter records the write deadlines of a connection.
@@ -52,4 +54,30 @@ func TestUnwrittenStreamSetsNoDeadline(t *testing.T) {
 	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
 	NewChunkWriter(w, new(http.Request)).Free()
 	require.Empty(t, w.deadlines)
+}
+
+// A large piece that comes quoted is written without a copy: a client that reads slowly holds nothing of it here.
+func TestLargePieceIsNotCopied(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, largePiece - 3, largePiece, 10 * largePiece} {
+		text := strings.Repeat("x", size)
+		copied, passed := httptest.NewRecorder(), httptest.NewRecorder()
+		for w, write := range map[*httptest.ResponseRecorder]func(*ChunkWriter) error{
+			copied: func(c *ChunkWriter) error { return c.Text(text) },
+			passed: func(c *ChunkWriter) error { return c.Quoted(providers.Quote(text)) },
+		} {
+			stream := NewChunkWriter(w, new(http.Request))
+			stream.pending = new([]byte)
+			require.NoError(t, stream.Begin(gateway.Head{ID: "chatcmpl-1", Model: "m"}))
+			require.NoError(t, write(stream))
+			require.NoError(t, stream.Text("end"))
+			require.NoError(t, stream.Flush())
+			if w == passed {
+				require.Less(t, cap(*stream.pending), 2*largePiece)
+			}
+			stream.Free()
+		}
+		require.Equal(t, copied.Body.String(), passed.Body.String())
+		require.Equal(t, copied.Header(), passed.Header())
+	}
 }

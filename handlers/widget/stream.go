@@ -7,6 +7,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // visitModel replaces the model in a visitor's stream: a business doesn't show its visitors which model it uses.
@@ -25,7 +26,7 @@ type visitStream struct {
 	held func()
 }
 
-var _ gateway.Sink = (*visitStream)(nil)
+var _ gateway.QuotedSink = (*visitStream)(nil)
 
 func newVisitStream(w http.ResponseWriter, r *http.Request, message *inbox.Reply, held func()) *visitStream {
 	return &visitStream{ChunkWriter: v1.NewChunkWriter(w, r), held: held, head: gateway.Head{
@@ -49,6 +50,9 @@ func (s *visitStream) Text(piece string) error {
 	s.text.WriteString(piece)
 	return s.ChunkWriter.Text(piece)
 }
+
+// Quoted adds a piece of the answer.
+func (s *visitStream) Quoted(piece providers.JSONString) error { return s.Text(piece.Text()) }
 
 // end writes the missing rest of the stored answer, and the end of the stream. It writes nothing and returns false when the
 // visitor has seen another text. Errors of writing are ignored: the visitor has left.

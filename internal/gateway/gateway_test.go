@@ -482,3 +482,28 @@ func TestRetryAfter(t *testing.T) {
 		require.Equal(t, want, requireFailure(t, err, gateway.OutcomeProviderOverloaded).RetryAfter)
 	}
 }
+
+// A quoted piece goes on as it is to a sink that takes it, and as text to any other sink and into the answer that is kept.
+func TestQuotedPieces(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: []step{
+		{event: providers.Event{Quoted: providers.Quote("a \"b\"\n")}}, text("c"), finish("stop"),
+	}})
+	quoting, plain, again := &quotingClient{client: newClient()}, newClient(), newClient()
+	_, err := f.Call(t.Context(), request(streamed), quoting)
+	require.NoError(t, err)
+	require.Equal(t, []string{`"a \"b\"\n"`}, quoting.quoted)
+	require.Equal(t, []string{"c"}, quoting.text)
+
+	_, err = f.Call(t.Context(), request(streamed, keyed), plain)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a \"b\"\n", "c"}, plain.text)
+	_, err = f.Call(t.Context(), request(streamed, keyed), again)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a \"b\"\nc"}, again.text)
+
+	whole, err := f.Call(t.Context(), request(), nil)
+	require.NoError(t, err)
+	require.Equal(t, "a \"b\"\nc", whole.Text)
+	require.EqualValues(t, 3, whole.Usage.CompletionTokens, "estimated of 7 bytes")
+}

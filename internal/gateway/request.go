@@ -66,6 +66,14 @@ type Sink interface {
 	Flush() error
 }
 
+// QuotedSink is a [Sink] that writes JSON.
+type QuotedSink interface {
+	Sink
+	// Quoted may be called in place of Text with the literal that [providers.AppendQuoted] writes for the piece. It is valid
+	// until Quoted returns.
+	Quoted(piece providers.JSONString) error
+}
+
 // Result is a complete and settled answer.
 type Result struct {
 	// ID is the completion's id, "chatcmpl-…".

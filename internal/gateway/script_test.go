@@ -175,6 +175,18 @@ func (c *client) Flush() error {
 	return nil
 }
 
+// quotingClient is a client that takes pieces as they are written.
+type quotingClient struct {
+	*client
+
+	quoted []string
+}
+
+func (c *quotingClient) Quoted(piece providers.JSONString) error {
+	c.quoted = append(c.quoted, string(piece))
+	return nil
+}
+
 func requireFailure(t *testing.T, err error, outcome any) *failure {
 	t.Helper()
 	f, ok := errors.AsType[*failure](err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 // refunder is the gateway's actor in the audit log.
@@ -249,10 +250,11 @@ type delivered struct {
 	bytes int64
 }
 
-func (d *delivered) add(piece string) {
-	d.bytes += int64(len(piece))
-	if d.text.Len()+len(piece) <= d.keep {
-		d.text.WriteString(piece)
+func (d *delivered) add(event *providers.Event) {
+	size := event.AnswerLen()
+	d.bytes += int64(size)
+	if d.text.Len()+size <= d.keep {
+		d.text.WriteString(event.Answer())
 	}
 }
 

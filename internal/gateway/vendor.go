@@ -207,20 +207,21 @@ func (c *call) take(event providers.Event) error {
 		c.finish = event.FinishReason
 	}
 	var early error
-	if event.Text != "" {
+	text := event.Text != "" || event.Quoted != nil
+	if text {
 		if c.firstTextAt.IsZero() {
 			c.firstTextAt = c.Now()
 			early = c.endEarly()
 		}
-		c.delivered.add(event.Text)
+		c.delivered.add(&event)
 	}
 	if c.sink == nil {
 		return nil
 	}
-	if event.Text != "" {
+	if text {
 		err := c.toClient(func() error {
 			c.unflushed = true
-			return errors.Join(early, c.sink.Text(event.Text))
+			return errors.Join(early, c.write(&event))
 		})
 		if err != nil {
 			return err
@@ -234,6 +235,14 @@ func (c *call) take(event providers.Event) error {
 		return err
 	}
 	return c.flush(nil)
+}
+
+// write passes the text of an event on, as it is written if the sink can take that.
+func (c *call) write(event *providers.Event) error {
+	if sink, ok := c.sink.(QuotedSink); ok && event.Quoted != nil {
+		return sink.Quoted(event.Quoted) //nolint:wrapcheck // toClient says whose error it is
+	}
+	return c.sink.Text(event.Answer()) //nolint:wrapcheck // as above
 }
 
 // flush flushes the sink if it has text; a status alone is left to earlyStatus. early is the error of an early flush.

@@ -52,6 +52,9 @@ func Lenient(text []byte, maxDepth int) Scanner {
 // Fault returns the fault that stopped the scanner and its position in bytes, or "" if there is none.
 func (s *Scanner) Fault() (what string, at int) { return s.fault, s.pos }
 
+// Offset returns the position in bytes up to which the text was read.
+func (s *Scanner) Offset() int { return s.pos }
+
 func (s *Scanner) fail(what string) bool {
 	if s.fault == "" {
 		s.fault = what

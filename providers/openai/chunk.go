@@ -26,7 +26,9 @@ type chunk struct {
 
 // choice is one element of "choices".
 type choice struct {
-	content   providers.JSONString
+	content providers.JSONString
+	// contentAt is where content stands in the document, 0 if it isn't a part of it.
+	contentAt int
 	finish    providers.JSONString
 	usage     providers.Usage // Moonshot counts in the choice
 	counted   bool
@@ -166,7 +168,7 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 			}
 		case pieces, whole:
 			if string(name) == part {
-				c.content, c.filled, c.malformed = s.content()
+				c.content, c.contentAt, c.filled, c.malformed = s.content()
 			} else {
 				s.Skip()
 			}
@@ -181,14 +183,15 @@ func (s *scanner) choice(part string) (c choice, index int64) {
 	return c, index
 }
 
-// content reads a delta or message and returns the literal of its content, nil if that is absent or null.
-func (s *scanner) content() (text providers.JSONString, filled, malformed bool) {
+// content reads a delta or message and returns the literal of its content, nil if that is absent or null. It stands at at,
+// unless it was put together of parts.
+func (s *scanner) content() (text providers.JSONString, at int, filled, malformed bool) {
 	if s.Null() {
-		return nil, false, false
+		return nil, 0, false, false
 	}
 	if s.Peek() != '{' {
 		s.Skip()
-		return nil, false, true
+		return nil, 0, false, true
 	}
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
@@ -196,10 +199,11 @@ func (s *scanner) content() (text providers.JSONString, filled, malformed bool) 
 			s.Skip()
 			continue
 		}
-		text, malformed = nil, false
+		text, at, malformed = nil, 0, false
 		switch {
 		case s.Peek() == '"':
 			text = providers.JSONString(s.String())
+			at = s.Offset() - len(text)
 		case s.Peek() == '[':
 			text, malformed = s.parts()
 		case s.Null():
@@ -208,7 +212,7 @@ func (s *scanner) content() (text providers.JSONString, filled, malformed bool) 
 			malformed = true
 		}
 	}
-	return text, true, malformed
+	return text, at, true, malformed
 }
 
 // parts reads content that is an array and returns the literal of its text parts together. Parts of other types, such as the

@@ -71,13 +71,17 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	return providers.Event{Text: doc.content.Text(), FinishReason: finish, Usage: doc.reported()}, nil
 }
 
-// Stream implements [providers.Dialect]. Each event is read by itself.
-func (d *dialect) Stream() providers.StreamReader { return events{} }
+// Stream implements [providers.Dialect].
+func (d *dialect) Stream() providers.StreamReader { return new(events) }
 
-type events struct{}
+// events reads the events of one stream. Each has a meaning of its own, but most differ from the one before only in their text.
+type events struct{ last frame }
 
 // Event implements [providers.StreamReader].
-func (events) Event(data []byte) (providers.Piece, error) {
+func (e *events) Event(data []byte) (providers.Piece, error) {
+	if text := e.last.content(data); text != nil {
+		return providers.Piece{Text: text}, nil
+	}
 	if string(data) == "[DONE]" {
 		return providers.Piece{End: true}, nil
 	}
@@ -94,7 +98,41 @@ func (events) Event(data []byte) (providers.Piece, error) {
 	if err != nil {
 		return providers.Piece{}, err
 	}
+	if finish == "" && !doc.counted {
+		e.last.learn(data, &doc)
+	}
 	return providers.Piece{Text: doc.content, FinishReason: finish, Usage: doc.reported()}, nil
+}
+
+// maxFrame bounds the bytes that a stream keeps of an event.
+const maxFrame = 1 << 10
+
+// frame is an event that says nothing but its text: what stands before the text and after it. An event that differs from it only
+// there need not be read as a document.
+type frame struct{ head, tail []byte }
+
+// learn keeps the frame of an event whose text is a part of it.
+func (f *frame) learn(data []byte, doc *chunk) {
+	end := doc.contentAt + len(doc.content)
+	if doc.contentAt == 0 || len(data)-len(doc.content) > maxFrame {
+		return
+	}
+	f.head = append(f.head[:0], data[:doc.contentAt]...)
+	f.tail = append(f.tail[:0], data[end:]...)
+}
+
+// content returns the literal of an event's text, nil for an event that must be read as a document.
+func (f *frame) content(data []byte) providers.JSONString {
+	rest, begins := bytes.CutPrefix(data, f.head)
+	rest, ends := bytes.CutSuffix(rest, f.tail)
+	if !begins || !ends || len(f.head) == 0 {
+		return nil
+	}
+	s := newScanner(rest)
+	if text := s.String(); len(text) == len(rest) {
+		return providers.JSONString(text)
+	}
+	return nil
 }
 
 // finishReason returns the vendor's finish reason, "" if it gave none. Some vendors report an error this way.

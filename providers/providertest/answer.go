@@ -47,7 +47,11 @@ func Read(t testing.TB, events providers.Events) (answer Answer) {
 		}
 		require.NotEqual(t, providers.Event{}, event, "an event has content")
 		require.Empty(t, answer.FinishReason, "nothing follows the finish reason")
-		answer.Text += event.Text
+		if event.Quoted != nil {
+			require.Empty(t, event.Text, "a piece comes once")
+			require.Equal(t, string(providers.Quote(event.Answer())), string(event.Quoted))
+		}
+		answer.Text += event.Answer()
 		answer.FinishReason = event.FinishReason
 		if event.Usage != nil {
 			answer.Usage = event.Usage

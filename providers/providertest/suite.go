@@ -221,7 +221,7 @@ func (s Suite) stream(t *testing.T) {
 			event, err := events.Next()
 			require.NoError(t, err)
 			require.Empty(t, event.FinishReason)
-			text += event.Text
+			text += event.Answer()
 			require.True(t, strings.HasPrefix(piece, text), "%q is no piece of the answer", text)
 		}
 		require.False(t, events.Buffered(), "the vendor has sent nothing more")
