@@ -64,6 +64,9 @@ type App struct {
 	// Bounds of the resources that all requests together may use.
 	Limits *Limits `json:"limits,omitempty"`
 
+	// How the process uses its memory.
+	Memory *Memory `json:"memory,omitempty"`
+
 	settings settings
 	lifecycle
 }
@@ -120,6 +123,7 @@ func (a *App) faults() *config.Faults {
 	a.Worker.faults(fs)
 	a.Timing.faults(fs)
 	a.Limits.faults(fs)
+	a.Memory.faults(fs)
 	return fs
 }
 

@@ -83,7 +83,8 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 		],
 		"models": [{"name": "p/m"}],
 		"timing": {"hold_ttl": "25h", "early_status": "25h"},
-		"limits": {"buffered_bytes": 0, "streams": -1}
+		"limits": {"buffered_bytes": 0, "streams": -1},
+		"memory": {"gc_floor": 1000}
 	}`)
 	err := load(t, raw)
 	require.Error(t, err)
@@ -113,10 +114,11 @@ func TestJSONEntranceTellsAllFaultsByPath(t *testing.T) {
 		"svc.timing.early_status: 25h0m0s is out of range",
 		"svc.limits.buffered_bytes: 0 is out of range",
 		"svc.limits.streams: -1 is out of range",
+		"svc.memory.gc_floor: 1000 is out of range; allowed: 4194304 to 1099511627776",
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, err, "24 faults:")
+	require.ErrorContains(t, err, "25 faults:")
 }
 
 func TestJSONEntranceRefusesUnknownFields(t *testing.T) {

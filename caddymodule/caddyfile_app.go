@@ -103,6 +103,9 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        streams             <n>
 //	        calls               <n>
 //	    }
+//	    memory {
+//	        gc_floor <size>
+//	    }
 //	}
 //
 // plan, provider, model and platform may be repeated with other names. The first plan is the default one; no other order
@@ -121,6 +124,7 @@ func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 		{Word: "worker", HasBlock: true, Read: a.readWorker(r)},
 		{Word: "timing", HasBlock: true, Read: a.readTiming(r)},
 		{Word: "limits", HasBlock: true, Read: a.readLimits(r)},
+		{Word: "memory", HasBlock: true, Read: a.readMemory(r)},
 	})
 	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(a.Models, func(a, b *Model) int { return strings.Compare(a.Name, b.Name) })

@@ -10,6 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
+
+	"github.com/caddy-svc/caddy-svc/internal/gcfloor"
 )
 
 const (
@@ -89,6 +91,8 @@ func (a *App) Start() error {
 	a.cleanup = append(a.cleanup, func() error { a.runtime.platforms.Close(); return nil })
 	release := shared.use(a.storeSettings())
 	a.cleanup = append(a.cleanup, func() error { release(); return nil })
+	releaseFloor := gcfloor.Use(a.Memory.gcFloor(), a.log)
+	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
 	close(a.ready)
 	return nil
 }
