@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
@@ -52,9 +53,10 @@ func ReadPaced(in *PacedBody, limit int64, budget *ByteBudget, account Account) 
 	case in.r.ContentLength > limit:
 		err = TooLarge(limit)
 	default:
-		b := buffer{budget: budget, account: account}
+		b := &buffer{budget: budget, account: account}
 		if err = b.fill(in, limit); err == nil {
-			return b.bytes, sync.OnceFunc(b.release), nil
+			clear(b.bytes[len(b.bytes):cap(b.bytes)]) // what stood there may be of another body
+			return b.bytes, b.release, nil
 		}
 		b.release()
 	}
@@ -64,13 +66,38 @@ func ReadPaced(in *PacedBody, limit int64, budget *ByteBudget, account Account) 
 
 // buffer is a body that is being read, and the bytes that it has charged to the budget.
 type buffer struct {
-	bytes   []byte
-	budget  *ByteBudget
-	account Account
-	charged int64
+	bytes []byte
+	// spare is the memory of bytes if it can serve another body once this one has outgrown it, else nil.
+	spare    *[]byte
+	budget   *ByteBudget
+	account  Account
+	charged  int64
+	released atomic.Bool
 }
 
-func (b *buffer) release() { b.budget.Give(b.account, b.charged) }
+// release gives back what is charged. It may be called more than once.
+func (b *buffer) release() {
+	if !b.released.Swap(true) {
+		b.budget.Give(b.account, b.charged)
+	}
+}
+
+// outgrown has buffers that bodies have outgrown, by size: all bodies grow through the same sizes. A body that is handed out is
+// never among them, so none of its bytes reaches another request.
+var outgrown = [...]struct {
+	size int64
+	pool sync.Pool
+}{{size: 2 << 10}, {size: 8 << 10}, {size: 32 << 10}, {size: 128 << 10}}
+
+// poolOf returns the pool of the buffers of a size, nil if there is none.
+func poolOf(size int64) *sync.Pool {
+	for i := range outgrown {
+		if outgrown[i].size == size {
+			return &outgrown[i].pool
+		}
+	}
+	return nil
+}
 
 func (b *buffer) fill(in *PacedBody, limit int64) error {
 	declared := in.r.ContentLength
@@ -125,13 +152,33 @@ func (b *buffer) full(in *PacedBody, declared, limit int64) (more bool, err erro
 
 // grow moves the bytes to a buffer of the given size. For a moment both are held and charged.
 func (b *buffer) grow(in *PacedBody, size int64) error {
-	old := *b
+	before, spare, account, charged := b.bytes, b.spare, b.account, b.charged
 	if err := b.charge(in, size); err != nil {
 		return err
 	}
-	b.bytes = append(make([]byte, 0, size), b.bytes...)
-	old.release()
+	b.allocate(size)
+	b.bytes = append(b.bytes, before...)
+	if spare != nil {
+		poolOf(int64(cap(before))).Put(spare)
+	}
+	b.budget.Give(account, charged)
 	return nil
+}
+
+// allocate makes b an empty buffer of the given size.
+func (b *buffer) allocate(size int64) {
+	b.spare = nil
+	pool := poolOf(size)
+	if pool == nil {
+		b.bytes = make([]byte, 0, size)
+		return
+	}
+	spare, ok := pool.Get().(*[]byte)
+	if !ok {
+		fresh := make([]byte, 0, size)
+		spare = &fresh
+	}
+	b.bytes, b.spare = *spare, spare
 }
 
 // charge takes size bytes in place of those that were taken before, which remain charged. A delivery that becomes large

@@ -151,3 +151,31 @@ func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
 }
+
+// Bodies grow through the same buffers, and none of them has a byte of another, whether it is held or has gone.
+func TestBodiesShareNoMemory(t *testing.T) {
+	t.Parallel()
+	type held struct {
+		body []byte
+		fill string
+	}
+	var bodies []held
+	for round := range 3 {
+		for i, size := range []int{200_000, 1, 500, 2048, 5000, 8192, 30_000, 100_000, 131_072, 300_000} {
+			for _, declared := range []int64{int64(size), -1} {
+				fill := string(rune('a' + (round*10+i)%26))
+				body, release, err := readBody(httptest.NewRecorder(), bodyRequest(strings.NewReader(strings.Repeat(fill, size)), declared), 1<<20, nil)
+				require.NoError(t, err)
+				require.Len(t, body, size)
+				require.Empty(t, bytes.Trim(body[size:cap(body)], "\x00"), "nothing of another body is behind it")
+				if i%2 == 0 {
+					release()
+				}
+				bodies = append(bodies, held{body, fill})
+			}
+		}
+	}
+	for _, h := range bodies {
+		require.Empty(t, strings.Trim(string(h.body), h.fill))
+	}
+}

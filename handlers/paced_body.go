@@ -14,7 +14,7 @@ import (
 type PacedBody struct {
 	r    *http.Request
 	w    http.ResponseWriter
-	conn *http.ResponseController
+	conn http.ResponseController
 
 	grace time.Duration
 	// rate is in bytes per second; 0 for a deadline that doesn't move.
@@ -37,7 +37,7 @@ func BoundUnread(w http.ResponseWriter, r *http.Request, after time.Duration) {
 // NewPacedBody returns the body of r, all of which must arrive within grace, plus a second for every rate bytes that have
 // arrived; a rate of 0 adds nothing.
 func NewPacedBody(w http.ResponseWriter, r *http.Request, grace time.Duration, rate int64) *PacedBody {
-	return &PacedBody{r: r, w: w, conn: http.NewResponseController(w), grace: grace, rate: rate}
+	return &PacedBody{r: r, w: w, conn: *http.NewResponseController(w), grace: grace, rate: rate}
 }
 
 // Read implements io.Reader. Its error wraps os.ErrDeadlineExceeded when the body is too slow.

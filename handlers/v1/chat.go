@@ -124,16 +124,10 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
 	b = append(b, "}\n"...)
 	*buf = b
 
-	header := w.Header()
 	if result.Replayed {
-		markReplayed(header)
+		markReplayed(w.Header())
 	}
-	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(b)))
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "no-store")
-	// The answer is settled: a client that is gone by now has paid for it, and can't be sent an error.
-	_, _ = w.Write(b)
+	handlers.WriteJSON(w, http.StatusOK, b)
 }
 
 // appendUsageAndCharge appends the members usage and svc.

@@ -49,7 +49,7 @@ type ChunkWriter struct {
 	Begun bool
 
 	w  http.ResponseWriter
-	rc *http.ResponseController
+	rc http.ResponseController
 	// lifts is set if the write deadline must be lifted after each write: on HTTP/2 it also ends an idle stream, and a model may
 	// think for minutes.
 	lifts bool
@@ -67,7 +67,7 @@ var _ gateway.QuotedSink = (*ChunkWriter)(nil)
 
 // NewChunkWriter returns a writer of the answer to r. Its buffer is pooled: Free must be called.
 func NewChunkWriter(w http.ResponseWriter, r *http.Request) *ChunkWriter {
-	return &ChunkWriter{w: w, rc: http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
+	return &ChunkWriter{w: w, rc: *http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
 }
 
 // Free returns the buffer to the pool and lifts the write deadline. The writer must not be used after it.
@@ -197,12 +197,12 @@ func (c *ChunkWriter) disarm() {
 // start commits the response's status and headers.
 func (c *ChunkWriter) start() {
 	c.sent = true
+	values := []string{"text/event-stream; charset=utf-8", "no-cache", "no", "nosniff"}
 	header := c.w.Header()
-	header.Set("Content-Type", "text/event-stream; charset=utf-8")
-	header.Set("Cache-Control", "no-cache")
-	// Some proxies buffer streams without this header.
-	header.Set("X-Accel-Buffering", "no")
-	header.Set("X-Content-Type-Options", "nosniff")
+	header["Content-Type"] = values[0:1:1]
+	header["Cache-Control"] = values[1:2:2]
+	header["X-Accel-Buffering"] = values[2:3:3] // some proxies buffer streams without it
+	header["X-Content-Type-Options"] = values[3:4:4]
 	header.Del("Content-Length")
 	c.w.WriteHeader(http.StatusOK)
 }

@@ -256,3 +256,17 @@ func TestBrokenAnswer(t *testing.T) {
 	require.Equal(t, "Chào bạn.", wholeStream(t, s.write(token, "m-1", "alo?")))
 	require.EqualValues(t, chatCost, s.spent(t))
 }
+
+// A piece that comes quoted is a part of the text that the visitor has seen.
+func TestQuotedPieceIsShown(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	s := newVisitStream(w, new(http.Request), &inbox.Reply{MessageID: "msg_1"}, func() {})
+	defer s.Free()
+	require.NoError(t, s.Begin(gateway.Head{Model: "echo/a"}))
+	require.NoError(t, s.Quoted(providers.Quote("\"xin\"")))
+	require.False(t, s.end("chào"), "the visitor has seen another text")
+	require.True(t, s.end("\"xin\" chào"))
+	require.Equal(t, "\"xin\" chào", wholeStream(t, w))
+	require.NotContains(t, w.Body.String(), "echo/a")
+}
