@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,6 +18,8 @@ const (
 	// maxAnswerBytes bounds a non-stream answer after decompression: the largest answer of 200,000 tokens, with each
 	// character escaped, is half of it.
 	maxAnswerBytes = 16 << 20
+	// maxPooledAnswer keeps a large answer from pinning its memory.
+	maxPooledAnswer = 64 << 10
 	// smallAnswerBytes of each answer, or event of a stream, that is being read are its own; what goes beyond shares
 	// maxLargeBytes with the vendor's other answers. Usual answers have some KiB.
 	smallAnswerBytes = 256 << 10
@@ -96,9 +99,14 @@ func (r *heldReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// answerBuffers are the buffers of answers that were read well, of which nothing is kept but the text.
+var answerBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // readAnswer reads a whole answer to its end and ends the call.
 func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey string) (Events, *Error) {
-	raw, err := readAll(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c}, min(resp.ContentLength, smallAnswerBytes))
+	buf := answerBuffers.Get().(*bytes.Buffer) //nolint:forcetypeassert,errcheck // the pool holds nothing else
+	buf.Grow(int(min(max(resp.ContentLength, 2048), smallAnswerBytes)) + bytes.MinRead)
+	_, err := buf.ReadFrom(&heldReader{src: &cappedReader{body, maxAnswerBytes}, call: c})
 	switch {
 	case errors.Is(err, errManyLarge):
 		return nil, &Error{Failure: FailureOverloaded, Status: resp.StatusCode, Cause: err}
@@ -107,9 +115,14 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 	case err != nil:
 		return nil, c.failure(err)
 	}
-	event, err := p.dialect.Answer(raw)
+	event, err := p.dialect.Answer(buf.Bytes())
 	if err != nil {
 		return nil, tidy(asError(err), resp.StatusCode, apiKey)
+	}
+	event.Text, event.Quoted = event.Answer(), nil
+	if buf.Cap() <= maxPooledAnswer {
+		buf.Reset()
+		answerBuffers.Put(buf)
 	}
 	event.FinishReason = plainReason(cmp.Or(event.FinishReason, "stop"))
 	c.end()

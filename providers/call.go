@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http/httptrace"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,20 +25,31 @@ var (
 	errFinished = errors.New("the answer is complete, the vendor keeps the stream open")
 )
 
-// call owns the context, the timers and the response body of one call. At most one wait is timed at a time (arm,
-// disarm), beside the limit over the whole call.
+// call owns the context, the timer and the response body of one call. At most one wait is timed at a time (arm, disarm), beside
+// the limit over the whole call.
 type call struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	whole  *time.Timer // over the whole call
 
-	mu    sync.Mutex
-	timer *time.Timer // of the current wait
-	due   time.Time
-	cause error // nil: no wait is timed
-	ended bool
-	body  io.Closer
-	lent  *requestBody
+	// target, trace and begun are those of the request. begun becomes true when the transport writes it; from then on the vendor
+	// may have seen it.
+	target url.URL
+	trace  httptrace.ClientTrace
+	begun  atomic.Bool
+
+	mu sync.Mutex
+	// timer fires at or before the end of the current wait and of the whole call, whichever is first. It is set anew only for an
+	// earlier end, so most waits don't touch it.
+	timer *time.Timer
+	fires time.Time
+	// whole is when the whole call ends with wholeCause.
+	whole      time.Time
+	wholeCause error
+	due        time.Time
+	cause      error // nil: no wait is timed
+	ended      bool
+	body       io.Closer
+	lent       *requestBody
 
 	share *atomic.Int64 // how much of maxLargeBytes the vendor's answers have
 	large int64         // how much of that is this call's
@@ -49,7 +62,11 @@ func (p *HTTP) newCall(parent context.Context, stream bool) *call {
 	if !stream && p.timeouts.Response < limit {
 		limit, cause = p.timeouts.Response, p.responseTimeout
 	}
-	c.whole = time.AfterFunc(limit, func() { c.cancel(cause) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.whole, c.wholeCause = time.Now().Add(limit), cause
+	c.fires = c.whole
+	c.timer = time.AfterFunc(limit, c.expire)
 	return c
 }
 
@@ -61,11 +78,10 @@ func (c *call) arm(d time.Duration, cause error) {
 		return
 	}
 	c.due, c.cause = time.Now().Add(d), cause
-	if c.timer == nil {
-		c.timer = time.AfterFunc(d, c.expire)
-		return
+	if c.due.Before(c.fires) {
+		c.fires = c.due
+		c.timer.Reset(d)
 	}
-	c.timer.Reset(d)
 }
 
 // disarm ends the timed wait.
@@ -73,9 +89,6 @@ func (c *call) disarm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cause = nil
-	if c.timer != nil {
-		c.timer.Stop()
-	}
 }
 
 // armedUntil returns when the timed wait is over.
@@ -85,16 +98,33 @@ func (c *call) armedUntil() time.Time {
 	return c.due
 }
 
-// expire runs when the timer fires, which may overlap with an arm or disarm that came first: then the wait it was
-// set for is over.
+// expire runs when the timer fires: the call or its wait has taken too long, or the wait that the timer was set for is over.
 func (c *call) expire() {
-	c.mu.Lock()
-	cause := c.cause
-	early := time.Now().Before(c.due)
-	c.mu.Unlock()
-	if cause != nil && !early {
+	if cause := c.expired(); cause != nil {
 		c.cancel(cause)
 	}
+}
+
+// expired returns the cause with which the call ends now. Without one it sets the timer for the next end.
+func (c *call) expired() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	waits := c.cause != nil
+	switch {
+	case c.ended:
+		return nil
+	case waits && !now.Before(c.due) && c.due.Before(c.whole):
+		return c.cause
+	case !now.Before(c.whole):
+		return c.wholeCause
+	}
+	c.fires = c.whole
+	if waits && c.due.Before(c.whole) {
+		c.fires = c.due
+	}
+	c.timer.Reset(c.fires.Sub(now))
+	return nil
 }
 
 // lend notes the request body that the transport is about to read; end takes it back.
@@ -146,10 +176,7 @@ func (c *call) end() {
 	body, lent := c.body, c.lent
 	c.share.Add(-c.large)
 	c.large = 0
-	c.whole.Stop()
-	if c.timer != nil {
-		c.timer.Stop()
-	}
+	c.timer.Stop()
 	c.mu.Unlock()
 	c.cancel(errClosed)
 	lent.takeBack()

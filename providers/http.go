@@ -154,25 +154,25 @@ func (p *HTTP) open(c *call, req *Request) (Events, *Error) {
 // send makes the request, and once more if no connection came about.
 func (p *HTTP) send(c *call, req *Request) (*http.Response, *Error) {
 	body := &requestBody{parts: p.dialect.Body(req), sent: req.Sent}
-	header := p.requestHeader(req)
-	endpoint := p.dialect.Endpoint(req)
+	hreq := p.httpRequest(c, p.dialect.Endpoint(req), req, body)
 	req.Messages = nil
 	for retried := false; ; retried = true {
 		c.lend(body)
 		if req.Stream {
 			c.arm(p.timeouts.FirstByte, p.firstByteTimeout)
 		}
-		hreq, begun := p.httpRequest(c, endpoint, header, body, req.Stream)
 		resp, err := p.transport.RoundTrip(hreq)
 		if err == nil {
 			return resp, nil
 		}
-		again := !retried && !begun.Load() && !body.touched() && !isTimeout(err) && context.Cause(c.ctx) == nil
+		again := !retried && !c.begun.Load() && !body.touched() && !isTimeout(err) && context.Cause(c.ctx) == nil
 		if !again {
 			return nil, c.failure(err)
 		}
 		body = body.again()
-		p.logger.Warn("connecting to the model provider failed; trying once more", "host", endpoint.Host, "error", err)
+		hreq = hreq.WithContext(hreq.Context()) // the transport may still have the first one
+		hreq.Body = body
+		p.logger.Warn("connecting to the model provider failed; trying once more", "host", hreq.Host, "error", err)
 	}
 }
 

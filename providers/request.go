@@ -7,39 +7,27 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync"
-	"sync/atomic"
 )
 
-// httpRequest builds the request. GetBody stays nil: with it, or with any kind of idempotency header, Go's transport would
-// send the request again by itself.
-//
-// begun becomes true when the transport writes the request; from then on the vendor may have seen it.
-func (p *HTTP) httpRequest(
-	c *call, endpoint *url.URL, header http.Header, body *requestBody, stream bool,
-) (hreq *http.Request, begun *atomic.Bool) {
-	begun = new(atomic.Bool)
-	trace := &httptrace.ClientTrace{
-		GetConn:      func(string) { c.arm(p.timeouts.Connect, p.connectTimeout) },
-		WroteHeaders: func() { begun.Store(true) },
-	}
-	if stream {
-		trace.GotConn = func(httptrace.GotConnInfo) { c.arm(p.timeouts.FirstByte, p.firstByteTimeout) }
+// blank has what all requests have in common. GetBody stays nil: with it, or with any kind of idempotency header, Go's transport
+// would send the request again by itself.
+var blank = http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+
+// httpRequest builds the request. The transport reports to the call, which may make it once more.
+func (p *HTTP) httpRequest(c *call, endpoint *url.URL, req *Request, body *requestBody) *http.Request {
+	c.trace.GetConn = func(string) { c.arm(p.timeouts.Connect, p.connectTimeout) }
+	c.trace.WroteHeaders = func() { c.begun.Store(true) }
+	if req.Stream {
+		c.trace.GotConn = func(httptrace.GotConnInfo) { c.arm(p.timeouts.FirstByte, p.firstByteTimeout) }
 	} else {
-		trace.GotConn = func(httptrace.GotConnInfo) { c.disarm() }
+		c.trace.GotConn = func(httptrace.GotConnInfo) { c.disarm() }
 	}
-	target := *endpoint
-	hreq = &http.Request{
-		Method:        http.MethodPost,
-		URL:           &target,
-		Host:          target.Host,
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        header,
-		Body:          body,
-		ContentLength: body.size(),
-	}
-	return hreq.WithContext(httptrace.WithClientTrace(c.ctx, trace)), begun
+	c.target = *endpoint
+	hreq := blank.WithContext(httptrace.WithClientTrace(c.ctx, &c.trace))
+	hreq.URL, hreq.Host = &c.target, c.target.Host
+	hreq.Header = p.requestHeader(req)
+	hreq.Body, hreq.ContentLength = body, body.size()
+	return hreq
 }
 
 func (p *HTTP) requestHeader(req *Request) http.Header {
@@ -47,11 +35,12 @@ func (p *HTTP) requestHeader(req *Request) http.Header {
 	if req.Stream {
 		accept = "text/event-stream"
 	}
+	values := []string{"application/json", accept, "identity", "caddy-svc"}
 	h := http.Header{
-		"Content-Type":    {"application/json"},
-		"Accept":          {accept},
-		"Accept-Encoding": {"identity"},
-		"User-Agent":      {"caddy-svc"},
+		"Content-Type":    values[0:1:1],
+		"Accept":          values[1:2:2],
+		"Accept-Encoding": values[2:3:3],
+		"User-Agent":      values[3:4:4],
 	}
 	p.dialect.Header(h, req)
 	delete(h, "Idempotency-Key")

@@ -116,7 +116,7 @@ func (c *call) letGoOfPrompt() {
 // drain decides whether the call outlives its client. A turn whose worker gives up is asked again by the next worker: it is cut
 // as at the process's exit, and charged only what the vendor reported.
 func (c *call) detach(ctx context.Context) context.Context {
-	up, cancel := context.WithCancelCause(context.Background())
+	up, cancel := context.WithCancelCause(c.cut) // whose cause is ErrExiting
 	stopClient := context.AfterFunc(ctx, func() {
 		switch {
 		case c.req.TurnID != "":
@@ -125,10 +125,8 @@ func (c *call) detach(ctx context.Context) context.Context {
 			cancel(errClientGone)
 		}
 	})
-	stopCut := context.AfterFunc(c.cut, func() { cancel(ErrExiting) })
 	c.hangUp = func() {
 		stopClient()
-		stopCut()
 		cancel(nil)
 		c.decided.Do(func() {}) // waits for a decision in progress
 		if c.draining.Load() {
