@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -80,7 +81,7 @@ func (b *PlatformBlock) UnmarshalJSON(text []byte) error {
 
 // configured reports whether webhooks of the platform can be served: it has a block, or requires no option.
 func (p Platforms) configured(d *platforms.Description) bool {
-	return p[d.Name] != nil || !slices.ContainsFunc(d.Options, func(o platforms.Option) bool { return o.Required })
+	return p[d.Name] != nil || !slices.ContainsFunc(d.Options, func(o option.Option) bool { return o.Required })
 }
 
 func platformPath(name string) string { return config.Element("platform", name) }
@@ -113,21 +114,21 @@ func (b *PlatformBlock) faults(fs *config.Faults, driver platforms.Driver) {
 		if o := &d.Options[i]; o.Keys != nil {
 			b.tableFaults(fs, path+"."+o.Name, o)
 		} else {
-			platformOption(o).faults(fs, path+"."+o.Name, b.values[o.Name])
+			optionFaults(fs, path+"."+o.Name, o, b.values[o.Name])
 		}
 	}
-	if checker, ok := driver.(platforms.OptionChecker); ok {
+	if checker, ok := driver.(option.Checker); ok {
 		problemFaults(fs, path, checker.CheckOptions(b.options(d)))
 	}
-	unknownFaults(fs, path, b.values, append([]string{optionHeader, optionAPIBase, optionAck}, optionNames(platformOptions(d))...))
+	unknownFaults(fs, path, b.values, append([]string{optionHeader, optionAPIBase, optionAck}, optionNames(d.Options)...))
 	b.unknownKeyFaults(fs, path, d)
 }
 
 // tableFaults adds the faults of the values of a table.
-func (b *PlatformBlock) tableFaults(fs *config.Faults, path string, o *platforms.Option) {
+func (b *PlatformBlock) tableFaults(fs *config.Faults, path string, o *option.Option) {
 	for _, key := range o.Keys {
 		if value := b.tables[o.Table][key]; value != "" {
-			platformOption(o).checkFaults(fs, path+"["+key+"]", value)
+			checkFaults(fs, path+"["+key+"]", o, value)
 		}
 	}
 }
@@ -175,7 +176,7 @@ func (p Platforms) read(repl *caddy.Replacer, fs *config.Faults) map[string]map[
 		}
 		d := driver.Describe()
 		options := block.options(d)
-		resolveOptions(repl, fs, platformPath(name), platformOptions(d), options)
+		resolveOptions(repl, fs, platformPath(name), d.Options, options)
 		read[name] = options
 	}
 	return read
@@ -189,7 +190,7 @@ func (p Platforms) secrets() []namedSecret {
 		if p[name] == nil || driver == nil {
 			continue
 		}
-		all = append(all, secretOptions(platformPath(name), platformOptions(driver.Describe()), p[name].values)...)
+		all = append(all, secretOptions(platformPath(name), driver.Describe().Options, p[name].values)...)
 	}
 	return all
 }
@@ -225,30 +226,29 @@ func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []c
 		if o := &d.Options[i]; o.Keys != nil {
 			rules = append(rules, caddyfile.Rule{Word: o.Name, Named: true, Once: true, Valued: true, Read: b.readTable(r, o)})
 		} else {
-			rules = append(rules, platformOption(o).rule(r, b.values))
+			rules = append(rules, optionRule(r, o, b.values))
 		}
 	}
 	return rules
 }
 
-// readTable reads `NAME KEY VALUE`, one entry of an option with keys.
-func (b *PlatformBlock) readTable(r *caddyfile.Reader, option *platforms.Option) caddyfile.Read {
+func (b *PlatformBlock) readsTable(r *caddyfile.Reader, table *option.Option) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		key, value := o.Args[0].Text, o.Args[1].Text
 		switch {
-		case !slices.Contains(option.Keys, key):
-			r.Faultf(path, o, "there is no %s %s; allowed: %s", option.Name, config.Quoted(key), config.Listed(option.Keys))
+		case !slices.Contains(table.Keys, key):
+			r.Faultf(path, o, "there is no %s %s; allowed: %s", table.Name, config.Quoted(key), config.Listed(table.Keys))
 			return
 		case value == "":
-			r.Faultf(path, o, "is empty; give the value of the webhooks' field `%s`", option.Name)
+			r.Faultf(path, o, "is empty; give the value of the webhooks' field `%s`", table.Name)
 			return
 		}
-		if b.tables[option.Table] == nil {
-			b.tables[option.Table] = map[string]string{}
+		if b.tables[table.Table] == nil {
+			b.tables[table.Table] = map[string]string{}
 		}
-		read := b.tables[option.Table][key]
+		read := b.tables[table.Table][key]
 		caddyfile.Set(r, path, o, &read, value)
-		b.tables[option.Table][key] = read
+		b.tables[table.Table][key] = read
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -213,8 +214,9 @@ func (p *Provider) readProtocol(r *caddyfile.Reader) caddyfile.Read {
 		}
 		options := map[string]string{}
 		var rules []caddyfile.Rule
-		for _, declared := range protocolOptions(driver) {
-			rules = append(rules, declared.rule(r, options))
+		declared := driver.Describe().Options
+		for i := range declared {
+			rules = append(rules, optionRule(r, &declared[i], options))
 		}
 		r.Block(path, o, rules)
 		caddyfile.Set(r, path, o, &p.Protocol, name)
@@ -226,12 +228,13 @@ func (p *Provider) readProtocol(r *caddyfile.Reader) caddyfile.Read {
 
 // optionFaults checks the options at path, each at its own name below it.
 func (p *Provider) optionFaults(fs *config.Faults, path string, driver providers.Driver) {
-	options := protocolOptions(driver)
-	for _, o := range options {
-		o.faults(fs, path+"."+o.name, p.Options[o.name])
+	options := driver.Describe().Options
+	for i := range options {
+		o := &options[i]
+		optionFaults(fs, path+"."+o.Name, o, p.Options[o.Name])
 	}
 	unknownFaults(fs, path, p.Options, optionNames(options))
-	if checker, ok := driver.(providers.OptionChecker); ok {
+	if checker, ok := driver.(option.Checker); ok {
 		problemFaults(fs, path, checker.CheckOptions(maps.Clone(p.Options)))
 	}
 }
@@ -239,7 +242,7 @@ func (p *Provider) optionFaults(fs *config.Faults, path string, driver providers
 // readOptions returns the options with their references resolved, and adds the faults of those that can't be.
 func (p *Provider) readOptions(repl *caddy.Replacer, fs *config.Faults, path string, driver providers.Driver) map[string]string {
 	read := map[string]string{}
-	options := protocolOptions(driver)
+	options := driver.Describe().Options
 	for _, name := range optionNames(options) {
 		if value := p.Options[name]; value != "" {
 			read[name] = value
@@ -257,7 +260,7 @@ func (p *Provider) secrets() []namedSecret {
 		all = append(all, namedSecret{path: path + ".api_key", reference: p.APIKey})
 	}
 	if driver := providerDriver(p.Protocol); driver != nil {
-		all = append(all, secretOptions(path+".protocol", protocolOptions(driver), p.Options)...)
+		all = append(all, secretOptions(path+".protocol", driver.Describe().Options, p.Options)...)
 	}
 	return all
 }

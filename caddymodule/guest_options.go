@@ -9,59 +9,24 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
-	"github.com/caddy-svc/caddy-svc/platforms"
-	"github.com/caddy-svc/caddy-svc/providers"
+	"github.com/caddy-svc/caddy-svc/option"
 )
 
-// guestOption is an option with one value that a driver declares: a [platforms.Option] or a [providers.Option]. Options are
-// read, checked and resolved here, so that the faults and secrets of a guest follow the same rules as all others.
-type guestOption struct {
-	name     string
-	kind     platforms.OptionKind
-	required bool
-	check    func(value string) (problem string)
-	help     string
-}
+// The options that drivers declare are read, checked and resolved here, so that the faults and secrets of a guest follow the
+// same rules as all others.
 
-// The kinds of options are the same in both contracts.
-var _ = [1]struct{}{}[int(providers.SecretOption)-int(platforms.SecretOption)]
-
-// platformOptions returns the options of a platform that aren't tables.
-func platformOptions(d *platforms.Description) []guestOption {
-	var all []guestOption
-	for i := range d.Options {
-		if o := &d.Options[i]; o.Keys == nil {
-			all = append(all, platformOption(o))
-		}
+// optionRule reads an option into values.
+func optionRule(r *caddyfile.Reader, o *option.Option, values map[string]string) caddyfile.Rule {
+	switch o.Kind {
+	case option.Secret:
+		return valueRule(o.Name, r.Unquoted, config.ReferenceForms, values)
+	case option.Identifier:
+		return valueRule(o.Name, r.Unquoted, config.IdentifierForms, values)
+	case option.Address:
+		return valueRule(o.Name, r.Text, "an address", values)
+	case option.Text:
 	}
-	return all
-}
-
-func platformOption(o *platforms.Option) guestOption {
-	return guestOption{name: o.Name, kind: o.Kind, required: o.Required, check: o.Check}
-}
-
-func protocolOptions(driver providers.Driver) []guestOption {
-	declared := driver.Describe().Options
-	all := make([]guestOption, len(declared))
-	for i, o := range declared {
-		all[i] = guestOption{name: o.Name, kind: platforms.OptionKind(o.Kind), required: o.Required, check: o.Check, help: o.Help}
-	}
-	return all
-}
-
-// rule reads the option into values.
-func (o guestOption) rule(r *caddyfile.Reader, values map[string]string) caddyfile.Rule {
-	switch o.kind {
-	case platforms.SecretOption:
-		return valueRule(o.name, r.Unquoted, config.ReferenceForms, values)
-	case platforms.IdentifierOption:
-		return valueRule(o.name, r.Unquoted, config.IdentifierForms, values)
-	case platforms.AddressOption:
-		return valueRule(o.name, r.Text, "an address", values)
-	case platforms.TextOption:
-	}
-	return valueRule(o.name, r.Text, "a text", values)
+	return valueRule(o.Name, r.Text, "a text", values)
 }
 
 // valueRule reads the value of word into values; what describes it in messages.
@@ -74,50 +39,50 @@ func valueRule(word string, read func(to *string, what string) caddyfile.Read, w
 	}}
 }
 
-// faults adds the faults of a value at path. It quotes no value that may be a secret.
-func (o guestOption) faults(fs *config.Faults, path, value string) {
+// optionFaults adds the faults of an option's value at path. It quotes no value that may be a secret.
+func optionFaults(fs *config.Faults, path string, o *option.Option, value string) {
 	switch {
-	case value == "" && !o.required:
-	case o.kind == platforms.SecretOption:
+	case value == "" && !o.Required:
+	case o.Kind == option.Secret:
 		config.Secret(value).CheckRequired(fs, path)
-	case o.kind == platforms.IdentifierOption:
+	case o.Kind == option.Identifier:
 		config.Identifier(value).Check(fs, path)
 		if config.IsIdentifier(value) && !config.Secret(value).IsReference() {
-			o.checkFaults(fs, path, value)
+			checkFaults(fs, path, o, value)
 		}
-	case value == "" && o.help != "":
-		fs.Addf(path, "missing; %s", o.help)
+	case value == "" && o.Help != "":
+		fs.Addf(path, "missing; %s", o.Help)
 	case value == "":
 		fs.Addf(path, "missing")
-	case o.kind == platforms.AddressOption:
+	case o.Kind == option.Address:
 		addressFaults(fs, path, value)
 	default:
-		o.checkFaults(fs, path, value)
+		checkFaults(fs, path, o, value)
 	}
 }
 
 // checkFaults adds what the driver's own check finds wrong with a value.
-func (o guestOption) checkFaults(fs *config.Faults, path, value string) {
-	if o.check == nil {
+func checkFaults(fs *config.Faults, path string, o *option.Option, value string) {
+	if o.Check == nil {
 		return
 	}
-	if problem := o.check(value); problem != "" {
+	if problem := o.Check(value); problem != "" {
 		fs.Addf(path, "%s", problem)
 	}
 }
 
-// resolve returns a given value with its reference resolved.
-func (o guestOption) resolve(repl *caddy.Replacer, given string) (value string, err error) {
-	switch o.kind {
-	case platforms.SecretOption:
+// resolveOption returns the value that a given one stands for.
+func resolveOption(repl *caddy.Replacer, o *option.Option, given string) (value string, err error) {
+	switch o.Kind {
+	case option.Secret:
 		value, err = config.Secret(given).Resolve(repl)
-	case platforms.IdentifierOption:
+	case option.Identifier:
 		value, err = config.Identifier(given).Resolve(repl)
-	case platforms.TextOption, platforms.AddressOption:
+	case option.Text, option.Address:
 		value = given
 	}
-	if err == nil && o.check != nil {
-		if problem := o.check(value); problem != "" {
+	if err == nil && o.Check != nil {
+		if problem := o.Check(value); problem != "" {
 			err = errors.New(problem)
 		}
 	}
@@ -126,28 +91,29 @@ func (o guestOption) resolve(repl *caddy.Replacer, given string) (value string, 
 
 // resolveOptions resolves the references among the given values of the options, and adds the faults of those that can't be
 // resolved, which it removes.
-func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, options []guestOption, values map[string]string) {
-	for _, o := range options {
-		given := values[o.name]
+func resolveOptions(repl *caddy.Replacer, fs *config.Faults, path string, options []option.Option, values map[string]string) {
+	for i := range options {
+		o := &options[i]
+		given := values[o.Name]
 		if given == "" {
 			continue
 		}
-		value, err := o.resolve(repl, given)
+		value, err := resolveOption(repl, o, given)
 		if err != nil {
-			fs.Addf(path+"."+o.name, "%v", err)
-			delete(values, o.name)
+			fs.Addf(path+"."+o.Name, "%v", err)
+			delete(values, o.Name)
 			continue
 		}
-		values[o.name] = value
+		values[o.Name] = value
 	}
 }
 
 // secretOptions returns the references of the options that are secrets.
-func secretOptions(path string, options []guestOption, values map[string]string) []namedSecret {
+func secretOptions(path string, options []option.Option, values map[string]string) []namedSecret {
 	var all []namedSecret
 	for _, o := range options {
-		if o.kind == platforms.SecretOption {
-			all = append(all, namedSecret{path: path + "." + o.name, reference: config.Secret(values[o.name])})
+		if o.Kind == option.Secret {
+			all = append(all, namedSecret{path: path + "." + o.Name, reference: config.Secret(values[o.Name])})
 		}
 	}
 	return all
@@ -169,10 +135,13 @@ func problemFaults(fs *config.Faults, path string, problems map[string]string) {
 	}
 }
 
-func optionNames(options []guestOption) []string {
-	names := make([]string, len(options))
-	for i, o := range options {
-		names[i] = o.name
+// optionNames returns the names of the options that aren't tables.
+func optionNames(options []option.Option) []string {
+	var names []string
+	for _, o := range options {
+		if o.Keys == nil {
+			names = append(names, o.Name)
+		}
 	}
 	return names
 }

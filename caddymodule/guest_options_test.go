@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/caddyfile"
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -17,16 +18,16 @@ import (
 type guest struct{ panics bool }
 
 func (guest) Describe() *providers.Description {
-	return &providers.Description{Name: "guest", Label: "Guest", Options: []providers.Option{
+	return &providers.Description{Name: "guest", Label: "Guest", Options: []option.Option{
 		{Name: "region", Required: true, Help: "The vendor's region.", Check: func(value string) string {
 			if strings.ToLower(value) != value {
 				return "must be in lower case"
 			}
 			return ""
 		}},
-		{Name: "auth_url", Kind: providers.AddressOption, Help: "Where tokens come from."},
-		{Name: "account", Kind: providers.IdentifierOption, Help: "The account."},
-		{Name: "signing_key", Kind: providers.SecretOption, Help: "The key of signatures."},
+		{Name: "auth_url", Kind: option.Address, Help: "Where tokens come from."},
+		{Name: "account", Kind: option.Identifier, Help: "The account."},
+		{Name: "signing_key", Kind: option.Secret, Help: "The key of signatures."},
 	}}
 }
 
@@ -37,7 +38,7 @@ func (g guest) New(*providers.Config) (providers.Provider, error) {
 	return nil, nil //nolint:nilnil // nothing is called
 }
 
-// CheckOptions implements [providers.OptionChecker].
+// CheckOptions implements [option.Checker].
 func (guest) CheckOptions(values map[string]string) map[string]string {
 	if (values["account"] == "") != (values["signing_key"] == "") {
 		return map[string]string{"account": "goes with signing_key"}
@@ -97,8 +98,8 @@ func TestOptionsOfAProtocolInACaddyfile(t *testing.T) {
 	r, block := caddyfile.NewReader(caddyfiletext.NewDispenser(tokens))
 	options := map[string]string{}
 	var rules []caddyfile.Rule
-	for _, declared := range protocolOptions(guest{}) {
-		rules = append(rules, declared.rule(r, options))
+	for _, declared := range (guest{}).Describe().Options {
+		rules = append(rules, optionRule(r, &declared, options))
 	}
 	r.Block("svc", block, rules)
 	require.Equal(t, map[string]string{"region": "asia", "account": "{env.A}"}, options)

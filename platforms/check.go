@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-)
 
-// maxName is how many bytes a name of a platform, a channel type, an option or a credential may have.
-const maxName = 32
+	"github.com/caddy-svc/caddy-svc/option"
+)
 
 // reservedOptions are the options that every platform's block has.
 var reservedOptions = []string{"header", "api_base", "ack"}
@@ -28,7 +27,7 @@ func (f *faults) unlessf(ok bool, format string, args ...any) {
 // a description that is faulty.
 func (d *Description) Check() error {
 	var f faults
-	f.unlessf(isName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, maxName)
+	f.unlessf(option.IsName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, option.MaxName)
 	f.unlessf(d.Deliveries != "", "Deliveries is missing")
 	f.unlessf(d.SignatureHeader != "" && d.SignatureHelp != "", "SignatureHeader or SignatureHelp is missing")
 	if d.Handshake != nil {
@@ -37,11 +36,7 @@ func (d *Description) Check() error {
 			f.unlessf(p.Name != "" && p.Help != "", "a parameter of the handshake has no name or no help")
 		}
 	}
-	options := slices.Clone(reservedOptions)
-	for i := range d.Options {
-		d.Options[i].check(&f, options)
-		options = append(options, d.Options[i].Name)
-	}
+	f = append(f, option.Check(d.Options, reservedOptions...)...)
 	f.unlessf(len(d.Channels) > 0, "it has no channel type")
 	types := map[Type]bool{}
 	for i := range d.Channels {
@@ -53,18 +48,8 @@ func (d *Description) Check() error {
 	return errors.Join(f...)
 }
 
-func (o *Option) check(f *faults, taken []string) {
-	f.unlessf(isName(o.Name), "the name of option %q is not made of a-z, 0-9 and _, at most %d of them", o.Name, maxName)
-	f.unlessf(!slices.Contains(taken, o.Name), "the name of option %s is taken", o.Name)
-	f.unlessf(o.Kind >= TextOption && o.Kind <= SecretOption, "option %s has an unknown kind", o.Name)
-	f.unlessf(o.Help != "", "option %s has no help", o.Name)
-	f.unlessf((o.Keys == nil) == (o.Table == ""), "option %s has keys without a table, or a table without keys", o.Name)
-	f.unlessf(o.Keys == nil || o.Kind == TextOption && !o.Required, "option %s is a table, whose values are texts that may be missing", o.Name)
-	f.unlessf(!slices.Contains(o.Keys, ""), "option %s has an empty key", o.Name)
-}
-
 func (t *ChannelType) check(f *faults, channelWebhooks bool) {
-	f.unlessf(isName(string(t.Type)), "the channel type %q is not made of a-z, 0-9 and _, at most %d of them", string(t.Type), maxName)
+	f.unlessf(option.IsName(string(t.Type)), "the channel type %q is not made of a-z, 0-9 and _, at most %d of them", string(t.Type), option.MaxName)
 	f.unlessf(t.Label != "", "channel type %s has no label", t.Type)
 	f.unlessf((t.ExternalID == "") == channelWebhooks, "channel type %s has an external id and webhooks of its own, or neither", t.Type)
 	f.unlessf((t.ExternalID == "") == (t.ExternalIDHint == ""), "channel type %s has an external id without a hint, or a hint without one", t.Type)
@@ -88,13 +73,8 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 	}
 }
 
-func isName(s string) bool {
-	return len(s) <= maxName && s != "" && s[0] >= 'a' && s[0] <= 'z' &&
-		ConsistsOf(s, func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' })
-}
-
 func isMember(s string) bool {
-	return len(s) <= maxName && s != "" && s[0] >= 'a' && s[0] <= 'z' && IsWord(s) && !strings.ContainsAny(s, "_-")
+	return len(s) <= option.MaxName && s != "" && s[0] >= 'a' && s[0] <= 'z' && IsWord(s) && !strings.ContainsAny(s, "_-")
 }
 
 // CheckPlatform returns what the platform can't do although its description says so, or can do and doesn't say; nil if both

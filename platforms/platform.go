@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/option"
 )
 
 // Type is the type of a channel, such as "photo_dm": lower-case letters, digits and underscores. Types are stored and part of
@@ -43,7 +45,7 @@ type Description struct {
 	// Handshake describes the GET request that a [Handshaker] answers; nil if the platform is none.
 	Handshake *Handshake
 	// Options are those of the platform's block. Every platform has the options header, api_base and ack in addition.
-	Options []Option
+	Options []option.Option
 	// Channels are the channel types, in the order of forms and lists.
 	Channels []ChannelType
 }
@@ -58,46 +60,7 @@ type Handshake struct {
 // Parameter is a parameter of a query.
 type Parameter struct{ Name, Help string }
 
-// OptionKind is the kind of an option's value.
-type OptionKind int
-
-// The kinds of options.
-const (
-	// TextOption is any text of one line.
-	TextOption OptionKind = iota
-	// AddressOption is an http or https address without user, query and fragment.
-	AddressOption
-	// IdentifierOption is 1 to 128 visible ASCII characters, or one reference to an environment variable or a file.
-	IdentifierOption
-	// SecretOption is one reference to an environment variable or a file. The secret itself never stands in a configuration.
-	SecretOption
-)
-
-// Option is one option of a platform's block: `NAME VALUE` in a Caddyfile, a member NAME in JSON.
-type Option struct {
-	// Name is the option's name: lower-case letters, digits and underscores.
-	Name string
-	// Kind is the kind of its value.
-	Kind OptionKind
-	// Required options are missing only in a configuration without a block for the platform.
-	Required bool
-	// Keys makes the option a table: `NAME KEY VALUE` in a Caddyfile, once for each key, and an object Table in JSON. Its
-	// values are [Config.Options] "NAME[KEY]".
-	Keys  []string
-	Table string
-	// Check returns what is wrong with a value, "" for nothing. It may be nil. It sees the value that a reference stands for.
-	Check func(value string) (problem string)
-	// Help is the documentation: one sentence.
-	Help string
-}
-
-// OptionChecker is a [Driver] that checks options together. Problems has an entry for every faulty option, by its name as in
-// [Config.Options]; values are those of the configuration, with references unresolved.
-type OptionChecker interface {
-	CheckOptions(values map[string]string) (problems map[string]string)
-}
-
-// Config configures a [Platform].
+// Config is what a platform is made with.
 type Config struct {
 	// Options are the values of the configured options, with references resolved. Options that were not given are absent.
 	Options map[string]string

@@ -3,31 +3,24 @@ package providers
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/caddy-svc/caddy-svc/option"
 )
 
 // Check returns everything in which the description breaks the contract, nil if nothing does. The product refuses to start with
 // a description that is faulty.
 func (d *Description) Check() error {
-	var faults []error
-	unless := func(ok bool, format string, args ...any) {
-		if !ok {
-			faults = append(faults, fmt.Errorf(format, args...))
+	faults := option.Check(d.Options)
+	if !option.IsName(d.Name) {
+		faults = append(faults, fmt.Errorf("the name %q is not made of a-z, 0-9 and _, at most %d of them", d.Name, option.MaxName))
+	}
+	if d.Label == "" {
+		faults = append(faults, errors.New("the label is missing"))
+	}
+	for _, o := range d.Options {
+		if o.Keys != nil {
+			faults = append(faults, fmt.Errorf("option %q is a table, which only platforms have", o.Name))
 		}
 	}
-	unless(isName(d.Name), "the name %q is not made of a-z, 0-9 and _, at most 32 of them", d.Name)
-	unless(d.Label != "", "the label is missing")
-	names := map[string]bool{}
-	for _, o := range d.Options {
-		unless(isName(o.Name), "the name of option %q is not made of a-z, 0-9 and _, at most 32 of them", o.Name)
-		unless(!names[o.Name], "option %s is there twice", o.Name)
-		unless(o.Kind >= TextOption && o.Kind <= SecretOption, "option %s has an unknown kind", o.Name)
-		unless(o.Help != "", "option %s has no help", o.Name)
-		names[o.Name] = true
-	}
 	return errors.Join(faults...)
-}
-
-func isName(s string) bool {
-	return len(s) <= 32 && s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }

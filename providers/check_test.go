@@ -7,25 +7,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
 func TestDescriptionsThatBreakTheContract(t *testing.T) {
 	t.Parallel()
 	describe := func(change func(*providers.Description)) error {
-		d := &providers.Description{Name: "acme_2", Label: "Acme", Options: []providers.Option{{Name: "region", Help: "The region."}}}
+		d := &providers.Description{Name: "acme_2", Label: "Acme", Options: []option.Option{{Name: "region", Help: "The region."}}}
 		change(d)
 		return d.Check()
 	}
 	require.NoError(t, describe(func(*providers.Description) {}))
 	for want, spoil := range map[string]func(*providers.Description){
-		`the name "Acme" is not made of`:     func(d *providers.Description) { d.Name = "Acme" },
-		`the name "" is not made of`:         func(d *providers.Description) { d.Name = "" },
-		"the label is missing":               func(d *providers.Description) { d.Label = "" },
-		"option region is there twice":       func(d *providers.Description) { d.Options = append(d.Options, d.Options[0]) },
-		"option region has no help":          func(d *providers.Description) { d.Options[0].Help = "" },
-		"option region has an unknown kind":  func(d *providers.Description) { d.Options[0].Kind = 9 },
-		`the name of option "Region" is not`: func(d *providers.Description) { d.Options[0].Name = "Region" },
+		`the name "Acme" is not made of`:          func(d *providers.Description) { d.Name = "Acme" },
+		`the name "" is not made of`:              func(d *providers.Description) { d.Name = "" },
+		"the label is missing":                    func(d *providers.Description) { d.Label = "" },
+		`option "region": the name is taken`:      func(d *providers.Description) { d.Options = append(d.Options, d.Options[0]) },
+		`option "region": it has no help`:         func(d *providers.Description) { d.Options[0].Help = "" },
+		`option "region": it has an unknown kind`: func(d *providers.Description) { d.Options[0].Kind = 9 },
+		`option "Region": the name is not made`:   func(d *providers.Description) { d.Options[0].Name = "Region" },
+		`option "region" is a table`:              func(d *providers.Description) { d.Options[0].Keys, d.Options[0].Table = []string{"a"}, "b" },
 	} {
 		require.ErrorContains(t, describe(spoil), want)
 	}

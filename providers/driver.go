@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/caddy-svc/caddy-svc/option"
 )
 
 // Driver makes a vendor's protocol available. It has no state; its methods may be called at any time. A Caddy module of the
@@ -28,43 +30,8 @@ type Description struct {
 	// Endpoints are the base URLs of other vendors with this protocol, by the vendor's name. A configuration that gives such a
 	// name as its protocol is refused with the address as a hint.
 	Endpoints map[string]string
-	// Options are those of the block of `protocol NAME { … }`.
-	Options []Option
-}
-
-// OptionKind is the kind of an option's value.
-type OptionKind int
-
-// The kinds of options.
-const (
-	// TextOption is any text of one line.
-	TextOption OptionKind = iota
-	// AddressOption is an http or https address without user, query and fragment.
-	AddressOption
-	// IdentifierOption is 1 to 128 visible ASCII characters, or one reference to an environment variable or a file.
-	IdentifierOption
-	// SecretOption is one reference to an environment variable or a file. The secret itself never stands in a configuration.
-	SecretOption
-)
-
-// Option is one option of a protocol: `NAME VALUE` in the block of a Caddyfile, a member NAME of the object `options` in JSON.
-type Option struct {
-	// Name is the option's name: lower-case letters, digits and underscores.
-	Name string
-	// Kind is the kind of its value.
-	Kind OptionKind
-	// Required options are never missing from [Config.Options].
-	Required bool
-	// Check returns what is wrong with a value, "" for nothing. It may be nil. It sees the value that a reference stands for.
-	Check func(value string) (problem string)
-	// Help is the documentation: one sentence.
-	Help string
-}
-
-// OptionChecker is a [Driver] that checks options together. Problems has an entry for every faulty option, by its name;
-// values are those of the configuration, with references unresolved.
-type OptionChecker interface {
-	CheckOptions(values map[string]string) (problems map[string]string)
+	// Options are those of the block of `protocol NAME { … }` and, in JSON, of the object `options`. None is a table.
+	Options []option.Option
 }
 
 // Config configures a [Provider].

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -257,7 +258,7 @@ func TestDescriptionsOfAGuest(t *testing.T) {
 		"it has no channel type":                          func(d *platforms.Description) { d.Channels = nil },
 		`channel type "guest" is there twice`:             func(d *platforms.Description) { d.Channels = append(d.Channels, d.Channels[0]) },
 		`channel type "widget": the name is taken`:        func(d *platforms.Description) { d.Channels[0].Type = messaging.Widget },
-		"the name of option ack is taken":                 func(d *platforms.Description) { d.Options = []platforms.Option{{Name: "ack", Help: "x"}} },
+		`option "ack": the name is taken`:                 func(d *platforms.Description) { d.Options = []option.Option{{Name: "ack", Help: "x"}} },
 		"has no label or no hint":                         func(d *platforms.Description) { d.Channels[0].Credentials[0].Hint = "" },
 		"no Refresh, or Refresh and no refresh token":     func(d *platforms.Description) { d.Channels[0].Credentials = d.Channels[0].Credentials[:1] },
 		"it describes a handshake and has none":           func(d *platforms.Description) { d.Handshake = nil },

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/verify"
 )
@@ -26,10 +27,10 @@ func (Driver) Describe() *platforms.Description {
 		Name: "localchat", OperationName: "LocalChat", Deliveries: "Events of the local chat platform",
 		SignatureHeader: verify.LocalChatHeader,
 		SignatureHelp:   "mac= and the SHA-256 in hex of app id, raw body, the body's timestamp and the app secret, one after the other.",
-		Options: []platforms.Option{
-			{Name: "auth_base", Kind: platforms.AddressOption, Help: "The address of the service that renews tokens."},
-			{Name: "app_id", Kind: platforms.IdentifierOption, Required: true, Help: "The id of the application."},
-			{Name: "app_secret", Kind: platforms.SecretOption, Required: true, Help: "The secret of the application, which signs its webhooks."},
+		Options: []option.Option{
+			{Name: "auth_base", Kind: option.Address, Help: "The address of the service that renews tokens."},
+			{Name: "app_id", Kind: option.Identifier, Required: true, Help: "The id of the application."},
+			{Name: "app_secret", Kind: option.Secret, Required: true, Help: "The secret of the application, which signs its webhooks."},
 		},
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Local chat platform", Like: "Zalo", ExternalID: "Official account id", ExternalIDHint: "The OA id.",

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/verify"
 )
@@ -29,13 +30,13 @@ func (Driver) Describe() *platforms.Description {
 		Name: "market_a", Deliveries: "Events of marketplace A",
 		SignatureHeader: verify.MarketAHeader,
 		SignatureHelp:   "The HMAC-SHA256 in hex of the callback address, | and the raw body, with the partner key as its key.",
-		Options: []platforms.Option{
+		Options: []option.Option{
 			{
-				Name: "partner_id", Kind: platforms.IdentifierOption, Required: true, Check: checkPartnerID,
+				Name: "partner_id", Kind: option.Identifier, Required: true, Check: checkPartnerID,
 				Help: "The id of the partner, a whole number.",
 			},
 			{
-				Name: "partner_key", Kind: platforms.SecretOption, Required: true,
+				Name: "partner_key", Kind: option.Secret, Required: true,
 				Help: "The key of the partner, which signs webhooks and calls.",
 			},
 		},

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/verify"
 )
@@ -31,11 +32,11 @@ func (Driver) Describe() *platforms.Description {
 		Name: "market_b", Deliveries: "Events of marketplace B",
 		SignatureHeader: verify.MarketBHeader,
 		SignatureHelp:   "The HMAC-SHA256 in hex of app key and raw body, one after the other, with the app secret as its key.",
-		Options: []platforms.Option{
-			{Name: "auth_base", Kind: platforms.AddressOption, Help: "The address of the service that renews tokens."},
-			{Name: "app_key", Kind: platforms.IdentifierOption, Required: true, Help: "The key that names the application, not a secret."},
+		Options: []option.Option{
+			{Name: "auth_base", Kind: option.Address, Help: "The address of the service that renews tokens."},
+			{Name: "app_key", Kind: option.Identifier, Required: true, Help: "The key that names the application, not a secret."},
 			{
-				Name: "app_secret", Kind: platforms.SecretOption, Required: true,
+				Name: "app_secret", Kind: option.Secret, Required: true,
 				Help: "The secret of the application, which signs webhooks and calls.",
 			},
 		},

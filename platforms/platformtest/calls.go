@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -98,7 +99,7 @@ func (s Suite) requireFailure(t testing.TB, p platforms.Platform, of platforms.T
 func (s Suite) hidden(of platforms.Type) []string {
 	all := []string{replyText, "/some/base"}
 	for _, o := range s.Driver.Describe().Options {
-		if value := s.Options[o.Name]; value != "" && o.Kind == platforms.SecretOption {
+		if value := s.Options[o.Name]; value != "" && o.Kind == option.Secret {
 			all = append(all, value)
 		}
 	}

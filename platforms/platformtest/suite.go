@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -119,7 +120,7 @@ func (s Suite) platform(t testing.TB, address string, change func(map[string]str
 	}
 	options["api_base"] = address
 	for _, o := range s.Driver.Describe().Options {
-		if o.Kind == platforms.AddressOption {
+		if o.Kind == option.Address {
 			options[o.Name] = address
 		}
 	}
@@ -219,7 +220,7 @@ func (s Suite) options(t testing.TB) {
 		names = append(names, o.Name)
 		value, given := s.Options[o.Name]
 		if o.Required {
-			require.True(t, given || o.Kind == platforms.AddressOption, "option %s is required, and the suite has no value", o.Name)
+			require.True(t, given || o.Kind == option.Address, "option %s is required, and the suite has no value", o.Name)
 		}
 		if o.Check == nil {
 			continue
@@ -234,7 +235,7 @@ func (s Suite) options(t testing.TB) {
 	for name := range s.Options {
 		require.Contains(t, names, name, "the suite's option is none of the platform's")
 	}
-	if checker, ok := s.Driver.(platforms.OptionChecker); ok {
+	if checker, ok := s.Driver.(option.Checker); ok {
 		require.Empty(t, checker.CheckOptions(maps.Clone(s.Options)))
 		require.NotPanics(t, func() { checker.CheckOptions(map[string]string{}) })
 	}
@@ -263,7 +264,7 @@ func (s Suite) handshake(t testing.TB) {
 // otherSecrets replaces the secrets of the options.
 func (s Suite) otherSecrets(options map[string]string) {
 	for _, o := range s.Driver.Describe().Options {
-		if o.Kind == platforms.SecretOption {
+		if o.Kind == option.Secret {
 			options[o.Name] = "another-secret-0123456789"
 		}
 	}

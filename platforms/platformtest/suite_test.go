@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -50,7 +51,7 @@ func (f *fake) Describe() *platforms.Description {
 	d := &platforms.Description{
 		Name: "fake", Deliveries: "Events of the fake", SignatureHeader: fakeHeader, SignatureHelp: "The HMAC of the body.",
 		Handshake: &platforms.Handshake{Summary: "Handshake", Query: []platforms.Parameter{{Name: "secret", Help: "The secret."}}},
-		Options:   []platforms.Option{{Name: "secret", Kind: platforms.SecretOption, Required: true, Help: "Signs deliveries."}},
+		Options:   []option.Option{{Name: "secret", Kind: option.Secret, Required: true, Help: "Signs deliveries."}},
 		Channels: []platforms.ChannelType{{
 			Type: fakeType, Label: "Fake", ExternalID: "Account id", ExternalIDHint: "A number.", Credentials: platforms.TokenPair(),
 			Limit: platforms.Limit{Most: 100}, Before: []string{"Wait."}, After: []string{"Enter %u"}, WindowHelp: "None.",
@@ -246,7 +247,7 @@ func TestEveryCheckFails(t *testing.T) {
 			d.Channels[0].Credentials[0].Check = func(s string) string { return "is " + s }
 		}), []string{"credentials"}},
 		"option without": {described(func(d *platforms.Description) {
-			d.Options = append(d.Options, platforms.Option{Name: "x", Help: "x", Required: true})
+			d.Options = append(d.Options, option.Option{Name: "x", Help: "x", Required: true})
 		}), []string{"options"}},
 		"option that lies": {described(func(d *platforms.Description) { d.Options[0].Check = func(string) string { return "is bad" } }), []string{"options"}},
 		"any handshake":    {fake{answer: func(url.Values) (string, error) { return fakeChallenge, nil }}, []string{"handshake"}},

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/verify"
 )
@@ -56,10 +57,10 @@ func (Driver) Describe() *platforms.Description {
 			{Name: "hub.verify_token", Help: "The token that was configured for the platform"},
 			{Name: "hub.challenge", Help: "What the answer repeats"},
 		}},
-		Options: []platforms.Option{
-			{Name: "app_secret", Kind: platforms.SecretOption, Required: true, Help: "The secret of the application, which signs its webhooks."},
+		Options: []option.Option{
+			{Name: "app_secret", Kind: option.Secret, Required: true, Help: "The secret of the application, which signs its webhooks."},
 			{
-				Name: "verify_token", Kind: platforms.SecretOption, Required: true,
+				Name: "verify_token", Kind: option.Secret, Required: true,
 				Help: "The token that the platform sends with the handshake of a webhook subscription.",
 			},
 			{
@@ -113,7 +114,7 @@ func checkObject(value string) string {
 	return ""
 }
 
-// CheckOptions implements [platforms.OptionChecker]: no two types may have the same value of `object`.
+// CheckOptions implements [option.Checker]: no two types may have the same value of `object`.
 func (Driver) CheckOptions(values map[string]string) map[string]string {
 	o := objectsOf(values)
 	problems, seen := map[string]string{}, map[string]string{}
@@ -150,7 +151,7 @@ type social struct {
 
 var (
 	_ platforms.Driver           = Driver{}
-	_ platforms.OptionChecker    = Driver{}
+	_ option.Checker             = Driver{}
 	_ platforms.Platform         = (*social)(nil)
 	_ platforms.SignedDeliveries = (*social)(nil)
 	_ platforms.Handshaker       = (*social)(nil)

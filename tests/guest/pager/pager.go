@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/verify"
 )
@@ -25,8 +26,8 @@ func (Driver) Describe() *platforms.Description {
 	return &platforms.Description{
 		Name: "pager", Deliveries: "Pages of the pager", SignatureHeader: signatureHeader,
 		SignatureHelp: "sha256= and the HMAC-SHA256 of the raw body in hex, with the signing key as its key.",
-		Options: []platforms.Option{
-			{Name: "signing_key", Kind: platforms.SecretOption, Required: true, Help: "The key that signs webhooks."},
+		Options: []option.Option{
+			{Name: "signing_key", Kind: option.Secret, Required: true, Help: "The key that signs webhooks."},
 		},
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Pager", ExternalID: "Account number", ExternalIDHint: "It is printed on the back of the pager.",

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -16,7 +17,7 @@ type Driver struct{}
 func (Driver) Describe() *providers.Description {
 	return &providers.Description{
 		Name: "parrot", Label: "Parrot", ExampleURL: "https://api.parrot.example",
-		Options: []providers.Option{{Name: "cage", Kind: providers.IdentifierOption, Required: true, Help: "The cage that answers."}},
+		Options: []option.Option{{Name: "cage", Kind: option.Identifier, Required: true, Help: "The cage that answers."}},
 	}
 }
 
