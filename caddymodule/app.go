@@ -187,7 +187,6 @@ func (a *App) modelFaults(fs *config.Faults, providers []string) {
 	}
 }
 
-// nameCounts counts the names of a list.
 type nameCounts map[string]int
 
 // path returns the path of the next element called name, and adds a fault if the name was used before.

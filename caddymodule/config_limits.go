@@ -58,21 +58,6 @@ func (l *Limits) faults(fs *config.Faults) {
 	fs.OptionalBetween("svc.limits.calls", l.Calls, 1, 1_000_000)
 }
 
-// bufferedBytes returns the budget of body bytes; l may be nil.
-func (l *Limits) bufferedBytes() int64 {
-	return valueOr(valueOr(l, Limits{}).BufferedBytes, DefaultBufferedBytes)
-}
-
-// streams returns the streams an organization may have; l may be nil.
-func (l *Limits) streams() int64 {
-	return valueOr(valueOr(l, Limits{}).Streams, DefaultStreams)
-}
-
-// calls returns the calls an organization may have running; l may be nil.
-func (l *Limits) calls() int64 {
-	return valueOr(valueOr(l, Limits{}).Calls, DefaultCalls)
-}
-
 // bodyPace returns how fast bodies must arrive; l may be nil.
 func (l *Limits) bodyPace() handlers.Pace {
 	pace, limits := handlers.DefaultPace, valueOr(l, Limits{})

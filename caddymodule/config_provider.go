@@ -165,11 +165,6 @@ func (p *Provider) timeouts() providers.Timeouts {
 	}
 }
 
-// maxCalls returns the bound of the calls that run in this process.
-func (p *Provider) maxCalls() int {
-	return int(valueOr(p.MaxCalls, DefaultMaxCalls))
-}
-
 func orDefault(d caddy.Duration, otherwise time.Duration) time.Duration {
 	return cmp.Or(time.Duration(d), otherwise)
 }

@@ -48,27 +48,11 @@ func (t *Timing) faults(fs *config.Faults) {
 	fs.Duration("svc.timing.early_status", t.EarlyStatus)
 }
 
-// holdTTL returns how long a hold outlives the longest call; t may be nil.
-func (t *Timing) holdTTL() time.Duration {
-	return orDefault(valueOr(t, Timing{}).HoldTTL, DefaultHoldTTL)
-}
-
 // sweepInterval returns the pause between two sweeps; t may be nil.
 func (t *Timing) sweepInterval() time.Duration {
 	return orDefault(valueOr(t, Timing{}).SweepInterval, DefaultSweepInterval)
 }
 
-// lease returns how long the lease of a conversation lasts; t may be nil.
-func (t *Timing) lease() time.Duration {
-	return orDefault(valueOr(t, Timing{}).Lease, DefaultLease)
-}
-
-// earlyStatus returns how long a stream waits for its first text before its status goes out; t may be nil.
-func (t *Timing) earlyStatus() time.Duration {
-	return orDefault(valueOr(t, Timing{}).EarlyStatus, DefaultEarlyStatus)
-}
-
-// readTiming reads `timing { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readTiming(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		timing := new(Timing)

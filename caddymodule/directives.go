@@ -28,7 +28,6 @@ func init() {
 	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
 }
 
-// handlerModule is the interface of a directive's handler.
 type handlerModule[T any] interface {
 	*T
 	caddy.Module
@@ -77,7 +76,6 @@ func checkBlock(handler appChecker, block any) error {
 	return handler.checkApp(app)
 }
 
-// moduleInfo returns the module information of a directive's handler.
 func moduleInfo[T any, H handlerModule[T]](name string) caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  caddy.ModuleID("http.handlers." + name),

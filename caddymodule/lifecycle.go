@@ -99,7 +99,9 @@ func (a *App) Start() error {
 
 // storeSettings returns a's settings for the store, which it may share with other configurations.
 func (a *App) storeSettings() storeSettings {
-	settings := storeSettings{bufferedBytes: a.Limits.bufferedBytes(), bodyPace: a.Limits.bodyPace(), log: a.log}
+	settings := storeSettings{
+		bufferedBytes: valueOr(valueOr(a.Limits, Limits{}).BufferedBytes, DefaultBufferedBytes), bodyPace: a.Limits.bodyPace(), log: a.log,
+	}
 	if a.attached.Load() {
 		settings.sweep = a.Timing.sweepInterval()
 	}

@@ -229,14 +229,12 @@ func newQueueGauges(a *App) *queueGauges {
 
 var _ prometheus.Collector = (*queueGauges)(nil)
 
-// Describe implements prometheus.Collector.
 func (q *queueGauges) Describe(descs chan<- *prometheus.Desc) {
 	for _, g := range q.gauges {
 		descs <- g.desc
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (q *queueGauges) Collect(metrics chan<- prometheus.Metric) {
 	depth, err := q.app.queueDepth()
 	for _, g := range q.gauges {

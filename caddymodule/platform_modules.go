@@ -30,7 +30,6 @@ func init() {
 // platformModule is the Caddy module of a built-in platform.
 type platformModule struct{ platforms.Driver }
 
-// CaddyModule returns the Caddy module information.
 func (m platformModule) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  caddy.ModuleID(platformNamespace + "." + m.Describe().Name),

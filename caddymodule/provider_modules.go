@@ -23,7 +23,6 @@ func init() {
 // providerModule is the Caddy module of a built-in protocol.
 type providerModule struct{ providers.Driver }
 
-// CaddyModule returns the Caddy module information.
 func (m providerModule) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  caddy.ModuleID(providerNamespace + "." + m.Describe().Name),

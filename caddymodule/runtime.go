@@ -50,9 +50,11 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	if a.worker != nil {
 		places = a.Worker.concurrency()
 	}
+	limits, timing := valueOr(a.Limits, Limits{}), valueOr(a.Timing, Timing{})
 	calls := gateway.New(gateway.Config{
 		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
-		CallLimit: int(a.Limits.calls()), Places: places, HoldTTL: a.Timing.holdTTL(), EarlyStatus: a.Timing.earlyStatus(),
+		CallLimit: int(valueOr(limits.Calls, DefaultCalls)), Places: places,
+		HoldTTL: orDefault(timing.HoldTTL, DefaultHoldTTL), EarlyStatus: orDefault(timing.EarlyStatus, DefaultEarlyStatus),
 		Processors: shared.processors, Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db.APIKeys)
@@ -64,7 +66,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		return nil, err
 	}
 	chat := &v1.Chat{
-		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(a.Limits.streams()), Logger: a.log,
+		Gateway: calls, Bodies: shared.bodies, Streams: &shared.streams, StreamLimit: int(valueOr(limits.Streams, DefaultStreams)), Logger: a.log,
 	}
 	api := api.New(api.Deps{
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
@@ -124,7 +126,7 @@ func (m *Model) entry() gateway.Model {
 func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
-		MaxDuration: p.timeouts().MaxDuration, MaxCalls: p.maxCalls(),
+		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(valueOr(p.MaxCalls, DefaultMaxCalls)),
 	}
 }
 

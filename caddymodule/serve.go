@@ -84,13 +84,11 @@ type responseWriter struct {
 	begun bool
 }
 
-// WriteHeader implements [http.ResponseWriter].
 func (w *responseWriter) WriteHeader(status int) {
 	w.begun = true
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter].
 func (w *responseWriter) Write(b []byte) (int, error) {
 	w.begun = true
 	return w.ResponseWriter.Write(b) //nolint:wrapcheck // the caller's own writer
@@ -121,7 +119,6 @@ var errNotWorking = errors.New("the worker is not running")
 // the store, and must not take the node out of its load balancer.
 type readiness struct{ app *App }
 
-// Ping implements handlers.Pinger.
 func (p readiness) Ping(ctx context.Context) error {
 	rt, err := p.app.whenReady(ctx)
 	if err != nil {

@@ -26,7 +26,6 @@ func (memoryWindows) Destruct() error { return nil }
 // redisWindows is the limiter of several nodes, with its connections, its breaker and the local windows.
 type redisWindows struct{ *limit.Redis }
 
-// Destruct implements caddy.Destructor.
 func (w redisWindows) Destruct() error {
 	return w.Close() //nolint:wrapcheck // it says what was being done
 }

@@ -230,12 +230,10 @@ func newNewestLog(log *slog.Logger) *newestLog {
 	return n
 }
 
-// Enabled implements slog.Handler.
 func (n *newestLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return n.Load().Handler().Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler.
 func (n *newestLog) Handle(ctx context.Context, record slog.Record) error {
 	return n.Load().Handler().Handle(ctx, record) //nolint:wrapcheck // the handler's own error
 }
@@ -245,5 +243,4 @@ func (n *newestLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return n.Load().Handler().WithAttrs(attrs)
 }
 
-// WithGroup implements slog.Handler. The handler it returns keeps the current log.
 func (n *newestLog) WithGroup(name string) slog.Handler { return n.Load().Handler().WithGroup(name) }

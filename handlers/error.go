@@ -141,8 +141,11 @@ func AsError(err error) *Error {
 
 // Refusal returns how a page shows the error. It implements the dashboard's interface of that name.
 func (e *Error) Refusal() (status int, code, message string, retryAfterSeconds int64) {
-	return e.Code.Status(), string(e.Code), e.message(), int64((retryAfter(e) + time.Second - 1) / time.Second)
+	return e.Code.Status(), string(e.Code), e.message(), roundUp(retryAfter(e), time.Second)
 }
+
+// maxRetryAfter: openai npm ignores a longer Retry-After and retries at once.
+const maxRetryAfter = 60 * time.Second
 
 // retryAfter returns the wait that is sent, at most a minute: 0 for none, which 429 and 503 never have.
 func retryAfter(e *Error) time.Duration {
@@ -152,3 +155,5 @@ func retryAfter(e *Error) time.Duration {
 	}
 	return min(wait, maxRetryAfter)
 }
+
+func roundUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

@@ -35,7 +35,6 @@ func (b *ByteBudget) Meter(w http.ResponseWriter, r *http.Request, orgID string)
 	})
 }
 
-// Read implements io.Reader.
 func (m *meteredBody) Read(into []byte) (int, error) {
 	n, err := m.in.Read(into)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -11,12 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 )
 
-const (
-	// maxRetryAfter: openai npm ignores a longer Retry-After and retries at once.
-	maxRetryAfter = 60 * time.Second
-	// maxRetryAfterMS stays below the 60,000 from which on the ai-sdk ignores retry-after-ms.
-	maxRetryAfterMS = 59_999
-)
+// maxRetryAfterMS stays below the 60,000 from which on the ai-sdk ignores retry-after-ms.
+const maxRetryAfterMS = 59_999
 
 // ErrorBody is the member error of the error body, in the order in which it is written.
 type ErrorBody struct {
@@ -54,25 +50,17 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, docsBase stri
 		h.Del(stale)
 	}
 	if wait := retryAfter(e); wait > 0 {
-		seconds := int64((wait + time.Second - 1) / time.Second)
+		seconds := roundUp(wait, time.Second)
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			body.RetryAfter = seconds
 		}
 		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-		ms := int64((wait + time.Millisecond - 1) / time.Millisecond)
-		h.Set("Retry-After-Ms", strconv.FormatInt(min(ms, maxRetryAfterMS), 10))
+		h.Set("Retry-After-Ms", strconv.FormatInt(min(roundUp(wait, time.Millisecond), maxRetryAfterMS), 10))
 	}
 	if e.NoRetry || e.Code.Final() {
 		h.Set("X-Should-Retry", "false")
 	}
-	text := Marshal(ErrorDocument{body})
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
-	w.WriteHeader(status)
-	// The client may be gone, and its error would reach no one.
-	_, _ = w.Write(text)
+	WriteJSON(w, status, Marshal(ErrorDocument{body}))
 }
 
 // AppendErrorEvent appends the event that ends a stream after its first byte:

@@ -13,10 +13,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// maxInstructions bounds the characters of an agent's instructions.
 const maxInstructions = 100_000
 
-// agentAnswer is an agent in a result.
 type agentAnswer struct {
 	ID        string `json:"id"`
 	OrgID     string `json:"orgId"`

@@ -38,7 +38,6 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// mostAuditRows bounds the rows that audit shows.
 const mostAuditRows = 10_000
 
 func auditCommand(f *commandFlags) *cobra.Command {

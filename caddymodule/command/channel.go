@@ -191,7 +191,6 @@ func (e *commandEnv) channelConflict(ctx context.Context, c store.Channel) error
 	return fmt.Errorf("organization %s already has a channel with the name %q", c.OrgID, c.Name)
 }
 
-// channel checks the request's own values.
 func (r channelRequest) channel() (kind messaging.ChannelType, channel store.Channel, err error) {
 	channel = store.Channel{
 		ID: store.NewID("chn"), OrgID: r.orgID, Type: r.kind, ExternalID: r.externalID, AgentID: r.agentID, State: store.ChannelActive,
@@ -267,7 +266,6 @@ func fieldNames(kind messaging.ChannelType) []string {
 	return names
 }
 
-// channel shows one channel.
 func (e *commandEnv) channel(ctx context.Context, orgID, id string) (answer, error) {
 	channel, err := e.db.Channels.ByID(ctx, orgID, id)
 	if err != nil {
@@ -325,7 +323,6 @@ nothing; one that needs new credentials works again with those.`,
 	})
 }
 
-// deletedChannelAnswer is the result of deleting a channel.
 type deletedChannelAnswer struct {
 	ID      string `json:"id"`
 	Deleted bool   `json:"deleted"`

@@ -45,7 +45,6 @@ Secrets are read from files or standard input, never from the command line.`,
 	})
 }
 
-// addCommands adds the nouns to `caddy svc`.
 func addCommands(root *cobra.Command) {
 	flags := new(commandFlags)
 	flags.configFlags(root)
@@ -87,7 +86,6 @@ type answer interface {
 	text(w *strings.Builder)
 }
 
-// row is an element of a list.
 type row interface {
 	// cells are the columns of its line in a table.
 	cells() []string
@@ -100,7 +98,6 @@ type listAnswer[T row] struct {
 	header string // with tabs between the columns
 }
 
-// newList returns the answer of a list.
 func newList[R any, T row](header string, resources []R, answer func(R) T) listAnswer[T] {
 	list := listAnswer[T]{Data: make([]T, len(resources)), header: header}
 	for i, resource := range resources {

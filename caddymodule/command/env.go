@@ -34,7 +34,6 @@ const (
 	openImport
 )
 
-// closeWait is how long a command waits for the store to close.
 const closeWait = 5 * time.Second
 
 // commandEnv is the environment of a run of a command: the configuration, the open store, and the actor for the audit log.

@@ -115,7 +115,6 @@ func (e *commandEnv) exportFile(ctx context.Context, path string, options archiv
 	return summary, nil
 }
 
-// reportEvery is the pause between reports of a long export or import.
 const reportEvery = 2 * time.Second
 
 // archiveReport writes the progress of an export or import for people: at each new table, and every [reportEvery].

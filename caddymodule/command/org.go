@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// orgAnswer is an organization as results show it.
 type orgAnswer struct {
 	ID          string  `json:"id"`
 	Name        string  `json:"name"`

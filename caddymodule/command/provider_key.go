@@ -35,7 +35,6 @@ func providerKeyCommand(f *commandFlags) *cobra.Command {
 	}, f.providerKeySet(), f.providerKeyDelete())
 }
 
-// providerFlag adds the required flag --provider.
 func providerFlag(command *cobra.Command) *string {
 	provider := command.Flags().String("provider", "", "the `name` of a provider")
 	required(command, "provider")

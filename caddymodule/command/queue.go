@@ -52,7 +52,6 @@ func queueCommand(f *commandFlags) *cobra.Command {
 	}, f.queueDead(), f.queueRetry())
 }
 
-// mostDeadTurns bounds the rows that `queue dead` shows.
 const mostDeadTurns = 10_000
 
 func (f *commandFlags) queueDead() *cobra.Command {

@@ -152,7 +152,6 @@ func lastOwner(err error, user store.User) error {
 	return err
 }
 
-// listedUser is a user in a list.
 type listedUser struct {
 	ID        string `json:"id"`
 	OrgID     string `json:"orgId"`
@@ -192,7 +191,6 @@ func (f *commandFlags) userList() *cobra.Command {
 	})
 }
 
-// removedUserAnswer is the result of removing a user.
 type removedUserAnswer struct {
 	ID      string `json:"id"`
 	OrgID   string `json:"orgId"`

@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// entryAnswer is a ledger entry in a result.
 type entryAnswer struct {
 	ID            string `json:"id"`
 	OrgID         string `json:"orgId"`

@@ -41,7 +41,6 @@ func init() {
 	})
 }
 
-// workerCommand makes command run the worker.
 func workerCommand(command *cobra.Command) {
 	flags := new(commandFlags)
 	flags.configFlags(command)

@@ -162,7 +162,6 @@ func (e *Encoder) AddReflected(key string, value any) error {
 // cleanObject adds the fields that may be shown to an object of a log line.
 type cleanObject struct{ zapcore.ObjectEncoder }
 
-// AddString adds a text.
 func (o cleanObject) AddString(key, value string) {
 	if key == "uri" || key == "path" {
 		value = cleanURI(value)
@@ -172,10 +171,8 @@ func (o cleanObject) AddString(key, value string) {
 	o.ObjectEncoder.AddString(key, value)
 }
 
-// AddByteString adds a text.
 func (o cleanObject) AddByteString(key string, value []byte) { o.AddString(key, string(value)) }
 
-// AddArray adds an array whose elements are cleaned.
 func (o cleanObject) AddArray(key string, value zapcore.ArrayMarshaler) error {
 	return o.ObjectEncoder.AddArray(key, cleanMarshaler{array: value})
 }
@@ -188,7 +185,6 @@ func (o cleanObject) AddObject(key string, value zapcore.ObjectMarshaler) error 
 	return o.ObjectEncoder.AddObject(key, cleanMarshaler{object: value})
 }
 
-// AddReflected adds a value of any type.
 func (o cleanObject) AddReflected(key string, value any) error {
 	if header, ok := value.(http.Header); ok {
 		return o.ObjectEncoder.AddObject(key, cleanHeader(header))
@@ -203,23 +199,18 @@ func (o cleanObject) AddReflected(key string, value any) error {
 // cleanArray appends the elements that may be shown to an array of a log line.
 type cleanArray struct{ zapcore.ArrayEncoder }
 
-// AppendString appends a text.
 func (a cleanArray) AppendString(value string) { a.ArrayEncoder.AppendString(cleanText(value)) }
 
-// AppendByteString appends a text.
 func (a cleanArray) AppendByteString(value []byte) { a.AppendString(string(value)) }
 
-// AppendArray appends an array whose elements are cleaned.
 func (a cleanArray) AppendArray(value zapcore.ArrayMarshaler) error {
 	return a.ArrayEncoder.AppendArray(cleanMarshaler{array: value})
 }
 
-// AppendObject appends an object whose members are cleaned.
 func (a cleanArray) AppendObject(value zapcore.ObjectMarshaler) error {
 	return a.ArrayEncoder.AppendObject(cleanMarshaler{object: value})
 }
 
-// AppendReflected appends a value of any type.
 func (a cleanArray) AppendReflected(value any) error {
 	clean, err := cleanReflected(value)
 	if err != nil {
@@ -234,12 +225,10 @@ type cleanMarshaler struct {
 	array  zapcore.ArrayMarshaler
 }
 
-// MarshalLogObject implements [zapcore.ObjectMarshaler].
 func (m cleanMarshaler) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	return m.object.MarshalLogObject(cleanObject{line})
 }
 
-// MarshalLogArray implements [zapcore.ArrayMarshaler].
 func (m cleanMarshaler) MarshalLogArray(line zapcore.ArrayEncoder) error {
 	return m.array.MarshalLogArray(cleanArray{line})
 }
@@ -247,7 +236,6 @@ func (m cleanMarshaler) MarshalLogArray(line zapcore.ArrayEncoder) error {
 // cleanHeader is a header in a log: the values of loggedHeaders, the names of the others.
 type cleanHeader http.Header
 
-// MarshalLogObject implements [zapcore.ObjectMarshaler].
 func (h cleanHeader) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	shown, hidden := 0, 0
 	for name, values := range h {

@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// agents serves /agents and the playground of each agent.
 type agents struct{ *Deps }
 
 func (g *agents) register(s *endpoint.Server) {
@@ -73,14 +72,8 @@ func (g *agents) get(ctx context.Context, principal *identity.Principal, in *end
 	return getRow(ctx, g.Deps, principal, store.OwnedAgents, in.ID, g.DB.Agents.ByID, showAgent)
 }
 
-type agentUpdate struct {
-	endpoint.PathID
-
-	Body AgentChange
-}
-
 // update changes the fields that the body names, and leaves those that another request changes at the same time.
-func (g *agents) update(ctx context.Context, principal *identity.Principal, in *agentUpdate) (*endpoint.JSON[agentObject], error) {
+func (g *agents) update(ctx context.Context, principal *identity.Principal, in *idAndBody[AgentChange]) (*endpoint.JSON[agentObject], error) {
 	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err)
@@ -168,7 +161,6 @@ func unknownKnowledgeBase() *handlers.Error {
 	return handlers.InvalidRequest("knowledgeBaseIds", "There is no knowledge base with one of these ids.")
 }
 
-// agentObject is an agent as the API shows it.
 type agentObject struct {
 	ID                 string   `json:"id"`
 	Name               string   `json:"name"`

@@ -166,6 +166,13 @@ func singular(kind store.OwnedKind) string {
 	}
 }
 
+// idAndBody is the input of an operation on the row with an id.
+type idAndBody[T any] struct {
+	endpoint.PathID
+
+	Body T
+}
+
 // pageInput is the input of a list without filters.
 type pageInput = struct{ endpoint.PageQuery }
 

@@ -60,7 +60,6 @@ type apiKeyCreation struct {
 	ExpiresInDays *int64     `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"Absent: never, or with the API key that asks"`
 }
 
-// apiKeys serves /api-keys.
 type apiKeys struct{ *Deps }
 
 func (g *apiKeys) register(s *endpoint.Server) {

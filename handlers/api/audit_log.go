@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// auditObject is an entry of the audit log as the API shows it.
 type auditObject struct {
 	ID     string `json:"id"`
 	At     string `json:"at"     format:"date-time"`
@@ -36,7 +35,6 @@ func shownActor(actor string) string {
 	return actor
 }
 
-// auditLog serves /audit-log.
 type auditLog struct{ *Deps }
 
 func (g *auditLog) register(s *endpoint.Server) {

@@ -23,7 +23,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// channels serves /channels.
 type channels struct{ *Deps }
 
 func (g *channels) register(s *endpoint.Server) {
@@ -90,13 +89,7 @@ func (g *channels) get(ctx context.Context, principal *identity.Principal, in *e
 	return getRow(ctx, g.Deps, principal, store.OwnedChannels, in.ID, g.DB.Channels.ByID, g.show)
 }
 
-type channelUpdate struct {
-	endpoint.PathID
-
-	Body channelChange
-}
-
-func (g *channels) update(ctx context.Context, principal *identity.Principal, in *channelUpdate) (*endpoint.JSON[channelObject], error) {
+func (g *channels) update(ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange]) (*endpoint.JSON[channelObject], error) {
 	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)

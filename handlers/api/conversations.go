@@ -34,7 +34,6 @@ type Conversations interface {
 	TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error)
 }
 
-// conversationObject is a conversation as the API shows it.
 type conversationObject struct {
 	ID             string  `json:"id"`
 	ChannelID      string  `json:"channelId"`
@@ -61,7 +60,6 @@ func (g *conversations) show(c *inbox.Conversation) conversationObject {
 	}
 }
 
-// conversations serves /conversations.
 type conversations struct{ *Deps }
 
 func (g *conversations) register(s *endpoint.Server) {
@@ -190,13 +188,6 @@ type messageCreation struct {
 	Text string `json:"text" minLength:"1" maxLength:"20000"`
 }
 
-type messageInput struct {
-	endpoint.PathID
-
-	Body messageCreation
-}
-
-// sentMessage is a message that was queued.
 type sentMessage struct {
 	MessageObject
 
@@ -204,7 +195,7 @@ type sentMessage struct {
 }
 
 // sendMessage queues a message. Whatever would make the platform refuse it is checked before.
-func (g *conversations) sendMessage(ctx context.Context, principal *identity.Principal, in *messageInput) (*endpoint.JSON[sentMessage], error) {
+func (g *conversations) sendMessage(ctx context.Context, principal *identity.Principal, in *idAndBody[messageCreation]) (*endpoint.JSON[sentMessage], error) {
 	conversation, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)

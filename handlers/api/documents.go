@@ -23,7 +23,6 @@ const (
 	ingestRetryAfter = 5 * time.Second
 )
 
-// documents serves /knowledge-bases/{id}/documents.
 type documents struct{ *Deps }
 
 func (g *documents) register(s *endpoint.Server) {
@@ -52,13 +51,7 @@ type DocumentPath struct {
 	DocumentID string `path:"docId"`
 }
 
-type documentUpload struct {
-	endpoint.PathID
-
-	Body documentCreation
-}
-
-func (g *documents) create(ctx context.Context, principal *identity.Principal, in *documentUpload) (*endpoint.JSON[documentObject], error) {
+func (g *documents) create(ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation]) (*endpoint.JSON[documentObject], error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)

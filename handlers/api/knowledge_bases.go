@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// knowledgeBases serves /knowledge-bases.
 type knowledgeBases struct{ *Deps }
 
 func (g *knowledgeBases) register(s *endpoint.Server) {
@@ -60,14 +59,8 @@ func (g *knowledgeBases) get(ctx context.Context, principal *identity.Principal,
 	return getRow(ctx, g.Deps, principal, store.OwnedKnowledgeBases, in.ID, g.DB.KnowledgeBases.ByID, showKnowledgeBase)
 }
 
-type knowledgeBaseUpdate struct {
-	endpoint.PathID
-
-	Body knowledgeBaseChange
-}
-
 func (g *knowledgeBases) update(
-	ctx context.Context, principal *identity.Principal, in *knowledgeBaseUpdate,
+	ctx context.Context, principal *identity.Principal, in *idAndBody[knowledgeBaseChange],
 ) (*endpoint.JSON[knowledgeBaseObject], error) {
 	change := store.KnowledgeBaseChange{Description: in.Body.Description}
 	if in.Body.Name != nil {
@@ -119,7 +112,6 @@ func knowledgeBaseConflict(err, otherwise error) error {
 	return otherwise
 }
 
-// knowledgeBaseObject is a knowledge base as the API shows it.
 type knowledgeBaseObject struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`

@@ -63,13 +63,6 @@ type memberChange struct {
 	Role *handlers.Role `json:"role,omitempty" enum:"member,administrator,owner" doc:"Another role ends the person's sessions"`
 }
 
-type memberUpdate struct {
-	endpoint.PathID
-
-	Body memberChange
-}
-
-// members serves /members.
 type members struct{ *Deps }
 
 func (g *members) register(s *endpoint.Server) {
@@ -116,7 +109,7 @@ func (g *members) get(ctx context.Context, principal *identity.Principal, in *en
 	return getRow(ctx, g.Deps, principal, store.OwnedUsers, in.ID, g.DB.Users.ByID, g.show)
 }
 
-func (g *members) update(ctx context.Context, principal *identity.Principal, in *memberUpdate) (*endpoint.JSON[MemberObject], error) {
+func (g *members) update(ctx context.Context, principal *identity.Principal, in *idAndBody[memberChange]) (*endpoint.JSON[MemberObject], error) {
 	if in.Body.Role != nil {
 		if err := g.users().SetRole(ctx, principal.Authority(), principal.OrgID, in.ID, *in.Body.Role); err != nil {
 			return nil, g.refusal(ctx, principal, in.ID, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// organizationObject is the principal's organization as the API shows it.
 type organizationObject struct {
 	ID            string `json:"id"`
 	Name          string `json:"name"`
@@ -34,7 +33,6 @@ type organizationChange struct {
 	RetentionDays *int64 `json:"retentionDays,omitempty" minimum:"0" maximum:"3650" doc:"0, or 7 to 3650: what is older is deleted within a day, for good"` //nolint:lll // a struct tag can't be broken
 }
 
-// organization serves /organization.
 type organization struct{ *Deps }
 
 func (g *organization) register(s *endpoint.Server) {

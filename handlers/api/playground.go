@@ -40,15 +40,9 @@ func (g *agents) registerPlayground(s *endpoint.Server) {
 	}}, g.try)
 }
 
-type agentTry struct {
-	endpoint.PathID
-
-	Body playgroundInput
-}
-
 // try answers the texts after the last answer, as the worker would. The live wallet pays, but
 // for a test key, which never spends live credits.
-func (g *agents) try(ctx context.Context, principal *identity.Principal, in *agentTry) (*endpoint.Stream, error) {
+func (g *agents) try(ctx context.Context, principal *identity.Principal, in *idAndBody[playgroundInput]) (*endpoint.Stream, error) {
 	agent, err := g.DB.Agents.ByID(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedAgents, in.ID, err)

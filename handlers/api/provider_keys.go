@@ -42,7 +42,6 @@ type providerKeyChange struct {
 	Key string `json:"key" minLength:"1" doc:"The provider's key. It is stored encrypted and never shown"`
 }
 
-// providerKeys serves /provider-keys.
 type providerKeys struct{ *Deps }
 
 func (g *providerKeys) register(s *endpoint.Server) {

@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// sessionObject is the signed-in user as the API shows it.
 type sessionObject struct {
 	User         sessionUser         `json:"user"`
 	Organization sessionOrganization `json:"organization"`
@@ -73,7 +72,6 @@ type passwordChange struct {
 	Password string `json:"password" minLength:"12" maxLength:"256" doc:"The new password"`
 }
 
-// session serves /session.
 type session struct{ *Deps }
 
 func (g *session) register(s *endpoint.Server) {
@@ -106,10 +104,7 @@ func (g *session) register(s *endpoint.Server) {
 func (g *session) signIn(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body sessionCreation },
 ) (*endpoint.JSON[sessionObject], error) {
-	e, err := endpoint.ExchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	e := endpoint.ExchangeFrom(ctx)
 	user, err := g.Sessions.SignIn(e.W, e.R, in.Body.Email, in.Body.Password)
 	if err != nil {
 		return nil, err
@@ -120,10 +115,7 @@ func (g *session) signIn(
 func (g *session) setPassword(
 	ctx context.Context, _ *identity.Principal, in *struct{ Body passwordChange },
 ) (*endpoint.JSON[sessionObject], error) {
-	e, err := endpoint.ExchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	e := endpoint.ExchangeFrom(ctx)
 	user, err := g.Sessions.SetPassword(e.W, e.R, in.Body.Token, in.Body.Password)
 	if err != nil {
 		return nil, err
@@ -152,10 +144,7 @@ func (g *session) get(ctx context.Context, principal *identity.Principal, _ *str
 }
 
 func (g *session) signOut(ctx context.Context, _ *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
-	e, err := endpoint.ExchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	e := endpoint.ExchangeFrom(ctx)
 	if err := g.Sessions.SignOut(e.W, e.R); err != nil {
 		return nil, err
 	}
@@ -171,10 +160,7 @@ type ownPasswordChange struct {
 func (g *session) changePassword(
 	ctx context.Context, principal *identity.Principal, in *struct{ Body ownPasswordChange },
 ) (*endpoint.JSON[sessionObject], error) {
-	e, err := endpoint.ExchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	e := endpoint.ExchangeFrom(ctx)
 	if err := g.Sessions.ChangePassword(e.W, e.R, *principal, in.Body.CurrentPassword, in.Body.Password); err != nil {
 		return nil, err
 	}
@@ -196,10 +182,7 @@ type sessionList struct {
 }
 
 func (g *session) list(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[sessionList], error) {
-	e, err := endpoint.ExchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	e := endpoint.ExchangeFrom(ctx)
 	sessions, current, err := g.Sessions.List(e.R, *principal)
 	if err != nil {
 		return nil, err
@@ -215,10 +198,7 @@ func (g *session) list(ctx context.Context, principal *identity.Principal, _ *st
 }
 
 func (g *session) signOutEverywhere(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.Empty, error) {
-	e, err := endpoint.ExchangeFrom(ctx)
-	if err != nil {
-		return nil, err
-	}
+	e := endpoint.ExchangeFrom(ctx)
 	if err := g.Sessions.SignOutEverywhere(e.W, e.R, *principal); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,6 @@ type walletObject struct {
 	HeldMicros    string    `json:"heldMicros"    doc:"What of it is reserved for running calls"`
 }
 
-// wallet serves /wallet.
 type wallet struct{ *Deps }
 
 func (g *wallet) register(s *endpoint.Server) {
@@ -94,36 +93,40 @@ type HistoryQuery struct {
 	To   string `query:"to"   format:"date" doc:"The last UTC day"`
 }
 
-// stretch returns the rows to read: from the query's cursor on, and one more than the client wants ([endpoint.PageQuery.Page]).
-func (q HistoryQuery) stretch() (stretch billing.Stretch, err error) {
+// rows returns the wallet and the rows of it to read: from the query's cursor on, and one more than the client wants
+// ([endpoint.PageQuery.Page]).
+func (q HistoryQuery) rows(principal *identity.Principal) (wallet billing.WalletID, stretch billing.Stretch, err error) {
+	if wallet, err = q.wallet(principal); err != nil {
+		return wallet, stretch, err
+	}
 	page, err := q.Page()
 	if err != nil {
-		return stretch, err
+		return wallet, stretch, err
 	}
 	stretch.Rows = page.Limit
 	if page.After != "" {
 		if stretch.After, err = readPlace(page.After); err != nil {
-			return stretch, err
+			return wallet, stretch, err
 		}
 	}
 	if q.From != "" {
 		from, err := readDay("from", q.From)
 		if err != nil {
-			return stretch, err
+			return wallet, stretch, err
 		}
 		stretch.From = from.UnixMilli()
 	}
 	if q.To != "" {
 		to, err := readDay("to", q.To)
 		if err != nil {
-			return stretch, err
+			return wallet, stretch, err
 		}
 		stretch.Until = to.AddDate(0, 0, 1).UnixMilli()
 		if stretch.Until <= stretch.From {
-			return stretch, handlers.InvalidRequest("to", "to is before from.")
+			return wallet, stretch, handlers.InvalidRequest("to", "to is before from.")
 		}
 	}
-	return stretch, nil
+	return wallet, stretch, nil
 }
 
 // readDay reads a day between 1970 and 9999.
@@ -147,7 +150,6 @@ func readPlace(text string) (billing.Place, error) {
 	return billing.Place{At: millis, ID: id}, nil
 }
 
-// transactionObject is a transaction of a wallet as the API shows it.
 type transactionObject struct {
 	ID            string  `json:"id"`
 	At            string  `json:"at"            format:"date-time"`
@@ -191,11 +193,7 @@ func transactionKind(kind billing.EntryKind) string {
 }
 
 func (g *wallet) listTransactions(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
-	wallet, err := in.wallet(principal)
-	if err != nil {
-		return nil, err
-	}
-	stretch, err := in.stretch()
+	wallet, stretch, err := in.rows(principal)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +217,6 @@ func (g *wallet) listTransactions(_ context.Context, principal *identity.Princip
 	}), nil
 }
 
-// callObject is a model call that has ended as the API shows it.
 type callObject struct {
 	ID                 string  `json:"id"`
 	At                 string  `json:"at"                 format:"date-time" doc:"When it began"`
@@ -288,11 +285,7 @@ func (g *wallet) placedCalls(ctx context.Context, wallet billing.WalletID, stret
 }
 
 func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {
-	wallet, err := in.wallet(principal)
-	if err != nil {
-		return nil, err
-	}
-	stretch, err := in.stretch()
+	wallet, stretch, err := in.rows(principal)
 	if err != nil {
 		return nil, err
 	}

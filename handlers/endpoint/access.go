@@ -84,10 +84,10 @@ type Exchange struct {
 }
 
 // ExchangeFrom returns the request of a public route, or of one for persons, and its response writer.
-func ExchangeFrom(ctx context.Context) (*Exchange, error) {
+func ExchangeFrom(ctx context.Context) *Exchange {
 	e, ok := ctx.Value(exchangeKey{}).(*Exchange)
 	if !ok {
-		return nil, handlers.Internal(errors.New("the route is neither public nor a person's"))
+		panic("endpoint: the route is neither public nor a person's")
 	}
-	return e, nil
+	return e
 }

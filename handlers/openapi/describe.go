@@ -67,7 +67,6 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 // handWritten is the description of a route with a hand-written handler.
 type handWritten func(d *describer) *huma.Operation
 
-// addHandWritten adds the routes with hand-written handlers.
 func (d *describer) addHandWritten() {
 	known := handWrittenOperations()
 	maps.Copy(known, webhookOperations(d.config.Catalog))
@@ -145,7 +144,6 @@ func (d *describer) responses(operation *huma.Operation, route handlers.Route) m
 
 func (d *describer) schema(of reflect.Type) *huma.Schema { return d.own.Schema(of, true, "") }
 
-// jsonResponse returns the response with a JSON body of the type.
 func (d *describer) jsonResponse(description string, of reflect.Type) *huma.Response {
 	return &huma.Response{
 		Description: description,
@@ -153,7 +151,6 @@ func (d *describer) jsonResponse(description string, of reflect.Type) *huma.Resp
 	}
 }
 
-// textResponse returns a response that is no JSON.
 func textResponse(description, mediaType string) *huma.Response {
 	return &huma.Response{
 		Description: description,
@@ -161,7 +158,6 @@ func textResponse(description, mediaType string) *huma.Response {
 	}
 }
 
-// pathParameter returns the description of a variable segment of a path.
 func pathParameter(name, description string) *huma.Param {
 	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
 }

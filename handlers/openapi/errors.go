@@ -29,7 +29,6 @@ func (d *describer) addErrorSchema() {
 	}
 }
 
-// errorResponse returns the response with the error body.
 func (d *describer) errorResponse(status int) *huma.Response {
 	response := d.jsonResponse("", reflect.TypeFor[handlers.ErrorDocument]())
 	response.Headers = map[string]*huma.Param{handlers.RequestIDHeader: headerRef(handlers.RequestIDHeader)}
@@ -40,7 +39,6 @@ func (d *describer) errorResponse(status int) *huma.Response {
 	return response
 }
 
-// addCode says that a response can have the code.
 func addCode(response *huma.Response, code errcode.Code) {
 	codes, _ := response.Extensions[codesKey].([]string)
 	codes = append(codes, string(code))

@@ -8,10 +8,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers"
 )
 
-// headline is the summary of the description.
 const headline = "Model gateway, conversational assistants and their channels"
 
-// introduction is the text before the routes.
 const introduction = `The interface of the service for businesses that run assistants on messaging channels.
 
 An existing OpenAI client works after its base URL is changed to ` + "`/v1`" + ` of this address. All bodies are JSON unless ` +
@@ -39,7 +37,6 @@ var tags = []*huma.Tag{
 	{Name: "Interface description", Description: "This description."},
 }
 
-// tagOf returns the group of a path.
 func tagOf(path string) string {
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch group {

@@ -16,7 +16,6 @@ var docsTemplate string
 //go:embed page.css
 var docsStyle []byte
 
-// docsPage is the data of the page's template.
 type docsPage struct {
 	Title, Summary, Introduction string
 	BaseURL, Style               string
@@ -26,7 +25,6 @@ type docsPage struct {
 	Codes                        []docsCode
 }
 
-// docsGroup is a tag with its operations.
 type docsGroup struct {
 	ID, Name, Description string
 	Operations            []docsOperation
@@ -68,7 +66,6 @@ type docsSchema struct {
 	Fields      []docsField
 }
 
-// docsField is a parameter or a member of an object.
 type docsField struct {
 	Name, In, Description string
 	Required              bool

@@ -33,12 +33,10 @@ func (s schemas) Map() map[string]*huma.Schema {
 	return all
 }
 
-// SchemaFromRef returns a schema of either.
 func (s schemas) SchemaFromRef(ref string) *huma.Schema {
 	return s.Map()[strings.TrimPrefix(ref, endpoint.SchemaPrefix)]
 }
 
-// MarshalJSON writes all of them.
 func (s schemas) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.Map(), json.Deterministic(true))
 }

@@ -12,7 +12,6 @@ type liveSession struct {
 	SeenAt    string `json:"seenAt"`
 }
 
-// accountData is the data of the page of the person's own account.
 type accountData struct {
 	Sessions        []liveSession
 	Password, Leave form

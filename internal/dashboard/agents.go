@@ -10,7 +10,6 @@ import (
 
 const agentsPath = root + "/agents"
 
-// agent is an assistant as the API shows it.
 type agent struct {
 	ID                 string      `json:"id"`
 	Name               string      `json:"name"`
@@ -27,7 +26,6 @@ type agent struct {
 	UpdatedAt          string      `json:"updatedAt"`
 }
 
-// agentModel is a model that an agent can have.
 type agentModel struct {
 	ID            string `json:"id"`
 	DisplayName   string `json:"displayName"`
@@ -37,24 +35,20 @@ type agentModel struct {
 	VNHosted      bool   `json:"vnHosted"`
 }
 
-// agentsData is the data of the list of assistants.
 type agentsData struct {
 	Agents list[agent]
 	Pager  pager
 	Create form
 }
 
-// agentData is the data of the page of one assistant.
 type agentData struct {
 	Agent        agent
 	Bases        int // number of knowledge bases
 	Edit, Delete form
 }
 
-// KnowsBases reports whether there are knowledge bases to choose from.
 func (d *agentData) KnowsBases() bool { return d.Bases > 0 }
 
-// PageTitle returns the assistant's name.
 func (d *agentData) PageTitle() string { return d.Agent.Name }
 
 func agentPages() []page {
@@ -212,7 +206,6 @@ func agentSettings(a *agent) []field {
 	}
 }
 
-// checked returns the value of a box.
 func checked(on bool) string {
 	if on {
 		return "true"
@@ -268,15 +261,19 @@ func (m *agentModel) label() string {
 	return strings.Join(parts, ", ")
 }
 
-// agentOptions returns the assistants as options of a select; the first, "", is none.
-func (req *pageRequest) agentOptions(none, current string) ([]option, error) {
-	agents, err := everything[agent](req, "/agents")
+// namedOptions returns a list of the API as options of a select; the first, "", has the label none.
+func (req *pageRequest) namedOptions(path, none, current string) ([]option, error) {
+	type named struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	}
+	all, err := everything[named](req, path)
 	if err != nil {
 		return nil, err
 	}
 	options := []option{{Label: none}}
-	for i := range agents {
-		options = append(options, option{Value: agents[i].ID, Label: agents[i].Name})
+	for _, one := range all {
+		options = append(options, option{Value: one.ID, Label: one.Name})
 	}
 	return choices(options, current), nil
 }
@@ -304,10 +301,8 @@ func everything[T any](req *pageRequest, path string) (all []T, err error) {
 // maxTry bounds what the playground's script sends, in bytes.
 const maxTry = 1 << 20
 
-// playgroundData is the page of the playground.
 type playgroundData struct{ Agent agent }
 
-// PageTitle names the assistant.
 func (d *playgroundData) PageTitle() string { return "Playground: " + d.Agent.Name }
 
 // playgroundPage lets a person write to an assistant as a customer would. Its script keeps the conversation and sends it to the

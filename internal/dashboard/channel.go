@@ -2,7 +2,6 @@ package dashboard
 
 import "net/http"
 
-// channelData is the data of the page of one channel.
 type channelData struct {
 	Channel channel
 	Type    channelType
@@ -18,7 +17,6 @@ type channelData struct {
 	Delete    form
 }
 
-// PageTitle returns the channel's name.
 func (d *channelData) PageTitle() string { return d.Channel.Name }
 
 func channelPage(secrets []string) page {
@@ -45,7 +43,7 @@ func showChannel(req *pageRequest) (any, error) {
 	if err := req.get("/channels/"+req.id(), nil, c); err != nil {
 		return nil, err
 	}
-	agents, err := req.agentOptions("Nobody", c.AgentID)
+	agents, err := req.namedOptions("/agents", "Nobody", c.AgentID)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +97,6 @@ func changeChannel(req *pageRequest) (outcome, error) {
 	return goTo(channelsPath + "/" + req.id()), req.send(http.MethodPatch, "/channels/"+req.id(), change, nil)
 }
 
-// verified is the platform's answer, shown on the page.
 type verified struct{ Active bool }
 
 func verifyChannel(req *pageRequest) (outcome, error) {

@@ -10,7 +10,6 @@ import (
 
 const channelsPath = root + "/channels"
 
-// channel is a channel as the API shows it.
 type channel struct {
 	ID         string `json:"id"`
 	Type       string `json:"type"`
@@ -35,7 +34,6 @@ const (
 	channelNeedsReauth = "needs_reauth"
 )
 
-// StateLabel returns the channel's state in words.
 func (c *channel) StateLabel() string {
 	switch {
 	case c.UnavailableReason != "":
@@ -55,7 +53,6 @@ var channelStates = map[string]string{
 // Works reports whether messages come in and go out.
 func (c *channel) Works() bool { return c.State == channelActive && c.UnavailableReason == "" }
 
-// channelRow is a channel in the list.
 type channelRow struct {
 	channel
 
@@ -63,7 +60,6 @@ type channelRow struct {
 	TypeLabel, AgentName string
 }
 
-// channelsData is the data of the list of channels.
 type channelsData struct {
 	Channels []channelRow
 	Pager    pager
@@ -106,7 +102,7 @@ func showChannels(req *pageRequest) (any, error) {
 	if err := req.get("/channels", req.cursor(), &channels); err != nil {
 		return nil, err
 	}
-	agents, err := req.agentOptions("Nobody yet", "")
+	agents, err := req.namedOptions("/agents", "Nobody yet", "")
 	if err != nil {
 		return nil, err
 	}

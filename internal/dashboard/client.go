@@ -16,7 +16,6 @@ import (
 // maxAnswer bounds an answer of the API that a page keeps in memory.
 const maxAnswer = 8 << 20
 
-// object is a JSON object for the API.
 type object map[string]any
 
 // list is a page of a list of the API.
@@ -100,7 +99,6 @@ func (req *pageRequest) request(ask apiRequest) (*http.Request, error) {
 	return r, nil
 }
 
-// segment escapes a text as one segment of a path.
 func segment(text string) string { return url.PathEscape(text) }
 
 // recorder keeps an answer of the API, up to [maxAnswer] bytes.
@@ -123,7 +121,6 @@ func (a *recorder) Write(text []byte) (int, error) {
 	return a.body.Write(text)
 }
 
-// apiError returns the error of the answer.
 func (a *recorder) apiError() error {
 	var document struct {
 		Error apiError `json:"error"`
@@ -166,7 +163,6 @@ type apiError struct {
 	RetryAfter int64  `json:"retryAfter,omitempty"`
 }
 
-// Error is for logs.
 func (f *apiError) Error() string {
 	return fmt.Sprintf("the API answered %d %s: %s (%s)", f.Status, f.Code, f.Message, f.RequestID)
 }

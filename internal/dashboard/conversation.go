@@ -61,18 +61,16 @@ func (m *message) Unclear() bool { return m.State == "delivery_unknown" }
 // Failed reports whether the message didn't reach the customer.
 func (m *message) Failed() bool { return m.State == "failed" }
 
-// DeliveryLabel returns the state of the delivery in words, "" for an incoming message.
-func (m *message) DeliveryLabel() string { return deliveryWords(m.State) }
+func (m *message) DeliveryLabel() string { return cmp.Or(deliveryTexts[m.State], m.State) }
 
 // Why returns in words why the message was not delivered, "" when it was.
 func (m *message) Why() string {
 	if m.Unclear() {
 		return ""
 	}
-	return failureWords(m.Code)
+	return failureTexts[m.Code]
 }
 
-// conversationData is the data of the page of one conversation.
 type conversationData struct {
 	Conversation conversation
 	ChannelName  string
@@ -90,7 +88,6 @@ type conversationData struct {
 	Delete   form
 }
 
-// PageTitle returns the customer's name.
 func (d *conversationData) PageTitle() string { return d.Conversation.Customer() }
 
 func conversationPage() page {
@@ -185,7 +182,7 @@ func answerCustomer(req *pageRequest) (outcome, error) {
 		return goTo(conversationsPath + "/" + req.id()), nil
 	}
 	f := *req.d.apiErrorOf(err)
-	if words := failureWords(f.Code); words != "" {
+	if words := failureTexts[f.Code]; words != "" {
 		f.Message = words
 	}
 	return outcome{}, &f
@@ -206,9 +203,6 @@ var attentionTexts = map[string]string{
 		"Answers resume when the customer writes after a pause.",
 }
 
-// attentionWords returns the explanation of a code, an unknown code as it is.
-func attentionWords(code string) string { return cmp.Or(attentionTexts[code], code) }
-
 // deliveryTexts name the states of a delivery.
 var deliveryTexts = map[string]string{
 	"pending":          "Waits to be sent",
@@ -218,9 +212,6 @@ var deliveryTexts = map[string]string{
 	"delivery_unknown": "Unclear",
 	"discarded":        "Discarded, not sent",
 }
-
-// deliveryWords returns the name of a state, an unknown state as it is.
-func deliveryWords(state string) string { return cmp.Or(deliveryTexts[state], state) }
 
 // failureTexts explain why a message wasn't sent and what to do.
 var failureTexts = map[string]string{
@@ -235,6 +226,3 @@ var failureTexts = map[string]string{
 	"send_failed":      "The platform could not be reached, or was overloaded, for too long.",
 	"failed":           "The platform accepted it, and reported later that it did not arrive.",
 }
-
-// failureWords returns the explanation of a code, "" for codes that don't concern sending.
-func failureWords(code string) string { return failureTexts[code] }

@@ -7,7 +7,6 @@ import (
 
 const conversationsPath = root + "/conversations"
 
-// conversation is a conversation as the API shows it.
 type conversation struct {
 	ID             string `json:"id"`
 	ChannelID      string `json:"channelId"`
@@ -35,20 +34,18 @@ var conversationStates = map[string]string{
 	conversationClosed:  "Closed",
 }
 
-// StateLabel returns the conversation's state in words.
 func (c *conversation) StateLabel() string { return cmp.Or(conversationStates[c.State], c.State) }
 
-// AttentionLabel returns in words why the conversation needs attention, "" when it doesn't.
-func (c *conversation) AttentionLabel() string { return attentionWords(c.Attention) }
+func (c *conversation) AttentionLabel() string {
+	return cmp.Or(attentionTexts[c.Attention], c.Attention)
+}
 
-// conversationRow is a conversation in the list.
 type conversationRow struct {
 	conversation
 
 	ChannelName string
 }
 
-// conversationsData is the data of the list of conversations.
 type conversationsData struct {
 	Filter        form
 	Filtered      bool
@@ -85,7 +82,7 @@ func showConversations(req *pageRequest) (any, error) {
 	if err := req.get("/conversations", query, &conversations); err != nil {
 		return nil, err
 	}
-	channels, err := req.channelOptions()
+	channels, err := req.namedOptions("/channels", "All channels", "")
 	if err != nil {
 		return nil, err
 	}
@@ -109,19 +106,6 @@ func filterForm(channels []option, asked func(string) string) form {
 		}, asked("state"))},
 		{Name: "attention", Kind: checkField, Label: "Only those that need somebody", Value: asked("attention")},
 	}}
-}
-
-// channelOptions are the channels in a select whose first choice is all of them.
-func (req *pageRequest) channelOptions() ([]option, error) {
-	channels, err := everything[channel](req, "/channels")
-	if err != nil {
-		return nil, err
-	}
-	options := []option{{Label: "All channels"}}
-	for i := range channels {
-		options = append(options, option{Value: channels[i].ID, Label: channels[i].Name})
-	}
-	return options, nil
 }
 
 // live is the address of a fragment of this page, with those parameters of the address that it depends on. It is in full,

@@ -42,13 +42,13 @@ func TestAttentionInWords(t *testing.T) {
 		body := strings.Replace(conversationJSON, `"attention":null`, `"attention":"`+code+`"`, 1)
 		r.answer("GET /conversations", http.StatusOK, listOf(body))
 		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
-		require.NotEqual(t, code, attentionWords(code))
+		require.NotEqual(t, code, (&conversation{Attention: code}).AttentionLabel())
 		for _, path := range []string{"/dashboard/conversations", "/dashboard/conversations/cnv_1"} {
 			page := r.see(t, path)
-			require.Contains(t, page, strings.SplitN(attentionWords(code), "'", 2)[0])
+			require.Contains(t, page, strings.SplitN((&conversation{Attention: code}).AttentionLabel(), "'", 2)[0])
 		}
 	}
-	require.Equal(t, "something_new", attentionWords("something_new"))
+	require.Equal(t, "something_new", (&conversation{Attention: "something_new"}).AttentionLabel())
 }
 
 func TestMessagesAreShown(t *testing.T) {

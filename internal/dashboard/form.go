@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// kind is the kind of a field.
 type kind string
 
 // The kinds of fields.
@@ -47,7 +46,6 @@ type form struct {
 	Refused bool
 }
 
-// Multipart reports whether the form sends files.
 func (f form) Multipart() bool {
 	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.Kind == fileField })
 }
@@ -83,7 +81,6 @@ type field struct {
 	ID, Error string
 }
 
-// option is a choice of a select, or a box of a group.
 type option struct {
 	Value, Label string
 	Hint         string

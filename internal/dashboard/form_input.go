@@ -123,7 +123,6 @@ func (req *pageRequest) readPart(part []byte) error {
 	return errForm
 }
 
-// file returns a file of a form; ok is false when none was chosen.
 func (req *pageRequest) file(field string) (file upload, ok bool) {
 	for _, one := range req.files {
 		if one.field == field {
@@ -204,7 +203,6 @@ func (req *pageRequest) texts(name string) []string {
 	return append([]string{}, slices.DeleteFunc(slices.Clone(req.sent[name]), func(value string) bool { return value == "" })...)
 }
 
-// flag reports whether a checkbox is checked.
 func (req *pageRequest) flag(name string) bool { return req.sent.Get(name) != "" }
 
 // number returns the input of a numeric field for the API: nil (null in JSON) for an empty one, and the text of what is no

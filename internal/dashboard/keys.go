@@ -25,7 +25,6 @@ type apiKey struct {
 	Revoke form `json:"-"`
 }
 
-// keysData is the data of the page of API keys.
 type keysData struct {
 	Keys   []apiKey
 	Pager  pager
@@ -134,7 +133,6 @@ type providerKey struct {
 	Delete form `json:"-"`
 }
 
-// providerKeysData is the data of the page of provider keys.
 type providerKeysData struct {
 	Keys []providerKey
 	// Set is the form for a key; it has no fields when no provider is configured.

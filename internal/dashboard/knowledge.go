@@ -20,7 +20,6 @@ const (
 	maxKeptDocument = 256 << 10
 )
 
-// knowledgeBase is a knowledge base as the API shows it.
 type knowledgeBase struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -30,7 +29,6 @@ type knowledgeBase struct {
 	UpdatedAt   string `json:"updatedAt"`
 }
 
-// document is a document as the API shows it.
 type document struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -44,10 +42,8 @@ type document struct {
 	Delete      form   `json:"-"`
 }
 
-// Size returns the document's size for people.
 func (d *document) Size() string { return size(d.Bytes) }
 
-// Size returns the total size of the documents for people.
 func (b *knowledgeBase) Size() string { return size(b.Bytes) }
 
 // size formats a number of bytes for people.
@@ -63,7 +59,6 @@ func size(bytes int64) string {
 	}
 }
 
-// MediaTypeName returns the media type in words.
 func (d *document) MediaTypeName() string {
 	for _, one := range mediaTypes() {
 		if one.Value == d.MediaType {
@@ -80,17 +75,14 @@ type snippet struct {
 	Text     string `json:"text"`
 }
 
-// Part returns the number of the part, counted from 1.
 func (s *snippet) Part() int64 { return s.Position + 1 }
 
-// knowledgeListData is the data of the list of knowledge bases.
 type knowledgeListData struct {
 	Bases  list[knowledgeBase]
 	Pager  pager
 	Create form
 }
 
-// knowledgeData is the data of the page of one knowledge base.
 type knowledgeData struct {
 	Base      knowledgeBase
 	Documents list[document]
@@ -106,7 +98,6 @@ type knowledgeData struct {
 	Snippets []snippet
 }
 
-// PageTitle returns the knowledge base's name.
 func (d *knowledgeData) PageTitle() string { return d.Base.Name }
 
 func knowledgePages() []page {

@@ -7,7 +7,6 @@ import (
 
 const organizationPath = root + "/organization"
 
-// organization is GET /organization.
 type organization struct {
 	ID            string `json:"id"`
 	Name          string `json:"name"`
@@ -16,7 +15,6 @@ type organization struct {
 	CreatedAt     string `json:"createdAt"`
 }
 
-// organizationData is the data of the page of the organization.
 type organizationData struct {
 	Organization organization
 	// Edit is shown to administrators.
@@ -66,23 +64,19 @@ type member struct {
 	LinkExpiresAt string `json:"linkExpiresAt"`
 }
 
-// memberActive is the state of a person with a password.
 const memberActive = "active"
 
-// membersData is the data of the list of members.
 type membersData struct {
 	Members []member
 	Pager   pager
 	Invite  form
 }
 
-// memberData is the data of the page of a member.
 type memberData struct {
 	Member             member
 	Edit, Link, Remove form
 }
 
-// PageTitle returns the member's address.
 func (d memberData) PageTitle() string { return d.Member.Email }
 
 func membersPage() page {
@@ -162,7 +156,6 @@ func showMember(req *pageRequest) (any, error) {
 	return shown, nil
 }
 
-// auditEntry is an entry of the audit log.
 type auditEntry struct {
 	ID     string `json:"id"`
 	At     string `json:"at"`
@@ -172,7 +165,6 @@ type auditEntry struct {
 	Detail string `json:"detail"`
 }
 
-// auditData is the data of the page of the audit log.
 type auditData struct {
 	Entries []auditEntry
 	Pager   pager

@@ -2,7 +2,6 @@ package dashboard
 
 import "net/url"
 
-// overviewData is the first page.
 type overviewData struct {
 	Wallet wallet
 	// Plot shows the last 30 days; nil when it can't be drawn now.

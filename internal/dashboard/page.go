@@ -84,14 +84,12 @@ type apiRequest struct {
 // titled is implemented by data with a title of its own.
 type titled interface{ PageTitle() string }
 
-// section is an entry of the navigation.
 type section struct {
 	Path, Label string
 	// role is the lowest role that sees it.
 	role string
 }
 
-// sections returns the entries, in order.
 func sections() []section {
 	return []section{
 		{root, "Overview", roleMember},
@@ -108,7 +106,6 @@ func sections() []section {
 	}
 }
 
-// pages returns all pages.
 func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
@@ -179,7 +176,6 @@ func (req *pageRequest) view(shown any) *view {
 	return made
 }
 
-// pager is the navigation of a list.
 type pager struct {
 	// First and Next are addresses, "" for none.
 	First, Next string

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// requestIDHeader carries the request's id.
 const requestIDHeader = "X-Request-Id"
 
 // relay passes a response of the API to the browser as it arrives.

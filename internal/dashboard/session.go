@@ -32,13 +32,10 @@ type session struct {
 	} `json:"passwordReset"`
 }
 
-// Administers reports whether the person is an administrator or more.
 func (s *session) Administers() bool { return s.has(roleAdministrator) }
 
-// Owns reports whether the person is an owner.
 func (s *session) Owns() bool { return s.has(roleOwner) }
 
-// above reports whether the person's role is higher than another.
 func (s *session) above(role string) bool { return s.has(role) && s.Role != role }
 
 // has reports whether the person's role is at least role. It only hides what the API refuses anyway.

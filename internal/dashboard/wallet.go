@@ -9,14 +9,12 @@ import (
 
 const walletPath = root + "/wallet"
 
-// wallet is GET /wallet.
 type wallet struct {
 	Environment   string `json:"environment"`
 	BalanceMicros string `json:"balanceMicros"`
 	HeldMicros    string `json:"heldMicros"`
 }
 
-// transaction is one entry of a wallet.
 type transaction struct {
 	ID            string `json:"id"`
 	At            string `json:"at"`
@@ -28,7 +26,6 @@ type transaction struct {
 	Reason        string `json:"reason"`
 }
 
-// call is a model call that has ended.
 type call struct {
 	ID               string `json:"id"`
 	At               string `json:"at"`
@@ -45,7 +42,6 @@ type call struct {
 	ConversationID   string `json:"conversationId"`
 }
 
-// walletData is the data of the page of the wallet.
 type walletData struct {
 	// Environment is the shown wallet's, Other the address of the other one.
 	Environment, Other string
@@ -61,7 +57,6 @@ type walletData struct {
 	Calls, TransactionsFile, CallsFile string
 }
 
-// callsData is the data of the page of the calls.
 type callsData struct {
 	Environment, Other string
 	Calls              []call

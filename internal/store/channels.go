@@ -227,7 +227,6 @@ func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
 	}, `SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
 }
 
-// orNull returns a text, or NULL when it is empty.
 func orNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 func orEmpty(text *string) string {

@@ -106,7 +106,6 @@ func (d Documents) AppendChunks(ctx context.Context, orgID, id string, from int6
 	})
 }
 
-// queueChunks writes chunks from a position on.
 func queueChunks(tx Tx, documentID string, from int64, chunks []Chunk) {
 	for i := range chunks {
 		tx.Queue(AnyRows, `INSERT INTO chunks (document_id, position, text, words) VALUES ($1, $2, $3, $4)`,

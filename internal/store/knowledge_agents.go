@@ -80,7 +80,6 @@ func (a Agents) readKnowledge(ctx context.Context, orgID string, agents []Agent)
 	return nil
 }
 
-// sortedSet returns the ids in order, each once.
 func sortedSet(ids []string) []string {
 	set := slices.Clone(ids)
 	slices.Sort(set)

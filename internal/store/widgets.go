@@ -128,7 +128,6 @@ func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.
 	return day, err
 }
 
-// runningTurns bounds [Widgets.RunningTurns].
 const runningTurns = 200
 
 // RunningTurns reads the ids of up to 200 turns of [Widgets.Spend] whose call may still run. Those of a deleted

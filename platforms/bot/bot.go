@@ -104,7 +104,6 @@ func checkBotToken(s string) string {
 	return ""
 }
 
-// VerifyChannel implements [platforms.ChannelSecrets].
 func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credentials) error {
 	return verify.Bot(header, b.header, credentials[secretToken]) //nolint:wrapcheck // it says all there is to say
 }

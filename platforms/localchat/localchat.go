@@ -169,7 +169,6 @@ func read(r *platforms.Response, data any) *platforms.Error {
 // incomplete.
 var refreshErrors = platforms.RefreshErrors{Member: "error", Operator: []string{"-14002", "-14003"}, Temporary: []string{"-32"}}
 
-// Refresh implements [platforms.Refresher].
 func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
 		return nil, failure

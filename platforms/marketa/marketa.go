@@ -210,7 +210,6 @@ var refreshErrors = platforms.RefreshErrors{
 	Temporary: []string{"error_limit", "error_inner", "error_server", "error_system"},
 }
 
-// Refresh implements [platforms.Refresher].
 func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	const path = "/api/v2/auth/access_token/get"
 	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {

@@ -219,7 +219,6 @@ var refreshErrors = platforms.RefreshErrors{
 	Temporary: []string{"ApiCallLimit", "AppCallLimit", "ServiceUnavailable"},
 }
 
-// Refresh implements [platforms.Refresher].
 func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
 	const path = "/auth/token/refresh"
 	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {

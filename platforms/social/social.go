@@ -163,7 +163,6 @@ func (s *social) Verify(d *platforms.Delivery) error {
 	return verify.Social(d.Header, options["header"], options["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
 }
 
-// Handshake implements [platforms.Handshaker].
 func (s *social) Handshake(query url.Values) (string, error) {
 	return verify.Handshake(query, s.config.Options["verify_token"]) //nolint:wrapcheck // it says all there is to say
 }
