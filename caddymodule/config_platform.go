@@ -232,7 +232,8 @@ func (b *PlatformBlock) rules(r *caddyfile.Reader, d *platforms.Description) []c
 	return rules
 }
 
-func (b *PlatformBlock) readsTable(r *caddyfile.Reader, table *option.Option) caddyfile.Read {
+// readTable reads `NAME KEY VALUE`, one entry of an option with keys.
+func (b *PlatformBlock) readTable(r *caddyfile.Reader, table *option.Option) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		key, value := o.Args[0].Text, o.Args[1].Text
 		switch {

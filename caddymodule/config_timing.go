@@ -53,6 +53,7 @@ func (t *Timing) sweepInterval() time.Duration {
 	return orDefault(valueOr(t, Timing{}).SweepInterval, DefaultSweepInterval)
 }
 
+// readTiming reads `timing { … }`; [App.UnmarshalCaddyfile] has the syntax.
 func (a *App) readTiming(r *caddyfile.Reader) caddyfile.Read {
 	return func(path string, o caddyfile.Option) {
 		timing := new(Timing)

@@ -71,7 +71,7 @@ func checkFaults(fs *config.Faults, path string, o *option.Option, value string)
 	}
 }
 
-// resolveOption returns the value that a given one stands for.
+// resolveOption returns a given value with its reference resolved.
 func resolveOption(repl *caddy.Replacer, o *option.Option, given string) (value string, err error) {
 	switch o.Kind {
 	case option.Secret:

@@ -111,6 +111,7 @@ func (a *App) newWorker(rt *runtime) *worker.Worker {
 	return worker.New(worker.Config{
 		Queue: rt.queue, DB: rt.shared.db, Ring: a.settings.ring, Gateway: rt.calls, Platforms: rt.platforms,
 		Knowledge:   rt.shared.knowledge,
-		Concurrency: a.Worker.concurrency(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease), Observer: workerMetrics{}, Logger: a.log,
+		Concurrency: a.Worker.concurrency(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		Observer: workerMetrics{}, Logger: a.log,
 	})
 }

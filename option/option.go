@@ -25,7 +25,9 @@ const (
 
 // Option is one option of a guest: `NAME VALUE` in the guest's block of a Caddyfile, a member NAME in JSON.
 type Option struct {
+	// Name is the option's name: lower-case letters, digits and underscores.
 	Name string
+	// Kind is the kind of its value.
 	Kind Kind
 	// Required options are missing only in a configuration without a block for the guest.
 	Required bool

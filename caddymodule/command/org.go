@@ -46,14 +46,8 @@ func orgCommand(f *commandFlags) *cobra.Command {
 		Use:   "org",
 		Short: "Creates, lists, suspends and resumes organizations, and sets their plans",
 	}, f.orgCreate(), f.orgList(),
-		f.orgChange("suspend", "Suspends an organization: every call gets 402 organization_suspended from the next request on",
-			func(ctx context.Context, e *commandEnv, id string) error {
-				return e.db.Organizations.SetSuspended(ctx, e.actor, id, true)
-			}),
-		f.orgChange("resume", "Ends the suspension of an organization",
-			func(ctx context.Context, e *commandEnv, id string) error {
-				return e.db.Organizations.SetSuspended(ctx, e.actor, id, false)
-			}),
+		f.orgSetSuspended("suspend", "Suspends an organization: every call gets 402 organization_suspended from the next request on", true),
+		f.orgSetSuspended("resume", "Ends the suspension of an organization", false),
 		f.orgSetPlan())
 }
 
@@ -114,8 +108,7 @@ func orgArgument(command *cobra.Command) func(e *commandEnv) (id string) {
 	}
 }
 
-// orgChange is a verb that changes one organization and shows it afterwards.
-func (f *commandFlags) orgChange(name, short string, change func(context.Context, *commandEnv, string) error) *cobra.Command {
+func (f *commandFlags) orgSetSuspended(name, short string, suspended bool) *cobra.Command {
 	command := &cobra.Command{
 		Use:     name + " ORG_ID",
 		Short:   short,
@@ -123,15 +116,16 @@ func (f *commandFlags) orgChange(name, short string, change func(context.Context
 	}
 	id := orgArgument(command)
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		return e.changeOrg(ctx, id(e), change)
+		return e.changeOrg(ctx, id(e), func(id string) error { return e.db.Organizations.SetSuspended(ctx, e.actor, id, suspended) })
 	})
 }
 
-func (e *commandEnv) changeOrg(ctx context.Context, id string, change func(context.Context, *commandEnv, string) error) (answer, error) {
+// changeOrg changes one organization and shows it afterwards.
+func (e *commandEnv) changeOrg(ctx context.Context, id string, change func(id string) error) (answer, error) {
 	if _, err := e.organization(ctx, id); err != nil {
 		return nil, err
 	}
-	if err := change(ctx, e, id); err != nil {
+	if err := change(id); err != nil {
 		return nil, err
 	}
 	organization, err := e.organization(ctx, id)
@@ -155,8 +149,6 @@ func (f *commandFlags) orgSetPlan() *cobra.Command {
 		if err := configured("plan", plan, e.app.PlanNames()); err != nil {
 			return nil, err
 		}
-		return e.changeOrg(ctx, id(e), func(ctx context.Context, e *commandEnv, id string) error {
-			return e.db.Organizations.SetPlan(ctx, e.actor, id, plan)
-		})
+		return e.changeOrg(ctx, id(e), func(id string) error { return e.db.Organizations.SetPlan(ctx, e.actor, id, plan) })
 	})
 }

@@ -21,26 +21,15 @@ import (
 type agents struct{ *Deps }
 
 func (g *agents) register(s *endpoint.Server) {
-	route := func(method, path string, scope identity.Scope, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleMember, Summary: summary}
-	}
 	const all, one = "/agents", "/agents/{id}"
-	endpoint.Register(s, endpoint.Operation{
-		ID:    "createAgent",
-		Route: route(http.MethodPost, all, identity.AgentsWrite, "Create an agent"),
-	}, g.create)
-	endpoint.Register(s, endpoint.Operation{
-		ID:    "listAgents",
-		Route: route(http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first"),
-	}, g.list)
-	g.registerAgentModels(s)
-	endpoint.Register(s, endpoint.Operation{ID: "getAgent", Route: route(http.MethodGet, one, identity.AgentsRead, "Get an agent")}, g.get)
-	endpoint.Register(s, endpoint.Operation{
-		ID:    "updateAgent",
-		Route: route(http.MethodPatch, one, identity.AgentsWrite, "Change an agent"),
-	}, g.update)
-	endpoint.Register(s, endpoint.Operation{ID: "deleteAgent", Route: route(http.MethodDelete, one, identity.AgentsWrite,
-		"Delete an agent; its channels have no agent then")}, g.remove)
+	members := operations{s, handlers.RoleMember}
+	add(members, "createAgent", http.MethodPost, all, identity.AgentsWrite, "Create an agent", g.create)
+	add(members, "listAgents", http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first", g.list)
+	// The list of [v1.Models] for login sessions, which /v1 doesn't accept.
+	add(members, "listAgentModels", http.MethodGet, all+"/models", identity.AgentsRead, "List the models that an agent can have", g.listModels)
+	add(members, "getAgent", http.MethodGet, one, identity.AgentsRead, "Get an agent", g.get)
+	add(members, "updateAgent", http.MethodPatch, one, identity.AgentsWrite, "Change an agent", g.update)
+	add(members, "deleteAgent", http.MethodDelete, one, identity.AgentsWrite, "Delete an agent; its channels have no agent then", g.remove)
 	g.registerPlayground(s)
 }
 
@@ -282,14 +271,6 @@ type agentModelObject struct {
 // agentModelsObject lists the models in the order of the configuration.
 type agentModelsObject struct {
 	Data []agentModelObject `json:"data"`
-}
-
-// registerAgentModels adds the list of [v1.Models] for login sessions, which /v1 doesn't accept.
-func (g *agents) registerAgentModels(s *endpoint.Server) {
-	endpoint.Register(s, endpoint.Operation{ID: "listAgentModels", Route: handlers.Route{
-		Method: http.MethodGet, Path: "/agents/models", Scope: identity.AgentsRead, Role: handlers.RoleMember,
-		Summary: "List the models that an agent can have",
-	}}, g.listModels)
 }
 
 func (g *agents) listModels(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[agentModelsObject], error) {

@@ -128,6 +128,27 @@ func serve(d *Deps) *endpoint.Server {
 	return s
 }
 
+// operations adds operations to a server that need the role of a login session or, of an API key, a scope.
+type operations struct {
+	server *endpoint.Server
+	role   handlers.Role
+}
+
+// noScope is the scope of operations that no API key may use.
+const noScope identity.Scope = ""
+
+func (o operations) route(method, path string, scope identity.Scope, summary string) handlers.Route {
+	return handlers.Route{Method: method, Path: path, Scope: scope, Role: o.role, Summary: summary}
+}
+
+// add adds an operation that is described by its route and its types alone.
+func add[I, O any](
+	o operations, id, method, path string, scope identity.Scope, summary string,
+	serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
+) {
+	endpoint.Register(o.server, endpoint.Operation{ID: id, Route: o.route(method, path, scope, summary)}, serve)
+}
+
 // missing returns the error for an id that the organization doesn't have: forbidden when it is another organization's, else
 // not_found. Nothing else of the row is revealed.
 func (d *Deps) missing(ctx context.Context, principal *identity.Principal, kind store.OwnedKind, id string) error {

@@ -63,17 +63,13 @@ type apiKeyCreation struct {
 type apiKeys struct{ *Deps }
 
 func (g *apiKeys) register(s *endpoint.Server) {
-	route := func(method, path string, scope identity.Scope, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleAdministrator, Summary: summary}
-	}
 	const all, one = "/api-keys", "/api-keys/{id}"
-	endpoint.Register(s, endpoint.Operation{ID: "createAPIKey", Route: route(http.MethodPost, all, identity.APIKeysWrite,
-		"Create an API key, which is shown this once")}, g.create)
-	endpoint.Register(s, endpoint.Operation{ID: "listAPIKeys", Route: route(http.MethodGet, all, identity.APIKeysRead,
-		"List the API keys, revoked ones too, oldest first")}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "getAPIKey", Route: route(http.MethodGet, one, identity.APIKeysRead, "Get an API key")}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "revokeAPIKey", Route: route(http.MethodDelete, one, identity.APIKeysWrite,
-		"Revoke an API key for good, from the next request on")}, g.revoke)
+	administrators := operations{s, handlers.RoleAdministrator}
+	add(administrators, "createAPIKey", http.MethodPost, all, identity.APIKeysWrite, "Create an API key, which is shown this once", g.create)
+	add(administrators, "listAPIKeys", http.MethodGet, all, identity.APIKeysRead, "List the API keys, revoked ones too, oldest first", g.list)
+	add(administrators, "getAPIKey", http.MethodGet, one, identity.APIKeysRead, "Get an API key", g.get)
+	add(administrators, "revokeAPIKey", http.MethodDelete, one, identity.APIKeysWrite,
+		"Revoke an API key for good, from the next request on", g.revoke)
 }
 
 func (g *apiKeys) create(

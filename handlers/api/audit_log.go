@@ -38,9 +38,8 @@ func shownActor(actor string) string {
 type auditLog struct{ *Deps }
 
 func (g *auditLog) register(s *endpoint.Server) {
-	endpoint.Register(s, endpoint.Operation{ID: "listAuditLog", Route: handlers.Route{
-		Method: http.MethodGet, Path: "/audit-log", Role: handlers.RoleAdministrator, Summary: "List who changed what, newest first",
-	}}, g.list)
+	add(operations{s, handlers.RoleAdministrator}, "listAuditLog", http.MethodGet, "/audit-log", noScope,
+		"List who changed what, newest first", g.list)
 }
 
 func (g *auditLog) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[auditObject], error) {

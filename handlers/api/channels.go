@@ -26,24 +26,16 @@ import (
 type channels struct{ *Deps }
 
 func (g *channels) register(s *endpoint.Server) {
-	read := func(path, summary string) handlers.Route {
-		return handlers.Route{Method: http.MethodGet, Path: path, Scope: identity.ChannelsRead, Role: handlers.RoleMember, Summary: summary}
-	}
-	write := func(method, path, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Scope: identity.ChannelsWrite, Role: handlers.RoleAdministrator, Summary: summary}
-	}
-	const all, one = "/channels", "/channels/{id}"
-	endpoint.Register(s, endpoint.Operation{ID: "createChannel", Route: write(http.MethodPost, all, "Connect a channel")}, g.create)
-	endpoint.Register(s, endpoint.Operation{ID: "listChannels", Route: read(all, "List the channels, oldest first")}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "getChannel", Route: read(one, "Get a channel")}, g.get)
-	endpoint.Register(s, endpoint.Operation{
-		ID:    "updateChannel",
-		Route: write(http.MethodPatch, one, "Change a channel or its credentials"),
-	}, g.update)
-	endpoint.Register(s, endpoint.Operation{ID: "deleteChannel", Route: write(http.MethodDelete, one, "Delete a channel")}, g.remove)
+	const all, one, read, write = "/channels", "/channels/{id}", identity.ChannelsRead, identity.ChannelsWrite
+	members, administrators := operations{s, handlers.RoleMember}, operations{s, handlers.RoleAdministrator}
+	add(administrators, "createChannel", http.MethodPost, all, write, "Connect a channel", g.create)
+	add(members, "listChannels", http.MethodGet, all, read, "List the channels, oldest first", g.list)
+	add(members, "getChannel", http.MethodGet, one, read, "Get a channel", g.get)
+	add(administrators, "updateChannel", http.MethodPatch, one, write, "Change a channel or its credentials", g.update)
+	add(administrators, "deleteChannel", http.MethodDelete, one, write, "Delete a channel", g.remove)
 	g.describeCredentials(s)
-	endpoint.Register(s, endpoint.Operation{ID: "verifyChannel", Status: http.StatusOK, Route: write(http.MethodPost, one+"/verify",
-		"Ask the platform again whose account the channel's credentials belong to")}, g.verify)
+	endpoint.Register(s, endpoint.Operation{ID: "verifyChannel", Status: http.StatusOK, Route: administrators.route(http.MethodPost, one+"/verify",
+		write, "Ask the platform again whose account the channel's credentials belong to")}, g.verify)
 }
 
 // create stores the channel before it asks the platform, so that a request beyond the plan's limit or with a taken name causes

@@ -63,26 +63,17 @@ func (g *conversations) show(c *inbox.Conversation) conversationObject {
 type conversations struct{ *Deps }
 
 func (g *conversations) register(s *endpoint.Server) {
-	route := func(method, path string, scope identity.Scope, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleMember, Summary: summary}
-	}
-	const (
-		all, one    = "/conversations", "/conversations/{id}"
-		read, write = identity.ConversationsRead, identity.ConversationsWrite
-	)
-	endpoint.Register(s, endpoint.Operation{ID: "listConversations", Route: route(http.MethodGet, all, read,
-		"List the conversations, oldest first unless order says otherwise")}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "getConversation", Route: route(http.MethodGet, one, read,
-		"Get a conversation")}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "deleteConversation", Route: route(http.MethodDelete, one, write,
-		"Delete a conversation and all its messages")}, g.remove)
-	endpoint.Register(s, endpoint.Operation{ID: "listMessages", Route: route(http.MethodGet, one+"/messages", read,
-		"List a conversation's messages of both directions, oldest first unless order says otherwise")}, g.listMessages)
-	endpoint.Register(s, endpoint.Operation{ID: "sendMessage", Route: route(http.MethodPost, one+"/messages", write,
-		"Write to the customer as a human")}, g.sendMessage)
-	endpoint.Register(s, endpoint.Operation{ID: "handOver", Status: http.StatusOK, Route: route(http.MethodPost, one+"/handover", write,
+	const all, one, read, write = "/conversations", "/conversations/{id}", identity.ConversationsRead, identity.ConversationsWrite
+	members := operations{s, handlers.RoleMember}
+	add(members, "listConversations", http.MethodGet, all, read, "List the conversations, oldest first unless order says otherwise", g.list)
+	add(members, "getConversation", http.MethodGet, one, read, "Get a conversation", g.get)
+	add(members, "deleteConversation", http.MethodDelete, one, write, "Delete a conversation and all its messages", g.remove)
+	add(members, "listMessages", http.MethodGet, one+"/messages", read,
+		"List a conversation's messages of both directions, oldest first unless order says otherwise", g.listMessages)
+	add(members, "sendMessage", http.MethodPost, one+"/messages", write, "Write to the customer as a human", g.sendMessage)
+	endpoint.Register(s, endpoint.Operation{ID: "handOver", Status: http.StatusOK, Route: members.route(http.MethodPost, one+"/handover", write,
 		"Take a conversation from the agent")}, g.handOver)
-	endpoint.Register(s, endpoint.Operation{ID: "handBack", Status: http.StatusOK, Route: route(http.MethodPost, one+"/handback", write,
+	endpoint.Register(s, endpoint.Operation{ID: "handBack", Status: http.StatusOK, Route: members.route(http.MethodPost, one+"/handback", write,
 		"Give a conversation back to the agent")}, g.handBack)
 }
 
@@ -195,7 +186,9 @@ type sentMessage struct {
 }
 
 // sendMessage queues a message. Whatever would make the platform refuse it is checked before.
-func (g *conversations) sendMessage(ctx context.Context, principal *identity.Principal, in *idAndBody[messageCreation]) (*endpoint.JSON[sentMessage], error) {
+func (g *conversations) sendMessage(
+	ctx context.Context, principal *identity.Principal, in *idAndBody[messageCreation],
+) (*endpoint.JSON[sentMessage], error) {
 	conversation, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID)
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)

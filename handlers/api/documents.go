@@ -27,21 +27,13 @@ type documents struct{ *Deps }
 
 func (g *documents) register(s *endpoint.Server) {
 	const all, one = "/knowledge-bases/{id}/documents", "/knowledge-bases/{id}/documents/{docId}"
-	endpoint.Register(s, endpoint.Operation{ID: "createDocument", MaxBody: MaxDocumentBody, Route: handlers.Route{
-		Method: http.MethodPost, Path: all, Scope: identity.KnowledgeBasesWrite, Role: handlers.RoleMember,
-		Summary: "Add a document; a large one is ingested in the background",
-	}}, g.create)
-	endpoint.Register(s, endpoint.Operation{ID: "listDocuments", Route: handlers.Route{
-		Method: http.MethodGet, Path: all, Scope: identity.KnowledgeBasesRead, Role: handlers.RoleMember,
-		Summary: "List the documents of a knowledge base, oldest first",
-	}}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "getDocument", Route: handlers.Route{
-		Method: http.MethodGet, Path: one, Scope: identity.KnowledgeBasesRead, Role: handlers.RoleMember,
-		Summary: "Get a document, and how far its ingestion is",
-	}}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "deleteDocument", Route: handlers.Route{
-		Method: http.MethodDelete, Path: one, Scope: identity.KnowledgeBasesWrite, Role: handlers.RoleMember, Summary: "Delete a document",
-	}}, g.remove)
+	const read, write = identity.KnowledgeBasesRead, identity.KnowledgeBasesWrite
+	members := operations{s, handlers.RoleMember}
+	endpoint.Register(s, endpoint.Operation{ID: "createDocument", MaxBody: MaxDocumentBody, Route: members.route(http.MethodPost, all, write,
+		"Add a document; a large one is ingested in the background")}, g.create)
+	add(members, "listDocuments", http.MethodGet, all, read, "List the documents of a knowledge base, oldest first", g.list)
+	add(members, "getDocument", http.MethodGet, one, read, "Get a document, and how far its ingestion is", g.get)
+	add(members, "deleteDocument", http.MethodDelete, one, write, "Delete a document", g.remove)
 }
 
 // DocumentPath names a document in a path. It is exported for the framework, see [endpoint.PathID].
@@ -51,7 +43,9 @@ type DocumentPath struct {
 	DocumentID string `path:"docId"`
 }
 
-func (g *documents) create(ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation]) (*endpoint.JSON[documentObject], error) {
+func (g *documents) create(
+	ctx context.Context, principal *identity.Principal, in *idAndBody[documentCreation],
+) (*endpoint.JSON[documentObject], error) {
 	name, err := identity.CleanName("name", in.Body.Name)
 	if err != nil {
 		return nil, handlers.BadField(err)

@@ -17,21 +17,16 @@ import (
 type knowledgeBases struct{ *Deps }
 
 func (g *knowledgeBases) register(s *endpoint.Server) {
-	read := func(path, summary string) handlers.Route {
-		return handlers.Route{Method: http.MethodGet, Path: path, Scope: identity.KnowledgeBasesRead, Role: handlers.RoleMember, Summary: summary}
-	}
-	write := func(method, path, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Scope: identity.KnowledgeBasesWrite, Role: handlers.RoleMember, Summary: summary}
-	}
-	const all, one = "/knowledge-bases", "/knowledge-bases/{id}"
-	endpoint.Register(s, endpoint.Operation{ID: "createKnowledgeBase", Route: write(http.MethodPost, all, "Create a knowledge base")}, g.create)
-	endpoint.Register(s, endpoint.Operation{ID: "listKnowledgeBases", Route: read(all, "List the knowledge bases, oldest first")}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "getKnowledgeBase", Route: read(one, "Get a knowledge base")}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "updateKnowledgeBase", Route: write(http.MethodPatch, one, "Change a knowledge base")}, g.update)
-	endpoint.Register(s, endpoint.Operation{ID: "deleteKnowledgeBase", Route: write(http.MethodDelete, one,
-		"Delete a knowledge base with its documents; its agents don't know it then")}, g.remove)
-	endpoint.Register(s, endpoint.Operation{ID: "searchKnowledgeBase", Route: read(one+"/search",
-		"Find the parts of its documents that an agent would be shown for a text")}, g.search)
+	const all, one, read, write = "/knowledge-bases", "/knowledge-bases/{id}", identity.KnowledgeBasesRead, identity.KnowledgeBasesWrite
+	members := operations{s, handlers.RoleMember}
+	add(members, "createKnowledgeBase", http.MethodPost, all, write, "Create a knowledge base", g.create)
+	add(members, "listKnowledgeBases", http.MethodGet, all, read, "List the knowledge bases, oldest first", g.list)
+	add(members, "getKnowledgeBase", http.MethodGet, one, read, "Get a knowledge base", g.get)
+	add(members, "updateKnowledgeBase", http.MethodPatch, one, write, "Change a knowledge base", g.update)
+	add(members, "deleteKnowledgeBase", http.MethodDelete, one, write,
+		"Delete a knowledge base with its documents; its agents don't know it then", g.remove)
+	add(members, "searchKnowledgeBase", http.MethodGet, one+"/search", read,
+		"Find the parts of its documents that an agent would be shown for a text", g.search)
 }
 
 func (g *knowledgeBases) create(

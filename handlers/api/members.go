@@ -66,23 +66,15 @@ type memberChange struct {
 type members struct{ *Deps }
 
 func (g *members) register(s *endpoint.Server) {
-	route := func(method, path, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Role: handlers.RoleAdministrator, Summary: summary}
-	}
 	const all, one = "/members", "/members/{id}"
-	endpoint.Register(s, endpoint.Operation{
-		ID:    "inviteMember",
-		Route: route(http.MethodPost, all, "Invite a person; answers a one-time link"),
-	}, g.invite)
-	endpoint.Register(s, endpoint.Operation{ID: "listMembers", Route: route(http.MethodGet, all, "List the members, oldest first")}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "getMember", Route: route(http.MethodGet, one, "Get a member")}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "updateMember", Route: route(http.MethodPatch, one, "Change a member's role")}, g.update)
-	endpoint.Register(s, endpoint.Operation{
-		ID:    "removeMember",
-		Route: route(http.MethodDelete, one, "Remove a member, who is signed out at once"),
-	}, g.remove)
-	endpoint.Register(s, endpoint.Operation{ID: "linkMember", Route: route(http.MethodPost, one+"/link",
-		"Make a new one-time link for a member who lost theirs, or the password")}, g.link)
+	administrators := operations{s, handlers.RoleAdministrator}
+	add(administrators, "inviteMember", http.MethodPost, all, noScope, "Invite a person; answers a one-time link", g.invite)
+	add(administrators, "listMembers", http.MethodGet, all, noScope, "List the members, oldest first", g.list)
+	add(administrators, "getMember", http.MethodGet, one, noScope, "Get a member", g.get)
+	add(administrators, "updateMember", http.MethodPatch, one, noScope, "Change a member's role", g.update)
+	add(administrators, "removeMember", http.MethodDelete, one, noScope, "Remove a member, who is signed out at once", g.remove)
+	add(administrators, "linkMember", http.MethodPost, one+"/link", noScope,
+		"Make a new one-time link for a member who lost theirs, or the password", g.link)
 }
 
 func (g *members) invite(

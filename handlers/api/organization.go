@@ -37,12 +37,9 @@ type organization struct{ *Deps }
 
 func (g *organization) register(s *endpoint.Server) {
 	const path = "/organization"
-	endpoint.Register(s, endpoint.Operation{ID: "getOrganization", Route: handlers.Route{
-		Method: http.MethodGet, Path: path, Role: handlers.RoleMember, Summary: "Get the organization",
-	}}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "updateOrganization", Route: handlers.Route{
-		Method: http.MethodPatch, Path: path, Role: handlers.RoleAdministrator, Summary: "Change for how long conversations are kept",
-	}}, g.update)
+	add(operations{s, handlers.RoleMember}, "getOrganization", http.MethodGet, path, noScope, "Get the organization", g.get)
+	add(operations{s, handlers.RoleAdministrator}, "updateOrganization", http.MethodPatch, path, noScope,
+		"Change for how long conversations are kept", g.update)
 }
 
 func (g *organization) get(ctx context.Context, principal *identity.Principal, _ *struct{}) (*endpoint.JSON[organizationObject], error) {

@@ -45,16 +45,14 @@ type providerKeyChange struct {
 type providerKeys struct{ *Deps }
 
 func (g *providerKeys) register(s *endpoint.Server) {
-	route := func(method, path string, scope identity.Scope, summary string) handlers.Route {
-		return handlers.Route{Method: method, Path: path, Scope: scope, Role: handlers.RoleAdministrator, Summary: summary}
-	}
 	const all, one = "/provider-keys", "/provider-keys/{provider}"
-	endpoint.Register(s, endpoint.Operation{ID: "listProviderKeys", Route: route(http.MethodGet, all, identity.ProviderKeysRead,
-		"List the organization's own provider keys, by provider, all on one page")}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "putProviderKey", Route: route(http.MethodPut, one, identity.ProviderKeysWrite,
-		"Set or replace the organization's own key at a provider")}, g.put)
-	endpoint.Register(s, endpoint.Operation{ID: "deleteProviderKey", Route: route(http.MethodDelete, one, identity.ProviderKeysWrite,
-		"Delete the organization's own key at a provider")}, g.remove)
+	administrators := operations{s, handlers.RoleAdministrator}
+	add(administrators, "listProviderKeys", http.MethodGet, all, identity.ProviderKeysRead,
+		"List the organization's own provider keys, by provider, all on one page", g.list)
+	add(administrators, "putProviderKey", http.MethodPut, one, identity.ProviderKeysWrite,
+		"Set or replace the organization's own key at a provider", g.put)
+	add(administrators, "deleteProviderKey", http.MethodDelete, one, identity.ProviderKeysWrite,
+		"Delete the organization's own key at a provider", g.remove)
 }
 
 // list returns one page: there is at most one key for each configured provider.

@@ -76,29 +76,19 @@ type session struct{ *Deps }
 
 func (g *session) register(s *endpoint.Server) {
 	const path = "/session"
-	endpoint.Register(s, endpoint.Operation{ID: "signIn", Route: handlers.Route{
-		Method: http.MethodPost, Path: path, Public: true, Summary: "Sign in; sets the session's cookie",
-	}}, g.signIn)
-	endpoint.Register(s, endpoint.Operation{ID: "setPassword", Route: handlers.Route{
-		Method: http.MethodPost, Path: path + "/password", Public: true,
-		Summary: "Set the password with a one-time link, and sign in",
-	}}, g.setPassword)
-	endpoint.Register(s, endpoint.Operation{ID: "changePassword", Status: http.StatusOK, Route: handlers.Route{
-		Method: http.MethodPut, Path: path + "/password", Role: handlers.RoleMember,
-		Summary: "Change your password; ends your other sessions",
-	}}, g.changePassword)
-	endpoint.Register(s, endpoint.Operation{ID: "listSessions", Route: handlers.Route{
-		Method: http.MethodGet, Path: "/session/all", Role: handlers.RoleMember, Summary: "List your sessions, newest first",
-	}}, g.list)
-	endpoint.Register(s, endpoint.Operation{ID: "signOutEverywhere", Route: handlers.Route{
-		Method: http.MethodDelete, Path: "/session/all", Role: handlers.RoleMember, Summary: "Sign out everywhere, here too",
-	}}, g.signOutEverywhere)
-	endpoint.Register(s, endpoint.Operation{ID: "getSession", Route: handlers.Route{
-		Method: http.MethodGet, Path: path, Role: handlers.RoleMember, Summary: "Tell who is signed in",
-	}}, g.get)
-	endpoint.Register(s, endpoint.Operation{ID: "signOut", Route: handlers.Route{
-		Method: http.MethodDelete, Path: path, Public: true, Summary: "Sign out; without a session nothing happens",
-	}}, g.signOut)
+	public := func(method, path, summary string) handlers.Route {
+		return handlers.Route{Method: method, Path: path, Public: true, Summary: summary}
+	}
+	members := operations{s, handlers.RoleMember}
+	endpoint.Register(s, endpoint.Operation{ID: "signIn", Route: public(http.MethodPost, path, "Sign in; sets the session's cookie")}, g.signIn)
+	endpoint.Register(s, endpoint.Operation{ID: "setPassword", Route: public(http.MethodPost, path+"/password",
+		"Set the password with a one-time link, and sign in")}, g.setPassword)
+	add(members, "changePassword", http.MethodPut, path+"/password", noScope, "Change your password; ends your other sessions", g.changePassword)
+	add(members, "listSessions", http.MethodGet, path+"/all", noScope, "List your sessions, newest first", g.list)
+	add(members, "signOutEverywhere", http.MethodDelete, path+"/all", noScope, "Sign out everywhere, here too", g.signOutEverywhere)
+	add(members, "getSession", http.MethodGet, path, noScope, "Tell who is signed in", g.get)
+	endpoint.Register(s, endpoint.Operation{ID: "signOut", Route: public(http.MethodDelete, path,
+		"Sign out; without a session nothing happens")}, g.signOut)
 }
 
 func (g *session) signIn(

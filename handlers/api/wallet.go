@@ -34,16 +34,13 @@ type walletObject struct {
 type wallet struct{ *Deps }
 
 func (g *wallet) register(s *endpoint.Server) {
-	route := func(path, summary string) handlers.Route {
-		return handlers.Route{Method: http.MethodGet, Path: path, Scope: identity.WalletRead, Role: handlers.RoleMember, Summary: summary}
-	}
-	endpoint.Register(s, endpoint.Operation{ID: "getWallet", Route: route("/wallet", "Get the balance of a wallet")}, g.get)
-	registerTable[transactionObject](s, endpoint.Operation{ID: "listTransactions", Route: route("/wallet/transactions",
-		"List what went into the wallet and out of it, newest first")}, g.listTransactions)
-	registerTable[callObject](s, endpoint.Operation{ID: "listCalls", Route: route("/wallet/calls",
-		"List the model calls that have ended and what each cost, newest first")}, g.listCalls)
-	endpoint.Register(s, endpoint.Operation{ID: "getSpend", Route: route("/wallet/spend",
-		"Get what calls cost, by model and day")}, g.spend)
+	members := operations{s, handlers.RoleMember}
+	add(members, "getWallet", http.MethodGet, "/wallet", identity.WalletRead, "Get the balance of a wallet", g.get)
+	registerTable[transactionObject](s, endpoint.Operation{ID: "listTransactions", Route: members.route(http.MethodGet, "/wallet/transactions",
+		identity.WalletRead, "List what went into the wallet and out of it, newest first")}, g.listTransactions)
+	registerTable[callObject](s, endpoint.Operation{ID: "listCalls", Route: members.route(http.MethodGet, "/wallet/calls",
+		identity.WalletRead, "List the model calls that have ended and what each cost, newest first")}, g.listCalls)
+	add(members, "getSpend", http.MethodGet, "/wallet/spend", identity.WalletRead, "Get what calls cost, by model and day", g.spend)
 }
 
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].

@@ -90,16 +90,38 @@ func (d *describer) addHandWritten() {
 // handWrittenOperations returns an entry for each of [v1.Routes], docsRoutes and widgetRoutes.
 func handWrittenOperations() map[string]handWritten {
 	return map[string]handWritten{
-		"GET /v1/models":                    describeModels,
-		"GET /v1/models/{id}":               describeModel,
-		"POST /v1/chat/completions":         describeChat,
-		"GET /docs":                         describeDocs,
-		"GET /docs/openapi.json":            describeDocsJSON,
-		"GET /docs/openapi.yaml":            describeDocsYAML,
-		"GET /widget/{channelId}":           describeWidgetPage,
-		"GET /widget/{channelId}/widget.js": describeWidgetScript,
+		"GET /v1/models": func(d *describer) *huma.Operation {
+			return got("listModels", d.jsonResponse("The models", reflect.TypeFor[modelListObject]()))
+		},
+		"GET /v1/models/{id}": func(d *describer) *huma.Operation {
+			id := pathParameter("id", "The model's id. Its slash may be sent as it is or as %2F.")
+			return got("getModel", d.jsonResponse("The model", reflect.TypeFor[v1.ModelObject]()), id)
+		},
+		"POST /v1/chat/completions": describeChat,
+		"GET /docs": func(*describer) *huma.Operation {
+			answer := descriptionResponse()
+			answer.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+			return got("getDocs", answer)
+		},
+		"GET /docs/openapi.json": func(*describer) *huma.Operation { return got("getDescription", descriptionResponse()) },
+		"GET /docs/openapi.yaml": func(*describer) *huma.Operation {
+			return got("getDescriptionAsYAML", textResponse("The description", "application/yaml"))
+		},
+		"GET /widget/{channelId}": func(*describer) *huma.Operation {
+			return got("getWidgetPage", textResponse("Shown in frames of the channel's origins only", "text/html"), widgetParameter())
+		},
+		"GET /widget/{channelId}/widget.js": func(*describer) *huma.Operation {
+			return got("getWidgetScript", textResponse("Adds the frame to the page", "text/javascript"), widgetParameter())
+		},
 	}
 }
+
+// got describes an operation of GET with one successful answer.
+func got(id string, answer *huma.Response, parameters ...*huma.Param) *huma.Operation {
+	return &huma.Operation{OperationID: id, Parameters: parameters, Responses: map[string]*huma.Response{"200": answer}}
+}
+
+func widgetParameter() *huma.Param { return pathParameter("channelId", "A channel of type widget") }
 
 // add adds an operation to the description, with its route's tag, security and errors.
 func (d *describer) add(operation *huma.Operation, route handlers.Route) {

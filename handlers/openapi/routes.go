@@ -23,23 +23,6 @@ func docsRoutes() []handlers.Route {
 	}
 }
 
-func describeDocs(*describer) *huma.Operation {
-	answer := descriptionResponse()
-	answer.Content["text/html"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	return &huma.Operation{OperationID: "getDocs", Responses: map[string]*huma.Response{"200": answer}}
-}
-
-func describeDocsJSON(*describer) *huma.Operation {
-	return &huma.Operation{OperationID: "getDescription", Responses: map[string]*huma.Response{"200": descriptionResponse()}}
-}
-
-func describeDocsYAML(*describer) *huma.Operation {
-	return &huma.Operation{
-		OperationID: "getDescriptionAsYAML",
-		Responses:   map[string]*huma.Response{"200": textResponse("The description", "application/yaml")},
-	}
-}
-
 func descriptionResponse() *huma.Response {
 	anything := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 	return &huma.Response{
@@ -61,20 +44,4 @@ func widgetRoutes() []handlers.Route {
 var visitorOperations = map[string][]map[string][]string{
 	"writeAsVisitor": {{schemeVisitor: {}}},
 	"listVisit":      {{schemeVisitor: {}}},
-}
-
-func describeWidgetPage(*describer) *huma.Operation {
-	return &huma.Operation{
-		OperationID: "getWidgetPage",
-		Parameters:  []*huma.Param{pathParameter("channelId", "A channel of type widget")},
-		Responses:   map[string]*huma.Response{"200": textResponse("Shown in frames of the channel's origins only", "text/html")},
-	}
-}
-
-func describeWidgetScript(*describer) *huma.Operation {
-	return &huma.Operation{
-		OperationID: "getWidgetScript",
-		Parameters:  []*huma.Param{pathParameter("channelId", "A channel of type widget")},
-		Responses:   map[string]*huma.Response{"200": textResponse("Adds the frame to the page", "text/javascript")},
-	}
 }

@@ -65,10 +65,7 @@ func upperCamel(name string) string {
 }
 
 func describeHandshake(p *platforms.Description) *huma.Operation {
-	operation := &huma.Operation{
-		OperationID: "verify" + cmp.Or(p.OperationName, upperCamel(p.Name)),
-		Responses:   map[string]*huma.Response{"200": textResponse("The challenge as it came", "text/plain")},
-	}
+	operation := got("verify"+cmp.Or(p.OperationName, upperCamel(p.Name)), textResponse("The challenge as it came", "text/plain"))
 	for _, q := range p.Handshake.Query {
 		operation.Parameters = append(operation.Parameters, &huma.Param{
 			Name: q.Name, In: "query", Required: true, Description: q.Help, Schema: &huma.Schema{Type: huma.TypeString},

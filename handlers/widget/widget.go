@@ -146,20 +146,18 @@ type visitRequest struct {
 
 type visitRequestKey struct{}
 
-// visitFrom returns the request that [Widget.Serve] has checked. The operations are not served without it, wherever the API is
-// mounted.
-func visitFrom(ctx context.Context) (*visitRequest, error) {
-	v, ok := ctx.Value(visitRequestKey{}).(*visitRequest)
-	if !ok {
-		return nil, handlers.NotFound("There is nothing at this address for this method.")
-	}
-	return v, nil
+// visitFrom returns the request that [Widget.Serve] has checked, nil for one that it did not pass on.
+func visitFrom(ctx context.Context) *visitRequest {
+	v, _ := ctx.Value(visitRequestKey{}).(*visitRequest)
+	return v
 }
 
-// checkVisit refuses an operation that [Widget.Serve] did not pass on, before anything of its body is read.
+// checkVisit refuses operations wherever else the API is mounted, before anything of their body is read.
 func checkVisit(ctx context.Context) error {
-	_, err := visitFrom(ctx)
-	return err
+	if visitFrom(ctx) == nil {
+		return handlers.NotFound("There is nothing at this address for this method.")
+	}
+	return nil
 }
 
 // operation checks origin and token, and passes the request to the API.

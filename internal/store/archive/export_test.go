@@ -18,12 +18,6 @@ func ArchivedTables() (names []string, columns map[string]map[string]string) {
 	return names, columns
 }
 
-// LeftOutOfArchives are the tables that no archive has.
-func LeftOutOfArchives() []string { return leftOut[:] }
-
-// LeftOutColumns are the columns, by table, that no archive has.
-func LeftOutColumns() map[string]string { return leftOutColumns }
-
 // ReadArchive reads a whole archive without a store, and counts its rows.
 func ReadArchive(r io.Reader) (rows int, err error) {
 	archive, err := newReader(r)

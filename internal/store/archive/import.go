@@ -178,7 +178,7 @@ func (p importPlace) advance(ctx context.Context, tx store.Tx, block *block) err
 // endImport makes the store complete.
 func endImport(ctx context.Context, db *store.DB, reached importPlace) error {
 	err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
-		// A table that is made from others would be made here, see leftOut.
+		// A table that is made from others, without a trigger that would make it row by row, would be made here.
 		tx.Queue(store.AnyRows, "DROP TABLE "+schema.ProgressTable)
 		return tx.Flush(ctx)
 	})

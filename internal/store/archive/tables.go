@@ -1,15 +1,11 @@
 package archive
 
-import (
-	"strings"
-
-	"github.com/caddy-svc/caddy-svc/internal/store/schema"
-)
+import "strings"
 
 // allTables are the tables an archive holds, in an order in which each row finds the rows its foreign keys name. A
-// column is text unless it names another type. A test compares the list with the catalogue of both engines, so that a new
-// table or column can't be forgotten; a column that is added must have a default, as for older processes, because an
-// archive of an older schema comes without it.
+// column is text unless it names another type. TestArchivesHoldTheWholeSchema compares the list, and that of what archives
+// leave out, with the catalogue of both engines, so that a new table or column can't be forgotten; a column that is added
+// must have a default, as for older processes, because an archive of an older schema comes without it.
 var allTables = [...]struct{ name, columns string }{
 	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int"},
 	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int"},
@@ -52,21 +48,6 @@ var allTables = [...]struct{ name, columns string }{
 	{"message_tombstones", "hash:bytes expires_at:int"},
 	{"deleted_turns", "id org_id channel_id created_at:int"},
 }
-
-// leftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
-// make it row by row, stands here, too; [Import] makes it anew in its last transaction.
-var leftOut = [...]string{
-	schema.VersionTable,  // every store has its own
-	schema.ProgressTable, // exists while an import is under way
-	"sessions",           // users sign in again: the new store has another address, or a break behind it
-	"login_windows",      // what failed in this minute or the one before
-	// SQLite's full text, which triggers make with each row of chunks. On PostgreSQL it is an index.
-	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",
-}
-
-// leftOutColumns are columns, by table, that an archive doesn't hold, because the database counts them up by itself
-// and nothing else in it refers to them.
-var leftOutColumns = map[string]string{"chunks": "seq"}
 
 // columnType is how a column's values stand in an archive.
 type columnType string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/archive"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
@@ -17,6 +18,21 @@ const (
 		WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite_%'`
 	catalogueOfPostgres = `SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()`
 )
+
+// leftOut are the tables an archive doesn't hold. A table that is made from others, without a trigger that would
+// make it row by row, stands here, too; an import makes it anew in its last transaction.
+var leftOut = []string{
+	schema.VersionTable,  // every store has its own
+	schema.ProgressTable, // exists while an import is under way
+	"sessions",           // users sign in again: the new store has another address, or a break behind it
+	"login_windows",      // what failed in this minute or the one before
+	// SQLite's full text, which triggers make with each row of chunks. On PostgreSQL it is an index.
+	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",
+}
+
+// leftOutColumns are columns, by table, that an archive doesn't hold, because the database counts them up by itself
+// and nothing else in it refers to them.
+var leftOutColumns = map[string]string{"chunks": "seq"}
 
 // Every table and column of the schema is in the archive, or in the list of exceptions with the reason.
 func TestArchivesHoldTheWholeSchema(t *testing.T) {
@@ -33,7 +49,7 @@ func TestArchivesHoldTheWholeSchema(t *testing.T) {
 		for rows.Next() {
 			var table, column, kind string
 			require.NoError(t, rows.Scan(&table, &column, &kind))
-			if slices.Contains(archive.LeftOutOfArchives(), table) || archive.LeftOutColumns()[table] == column {
+			if slices.Contains(leftOut, table) || leftOutColumns[table] == column {
 				continue
 			}
 			if found[table] == nil {
@@ -65,7 +81,7 @@ func TestOrderOfArchivedTables(t *testing.T) {
 	for ; rows.Next(); references++ {
 		var from, to string
 		require.NoError(t, rows.Scan(&from, &to))
-		if slices.Contains(archive.LeftOutOfArchives(), from) {
+		if slices.Contains(leftOut, from) {
 			continue
 		}
 		require.Less(t, slices.Index(names, to), slices.Index(names, from), "%s refers to %s", from, to)
@@ -84,5 +100,5 @@ func TestOrderOfArchivedTables(t *testing.T) {
 		counting[table] = column
 	}
 	require.NoError(t, columns.Err())
-	require.Equal(t, archive.LeftOutColumns(), counting, "an import must set the sequence behind the column, or leave it to count anew")
+	require.Equal(t, leftOutColumns, counting, "an import must set the sequence behind the column, or leave it to count anew")
 }

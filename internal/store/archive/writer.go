@@ -143,24 +143,20 @@ func restored(kind columnType, text json.RawMessage) (any, error) {
 	if string(text) == "null" {
 		return nil, nil
 	}
-	var err error
 	switch kind {
 	case textColumn:
-		var value string
-		err = json.Unmarshal(text, &value)
-		return value, err
+		return decoded[string](text)
 	case intColumn:
-		var value int64
-		err = json.Unmarshal(text, &value)
-		return value, err
+		return decoded[int64](text)
 	case boolColumn:
-		var value bool
-		err = json.Unmarshal(text, &value)
-		return value, err
+		return decoded[bool](text)
 	case bytesColumn:
-		value := []byte{}
-		err = json.Unmarshal(text, &value)
-		return value, err
+		return decoded[[]byte](text)
 	}
 	return nil, errColumnType
+}
+
+func decoded[T any](text json.RawMessage) (value T, err error) {
+	err = json.Unmarshal(text, &value)
+	return value, err
 }
