@@ -66,6 +66,7 @@ var sseSamples = []string{
 	"data: a\r\rdata: b\r\r",
 	"data: a\r\ndata: b\r\n\r\n",
 	"data: a\rdata: b\r\r",
+	"data: a\n\ndata: b\rdata: c\n\n",
 	"data:a\n\ndata:  two spaces\n\n",
 	"\uFEFFdata: a\n\n",
 	"\xEF\xBBdata: a\n\ndata: b\n\n",

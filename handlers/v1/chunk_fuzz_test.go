@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -152,6 +153,18 @@ func TestStreamsArePassedOnAsTheyAreRead(t *testing.T) {
 			requireSameStream(t, bytes.Split([]byte(strings.Join(chunks, "\n")), []byte("\n")))
 		})
 	}
+}
+
+// Half a pair that gets no other half stands before the piece that follows it, also one that could be passed on as it is.
+func TestHalfPairBeforeQuotedText(t *testing.T) {
+	t.Parallel()
+	chunks := vendorStreams["a pair split over two deltas"]
+	got := relay(t, strings.NewReader("data: "+strings.Join(chunks, "\n\ndata: ")+"\n\n"), true)
+	var text strings.Builder
+	for _, piece := range regexp.MustCompile(`"content":"([^"]*)"`).FindAllStringSubmatch(got.Written, -1) {
+		text.WriteString(piece[1])
+	}
+	require.Equal(t, "a😀b\uFFFDc\uFFFD", text.String())
 }
 
 func FuzzStreamedChunks(f *testing.F) {

@@ -63,6 +63,12 @@ func TestUse(t *testing.T) {
 	release := Use(64*mib, log)
 	for tuned() <= 100 { //nolint:revive // until the tuner has seen a collection
 	}
+	alive := make([]byte, 100*mib)
+	for tuned() > 100 { //nolint:revive // until GOGC is enough for what is live
+	}
+	runtime.KeepAlive(alive)
+	for tuned() <= 100 { //nolint:revive // until that is gone
+	}
 	kept := collections(512 * mib)
 	newer := Use(0, log)
 	require.EqualValues(t, 100, read()[gogc], "the newest configuration has none")
