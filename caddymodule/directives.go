@@ -49,12 +49,15 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 			return nil, err
 		}
-		block := h.Option(appName)
-		if name != "svc_error" && block == nil {
-			return nil, h.Errf("%s: there is no %s block in the global options; it configures the store and the models", name, appName)
+		if name == "svc_error" {
+			return handler, nil
+		}
+		app, err := adaptedApp(h)
+		if err != nil {
+			return nil, h.Errf("%s: %w", name, err)
 		}
 		if checker, ok := any(handler).(appChecker); ok {
-			if err := checkBlock(checker, block); err != nil {
+			if err := checker.checkApp(app); err != nil {
 				return nil, h.WrapErr(err)
 			}
 		}
@@ -63,17 +66,20 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 	httpcaddyfile.RegisterDirectiveOrder(name, position, anchor)
 }
 
-// checkBlock calls checkApp with the svc block as the adapter has read it.
-func checkBlock(handler appChecker, block any) error {
-	read, ok := block.(httpcaddyfile.App)
-	if !ok {
-		return fmt.Errorf("the %s block was read as a %T", appName, block)
+// adaptedApp returns the app of the svc block as the adapter has read it.
+func adaptedApp(h httpcaddyfile.Helper) (*App, error) {
+	switch block := h.Option(appName).(type) {
+	case nil:
+		return nil, fmt.Errorf("there is no %s block in the global options; it configures the store and the models", appName)
+	case httpcaddyfile.App:
+		app := new(App)
+		if err := caddy.StrictUnmarshalJSON(block.Value, app); err != nil {
+			return nil, fmt.Errorf("reading the %s block: %w", appName, err)
+		}
+		return app, nil
+	default:
+		return nil, fmt.Errorf("the %s block was read as a %T", appName, block)
 	}
-	app := new(App)
-	if err := caddy.StrictUnmarshalJSON(read.Value, app); err != nil {
-		return fmt.Errorf("reading the %s block: %w", appName, err)
-	}
-	return handler.checkApp(app)
 }
 
 func moduleInfo[T any, H handlerModule[T]](name string) caddy.ModuleInfo {

@@ -49,23 +49,37 @@ func (h *Webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 func (h *Webhook) platformFault() error {
-	switch {
-	case h.Platform == "":
+	if h.Platform == "" {
 		return fmt.Errorf("svc_webhook needs a platform; allowed: %s", config.Listed(platformNames()))
-	case platformDriver(h.Platform) == nil:
-		return fmt.Errorf("svc_webhook: there is no platform %s; allowed: %s", config.Quoted(h.Platform), config.Listed(platformNames()))
-	default:
-		return nil
 	}
+	if fault := unknownPlatform(h.Platform); fault != "" {
+		return fmt.Errorf("svc_webhook: %s", fault)
+	}
+	return nil
+}
+
+// unknownPlatform returns what is wrong if this build has no platform of that name, else "".
+func unknownPlatform(name string) string {
+	if platformDriver(name) != nil {
+		return ""
+	}
+	return fmt.Sprintf("there is no platform %s; allowed: %s", config.Quoted(name), config.Listed(platformNames()))
 }
 
 // checkApp implements [appChecker]: the platform must be configured.
 func (h *Webhook) checkApp(app *App) error {
-	if !app.Platforms.configured(platformDriver(h.Platform).Describe()) {
-		return fmt.Errorf("svc_webhook: the %s block has no `platform %s`, which holds what its webhooks are checked with",
-			appName, h.Platform)
+	if fault := app.unconfiguredPlatform(h.Platform); fault != "" {
+		return fmt.Errorf("svc_webhook: %s", fault)
 	}
 	return nil
+}
+
+// unconfiguredPlatform returns what is missing if the platform of that name needs a block and has none, else "".
+func (a *App) unconfiguredPlatform(name string) string {
+	if a.Platforms.configured(platformDriver(name).Describe()) {
+		return ""
+	}
+	return fmt.Sprintf("the %s block has no `platform %s`, which holds what its webhooks are checked with", appName, name)
 }
 
 // Provision finds the app.

@@ -103,40 +103,7 @@ cat >"$dir/Caddyfile" <<CADDYFILE
 }
 http://:$port {
 	bind 127.0.0.1
-	handle_errors {
-		svc_error
-	}
-	handle /v1/models* {
-		svc_auth models:read
-		svc_rate_limit
-		svc_models
-	}
-	handle /v1/chat/completions {
-		svc_auth chat:write
-		svc_rate_limit
-		svc_chat
-	}
-	handle /wallet* {
-		svc_api
-	}
-	handle /webhooks/bot/* {
-		svc_webhook bot
-	}
-	handle /webhooks/social {
-		svc_webhook social
-	}
-	handle /webhooks/localchat {
-		svc_webhook localchat
-	}
-	handle /webhooks/market-a {
-		svc_webhook market_a
-	}
-	handle /webhooks/market-b {
-		svc_webhook market_b
-	}
-	handle {
-		svc_error
-	}
+	svc_server
 }
 CADDYFILE
 

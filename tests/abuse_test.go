@@ -69,7 +69,7 @@ func startAbused(t *testing.T) *abused {
 	t.Helper()
 	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) {
 		d.App += "limits {\nbody_grace 2s\nbody_grace_with_key 2s\n}\n"
-		d.describing().Routes += "handle /dashboard* {\nsvc_dashboard\n}\n"
+		d.Whole = true
 	})
 	a := &abused{connectedProduct: c, bystander: newBystander(t, c)}
 	a.target = newTarget(t, c, a.bystander)

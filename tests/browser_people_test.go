@@ -14,14 +14,7 @@ import (
 // beside the platforms and the worker.
 func startWithPages(t *testing.T) *connectedProduct {
 	t.Helper()
-	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) {
-		for path, directive := range map[string]string{
-			"/dashboard*": "svc_dashboard", "/docs*": "svc_docs", "/widget/*": "svc_widget",
-			"/session*": "svc_api", "/members*": "svc_api", "/api-keys*": "svc_api", "/knowledge-bases*": "svc_api",
-		} {
-			d.Routes += fmt.Sprintf("handle %s {\n%s\n}\n", path, directive)
-		}
-	})
+	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) { d.Whole = true })
 	c.worker = c.startWorker()
 	return c
 }

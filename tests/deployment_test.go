@@ -47,6 +47,8 @@ type deployment struct {
 	PublicURL string
 	// Global, App, Routes and Sites are added to the global options, the svc block, the service's sites and the sites.
 	Global, App, Routes, Sites string
+	// Whole: the service's sites have svc_server, which serves the whole interface, instead of single directives and Routes.
+	Whole bool
 	// Grace is grace_period.
 	Grace string
 	// First, Idle and Response are the providers' timeouts, Longest is max_duration.
@@ -189,7 +191,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 	}
 }
 (service) {
-	handle_errors {
+	{{if .Whole}}svc_server{{else}}handle_errors {
 		svc_error
 	}
 	handle /v1/models* {
@@ -209,6 +211,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 	handle {
 		svc_error
 	}
+	{{end}}
 }
 http://:{{.Port}} {
 	bind 127.0.0.1

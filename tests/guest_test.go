@@ -115,7 +115,6 @@ func startGuests(t *testing.T, pager, parrot *httptest.Server) *product {
 		api_base ` + pager.URL + `
 	}
 	`
-	d.Routes += "handle /webhooks/pager {\nsvc_webhook pager\n}\nhandle /dashboard* {\nsvc_dashboard\n}\n"
 	return startProduct(t, d)
 }
 

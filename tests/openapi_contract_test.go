@@ -346,12 +346,6 @@ func TestContractFindsFaults(t *testing.T) {
 
 // describing makes a deployment with the whole interface, its description and the endpoint groups included.
 func (d *deployment) describing() *deployment {
-	for _, group := range []string{
-		"api-keys", "provider-keys", "agents", "knowledge-bases", "channels", "conversations", "wallet", "organization", "session",
-		"members", "audit-log",
-	} {
-		d.Routes += fmt.Sprintf("handle /%s* {\nsvc_api\n}\n", group)
-	}
-	d.Routes += "handle /docs* {\nsvc_docs\n}\nhandle /widget/* {\nsvc_widget\n}\n"
+	d.Whole = true
 	return d
 }

@@ -1,4 +1,4 @@
-// Package caddyfile reads the svc block of a Caddyfile into the structs of the JSON form. Unlike Caddy's own parsers it
+// Package caddyfile reads the svc block of a Caddyfile, and the block of svc_server, into structs. Unlike Caddy's own parsers it
 // doesn't stop at the first fault: all are reported together, each with file and line.
 //
 // It checks only what the text form adds to JSON: words, counts of arguments, repetitions and formats of numbers. Values
@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 )
 
-// root is the word of the block and the path of it in messages.
+// root is the path of the svc block, whose named options have paths like svc.plan[free].
 const root = "svc"
 
 // Option is one line of a block with its arguments, and the block it may open.
@@ -80,7 +80,7 @@ type Rule struct {
 	Read     Read
 }
 
-// Reader turns the tokens of the svc block into values and collects every fault.
+// Reader turns the tokens of a block into values and collects every fault.
 type Reader struct {
 	// options are the options by path; of repeated ones the first.
 	options map[string]Option
@@ -101,12 +101,13 @@ type located struct {
 	placed bool
 }
 
-// NewReader returns a reader and the svc block that d is at, which takes no arguments.
+// NewReader returns a reader and the block that d is at, which takes no arguments. The block's path is its word.
 func NewReader(d *caddyfile.Dispenser) (*Reader, Option) {
 	d.Next()
 	block := newOption(d.NextSegment())
-	r := &Reader{options: map[string]Option{root: block}, names: make(map[string]int)}
-	r.NoArguments(root, block)
+	path := block.word.Text
+	r := &Reader{options: map[string]Option{path: block}, names: make(map[string]int)}
+	r.NoArguments(path, block)
 	return r, block
 }
 
