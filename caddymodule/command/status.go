@@ -1,0 +1,315 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// probeWait bounds each attempt to reach a part of the service.
+	probeWait = 3 * time.Second
+	// mostStalled bounds the turns that are read to say why they stand still.
+	mostStalled = 1000
+	// longQueue is how long a conversation waits for a worker before status calls it wrong.
+	longQueue = time.Minute
+)
+
+// statusAnswer is the state of the service as one command sees it, on this machine and in the store.
+type statusAnswer struct {
+	Running []partAnswer   `json:"running"`
+	Stored  storedAnswer   `json:"stored"`
+	Waiting waitingAnswer  `json:"waiting"`
+	Stalled map[string]int `json:"stalled"`
+	// Wrong has a sentence for everything that needs the operator; none is empty, not null.
+	Wrong []string `json:"wrong"`
+}
+
+// partAnswer is a part of the service that was tried.
+type partAnswer struct {
+	Part    string `json:"part"`
+	Address string `json:"address"`
+	State   string `json:"state"`
+
+	ok bool
+}
+
+type storedAnswer struct {
+	Store          string `json:"store"`
+	Organizations  int64  `json:"organizations"`
+	Suspended      int64  `json:"suspended"`
+	Users          int64  `json:"users"`
+	Invited        int64  `json:"invited"`
+	Keys           int64  `json:"apiKeys"`
+	Models         int    `json:"models"`
+	ProviderKeys   int64  `json:"providerKeys"`
+	Agents         int64  `json:"agents"`
+	KnowledgeBases int64  `json:"knowledgeBases"`
+	Channels       int64  `json:"channels"`
+}
+
+type waitingAnswer struct {
+	// Conversations wait for a worker, the first of them for OldestSeconds. Answering are with a worker now.
+	Conversations int64 `json:"conversations"`
+	OldestSeconds int64 `json:"oldestSeconds"`
+	Answering     int64 `json:"answering"`
+	// Attention are answers that wait for a change, such as credits; GivenUp failed too often.
+	Attention int64 `json:"attention"`
+	GivenUp   int64 `json:"givenUp"`
+	// OpenHolds are model calls that run, or whose process ended before they were settled.
+	OpenHolds int64 `json:"openHolds"`
+}
+
+func (a statusAnswer) text(w *strings.Builder) {
+	fmt.Fprintln(w, "RUNNING")
+	for _, part := range a.Running {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", part.Part, part.Address, part.State)
+	}
+	s := a.Stored
+	fmt.Fprintf(w, "STORED\n  store\t%s\n  organizations\t%d, suspended %d\n  people\t%d, invited %d\n  API keys\t%d\n  models\t%d\n",
+		s.Store, s.Organizations, s.Suspended, s.Users, s.Invited, s.Keys, s.Models)
+	fmt.Fprintf(w, "  provider keys\t%d\n  assistants\t%d, knowledge bases %d\n  channels\t%d\n",
+		s.ProviderKeys, s.Agents, s.KnowledgeBases, s.Channels)
+	q := a.Waiting
+	fmt.Fprintf(w, "WAITING\n  conversations\t%d, the first for %s; %d with a worker\n", q.Conversations,
+		time.Duration(q.OldestSeconds)*time.Second, q.Answering)
+	fmt.Fprintf(w, "  answers\t%d wait for a change, %d given up\n  calls\t%d with an open hold\n", q.Attention, q.GivenUp, q.OpenHolds)
+	fmt.Fprintln(w, "WRONG")
+	for _, wrong := range a.Wrong {
+		fmt.Fprintf(w, "  %s\n", wrong)
+	}
+	if len(a.Wrong) == 0 {
+		fmt.Fprintln(w, "  nothing that status sees; `caddy svc doctor` checks the books")
+	}
+}
+
+func statusCommand(f *commandFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Shows on one screen what runs, what is stored, who waits, and what is wrong",
+		Long: `Shows on one screen what runs, what is stored, who waits, and what is wrong.
+
+What runs is tried from this machine: the addresses that the sites of the configuration listen on, base_url as a client reaches
+it, and the worker's probe (worker { listen … }). What is wrong is also a sentence each in the member "wrong" of --json; the
+exit status doesn't depend on it. It changes nothing and doesn't read the ledger, which doctor does.`,
+	}
+	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
+		adapted, err := f.adapt()
+		if err != nil {
+			return nil, err
+		}
+		listeners, err := listenAddresses(adapted)
+		if err != nil {
+			return nil, err
+		}
+		return e.status(ctx, listeners)
+	})
+}
+
+// status tries the parts of the service and reads the store.
+func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, error) {
+	counts, err := e.db.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queue := inbox.New(e.db, nil)
+	depth, err := queue.Depth(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the queue: %w", err)
+	}
+	turns, err := queue.Attentions(ctx, time.UnixMilli(0), mostStalled)
+	if err != nil {
+		return nil, fmt.Errorf("reading the queue: %w", err)
+	}
+	holds, err := e.book().OpenHolds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := statusAnswer{
+		Running: e.probe(ctx, listeners),
+		Stored: storedAnswer{
+			Store: e.location.Redacted(), Organizations: counts.Organizations, Suspended: counts.Suspended, Users: counts.Users,
+			Invited: counts.Invited, Keys: counts.Keys, Models: len(e.app.Models), ProviderKeys: counts.ProviderKeys,
+			Agents: counts.Agents, KnowledgeBases: counts.KnowledgeBases, Channels: counts.Channels,
+		},
+		Waiting: waitingAnswer{
+			Conversations: depth.Due, OldestSeconds: int64(depth.OldestDue.Seconds()), Answering: depth.Leased,
+			Attention: depth.Attention, GivenUp: depth.Dead, OpenHolds: holds,
+		},
+		Stalled: map[string]int{},
+	}
+	for _, turn := range turns {
+		a.Stalled[turn.Code]++
+	}
+	a.Wrong = a.judge(counts, e.masterKeyFault(ctx))
+	return a, nil
+}
+
+// judge returns what needs the operator, never nil. masterKey is what is wrong with the master key, "" for nothing.
+func (a statusAnswer) judge(counts store.Counts, masterKey string) []string {
+	found := []string{}
+	wrong := func(condition bool, format string, args ...any) {
+		if condition {
+			found = append(found, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, part := range a.Running {
+		wrong(!part.ok, "%s (%s): %s", part.Part, part.Address, part.State)
+	}
+	wrong(masterKey != "", "master_key: %s", masterKey)
+	wrong(counts.Organizations == 0, "There is no organization: `caddy svc org create`.")
+	wrong(counts.Organizations > 0 && counts.Keys == 0, "There is no API key: `caddy svc key create`.")
+	wrong(a.Stored.Models == 0, "The configuration has no model.")
+	wrong(counts.Pending > 0, "Channels that wait for approval (`caddy svc channel approve`): %d.", counts.Pending)
+	wrong(counts.NeedReauth > 0, "Channels that need new credentials before they can send: %d.", counts.NeedReauth)
+	oldest := time.Duration(a.Waiting.OldestSeconds) * time.Second
+	wrong(oldest >= longQueue, "The first conversation has waited for a worker for %s: too few workers, or none.", oldest)
+	for _, code := range slices.Sorted(maps.Keys(a.Stalled)) {
+		wrong(true, "Answers that wait because of %[2]s: %[1]d.", a.Stalled[code], code)
+	}
+	wrong(a.Waiting.GivenUp > 0, "Answers that were given up (`caddy svc queue dead` shows why): %d.", a.Waiting.GivenUp)
+	return found
+}
+
+// masterKeyFault returns what is wrong with the master key, "" for nothing.
+func (e *commandEnv) masterKeyFault(ctx context.Context) string {
+	ring, err := e.app.Ring(e.repl)
+	if err == nil {
+		err = caddymodule.CheckMasterKey(ctx, e.db, ring)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// probe tries the parts of the service from this machine.
+func (e *commandEnv) probe(ctx context.Context, listeners []string) []partAnswer {
+	var parts []partAnswer
+	for _, address := range listeners {
+		part := partAnswer{Part: "site", Address: address, State: "listens", ok: true}
+		if err := dial(ctx, address); err != nil {
+			part.State, part.ok = "doesn't listen", false
+		}
+		parts = append(parts, part)
+	}
+	parts = append(parts, probeService(ctx, e.app.BaseURL))
+	if e.app.Worker == nil || e.app.Worker.Listen == "" {
+		return append(parts, partAnswer{Part: "worker", Address: "-", State: "unknown: worker { listen ADDRESS } is not configured", ok: true})
+	}
+	return append(parts, probeWorker(ctx, e.app.Worker.Listen))
+}
+
+// probeService asks for the models as a client would, without a key, which ends with 401 if the service works.
+func probeService(ctx context.Context, baseURL string) partAnswer {
+	part := partAnswer{Part: "service", Address: baseURL}
+	transport := &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment}
+	status, header, err := get(ctx, transport, baseURL+"/v1/models")
+	switch {
+	case err != nil:
+		part.State = "doesn't respond"
+	case header.Get("X-Request-Id") == "":
+		part.State = fmt.Sprintf("something else responds, with status %d", status)
+	case status >= http.StatusInternalServerError:
+		part.State = fmt.Sprintf("responds with status %d", status)
+	default:
+		part.State, part.ok = "responds", true
+	}
+	return part
+}
+
+func probeWorker(ctx context.Context, listen string) partAnswer {
+	part := partAnswer{Part: "worker", Address: listen}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialListener(ctx, listen)
+	}}
+	status, _, err := get(ctx, transport, "http://worker/health/ready")
+	switch {
+	case err != nil:
+		part.State = "doesn't respond"
+	case status != http.StatusOK:
+		part.State = "is not ready"
+	default:
+		part.State, part.ok = "is ready", true
+	}
+	return part
+}
+
+// get returns the status and header of an address.
+func get(ctx context.Context, transport http.RoundTripper, address string) (status int, header http.Header, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return 0, nil, err //nolint:wrapcheck // shown as no response
+	}
+	w, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, err //nolint:wrapcheck // shown as no response
+	}
+	_, _ = io.CopyN(io.Discard, w.Body, 64<<10)
+	return w.StatusCode, w.Header, w.Body.Close()
+}
+
+// dial connects to a listener and hangs up.
+func dial(ctx context.Context, listen string) error {
+	connection, err := dialListener(ctx, listen)
+	if err != nil {
+		return err
+	}
+	return connection.Close() //nolint:wrapcheck // nothing was sent
+}
+
+// dialListener connects to an address in the form of Caddy's listeners; without a host it is on this machine.
+func dialListener(ctx context.Context, listen string) (net.Conn, error) {
+	address, err := caddy.ParseNetworkAddress(listen)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // shown as no response
+	}
+	if host := address.Host; !address.IsUnixNetwork() && (host == "" || host == "0.0.0.0" || host == "::") {
+		address.Host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	return new(net.Dialer).DialContext(ctx, address.Network, address.JoinHostPort(0)) //nolint:wrapcheck // shown as no response
+}
+
+// listenAddresses are the addresses of the configuration's sites, in the order of the names of their servers.
+func listenAddresses(adapted []byte) ([]string, error) {
+	var config struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]struct {
+					Listen []string `json:"listen"`
+				} `json:"servers"`
+			} `json:"http"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		return nil, errors.Join(errors.New("reading the sites of the configuration"), err)
+	}
+	var addresses []string
+	for _, name := range slices.Sorted(maps.Keys(config.Apps.HTTP.Servers)) {
+		for _, address := range config.Apps.HTTP.Servers[name].Listen {
+			if !slices.Contains(addresses, address) {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	return addresses, nil
+}

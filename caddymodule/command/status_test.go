@@ -1,0 +1,111 @@
+package command_test
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// scriptedService stands in for a running service: /v1/models ends as without a key, and the worker's probe with ready.
+func scriptedService(t *testing.T, ready int) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/models":
+			w.Header().Set("X-Request-Id", "req_x")
+			w.WriteHeader(http.StatusUnauthorized)
+		case "/health/ready":
+			w.WriteHeader(ready)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// serve points the configuration's site, base_url and worker at an address.
+func (c *commandLine) serve(address string) {
+	c.t.Helper()
+	host := strings.TrimPrefix(address, "http://")
+	caddyfile := strings.Replace(c.caddyfile(), "base_url http://localhost:8080", "base_url "+address, 1)
+	caddyfile = strings.Replace(caddyfile, "\t\tplan free {", "\t\tworker {\n\t\t\tlisten "+host+"\n\t\t}\n\t\tplan free {", 1)
+	_, port, err := net.SplitHostPort(host)
+	require.NoError(c.t, err)
+	c.write("Caddyfile", caddyfile+"http://:"+port+" {\n\tbind 127.0.0.1\n\tsvc_server\n}\n")
+}
+
+// TestStatus guarantees that status counts what is stored and names everything that needs the operator, and nothing else.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	c.refused("there is no store", "status")
+	service := scriptedService(t, http.StatusOK)
+	c.serve(service.URL)
+	c.json("migrate")
+	require.Equal(t, []any{"There is no organization: `caddy svc org create`."}, c.json("status")["wrong"])
+
+	org := c.newOrg("Acme")
+	c.json("key", "create", "--org", org)
+	c.json("user", "invite", "--org", org, "--email", "lan@example.com", "--role", "owner")
+	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
+	status := c.json("status")
+	require.Equal(t, []any{}, status["wrong"])
+	address := strings.TrimPrefix(service.URL, "http://")
+	require.Equal(t, []any{
+		map[string]any{"part": "site", "address": address, "state": "listens"},
+		map[string]any{"part": "service", "address": service.URL, "state": "responds"},
+		map[string]any{"part": "worker", "address": address, "state": "is ready"},
+	}, status["running"])
+	one, none := json.Number("1"), json.Number("0")
+	require.Equal(t, map[string]any{
+		"store": c.path("svc.db"), "organizations": one, "suspended": none, "users": none, "invited": one, "apiKeys": one,
+		"models": json.Number("2"), "providerKeys": none, "agents": one, "knowledgeBases": none, "channels": one,
+	}, status["stored"])
+	require.Equal(t, map[string]any{
+		"conversations": none, "oldestSeconds": none, "answering": none, "attention": none, "givenUp": none, "openHolds": none,
+	}, status["waiting"])
+	text := c.run("", "status")
+	require.NoError(t, text.err)
+	require.Regexp(t, `(?s)RUNNING\n.*is ready\nSTORED\n.*organizations +1, suspended 0\n.*WAITING\n.*WRONG\n  nothing that status sees`, text.stdout)
+	require.Less(t, strings.Count(text.stdout, "\n"), 25, "one screen")
+
+	c.giveUp(channel)
+	require.NoError(t, c.db().Channels.SetState(t.Context(), "test", org, channel, store.ChannelNeedsReauth))
+	c.write("master.key", masterKey(2))
+	service.Close()
+	status = c.json("status")
+	require.Equal(t, json.Number("1"), status["waiting"].(map[string]any)["givenUp"])
+	wrong := status["wrong"].([]any)
+	for i, want := range []string{
+		"site (" + address + "): doesn't listen", "service (" + service.URL + "): doesn't respond", "worker (" + address + "): doesn't respond",
+		"master_key: none of its keys sealed what this store holds", "Channels that need new credentials before they can send: 1.", "Answers that were given up",
+	} {
+		require.Contains(t, wrong[i], want)
+	}
+	require.Len(t, wrong, 6)
+}
+
+// TestStatusOfStrangers guarantees that neither another program on the service's address nor a worker that isn't ready passes
+// for a healthy one.
+func TestStatusOfStrangers(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	stranger := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(stranger.Close)
+	c.serve(stranger.URL)
+	c.newOrg("Acme")
+	text := strings.Join(strings.Fields(c.run("", "status").stdout), " ")
+	require.Contains(t, text, "something else responds, with status 404")
+	require.Contains(t, text, "is not ready")
+	c.serve(scriptedService(t, http.StatusServiceUnavailable).URL)
+	text = strings.Join(strings.Fields(c.run("", "status").stdout), " ")
+	require.Contains(t, text, " responds worker")
+	require.Contains(t, text, "is not ready")
+}
