@@ -1,0 +1,414 @@
+package command
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/caddymodule"
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+const (
+	// firstCredits is what the first organization gets, in micros.
+	firstCredits = 10_000_000
+	// trialWait bounds the trial call.
+	trialWait = 90 * time.Second
+	// noVendorVariable is the variable of vendors without a key.
+	noVendorVariable = ""
+)
+
+// initOptions are the answers to init's questions, from flags, variables or a terminal.
+type initOptions struct {
+	vendor, domain, postgres, redis, organization, email string
+}
+
+// initAnswer is what init made. The key and the link are shown only once.
+type initAnswer struct {
+	Files         []string `json:"files"`
+	OrgID         string   `json:"orgId"`
+	BaseURL       string   `json:"baseUrl"`
+	Key           string   `json:"key"`
+	Link          string   `json:"link,omitempty"`
+	Model         string   `json:"model"`
+	Reply         string   `json:"reply"`
+	ChargedMicros string   `json:"chargedMicros"`
+
+	config, envFile, email string
+	called                 bool
+}
+
+func (a initAnswer) text(w *strings.Builder) {
+	fmt.Fprintf(w, "Written: %s\n", strings.Join(a.Files, ", "))
+	fmt.Fprintf(w, "Made the organization %s with %s micros of credits, and its first API key:\n\n  %s\n\n", a.OrgID,
+		billing.FormatMicros(firstCredits), a.Key)
+	if a.called {
+		fmt.Fprintf(w, "Tried %s: it replied %q, which cost %s micros.\n\n", a.Model, a.Reply, a.ChargedMicros)
+	}
+	fmt.Fprintf(w, "Keep the key now: it is not stored. Keep master.key with your backups: secrets in the store are sealed with it.\n\n")
+	fmt.Fprintf(w, "Next: run the server, and beside it the worker if customers write on messaging platforms:\n\n")
+	fmt.Fprintf(w, "  caddy run --config %s --envfile %s\n  caddy svc-worker --config %s --envfile %s\n\n", a.config, a.envFile, a.config, a.envFile)
+	fmt.Fprintf(w, "Ask the model:\n\n  curl %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n\n",
+		a.BaseURL, a.Key, trialRequest(a.Model))
+	if a.Link != "" {
+		fmt.Fprintf(w, "Set the password of %s in the dashboard, with this link, once:\n\n  %s\n\n", a.email, a.Link)
+	}
+	fmt.Fprintf(w, "See how it goes: caddy svc status --config %s --envfile %s\n", a.config, a.envFile)
+}
+
+// initCommand is `init` for the vendors in files called NAME.caddyfile, each with a provider and models for the svc block.
+func (f *commandFlags) initCommand(vendors fs.FS) *cobra.Command {
+	wanted := initOptions{postgres: os.Getenv("SVC_POSTGRES"), redis: os.Getenv("SVC_REDIS")}
+	command := &cobra.Command{
+		Use:   "init [flags]",
+		Short: "Sets up a new gateway: Caddyfile, secrets, the first organization with a key, and a first call",
+		Long: `Sets up a new gateway in the folder of --config: writes a Caddyfile, svc.env with the secrets and data/master.key, makes the
+first organization with credits and an API key, and a user if --email is given, tries one call of the vendor's model, and
+prints what to do next. It overwrites nothing: when one of the files exists, it ends before it changes anything.
+
+On a terminal it asks for what no flag gives. The vendor's key is read from the vendor's own variable, such as OPENAI_API_KEY,
+or asked for without showing it. Addresses with a password are best given as the variables SVC_POSTGRES and SVC_REDIS: other
+users of the machine see command lines.`,
+		Example: `  $ caddy svc init
+  $ OPENAI_API_KEY=… caddy svc init --vendor openai --domain ai.example.com --email ops@example.com`,
+		Args: noArguments,
+	}
+	flags := command.Flags()
+	flags.StringVar(&wanted.vendor, "vendor", "",
+		"the `vendor`: "+strings.Join(vendorNames(vendors), ", ")+" (default: one whose variable is set, or echo)")
+	flags.StringVar(&wanted.domain, "domain", "", "the `domain` of the service, whose certificate Caddy gets (default: http://localhost:8080)")
+	flags.StringVar(&wanted.postgres, "postgres", wanted.postgres, "the `URL` of a PostgreSQL (default: SVC_POSTGRES, or SQLite)")
+	flags.StringVar(&wanted.redis, "redis", wanted.redis, "the `URL` of a Redis for the rate limits of several nodes (default: SVC_REDIS, or none)")
+	flags.StringVar(&wanted.organization, "organization", "", "the first organization's `name` (default: first)")
+	flags.StringVar(&wanted.email, "email", "", "the e-mail `address` of the organization's first user, and for certificates")
+	// The text of the defaults must not show a password.
+	flags.Lookup("postgres").DefValue, flags.Lookup("redis").DefValue = "", ""
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		context.AfterFunc(ctx, stop)
+		setup, err := f.plan(cmd, vendors, wanted)
+		if err != nil {
+			return err
+		}
+		made, err := setup.run(ctx, cmd)
+		if made == nil {
+			return err
+		}
+		return errors.Join(f.write(cmd.OutOrStdout(), *made), err)
+	}
+	return command
+}
+
+// vendorNames are the vendors in files, sorted.
+func vendorNames(vendors fs.FS) []string {
+	files, err := fs.Glob(vendors, "*.caddyfile")
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(file, ".caddyfile")
+	}
+	return files
+}
+
+// setup is what init is going to write and make.
+type setup struct {
+	flags *commandFlags
+	initOptions
+	// dir is the absolute folder of the Caddyfile.
+	dir string
+	// block is the vendor's provider and models.
+	block string
+	model string
+	// secrets are the variables of the environment file, with their names, in order.
+	secrets [][2]string
+}
+
+// plan asks for what no flag gives and checks everything that can be checked before a file is written.
+func (f *commandFlags) plan(cmd *cobra.Command, vendors fs.FS, wanted initOptions) (*setup, error) {
+	dir, err := filepath.Abs(filepath.Dir(f.config))
+	if err != nil {
+		return nil, fmt.Errorf("finding the folder of %s: %w", f.config, err)
+	}
+	if strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || strings.ContainsRune("\"`{}", r) }) {
+		return nil, fmt.Errorf("the folder %q can't be named in a Caddyfile; choose another for --config", dir)
+	}
+	s := &setup{flags: f, initOptions: wanted, dir: dir}
+	if taken := s.taken(); len(taken) > 0 {
+		return nil, fmt.Errorf("%s exists already, and init overwrites nothing; name another folder with --config, or remove it",
+			strings.Join(taken, ", "))
+	}
+	ask := questioner(cmd)
+	s.vendor = ask("Vendor ("+strings.Join(vendorNames(vendors), ", ")+")", s.vendor, defaultVendor(vendors))
+	if err := configured("vendor", s.vendor, vendorNames(vendors)); err != nil {
+		return nil, err
+	}
+	variable := s.readVendor(vendors)
+	if err := s.readKey(cmd, variable); err != nil {
+		return nil, err
+	}
+	s.domain = ask("Domain (empty for http://localhost:8080)", s.domain, "")
+	s.postgres = ask("URL of a PostgreSQL (empty for SQLite)", s.postgres, "")
+	s.redis = ask("URL of a Redis (empty for none)", s.redis, "")
+	s.organization = ask("Name of the first organization", s.organization, "first")
+	s.email = ask("E-mail address of its first user (empty for none)", s.email, "")
+	return s, s.addSecrets()
+}
+
+// addSecrets adds the addresses of databases to the secrets and checks them all.
+func (s *setup) addSecrets() error {
+	if s.postgres != "" {
+		s.secrets = append(s.secrets, [2]string{"SVC_POSTGRES", s.postgres})
+	}
+	if s.redis != "" {
+		s.secrets = append(s.secrets, [2]string{"SVC_REDIS", s.redis})
+	}
+	for _, secret := range s.secrets {
+		if strings.ContainsAny(secret[1], "#\"' \t\r\n") {
+			return fmt.Errorf("%s has a character that an environment file can't hold (#, quotes or white space)", secret[0])
+		}
+	}
+	if strings.ContainsAny(s.domain, "/:{}\" \t\r\n") {
+		return fmt.Errorf("the domain %q is not a host name such as ai.example.com", s.domain)
+	}
+	if s.email != "" && (strings.Count(s.email, "@") != 1 || strings.ContainsAny(s.email, "{}\"' \t\r\n")) {
+		return fmt.Errorf("%q is not an e-mail address", s.email)
+	}
+	return nil
+}
+
+// questioner returns a function that asks for a value on a terminal, unless it was given; elsewhere it returns the default.
+func questioner(cmd *cobra.Command) func(question, given, otherwise string) string {
+	terminal, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(terminal.Fd())) {
+		return func(_, given, otherwise string) string { return cmp.Or(given, otherwise) }
+	}
+	lines := bufio.NewReader(terminal)
+	return func(question, given, otherwise string) string {
+		if given != "" {
+			return given
+		}
+		if otherwise != "" {
+			question += " [" + otherwise + "]"
+		}
+		cmd.PrintErrf("%s: ", question)
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return otherwise
+		}
+		return cmp.Or(strings.TrimSpace(line), otherwise)
+	}
+}
+
+// defaultVendor is the first vendor whose variable is set, or echo.
+func defaultVendor(vendors fs.FS) string {
+	for _, name := range vendorNames(vendors) {
+		probe := setup{initOptions: initOptions{vendor: name}}
+		if variable := probe.readVendor(vendors); variable != noVendorVariable && os.Getenv(variable) != "" {
+			return name
+		}
+	}
+	return "echo"
+}
+
+// readVendor reads the vendor's file and returns the variable of its key.
+func (s *setup) readVendor(vendors fs.FS) (variable string) {
+	text, err := fs.ReadFile(vendors, s.vendor+".caddyfile")
+	if err != nil {
+		panic(err) // the name is one of the files'
+	}
+	s.block = strings.TrimRight(string(text), "\n")
+	for line := range strings.Lines(s.block) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		switch {
+		case words[0] == "model" && s.model == "":
+			s.model = words[1]
+		case words[0] == "api_key" && words[1] != "none":
+			variable = strings.TrimSuffix(strings.TrimPrefix(words[1], "{env."), "}")
+		}
+	}
+	return variable
+}
+
+// readKey adds the vendor's key to the secrets, from its variable or the terminal.
+func (s *setup) readKey(cmd *cobra.Command, variable string) error {
+	if variable == noVendorVariable {
+		return nil
+	}
+	key := os.Getenv(variable)
+	if terminal, ok := cmd.InOrStdin().(*os.File); key == "" && ok && term.IsTerminal(int(terminal.Fd())) {
+		cmd.PrintErrf("API key of %s (not shown): ", s.vendor)
+		typed, err := term.ReadPassword(int(terminal.Fd()))
+		cmd.PrintErrln()
+		if err != nil {
+			return fmt.Errorf("reading the key: %w", err)
+		}
+		key = strings.TrimSpace(string(typed))
+	}
+	if key == "" {
+		return fmt.Errorf("the key of %s is missing: set %s, or choose another --vendor", s.vendor, variable)
+	}
+	s.secrets = append(s.secrets, [2]string{variable, key})
+	return nil
+}
+
+// The files that init writes; a SQLite store writes the last.
+func (s *setup) config() string    { return filepath.Join(s.dir, filepath.Base(s.flags.config)) }
+func (s *setup) envFile() string   { return filepath.Join(s.dir, "svc.env") }
+func (s *setup) masterKey() string { return filepath.Join(s.dir, "data", "master.key") }
+func (s *setup) database() string  { return filepath.Join(s.dir, "data", "svc.db") }
+
+// taken are the files that init would write and that exist, and a database of another gateway.
+func (s *setup) taken() (taken []string) {
+	for _, path := range []string{s.config(), s.envFile(), s.masterKey(), s.database()} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			taken = append(taken, path)
+		}
+	}
+	return taken
+}
+
+// run writes the files and makes everything. The answer is nil if nothing was made; then no file is left, either.
+func (s *setup) run(ctx context.Context, cmd *cobra.Command) (*initAnswer, error) {
+	files, err := s.write()
+	if err != nil {
+		return nil, errors.Join(err, remove(files))
+	}
+	s.flags.config, s.flags.adapter, s.flags.envFiles = s.config(), "caddyfile", []string{s.envFile()}
+	for _, secret := range s.secrets { // an empty variable would count as set
+		if err := os.Setenv(secret[0], secret[1]); err != nil {
+			return nil, errors.Join(fmt.Errorf("setting %s: %w", secret[0], err), remove(files))
+		}
+	}
+	e, err := s.flags.openEnv(ctx, cmd, nil, openOrCreate)
+	if err != nil {
+		return nil, errors.Join(err, remove(append(files, s.databaseFiles()...)))
+	}
+	made, err := s.make(ctx, e)
+	if closeErr := e.close(); closeErr != nil {
+		err = errors.Join(err, closeErr)
+	}
+	if made == nil {
+		return nil, errors.Join(err, remove(append(files, s.databaseFiles()...)))
+	}
+	made.Files = files
+	if err != nil {
+		return made, err
+	}
+	return made, s.try(ctx, made)
+}
+
+// databaseFiles are the files of the SQLite store that a failed run made.
+func (s *setup) databaseFiles() (paths []string) {
+	entries, err := os.ReadDir(filepath.Dir(s.database()))
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), filepath.Base(s.database())) {
+			paths = append(paths, filepath.Join(filepath.Dir(s.database()), entry.Name()))
+		}
+	}
+	return paths
+}
+
+// remove removes the files that a failed run wrote.
+func remove(files []string) error {
+	var all error
+	for _, file := range files {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, fmt.Errorf("removing what was written: %w", err))
+		}
+	}
+	return all
+}
+
+// make makes the organization, its credits, key and user in a new store. The answer is nil if there is no organization.
+func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
+	organization, err := identity.CreateOrganization(ctx, e.db, e.actor, s.organization, e.app.DefaultPlan())
+	if errors.Is(err, store.ErrConflict) {
+		return nil, fmt.Errorf("the store has an organization with the name %q; choose another --organization", s.organization)
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what is wrong with the name
+	}
+	made := &initAnswer{
+		OrgID: organization.ID, BaseURL: e.app.BaseURL, Model: s.model, config: s.config(), envFile: s.envFile(), email: s.email,
+	}
+	wallet := billing.WalletID{OrgID: organization.ID, Env: store.Live}
+	if _, err := e.book().Credit(ctx, e.actor, wallet, firstCredits, "init"); err != nil {
+		return made, err //nolint:wrapcheck // it says what was booked
+	}
+	key, err := identity.CreateAPIKey(ctx, e.db, e.actor, identity.KeyRequest{OrgID: organization.ID, Env: store.Live, Name: "first"})
+	if err != nil {
+		return made, err //nolint:wrapcheck // it says what was made
+	}
+	made.Key = key.Raw
+	if s.email == "" {
+		return made, nil
+	}
+	_, link, err := e.users().Invite(ctx, e.authority(), organization.ID, s.email, identity.Owner)
+	if err != nil {
+		return made, fmt.Errorf("inviting %s: %w", s.email, err)
+	}
+	made.Link = handlers.WelcomeURL(e.app.BaseURL, link.Token)
+	return made, nil
+}
+
+func trialRequest(model string) string {
+	return `{"model":"` + model + `","max_tokens":512,"messages":[{"role":"user","content":"Say hello in five words."}]}`
+}
+
+// try makes one call with the new key.
+func (s *setup) try(ctx context.Context, made *initAnswer) error {
+	adapted, err := s.flags.adapt()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, trialWait)
+	defer cancel()
+	status, body, err := caddymodule.TrialCall(ctx, adapted, s.config(), made.Key, []byte(trialRequest(s.model)))
+	if err != nil {
+		return fmt.Errorf("everything is made, but the first call could not be tried: %w", err)
+	}
+	var reply struct {
+		Choices []struct {
+			Message struct {
+				Content string `json:"content"`
+			} `json:"message"`
+		} `json:"choices"`
+		Svc struct {
+			ChargedMicros string `json:"charged_micros"`
+		} `json:"svc"`
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(body, &reply); err != nil || len(reply.Choices) == 0 {
+		return fmt.Errorf("everything is made, but the first call of %s failed with status %d, %s: %s Check the vendor's key in %s",
+			s.model, status, reply.Error.Code, reply.Error.Message, s.envFile())
+	}
+	made.Reply, made.ChargedMicros, made.called = reply.Choices[0].Message.Content, reply.Svc.ChargedMicros, true
+	return nil
+}

@@ -1,0 +1,142 @@
+package command
+
+import (
+	"crypto/rand"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// vendorFiles has a file for each vendor of init, and of `make run`: a provider and models for the svc block.
+//
+//go:embed vendors/*.caddyfile
+var vendorFiles embed.FS
+
+// builtInVendors are the vendors of init.
+func builtInVendors() fs.FS {
+	vendors, err := fs.Sub(vendorFiles, "vendors")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return vendors
+}
+
+// longestSocket is the longest path of a Unix socket that every system takes.
+const longestSocket = 100
+
+var caddyfileOfInit = template.Must(template.New("Caddyfile").Parse(`{
+	# The admin interface can read and replace the configuration: a socket that only this user can open.
+	admin {{.Admin}}
+	persist_config off
+	# How long a stop or a reload waits for running answers.
+	grace_period 60s
+	log {
+		format svc
+	}
+{{- if .Email}}
+	# For the certificate authority.
+	email {{.Email}}
+{{- end}}
+
+	svc {
+		# Where clients reach the service from outside.
+		base_url {{.BaseURL}}
+		store {{.Store}}
+{{- if .Redis}}
+		redis {env.SVC_REDIS}
+{{- end}}
+		master_key "{file.{{.MasterKey}}}"
+
+		plan standard {
+			requests_per_minute 60
+		}
+
+{{.Vendor}}
+	}
+}
+
+{{.Site}} {
+	svc_server
+}
+`))
+
+// caddyfile returns the text of the Caddyfile.
+func (s *setup) caddyfile() (string, error) {
+	values := struct{ Admin, Email, BaseURL, Store, Redis, MasterKey, Vendor, Site string }{
+		Admin: "off", BaseURL: "http://localhost:8080", Store: `sqlite "` + s.database() + `"`, Redis: s.redis, MasterKey: s.masterKey(),
+		Vendor: indented(s.block), Site: ":8080",
+	}
+	if socket := filepath.Join(s.dir, "data", "admin.sock"); len(socket) <= longestSocket {
+		values.Admin = `"unix/` + socket + `"`
+	}
+	if s.domain != "" {
+		values.BaseURL, values.Site, values.Email = "https://"+s.domain, s.domain, s.email
+	}
+	if s.postgres != "" {
+		values.Store = "postgres {env.SVC_POSTGRES}"
+	}
+	var text strings.Builder
+	if err := caddyfileOfInit.Execute(&text, values); err != nil {
+		return "", fmt.Errorf("making the Caddyfile: %w", err)
+	}
+	return text.String(), nil
+}
+
+// indented is text with two tabs before each line, as it stands in the svc block.
+func indented(text string) string {
+	return "\t\t" + strings.Join(slices.Collect(strings.Lines(text)), "\t\t")
+}
+
+// write writes the files and returns those that it wrote, also with an error. An existing one is an error.
+func (s *setup) write() (written []string, err error) {
+	caddyfile, err := s.caddyfile()
+	if err != nil {
+		return nil, err
+	}
+	var env strings.Builder
+	env.WriteString("# The secrets of the Caddyfile beside it, for --envfile. Keep this file to yourself.\n")
+	for _, secret := range s.secrets {
+		env.WriteString(secret[0] + "=" + secret[1] + "\n")
+	}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	if err := os.MkdirAll(filepath.Join(s.dir, "data"), 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the data: %w", err)
+	}
+	for _, file := range []struct {
+		path, text string
+		mode       os.FileMode
+	}{
+		{s.config(), caddyfile, 0o644},
+		{s.envFile(), env.String(), 0o600},
+		{s.masterKey(), base64.StdEncoding.EncodeToString(key) + "\n", 0o600},
+	} {
+		if err := writeNew(file.path, file.text, file.mode); err != nil {
+			return written, err
+		}
+		written = append(written, file.path)
+	}
+	return written, nil
+}
+
+// writeNew writes a file that doesn't exist yet.
+func writeNew(path, text string, mode os.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	_, err = file.WriteString(text)
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
