@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds what changed, prepares a demo organization on the first start (an owner, an assistant, a bot channel, a site with
 # the web widget), and runs Caddy and the worker on Caddyfile.example until Ctrl-C. All state stays in data/ (git-ignored);
-# remove that folder to begin anew.
+# remove that folder to begin anew. With the key of a vendor in the environment, such as OPENAI_API_KEY, the vendor's models
+# are served beside echo: the configuration is then data/Caddyfile, written at each start.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
@@ -26,6 +27,23 @@ if [ ! -s data/master.key ]; then
 	head -c 32 /dev/urandom | base64 >data/master.key.new
 	mv data/master.key.new data/master.key
 	step "run: made data/master.key (keep it with your backups: provider keys are sealed with it)"
+fi
+
+# The vendors of `caddy svc init` whose variable is set.
+vendors=()
+for file in caddymodule/command/vendors/*.caddyfile; do
+	variable=$(sed -n 's/.*{env\.\([A-Z_]*\)}.*/\1/p' "$file")
+	if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then vendors+=("$file"); fi
+done
+if [ ${#vendors[@]} -gt 0 ]; then
+	awk -v files="${vendors[*]}" '
+		{ print }
+		/^\tsvc \{$/ {
+			n = split(files, file, " ")
+			for (i = 1; i <= n; i++) while ((getline line < file[i]) > 0) print "\t\t" line
+		}' "$config" >data/Caddyfile
+	config=data/Caddyfile
+	step "run: serving the models of ${#vendors[@]} vendor(s) whose key is in the environment, too"
 fi
 
 svc() { dist/caddy svc "$@" --config "$config" --json; }
