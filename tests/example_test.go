@@ -95,7 +95,9 @@ func TestREADMECaddyfiles(t *testing.T) {
 	require.NoError(t, err)
 	blocks := fenced.FindAllStringSubmatch(string(readme), -1)
 	require.NotEmpty(t, blocks)
-	whole := blocks[0][1]
+	// Its only site has no braces, without which no other can follow, and another name than those of the pages.
+	whole := strings.Replace(blocks[0][1], "\nai.example.com\nsvc_server\n", "\nwhole.example.com {\n\tsvc_server\n}\n", 1)
+	require.NotEqual(t, blocks[0][1], whole)
 	for _, page := range append([]string{"../README.md"}, pages...) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
@@ -128,7 +130,7 @@ func inContext(whole, block string) string {
 	switch {
 	case regexp.MustCompile(`(?m)^\tsvc \{`).MatchString(block):
 		return block
-	case slices.Contains([]string{"plan", "provider", "model", "platform", "worker", "timing", "limits", "store", "master_key", "base_url"}, word):
+	case slices.Contains([]string{"plan", "provider", "model", "platform", "worker", "timing", "limits", "memory", "store", "master_key", "base_url"}, word):
 		if word == "store" || word == "master_key" || word == "base_url" || word == "timing" || word == "limits" {
 			whole = regexp.MustCompile(`(?m)^\t\t`+word+` .*\n`).ReplaceAllString(whole, "")
 		}
