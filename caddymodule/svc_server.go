@@ -88,9 +88,9 @@ func init() {
 //	    svc_error
 //	}
 //
-// What it doesn't serve ends with 404 not_found, so it belongs on a site of its own name or port. Other directives of the site
-// come before it, and take what they match: give them a path. A handle_errors of the site that stands above svc_server comes
-// before its error route. Probes and metrics, which are for the operator, aren't part of it: see svc_health.
+// It answers every other path with 404 not_found, so give it a site with its own name or port. Other directives of the site run
+// first and answer the requests that they match: give each a path. A handle_errors of the site must stand above svc_server; it
+// runs before the error route. Probes and metrics are for the operator and aren't included: see svc_health.
 //
 // It stands directly in a site, not inside another block, because no other place has an error route.
 func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {

@@ -100,7 +100,7 @@ func (c *ChunkWriter) add(rest string) {
 	*c.pending = append(b, "\n\n"...)
 }
 
-// What stands before and after the text of a content chunk.
+// A content chunk is its head, beforeText, the quoted text and afterText.
 const (
 	beforeText = `{"index":0,"delta":{"content":`
 	afterText  = "},\"finish_reason\":null}]}\n\n"

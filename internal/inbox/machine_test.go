@@ -157,7 +157,7 @@ func (m *machine) Echo(t *rapid.T) {
 func (m *machine) Block(t *rapid.T) {
 	c, ok := m.drawKnown(t)
 	if !ok || rapid.IntRange(0, 3).Draw(t, "block") != 2 {
-		t.Skip("nobody, or too often")
+		t.Skip("no conversation, or too often")
 	}
 	m.enqueue(t, Item{Kind: Blocked, CustomerRef: c.CustomerRef})
 	model := m.conversation(c.CustomerRef)
@@ -169,7 +169,7 @@ func (m *machine) Block(t *rapid.T) {
 func (m *machine) Hand(t *rapid.T) {
 	c, ok := m.drawKnown(t)
 	if !ok {
-		t.Skip("nobody yet")
+		t.Skip("no conversation yet")
 	}
 	model := m.conversation(c.CustomerRef)
 	if rapid.IntRange(0, 3).Draw(t, "over") == 2 {
@@ -198,7 +198,7 @@ func (m *machine) Hand(t *rapid.T) {
 func (m *machine) Human(t *rapid.T) {
 	c, ok := m.drawKnown(t)
 	if !ok {
-		t.Skip("nobody yet")
+		t.Skip("no conversation yet")
 	}
 	_, err := m.q.SendAsHuman(context.Background(), "usr_1", "org_1", c.ID, []string{"by a human"})
 	if m.conversation(c.CustomerRef).closed {

@@ -47,7 +47,7 @@ func TestRedisHangs(t *testing.T) {
 	comesBack(t, r, client)
 	freshMinute(t, redisNow(t, client))
 
-	before := b.told(givenUp)
+	before := b.logged(givenUp)
 	stop(t, private)
 	org := newOrg()
 	for _, allowed := range []bool{true, true, false, false, false, false} {
@@ -58,18 +58,18 @@ func TestRedisHangs(t *testing.T) {
 	require.True(t, redisTake(t, r, newOrg(), 1).Allowed, "a share is at least 1")
 	goesLocal(t, r)
 	require.Positive(t, b.locals(LocalLate)+b.locals(LocalFailed))
-	b.awaitTold(t, before+1, givenUp)
+	b.awaitLogged(t, before+1, givenUp)
 	late := b.locals(LocalLate)
 	for range 100 {
 		redisTake(t, r, newOrg(), 1)
 	}
 	require.Equal(t, late, b.locals(LocalLate), "nobody waits for Redis any more")
 	require.GreaterOrEqual(t, b.locals(LocalOpen), 100)
-	b.awaitTold(t, before+1, givenUp)
+	b.awaitLogged(t, before+1, givenUp)
 
 	private.signal(t, syscall.SIGCONT)
 	comesBack(t, r, client)
-	eventually(t, "it is logged", func() bool { return b.told(isBack) > 0 })
+	eventually(t, "it is logged", func() bool { return b.logged(isBack) > 0 })
 }
 
 func TestRedisRestarts(t *testing.T) {
@@ -80,11 +80,11 @@ func TestRedisRestarts(t *testing.T) {
 	require.Empty(t, b.local)
 	private.kill()
 	goesLocal(t, r)
-	b.awaitTold(t, 1, givenUp)
+	b.awaitLogged(t, 1, givenUp)
 	private = private.restart(t)
 	client := plainClient(t, private.server())
 	comesBack(t, r, client)
-	b.awaitTold(t, 1, isBack)
+	b.awaitLogged(t, 1, isBack)
 }
 
 // A start without Redis is a start: it is logged, and requests are counted in this process until Redis is there.
@@ -93,12 +93,12 @@ func TestRedisIsAwayAtTheStart(t *testing.T) {
 	private := startRedis(t)
 	private.kill()
 	r, b := patiently(t, private.server(), 1)
-	eventually(t, "it is logged before a request comes", func() bool { return b.told(givenUp) == 1 })
+	eventually(t, "it is logged before a request comes", func() bool { return b.logged(givenUp) == 1 })
 	require.True(t, redisTake(t, r, "org", 1).Allowed)
 	private = private.restart(t)
 	comesBack(t, r, plainClient(t, private.server()))
-	b.awaitTold(t, 1, givenUp)
-	b.awaitTold(t, 1, isBack)
+	b.awaitLogged(t, 1, givenUp)
+	b.awaitLogged(t, 1, isBack)
 }
 
 // Deleting the keys in Redis costs at most one more limit in that window, and no request.
@@ -140,8 +140,8 @@ func TestRedisKeyOfAnotherKind(t *testing.T) {
 			require.Equal(t, allowed, redisTake(t, r, org, 1).Allowed, name)
 		}
 		require.Equal(t, 12, b.locals(LocalKey), name)
-		require.Equal(t, 1, b.told("holds no rate-limit window"), name)
-		require.Equal(t, 1, b.told(org), "%s: the line names the key", name)
+		require.Equal(t, 1, b.logged("holds no rate-limit window"), name)
+		require.Equal(t, 1, b.logged(org), "%s: the line names the key", name)
 		require.True(t, r.Answers(), name)
 		other := newOrg()
 		require.True(t, redisTake(t, r, other, 1).Allowed)
@@ -162,8 +162,8 @@ func TestRedisIsReadOnly(t *testing.T) {
 	goesLocal(t, r)
 	require.NoError(t, client.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	comesBack(t, r, client)
-	b.awaitTold(t, 1, givenUp)
-	b.awaitTold(t, 1, isBack)
+	b.awaitLogged(t, 1, givenUp)
+	b.awaitLogged(t, 1, isBack)
 }
 
 // A Redis whose memory is full refuses the writes of the windows: it is as good as none, and is used again when it has room.
@@ -182,8 +182,8 @@ func TestRedisIsFull(t *testing.T) {
 	}
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	comesBack(t, r, client)
-	b.awaitTold(t, 1, givenUp)
-	b.awaitTold(t, 1, isBack)
+	b.awaitLogged(t, 1, givenUp)
+	b.awaitLogged(t, 1, isBack)
 }
 
 func TestRedisRefusesThePassword(t *testing.T) {
@@ -192,7 +192,7 @@ func TestRedisRefusesThePassword(t *testing.T) {
 	server := private.server()
 	server.Password = "hunter2"
 	r, b := patiently(t, server, 1)
-	b.awaitTold(t, 1, givenUp)
+	b.awaitLogged(t, 1, givenUp)
 	require.True(t, redisTake(t, r, "org", 1).Allowed)
 	require.NotContains(t, b.text(), "hunter2")
 	require.Contains(t, b.text(), "WRONGPASS")

@@ -35,17 +35,17 @@ func (b *book) Write(line []byte) (int, error) {
 
 func (b *book) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// told counts the log lines with these words.
-func (b *book) told(words string) int {
+// logged returns how often the words stand in the log.
+func (b *book) logged(words string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Count(b.log.String(), words)
 }
 
-// awaitTold waits until the log has the words so many times: a line is written a moment after its event.
-func (b *book) awaitTold(t *testing.T, times int, words string) {
+// awaitLogged waits until the log has the words so many times: a line is written a moment after its event.
+func (b *book) awaitLogged(t *testing.T, times int, words string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q is logged %d times", words, times), func() bool { return b.told(words) == times })
+	eventually(t, fmt.Sprintf("%q is logged %d times", words, times), func() bool { return b.logged(words) == times })
 }
 
 func (b *book) text() string {
@@ -278,5 +278,5 @@ func TestRedisClose(t *testing.T) {
 	require.NoError(t, r.Close())
 	require.True(t, redisTake(t, r, "org", 4).Allowed)
 	require.False(t, redisTake(t, r, "org", 4).Allowed, "the share of this process is used up")
-	require.Zero(t, b.told(givenUp), "closing is no fault of Redis'")
+	require.Zero(t, b.logged(givenUp), "closing is no fault of Redis'")
 }

@@ -109,7 +109,7 @@ func TestRedisSentinelFailover(t *testing.T) {
 	goesLocal(t, r)
 	require.True(t, redisTake(t, r, newOrg(), 2).Allowed)
 	comesBack(t, r, replicaClient)
-	eventually(t, "it is logged", func() bool { return b.told(isBack) > 0 })
+	eventually(t, "it is logged", func() bool { return b.logged(isBack) > 0 })
 }
 
 // redisCluster is three masters without replicas.
@@ -175,7 +175,7 @@ func TestRedisCluster(t *testing.T) {
 	nodes[0].kill()
 	goesLocal(t, r)
 	require.True(t, redisTake(t, r, newOrg(), 1).Allowed)
-	b.awaitTold(t, 1, givenUp)
+	b.awaitLogged(t, 1, givenUp)
 }
 
 // authority is a certificate authority of one test, and a certificate of it for 127.0.0.1.
@@ -226,7 +226,7 @@ func TestRedisTLS(t *testing.T) {
 
 	server.TLS = &tls.Config{RootCAs: stranger, MinVersion: tls.VersionTLS12}
 	distrustful, b := patiently(t, server, 1)
-	b.awaitTold(t, 1, givenUp)
+	b.awaitLogged(t, 1, givenUp)
 	require.True(t, redisTake(t, distrustful, "org", 2).Allowed)
 	require.EqualValues(t, 1, countedIn(t, plain, "org"), "nothing is told to a server that isn't trusted")
 	require.Contains(t, b.text(), "certificate")

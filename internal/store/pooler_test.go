@@ -24,8 +24,8 @@ import (
 // pgBouncerVariable names the environment variable with the path of PgBouncer's program (scripts/services.sh).
 const pgBouncerVariable = "SVC_TEST_PGBOUNCER"
 
-// nobody is the user that runs PgBouncer, which refuses to run as root.
-const nobody = 65534
+// pgBouncerUser is the user id of PgBouncer, which refuses to run as root.
+const pgBouncerUser = 65534
 
 // startPgBouncer starts a PgBouncer before a database, on a socket of its own, and returns the location of the database through
 // it. All clients share four server connections. It has its default configuration: it ignores no startup parameters and keeps
@@ -58,7 +58,7 @@ max_client_conn = 200
 	command.Stdout, command.Stderr = &log, &log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() == 0 {
-		command.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: pgBouncerUser, Gid: pgBouncerUser}
 	}
 	require.NoError(t, command.Start())
 	t.Cleanup(func() {

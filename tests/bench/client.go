@@ -75,23 +75,23 @@ var (
 	tokensMark  = []byte(`"total_tokens":`)
 )
 
-// told is the charge and the tokens that an answer reports.
-type told struct{ chargedMicros, tokens int64 }
+// reported are the charge and the tokens in an answer.
+type reported struct{ chargedMicros, tokens int64 }
 
 // ask sends one request and checks the whole answer; it returns what the answer says was used and charged.
-func (c *client) ask(v variant, stream bool) (told, error) {
+func (c *client) ask(v variant, stream bool) (reported, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return told{}, fmt.Errorf("setting a deadline: %w", err)
+		return reported{}, fmt.Errorf("setting a deadline: %w", err)
 	}
 	if c.renew != nil {
 		c.renew(c.request)
 	}
 	if _, err := c.conn.Write(c.request); err != nil {
-		return told{}, fmt.Errorf("sending: %w", err)
+		return reported{}, fmt.Errorf("sending: %w", err)
 	}
 	response, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
-		return told{}, fmt.Errorf("reading the head: %w", err)
+		return reported{}, fmt.Errorf("reading the head: %w", err)
 	}
 	c.body.Reset()
 	_, err = io.CopyN(&c.body, response.Body, 1)
@@ -101,28 +101,28 @@ func (c *client) ask(v variant, stream bool) (told, error) {
 	}
 	_ = response.Body.Close()
 	if err != nil {
-		return told{}, fmt.Errorf("reading the body: %w", err)
+		return reported{}, fmt.Errorf("reading the body: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return told{}, fmt.Errorf("status %d: %.200s", response.StatusCode, c.body.Bytes())
+		return reported{}, fmt.Errorf("status %d: %.200s", response.StatusCode, c.body.Bytes())
 	}
 	if stream && !bytes.HasSuffix(c.body.Bytes(), []byte("data: [DONE]\n\n")) {
-		return told{}, errors.New("the stream has no end")
+		return reported{}, errors.New("the stream has no end")
 	}
 	return c.read(v)
 }
 
 // read reads the charge and the tokens from the answer in the buffer.
-func (c *client) read(v variant) (told, error) {
+func (c *client) read(v variant) (reported, error) {
 	if !v.isCall() {
-		return told{}, nil
+		return reported{}, nil
 	}
 	charged, err := number(c.body.Bytes(), chargedMark)
 	if err != nil {
-		return told{}, err
+		return reported{}, err
 	}
 	tokens, err := number(c.body.Bytes(), tokensMark)
-	return told{charged, tokens}, err
+	return reported{charged, tokens}, err
 }
 
 // number reads the digits behind a mark.

@@ -128,7 +128,7 @@ func (p *product) begin(v variant) (*client, error) {
 
 // endAll reads the streams to their ends.
 func endAll(streams []*client, v variant) (total figures, err error) {
-	all, faults := make([]told, len(streams)), make([]error, len(streams))
+	all, faults := make([]reported, len(streams)), make([]error, len(streams))
 	var group sync.WaitGroup
 	for i, c := range streams {
 		group.Go(func() {

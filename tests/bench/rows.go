@@ -35,7 +35,7 @@ type row struct {
 	first       bool      // latency is that of the first byte of the body
 	long        bool      // the prompt has 200,000 bytes
 	variants    []variant // the first is the base of the ratios
-	// What a variant must hold, as ratios to the base: processor time of an answer, answers per second, median latency.
+	// Bars of each variant, as ratios to the base: processor time per answer, answers per second, median latency.
 	cpu, rate, latency map[variant]bar
 }
 
