@@ -68,7 +68,8 @@ func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Ent
 	}
 	return store.ReadRows(ctx, b.db, "list transactions", func(row store.Row) (entry Entry, err error) {
 		entry.Wallet = id
-		return entry, row.Scan(&entry.ID, &entry.Kind, &entry.Ref, &entry.Note, &entry.BalanceMicros, &entry.At, &entry.AmountMicros)
+		err = row.Scan(&entry.ID, &entry.Kind, &entry.Ref, &entry.Note, &entry.BalanceMicros, &entry.At, &entry.AmountMicros)
+		return entry, err
 	}, selectEntries, stretch.arguments(id)...)
 }
 
@@ -94,9 +95,10 @@ func (b *Book) Calls(ctx context.Context, id WalletID, stretch Stretch) ([]Ended
 	}
 	return store.ReadRows(ctx, b.db, "list calls", func(row store.Row) (c EndedCall, err error) {
 		c.Wallet = id
-		return c, row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
+		err = row.Scan(&c.ID, &c.RequestID, &c.KeyID, &c.Model, &c.Provider, &c.BYOK, &c.Stream, &c.Outcome,
 			&c.Usage.PromptTokens, &c.Usage.CompletionTokens, &c.Usage.CachedPromptTokens, &c.UsageSource,
 			&c.ChargedMicros, &c.ExtraMicros, &c.ShortfallMicros, &c.StartedAt, &c.DurationMS)
+		return c, err
 	}, selectEndedCalls, stretch.arguments(id)...)
 }
 
@@ -119,7 +121,8 @@ func (b *Book) Spend(ctx context.Context, id WalletID, from, until int64) ([]Spe
 		return nil, err
 	}
 	return store.ReadRows(ctx, b.db, "sum up calls", func(row store.Row) (s Spend, err error) {
-		return s, row.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
+		err = row.Scan(&s.Model, &s.Calls, &s.PromptTokens, &s.CompletionTokens, &s.ChargedMicros)
+		return s, err
 	}, selectSpend, id.OrgID, string(id.Env), from, until)
 }
 

@@ -118,5 +118,6 @@ func (s sentence) search(ctx context.Context, db *store.DB, now int64) ([]Findin
 }
 
 func scanFinding(row store.Row) (finding Finding, err error) {
-	return finding, row.Scan(&finding.Subject, &finding.Detail)
+	err = row.Scan(&finding.Subject, &finding.Detail)
+	return finding, err
 }

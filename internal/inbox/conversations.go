@@ -158,7 +158,8 @@ func (q *Queue) place(ctx context.Context, conversationID, messageID string) (pl
 	}
 	found, err := store.ReadRows(ctx, q.db, "find a message", func(row store.Row) (m placedMessage, err error) {
 		m.ID = messageID
-		return m, row.Scan(&m.placedAt)
+		err = row.Scan(&m.placedAt)
+		return m, err
 	}, `SELECT received_at FROM messages WHERE id = $1 AND conversation_id = $2
 		UNION ALL SELECT created_at FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, messageID, conversationID)
 	if err != nil || len(found) == 0 {

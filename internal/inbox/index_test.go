@@ -168,9 +168,11 @@ func (q *inboxTest) plan(t *testing.T, text string, args []any) string {
 	lines, err := store.ReadRows(t.Context(), q.db, text, func(row store.Row) (line string, err error) {
 		if q.db.Engine() == store.SQLite {
 			var id, parent, unused int
-			return line, row.Scan(&id, &parent, &unused, &line)
+			err = row.Scan(&id, &parent, &unused, &line)
+			return line, err
 		}
-		return line, row.Scan(&line)
+		err = row.Scan(&line)
+		return line, err
 	}, explain+text, args...)
 	require.NoError(t, err)
 	return strings.Join(lines, "\n")

@@ -214,6 +214,7 @@ func TestOneBatchAtATime(t *testing.T) {
 			t.Parallel()
 			seen := &batches{}
 			l := library(t, storetest.OpenAt(t, storetest.Location(t, engine), store.Options{Observer: seen}))
+			l.slot <- struct{}{} // no ingestion can end before all have begun
 			for i := range maxIngestionsPerOrg {
 				_, err := l.Ingest(t.Context(), "test", upload(fmt.Sprint(i), long(200)), -1)
 				require.NoError(t, err)
@@ -229,6 +230,7 @@ func TestOneBatchAtATime(t *testing.T) {
 			seen.mu.Lock()
 			seen.most, seen.all = 0, 0
 			seen.mu.Unlock()
+			<-l.slot
 			l.running.Wait()
 			documents, err := l.Documents(t.Context(), acme, shop, store.Page{})
 			require.NoError(t, err)

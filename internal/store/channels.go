@@ -223,7 +223,8 @@ type ChannelTypes struct {
 // Types reads the types that channels of any organization have. It reads all channels.
 func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
 	return ReadRows(ctx, c.db, "list the types of channels", func(row Row) (found ChannelTypes, err error) {
-		return found, row.Scan(&found.Type, &found.Channels)
+		err = row.Scan(&found.Type, &found.Channels)
+		return found, err
 	}, `SELECT type, count(*) FROM channels GROUP BY type ORDER BY type`)
 }
 

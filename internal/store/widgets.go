@@ -117,7 +117,8 @@ func (w Widgets) Spend(ctx context.Context, orgID, channelID string, since time.
 	ctx, cancel := context.WithTimeoutCause(ctx, spendTime, errSpendSlow)
 	defer cancel()
 	day, err := ReadRow(ctx, w.db, "add up a channel's calls", func(row Row) (day ChannelDay, err error) {
-		return day, row.Scan(&day.SpentMicros, &day.LargestMicros, &day.Asking, &day.Calls)
+		err = row.Scan(&day.SpentMicros, &day.LargestMicros, &day.Asking, &day.Calls)
+		return day, err
 	}, `SELECT CAST(COALESCE(sum(c.charged_micros), 0) AS BIGINT), COALESCE(max(c.charged_micros), 0),
 			count(DISTINCT CASE WHEN t.asking THEN t.id END), count(c.id)
 		FROM `+dayTurns+` AS t LEFT JOIN calls c ON c.request_id = t.id AND c.key_id = '' AND c.org_id = $3`,
@@ -152,7 +153,8 @@ func (w Widgets) KeyHold(ctx context.Context, orgID string, keyHash [32]byte) (m
 func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time) (now, then int64, err error) {
 	type balances struct{ now, then int64 }
 	read, err := ReadRow(ctx, w.db, "read the balances of a day", func(row Row) (b balances, err error) {
-		return b, row.Scan(&b.now, &b.then)
+		err = row.Scan(&b.now, &b.then)
+		return b, err
 	}, `SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = 'live'), 0), COALESCE(
 		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at < $2 ORDER BY created_at DESC LIMIT 1),
 		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at >= $2 ORDER BY created_at LIMIT 1), 0)`,
