@@ -61,6 +61,9 @@ func (db *DB) Connections() int32 { return db.driver.(*postgres.Driver).Connecti
 // hot look-ups remember.
 func (db *DB) Statements() map[string]bool { return db.driver.(*sqlite.Driver).PreparedStatements() }
 
+// WriterStatements is how many statements the writer has run on SQLite. Nothing may be written meanwhile.
+func (db *DB) WriterStatements() int { return db.driver.(*sqlite.Driver).WriterStatements() }
+
 // PostgresClock is the database's clock in PostgreSQL's words.
 const PostgresClock = postgres.ClockSQL
 

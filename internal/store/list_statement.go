@@ -1,6 +1,7 @@
 package store
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,19 +79,30 @@ func EachExact[T any](sizes ListSizes, items []T, use func(size int, piece []T))
 	}
 }
 
-// EachPadded cuts items into as few pieces as possible. The last one has the smallest size that holds it and repeats its last
-// item, which a look-up doesn't mind. Items stay in order.
+// Padded cuts items into as few pieces as possible, each with the place of its size among sizes. The last one has the smallest
+// size that holds it and repeats its last item, which a look-up doesn't mind. Items stay in order.
+func Padded[T any](sizes ListSizes, items []T) iter.Seq2[int, []T] {
+	return func(yield func(int, []T) bool) {
+		for len(items) > 0 {
+			size := 0
+			for size+1 < len(sizes) && sizes[size+1] >= len(items) {
+				size++
+			}
+			piece := items[:min(len(items), sizes[size])]
+			items = items[len(piece):]
+			for len(piece) < sizes[size] {
+				piece = append(slices.Clip(piece), piece[len(piece)-1])
+			}
+			if !yield(size, piece) {
+				return
+			}
+		}
+	}
+}
+
+// EachPadded calls use with the pieces of [Padded] until it fails.
 func EachPadded[T any](sizes ListSizes, items []T, use func(size int, piece []T) error) error {
-	for len(items) > 0 {
-		size := 0
-		for size+1 < len(sizes) && sizes[size+1] >= len(items) {
-			size++
-		}
-		piece := items[:min(len(items), sizes[size])]
-		items = items[len(piece):]
-		for len(piece) < sizes[size] {
-			piece = append(slices.Clip(piece), piece[len(piece)-1])
-		}
+	for size, piece := range Padded(sizes, items) {
 		if err := use(size, piece); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 			wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
 			heard := storetest.OpenAt(t, wire.Location, options)
 			runEverything(t, heard)
-			texts := wire.Statements()
+			texts := uncounted(wire.Statements())
 			db := heard
 			if engine == store.SQLite {
 				db = storetest.OpenAt(t, storetest.Location(t, store.SQLite), options)
@@ -137,6 +137,15 @@ var readWhole = []string{
 var wholeTable = map[store.Engine]*regexp.Regexp{
 	store.SQLite:   regexp.MustCompile(`^SCAN \w+( USING PRIMARY KEY)?$`),
 	store.Postgres: regexp.MustCompile(`Seq Scan on \w+`),
+}
+
+// uncounted takes off what the driver of PostgreSQL puts around statements whose rows are counted.
+func uncounted(texts []string) (plain []string) {
+	counted := regexp.MustCompile(`(?s)^WITH done AS \((.*) RETURNING 1\) SELECT .* FROM done$`)
+	for _, text := range texts {
+		plain = append(plain, counted.ReplaceAllString(text, "$1"))
+	}
+	return plain
 }
 
 // ofSQLite are the statements, heard on the wire to PostgreSQL, that SQLite runs, too, in its words.

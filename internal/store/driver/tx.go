@@ -32,12 +32,15 @@ type Tx interface {
 	// Query flushes what is queued, then runs one statement that returns rows and hands each row to each. The first
 	// error of each ends it and is returned; each must not use the Tx.
 	Query(ctx context.Context, each func(Row) error, sql string, args ...any) error
-	// Queue adds a writing statement that must affect exactly want rows ([AnyRows]: any number; else [ErrRows]). It
-	// may run at once (SQLite) or with the next Flush or Query in one round trip (PostgreSQL); its error comes from
-	// there. A count costs PostgreSQL a round trip of its own before COMMIT when it stands in the last flush: where a
-	// constraint or a locked row says the same, AnyRows is cheaper.
+	// Queue adds a writing statement without RETURNING that must affect exactly want rows ([AnyRows]: any number; else
+	// [ErrRows]). It may run at once (SQLite) or with the next Flush or Query in one round trip (PostgreSQL); its error
+	// comes from there. PostgreSQL counts by a statement around it; where a constraint says the same, AnyRows is cheaper.
 	Queue(want int64, sql string, args ...any)
-	// Flush runs what is queued. It is called by the writer after Apply, too.
+	// QueueQuery adds a statement that returns rows, in order with those of Queue. It runs when they do, and each, which must
+	// not use the Tx, has got its rows after the next Flush or Query. An error of each fails the statement.
+	QueueQuery(each func(Row) error, sql string, args ...any)
+	// Flush runs what is queued. The writer does so after Apply, together with COMMIT when it can, so that a Flush at the end
+	// of Apply costs PostgreSQL a round trip.
 	Flush(ctx context.Context) error
 	// Now is the database's clock in epoch milliseconds, read once when the transaction began. Asked before the first
 	// statement it costs PostgreSQL a round trip.

@@ -32,6 +32,7 @@ type Wire struct {
 	conns   map[net.Conn]bool
 	dialled int
 	texts   map[string]bool
+	trips   int
 
 	listener net.Listener
 	running  sync.WaitGroup
@@ -123,7 +124,12 @@ func (w *Wire) copy(both *session, to, from net.Conn, answers bool) {
 		n, err := from.Read(buffer)
 		w.mu.Lock()
 		unheard := false
-		if !answers && said.read(buffer[:n], w.texts) {
+		commits, trips := false, 0
+		if !answers {
+			commits, trips = said.read(buffer[:n], w.texts)
+		}
+		w.trips += trips
+		if commits {
 			w.cutting = w.cutting || w.commits
 			both.cutting = both.cutting || w.losing != losesNothing
 			unheard = w.losing == losesCommit

@@ -15,22 +15,38 @@ func (w *Wire) Statements() []string {
 	return slices.Sorted(maps.Keys(w.texts))
 }
 
+// RoundTrips returns how often clients have waited for the answers to statements that ran. Preparing statements, which a connection
+// does once, is not counted, and neither are the pings of a pool, which depend on how long a connection was idle.
+func (w *Wire) RoundTrips() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trips
+}
+
 // messages reads the messages of a client of PostgreSQL: a start-up message, then messages with a type, a length and a body.
 type messages struct {
 	started bool
+	ran     bool   // a statement since the last time that the client asked for answers
 	rest    []byte // of a message that has not come whole
 	names   map[string]string
 }
 
-// The types of the messages that prepare a statement (its name, its text, the types of its parameters) and that run it (a
-// portal, the statement's name, its arguments).
+// The types of the messages that prepare a statement (its name, its text, the types of its parameters), that run it (a
+// portal, the statement's name, its arguments), and that ask for the answers: to all that was sent, or to a text of the
+// simple protocol.
 const (
-	parse = 'P'
-	bind  = 'B'
+	parse  = 'P'
+	bind   = 'B'
+	finish = 'S'
+	simple = 'Q'
 )
 
-// read adds the texts of statements that are prepared, and reports whether a COMMIT is among those that are run.
-func (m *messages) read(more []byte, texts map[string]bool) (commits bool) {
+// ping is the text of pgx's ping.
+const ping = "-- ping\x00"
+
+// read adds the texts of statements that are prepared, reports whether a COMMIT is among those that are run, and counts the round
+// trips.
+func (m *messages) read(more []byte, texts map[string]bool) (commits bool, trips int) {
 	if m.names == nil {
 		m.names = map[string]string{}
 	}
@@ -41,11 +57,14 @@ func (m *messages) read(more []byte, texts map[string]bool) (commits bool) {
 			head = 1
 		}
 		if len(m.rest) < head+4 {
-			return commits
+			return commits, trips
 		}
 		size := head + int(binary.BigEndian.Uint32(m.rest[head:]))
 		if len(m.rest) < size {
-			return commits
+			return commits, trips
+		}
+		if m.started && m.asks(m.rest[0], string(m.rest[head+4:size])) {
+			trips++
 		}
 		if parts := bytes.SplitN(m.rest[head+4:size], []byte{0}, 3); m.started && len(parts) == 3 {
 			switch first, second := string(parts[0]), string(parts[1]); m.rest[0] {
@@ -59,4 +78,19 @@ func (m *messages) read(more []byte, texts map[string]bool) (commits bool) {
 		m.started = true
 		m.rest = m.rest[size:]
 	}
+}
+
+// asks reports whether a message asks for the answers to statements that ran.
+func (m *messages) asks(sort byte, body string) bool {
+	switch sort {
+	case bind:
+		m.ran = true
+	case simple:
+		return body != ping
+	case finish:
+		ran := m.ran
+		m.ran = false
+		return ran
+	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,7 +48,7 @@ func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
 	if err != nil {
 		return nil, driver.WrapError("connect to PostgreSQL", err)
 	}
-	t := &transaction{pools: w.pools, conn: conn, ctx: ctx, mark: notQueued}
+	t := &transaction{pools: w.pools, conn: conn, ctx: ctx, opening: w.opening, mark: notQueued}
 	t.pending = append(t.pending, w.opening...)
 	return t, nil
 }
@@ -59,21 +60,32 @@ type statement struct {
 	text      string
 	arguments []any
 	want      int64
-	clock     bool // its row is the transaction's clock
+	clock     bool                   // its row is the transaction's clock
+	each      func(driver.Row) error // gets the rows of a query
 }
+
+// countRows has the server itself fail a statement that affects another number of rows than wanted, with [wrongCount]. A count
+// that is compared here would need a round trip of its own before COMMIT.
+func countRows(text string, want int64) string {
+	return "WITH done AS (" + text + " RETURNING 1) SELECT 1 / CASE count(*) WHEN " + strconv.FormatInt(want, 10) + " THEN 1 ELSE 0 END FROM done"
+}
+
+// wrongCount is the SQLSTATE of a division by zero. No other statement divides.
+const wrongCount = "22012"
 
 // notQueued as transaction.mark: the savepoint isn't among the pending statements.
 const notQueued = -1
 
-// transaction is a transaction that sends what is queued in one round trip: BEGIN, clock and SAVEPOINT ride with the
-// first statements of a kind, RELEASE and COMMIT with the last ones.
+// transaction is a transaction that sends what is queued in one round trip: BEGIN and the clock ride with the first statements,
+// COMMIT with the last ones. The first group has no savepoint, because its failure restarts the transaction.
 type transaction struct {
 	pools   *connPools
 	conn    *pgxpool.Conn
 	ctx     context.Context //nolint:containedctx // the transaction's own bound, which Now needs without a parameter
+	opening []statement
 	pending []statement
+	groups  int   // savepoints so far
 	mark    int   // where the group's SAVEPOINT stands in pending, or notQueued
-	counted bool  // a pending statement must affect a certain number of rows
 	failed  error // of a statement; nothing runs after it until the savepoint is rolled back
 	broken  error // the connection, or the transaction as a whole, is lost
 
@@ -89,22 +101,32 @@ func (t *transaction) LockRows() string { return " FOR UPDATE" }
 // Now asks for the clock at once when no statement has gone out yet. The next Query or Flush returns its error.
 func (t *transaction) Now() int64 {
 	if !t.begun && t.fault() == nil {
-		t.failed = t.send(t.ctx, nil, nil)
+		t.failed = t.send(t.ctx)
 	}
 	return t.now
 }
 
 func (t *transaction) Queue(want int64, text string, arguments ...any) {
+	if want != driver.AnyRows {
+		text = countRows(text, want)
+	}
+	t.queue(statement{text: text, want: want}, arguments)
+}
+
+func (t *transaction) QueueQuery(each func(driver.Row) error, text string, arguments ...any) {
+	t.queue(statement{text: text, each: each}, arguments)
+}
+
+func (t *transaction) queue(s statement, arguments []any) {
+	if t.querying && t.failed == nil {
+		t.failed = driver.ErrNestedStatement
+	}
 	if t.fault() != nil {
 		return
 	}
-	bound, err := driver.BindArgs(arguments)
-	if err != nil {
-		t.failed = err
-		return
+	if s.arguments, t.failed = driver.BindArgs(arguments); t.failed == nil {
+		t.pending = append(t.pending, s)
 	}
-	t.counted = t.counted || want != driver.AnyRows
-	t.pending = append(t.pending, statement{text: text, arguments: bound, want: want})
 }
 
 func (t *transaction) Query(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
@@ -114,20 +136,14 @@ func (t *transaction) Query(ctx context.Context, each func(driver.Row) error, te
 	if t.querying {
 		return driver.ErrNestedStatement
 	}
-	bound, err := driver.BindArgs(arguments)
-	if err != nil {
-		t.failed = err
-		return err
-	}
 	var refused error // by the caller, which is no fault of the database
-	t.querying = true
-	err = t.send(ctx, &statement{text: text, arguments: bound}, func(row driver.Row) error {
+	t.QueueQuery(func(row driver.Row) error {
 		refused = each(row)
 		return refused
-	})
-	t.querying = false
-	if refused == nil {
-		t.failed = err
+	}, text, arguments...)
+	err := t.Flush(ctx)
+	if refused != nil {
+		t.failed = nil
 	}
 	return err
 }
@@ -142,7 +158,9 @@ func (t *transaction) Flush(ctx context.Context) error {
 	if len(t.pending) == 0 {
 		return context.Cause(ctx)
 	}
-	t.failed = t.send(ctx, nil, nil)
+	if err := t.send(ctx); t.failed == nil {
+		t.failed = err
+	}
 	return t.failed
 }
 
@@ -153,22 +171,18 @@ func (t *transaction) fault() error {
 	return t.failed
 }
 
-// send runs what is pending, then the query if there is one, in one round trip.
-func (t *transaction) send(ctx context.Context, query *statement, each func(driver.Row) error) error {
+// send runs what is pending in one round trip.
+func (t *transaction) send(ctx context.Context) error {
 	sent := t.pending
-	t.pending, t.mark, t.counted, t.begun = nil, notQueued, false, true
+	t.pending, t.mark, t.begun = nil, notQueued, true
 	var batch pgx.Batch
 	for _, statement := range sent {
 		batch.Queue(statement.text, statement.arguments...)
 	}
-	if query != nil {
-		batch.Queue(query.text, query.arguments...)
-	}
 	results := t.conn.SendBatch(ctx, &batch)
+	t.querying = true
 	err := t.read(results, sent)
-	if err == nil && query != nil {
-		err = readRows(results, query.text, each)
-	}
+	t.querying = false
 	if closed := results.Close(); err == nil && closed != nil {
 		err = driver.WrapError("end a round trip", closed)
 	}
@@ -180,20 +194,25 @@ func (t *transaction) send(ctx context.Context, query *statement, each func(driv
 
 func (t *transaction) read(results pgx.BatchResults, sent []statement) error {
 	for _, statement := range sent {
-		if statement.clock {
+		switch {
+		case statement.clock:
 			if err := results.QueryRow().Scan(&t.now); err != nil {
 				return driver.WrapError("read the clock", err)
 			}
-			continue
+		case statement.each != nil:
+			if err := readRows(results, statement.text, statement.each); err != nil {
+				return err
+			}
+		default:
+			tag, err := results.Exec()
+			if driver.PostgresCode(err) == wrongCount {
+				return fmt.Errorf("%w: not the %d wanted: %w", driver.ErrRows, statement.want, err)
+			}
+			if err != nil {
+				return driver.WrapError("run "+driver.Verb(statement.text), err)
+			}
+			t.committed = t.committed || tag.String() == "COMMIT"
 		}
-		tag, err := results.Exec()
-		if err != nil {
-			return driver.WrapError("run "+driver.Verb(statement.text), err)
-		}
-		if err := driver.CheckRows(statement.text, tag.RowsAffected(), statement.want); err != nil {
-			return err
-		}
-		t.committed = t.committed || tag.String() == "COMMIT"
 	}
 	return nil
 }
@@ -219,9 +238,11 @@ func (t *transaction) Savepoint() error {
 	if t.broken != nil {
 		return t.broken
 	}
-	t.failed, t.counted = nil, false
-	t.mark = len(t.pending)
-	t.pending = append(t.pending, statement{text: "SAVEPOINT kind", want: driver.AnyRows})
+	t.failed = nil
+	if t.groups++; t.groups > 1 {
+		t.mark = len(t.pending)
+		t.pending = append(t.pending, statement{text: "SAVEPOINT kind", want: driver.AnyRows})
+	}
 	return nil
 }
 
@@ -229,17 +250,17 @@ func (t *transaction) Release(ctx context.Context, last bool) error {
 	if err := t.fault(); err != nil {
 		return err
 	}
-	release := statement{text: "RELEASE SAVEPOINT kind", want: driver.AnyRows}
-	if last && !t.counted {
-		t.pending = append(t.pending, release)
+	if last {
 		t.failed = t.sendCommit(ctx)
 		return t.failed
 	}
-	// Rows that must be counted are counted before COMMIT is sent.
+	// What fails must fail here, and not in the round trip of another group.
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	t.pending = append(t.pending, release)
+	if t.groups > 1 {
+		t.pending = append(t.pending, statement{text: "RELEASE SAVEPOINT kind", want: driver.AnyRows})
+	}
 	return nil
 }
 
@@ -248,16 +269,29 @@ func (t *transaction) RollbackTo(ctx context.Context) error {
 	if t.broken != nil {
 		return t.broken
 	}
-	t.failed, t.counted = nil, false
-	if t.mark != notQueued {
+	t.failed = nil
+	switch {
+	case t.mark != notQueued:
 		t.pending = t.pending[:t.mark]
 		t.mark = notQueued
 		return nil
+	case !t.begun:
+		t.pending = t.pending[:len(t.opening)]
+		return nil
 	}
 	// Alone, because a batch prepares all its statements before it runs the first, and a failed transaction prepares
-	// nothing but an end. The savepoint stays: RELEASE and ROLLBACK TO mean the newest of a name.
+	// nothing but an end.
+	if t.groups == 1 {
+		t.pending = append(t.pending[:0], statement{text: "ROLLBACK", want: driver.AnyRows})
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		t.begun, t.pending = false, append(t.pending, t.opening...)
+		return nil
+	}
+	// The savepoint stays: RELEASE and ROLLBACK TO mean the newest of a name.
 	t.pending = append(t.pending[:0], statement{text: "ROLLBACK TO SAVEPOINT kind", want: driver.AnyRows})
-	return t.send(ctx, nil, nil)
+	return t.send(ctx)
 }
 
 func (t *transaction) Commit(ctx context.Context) error {
@@ -277,7 +311,7 @@ func (t *transaction) sendCommit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTime, driver.ErrWriteSlow)
 	defer cancel()
 	t.pending = append(t.pending, statement{text: "COMMIT", want: driver.AnyRows})
-	err := t.send(ctx, nil, nil)
+	err := t.send(ctx)
 	if t.committed {
 		return nil // What broke after the server's confirmation doesn't matter.
 	}

@@ -73,6 +73,7 @@ type preparedConn struct {
 	preparer   sqldriver.ConnPrepareContext
 	statements map[string]keptStatement
 	changed    parts // by the statements of the transaction
+	ran        int   // statements so far
 }
 
 func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, error) {
@@ -93,6 +94,7 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 
 // prepare returns the kept statement of a text, or prepares it, and notes what it changes.
 func (c *preparedConn) prepare(text string) (preparedStatement, error) {
+	c.ran++
 	if statement, ok := c.statements[text]; ok {
 		c.changed.add(statement.changes)
 		return statement, nil

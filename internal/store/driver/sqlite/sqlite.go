@@ -284,6 +284,9 @@ func (d *Driver) PreparedStatements() (texts map[string]bool) {
 	return texts
 }
 
+// WriterStatements returns how many statements the writer has run. Tests call it while nothing is written.
+func (d *Driver) WriterStatements() int { return d.writer.conn.ran }
+
 // Close implements [driver.Driver]. The process counts as one that uses the database until all its connections are closed.
 func (d *Driver) Close(ctx context.Context) error {
 	var failed error

@@ -140,6 +140,12 @@ func (t *transaction) Queue(want int64, text string, arguments ...any) {
 	t.failed = err
 }
 
+func (t *transaction) QueueQuery(each func(driver.Row) error, text string, arguments ...any) {
+	if err := t.Query(context.Background(), each, text, arguments...); t.failed == nil {
+		t.failed = err
+	}
+}
+
 func (t *transaction) Query(ctx context.Context, each func(driver.Row) error, text string, arguments ...any) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
