@@ -145,7 +145,7 @@ func checkKind(in *Inbound) error {
 		return errors.New("its message id is missing, or its kind has none")
 	case (in.Conversation == "") != (in.Kind == TokenExpiring):
 		return errors.New("its conversation is missing, or its kind has none")
-	case in.Kind <= HumanEcho && strings.TrimSpace(in.Text) == "":
+	case in.Kind <= AutomaticEcho && strings.TrimSpace(in.Text) == "":
 		return errors.New("its text is blank")
 	case !message && in.Text != "":
 		return errors.New("it has a text, and its kind has none")

@@ -33,6 +33,9 @@ const (
 	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
 	// or sent by us; the queue distinguishes the two by the MessageID. Text is the text, or a short name like Media's.
 	HumanEcho
+	// AutomaticEcho is a message of the business that no person typed, by the platform's own marks: its automatic reply, or a
+	// message sent through its interface, by us or by another program. It never silences the assistant. Text is as HumanEcho's.
+	AutomaticEcho
 	// FailedDelivery: one of our messages, MessageID, wasn't delivered. Failure is the reason.
 	FailedDelivery
 	// Blocked: the customer can't be reached any more, because they blocked the channel or left the platform.
@@ -81,6 +84,13 @@ func (in Inbound) WithContent(text, media string) Inbound {
 func (in Inbound) AsEcho(text, media string) Inbound {
 	in = in.WithContent(text, MediaName(media))
 	in.Kind = HumanEcho
+	return in
+}
+
+// AsAutomatic returns in as a message of the business that no person typed.
+func (in Inbound) AsAutomatic(text, media string) Inbound {
+	in = in.AsEcho(text, media)
+	in.Kind = AutomaticEcho
 	return in
 }
 
@@ -147,7 +157,7 @@ func (c *Collector) All() []Inbound { return c.all }
 func (c *Collector) Add(in Inbound) {
 	routed := c.channelRouted || in.ExternalID != ""
 	switch in.Kind {
-	case Text, Media, HumanEcho, FailedDelivery:
+	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery:
 		routed = routed && in.Conversation != "" && in.MessageID != ""
 	case Blocked:
 		routed = routed && in.Conversation != ""

@@ -157,7 +157,7 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 	case platforms.TokenExpiring:
 		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
 		return item, false
-	default:
+	default: // an automatic reply of the platform needs no answer and silences no assistant
 		return item, false
 	}
 	return item, true

@@ -118,7 +118,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		}}, g.arrivals[0].Items)
 	}
 	enqueues := g.enqueues
-	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
+	for _, kind := range []platforms.Kind{platforms.AutomaticEcho, platforms.TokenExpiring, 0, 99} {
 		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: marketa.Type, ExternalID: "94704", Kind: kind}})
 		require.NoError(t, err)
 		require.Zero(t, queued)

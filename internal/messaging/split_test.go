@@ -31,7 +31,7 @@ var sizes = map[platforms.Type]struct {
 	social.PhotoDM:   {1000, func(s string) int { return len(s) }},
 	social.ChatApp:   {4096, utf8.RuneCountInString},
 	localchat.Type:   {2000, utf8.RuneCountInString},
-	marketa.Type:     {1000, utf8.RuneCountInString},
+	marketa.Type:     {600, utf8.RuneCountInString},
 	marketb.Type:     {1000, utf8.RuneCountInString},
 }
 
@@ -131,7 +131,7 @@ func TestSplitChoosesTheBestPlace(t *testing.T) {
 		"long white space":           {x(10) + repeat(" ", 3000) + x(10), []string{x(10), x(10)}},
 		"numbers are no sentences":   {x(600) + " 3.14" + x(600), []string{x(600), "3.14" + x(600)}},
 	} {
-		require.Equal(t, test.want, split(marketa.Type, test.text), name)
+		require.Equal(t, test.want, split(marketb.Type, test.text), name)
 	}
 }
 
@@ -151,11 +151,11 @@ func TestSplitCountsInThePlatformsUnit(t *testing.T) {
 func TestSplitKeepsGraphemesWhole(t *testing.T) {
 	t.Parallel()
 	family := "👩‍👩‍👧‍👦" // 7 characters
-	parts := split(marketa.Type, repeat(family, 300))
+	parts := split(marketb.Type, repeat(family, 300))
 	require.Equal(t, []string{repeat(family, 142), repeat(family, 142), repeat(family, 16)}, parts)
 
 	zalgo := "e" + repeat("\u0301", 1500)
-	parts = split(marketa.Type, "a "+zalgo+" b")
+	parts = split(marketb.Type, "a "+zalgo+" b")
 	require.Equal(t, []string{"a", "e" + repeat("\u0301", 999), repeat("\u0301", 501) + " b"}, parts)
 }
 

@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
@@ -34,7 +37,25 @@ func TestContract(t *testing.T) {
 				{Status: 200, Body: `{"error":-219}`, Class: platforms.NeedsReauth},
 				{Status: 200, Body: `{"error":-230}`, Class: platforms.WindowExpired},
 				{Status: 200, Body: `{"error":-232}`, Class: platforms.WindowExpired},
-				{Status: 200, Body: `{"error":-213}`, Class: platforms.WindowExpired},
+				{Status: 200, Body: `{"error":-213}`, Class: platforms.CustomerBlocked},
+				{Status: 200, Body: `{"error":-217}`, Class: platforms.CustomerBlocked},
+				{Status: 200, Body: `{"error":-227}`, Class: platforms.CustomerBlocked},
+				{Status: 200, Body: `{"error":-242}`, Class: platforms.NeedsReauth, Refreshable: true},
+				{Status: 200, Body: `{"error":-204}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-205}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-209}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-212}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-221}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-240}`, Class: platforms.NeedsReauth},
+				{Status: 200, Body: `{"error":-211}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-218}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-224}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-320}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-321}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-233}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-248}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-210}`, Class: platforms.Refused},
+				{Status: 200, Body: `{"error":-234}`, Class: platforms.Retry},
 				{Status: 200, Body: `{"error":-305}`, Class: platforms.WindowExpired},
 				{Status: 200, Body: `{"error":-244}`, Class: platforms.CustomerBlocked},
 				{Status: 200, Body: `{"error":-32}`, Class: platforms.Retry},
@@ -45,4 +66,15 @@ func TestContract(t *testing.T) {
 			},
 		}},
 	})
+}
+
+func TestUntilMorning(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]time.Duration{
+		"22:00": 8 * time.Hour, "23:30": 6*time.Hour + 30*time.Minute, "00:00": 6 * time.Hour, "05:59": time.Minute, "06:00": 0,
+	} {
+		now, err := time.Parse("2006-01-02 15:04 -07:00", "2026-11-22 "+at+" +07:00")
+		require.NoError(t, err)
+		require.Equal(t, want, untilMorning(now), at)
+	}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Extract reads one event. Only user_send_text is a message; other things
-// that a customer sends are Media, and what a person of the business sends from the platform's own app is an echo. All
-// other events, groups and anonymous users among them, hold nothing.
+// that a customer sends are Media, and what the business sends is an echo: a person's if it names an administrator, else an
+// automatic one. All other events, groups and anonymous users among them, hold nothing.
 func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	var e event
 	if err := e.read(body); err != nil {
@@ -24,9 +24,13 @@ func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 		in = in.WithContent(e.text, "")
 	case fromCustomer:
 		in = in.WithContent("", mediaOf(kind))
-	case e.fromStaff():
+	case e.fromAccount():
 		account, customer = customer, account
-		in = in.AsEcho(e.text, strings.TrimPrefix(e.name, "oa_send_"))
+		if media := strings.TrimPrefix(e.name, "oa_send_"); e.admin != "" {
+			in = in.AsEcho(e.text, media)
+		} else {
+			in = in.AsAutomatic(e.text, media)
+		}
 	}
 	in.ExternalID = cmp.Or(e.account, account)
 	in.Conversation, in.Address = customer, customer
@@ -79,10 +83,10 @@ func (e *event) readMessage(value platforms.Value) {
 	}
 }
 
-// fromStaff reports whether a person of the business wrote to a customer; messages sent through the interface have no
-// administrator.
-func (e *event) fromStaff() bool {
-	return e.admin != "" && strings.HasPrefix(e.name, "oa_send_") && !strings.HasPrefix(e.name, "oa_send_group_")
+// fromAccount reports whether the business wrote to a customer. Only a message that a person typed in the platform's own tool has
+// an administrator; automatic replies and messages of the interface have none.
+func (e *event) fromAccount() bool {
+	return strings.HasPrefix(e.name, "oa_send_") && !strings.HasPrefix(e.name, "oa_send_group_")
 }
 
 // mediaOf returns the short name of a message without text; empty for events that are no message of one customer.

@@ -132,11 +132,13 @@ func (l *localChat) call(
 	if failure != nil {
 		return nil, failure
 	}
-	return r, read(r, data)
+	return r, read(r, data, l.config.Now())
 }
 
-// read reads {"error":0,"data":…} into data, or classifies the error, which comes with status 200.
-func read(r *platforms.Response, data any) *platforms.Error {
+// read reads {"error":0,"data":…} into data, or classifies the error, which comes with status 200
+// (developers.zalo.me/docs/official-account/phu-luc/ma-loi). Codes of quotas, wallets, forms and contents are refusals: another
+// try of the same message can't help.
+func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
 	var body struct {
 		Error *platforms.Word `json:"error"`
 		Data  json.RawMessage `json:"data"`
@@ -151,18 +153,28 @@ func read(r *platforms.Response, data any) *platforms.Error {
 			return r.Unreadable(true)
 		}
 		return nil
-	case "-216", "-220":
+	case "-216", "-220", "-242": // the token, or its proof
 		return platforms.Unauthorized(true, cause)
-	case "-219":
+	case "-204", "-205", "-209", "-212", "-219", "-221", "-240": // the account or the application may not send
 		return platforms.Unauthorized(false, cause)
-	case "-213", "-230", "-232", "-305":
+	case "-230", "-232", "-305":
 		return platforms.Fail(platforms.WindowExpired, cause)
-	case "-244":
+	case "-213", "-217", "-227", "-244": // doesn't follow, blocked, banned or long away, takes no messages
 		return platforms.Fail(platforms.CustomerBlocked, cause)
 	case "-32":
 		return platforms.RetryLater(r.RetryAfter(), cause)
+	case "-234":
+		return platforms.RetryLater(untilMorning(now), cause)
 	}
 	return r.Unlisted(true, cause)
+}
+
+// untilMorning is how long the platform's night lasts, in which it takes no messages: 22:00 to 06:00 in Vietnam, which has no
+// summer time.
+func untilMorning(now time.Time) time.Duration {
+	const zone, morning, day = 7 * time.Hour, 6 * time.Hour, 24 * time.Hour
+	clock := time.Duration(now.UTC().UnixNano())%day + zone
+	return (morning - clock%day + day) % day
 }
 
 // refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely

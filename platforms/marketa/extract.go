@@ -64,7 +64,7 @@ func chatMessage(data platforms.Value, shop string) []platforms.Inbound {
 	var m message
 	m.read(content.Nested())
 	found := platforms.Collect(len(data))
-	found.Add(m.inbound(shop))
+	m.add(&found, shop)
 	return found.All()
 }
 
@@ -87,13 +87,14 @@ func expiring(data platforms.Value, shop string) []platforms.Inbound {
 	return found.All()
 }
 
-// message is one chat message. Its shop is the sender's, not the one that the push is for: customers have shops too.
+// message is one chat message. Its shop_id is the receiver's shop, which is no sign of the direction.
 type message struct {
 	id, conversation string
-	shop, fromShop   string
+	fromShop         string
 	from, fromName   string
 	to               string
-	kind             string
+	kind, status     string
+	business         string
 	createdAt        time.Time
 	content          platforms.Value
 }
@@ -105,8 +106,6 @@ func (m *message) read(value platforms.Value) {
 			m.id = w.Value.ID()
 		case "conversation_id":
 			m.conversation = w.Value.ID()
-		case "shop_id":
-			m.shop = w.Value.ID()
 		case "from_shop_id":
 			m.fromShop = w.Value.ID()
 		case "from_id":
@@ -117,6 +116,10 @@ func (m *message) read(value platforms.Value) {
 			m.to = w.Value.ID()
 		case "message_type":
 			m.kind = w.Value.Word()
+		case "status":
+			m.status = w.Value.Word()
+		case "business_type":
+			m.business = w.Value.ID()
 		case "created_timestamp":
 			m.createdAt = w.Value.Time()
 		case "content":
@@ -125,25 +128,48 @@ func (m *message) read(value platforms.Value) {
 	}
 }
 
-func (m *message) inbound(shop string) platforms.Inbound {
+// affiliates is the business_type of messages from people who advertise for shops. They are shown, and not answered.
+const affiliates = "11"
+
+// add adds what the message is for the shop. It is the shop's own if its sender belongs to the shop; buyers may have shops, too.
+func (m *message) add(found *platforms.Collector, shop string) {
 	in := platforms.Inbound{
-		Type:         Type,
-		ExternalID:   shop,
-		Conversation: cmp.Or(m.conversation, m.from),
-		Address:      m.from,
-		MessageID:    m.id,
-		SentAt:       m.createdAt,
+		Type: Type, ExternalID: shop, Conversation: cmp.Or(m.conversation, m.from), Address: m.from, MessageID: m.id, SentAt: m.createdAt,
 	}
-	text, media := "", ""
-	if m.kind == "text" {
-		text = m.content.Nested().Member("text").Text(platforms.MaxText)
-	} else {
-		media = platforms.MediaName(m.kind)
-	}
-	if m.fromShop == shop || m.shop == shop {
+	text, media := m.words()
+	censored := m.status == "blocked" || m.status == "censored_blacklist" // the receiver never sees it
+	if m.fromShop == shop {
 		in.Conversation, in.Address = cmp.Or(m.conversation, m.to), m.to
-		return in.AsEcho(text, media)
+		if censored {
+			failed := in
+			failed.Kind, failed.Failure = platforms.FailedDelivery, platforms.Refused
+			found.Add(failed)
+		}
+		if m.status == "auto_reply" || m.status == "offwork_autoreply" {
+			found.Add(in.AsAutomatic(text, media))
+			return
+		}
+		found.Add(in.AsEcho(text, media))
+		return
+	}
+	if censored {
+		return
 	}
 	in.CustomerName = m.fromName
-	return in.WithContent(text, media)
+	if m.business == affiliates {
+		text, media = "", "affiliate_message"
+	}
+	found.Add(in.WithContent(text, media))
+}
+
+// words returns the text of a message, and a short name of what it is without one. faq_liveagent is a buyer who pressed the
+// button that asks for a person: its text says so.
+func (m *message) words() (text, media string) {
+	if m.kind == "text" || m.kind == "faq_liveagent" || m.kind == "image_with_text" {
+		text = m.content.Nested().Member("text").Text(platforms.MaxText)
+	}
+	if m.kind != "text" {
+		media = platforms.MediaName(m.kind)
+	}
+	return text, media
 }

@@ -1,6 +1,7 @@
 package marketa
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestExtract(t *testing.T) {
 		"no customer":          {changed(`"from_id":165105353,`, ``), []platforms.Inbound{{Type: Type, ExternalID: "947042923", Kind: platforms.Text, Conversation: "709122092476686867", MessageID: "2302748948493123953", CustomerName: "buyer_1", Text: "Size M?", SentAt: platformtest.Unix(1763650001000)}}},
 		"notification":         {changed(`"type":"message"`, `"type":"notification"`), nil},
 		"bundle":               {changed(`"type":"message"`, `"type":"bundle_message"`), nil},
-		"own, by shop":         {changed(`"shop_id":165103149`, `"shop_id":947042923`), echo},
+		"receiver's shop":      {changed(`"shop_id":165103149`, `"shop_id":947042923`), one(platforms.Text, "Size M?")},
 		"own, by sender":       {changed(`"shop_id":165103149`, `"from_shop_id":947042923`), echo},
 		"authorized":           {`{"code":1,"shop_id":947042923,"data":{"success":1}}`, nil},
 		"authorization ended":  {`{"code":2,"shop_id":947042923,"data":{}}`, nil},
@@ -60,5 +61,61 @@ func TestExtract(t *testing.T) {
 		"expiring, odd shops":  {`{"code":12,"data":{"shop_expire_soon":[null,{},7]}}`, expiring("7")},
 		"expiring, named once": {`{"code":12,"shop_id":947042923,"data":{}}`, expiring("947042923")},
 		"expiring, nobody":     {`{"code":12,"data":{"shop_expire_soon":[]}}`, nil},
+	})
+}
+
+// pushed is a message as the marketplace pushes it since April 2025 (open.shopee.com, webchat_push): shop_id inside the content
+// is the receiver's. %-verbs: sender's shop, receiver's shop, status, kind, content.
+const pushed = `{"msg_id":"","data":{"type":"message","region":"VN","content":{"message_id":"2302748948493123953","request_id":"8f1c","shop_id":%[2]d,
+	"from_id":165105353,"from_user_name":"buyer_1","from_shop_id":%[1]d,"to_id":947151379,"to_user_name":"seller_1","to_shop_id":%[2]d,
+	"message_type":%[4]q,"content":%[5]s,"status":%[3]q,"conversation_id":"709122092476686867","created_timestamp":1763650001,"region":"VN",
+	"is_in_chatbot_session":false,"source_content":{"item_id":2750045823},"quoted_msg":[],"business_type":0,"sub_account_id":0,"sub_account_name":7}},
+	"shop_id":947042923,"code":10,"timestamp":1763650002}`
+
+// The sender's shop alone says whose message it is: a buyer may have a shop, and content.shop_id is the receiver's.
+func TestExtractPushed(t *testing.T) {
+	t.Parallel()
+	const shop, elsewhere = 947042923, 31337
+	const words, picture = `{"text":"Size M?"}`, `{"url":"https://cf.shopee.vn/file/1"}`
+	push := func(from, to int, status, kind, content string) string { return fmt.Sprintf(pushed, from, to, status, kind, content) }
+	of := func(kind platforms.Kind, text string) platforms.Inbound {
+		return platforms.Inbound{
+			Type: Type, ExternalID: "947042923", Kind: kind, Conversation: "709122092476686867", Address: "165105353", MessageID: "2302748948493123953",
+			CustomerName: "buyer_1", Text: text, SentAt: platformtest.Unix(1763650001000),
+		}
+	}
+	own := func(kind platforms.Kind, text string, failure platforms.Class) platforms.Inbound {
+		in := of(kind, text)
+		in.Address, in.CustomerName, in.Failure = "947151379", "", failure
+		return in
+	}
+	all := func(of ...platforms.Inbound) []platforms.Inbound { return of }
+	text := all(of(platforms.Text, "Size M?"))
+	platformtest.RequireDeliveries(t, platformtest.New(t, Driver{}, nil), platformtest.Deliveries{
+		"buyer without a shop":    {push(0, shop, "normal", "text", words), text},
+		"buyer with a shop":       {push(elsewhere, shop, "normal", "text", words), text},
+		"to another shop of ours": {push(elsewhere, elsewhere, "normal", "text", words), text},
+		"allowed after review":    {push(0, shop, "censored_whitelist", "text", words), text},
+		"a status of next year":   {push(0, shop, "hologram", "text", words), text},
+		"never reached the shop":  {push(0, shop, "blocked", "text", words), nil},
+		"censored":                {push(0, shop, "censored_blacklist", "text", words), nil},
+		"image":                   {push(0, shop, "normal", "image", picture), all(of(platforms.Media, "image"))},
+		"image with words":        {push(0, shop, "normal", "image_with_text", words), text},
+		"image without words":     {push(0, shop, "normal", "image_with_text", picture), all(of(platforms.Media, "image_with_text"))},
+		"asks for a person":       {push(0, shop, "normal", "faq_liveagent", `{"text":"Chat with a person","pass_through_data":"x"}`), all(of(platforms.Text, "Chat with a person"))},
+		"frequent question":       {push(0, shop, "normal", "faq", words), all(of(platforms.Media, "faq"))},
+		"bundle":                  {push(0, shop, "normal", "bundle_message", `{"messages":["1","2"]}`), all(of(platforms.Media, "bundle_message"))},
+		"affiliate": {strings.Replace(push(0, shop, "normal", "text", words), `"business_type":0`, `"business_type":11`, 1),
+			all(of(platforms.Media, "affiliate_message"))},
+		"a person of the shop":     {push(shop, 0, "user_chat", "text", words), all(own(platforms.HumanEcho, "Size M?", ""))},
+		"a person's image":         {push(shop, 0, "web_chat", "image", picture), all(own(platforms.HumanEcho, "image", ""))},
+		"automatic reply":          {push(shop, 0, "auto_reply", "text", words), all(own(platforms.AutomaticEcho, "Size M?", ""))},
+		"automatic reply at night": {push(shop, 0, "offwork_autoreply", "text", words), all(own(platforms.AutomaticEcho, "Size M?", ""))},
+		"own, never delivered": {push(shop, 0, "blocked", "text", words),
+			all(own(platforms.FailedDelivery, "", platforms.Refused), own(platforms.HumanEcho, "Size M?", ""))},
+		"own, censored": {push(shop, 0, "censored_blacklist", "text", words),
+			all(own(platforms.FailedDelivery, "", platforms.Refused), own(platforms.HumanEcho, "Size M?", ""))},
+		"answered by the platform": {`{"msg_id":"","code":10,"shop_id":947042923,"timestamp":1763650002,"data":{"type":"notification","region":"VN","content":{"msg_id":null,
+			"user_id":165105353,"conversation_id":"709122092476686867","type":"shopee_chatbot_replied"}}}`, nil},
 	})
 }

@@ -43,14 +43,15 @@ func (Driver) Describe() *platforms.Description {
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Marketplace A", Like: "Shopee", ExternalID: "Shop id", ExternalIDHint: "A number.",
 			Credentials: platforms.TokenPair(),
-			Limit:       platforms.Limit{Most: 1000}, // no source names a limit
+			Limit:       platforms.Limit{Most: 600},
 			Before:      []string{"Authorize the operator's application for the shop, and note both tokens."},
 			After: []string{
 				"Once for the application, in the partner console: push address exactly %u",
 				"Switch on the push “webchat”.",
 				"The marketplace punishes shops for phone numbers, mail addresses and links in messages: say so in the assistant's instructions.",
 			},
-			WindowHelp: "Free text at any time.",
+			WindowHelp: "At most 5 messages until the buyer writes again. A buyer who has been silent for 7 days is written to only with an " +
+				"order of the last 30 days or an open return; the marketplace decides.",
 		}},
 	}
 }
@@ -177,7 +178,7 @@ func (m *market) sign(path, accessToken, shopID string) (url.Values, *platforms.
 }
 
 // read reads a good answer into result, or classifies the error: {"error":"error_auth",…} with any status, empty when all is
-// well. The first spelling of "access" in an error is the vendor's; error_inner, error_server and error_system are general
+// well. The first spellings of "access" and "limitation" are the vendor's; error_inner, error_server and error_system are general
 // knowledge, not seen in a source.
 func read(r *platforms.Response, result any) *platforms.Error {
 	var body struct {
@@ -197,8 +198,12 @@ func read(r *platforms.Response, result any) *platforms.Error {
 		return platforms.Unauthorized(true, cause)
 	case "error_permission":
 		return platforms.Unauthorized(false, cause)
-	case "error_limit", "error_inner", "error_server", "error_system":
+	case "error_limit", "error_inner", "error_server", "error_system", "exceed_send_limitaion":
 		return platforms.RetryLater(r.RetryAfter(), cause)
+	case "user_is_forbidden", "reach_5_message_limit", "first_chat_without_order_info": // until the buyer writes again
+		return platforms.Fail(platforms.WindowExpired, cause)
+	case "error_blocked", "error_sender_block_receiver":
+		return platforms.Fail(platforms.CustomerBlocked, cause)
 	}
 	return r.Unlisted(true, cause)
 }

@@ -14,7 +14,7 @@ const (
 )
 
 // Extract reads one push of marketplace B: a chat message, of a customer or of the shop itself, or the warning that
-// the shop's token ends within two days. Orders, sessions, recalled messages and automatic replies hold nothing.
+// the shop's token ends within two days. Orders, sessions and recalled messages hold nothing.
 func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	push, err := platforms.ParseObject(body)
 	if err != nil {
@@ -93,7 +93,7 @@ func (m *message) inbound(shop string) platforms.Inbound {
 		MessageID:    m.id,
 		SentAt:       m.sentAt,
 	}
-	ordinary := cmp.Or(m.kind, "1") == "1" && cmp.Or(m.status, "0") == "0" && !m.automatic && !m.noted
+	ordinary := cmp.Or(m.kind, "1") == "1" && cmp.Or(m.status, "0") == "0" && !m.noted
 	if !ordinary {
 		return platforms.Inbound{}
 	}
@@ -103,10 +103,13 @@ func (m *message) inbound(shop string) platforms.Inbound {
 	} else {
 		media = mediaOf(m.template)
 	}
-	switch m.fromAccountType {
-	case "1": // a customer
+	const customer, seller = "1", "2"
+	switch {
+	case m.fromAccountType == customer && !m.automatic:
 		return in.WithContent(text, media)
-	case "2": // a seller
+	case m.fromAccountType == seller && m.automatic:
+		return in.AsAutomatic(text, media)
+	case m.fromAccountType == seller:
 		return in.AsEcho(text, media)
 	default:
 		return platforms.Inbound{}
