@@ -47,6 +47,18 @@ func TestReliability(t *testing.T) {
 	requireRows(t, "what attackers meet", attacks, checks, 4)
 }
 
+// TestChannelFacts: the tests that show what real platforms do exist.
+func TestChannelFacts(t *testing.T) {
+	t.Parallel()
+	_, facts, found := strings.Cut(read(t, "channels.md"), "\n## What real platforms do\n")
+	require.True(t, found)
+	tests, named := testsOf(t), regexp.MustCompile(`\b[a-z0-9]+\.Test\w*`).FindAllString(facts, -1)
+	require.NotEmpty(t, named)
+	for _, name := range named {
+		require.True(t, tests[name], "there is no %s", name)
+	}
+}
+
 // TestExtending: the Go code of the page is that of the file which is named above it.
 func TestExtending(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,9 @@ func TestExtractPushed(t *testing.T) {
 	t.Parallel()
 	const shop, elsewhere = 947042923, 31337
 	const words, picture = `{"text":"Size M?"}`, `{"url":"https://cf.shopee.vn/file/1"}`
-	push := func(from, to int, status, kind, content string) string { return fmt.Sprintf(pushed, from, to, status, kind, content) }
+	push := func(from, to int, status, kind, content string) string {
+		return fmt.Sprintf(pushed, from, to, status, kind, content)
+	}
 	of := func(kind platforms.Kind, text string) platforms.Inbound {
 		return platforms.Inbound{
 			Type: Type, ExternalID: "947042923", Kind: kind, Conversation: "709122092476686867", Address: "165105353", MessageID: "2302748948493123953",
@@ -105,16 +107,22 @@ func TestExtractPushed(t *testing.T) {
 		"asks for a person":       {push(0, shop, "normal", "faq_liveagent", `{"text":"Chat with a person","pass_through_data":"x"}`), all(of(platforms.Text, "Chat with a person"))},
 		"frequent question":       {push(0, shop, "normal", "faq", words), all(of(platforms.Media, "faq"))},
 		"bundle":                  {push(0, shop, "normal", "bundle_message", `{"messages":["1","2"]}`), all(of(platforms.Media, "bundle_message"))},
-		"affiliate": {strings.Replace(push(0, shop, "normal", "text", words), `"business_type":0`, `"business_type":11`, 1),
-			all(of(platforms.Media, "affiliate_message"))},
+		"affiliate": {
+			strings.Replace(push(0, shop, "normal", "text", words), `"business_type":0`, `"business_type":11`, 1),
+			all(of(platforms.Media, "affiliate_message")),
+		},
 		"a person of the shop":     {push(shop, 0, "user_chat", "text", words), all(own(platforms.HumanEcho, "Size M?", ""))},
 		"a person's image":         {push(shop, 0, "web_chat", "image", picture), all(own(platforms.HumanEcho, "image", ""))},
 		"automatic reply":          {push(shop, 0, "auto_reply", "text", words), all(own(platforms.AutomaticEcho, "Size M?", ""))},
 		"automatic reply at night": {push(shop, 0, "offwork_autoreply", "text", words), all(own(platforms.AutomaticEcho, "Size M?", ""))},
-		"own, never delivered": {push(shop, 0, "blocked", "text", words),
-			all(own(platforms.FailedDelivery, "", platforms.Refused), own(platforms.HumanEcho, "Size M?", ""))},
-		"own, censored": {push(shop, 0, "censored_blacklist", "text", words),
-			all(own(platforms.FailedDelivery, "", platforms.Refused), own(platforms.HumanEcho, "Size M?", ""))},
+		"own, never delivered": {
+			push(shop, 0, "blocked", "text", words),
+			all(own(platforms.FailedDelivery, "", platforms.Refused), own(platforms.HumanEcho, "Size M?", "")),
+		},
+		"own, censored": {
+			push(shop, 0, "censored_blacklist", "text", words),
+			all(own(platforms.FailedDelivery, "", platforms.Refused), own(platforms.HumanEcho, "Size M?", "")),
+		},
 		"answered by the platform": {`{"msg_id":"","code":10,"shop_id":947042923,"timestamp":1763650002,"data":{"type":"notification","region":"VN","content":{"msg_id":null,
 			"user_id":165105353,"conversation_id":"709122092476686867","type":"shopee_chatbot_replied"}}}`, nil},
 	})
