@@ -95,15 +95,16 @@ func TestRedisCountsRequests(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, body)
 		require.Equal(t, "4", resp.Header.Get("X-Ratelimit-Limit-Requests"))
-		return counted(org) > 0
+		return counted(org) > 0 && old.app.reading(redisUp)() == 1
 	}, time.Minute, time.Millisecond)
-	require.InDelta(t, 1, old.app.reading(redisUp)(), 0)
 
 	reloaded := provision(t, limitedCaddyfile(t, path, block))
 	reloaded.start(t)
 	require.Same(t, old.app.runtime.limiter, reloaded.app.runtime.limiter)
 	require.NoError(t, old.app.Cleanup())
-	require.True(t, reloaded.app.runtime.limiter.(*limit.Redis).Answers(), "the old configuration has left it open")
+	// A closed one would never answer again; an open one may be without Redis for a moment on a loaded machine.
+	require.Eventually(t, reloaded.app.runtime.limiter.(*limit.Redis).Answers, time.Minute, time.Millisecond,
+		"the old configuration has left it open")
 
 	moved := provision(t, limitedCaddyfile(t, path, block+" {\n nodes 2\n }"))
 	moved.start(t)
@@ -138,7 +139,7 @@ func TestStartWithoutRedis(t *testing.T) {
 func freshMinute(t *testing.T) {
 	t.Helper()
 	now := time.Now()
-	if left := now.Truncate(time.Minute).Add(time.Minute).Sub(now); left < 10*time.Second {
+	if left := now.Truncate(time.Minute).Add(time.Minute).Sub(now); left < 20*time.Second {
 		<-time.After(left)
 	}
 }

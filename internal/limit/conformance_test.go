@@ -21,6 +21,8 @@ type subject struct {
 	Limiter
 	// turn makes the next window of these organizations begin.
 	turn func(organizations ...string)
+	// fresh waits for the next minute if the present one is nearly over and the clock can't be stopped.
+	fresh func()
 }
 
 func (s subject) take(t require.TestingT, org string, limit int64) Decision {
@@ -56,20 +58,22 @@ func eachLimiter(t *testing.T, run func(t *testing.T, s subject)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, open(t))
+			s := open(t)
+			s.fresh()
+			run(t, s)
 		})
 	}
 }
 
 func memorySubject(*testing.T) subject {
 	clock := newWall(20)
-	return subject{clock.memory(), func(...string) { clock.set(clock.read().Add(time.Minute)) }}
+	return subject{clock.memory(), func(...string) { clock.set(clock.read().Add(time.Minute)) }, func() {}}
 }
 
 func sqliteSubject(t *testing.T) subject {
 	clock := newWall(20)
 	w, _ := atClock(t, clock)
-	return subject{w, func(...string) { clock.set(clock.read().Add(time.Minute)) }}
+	return subject{w, func(...string) { clock.set(clock.read().Add(time.Minute)) }, func() {}}
 }
 
 // ahead is the process's clock, which tests put forward.
@@ -82,14 +86,14 @@ func postgresSubject(t *testing.T) subject {
 	db := storetest.Open(t, store.Postgres, Counter)
 	clock := new(ahead)
 	w := newWindows(db, clock.read)
-	freshMinute(t, func() (now time.Time) {
-		require.NoError(t, db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+	now := func() (now time.Time) {
+		require.NoError(t, db.Exec(context.Background(), func(_ context.Context, tx store.Tx) error {
 			now = time.UnixMilli(tx.Now())
 			return nil
 		}))
 		return now
-	})
-	return subject{w, func(organizations ...string) {
+	}
+	turn := func(organizations ...string) {
 		clock.put(window)
 		require.NoError(t, db.Exec(context.Background(), func(ctx context.Context, tx store.Tx) error {
 			for _, org := range organizations {
@@ -98,23 +102,24 @@ func postgresSubject(t *testing.T) subject {
 			}
 			return tx.Flush(ctx)
 		}))
-	}}
+	}
+	return subject{w, turn, func() { freshMinute(t, now) }}
 }
 
 func redisSubject(t *testing.T) subject {
 	server := testServer(t)
 	client := plainClient(t, server)
-	freshMinute(t, redisNow(t, client))
 	clock := new(ahead)
 	// Patient, so that a loaded machine doesn't make it count here.
 	r := newRedis(RedisOptions{Client: NewRedisClient(server), Observer: neverLocal{t}}, tempo{soon, window, clock.read})
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
-	return subject{r, func(organizations ...string) {
+	turn := func(organizations ...string) {
 		clock.put(window)
 		for _, org := range organizations {
 			turnKey(t, client, org)
 		}
-	}}
+	}
+	return subject{r, turn, func() { freshMinute(t, redisNow(t, client)) }}
 }
 
 // turnKey makes an organization's window in Redis one of the minute before.
@@ -299,6 +304,7 @@ func TestContractProperties(t *testing.T) {
 	t.Parallel()
 	eachLimiter(t, func(t *testing.T, s subject) {
 		rapid.Check(t, func(t *rapid.T) {
+			s.fresh()
 			orgs := []string{newOrg(), newOrg()}
 			admitted := make(map[string]int64)
 			for range rapid.IntRange(1, 15).Draw(t, "requests") {

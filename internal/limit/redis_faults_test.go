@@ -131,6 +131,7 @@ func TestRedisKeyOfAnotherKind(t *testing.T) {
 		"another hash":    func(key string) error { return client.HSet(t.Context(), key, "w", "mine").Err() },
 		"no whole number": func(key string) error { return client.HSet(t.Context(), key, "w", 1e9, "n", "lots").Err() },
 	} {
+		freshMinute(t, redisNow(t, client))
 		r, b := patiently(t, server, 1)
 		org := newOrg()
 		t.Cleanup(func() { require.NoError(t, client.Del(context.Background(), windowKey(org)).Err()) })
@@ -176,6 +177,7 @@ func TestRedisIsFull(t *testing.T) {
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	goesLocal(t, r)
+	freshMinute(t, redisNow(t, client))
 	org := newOrg()
 	for _, allowed := range []bool{true, true, false} {
 		require.Equal(t, allowed, redisTake(t, r, org, 2).Allowed, "the local window counts")
@@ -240,24 +242,26 @@ func TestClientThatLeavesIsNoFaultOfRedis(t *testing.T) {
 			client := NewRedisClient(server)
 			client.AddHook(held)
 			b := newBook()
-			r := newRedis(RedisOptions{Client: client, Observer: b, Logger: b.logger()}, tempo{tc.patience, window, time.Now})
+			r := newRedis(RedisOptions{Client: client, Observer: b, Logger: b.logger()}, tempo{soon, window, time.Now})
 			t.Cleanup(func() { require.NoError(t, r.Close()) })
+			waiting := &Redis{tempo: tempo{patience: tc.patience}, ctx: t.Context()}
 			pipelines := 0
 			for ; pipelines < remembered && r.Answers(); pipelines++ {
-				ctx, leave := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() {
-					_, err := r.Take(ctx, newOrg(), 1)
-					ended <- err
-				}()
+				a := &ask{orgID: newOrg(), limit: 1, done: make(chan struct{})}
+				r.asks <- a
 				<-held.came
+				ctx, leave := context.WithCancel(t.Context())
 				if tc.leaves {
 					leave()
-					require.ErrorIs(t, <-ended, context.Canceled)
-				} else {
-					require.NoError(t, <-ended)
 				}
+				// The wait begins when the pipeline is on its way: one that ended before would keep the request out of it.
+				_, reason, err := waiting.await(ctx, a)
 				leave()
+				if tc.leaves {
+					require.ErrorIs(t, err, context.Canceled)
+				} else {
+					require.Equal(t, LocalLate, reason)
+				}
 				held.goOn <- struct{}{}
 				eventually(t, "the pipeline is judged", func() bool {
 					b.mu.Lock()

@@ -158,7 +158,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 // be stopped.
 func freshMinute(t testing.TB, now func() time.Time) {
 	t.Helper()
-	const enough = 10 * time.Second
+	const enough = 30 * time.Second
 	at := now()
 	if left := at.Truncate(time.Minute).Add(time.Minute).Sub(at); left < enough {
 		select {

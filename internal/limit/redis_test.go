@@ -238,7 +238,7 @@ func TestRedisQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBook()
 	r := &Redis{
-		asks: make(chan *ask, 1), observer: b, nodes: 1, local: NewMemory(nil), refused: newRefusals(),
+		asks: make(chan *ask, 1), observer: b, nodes: 1, local: newWall(0).memory(), refused: newRefusals(),
 		ctx: t.Context(), tempo: tempo{soon, window, time.Now},
 	}
 	r.asks <- &ask{}
@@ -268,6 +268,7 @@ func TestRedisEndsWithTheCaller(t *testing.T) {
 func TestRedisClose(t *testing.T) {
 	t.Parallel()
 	private := startRedis(t)
+	freshMinute(t, redisNow(t, plainClient(t, private.server())))
 	r, b := patiently(t, private.server(), 2)
 	require.True(t, redisTake(t, r, "org", 4).Allowed)
 	stop(t, private)
