@@ -256,6 +256,18 @@ func (h *fixture) deliver(t *testing.T, channel string, items ...inbox.Item) {
 	require.NoError(t, h.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: route, Items: items}}))
 }
 
+// later is a queue that gives conversations back for an hour more: nothing comes back by itself while a test waits for a slow
+// machine, but by hurry.
+type later struct{ Leases }
+
+func (l later) Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error {
+	return l.Leases.Backoff(ctx, lease, wait+time.Hour)
+}
+
+func (l later) Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error {
+	return l.Leases.Postpone(ctx, lease, wait+time.Hour)
+}
+
 // worker is a worker of the fixture.
 func (h *fixture) worker(change ...func(*Config)) *Worker {
 	cfg := Config{
@@ -265,6 +277,9 @@ func (h *fixture) worker(change ...func(*Config)) *Worker {
 	}
 	for _, f := range change {
 		f(&cfg)
+	}
+	if cfg.Leases == nil {
+		cfg.Leases = later{cfg.Queue}
 	}
 	return New(cfg)
 }
