@@ -70,7 +70,7 @@ func TestLeaseIsFair(t *testing.T) {
 			require.NoError(t, q.Enqueue(t.Context(), []Arrival{{small, []Item{textOf("c"+number(n), number(n), "text")}}}))
 		}
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{tiny, []Item{textOf("c", "1", "text")}}}))
-		q.exec(t, `UPDATE conversations SET run_at = run_at - 1000 WHERE org_id = 'org_1' AND customer_ref = 'c7'`)
+		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE org_id = 'org_1' AND customer_ref = 'c7'`)
 
 		leases, err := q.Lease(t.Context(), 6, life, nil)
 		require.NoError(t, err)
@@ -168,7 +168,10 @@ func (q *inboxTest) contents(t testing.TB) string {
 		`SELECT id || ' ' || state || ' ' || code || ' ' || updated_at FROM turns ORDER BY id`,
 		`SELECT id || ' ' || state || ' ' || code || ' ' || platform_message_id || ' ' || attempts FROM outbound_messages ORDER BY id`,
 	} {
-		rows, err := store.ReadRows(context.Background(), q.db, "", func(row store.Row) (line string, err error) { return line, row.Scan(&line) }, text)
+		rows, err := store.ReadRows(context.Background(), q.db, "", func(row store.Row) (line string, err error) {
+			err = row.Scan(&line)
+			return line, err
+		}, text)
 		require.NoError(t, err)
 		for _, line := range rows {
 			all += line + "\n"

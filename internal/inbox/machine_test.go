@@ -375,7 +375,8 @@ func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(stri
 // textsOf are the texts that a turn answers.
 func (m *machine) textsOf(t *rapid.T, turnID string) (texts []*modelText) {
 	ids, err := store.ReadRows(context.Background(), m.q.db, "", func(r store.Row) (id string, err error) {
-		return id, r.Scan(&id)
+		err = r.Scan(&id)
+		return id, err
 	}, `SELECT platform_message_id FROM messages WHERE turn_id = $1`, turnID)
 	require.NoError(t, err)
 	for _, text := range m.texts {
@@ -394,7 +395,8 @@ func (m *machine) check(t *rapid.T) {
 		handled           bool
 	}
 	rows, err := store.ReadRows(context.Background(), m.q.db, "", func(r store.Row) (line row, err error) {
-		return line, r.Scan(&line.platformID, &line.handled, &line.state)
+		err = r.Scan(&line.platformID, &line.handled, &line.state)
+		return line, err
 	}, `SELECT m.platform_message_id, m.handled, coalesce(t.state, '') FROM messages m LEFT JOIN turns t ON t.id = m.turn_id
 		WHERE m.author = 'customer' ORDER BY m.id`)
 	require.NoError(t, err)

@@ -147,10 +147,12 @@ func TestPlanLimitAtOnce(t *testing.T) {
 func TestInterruptedByClose(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, l *Library) {
+		l.slot <- struct{}{} // the ingestion can't end before the library is closed
 		document, err := l.Ingest(t.Context(), "test", upload("long", long(600)), -1)
 		require.NoError(t, err)
 		require.Equal(t, store.DocumentIngesting, document.State)
 		require.NoError(t, l.Close(t.Context()))
+		<-l.slot
 		document, err = l.Document(t.Context(), acme, shop, document.ID)
 		require.NoError(t, err)
 		require.Equal(t, store.DocumentFailed, document.State)
@@ -311,9 +313,11 @@ func TestStoreGoneWhileIngesting(t *testing.T) {
 	location := storetest.Location(t, store.SQLite)
 	db := storetest.OpenAt(t, location, store.Options{})
 	l := library(t, db)
+	l.slot <- struct{}{} // the ingestion can't end before the store is closed
 	document, err := l.Ingest(t.Context(), "test", upload("long", long(600)), -1)
 	require.NoError(t, err)
 	require.NoError(t, db.Close(t.Context()))
+	<-l.slot
 	require.NoError(t, l.Close(t.Context()))
 	again := New(storetest.OpenAt(t, location, store.Options{}), nil)
 	document, err = again.Document(t.Context(), acme, shop, document.ID)
