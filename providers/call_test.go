@@ -48,7 +48,7 @@ func TestSentPromptIsNotKept(t *testing.T) {
 			default:
 				return false
 			}
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		came := providertest.Read(t, events)
 		require.NoError(t, came.Err)
 		events.Close()

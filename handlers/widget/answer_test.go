@@ -251,6 +251,7 @@ func TestBrokenAnswer(t *testing.T) {
 	require.Contains(t, data[len(data)-1], `{"error":{"code":"conflict"`)
 	require.NotContains(t, w.Body.String(), "[DONE]")
 	require.Equal(t, []string{"visitor: alo?"}, s.seen(t, token))
+	s.exec(t, `UPDATE conversations SET run_at = run_at + 3600000 WHERE run_at IS NOT NULL`) // longer than any machine is slow
 	require.Equal(t, http.StatusAccepted, s.write(token, "m-1", "alo?").Code, "the pause after a failed try holds")
 	s.exec(t, `UPDATE conversations SET run_at = 1 WHERE run_at IS NOT NULL`)
 	require.Equal(t, "Chào bạn.", wholeStream(t, s.write(token, "m-1", "alo?")))

@@ -203,7 +203,7 @@ func TestDuplicateGivesUpWithItsClient(t *testing.T) {
 		_, err := f.Call(t.Context(), request(keyed), nil)
 		first <- err
 	}()
-	require.Eventually(t, func() bool { return len(f.script.seen()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.script.seen()) == 1 }, time.Minute, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := f.Call(ctx, request(keyed), nil)

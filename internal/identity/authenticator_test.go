@@ -144,7 +144,7 @@ func open(t *testing.T, location store.Location) *store.DB {
 	db, err := store.Open(t.Context(), location, store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		require.NoError(t, db.Close(ctx))
 	})
