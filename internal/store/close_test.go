@@ -23,6 +23,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 			t.Parallel()
 			location := storetest.Location(t, engine)
 			db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{kind}})
+			db.Unhurried()
 			createItems(t, db)
 			atGate := closeGate(t, db)
 			var tickets []*store.PendingWrite
@@ -69,6 +70,7 @@ func TestCloseInAHurry(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
 	storetest.Each(t, []store.Kind{kind}, func(t *testing.T, db *store.DB) {
+		db.Unhurried()
 		createItems(t, db)
 		atGate := closeGate(t, db)
 		ticket := db.Submit(kind, &insert{ID: 1})

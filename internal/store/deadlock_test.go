@@ -131,12 +131,15 @@ func TestDeadlockRunsAgain(t *testing.T) {
 	t.Parallel()
 	location := storetest.Location(t, store.Postgres)
 	db := storetest.OpenAt(t, location, store.Options{})
+	db.Unhurried()
 	createOrganization(t, db, "org_a")
 	createOrganization(t, db, "org_b")
 	conn, err := pgx.Connect(t.Context(), location.DSN)
 	require.NoError(t, err)
 	defer conn.Close(context.Background()) // its transaction is over
 	const touch = `UPDATE organizations SET name = name || 'x' WHERE id = $1`
+	const waitsForLock = `SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)`
+	backend := conn.PgConn().PID()
 	_, err = conn.Exec(t.Context(), `SET deadlock_timeout = '1min'`) // so that the other one is ended
 	require.NoError(t, err)
 	other, err := conn.Begin(t.Context())
@@ -153,6 +156,12 @@ func TestDeadlockRunsAgain(t *testing.T) {
 			}
 			if runs++; runs == 1 {
 				close(has)
+				// The server looks for a deadlock once, a second after this one began to wait: the other must wait by then.
+				for waits := false; !waits; {
+					if err := db.Reader().QueryRowContext(ctx, waitsForLock, backend).Scan(&waits); err != nil {
+						return err
+					}
+				}
 			}
 			tx.Queue(1, touch, "org_a")
 			return nil

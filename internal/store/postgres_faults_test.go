@@ -157,6 +157,7 @@ func TestSlowStatement(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
 	db := storetest.Open(t, store.Postgres, kind)
+	db.Unhurried()
 	createItems(t, db)
 	atGate := closeGate(t, db)
 	good := db.Submit(kind, &insert{ID: 1})

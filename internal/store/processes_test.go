@@ -288,7 +288,10 @@ func TestLockedFileIsBusy(t *testing.T) {
 // A full disk fails what was being written, what shared its transaction included, and nothing after it.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	db, kind, _ := openItems(t)
+	kind := &items{name: "items"}
+	db := storetest.Open(t, store.SQLite, kind)
+	db.Unhurried()
+	createItems(t, db)
 	atGate := closeGate(t, db)
 	companion := db.Submit(kind, &insert{ID: 1})
 	full := make(chan error, 1)

@@ -31,7 +31,8 @@ func (b *batches) all() []store.Batch {
 	return append([]store.Batch(nil), b.seen...)
 }
 
-// eachWith runs a test on both engines with a database whose transactions are recorded.
+// eachWith runs a test on both engines with a database whose transactions are recorded and whose operations wait as long as a
+// gate is closed.
 func eachWith(t *testing.T, kinds []store.Kind, run func(t *testing.T, db *store.DB, seen *batches)) {
 	t.Helper()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
@@ -39,6 +40,7 @@ func eachWith(t *testing.T, kinds []store.Kind, run func(t *testing.T, db *store
 			t.Parallel()
 			seen := &batches{}
 			db := storetest.OpenAt(t, storetest.Location(t, engine), store.Options{Kinds: kinds, Observer: seen})
+			db.Unhurried()
 			createItems(t, db)
 			run(t, db, seen)
 		})
@@ -153,6 +155,7 @@ func TestKindsAreApart(t *testing.T) {
 	good := &items{name: "items"}
 	kinds := []store.Kind{failing{broken}, good, panicking{}}
 	storetest.Each(t, kinds, func(t *testing.T, db *store.DB) {
+		db.Unhurried()
 		createItems(t, db)
 		atGate := closeGate(t, db)
 		tickets := map[string]*store.PendingWrite{
@@ -325,6 +328,7 @@ func TestContextOfDo(t *testing.T) {
 	t.Parallel()
 	kind := &items{name: "items"}
 	storetest.Each(t, []store.Kind{kind}, func(t *testing.T, db *store.DB) {
+		db.Unhurried()
 		createItems(t, db)
 		gaveUp := errors.New("gave up")
 
