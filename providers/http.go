@@ -32,7 +32,8 @@ func Endpoint(baseURL, path string) (*url.URL, error) {
 type Dialect interface {
 	// Endpoint returns the address that the request is posted to. It is not modified.
 	Endpoint(req *Request) *url.URL
-	// Header adds the dialect's own headers, such as the key's. h has Content-Type, Accept, Accept-Encoding and User-Agent.
+	// Header adds the dialect's own headers, such as the key's. h has those of every dialect: Content-Type, Accept,
+	// Accept-Encoding and User-Agent (requestHeader).
 	// Headers that make a transport send a request again by itself (Idempotency-Key) are removed.
 	Header(h http.Header, req *Request)
 	// Body returns the JSON body in slices, which are sent one after the other. Message contents should be among them as

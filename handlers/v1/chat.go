@@ -34,7 +34,8 @@ type Chat struct {
 }
 
 // Serve answers one request: its key was checked by [handlers.Auth]; the body is read and decoded; [Chat.Answer] runs the call
-// and writes its answer. Errors before the first byte of the answer are returned; later ones are events of the stream.
+// and writes its answer. An error before there is text for the client, or a byte
+// of a stream was sent, is returned; a later one is an event of the stream.
 func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return handlers.RouteNotFound(r)
@@ -48,7 +49,7 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The body is part of the request until the vendor has it; a stream may go on for minutes after that.
+	// Sent releases the body earlier, once the vendor has it: a stream may go on for minutes after that.
 	defer release()
 	chat, err := decodeInTurn(r.Context(), h.Bodies, body)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestStreamOutlivesThePausesOfItsModel(t *testing.T) {
 						if err == nil {
 							err = stream.Flush()
 						}
-						time.Sleep(3 * writeTime) //nolint:forbidigo // the fake clock
+						time.Sleep(3 * writeTimeout) //nolint:forbidigo // the fake clock
 						if err == nil {
 							err = stream.Text("thought")
 						}

@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// writeTime bounds how long a write to the client may take. A client that never reads would otherwise keep a vendor's
+	// writeTimeout bounds how long a write to the client may take. A client that never reads would otherwise keep a vendor's
 	// connection, a hold and a stream of its organization for as long as the server runs.
-	writeTime = 30 * time.Second
-	// armEvery is the least time between two changes of the write deadline: one for each token would cost more than the token.
-	armEvery = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	// deadlineEvery is the least time between two changes of the write deadline: one for each token would cost more than the token.
+	deadlineEvery = 5 * time.Second
 )
 
-// largePiece is the length in bytes from which a piece is not copied into the pending events. The server's own buffer is no longer.
+// largePiece is the length in bytes from which a piece is not copied into the pending events. The buffer
+// of net/http has that length, too.
 const largePiece = 4 << 10
 
 // maxPooledBuffer keeps one huge answer from pinning its memory in the pool.
@@ -42,7 +43,7 @@ func giveBuffer(b *[]byte) {
 }
 
 // ChunkWriter writes a streamed answer in this order: role chunk, content chunks, finish chunk, usage
-// and svc chunk, [DONE]. It implements [gateway.Sink]; nothing reaches the network before the first Flush.
+// and svc chunk, [DONE]. It implements [gateway.QuotedSink]. It writes at Flush, with a large piece, and when much is pending.
 type ChunkWriter struct {
 	// Begun is set once there is text for the client, if only in pending. From then on the answer is a stream, so that the form of
 	// a failure doesn't depend on how the network cut the vendor's events.
@@ -50,29 +51,29 @@ type ChunkWriter struct {
 
 	w  http.ResponseWriter
 	rc http.ResponseController
-	// lifts is set if the write deadline must be lifted after each write: on HTTP/2 it also ends an idle stream, and a model may
+	// liftsDeadline is set if the write deadline must be lifted after each write: on HTTP/2 it also ends an idle stream, and a model may
 	// think for minutes.
-	lifts bool
-	// pending holds whole events that are not written yet.
+	liftsDeadline bool
+	// pending are the bytes that are not written yet; they end with an event.
 	pending *[]byte
 	// head is the constant beginning of every chunk, up to the value of "choices".
 	head []byte
 	// sent is set once the status and some bytes are written: a failure can then only be an event of the stream.
 	sent bool
-	// armed is when the write deadline was set; zero before.
-	armed time.Time
+	// deadlineSet is when the write deadline was set, zero while there is none.
+	deadlineSet time.Time
 }
 
 var _ gateway.QuotedSink = (*ChunkWriter)(nil)
 
 // NewChunkWriter returns a writer of the answer to r. Its buffer is pooled: Free must be called.
 func NewChunkWriter(w http.ResponseWriter, r *http.Request) *ChunkWriter {
-	return &ChunkWriter{w: w, rc: *http.NewResponseController(w), lifts: r.ProtoMajor == 2, pending: takeBuffer()}
+	return &ChunkWriter{w: w, rc: *http.NewResponseController(w), liftsDeadline: r.ProtoMajor == 2, pending: takeBuffer()}
 }
 
 // Free returns the buffer to the pool and lifts the write deadline. The writer must not be used after it.
 func (c *ChunkWriter) Free() {
-	c.disarm()
+	c.liftDeadline()
 	giveBuffer(c.pending)
 	c.pending = nil
 }
@@ -89,12 +90,12 @@ func (c *ChunkWriter) Begin(head gateway.Head) error {
 		markReplayed(c.w.Header())
 	}
 	c.head = append(b, `,"choices":[`...)
-	c.add(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)
+	c.addChunk(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)
 	return nil
 }
 
-// add appends one event: the head and a constant rest.
-func (c *ChunkWriter) add(rest string) {
+// addChunk appends one event: the head and the end of its JSON, from the first choice on.
+func (c *ChunkWriter) addChunk(rest string) {
 	b := append(*c.pending, c.head...)
 	b = append(b, rest...)
 	*c.pending = append(b, "\n\n"...)
@@ -149,7 +150,7 @@ func (c *ChunkWriter) write(b []byte) error {
 	if !c.sent {
 		c.start()
 	}
-	c.arm()
+	c.setDeadline()
 	if _, err := c.w.Write(b); err != nil {
 		return fmt.Errorf("writing to the client: %w", err)
 	}
@@ -169,34 +170,35 @@ func (c *ChunkWriter) Flush() error {
 	if err := c.rc.Flush(); err != nil {
 		return fmt.Errorf("flushing to the client: %w", err)
 	}
-	if c.lifts {
-		c.disarm()
+	if c.liftsDeadline {
+		c.liftDeadline()
 	}
 	return nil
 }
 
-// arm gives the client writeTime, less armEvery at most, to read what is written now. On HTTP/2 that ends this stream alone.
-func (c *ChunkWriter) arm() {
+// setDeadline gives the client writeTimeout, less deadlineEvery at most, to read what is written now. On HTTP/2 that ends this stream alone.
+func (c *ChunkWriter) setDeadline() {
 	now := time.Now()
-	if now.Sub(c.armed) < armEvery {
+	if now.Sub(c.deadlineSet) < deadlineEvery {
 		return
 	}
-	if c.rc.SetWriteDeadline(now.Add(writeTime)) == nil { // else a writer without a connection, in tests
-		c.armed = now
+	if c.rc.SetWriteDeadline(now.Add(writeTimeout)) == nil { // else a writer without a connection, in tests
+		c.deadlineSet = now
 	}
 }
 
-// disarm lifts the write deadline, if there is one.
-func (c *ChunkWriter) disarm() {
-	if !c.armed.IsZero() {
-		c.armed = time.Time{}
-		_ = c.rc.SetWriteDeadline(c.armed) // the writer has accepted a deadline before
+// liftDeadline lifts the write deadline, if there is one.
+func (c *ChunkWriter) liftDeadline() {
+	if !c.deadlineSet.IsZero() {
+		c.deadlineSet = time.Time{}
+		_ = c.rc.SetWriteDeadline(c.deadlineSet) // the writer has accepted a deadline before
 	}
 }
 
 // start commits the response's status and headers.
 func (c *ChunkWriter) start() {
 	c.sent = true
+	// One allocation for all values. Their capacity is 1, so that an Add by another handler doesn't overwrite the next one's.
 	values := []string{"text/event-stream; charset=utf-8", "no-cache", "no", "nosniff"}
 	header := c.w.Header()
 	header["Content-Type"] = values[0:1:1]

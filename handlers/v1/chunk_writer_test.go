@@ -43,7 +43,7 @@ func TestStreamHasWriteDeadlines(t *testing.T) {
 		}
 		stream.Free()
 		require.Equal(t, []time.Time{
-			began.Add(writeTime), began.Add(armEvery + writeTime), began.Add(2*armEvery + writeTime), {},
+			began.Add(writeTimeout), began.Add(deadlineEvery + writeTimeout), began.Add(2*deadlineEvery + writeTimeout), {},
 		}, w.deadlines)
 	})
 }

@@ -50,12 +50,12 @@ const (
 // body takes precedence.
 type chatDecoder struct {
 	jsonbody.Scanner
-	req              *ChatRequest
-	hasModel         bool
-	hasMessages      bool
-	anyMessage       bool // also a faulty one: an array that has only those is not empty
-	completionTokens int64
-	faults           [fieldCount]*handlers.Error
+	req             *ChatRequest
+	hasModel        bool
+	hasMessages     bool
+	anyMessage      bool  // set by a faulty message, too: its fault must not become "at least one"
+	completionLimit int64 // max_completion_tokens, which counts if there is no max_tokens
+	faults          [fieldCount]*handlers.Error
 }
 
 // decodeInTurn is [DecodeChat] in one of the budget's slots for decoding, for which it waits.
@@ -100,12 +100,12 @@ func (d *chatDecoder) finish() (*ChatRequest, error) {
 		}
 	}
 	if d.req.MaxTokens == 0 {
-		d.req.MaxTokens = d.completionTokens
+		d.req.MaxTokens = d.completionLimit
 	}
 	return d.req, nil
 }
 
-// chatField returns the field that a repeated name of the top object belongs to, "" for an ignored one.
+// chatField returns the field to blame when a name of the top object comes twice, "" for an ignored one.
 func chatField(name jsonscan.Literal) string {
 	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {
@@ -153,8 +153,8 @@ func (d *chatDecoder) note(field int, name, text string) {
 	}
 }
 
-// countTexts returns how many strings the array at pos begins with, and leaves pos. The slice is allocated for exactly that many:
-// an element of two bytes becomes a string header of 16, and a growing slice would hold several times that.
+// countTexts returns how many strings the array that comes next begins with, and stays before it. The slice is allocated for
+// exactly that many: an element of two bytes becomes a string header of 16, and a growing slice would hold several times that.
 func (d *chatDecoder) countTexts() (n int) {
 	before := d.Scanner
 	d.Array(func(int) bool {

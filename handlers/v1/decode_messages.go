@@ -68,7 +68,7 @@ func (d *chatDecoder) message(i int) bool {
 
 func element(i int, rest string) string { return "messages[" + strconv.Itoa(i) + "]" + rest }
 
-// messageField returns the field that a repeated name of messages[i] belongs to, "" for an ignored one.
+// messageField returns the field to blame when a name of messages[i] comes twice, "" for an ignored one.
 func messageField(i int, name jsonscan.Literal) string {
 	var buf [jsonscan.MaxWord]byte
 	switch word := string(name.Word(&buf)); word {

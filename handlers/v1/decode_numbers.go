@@ -26,14 +26,14 @@ func (d *chatDecoder) float(field int, name string, most int, into **float64) bo
 		return true
 	}
 	if value == 0 {
-		value = 0 // -0 is written differently.
+		value = 0 // a -0 becomes 0, so that equal requests are encoded equally
 	}
 	*into = &value
 	return true
 }
 
-// tokens reads the value at pos as a number of tokens; wanted is false when it is none from 1 to 200,000.
-func (d *chatDecoder) tokens() (n int64, wanted, ok bool) {
+// tokens reads the next value as a number of tokens; valid is false when it is none from 1 to 200,000.
+func (d *chatDecoder) tokens() (n int64, valid, ok bool) {
 	if !jsonscan.IsNumber(d.Peek()) {
 		return 0, false, d.Skip()
 	}
@@ -49,11 +49,11 @@ func (d *chatDecoder) maxTokens() bool {
 	if d.Peek() == 'n' {
 		return d.Skip()
 	}
-	n, wanted, ok := d.tokens()
+	n, valid, ok := d.tokens()
 	switch {
 	case !ok:
 		return false
-	case !wanted:
+	case !valid:
 		d.note(fieldMaxTokens, "max_tokens", "must be an integer from 1 to "+strconv.Itoa(MaxTokensLimit))
 	default:
 		d.req.MaxTokens = n
@@ -63,9 +63,9 @@ func (d *chatDecoder) maxTokens() bool {
 
 // maxCompletionTokens reads the modern name of max_tokens. An invalid value is ignored like an unknown field.
 func (d *chatDecoder) maxCompletionTokens() bool {
-	n, wanted, ok := d.tokens()
-	if wanted {
-		d.completionTokens = n
+	n, valid, ok := d.tokens()
+	if valid {
+		d.completionLimit = n
 	}
 	return ok
 }

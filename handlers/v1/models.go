@@ -35,7 +35,8 @@ type ModelObject struct {
 	VNHosted      bool   `json:"vn_hosted"`
 }
 
-// Models serves GET /v1/models and GET /v1/models/{id}. The answers are rendered once.
+// Models serves GET /v1/models and GET /v1/models/{id}. Each model is rendered once; the list of an organization
+// with exceptions is put together for each request.
 type Models struct {
 	exceptions ModelExceptions
 	ids        []string

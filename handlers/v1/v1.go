@@ -3,8 +3,8 @@
 // Invariants:
 //   - A chat request is validated whole before the gateway is called; decoding takes time linear in the body, and the contents
 //     of the messages stay slices of it.
-//   - A stream that fails before any of it was sent is an ordinary error with its own status; a later failure is one error
-//     event, without anything that would make the answer look complete.
+//   - A stream that fails before there was text for the client is an ordinary error with its own status; a later failure is one
+//     error event, without anything that would make the answer look complete.
 //
 // It does not call vendors, count money or keep idempotency keys: [Gateway] does.
 package v1

@@ -1,6 +1,7 @@
 // Package errcode is the one table of the public error codes: their names, HTTP statuses, and what is sent with them when the
 // cause of an error says nothing more exact. Whatever names a code in an answer, in a row of the store or on a page takes it
-// from here. What a client and an operator do about each code is written in docs/failure-modes.md, which /docs shows.
+// from here. What a client and an operator do about each code is written in docs/failure-modes.md, which /docs shows. docs/contract.md and
+// contractCodes in this package's test repeat the table: they follow a change.
 package errcode
 
 import (

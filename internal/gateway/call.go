@@ -28,7 +28,7 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 		Gateway: g, req: req, sink: sink, cut: cut, leave: leave,
 		started: g.Now(), id: store.NewID("call"),
 	}
-	c.entered = c.most[:0]
+	c.entered = c.enteredRoom[:0]
 	defer c.leaveAll()
 	defer c.end()
 	defer c.leaveVendor()
@@ -104,10 +104,9 @@ type call struct {
 	prompt   promptSize
 	upstream providers.Request
 
-	// entered lists the counters in which the call is counted as running.
-	entered []placeOwner
-	// most is the memory of entered.
-	most [3]placeOwner
+	// entered lists the counters in which the call is counted as running; enteredRoom is its memory.
+	entered     []placeOwner
+	enteredRoom [3]placeOwner
 
 	// claim is the request's Idempotency-Key, nil without one; claimed reports that the store has given it to this call.
 	claim   *billing.Claim

@@ -85,11 +85,11 @@ func (c *call) countAffordable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tooLong := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
+	tooMany := sort.Search(int(c.prompt.bytes)+1, func(tokens int) bool {
 		cost, err := c.model.Price.Cost(billing.Usage{PromptTokens: int64(tokens), CompletionTokens: c.upstream.MaxTokens})
 		return err != nil || cost > free
 	})
-	affordable := int64(tooLong) - 1 // below 0 when the wallet can't even pay for the answer
+	affordable := int64(tooMany) - 1 // below 0 when the wallet can't even pay for the answer
 	if affordable < overheadPerPrompt {
 		return billing.ErrInsufficientCredits
 	}

@@ -69,8 +69,8 @@ type Sink interface {
 // QuotedSink is a [Sink] that writes JSON.
 type QuotedSink interface {
 	Sink
-	// Quoted may be called in place of Text with the literal that [providers.AppendQuoted] writes for the piece. It is valid
-	// until Quoted returns.
+	// Quoted may be called in place of Text for a piece that is passed on as it came ([providers.Event]): piece is the literal
+	// that [providers.AppendQuoted] writes. It is valid until Quoted returns.
 	Quoted(piece providers.JSONString) error
 }
 

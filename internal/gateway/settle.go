@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// refunder is the gateway's actor in the audit log.
-const refunder = "gateway"
+// auditActor is the gateway's name in the audit log.
+const auditActor = "gateway"
 
 // completionID returns the public id of the answer, which shares the sortable part of the call's id.
 func (c *call) completionID() string { return "chatcmpl-" + c.id[len("call_"):] }
@@ -45,8 +45,8 @@ func (c *call) wholeText() string {
 	return c.delivered.text.String()
 }
 
-// fail ends a call without a whole answer and returns f. A call whose preparation didn't end holds nothing. Any other is settled
-// by docs/billing.md#what-each-ending-costs, whether its vendor, its client or the process's exit broke it.
+// fail ends a call without a whole answer and returns f. A call whose preparation didn't end holds nothing,
+// or has a hold of unknown outcome, which endEarly abandons. Any other is settled by docs/billing.md#what-each-ending-costs, whether its vendor, its client or the process's exit broke it.
 func (c *call) fail(f *Failure) error {
 	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
 	if !c.prepared {
@@ -66,7 +66,7 @@ func (c *call) fail(f *Failure) error {
 	return f
 }
 
-// sane reports whether the vendor's usage is plausible: zeros are, more than the window isn't.
+// sane reports whether the vendor's usage is plausible: 0 tokens are, more than the context window aren't.
 func (c *call) sane() bool {
 	u := c.reported
 	if u == nil {
@@ -108,8 +108,8 @@ func (c *call) estimate() billing.Usage {
 
 // settle is the one place where a call that holds something is charged; f is the failure its client gets, nil for a whole
 // answer. It waits for the commit. When that doesn't come in time the call counts as failed and the settlement goes on in the
-// background: without a key as a void, because a repeated request would be charged again; with one as it is, because the
-// repeated request gets this answer.
+// background: without an Idempotency-Key as a void, because a repeated request is a new call and charged; with one as it is,
+// because a repeated request gets this answer.
 func (c *call) settle(outcome Outcome, usage billing.Usage, source billing.UsageSource, f *Failure) (billing.Settled, error) {
 	s := billing.Settlement{Call: c.record(outcome, usage, source), Held: c.held > 0, Void: source == billing.UsageNone}
 	if !s.Void && !c.req.BYOK {
@@ -200,11 +200,12 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 	if err != nil || !s.Void || settled.ChargedMicros == 0 {
 		return err //nolint:wrapcheck // the queue says what was being done
 	}
-	_, err = g.Book.Refund(ctx, refunder, s.Call.ID, "the answer was reported as failed before its charge was known")
+	_, err = g.Book.Refund(ctx, auditActor, s.Call.ID, "the answer was reported as failed before its charge was known")
 	return err //nolint:wrapcheck // the queue says what was being done
 }
 
-// end runs after every call, also after a panic: it hands over what is or may still be held, and leaves the store.
+// end runs after every call, also after a panic: it hands over what is or may still be held, and reports that the call uses the
+// store no longer.
 func (c *call) end() {
 	failed := func() billing.Call { return c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone) }
 	switch {

@@ -5,7 +5,8 @@ import (
 )
 
 // Versions returns every version of the schema, oldest first, with its number and its DDL for an engine. A new table or column
-// is a new version at the end; a version that was released never changes.
+// is a new version at the end; a version that was released never changes (the rules stand in v1.go). A new table is also added to
+// allTables in the package archive, for exports and imports.
 func Versions(engine driver.Engine) []Version {
 	return []Version{
 		{Number: 1, DDL: ddlV1(engine)},
