@@ -174,6 +174,9 @@ func TestAbandonWaitsForTheCommit(t *testing.T) {
 						if err := Ledger.Apply(ctx, tx, []store.Op{op})[0]; err != nil {
 							return err
 						}
+						if err := tx.Flush(ctx); err != nil {
+							return err
+						}
 						close(written)
 						<-goOn
 						return op.refused

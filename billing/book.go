@@ -90,5 +90,5 @@ func (b *Book) Record(settlement Settlement) (*store.PendingWrite, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.db.SubmitLazily(Ledger, &settleOp{Settlement: settlement}), nil
+	return b.db.SubmitLazily(Ledger, &settleOp{Settlement: settlement, recorded: true}), nil
 }

@@ -336,6 +336,28 @@ func TestBatchOfAllSorts(t *testing.T) {
 	})
 }
 
+// TestHoldTwice: a hold whose commit wasn't confirmed is made again, and stands as it is, whatever else its wallet could carry.
+func TestHoldTwice(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *store.DB, book *Book) {
+		topUp(t, book, 100)
+		for _, hold := range []Hold{holdOf("call_some", 30), holdOf("call_rest", 70)} {
+			for range 3 {
+				require.NoError(t, refusal(book.Hold(t.Context(), hold)))
+			}
+		}
+		requireWallet(t, book, 100, 100)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_rest", 69))), ErrInvalid)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_more", 1))), ErrInsufficientCredits)
+		_, err := book.Settle(t.Context(), chargeOf("call_rest", 5))
+		require.NoError(t, err)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_rest", 70))), ErrCallEnded, "with credits")
+		_, err = book.Settle(t.Context(), chargeOf("call_some", 30))
+		require.NoError(t, err)
+		require.ErrorIs(t, refusal(book.Hold(t.Context(), holdOf("call_some", 30))), ErrCallEnded)
+		requireWallet(t, book, 65, 0)
+	})
+}
+
 // applyTogether runs operations in one transaction.
 func applyTogether(t *testing.T, db *store.DB, ops ...store.Op) {
 	t.Helper()
@@ -344,10 +366,10 @@ func applyTogether(t *testing.T, db *store.DB, ops ...store.Op) {
 	}))
 }
 
-// TestBatchOfManyWallets crosses every chunk size in every statement.
+// TestBatchOfManyWallets crosses all large chunk sizes in every statement.
 func TestBatchOfManyWallets(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, _ *Book) {
-		const wallets = 64 + 16 + 4 + 1 + 2
+		const wallets = 64 + 16 + 8 + 4 + 3
 		var credits, holds, settles []store.Op
 		for i := range wallets {
 			id := WalletID{fmt.Sprintf("org_%d", wallets-i), store.Live}

@@ -1,7 +1,6 @@
 package billing
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,14 +50,14 @@ func (s *claimState) name() string {
 	return claimInProgress
 }
 
-// lockClaims reads claims, sorted by key, and locks them until the transaction ends. It doesn't read transcripts.
-func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books) error {
-	return store.EachPadded(listSizes, keys, func(size int, chunk []claimKey) error {
+// queueClaims locks claims, sorted by key, until the transaction ends, and reads them without their transcripts.
+func queueClaims(tx store.Tx, keys []claimKey, books *books) {
+	for size, chunk := range store.Padded(listSizes, keys) {
 		args := make([]any, 0, 3*len(chunk))
 		for _, key := range chunk {
 			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:])
 		}
-		return tx.Query(ctx, func(row store.Row) error {
+		tx.QueueQuery(func(row store.Row) error {
 			var key claimKey
 			var claim claimRow
 			var env, state string
@@ -76,7 +75,7 @@ func lockClaims(ctx context.Context, tx store.Tx, keys []claimKey, books *books)
 			books.claims[key] = &claim
 			return nil
 		}, selectClaims[size]+tx.LockRows(), args...)
-	})
+	}
 }
 
 // collectClaimKeys scans the keys of claims into keys.
@@ -129,7 +128,7 @@ func (b *books) writeClaims(tx store.Tx) {
 			args = append(args, key.wallet.OrgID, string(key.wallet.Env), key.hash[:], claim.fingerprint[:], claim.name(),
 				claim.callID, claim.leaseUntil, claim.response, claim.createdAt, claim.finishedColumn(), claim.expiresAt)
 		}
-		tx.Queue(int64(len(chunk)), insertClaims[size], args...)
+		tx.Queue(store.AnyRows, insertClaims[size], args...)
 	})
 }
 

@@ -22,6 +22,7 @@ type books struct {
 
 	newHolds   []*holdRow
 	newCalls   []callRow
+	records    []callRow // of calls without money and key; a row of the same id stands
 	newEntries []Entry
 	audits     []store.AuditEntry
 	expired    int // holds that the batch expired

@@ -40,6 +40,12 @@ func (tx *brokenTx) Queue(want int64, query string, args ...any) {
 	}
 }
 
+func (tx *brokenTx) QueueQuery(each func(store.Row) error, query string, args ...any) {
+	if !tx.breaks() {
+		tx.Tx.QueueQuery(each, query, args...)
+	}
+}
+
 func (tx *brokenTx) Flush(ctx context.Context) error {
 	if tx.failed {
 		return errBroken
@@ -53,7 +59,14 @@ type brokenLedger struct{ failAt *int }
 func (brokenLedger) Name() string { return "broken ledger" }
 
 func (l brokenLedger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
-	return Ledger.Apply(ctx, &brokenTx{Tx: tx, failAt: *l.failAt}, ops)
+	broken := &brokenTx{Tx: tx, failAt: *l.failAt}
+	faults := Ledger.Apply(ctx, broken, ops)
+	if err := broken.Flush(ctx); err != nil { // as the writer does
+		for i := range faults {
+			faults[i] = err
+		}
+	}
+	return faults
 }
 
 // TestFaultInTheMiddleLeavesNothing breaks each statement of a batch in turn: the batch fails as a whole, nothing of it

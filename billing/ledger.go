@@ -26,6 +26,8 @@ type (
 	}
 	settleOp struct {
 		Settlement
+		// recorded: the call has neither money nor a key, and its caller doesn't wait. A row of the same id stands.
+		recorded bool
 		// abandoned is the hold of a call whose hold may or may not exist, nil for every other settlement.
 		abandoned *Hold
 
@@ -73,7 +75,7 @@ func (ledger) Apply(ctx context.Context, tx store.Tx, ops []store.Op) []error {
 }
 
 func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
-	var batch batch
+	batch := batch{records: true}
 	for _, op := range ops {
 		if err := batch.add(op); err != nil {
 			return err
@@ -86,17 +88,18 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	for _, op := range ops {
 		batch.decide(books, op)
 	}
-	if err := books.write(ctx, tx); err != nil {
-		return err
-	}
-	passFailpoints(ops)
-	return nil
+	books.write(tx)
+	return passFailpoints(ctx, tx, ops)
 }
 
-// passFailpoints passes the failpoints between the last row of the batch and its COMMIT.
-func passFailpoints(ops []store.Op) {
+// passFailpoints writes the last row of the batch and passes the failpoints between it and COMMIT. Without failpoints the last rows
+// are sent together with COMMIT.
+func passFailpoints(ctx context.Context, tx store.Tx, ops []store.Op) error {
 	if !failpoint.Enabled {
-		return
+		return nil
+	}
+	if err := tx.Flush(ctx); err != nil {
+		return fmt.Errorf("write ledger: %w", err)
 	}
 	for _, op := range ops {
 		switch op := op.(type) {
@@ -111,6 +114,7 @@ func passFailpoints(ops []store.Op) {
 		}
 	}
 	failpoint.SlowCommit()
+	return nil
 }
 
 // batch names the rows that must be read before a batch of operations can be decided.
@@ -122,8 +126,8 @@ type batch struct {
 	claims  []claimKey
 	// takenOver are the claims that may be taken from a call in progress.
 	takenOver map[claimKey]bool
-	// claiming are the calls that claim a key without a hold, whose row shows whether they have ended.
-	claiming []string
+	// unheld are the calls without a hold whose row shows whether they have ended.
+	unheld []string
 	// claimants are the wallets of claims without a hold, and of abandoned holds. They are made when they don't exist: a new
 	// claim is written under its wallet's lock, and an abandoned one waits there for the transaction that wrote it.
 	claimants []WalletID
@@ -131,9 +135,13 @@ type batch struct {
 	// sort.
 	due            []string
 	sweep, backlog bool
+	// records: the batch has nothing but calls without money and key, for which nothing is read.
+	records bool
 }
 
 func (b *batch) add(op store.Op) error {
+	settle, isSettle := op.(*settleOp)
+	b.records = b.records && isSettle && settle.recorded
 	switch op := op.(type) {
 	case *holdOp:
 		b.wallets = append(b.wallets, op.Wallet)
@@ -143,10 +151,16 @@ func (b *batch) add(op store.Op) error {
 		}
 		if op.AmountMicros == 0 {
 			b.claimants = append(b.claimants, op.Wallet)
-			b.claiming = append(b.claiming, op.CallID)
+			b.unheld = append(b.unheld, op.CallID)
 		}
 	case *settleOp:
+		if op.recorded {
+			return nil
+		}
 		b.settles = append(b.settles, op)
+		if !op.Held {
+			b.unheld = append(b.unheld, op.Call.ID)
+		}
 		if op.Claim != nil {
 			b.claims = append(b.claims, claimKey{op.Call.Wallet, op.Claim.KeyHash})
 		}
@@ -183,7 +197,8 @@ func (b *batch) addClaim(key claimKey, takeOver bool) {
 
 // read loads the books of the batch. What leads to a wallet is read first, without locks, because it can't change (a call) or
 // is read again (a hold, a claim); all else is read once the wallets are locked, and changes only under that lock. A claim may
-// also change under its own lock alone, because a sweep removes claims of many wallets.
+// also change under its own lock alone, because a sweep removes claims of many wallets. On PostgreSQL the locks and what is
+// read under them share a round trip: each statement sees what was committed before it began.
 func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	books := &books{
 		newID: func() string { return store.NewID("txn") },
@@ -194,25 +209,27 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 		entries: map[entryKey]Entry{},
 		claims:  make(map[claimKey]*claimRow, len(b.claims)),
 	}
+	if b.records {
+		return books, nil
+	}
 	if err := b.findWallets(ctx, tx, books); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(b.wallets, WalletID.compare)
 	b.wallets = slices.Compact(b.wallets)
-	if err := lockWallets(ctx, tx, b.wallets, books); err != nil {
-		return nil, fmt.Errorf("lock wallets: %w", err)
+	slices.SortFunc(b.claims, claimKey.compare)
+	queueWallets(tx, b.wallets, books)
+	queueHolds(tx, b.holds, books)
+	queueClaims(tx, slices.Compact(b.claims), books)
+	queueCalls(tx, b.unheld, books)
+	b.queueEntries(tx, books)
+	if err := tx.Flush(ctx); err != nil {
+		return nil, fmt.Errorf("read the books: %w", err)
 	}
-	if err := readHolds(ctx, tx, b.holds, books); err != nil {
-		return nil, fmt.Errorf("read holds: %w", err)
-	}
-	if err := b.readClaims(ctx, tx, books); err != nil {
-		return nil, err
-	}
-	if err := readCalls(ctx, tx, b.endedCalls(books), books); err != nil {
-		return nil, fmt.Errorf("read calls: %w", err)
-	}
-	if err := b.readEntries(ctx, tx, books); err != nil {
-		return nil, fmt.Errorf("read ledger: %w", err)
+	queueHolds(tx, b.losableHolds(tx.Now(), books), books)
+	queueCalls(tx, b.endedCalls(books), books)
+	if err := tx.Flush(ctx); err != nil {
+		return nil, fmt.Errorf("read what has ended: %w", err)
 	}
 	books.now = tx.Now() // last, because PostgreSQL sends its clock along with the first answer
 	return books, nil
@@ -234,8 +251,11 @@ func (b *batch) findWallets(ctx context.Context, tx store.Tx, books *books) erro
 			credited = append(credited, op.wallet)
 		}
 	}
-	if err := readCalls(ctx, tx, refunded, books); err != nil {
-		return fmt.Errorf("read refunded calls: %w", err)
+	if len(refunded) > 0 {
+		queueCalls(tx, refunded, books)
+		if err := tx.Flush(ctx); err != nil {
+			return fmt.Errorf("read refunded calls: %w", err)
+		}
 	}
 	for _, id := range refunded {
 		if call, ok := books.calls[id]; ok {
@@ -258,7 +278,8 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 		return fmt.Errorf("read due holds: %w", err)
 	}
 	// Like all reads for a sweep these take no lock: the claims are read again.
-	if err := lookUpIDs(ctx, tx, selectClaimsOfCalls, b.due, collectClaimKeys(&b.claims)); err != nil {
+	queueByIDs(tx, selectClaimsOfCalls, b.due, collectClaimKeys(&b.claims))
+	if err := tx.Flush(ctx); err != nil {
 		return fmt.Errorf("read claims of due holds: %w", err)
 	}
 	b.backlog = len(b.due) == sweepLimit
@@ -273,51 +294,38 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// readClaims locks the claims of the batch, and reads the holds of those that their calls may lose.
-func (b *batch) readClaims(ctx context.Context, tx store.Tx, books *books) error {
-	slices.SortFunc(b.claims, claimKey.compare)
-	if err := lockClaims(ctx, tx, slices.Compact(b.claims), books); err != nil {
-		return fmt.Errorf("lock claims: %w", err)
-	}
-	var lost []string
+// losableHolds returns the unread holds of claims that their calls may lose.
+func (b *batch) losableHolds(now int64, books *books) (ids []string) {
 	for key, claim := range books.claims {
-		losable := claim.leaseUntil < tx.Now() || b.takenOver[key]
+		losable := claim.leaseUntil < now || b.takenOver[key]
 		if !claim.done && losable && books.holds[claim.callID] == nil {
-			lost = append(lost, claim.callID)
+			ids = append(ids, claim.callID)
 		}
 	}
-	if err := readHolds(ctx, tx, lost, books); err != nil {
-		return fmt.Errorf("read holds of lost claims: %w", err)
-	}
-	return nil
+	return ids
 }
 
 // endedCalls returns the calls that may have been settled before: an open hold shows that its call has not.
-func (b *batch) endedCalls(books *books) []string {
-	ids := b.claiming
+func (b *batch) endedCalls(books *books) (ids []string) {
 	for _, op := range b.settles {
-		if hold := books.holds[op.Call.ID]; !op.Held || hold == nil || hold.status != holdOpen {
+		if hold := books.holds[op.Call.ID]; op.Held && (hold == nil || hold.status != holdOpen) {
 			ids = append(ids, op.Call.ID)
 		}
 	}
 	return ids
 }
 
-// readEntries reads the postings that repeat a reference.
-func (b *batch) readEntries(ctx context.Context, tx store.Tx, books *books) error {
+// queueEntries reads the postings that repeat a reference.
+func (b *batch) queueEntries(tx store.Tx, books *books) {
 	for _, op := range b.posts {
 		wallet := op.wallet
 		if op.kind == EntryRefund {
 			wallet = books.calls[op.ref].wallet
 		}
-		if op.ref == "" || wallet == (WalletID{}) {
-			continue
-		}
-		if err := readEntry(ctx, tx, entryKey{op.kind, wallet, op.ref}, books); err != nil {
-			return err
+		if op.ref != "" && wallet != (WalletID{}) {
+			queueEntry(tx, entryKey{op.kind, wallet, op.ref}, books)
 		}
 	}
-	return nil
 }
 
 // decide sets every result anew: an operation may be decided again after a fault.
@@ -326,6 +334,10 @@ func (b *batch) decide(books *books, op store.Op) {
 	case *holdOp:
 		op.finished, op.refused = books.hold(op.Hold)
 	case *settleOp:
+		if op.recorded {
+			books.records = append(books.records, callRow{Call: op.Call})
+			return
+		}
 		if op.abandoned != nil {
 			books.preclude(*op.abandoned)
 		}

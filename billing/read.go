@@ -24,14 +24,14 @@ const (
 		WHERE t.kind = $1 AND t.org_id = $2 AND t.env = $3 AND t.ref = $4`
 )
 
-// lockWallets reads wallets, sorted by key, and locks them, and with them all that belongs to them, until the transaction ends.
-func lockWallets(ctx context.Context, tx store.Tx, ids []WalletID, books *books) error {
-	return store.EachPadded(listSizes, ids, func(size int, chunk []WalletID) error {
+// queueWallets locks wallets, sorted by key, and with them all that belongs to them, until the transaction ends, and reads them.
+func queueWallets(tx store.Tx, ids []WalletID, books *books) {
+	for size, chunk := range store.Padded(listSizes, ids) {
 		args := make([]any, 0, 2*len(chunk))
 		for _, id := range chunk {
 			args = append(args, id.OrgID, string(id.Env))
 		}
-		return tx.Query(ctx, func(row store.Row) error {
+		tx.QueueQuery(func(row store.Row) error {
 			var id WalletID
 			var env string
 			var wallet walletRow
@@ -43,11 +43,11 @@ func lockWallets(ctx context.Context, tx store.Tx, ids []WalletID, books *books)
 			books.wallets[id] = &wallet
 			return nil
 		}, selectWallets[size]+tx.LockRows(), args...)
-	})
+	}
 }
 
-func readHolds(ctx context.Context, tx store.Tx, ids []string, books *books) error {
-	return lookUpIDs(ctx, tx, selectHolds, ids, func(row store.Row) error {
+func queueHolds(tx store.Tx, ids []string, books *books) {
+	queueByIDs(tx, selectHolds, ids, func(row store.Row) error {
 		var hold holdRow
 		var env, status string
 		if err := row.Scan(&hold.id, &hold.wallet.OrgID, &env, &hold.amount, &status, &hold.expiresAt); err != nil {
@@ -60,8 +60,8 @@ func readHolds(ctx context.Context, tx store.Tx, ids []string, books *books) err
 	})
 }
 
-func readCalls(ctx context.Context, tx store.Tx, ids []string, books *books) error {
-	return lookUpIDs(ctx, tx, selectCalls, ids, func(row store.Row) error {
+func queueCalls(tx store.Tx, ids []string, books *books) {
+	queueByIDs(tx, selectCalls, ids, func(row store.Row) error {
 		var id, env string
 		var call callFigures
 		settled := &call.settled
@@ -76,10 +76,10 @@ func readCalls(ctx context.Context, tx store.Tx, ids []string, books *books) err
 	})
 }
 
-func lookUpIDs(ctx context.Context, tx store.Tx, texts store.ListStatement, ids []string, each func(store.Row) error) error {
-	return store.EachPadded(listSizes, ids, func(size int, chunk []string) error {
-		return tx.Query(ctx, each, texts[size], store.Arguments(chunk)...)
-	})
+func queueByIDs(tx store.Tx, texts store.ListStatement, ids []string, each func(store.Row) error) {
+	for size, chunk := range store.Padded(listSizes, ids) {
+		tx.QueueQuery(each, texts[size], store.Arguments(chunk)...)
+	}
 }
 
 // readDueHolds calls each with every hold whose time is over, oldest first. It takes no lock: the holds are read again under
@@ -95,8 +95,8 @@ func readDueHolds(ctx context.Context, tx store.Tx, each func(id string, wallet 
 	}, selectDueHolds, tx.Now(), int64(sweepLimit))
 }
 
-func readEntry(ctx context.Context, tx store.Tx, key entryKey, books *books) error {
-	return tx.Query(ctx, func(row store.Row) error {
+func queueEntry(tx store.Tx, key entryKey, books *books) {
+	tx.QueueQuery(func(row store.Row) error {
 		entry := Entry{Wallet: key.wallet, Kind: key.kind, Ref: key.ref}
 		if err := row.Scan(&entry.ID, &entry.AmountMicros, &entry.BalanceMicros, &entry.Note, &entry.At); err != nil {
 			return err
