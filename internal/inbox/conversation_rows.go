@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"slices"
 
@@ -96,15 +95,11 @@ const (
 	updateCustomer = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5 WHERE id = $1`
 )
 
-// find reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
-func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) error {
+// queueFind reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
+func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) {
 	final := !locksRows(tx)
-	return store.EachPadded(listSizes, keys, func(size int, piece []conversationKey) error {
-		args := make([]any, 0, 2*len(piece))
-		for _, key := range piece {
-			args = append(args, key.channelID, key.customerRef)
-		}
-		return tx.Query(ctx, func(row store.Row) error {
+	for size, piece := range store.Padded(listSizes, keys) {
+		tx.QueueQuery(func(row store.Row) error {
 			c, err := scanConversationRow(row)
 			if err != nil {
 				return err
@@ -114,18 +109,26 @@ func find(ctx context.Context, tx store.Tx, keys []conversationKey, ids map[conv
 				rows[c.id] = c
 			}
 			return nil
-		}, findConversations[size], args...)
-	})
+		}, findConversations[size], conversationKeyArgs(piece)...)
+	}
 }
 
-// lock reads conversations that find has not read, sorted by id, and locks them until the transaction ends. Unlike platforms'
-// keys, ids have the same order in Go and in every collation.
-func lock(ctx context.Context, tx store.Tx, ids []string, rows map[string]*conversationRow) error {
+func conversationKeyArgs(keys []conversationKey) []any {
+	args := make([]any, 0, 2*len(keys))
+	for _, key := range keys {
+		args = append(args, key.channelID, key.customerRef)
+	}
+	return args
+}
+
+// queueLock reads conversations that are not among rows, sorted by id, and locks them until the transaction ends. Unlike
+// platforms' keys, ids have the same order in Go and in every collation.
+func queueLock(tx store.Tx, ids []string, rows map[string]*conversationRow) {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return rows[id] != nil })
 	slices.Sort(ids)
-	return store.EachPadded(listSizes, slices.Compact(ids), func(size int, piece []string) error {
-		return tx.Query(ctx, collectConversations(rows), lockConversations[size]+tx.LockRows(), store.Arguments(piece)...)
-	})
+	for size, piece := range store.Padded(listSizes, slices.Compact(ids)) {
+		tx.QueueQuery(collectConversations(rows), lockConversations[size]+tx.LockRows(), store.Arguments(piece)...)
+	}
 }
 
 // collectConversations scans conversations into rows, by id.

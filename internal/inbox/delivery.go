@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -15,9 +14,18 @@ var errVanished = errors.New("inbox: the conversation was deleted meanwhile")
 
 // delivery reads and writes the rows of a batch's arrivals.
 type delivery struct {
-	ops  []*enqueueOp
-	ids  map[conversationKey]string
-	rows map[string]*conversationRow // the session's
+	ops     []*enqueueOp
+	ids     map[conversationKey]string
+	made    []conversationKey           // that begin, where another process may make the same ones
+	rows    map[string]*conversationRow // the session's
+	decided *decisions
+}
+
+func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
+	return &delivery{ops: ops, ids: map[conversationKey]string{}, rows: rows, decided: &decisions{
+		byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
+		sent: map[messageKey]*sentRow{}, busy: map[string]bool{},
+	}}
 }
 
 var (
@@ -30,9 +38,12 @@ var (
 		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
 )
 
-// find returns the conversations of all arrivals, and makes missing ones. All processes make theirs in the same order and
-// before they lock any, so that two that meet the same new customers wait for each other in turn.
+// find returns the stored conversations of all arrivals, and makes missing ones. All processes make theirs in the same order
+// and before they lock any, so that two that meet the same new customers wait for each other in turn.
 func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
+	if len(d.ops) == 0 {
+		return nil, nil
+	}
 	makers := map[conversationKey]*arrivedItem{} // the item that makes it; nil: none does
 	for _, op := range d.ops {
 		for _, item := range op.items {
@@ -49,162 +60,161 @@ func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, conversationKey.compare)
-	d.ids = make(map[conversationKey]string, len(keys))
-	if err := find(ctx, tx, keys, d.ids, d.rows); err != nil {
+	queueFind(tx, keys, d.ids, d.rows)
+	failed := decisions{sent: map[messageKey]*sentRow{}}
+	failed.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }))
+	if err := tx.Flush(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.makeMissing(ctx, tx, keys, makers); err != nil {
-		return nil, err
-	}
-	ids := make([]string, 0, len(d.ids))
+	ids := make([]string, 0, len(d.ids)+len(failed.sent))
 	for _, id := range d.ids {
 		ids = append(ids, id)
 	}
-	return d.findFailed(ctx, tx, ids)
+	for _, sent := range failed.sent { // only the messages' rows name their conversations
+		ids = append(ids, sent.conversationID)
+	}
+	return ids, d.makeMissing(ctx, tx, keys, makers)
 }
 
-// findFailed adds the conversations of messages that were not delivered, which only the messages' rows name.
-func (d *delivery) findFailed(ctx context.Context, tx store.Tx, ids []string) ([]string, error) {
-	var failed []messageKey
+// messageKeys returns the keys of the arrivals that are wanted.
+func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKey) {
 	for _, op := range d.ops {
 		for _, item := range op.items {
-			if item.Kind == FailedDelivery {
-				failed = append(failed, messageKey{item.key.channelID, item.MessageID})
+			if wanted(item) {
+				keys = append(keys, messageKey{item.key.channelID, item.MessageID})
 			}
 		}
 	}
-	found := decisions{sent: map[messageKey]*sentRow{}}
-	err := found.readSent(ctx, tx, failed)
-	for _, sent := range found.sent {
-		ids = append(ids, sent.conversationID)
-	}
-	return ids, err
+	return keys
 }
 
+// makeMissing queues the conversations that begin. [delivery.queueMade] reads them, where another process may have been faster.
 func (d *delivery) makeMissing(ctx context.Context, tx store.Tx, keys []conversationKey, makers map[conversationKey]*arrivedItem) error {
-	var missing []conversationKey
-	for _, key := range keys {
-		if d.ids[key] == "" && makers[key] != nil {
-			missing = append(missing, key)
-		}
+	missing := slices.DeleteFunc(keys, func(key conversationKey) bool { return d.ids[key] != "" || makers[key] == nil })
+	if len(missing) == 0 {
+		return nil
 	}
-	missing, err := withChannel(ctx, tx, missing)
-	if err == nil {
-		missing, err = d.withoutTombstones(ctx, tx, missing)
-	}
-	if err != nil || len(missing) == 0 {
+	missing, err := d.beginning(ctx, tx, missing)
+	if err != nil {
 		return err
 	}
 	now := tx.Now()
 	store.EachExact(listSizes, missing, func(size int, piece []conversationKey) {
 		args := make([]any, 0, 14*len(piece))
 		for _, key := range piece {
-			maker := makers[key]
-			args = append(args, store.NewID("cnv"), maker.route.OrgID, key.channelID, key.customerRef, maker.Address,
-				StateAssistant, "", 0, 0, 0, 0, 0, now, now)
+			c := newConversation(makers[key], now)
+			d.ids[key] = c.id
+			if locksRows(tx) {
+				d.made = append(d.made, key)
+			} else {
+				d.rows[c.id] = c
+			}
+			args = append(args, c.id, c.orgID, key.channelID, key.customerRef, c.address, c.state, c.attention, c.leaseUntil,
+				c.leaseToken, c.attempts, c.pausedUntil, c.lastCustomerAt, now, c.updatedAt)
 		}
 		tx.Queue(store.AnyRows, insertConversations[size], args...)
 	})
-	return find(ctx, tx, missing, d.ids, d.rows)
+	return nil
 }
 
-// withChannel drops arrivals for a channel that was deleted since its route was read: they match no channel any more, and must
-// not block the other tenants of their delivery.
-func withChannel(ctx context.Context, tx store.Tx, keys []conversationKey) (kept []conversationKey, err error) {
-	var ids []string
-	for _, key := range keys { // sorted by channel
-		if len(ids) == 0 || ids[len(ids)-1] != key.channelID {
-			ids = append(ids, key.channelID)
+// queueMade locks and reads the conversations that begin: each is this transaction's, or one that another process has made at this
+// moment. They are locked after all others: ids rise with time, so this is the order of ids, too.
+func (d *delivery) queueMade(tx store.Tx) {
+	for size, piece := range store.Padded(listSizes, d.made) {
+		tx.QueueQuery(func(row store.Row) error {
+			c, err := scanConversationRow(row)
+			if err == nil {
+				d.ids[c.key], d.rows[c.id] = c.id, c
+			}
+			return err
+		}, findConversations[size]+" ORDER BY id"+tx.LockRows(), conversationKeyArgs(piece)...)
+	}
+}
+
+func newConversation(maker *arrivedItem, now int64) *conversationRow {
+	begun := queueState{state: StateAssistant}
+	return &conversationRow{
+		queueState: begun, stored: begun, id: store.NewID("cnv"), orgID: maker.route.OrgID, key: maker.key,
+		address: maker.Address, updatedAt: now,
+	}
+}
+
+// beginning leaves out conversations of a channel that was deleted since its route was read, which match no channel any more and
+// must not block the other tenants of their delivery, and those of which only deleted messages have arrived again.
+func (d *delivery) beginning(ctx context.Context, tx store.Tx, missing []conversationKey) (kept []conversationKey, err error) {
+	var channels []string
+	for _, key := range missing { // sorted by channel
+		if len(channels) == 0 || channels[len(channels)-1] != key.channelID {
+			channels = append(channels, key.channelID)
 		}
 	}
-	there := make(map[string]bool, len(ids))
-	err = store.EachPadded(listSizes, ids, func(size int, piece []string) error {
-		return tx.Query(ctx, func(row store.Row) error {
+	there := make(map[string]bool, len(channels))
+	for size, piece := range store.Padded(listSizes, channels) {
+		tx.QueueQuery(func(row store.Row) error {
 			var id string
 			err := row.Scan(&id)
 			there[id] = true
 			return err
 		}, selectChannels[size], store.Arguments(piece)...)
-	})
-	for _, key := range keys {
-		if there[key.channelID] {
-			kept = append(kept, key)
-		}
 	}
-	return kept, err
+	alive := d.queueAlive(tx, missing)
+	if err := tx.Flush(ctx); err != nil {
+		return nil, err
+	}
+	living := alive()
+	return slices.DeleteFunc(missing, func(key conversationKey) bool { return !there[key.channelID] || !living[key] }), nil
 }
 
-// store decides the arrivals on the locked conversations and writes them.
-func (d *delivery) store(ctx context.Context, s *session) error {
-	decided := &decisions{
-		now: s.now, byID: s.rows, rows: make(map[conversationKey]*conversationRow, len(d.ids)), seen: map[messageKey]bool{},
-		sent: map[messageKey]*sentRow{}, busy: map[string]bool{},
-	}
+// store decides the arrivals on the locked conversations and queues what they change.
+func (d *delivery) store(s *session) error {
+	d.decided.now = s.now
 	for key, id := range d.ids {
 		if s.rows[id] == nil {
 			return errVanished
 		}
-		decided.rows[key] = s.rows[id]
-	}
-	if err := d.read(ctx, s, decided); err != nil {
-		return err
+		d.decided.rows[key] = s.rows[id]
 	}
 	for _, op := range d.ops {
 		for _, item := range op.items {
-			decided.decide(item)
+			d.decided.decide(item)
 		}
 	}
-	return decided.write(ctx, s)
-}
-
-// read loads what the decisions depend on, under the locks of the conversations.
-func (d *delivery) read(ctx context.Context, s *session, into *decisions) error {
-	var arrived, told []messageKey
-	var echoed []string
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			key := messageKey{item.key.channelID, item.MessageID}
-			if item.stored() {
-				arrived = append(arrived, key)
-			}
-			if id := d.ids[item.key]; item.Kind == HumanEcho && id != "" {
-				echoed = append(echoed, id)
-			}
-			if item.Kind == HumanEcho || item.Kind == FailedDelivery {
-				told = append(told, key)
-			}
-		}
-	}
-	if err := into.readSeen(ctx, s.tx, arrived); err != nil {
-		return fmt.Errorf("look for duplicates: %w", err)
-	}
-	if err := into.readSent(ctx, s.tx, told); err != nil {
-		return fmt.Errorf("look for what was sent: %w", err)
-	}
-	err := store.EachPadded(listSizes, echoed, func(size int, piece []string) error {
-		return s.tx.Query(ctx, func(row store.Row) error {
-			var id string
-			err := row.Scan(&id)
-			into.busy[id] = true
-			return err
-		}, selectBusy[size], store.Arguments(piece)...)
-	})
-	if err != nil {
-		return fmt.Errorf("look for what is being sent: %w", err)
-	}
+	d.decided.write(s)
 	return nil
 }
 
-func (d *decisions) readSent(ctx context.Context, tx store.Tx, keys []messageKey) error {
-	return store.EachPadded(listSizes, keys, func(size int, piece []messageKey) error {
-		return tx.Query(ctx, func(row store.Row) error {
+// queueReads loads what the decisions depend on, under the locks of the conversations.
+func (d *delivery) queueReads(tx store.Tx) {
+	d.decided.queueSeen(tx, d.messageKeys((*arrivedItem).stored))
+	d.decided.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.Kind == HumanEcho || item.Kind == FailedDelivery }))
+	var echoed []string
+	for _, op := range d.ops {
+		for _, item := range op.items {
+			if id := d.ids[item.key]; item.Kind == HumanEcho && id != "" {
+				echoed = append(echoed, id)
+			}
+		}
+	}
+	for size, piece := range store.Padded(listSizes, echoed) {
+		tx.QueueQuery(func(row store.Row) error {
+			var id string
+			err := row.Scan(&id)
+			d.decided.busy[id] = true
+			return err
+		}, selectBusy[size], store.Arguments(piece)...)
+	}
+}
+
+func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
+	for size, piece := range store.Padded(listSizes, keys) {
+		tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			sent := &sentRow{}
 			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &key.channelID, &key.platformID)
 			d.sent[key] = sent
 			return err
 		}, selectSent[size], messageKeyArgs(piece)...)
-	})
+	}
 }
 
 func messageKeyArgs(keys []messageKey) []any {
@@ -217,7 +227,7 @@ func messageKeyArgs(keys []messageKey) []any {
 
 // write applies the effects to what was stored before, then adds the messages. If another process stores one of them at this
 // moment, under another conversation, the unique index reports [store.ErrConflict].
-func (d *decisions) write(ctx context.Context, s *session) error {
+func (d *decisions) write(s *session) {
 	for _, effect := range d.effects {
 		if effect.silence != "" {
 			silence(s.tx, effect.conversationID, effect.silence, s.now)
@@ -241,5 +251,4 @@ func (d *decisions) write(ctx context.Context, s *session) error {
 		}
 		s.tx.Queue(store.AnyRows, insertMessages[size], args...)
 	})
-	return s.tx.Flush(ctx)
 }

@@ -2,10 +2,13 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -145,6 +148,44 @@ func TestCrossingDeliveries(t *testing.T) {
 		require.Equal(t, number(rounds*customers), q.value(t, `SELECT count(*) FROM messages`))
 		require.Equal(t, number(rounds/3*customers), q.value(t, `SELECT count(*) FROM conversations`))
 	})
+}
+
+// Two servers that meet the same new customer at the same moment make one conversation, and neither has to begin anew.
+func TestSameNewCustomerOnTwoServers(t *testing.T) {
+	t.Parallel()
+	q := newInboxTest(t, storetest.OpenAt(t, storetest.Location(t, store.Postgres), store.Options{Kinds: []store.Kind{Kind}}))
+	other := newHandle(t, q)
+	storeText := func(db *store.DB, id string, written func()) error {
+		op, err := q.seal([]Arrival{{q.route, []Item{textOf("eve", id, "text of "+id)}}})
+		require.NoError(t, err)
+		return db.Exec(context.Background(), func(ctx context.Context, tx store.Tx) error {
+			err := errors.Join(Kind.Apply(ctx, tx, []store.Op{op})...)
+			if err == nil {
+				err = tx.Flush(ctx)
+			}
+			written()
+			return err
+		})
+	}
+	made, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	commit := sync.OnceFunc(func() { close(goOn) })
+	defer commit()
+	go func() {
+		ended <- storeText(q.db, "1", func() {
+			close(made)
+			<-goOn
+		})
+	}()
+	<-made
+	go func() { ended <- storeText(other.db, "2", func() {}) }()
+	require.Eventually(t, func() bool {
+		return q.value(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) != "0"
+	}, 30*time.Second, 5*time.Millisecond, "the second did not wait for the first")
+	commit()
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"text of 1", "text of 2"}, textsOf(q.open(t, q.take(t)).Waiting))
+	q.healthy(t)
 }
 
 // A delivery may hold a thousand messages of several tenants.

@@ -52,6 +52,11 @@ func (tx *recordingTx) Queue(want int64, text string, args ...any) {
 	tx.Tx.Queue(want, text, args...)
 }
 
+func (tx *recordingTx) QueueQuery(each func(store.Row) error, text string, args ...any) {
+	tx.recorder.note(text, args)
+	tx.Tx.QueueQuery(each, text, args...)
+}
+
 // fullScan is how the engines' plans say that a whole table is read.
 var fullScan = map[store.Engine]*regexp.Regexp{
 	store.SQLite:   regexp.MustCompile(`SCAN (\w+ )*(conversations|messages|turns|outbound_messages|[mtoc])( USING PRIMARY KEY)?$`),

@@ -75,11 +75,11 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 			return fmt.Errorf("lease conversations: %w", err)
 		}
 	}
-	return tx.Flush(ctx)
+	return nil
 }
 
 func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []operation) error {
-	delivery := &delivery{ops: arrived, rows: s.rows}
+	delivery := newDelivery(arrived, s.rows)
 	ids, err := delivery.find(ctx, s.tx)
 	if err != nil {
 		return fmt.Errorf("find conversations: %w", err)
@@ -94,16 +94,15 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 			ids = append(ids, id)
 		}
 	}
-	if len(ids) > 0 {
-		if err := lock(ctx, s.tx, ids, s.rows); err != nil {
-			return fmt.Errorf("lock conversations: %w", err)
-		}
+	queueLock(s.tx, ids, s.rows)
+	delivery.queueMade(s.tx)
+	delivery.queueReads(s.tx)
+	if err := s.tx.Flush(ctx); err != nil {
+		return fmt.Errorf("lock conversations: %w", err)
 	}
 	s.now = s.tx.Now() // after the locks, because PostgreSQL sends its clock along with the first answer
-	if len(arrived) > 0 {
-		if err := delivery.store(ctx, s); err != nil {
-			return fmt.Errorf("store arrivals: %w", err)
-		}
+	if err := delivery.store(s); err != nil {
+		return fmt.Errorf("store arrivals: %w", err)
 	}
 	for _, op := range others {
 		if err := op.run(ctx, s); err != nil {

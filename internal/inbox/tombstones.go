@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -39,9 +40,9 @@ func seenStatement(text string) store.ListStatement {
 	})
 }
 
-// readSeen records which of the messages exist, or were deleted recently.
-func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey) error {
-	return store.EachPadded(listSizes, keys, func(size int, piece []messageKey) error {
+// queueSeen records which of the messages exist, or were deleted recently.
+func (d *decisions) queueSeen(tx store.Tx, keys []messageKey) {
+	for size, piece := range store.Padded(listSizes, keys) {
 		args := messageKeyArgs(piece)
 		hashed := make(map[[sha256.Size]byte]messageKey, len(piece))
 		for _, key := range piece {
@@ -49,7 +50,7 @@ func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey
 			hashed[hash] = key
 			args = append(args, hash[:])
 		}
-		return tx.Query(ctx, func(row store.Row) error {
+		tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			var hash []byte
 			err := row.Scan(&key.channelID, &key.platformID, &hash)
@@ -59,49 +60,36 @@ func (d *decisions) readSeen(ctx context.Context, tx store.Tx, keys []messageKey
 			d.seen[key] = true
 			return err
 		}, selectSeen[size], args...)
-	})
+	}
 }
 
-// withoutTombstones leaves out conversations of which only deleted messages have arrived again: they don't begin anew.
-func (d *delivery) withoutTombstones(ctx context.Context, tx store.Tx, missing []conversationKey) (kept []conversationKey, err error) {
-	if len(missing) == 0 {
-		return nil, nil
-	}
-	wanted := make(map[conversationKey]bool, len(missing))
-	for _, key := range missing {
-		wanted[key] = false
-	}
+// queueAlive reads the tombstones of the messages that would begin conversations. After they are read, alive returns the
+// conversations that have another message: of those without, only deleted messages have arrived again, and they don't begin anew.
+func (d *delivery) queueAlive(tx store.Tx, missing []conversationKey) (alive func() map[conversationKey]bool) {
+	var items []*arrivedItem
 	var hashes [][]byte
 	for _, item := range d.storedItems() {
-		if _, is := wanted[item.key]; is {
+		if _, is := slices.BinarySearchFunc(missing, item.key, conversationKey.compare); is {
 			hash := tombstone(messageKey{item.key.channelID, item.MessageID})
-			hashes = append(hashes, hash[:])
+			items, hashes = append(items, item), append(hashes, hash[:])
 		}
 	}
 	dead := map[string]bool{}
-	err = store.EachPadded(listSizes, hashes, func(size int, piece [][]byte) error {
-		return tx.Query(ctx, func(row store.Row) error {
+	for size, piece := range store.Padded(listSizes, hashes) {
+		tx.QueueQuery(func(row store.Row) error {
 			var hash []byte
 			err := row.Scan(&hash)
 			dead[string(hash)] = true
 			return err
 		}, selectTombstones[size], store.Arguments(piece)...)
-	})
-	if err != nil {
-		return nil, err
 	}
-	for _, item := range d.storedItems() {
-		hash := tombstone(messageKey{item.key.channelID, item.MessageID})
-		if _, is := wanted[item.key]; is && !dead[string(hash[:])] {
-			wanted[item.key] = true
+	return func() map[conversationKey]bool {
+		living := make(map[conversationKey]bool, len(missing))
+		for i, item := range items {
+			living[item.key] = living[item.key] || !dead[string(hashes[i])]
 		}
+		return living
 	}
-	for _, key := range missing {
-		if wanted[key] {
-			kept = append(kept, key)
-		}
-	}
-	return kept, nil
 }
 
 // storedItems returns the arrivals that become rows.
