@@ -1,0 +1,126 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// What a call and a delivery write costs a known number of statements on SQLite, and of round trips on PostgreSQL, BEGIN and
+// COMMIT included. A stream writes what an answer in one piece does.
+func TestStatementsAndRoundTrips(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			m := newMeter(t, engine)
+			m.requireCost(t, "free call", cost{statements: 3, trips: 1}, m.freeCall)
+			m.requireCost(t, "charged call", cost{statements: 15, trips: 4}, func(t *testing.T, id string) { m.chargedCall(t, id, nil) })
+			m.requireCost(t, "keyed call", cost{statements: 19, trips: 4}, func(t *testing.T, id string) {
+				m.chargedCall(t, id, &billing.Claim{KeyHash: [32]byte([]byte(id + "................................"))})
+			})
+			m.requireCost(t, "refused call", cost{statements: 4, trips: 2}, m.refusedCall)
+			m.requireCost(t, "delivery of a new customer", cost{statements: 9, trips: 4}, func(t *testing.T, id string) { m.deliver(t, id, id) })
+			m.requireCost(t, "delivery of a known customer", cost{statements: 6, trips: 3}, func(t *testing.T, id string) { m.deliver(t, id, "known") })
+		})
+	}
+}
+
+// cost is what is counted: statements of the writer on SQLite, round trips to PostgreSQL.
+type cost struct{ statements, trips int }
+
+// meter is a database with an organization and a channel, and counts what is written.
+type meter struct {
+	db     *store.DB
+	wire   *storetest.Wire // to PostgreSQL
+	book   *billing.Book
+	queue  *inbox.Queue
+	wallet billing.WalletID
+}
+
+func newMeter(t *testing.T, engine store.Engine) *meter {
+	t.Helper()
+	m := &meter{wallet: billing.WalletID{OrgID: "org_1", Env: store.Live}}
+	location := storetest.Location(t, engine)
+	if engine == store.Postgres {
+		m.wire = storetest.StartWire(t, location)
+		location = m.wire.Location
+	}
+	m.db = storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
+	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	require.NoError(t, err)
+	m.book, m.queue = billing.NewBook(m.db), inbox.New(m.db, ring)
+	createOrganization(t, m.db, m.wallet.OrgID)
+	createChannel(t, m.db, store.Channel{ID: "chn_1", OrgID: m.wallet.OrgID, Type: "photo_dm", ExternalID: "x"})
+	_, err = m.book.Credit(t.Context(), "cli", m.wallet, 1_000, "")
+	require.NoError(t, err)
+	return m
+}
+
+// requireCost requires what a write costs once its statements are prepared.
+func (m *meter) requireCost(t *testing.T, what string, want cost, write func(t *testing.T, id string)) {
+	t.Helper()
+	t.Run(what, func(t *testing.T) { //nolint:paralleltest // one after the other, to count
+		write(t, what+" 1")
+		write(t, what+" 2")
+		before := m.count()
+		write(t, what+" 3")
+		if m.wire == nil {
+			require.Equal(t, want.statements, m.count()-before, "statements")
+		} else {
+			require.Equal(t, want.trips, m.count()-before, "round trips")
+		}
+	})
+}
+
+func (m *meter) count() int {
+	if m.wire == nil {
+		return m.db.WriterStatements()
+	}
+	return m.wire.RoundTrips()
+}
+
+func (m *meter) call(id string) billing.Call {
+	return billing.Call{ID: id, Wallet: m.wallet, UsageSource: billing.UsageProvider}
+}
+
+func (m *meter) freeCall(t *testing.T, id string) {
+	t.Helper()
+	record, err := m.book.Record(billing.Settlement{Call: m.call(id)})
+	require.NoError(t, err)
+	<-record.Done()
+	require.NoError(t, record.Err())
+}
+
+func (m *meter) chargedCall(t *testing.T, id string, claim *billing.Claim) {
+	t.Helper()
+	_, err := m.book.Hold(t.Context(), billing.Hold{CallID: id, Wallet: m.wallet, AmountMicros: 10, ExpiresIn: time.Hour, Claim: claim})
+	require.NoError(t, err)
+	settled, err := m.book.Settle(t.Context(), billing.Settlement{Call: m.call(id), Held: true, ChargeMicros: 7, Claim: claim, Keep: claim != nil})
+	require.NoError(t, err)
+	require.EqualValues(t, 7, settled.ChargedMicros)
+}
+
+func (m *meter) refusedCall(t *testing.T, id string) {
+	t.Helper()
+	_, err := m.book.Hold(t.Context(), billing.Hold{CallID: id, Wallet: m.wallet, AmountMicros: 100_000, ExpiresIn: time.Hour})
+	require.ErrorIs(t, err, billing.ErrInsufficientCredits)
+}
+
+func (m *meter) deliver(t *testing.T, id, customer string) {
+	t.Helper()
+	require.NoError(t, m.queue.Enqueue(t.Context(), []inbox.Arrival{{
+		Route: store.Route{ChannelID: "chn_1", OrgID: m.wallet.OrgID, Type: "photo_dm", State: store.ChannelActive},
+		Items: []inbox.Item{{
+			Kind: inbox.Text, CustomerRef: customer, Address: customer, CustomerName: "Eve", MessageID: id, Text: fmt.Sprint("text of ", id),
+		}},
+	}}))
+}
