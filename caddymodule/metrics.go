@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
@@ -44,6 +45,9 @@ var (
 	firstTextSeconds = histograms("first_text_seconds",
 		"Time from the start of the call to the provider to the first text of its answer.",
 		[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80}, "provider")
+	outputSpeed = histograms("output_tokens_per_second",
+		"Output tokens of a whole answer by the provider's count, reasoning included, divided by the duration of its call.",
+		[]float64{1, 2, 5, 10, 20, 35, 50, 75, 100, 150, 200, 300, 500, 1000, 2000}, "provider")
 
 	writerOps = histogram("writer_batch_operations",
 		"Operations that shared one transaction.", prometheus.ExponentialBuckets(1, 2, 9))
@@ -62,6 +66,12 @@ var (
 
 	webhooksTotal = counters("webhooks_total",
 		"Deliveries of platforms, by platform and outcome: accepted, or the code of the error body.", "platform", "outcome")
+	queueWaitSeconds = histograms("queue_wait_seconds",
+		"Wait of the first text of each answer, from its storage until a worker begins the answer, quiet window included, by channel type.",
+		replyBuckets, "type")
+	answerSeconds = histograms("answer_seconds",
+		"Wait of the first text of each answer, from its storage until the answer is stored, by channel type.",
+		replyBuckets, "type")
 	turnsTotal = counters("turns_total",
 		"Passes of the worker over an answer, by how they ended.", "outcome")
 	sendsTotal = counters("sends_total",
@@ -81,6 +91,16 @@ var (
 	redisLocalTotal = counters("redis_local_requests_total",
 		"Requests counted in this process instead of Redis, by reason: open (Redis is given up for now), late, failed, busy, key.", "reason")
 )
+
+// replyBuckets are seconds that a customer waits: from what nobody notices to an hour.
+var replyBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 900, 3600}
+
+// An alert on an increase of a counter misses the first one if the series begins with it.
+func init() {
+	for _, code := range errcode.All() {
+		failuresTotal.WithLabelValues(string(code))
+	}
+}
 
 // processCollectors are the collectors above.
 var processCollectors []prometheus.Collector
@@ -269,6 +289,10 @@ func (callMetrics) CallEnded(e gateway.Ended) {
 	if e.FirstText > 0 {
 		firstTextSeconds.WithLabelValues(e.Provider).Observe(e.FirstText.Seconds())
 	}
+	if whole := e.Outcome == gateway.OutcomeCompleted && e.UsageSource == billing.UsageProvider; whole &&
+		e.Usage.CompletionTokens > 0 && e.Upstream > 0 {
+		outputSpeed.WithLabelValues(e.Provider).Observe(float64(e.Usage.CompletionTokens) / e.Upstream.Seconds())
+	}
 	if e.Usage.PromptTokens+e.Usage.CompletionTokens == 0 {
 		return
 	}
@@ -316,8 +340,15 @@ type workerMetrics struct{}
 
 var _ worker.Observer = workerMetrics{}
 
-func (workerMetrics) Leased(n int)             { conversationsLeasedTotal.Add(float64(n)) }
-func (workerMetrics) LeaseLost()               { leasesLostTotal.Inc() }
+func (workerMetrics) Leased(n int) { conversationsLeasedTotal.Add(float64(n)) }
+func (workerMetrics) LeaseLost()   { leasesLostTotal.Inc() }
+func (workerMetrics) TurnBegan(channelType string, waited time.Duration) {
+	queueWaitSeconds.WithLabelValues(channelType).Observe(waited.Seconds())
+}
+
+func (workerMetrics) Answered(channelType string, waited time.Duration) {
+	answerSeconds.WithLabelValues(channelType).Observe(waited.Seconds())
+}
 func (workerMetrics) TurnEnded(outcome string) { turnsTotal.WithLabelValues(outcome).Inc() }
 func (workerMetrics) Sent(channelType, outcome string) {
 	sendsTotal.WithLabelValues(channelType, outcome).Inc()

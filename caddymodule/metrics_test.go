@@ -4,9 +4,13 @@ import (
 	"os"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
 )
 
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
@@ -31,5 +35,38 @@ func TestMetricsAreDocumented(t *testing.T) {
 		require.Contains(t, string(page), "`"+name, "docs/operating.md doesn't tell what %s is", name)
 		count++
 	}
-	require.Equal(t, 39, count) // buffered_bytes has four
+	require.Equal(t, 42, count) // buffered_bytes has four
+}
+
+// TestOutputSpeed: only a whole answer whose tokens the provider has counted says how fast the provider is.
+func TestOutputSpeed(t *testing.T) {
+	t.Parallel()
+	ended := gateway.Ended{
+		Model: "speedy/one", Provider: "speedy", Outcome: gateway.OutcomeCompleted, UsageSource: billing.UsageProvider,
+		Usage: billing.Usage{PromptTokens: 7, CompletionTokens: 90}, Upstream: 2 * time.Second,
+	}
+	callMetrics{}.CallEnded(ended)
+	for _, change := range []func(*gateway.Ended){
+		func(e *gateway.Ended) { e.Outcome = gateway.OutcomeProviderError },
+		func(e *gateway.Ended) { e.UsageSource = billing.UsageEstimated },
+		func(e *gateway.Ended) { e.Usage.CompletionTokens = 0 },
+		func(e *gateway.Ended) { e.Upstream = 0 },
+	} {
+		other := ended
+		change(&other)
+		callMetrics{}.CallEnded(other)
+	}
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(outputSpeed))
+	gathered, err := registry.Gather()
+	require.NoError(t, err)
+	require.Len(t, gathered, 1)
+	for _, metric := range gathered[0].GetMetric() {
+		if metric.GetLabel()[0].GetValue() == "speedy" {
+			require.EqualValues(t, 1, metric.GetHistogram().GetSampleCount())
+			require.InDelta(t, 45, metric.GetHistogram().GetSampleSum(), 1e-9)
+			return
+		}
+	}
+	t.Fatal("the call was not observed")
 }

@@ -41,6 +41,7 @@ func (g *Gateway) Call(ctx context.Context, req *Request, sink Sink) (*Result, e
 		replayed, err = c.replay(first)
 	default:
 		err = c.ask(ctx)
+		c.upstreamEnd = c.Now()
 	}
 	switch {
 	case err != nil:
@@ -136,6 +137,7 @@ type call struct {
 	finish    string
 	reported  *providers.Usage
 
-	upstreamAt  time.Time
-	firstTextAt time.Time
+	// upstreamAt is the start of the vendor's call, zero before it; upstreamEnd is the end of ask.
+	upstreamAt, upstreamEnd time.Time
+	firstTextAt             time.Time
 }

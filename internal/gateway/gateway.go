@@ -26,7 +26,7 @@ type Ended struct {
 	Usage           billing.Usage
 	UsageSource     billing.UsageSource
 	Settled         billing.Settled
-	// Upstream is the time from the vendor's call to its end, 0 if there was none.
+	// Upstream is the time from the vendor's call to the end of its answer, 0 if there was none. The settlement isn't part of it.
 	Upstream time.Duration
 	// FirstText is the time from the vendor's call to the first piece of text, 0 if there was none.
 	FirstText time.Duration

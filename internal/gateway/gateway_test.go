@@ -507,3 +507,19 @@ func TestQuotedPieces(t *testing.T) {
 	require.Equal(t, "a \"b\"\nc", whole.Text)
 	require.EqualValues(t, 3, whole.Usage.CompletionTokens, "estimated of 7 bytes")
 }
+
+// TestTheSettlementIsNoPartOfTheVendorsTime: every look at the clock takes a second here, and there are three from the start of the
+// vendor's call to its end: the start, the first text and the end.
+func TestTheSettlementIsNoPartOfTheVendorsTime(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: answered()})
+	now := time.Unix(1_800_000_000, 0)
+	f.Now = func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+	_, err := f.Call(t.Context(), request(), nil)
+	require.NoError(t, err)
+	require.Equal(t, time.Second, f.ended(t).FirstText)
+	require.Equal(t, 2*time.Second, f.ended(t).Upstream)
+}

@@ -229,7 +229,7 @@ func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.Usag
 		e.Model, e.Provider = c.model.ID, c.provider.Name
 	}
 	if !c.upstreamAt.IsZero() {
-		e.Upstream = c.Now().Sub(c.upstreamAt)
+		e.Upstream = c.upstreamEnd.Sub(c.upstreamAt)
 	}
 	if !c.firstTextAt.IsZero() {
 		e.FirstText = c.firstTextAt.Sub(c.upstreamAt)

@@ -52,6 +52,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 	if err != nil {
 		return work, err
 	}
+	work.ReadAt = now
 	var quiet bool // the quiet window lasts
 	if quiet, err = q.openConversation(ctx, lease, now, &work); err != nil {
 		return work, err
@@ -66,7 +67,7 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 		return work, err
 	}
 	if !quiet {
-		if work.Waiting, err = q.openWaiting(ctx, lease); err != nil {
+		if err = q.openWaiting(ctx, lease, &work); err != nil {
 			return work, err
 		}
 	}
@@ -145,14 +146,16 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 	}, selectUnsent, lease.ConversationID)
 }
 
-func (q *Queue) openWaiting(ctx context.Context, lease Lease) ([]Message, error) {
+func (q *Queue) openWaiting(ctx context.Context, lease Lease, work *Work) error {
 	waiting, err := store.ReadRows(ctx, q.db, "read what waits", q.scanMessage(vault.InboundBody),
 		selectWaiting, lease.ConversationID, maxWaiting)
-	if err != nil {
-		return nil, err
+	if err != nil || len(waiting) == 0 {
+		return err
 	}
 	slices.Reverse(waiting)
-	return messages(waiting), nil
+	work.Waiting = messages(waiting)
+	work.WaitingSince = slices.MinFunc(waiting, placedMessage.before).placedAt
+	return nil
 }
 
 // openHistory reads the last messages, without those that wait for an answer or belong to the running turn.

@@ -67,6 +67,9 @@ type Work struct {
 	// Waiting are the unanswered texts, in order of platform time, then arrival; empty while their quiet window lasts. Those of
 	// a running turn are not among them.
 	Waiting []Message
+	// WaitingSince is when the first of Waiting was stored, 0 without any; ReadAt is when Work was read. Both are epoch
+	// milliseconds by the database's clock.
+	WaitingSince, ReadAt int64
 	// History is the conversation before, both directions, oldest first, without Waiting and what was never sent.
 	History []Message
 	// RecentReplies counts the answers the assistant wrote here in the last 10 minutes (loop guard).

@@ -34,6 +34,28 @@ func TestOneMessageOneReply(t *testing.T) {
 	})
 }
 
+// TestHowLongCustomersWait: waits are counted from the oldest text of an answer, by the clock of the store, also by a worker that
+// goes on with another one's turn.
+func TestHowLongCustomersWait(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
+			if n == 1 {
+				return "", broken(providers.FailureUnreachable)
+			}
+			return echo(asked), nil
+		}
+		h.say(t, bot, "lan", "hello")
+		h.exec(t, `UPDATE messages SET received_at = received_at - 5400000`)
+		h.say(t, bot, "lan", "anybody there?")
+		heard := observe()
+		h.drain(t, h.worker(func(c *Config) { c.Observer = heard }))
+		h.hurry(t)
+		h.drain(t, h.worker(func(c *Config) { c.Observer = heard }))
+		require.Equal(t, []string{"bot began after 1 h", "bot answered after 1 h"}, heard.waits)
+	})
+}
+
 // TestTheSameDeliveryFiftyTimesAtOnce: one task, one model call, one charge, one reply.
 func TestTheSameDeliveryFiftyTimesAtOnce(t *testing.T) {
 	t.Parallel()

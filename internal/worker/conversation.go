@@ -21,6 +21,8 @@ type pass struct {
 	*Worker
 	lease inbox.Lease
 	work  inbox.Work
+	// opened is when work was read.
+	opened time.Time
 	// stop is closed when the worker must begin nothing new.
 	stop <-chan struct{}
 	// superseded: an answer was discarded in this pass for newer messages; the next one is sent in any case.
@@ -121,8 +123,13 @@ func (p *pass) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening the conversation: %w", err)
 	}
-	p.work = work
+	p.work, p.opened = work, time.Now()
 	return nil
+}
+
+// waited returns how long ago it was since, in epoch milliseconds by the database's clock.
+func (p *pass) waited(since int64) time.Duration {
+	return time.Duration(p.work.ReadAt-since)*time.Millisecond + time.Since(p.opened)
 }
 
 // platformMissing reports whether this program doesn't contain the channel's platform. Such a conversation stays as it is, for a

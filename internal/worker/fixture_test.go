@@ -405,6 +405,7 @@ func (h *fixture) spent(t *testing.T, org string) int64 {
 type observed struct {
 	mu    sync.Mutex
 	heard map[string]int
+	waits []string // of customers, in whole hours
 }
 
 func observe() *observed { return &observed{heard: map[string]int{}} }
@@ -415,9 +416,23 @@ func (o *observed) add(what string, n int) {
 	o.heard[what] += n
 }
 
-func (o *observed) Leased(n int)                     { o.add("leased", n) }
-func (o *observed) LeaseLost()                       { o.add("lost", 1) }
-func (o *observed) TurnEnded(outcome string)         { o.add("turn "+outcome, 1) }
+func (o *observed) Leased(n int)             { o.add("leased", n) }
+func (o *observed) LeaseLost()               { o.add("lost", 1) }
+func (o *observed) TurnEnded(outcome string) { o.add("turn "+outcome, 1) }
+func (o *observed) TurnBegan(channelType string, waited time.Duration) {
+	o.wait(channelType+" began", waited)
+}
+
+func (o *observed) Answered(channelType string, waited time.Duration) {
+	o.wait(channelType+" answered", waited)
+}
+
+func (o *observed) wait(what string, waited time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waits = append(o.waits, fmt.Sprintf("%s after %d h", what, waited/time.Hour))
+}
+
 func (o *observed) Sent(channelType, outcome string) { o.add(channelType+" "+outcome, 1) }
 
 func (o *observed) all() map[string]int {

@@ -22,6 +22,9 @@ type storedRequest struct {
 	BYOK             bool      `json:"byok,omitempty"`
 	// History is the range of earlier messages, and of documents after them, that may be dropped: [From, To).
 	History span `json:"history"`
+	// Since is when the first of the turn's texts was stored, in epoch milliseconds by the database's clock; 0 in the requests of
+	// older programs.
+	Since int64 `json:"since,omitempty"`
 }
 
 // message is one message of a prompt.

@@ -106,9 +106,9 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := newRequest(agent, model, prompt{
-		History: p.work.History, Waiting: p.work.Waiting, Knowledge: snippets,
-	}).encode()
+	asked := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.work.Waiting, Knowledge: snippets})
+	asked.Since = p.work.WaitingSince
+	request, err := asked.encode()
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +119,7 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 		return nil, fmt.Errorf("beginning a turn: %w", err)
 	}
 	p.live.begun(id, p.work.Waiting)
+	p.Observer.TurnBegan(p.work.Channel.Type, p.waited(asked.Since))
 	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
 }
 
@@ -156,7 +157,7 @@ func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest
 		result, failure := p.call(ctx, turn, request)
 		switch {
 		case failure == nil:
-			return p.answer(ctx, turn, result.Text)
+			return p.answer(ctx, turn, request, result.Text)
 		case failure.Replayed || !tooLong(failure.Outcome):
 			return p.failed(ctx, turn, request, failure)
 		case !request.halve():
@@ -274,7 +275,7 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 	result, failure := p.call(ctx, turn, request)
 	switch {
 	case failure == nil:
-		return p.answer(ctx, turn, result.Text)
+		return p.answer(ctx, turn, request, result.Text)
 	case failure.Outcome != gateway.OutcomeInsufficientCredits:
 		return p.failed(ctx, turn, request, failure)
 	}
@@ -293,7 +294,9 @@ func (p *pass) freeBalance(ctx context.Context) (int64, error) {
 }
 
 // answer stores the model's answer and sends it. Newer messages may discard it, once, if the agent is set so.
-func (p *pass) answer(ctx context.Context, turn *inbox.Turn, text string) (wait time.Duration, err error) {
+func (p *pass) answer(
+	ctx context.Context, turn *inbox.Turn, request *storedRequest, text string,
+) (wait time.Duration, err error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, p.attention(ctx, turn, codeEmptyAnswer, nil)
 	}
@@ -313,6 +316,9 @@ func (p *pass) answer(ctx context.Context, turn *inbox.Turn, text string) (wait 
 		return 0, err
 	}
 	p.Observer.TurnEnded(endedAnswered)
+	if request.Since > 0 {
+		p.Observer.Answered(p.work.Channel.Type, p.waited(request.Since))
+	}
 	return p.send(ctx, rows)
 }
 

@@ -191,6 +191,11 @@ type Observer interface {
 	Leased(n int)
 	// LeaseLost counts conversations whose lease ran out while the worker had them.
 	LeaseLost()
+	// TurnBegan observes how long the first of a turn's texts has waited for it, on a channel of a type. The agent's quiet window
+	// is part of that, as are tries that failed before.
+	TurnBegan(channelType string, waited time.Duration)
+	// Answered observes how long the first of a turn's texts has waited until the answer was stored.
+	Answered(channelType string, waited time.Duration)
 	// TurnEnded counts passes over a turn by how they ended: "answered", "superseded", "discarded", "retried",
 	// "postponed", "released", or "attention_" or "dead_" with the code.
 	TurnEnded(outcome string)
@@ -201,10 +206,12 @@ type Observer interface {
 
 type unobserved struct{}
 
-func (unobserved) Leased(int)          {}
-func (unobserved) LeaseLost()          {}
-func (unobserved) TurnEnded(string)    {}
-func (unobserved) Sent(string, string) {}
+func (unobserved) Leased(int)                      {}
+func (unobserved) LeaseLost()                      {}
+func (unobserved) TurnBegan(string, time.Duration) {}
+func (unobserved) Answered(string, time.Duration)  {}
+func (unobserved) TurnEnded(string)                {}
+func (unobserved) Sent(string, string)             {}
 
 // Outcomes of passes over a turn, for [Observer.TurnEnded].
 const (
