@@ -1,8 +1,11 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,27 +18,106 @@ import (
 
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
 
+// registered returns the product's collectors, and the names of all metrics with their labels. A histogram has the names of its
+// series.
+func registered(t *testing.T) (families []string, series map[string][]string) {
+	t.Helper()
+	app := &App{Redis: new(Redis), Providers: []*Provider{{Name: "acme"}}}
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registerMetrics(registry, app))
+	require.NoError(t, registerMetrics(registry, &App{Redis: new(Redis), Providers: []*Provider{{Name: "acme"}}}))
+	series = map[string][]string{}
+	for _, collector := range append(app.gauges(), processCollectors...) {
+		described := make(chan *prometheus.Desc, 16)
+		collector.Describe(described)
+		close(described)
+		for desc := range described {
+			name := fullName.FindStringSubmatch(desc.String())[1]
+			families = append(families, name)
+			var names []string
+			for _, label := range labelNames.FindAllStringSubmatch(desc.String(), -1) {
+				names = append(names, strings.FieldsFunc(label[1]+label[2], func(r rune) bool { return r == ',' })...)
+			}
+			switch collector.(type) {
+			case prometheus.Histogram, *prometheus.HistogramVec:
+				series[name+"_bucket"] = append(names, "le")
+				series[name+"_sum"], series[name+"_count"] = names, names
+			default:
+				series[name] = append(series[name], names...)
+			}
+		}
+	}
+	return families, series
+}
+
+// labelNames finds the labels in the text of a description: constant ones with their values, and variable ones.
+var labelNames = regexp.MustCompile(`(\w+)="|variableLabels: \{([^}]*)\}`)
+
 // TestMetricsAreDocumented guarantees that every metric has its line in docs/operating.md, and that a configuration can
 // be registered beside another.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/operating.md")
 	require.NoError(t, err)
-	registry := prometheus.NewRegistry()
-	require.NoError(t, registerMetrics(registry, &App{Redis: new(Redis), Providers: []*Provider{{Name: "acme"}}}))
-	require.NoError(t, registerMetrics(registry, &App{Redis: new(Redis), Providers: []*Provider{{Name: "acme"}}}))
-	described := make(chan *prometheus.Desc)
-	go func() {
-		defer close(described)
-		registry.Describe(described)
-	}()
-	count := 0
-	for desc := range described {
-		name := fullName.FindStringSubmatch(desc.String())[1]
+	families, _ := registered(t)
+	for _, name := range families {
 		require.Contains(t, string(page), "`"+name, "docs/operating.md doesn't tell what %s is", name)
-		count++
 	}
-	require.Equal(t, 42, count) // buffered_bytes has four
+	require.Len(t, families, 42) // buffered_bytes has four
+}
+
+// TestBoardAndRulesNameMetrics: what Grafana's board and Prometheus' rules name exists, with the labels by which they select and
+// group, the board shows every metric, and every alert has a test. scripts/promtool.sh checks the expressions themselves.
+func TestBoardAndRulesNameMetrics(t *testing.T) {
+	t.Parallel()
+	families, series := registered(t)
+	read := func(path string) string {
+		text, err := os.ReadFile(filepath.Join("..", "packaging", path))
+		require.NoError(t, err)
+		return string(text)
+	}
+	board, rules, tests := read("grafana/caddy-svc.json"), read("prometheus/caddy-svc.yml"), read("prometheus/caddy-svc_test.yml")
+	require.True(t, json.Valid([]byte(board)))
+	for _, name := range families {
+		require.Contains(t, board, name, "the board has no panel of it")
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
+		require.Contains(t, tests, "alertname: "+alert[1], "the alert has no test")
+	}
+
+	expressions := regexp.MustCompile(`"(?:expr|query)": "(.*)"`).FindAllStringSubmatch(board, -1)
+	require.Greater(t, len(expressions), 50)
+	for _, expression := range expressions {
+		requireSeries(t, series, strings.ReplaceAll(expression[1], `\"`, `"`))
+	}
+	for line := range strings.Lines(rules + tests) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "summary:") {
+			requireSeries(t, series, line)
+		}
+	}
+	for _, recorded := range regexp.MustCompile(`svc:[\w:]+`).FindAllString(board+rules+tests, -1) {
+		require.Contains(t, rules, "record: "+recorded)
+	}
+}
+
+// requireSeries checks the series and labels in a line of PromQL.
+func requireSeries(t *testing.T, series map[string][]string, line string) {
+	t.Helper()
+	scraped := []string{"job", "instance", "model"} // model: of recorded series
+	grouped := scraped
+	for _, found := range regexp.MustCompile(`\b(svc_\w+)(?:\{([^}]*)\})?`).FindAllStringSubmatch(line, -1) {
+		labels, exists := series[found[1]]
+		require.True(t, exists, "there is no %s: %s", found[1], line)
+		grouped = append(grouped, labels...)
+		for _, matcher := range regexp.MustCompile(`(\w+)[=!]`).FindAllStringSubmatch(found[2], -1) {
+			require.Contains(t, append([]string{"job", "instance"}, labels...), matcher[1], "%s has no such label: %s", found[1], line)
+		}
+	}
+	for _, by := range regexp.MustCompile(`by \(([^)]*)\)`).FindAllStringSubmatch(line, -1) {
+		for label := range strings.SplitSeq(by[1], ", ") {
+			require.Contains(t, grouped, label, line)
+		}
+	}
 }
 
 // TestOutputSpeed: only a whole answer whose tokens the provider has counted says how fast the provider is.

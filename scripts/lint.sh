@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, go vet and golangci-lint over the whole module, and the systemd units. Changes nothing. `scripts/lint.sh
+# Formatting, go vet and golangci-lint over the whole module, the systemd units, and Prometheus' rules. Changes nothing. `scripts/lint.sh
 # tools` only installs and builds what that needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,9 @@ linter=$(go tool -modfile=tools/go.mod -n golangci-lint)
 
 step "lint: systemd units"
 scripts/units.sh
+
+step "lint: Prometheus' rules and Grafana's board"
+scripts/promtool.sh
 [ "${1:-}" != tools ] || exit 0
 
 step "lint: gofumpt"
