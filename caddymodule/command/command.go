@@ -3,6 +3,9 @@
 // A command reads the configuration of the server, opens the store as the server does, does one thing and ends. It resolves only
 // the secrets it uses. Results go to standard output, as a table or with --json as one object; an error writes no result, with
 // the exception of doctor. The rules that a command applies are those of the API, in the same packages.
+//
+// It has more than 3,000 lines because the commands of a noun, with their flags and tables, are one file, and all share how the
+// configuration is read, the store opened and a result printed.
 package command
 
 import (
