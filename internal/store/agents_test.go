@@ -121,6 +121,8 @@ func TestDeletedAgentLeavesItsChannels(t *testing.T) {
 			location := storetest.Location(t, engine)
 			db := storetest.OpenAt(t, location, store.Options{})
 			other := storetest.OpenAt(t, location, store.Options{})
+			db.Unhurried()
+			other.Unhurried()
 			createOrganization(t, db, "org_1")
 			createAgent(t, db, "org_1", "agt_1")
 			createAgent(t, db, "org_1", "agt_2")
