@@ -144,7 +144,7 @@ func TestKilledImport(t *testing.T) {
 		for range killedImports {
 			run := process{t: t, what: "import"}
 			run.run(p.Dir, p.environment(), func() {}, caddyBinary, "svc", "import", archive, "--config", p.configFile())
-			run.await("a part to be imported", startWait, func() bool { return strings.Contains(run.log.String(), "rows imported, at ") })
+			run.await("a part to be imported", startWait, func() bool { return strings.Contains(run.log.String(), "rows imported, at audit_log") })
 			run.kill()
 			rows := p.rowsOf(t, "audit_log")
 			require.Greater(t, rows, at, "each run goes on where the one before stopped")

@@ -36,7 +36,7 @@ func TestNodeIsStoppedInATransaction(t *testing.T) {
 	body := prompt(modelStd, s.Mark, false)
 
 	// The transaction of the hold has locked the wallet, and waits in the node, with the server idle.
-	require.NoError(t, os.WriteFile(brake, []byte("5s"), 0o600))
+	require.NoError(t, os.WriteFile(brake, []byte("15s"), 0o600))
 	answers := make(chan answer, 1)
 	go func() {
 		a, err := frozen.as(c).tryChat(body)
@@ -65,7 +65,7 @@ func TestNodeIsStoppedInATransaction(t *testing.T) {
 		require.NoError(t, err)
 		requireCompletion(t, a, modelStd)
 	}
-	require.Zero(t, count(idle), "the server waits for the stopped node")
+	other.await("no transaction of the stopped node", patience, func() bool { return count(idle) == 0 })
 	require.Empty(t, answers)
 
 	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGCONT))

@@ -100,7 +100,7 @@ func TestHangUpOnSilence(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
 	d := deploy(t, store.SQLite, up)
-	d.First, d.Response = "1s", "1s"
+	d.First, d.Response = "4s", "4s" // longer than a client needs to leave
 	p := startProduct(t, d)
 	for outcome, play := range map[string]func(*upstreamCall){
 		"provider_timeout": (*upstreamCall).hang,

@@ -209,7 +209,9 @@ func TestCostAboveTheHold(t *testing.T) {
 			require.Zero(t, poor.wallet(t).BalanceMicros)
 			require.EqualValues(t, 19_010, poor.awaitCalls(t, 1)[0].Shortfall)
 		})
-		require.Contains(t, p.metrics(t), `svc_shortfall_micros_total{model="acme/std"} 38020`)
+		p.await("the operator's loss in the metrics", patience, func() bool {
+			return strings.Contains(p.metrics(t), `svc_shortfall_micros_total{model="acme/std"} 38020`)
+		})
 	})
 }
 

@@ -245,7 +245,7 @@ func TestProviderTimeouts(t *testing.T) {
 	t.Parallel()
 	up := startUpstream(t)
 	d := deploy(t, store.SQLite, up)
-	d.First, d.Idle, d.Response, d.Longest = "700ms", "700ms", "700ms", "4s"
+	d.First, d.Idle, d.Response = "4s", "4s", "4s" // longer than a loaded machine needs to pass an answer on
 	p := startProduct(t, d)
 	c := p.operator().customer(t, 100_000_000)
 	as := p.as(c)
@@ -267,20 +267,6 @@ func TestProviderTimeouts(t *testing.T) {
 		call.text("Hello ")
 		call.hang()
 	})
-	requireError(t, as.chat(t, prompt(modelStd, silent.Mark, false)), "provider_timeout")
-	requireError(t, as.chat(t, prompt(modelStd, silent.Mark, true)), "provider_timeout")
-	for _, s := range []*script{headersOnly, comments} {
-		a := as.chat(t, prompt(modelStd, s.Mark, true))
-		if a.Status == http.StatusOK {
-			requireBroken(t, a, "provider_timeout")
-		} else {
-			requireError(t, a, "provider_timeout")
-		}
-	}
-	requireBroken(t, as.chat(t, prompt(modelStd, stalls.Mark, true)), "provider_timeout")
-	requireError(t, as.chat(t, prompt(modelDead, "hi", false)), "provider_error")
-	requireError(t, as.chat(t, prompt(modelDead, "hi", true)), "provider_error")
-
 	// Silence after the closing chunk isn't a failure: the answer is whole.
 	quiet := up.script(func(call *upstreamCall) {
 		call.begin()
@@ -288,9 +274,32 @@ func TestProviderTimeouts(t *testing.T) {
 		call.raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":` + usualUsage + "}\n\n")
 		call.hang()
 	})
-	done := requireStream(t, as.chat(t, prompt(modelStd, quiet.Mark, true)), modelStd)
+	bodies := []string{
+		prompt(modelStd, silent.Mark, false), prompt(modelStd, silent.Mark, true), prompt(modelStd, headersOnly.Mark, true),
+		prompt(modelStd, comments.Mark, true), prompt(modelStd, stalls.Mark, true), prompt(modelStd, quiet.Mark, true),
+		prompt(modelDead, "hi", false), prompt(modelDead, "hi", true),
+	}
+	answers := make([]answer, len(bodies))
+	together(len(bodies), func(i int) { // the silences last side by side
+		var err error
+		answers[i], err = as.tryChat(bodies[i])
+		failOn(t, err)
+	})
+	requireError(t, answers[0], "provider_timeout")
+	requireError(t, answers[1], "provider_timeout")
+	for _, a := range answers[2:4] {
+		if a.Status == http.StatusOK {
+			requireBroken(t, a, "provider_timeout")
+		} else {
+			requireError(t, a, "provider_timeout")
+		}
+	}
+	requireBroken(t, answers[4], "provider_timeout")
+	done := requireStream(t, answers[5], modelStd)
 	require.EqualValues(t, usualCharge, done.charged(t))
-	c.awaitCalls(t, 8)
+	requireError(t, answers[6], "provider_error")
+	requireError(t, answers[7], "provider_error")
+	c.awaitCalls(t, len(bodies))
 	require.EqualValues(t, 100_000_000-usualCharge, c.wallet(t).BalanceMicros)
 }
 

@@ -184,21 +184,23 @@ func TestFailedReloadLeavesAllAlone(t *testing.T) {
 // leaves the rest as it is. A window is a minute of the clock, and one may end meanwhile; then it is tried again.
 func requireWindowGoesOn(t testing.TB, p *product, c *customer, used int, something func()) {
 	t.Helper()
-	take := func() (remaining int, minute int64) {
+	minute := func() int64 { return time.Now().Unix() / 60 }
+	take := func() int {
 		a := p.as(c).get(t, "/v1/models")
 		if a.Status != http.StatusOK {
 			requireError(t, a, "rate_limited")
 		}
 		remaining, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-Requests"))
 		require.NoError(t, err)
-		return remaining, time.Now().Unix() / 60
+		return remaining
 	}
 	for range 3 {
 		take()
-		before, first := take()
+		began := minute()
+		before := take()
 		something()
-		after, last := take()
-		if first == last {
+		after := take()
+		if began == minute() {
 			require.Equal(t, max(0, before-used-1), after, "requests left in the window")
 			return
 		}

@@ -132,7 +132,7 @@ func TestTerminateAfterReload(t *testing.T) {
 			t.Parallel()
 			up := startUpstream(t)
 			d := deploy(t, store.SQLite, up)
-			d.Grace = "4s"
+			d.Grace = "10s" // it begins with the reload
 			p := startProduct(t, d)
 			c := p.operator().customer(t, 10_000_000)
 			streams := holdStreams(t, p, up, c, 5)

@@ -55,7 +55,7 @@ func TestTwoGatewaysMakeProgress(t *testing.T) {
 		busy.await("the first gateway to be under load", patience, func() bool { return served.Load() > 100 })
 		before := served.Load()
 		const n = 60
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 		defer cancel()
 		for i := range n {
 			a, err := other.as(c).try(ctx, http.MethodPost, chatPath, strings.NewReader(body))
