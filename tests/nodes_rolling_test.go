@@ -61,7 +61,7 @@ func TestRollingRestart(t *testing.T) {
 	c.nodes[0].svc(t, "doctor")
 }
 
-// rollingLoad is what goes on while nodes change.
+// rollingLoad is what goes on while nodes or the store change.
 type rollingLoad struct {
 	customer *customer
 	end      func()
@@ -72,31 +72,41 @@ type rollingLoad struct {
 // startLoad lets callers call through the balancer without a pause until the load's end. Every answer must be whole.
 func (c *cluster) startLoad(t *testing.T, up *upstream) *rollingLoad {
 	t.Helper()
-	load := &rollingLoad{customer: c.operator().customer(t, rollingFunds)}
-	s := up.script(func(call *upstreamCall) {
-		if call.Body.Stream {
-			call.begin()
-		}
-		select {
-		case <-time.After(time.Duration(10+len(call.Raw)%40) * time.Millisecond): // a model takes its time
-		case <-call.Gone:
-		}
-		if call.Body.Stream {
-			call.text(usualText)
-			call.finish("stop")
-			call.usage(usualUsage)
-			call.done()
-		} else {
-			call.answer(usualText, usualUsage)
-		}
-	})
+	owner := c.operator().customer(t, rollingFunds)
+	return startLoad(t, owner, c.as(owner), up.script(answeringSoon), rollers)
+}
+
+// answeringSoon is the script of a load's model, which takes its time.
+func answeringSoon(call *upstreamCall) {
+	if call.Body.Stream {
+		call.begin()
+	}
+	select {
+	case <-time.After(time.Duration(10+len(call.Raw)%40) * time.Millisecond):
+	case <-call.Gone:
+	}
+	if call.Body.Stream {
+		call.text(usualText)
+		call.finish("stop")
+		call.usage(usualUsage)
+		call.done()
+	} else {
+		call.answer(usualText, usualUsage)
+	}
+}
+
+// startLoad lets some callers call as a customer with rollingFunds, without a pause until the load's end. Every answer must be
+// whole.
+func startLoad(t *testing.T, owner *customer, as *client, s *script, callers int) *rollingLoad {
+	t.Helper()
+	load := &rollingLoad{customer: owner}
 	var stop atomic.Bool
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		together(rollers, func(i int) {
+		together(callers, func(i int) {
 			for n := 0; !stop.Load() && !t.Failed(); n++ {
-				a, err := c.as(load.customer).tryChat(prompt(modelStd, fmt.Sprintf("%s %d", s.Mark, n), (i+n)%2 == 0))
+				a, err := as.tryChat(prompt(modelStd, fmt.Sprintf("%s %d", s.Mark, n), (i+n)%2 == 0))
 				if failOn(t, err) && expectStatus(t, a, http.StatusOK) && expectWhole(t, a) {
 					load.seen.note(t, a)
 				}

@@ -18,6 +18,13 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
+const (
+	// upgradeCallers is how many callers keep calling on an upgraded store, upgradeCrowd how many customers wait for its worker.
+	upgradeCallers, upgradeCrowd = 3, 40
+	// loadMark is the mark of their script. No kept database has it.
+	loadMark = "script-9000001-"
+)
+
 // upgraded is a product that runs on a kept database of an older build.
 type upgraded struct {
 	*connectedProduct
@@ -29,7 +36,9 @@ type upgraded struct {
 
 // TestUpgrade guarantees that databases of older builds, with work in every state, go on with this one: their tables come to
 // the newest version, the doctor finds nothing, calls that were cut give their holds back, kept answers are replayed, what
-// customers wrote is answered on channels of every type, and keys, people and documents are what they were.
+// customers wrote is answered on channels of every type, and keys, people and documents are what they were. All that holds
+// under load: while another organization calls without a pause, and is charged for each call once, and a crowd of customers
+// waits for the first worker, each of whom gets one reply.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	builds, err := os.ReadDir(upgradeFolder)
@@ -59,6 +68,10 @@ func testUpgrade(t *testing.T, build string, engine store.Engine) {
 	after := newestVersion(t, d.location)
 	require.Equal(t, currentVersion(t), after)
 	require.GreaterOrEqual(t, after, before)
+	caller := u.newCustomer(t)
+	load := startLoad(t, caller, u.as(caller), up.remembered(loadMark, answeringSoon), upgradeCallers)
+	defer load.end()
+	load.awaitAnswers(t, upgradeCallers)
 	require.Equal(t, true, u.svc(t, "doctor")["ok"])
 	u.org = u.business(u.OrgID, u.Key, model)
 	u.poor = u.business(u.PoorOrgID, u.PoorKey, model)
@@ -69,6 +82,9 @@ func testUpgrade(t *testing.T, build string, engine store.Engine) {
 	u.requirePeople(t)
 	u.requireKnowledge(t)
 	u.requireMessages(t)
+	load.awaitAnswers(t, upgradeCallers)
+	load.end()
+	load.requireCharges(t, 0)
 	require.Equal(t, true, u.svc(t, "doctor")["ok"])
 }
 
@@ -110,13 +126,22 @@ func (u *upgraded) business(orgID, key string, model *script) *business {
 	return &business{customer: owner, product: u.product, AgentID: u.AgentID, Model: model}
 }
 
+// newCustomer is a customer with the funds of a load. Its name is none of those that the writer of the kept database counted.
+func (u *upgraded) newCustomer(t *testing.T) *customer {
+	t.Helper()
+	organization, err := identity.CreateOrganization(t.Context(), u.operator().db, actor, "Calls without a pause", planDefault)
+	require.NoError(t, err)
+	c := &customer{operatorStore: u.operator(), OrgID: organization.ID, Env: store.Live}
+	c.credit(t, store.Live, rollingFunds)
+	c.KeyID, c.Key = c.newKey(t, identity.KeyRequest{})
+	return c
+}
+
 // requireMoney asserts that the wallets are what they were, and that the holds of calls that were cut are given back.
 func (u *upgraded) requireMoney(t *testing.T) {
 	t.Helper()
-	u.await("the holds of the cut calls to be given back", patience, func() bool { return u.operator().openHolds(t) == 0 })
-	wallet := u.org.wallet(t)
-	require.Equal(t, u.Balance, wallet.BalanceMicros)
-	require.Zero(t, wallet.HeldMicros)
+	u.await("the holds of the cut calls to be given back", patience, func() bool { return u.org.wallet(t).HeldMicros == 0 })
+	require.Equal(t, u.Balance, u.org.wallet(t).BalanceMicros)
 	test := *u.org.customer
 	test.Env = store.Test
 	require.Equal(t, u.TestBalance, test.wallet(t).BalanceMicros)
@@ -204,12 +229,20 @@ func (u *upgraded) requireMessages(t *testing.T) {
 		require.True(t, states[state], "no message of the first line is %s: %v", state, states)
 	}
 
+	crowd := make([]sender, upgradeCrowd)
+	for i := range crowd {
+		crowd[i] = lines[0].from(1000 + i)
+		requireQueued(t, u.deliver(t, crowd[i].says("is anybody there?")), 1)
+	}
 	u.worker = u.startWorker()
 	u.poor.credit(t, store.Live, 100_000)
 	require.Equal(t, []string{"Re: " + u.PoorAsked}, u.awaitSent(poor.from(1), 1))
 	u.await("the conversation to need no attention", patience, func() bool { return u.poor.conversation(t, poor).Attention == "" })
 	require.Equal(t, []string{u.Written}, u.awaitSent(lines[0].from(1), 1))
 	require.Len(t, u.awaitSent(lines[0].from(2), 1), 1)
+	for _, waiting := range crowd {
+		require.Equal(t, []string{"Re: is anybody there?"}, u.awaitSent(waiting, 1))
+	}
 	calls := u.org.Model.Calls()
 	require.True(t, slices.ContainsFunc(calls, func(call *upstreamCall) bool { return strings.Contains(call.Raw, "every day but Sunday") }),
 		"the assistant is shown what its documents say")
