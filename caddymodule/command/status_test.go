@@ -109,3 +109,16 @@ func TestStatusOfStrangers(t *testing.T) {
 	require.Contains(t, text, " responds worker")
 	require.Contains(t, text, "is not ready")
 }
+
+// TestHealth guarantees that the health check of a container succeeds only if a probe responds with status 200, and that it
+// needs no configuration.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	health := func(address string) error { return execute(t, "", "health", address).err }
+	service := scriptedService(t, http.StatusOK)
+	require.NoError(t, health(service.URL+"/health/ready"))
+	require.ErrorContains(t, health(service.URL+"/v1/models"), "responds with status 401")
+	require.ErrorContains(t, health(scriptedService(t, http.StatusServiceUnavailable).URL+"/health/ready"), "responds with status 503")
+	service.Close()
+	require.ErrorContains(t, health(service.URL+"/health/ready"), "doesn't respond")
+}
