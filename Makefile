@@ -1,7 +1,7 @@
 # The two commands of the README are `make run` and `make test`; `make help` lists the rest.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: run test bench soak vuln lint fmt help
+.PHONY: run test bench soak dist vuln lint fmt help
 
 run: ## build, prepare a demo organization on the first start, start Caddy on Caddyfile.example
 	@scripts/run.sh
@@ -14,6 +14,9 @@ bench: ## the figures: ratios to a stock reverse_proxy in the same binary, inter
 
 soak: ## the long forms of the tests, the attacks on the real binary, every fuzz target (FUZZTIME=5m each)
 	@scripts/soak.sh
+
+dist: ## the packages of a release of the present commit, in dist/release: archives, .deb, image, SBOMs, checksums
+	@scripts/dist.sh
 
 vuln: ## known vulnerabilities in what we depend on (needs the internet)
 	@scripts/vuln.sh

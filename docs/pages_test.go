@@ -6,10 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+	"github.com/caddy-svc/caddy-svc/internal/store/schema"
 )
 
 // TestReliability: the page has every fault of every part and every check, each with tests or scripts that exist, or with
@@ -57,6 +61,19 @@ func TestChannelFacts(t *testing.T) {
 	for _, name := range named {
 		require.True(t, tests[name], "there is no %s", name)
 	}
+}
+
+// TestUpgrading: the page says of every version of the store what it changes.
+func TestUpgrading(t *testing.T) {
+	t.Parallel()
+	var described, made []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| .* \|$`).FindAllStringSubmatch(read(t, "upgrading.md"), -1) {
+		described = append(described, row[1])
+	}
+	for _, version := range schema.Versions(driver.Postgres) {
+		made = append(made, strconv.FormatInt(version.Number, 10))
+	}
+	require.Equal(t, made, described)
 }
 
 // TestExtending: the Go code of the page is that of the file which is named above it.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then the attacks on the binary without
-# the race detector, which multiplies times and memory (scripts/bench.sh -only abuse), then each fuzz target for FUZZTIME.
+# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then the packages of a release, which two
+# builds must make alike, then the attacks on the binary without the race detector, which multiplies times and memory
+# (scripts/bench.sh -only abuse), then each fuzz target for FUZZTIME.
 # Arguments are packages: then only their fuzz targets run.
 #
 #     FUZZTIME=2s scripts/soak.sh ./verify
@@ -36,6 +37,10 @@ need go git node npm
 
 step "soak: tests"
 SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
+
+step "soak: the packages of a release, twice, and what they install"
+scripts/dist.sh twice
+SVC_DIST=$PWD/dist/release go -C packaging test -count=1 ./...
 
 step "soak: attacks on the binary without the race detector"
 scripts/bench.sh -only abuse

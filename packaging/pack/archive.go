@@ -1,0 +1,97 @@
+package main
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// entry is a file or folder of an archive.
+type entry struct {
+	// path is the path in the archive; the one of a folder ends with a slash.
+	path string
+	mode int64
+	// owner is the number of the user and the group.
+	owner int
+	// source is a file with the content; without one it is text.
+	source, text string
+}
+
+// writeTar writes entries sorted by their paths, all with the same time.
+func writeTar(w io.Writer, at time.Time, entries []entry) error {
+	entries = slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return cmp.Compare(a.path, b.path) })
+	archive := tar.NewWriter(w)
+	for _, e := range entries {
+		if err := e.write(archive, at); err != nil {
+			return fmt.Errorf("adding %s: %w", e.path, err)
+		}
+	}
+	return archive.Close() //nolint:wrapcheck // the caller says which archive
+}
+
+func (e entry) write(archive *tar.Writer, at time.Time) error {
+	header := tar.Header{
+		Typeflag: tar.TypeReg, Name: e.path, Mode: e.mode, Uid: e.owner, Gid: e.owner, ModTime: at, Size: int64(len(e.text)), Format: tar.FormatPAX,
+	}
+	var content io.Reader = strings.NewReader(e.text)
+	if strings.HasSuffix(e.path, "/") {
+		header.Typeflag = tar.TypeDir
+	}
+	if e.source != "" {
+		file, err := os.Open(e.source)
+		if err != nil {
+			return err //nolint:wrapcheck // writeTar says which file
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return err //nolint:wrapcheck // writeTar says which file
+		}
+		header.Size, content = info.Size(), file
+	}
+	if err := archive.WriteHeader(&header); err != nil {
+		return err //nolint:wrapcheck // writeTar says which file
+	}
+	_, err := io.Copy(archive, content)
+	return err //nolint:wrapcheck // writeTar says which file
+}
+
+// writeArchive writes the archive of a target: a folder with the program and what an operator reads and installs.
+func (r *release) writeArchive(t target) error {
+	folder := r.name(t, "")
+	entries := []entry{{path: folder + "/caddy", mode: 0o755, source: t.binary}}
+	patterns := []string{"README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example", "docs/*.md", "docs/*.png"}
+	if t.os == "linux" {
+		patterns = append(patterns, "packaging/systemd/*")
+	}
+	for _, pattern := range patterns {
+		paths, err := filepath.Glob(filepath.Join(r.root, pattern))
+		if err != nil {
+			return fmt.Errorf("looking for %s: %w", pattern, err)
+		}
+		if len(paths) == 0 {
+			return fmt.Errorf("the repository has no %s", pattern)
+		}
+		for _, path := range paths {
+			within, err := filepath.Rel(r.root, path)
+			if err != nil {
+				return fmt.Errorf("naming %s: %w", path, err)
+			}
+			entries = append(entries, entry{path: folder + "/" + filepath.ToSlash(within), mode: 0o644, source: path})
+		}
+	}
+	return r.create(r.name(t, ".tar.gz"), func(w io.Writer) error {
+		compressed := gzip.NewWriter(w)
+		if err := writeTar(compressed, r.time, entries); err != nil {
+			return err
+		}
+		return compressed.Close() //nolint:wrapcheck // create says which file
+	})
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/files"
+)
+
+const (
+	description = "Multi-tenant, OpenAI-compatible model gateway and receiver of customer messages, as a Caddy"
+	homepage    = "https://github.com/caddy-svc/caddy-svc"
+	maintainer  = "caddy-svc <maintainers@caddy-svc.example>"
+
+	// installedByHand is where the units of the repository expect the program, packaged where the Debian package has it.
+	installedByHand = "/usr/local/bin/caddy "
+	packaged        = "/usr/lib/caddy-svc/caddy "
+)
+
+// writeDeb writes the Debian package of a target: the program, the units of packaging/systemd, a command that runs
+// `caddy svc` as the services run, and a Caddyfile to begin with.
+func (r *release) writeDeb(t target) error {
+	if t.os != "linux" {
+		return nil
+	}
+	units, err := os.MkdirTemp("", "svc-units")
+	if err != nil {
+		return fmt.Errorf("making a folder for the units: %w", err)
+	}
+	defer os.RemoveAll(units)
+	source := func(path string) string { return filepath.Join(r.root, path) }
+	file := func(source, destination string, mode os.FileMode, kind string) *files.Content {
+		return &files.Content{
+			Source: source, Destination: destination, Type: kind,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time},
+		}
+	}
+	contents := files.Contents{
+		file(t.binary, "/usr/lib/caddy-svc/caddy", 0o755, files.TypeFile),
+		file(source("packaging/deb/caddy-svc"), "/usr/bin/caddy-svc", 0o755, files.TypeFile),
+		file(source("packaging/systemd/caddy-svc.sysusers.conf"), "/usr/lib/sysusers.d/caddy-svc.conf", 0o644, files.TypeFile),
+		file(source("packaging/Caddyfile"), "/etc/caddy-svc/Caddyfile", 0o644, files.TypeConfig),
+		file(source("packaging/deb/env"), "/etc/caddy-svc/env", 0o600, files.TypeConfig),
+		file(source("LICENSE"), "/usr/share/doc/caddy-svc/copyright", 0o644, files.TypeFile),
+	}
+	for _, page := range []string{"README.md", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example"} {
+		contents = append(contents, file(source(page), "/usr/share/doc/caddy-svc/"+page, 0o644, files.TypeFile))
+	}
+	for _, name := range []string{"caddy-svc.service", "caddy-svc-worker.service"} {
+		text, err := os.ReadFile(source("packaging/systemd/" + name))
+		if err != nil {
+			return fmt.Errorf("reading a unit: %w", err)
+		}
+		unit := filepath.Join(units, name)
+		if err := os.WriteFile(unit, bytes.ReplaceAll(text, []byte(installedByHand), []byte(packaged)), 0o600); err != nil {
+			return fmt.Errorf("writing a unit: %w", err)
+		}
+		contents = append(contents, file(unit, "/usr/lib/systemd/system/"+name, 0o644, files.TypeFile))
+	}
+	info := nfpm.WithDefaults(&nfpm.Info{
+		Name: "caddy-svc", Arch: t.arch, Platform: t.os, Version: r.version, MTime: r.time, DisableGlobbing: true,
+		Section: "net", Priority: "optional", Maintainer: maintainer, Description: description, Homepage: homepage, License: "Apache-2.0",
+		Overridables: nfpm.Overridables{
+			Depends:  []string{"systemd (>= 247)", "ca-certificates"},
+			Contents: contents,
+			Scripts: nfpm.Scripts{
+				PostInstall: source("packaging/deb/postinst"), PreRemove: source("packaging/deb/prerm"), PostRemove: source("packaging/deb/postrm"),
+			},
+		},
+	})
+	return r.create(deb.Default.ConventionalFileName(info), func(w io.Writer) error { return deb.Default.Package(info, w) })
+}
