@@ -57,6 +57,7 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 	f.unlessf(t.Window >= 0, "channel type %s has a negative window", t.Type)
 	f.unlessf(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),
 		"channel type %s has no window, or one that ends with another class than %s and %s", t.Type, WindowExpired, TemplateRequired)
+	f.unlessf(t.PersonWindow == 0 || t.Window > 0 && t.PersonWindow > t.Window, "channel type %s has a window for people that isn't longer", t.Type)
 	f.unlessf(t.WindowHelp != "", "channel type %s has no WindowHelp", t.Type)
 	f.unlessf(len(t.Before) > 0 && len(t.After) > 0, "channel type %s has no steps before or after connecting", t.Type)
 	f.unlessf(slices.ContainsFunc(t.After, func(step string) bool { return strings.Contains(step, "%u") }),

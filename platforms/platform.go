@@ -98,6 +98,9 @@ type ChannelType struct {
 	// fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].
 	Window      time.Duration
 	AfterWindow Class
+	// PersonWindow is how long after the customer's last message a person of the business may write; 0 is as long as Window. It is
+	// longer than Window. See [Outgoing.Late].
+	PersonWindow time.Duration
 	// WindowHelp states the window to people.
 	WindowHelp string
 	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
@@ -121,6 +124,11 @@ type Outgoing struct {
 	Conversation, Address string
 	Text                  string
 	Credentials           Credentials
+	// Mark is our own id of the message, of visible ASCII characters, at most [MaxID] bytes. It goes along where the platform
+	// repeats it in its report of the message, so that the report is recognized even if the answer to the call was lost.
+	Mark string
+	// Late is set for a message that a person wrote after Window and within PersonWindow of the type.
+	Late bool
 }
 
 // Platform is an adapter at work. Its methods are called concurrently.

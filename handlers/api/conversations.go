@@ -239,13 +239,13 @@ func (g *conversations) checkSendable(channel *store.Channel, conversation *inbo
 	switch {
 	case !ok:
 		return &handlers.Error{Code: errcode.Conflict, Message: missingPlatform(channel.Type)}
-	case kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < kind.Window.Milliseconds():
+	case kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < kind.PersonalWindow().Milliseconds():
 		return nil
 	}
 	return &handlers.Error{
 		Code: errcode.Code(messaging.Code(kind.WindowClass())),
 		Message: fmt.Sprintf("The customer's last message is more than %d hours old; the platform takes no free text after that.",
-			int64(kind.Window.Hours())),
+			int64(kind.PersonalWindow().Hours())),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -172,6 +173,9 @@ func Code(class platforms.Class) string {
 		return ""
 	}
 }
+
+// PersonalWindow is how long after the customer's last message a person may write; 0 is without end.
+func (t ChannelType) PersonalWindow() time.Duration { return max(t.Window, t.PersonWindow) }
 
 // WindowClass is the class of a message that comes after the type's service window.
 func (t ChannelType) WindowClass() platforms.Class {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -52,7 +53,7 @@ func (p *pass) makeReady(ctx context.Context) {
 	if p.Now().Add(refreshAhead).Before(time.UnixMilli(p.credentials.Expiry())) {
 		return
 	}
-	if p.refusal() == nil {
+	if p.refusal(inbox.AuthorHuman) == nil {
 		_, _ = p.refresh(ctx, false)
 	}
 }

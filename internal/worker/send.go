@@ -89,7 +89,7 @@ func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
 
 // deliver calls the platform, and once more when a newer token may help.
 func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
-	if failure = p.refusal(); failure == nil {
+	if failure = p.refusal(row.Author); failure == nil {
 		id, failure = p.callPlatform(ctx, row)
 		if failure != nil && failure.Class == platforms.NeedsReauth {
 			switch renewed, temporary := p.renewed(ctx, failure.Refreshable); {
@@ -109,8 +109,8 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 	return id, failure
 }
 
-// refusal is why the platform need not be called, nil for no reason.
-func (p *pass) refusal() *platforms.Error {
+// refusal is why the platform need not be called for a message of the author, nil for no reason.
+func (p *pass) refusal(author string) *platforms.Error {
 	channel, kind := &p.work.Channel, p.channelType()
 	switch {
 	case channel.ID == "":
@@ -120,7 +120,7 @@ func (p *pass) refusal() *platforms.Error {
 	case p.credentials == nil:
 		return refused(platforms.Retry, "the channel's credentials can't be opened")
 	}
-	if class := p.windowOver(); class != "" {
+	if class := p.windowOver(author); class != "" {
 		return refused(class, "the customer's last message is too long ago")
 	}
 	return nil
@@ -132,15 +132,30 @@ func refused(class platforms.Class, cause string) *platforms.Error {
 
 func (p *pass) channelType() platforms.Type { return platforms.Type(p.work.Channel.Type) }
 
-// windowOver returns the class of failure of a message after the platform's service window, by our own record; "" while the
-// window is open.
-func (p *pass) windowOver() platforms.Class {
+// windowOver returns the class of failure of a message after the platform's service window for its author, by our own record; ""
+// while the window is open.
+func (p *pass) windowOver(author string) platforms.Class {
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
-	last := p.work.Conversation.LastCustomerAt
-	if kind.ChannelType == nil || kind.Window == 0 || last == 0 || p.Now().Sub(time.UnixMilli(last)) <= kind.Window {
+	if kind.ChannelType == nil || kind.Window == 0 {
+		return ""
+	}
+	window := kind.Window
+	if author == inbox.AuthorHuman {
+		window = kind.PersonalWindow()
+	}
+	if p.silence() <= window {
 		return ""
 	}
 	return kind.WindowClass()
+}
+
+// silence is how long ago the customer wrote last, 0 if that is unknown.
+func (p *pass) silence() time.Duration {
+	last := p.work.Conversation.LastCustomerAt
+	if last == 0 {
+		return 0
+	}
+	return p.Now().Sub(time.UnixMilli(last))
 }
 
 // callPlatform sends once. What is no word of the platform's leaves everything open. The widget has no platform: its
@@ -149,9 +164,11 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	if p.channelType() == messaging.Widget {
 		return row.ID, nil
 	}
+	kind, _ := p.Platforms.Find(p.work.Channel.Type)
 	id, err := p.Platforms.Send(ctx, platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
 		Address: p.work.Conversation.Address, Text: row.Text, Credentials: p.credentials,
+		Mark: row.ID, Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
 	})
 	if err == nil {
 		return id, nil

@@ -199,6 +199,26 @@ func TestTheWindowIsComputedHere(t *testing.T) {
 	}
 }
 
+// TestPeopleMayWriteLonger: a person's message goes out after the window of the assistant's, and the platform learns that it is late.
+func TestPeopleMayWriteLonger(t *testing.T) {
+	t.Parallel()
+	for silence, sent := range map[time.Duration]bool{25 * time.Hour: true, 8 * 24 * time.Hour: false} {
+		t.Run(silence.String(), func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			const channel = "chn_tested"
+			h.channel(t, acme, channel, social.Messenger, "")
+			h.say(t, channel, "lan", "hello")
+			_, err := h.queue.SendAsHuman(t.Context(), "user", acme, h.conversation(t, acme, "lan").ID, []string{"by hand"})
+			require.NoError(t, err)
+			h.drain(t, h.worker(func(c *Config) {
+				c.Now = func() time.Time { return time.Now().Add(silence) }
+			}))
+			require.Equal(t, sent, h.platform.Attempts("by hand") == 1)
+		})
+	}
+}
+
 // TestWhatADeadWorkerWasSending is flagged and never sent again; what it had not begun to send is.
 func TestWhatADeadWorkerWasSending(t *testing.T) {
 	t.Parallel()

@@ -347,7 +347,7 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 
 // store stores the answer. Its first part is marked as sending in the same commit when it can be sent now.
 func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) ([]inbox.Outbound, error) {
-	sendFirst := ctx.Err() == nil && p.refusal() == nil
+	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant) == nil
 	ctx, cancel := storing(ctx)
 	defer cancel()
 	rows, err := p.Turns.Answer(ctx, p.lease, turn.ID, parts, sendFirst)

@@ -3,6 +3,9 @@ package localchat
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -15,12 +18,27 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	const appID, appSecret = "2551", "app-secret-0123456789"
-	platformtest.Run(t, platformtest.Suite{
+	const key = "signing-key-0123456789"
+	for name, options := range map[string]map[string]string{
+		"one secret":  {"app_id": appID, "app_secret": key},
+		"two secrets": {"app_id": appID, "app_secret": "calling-key-0123456789", "oa_secret_key": key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			platformtest.Run(t, suite(options, key))
+		})
+	}
+}
+
+const appID = "2551"
+
+// suite is the adapter's, whose deliveries are signed with the key.
+func suite(options map[string]string, key string) platformtest.Suite {
+	return platformtest.Suite{
 		Driver:  Driver{},
-		Options: map[string]string{"app_id": appID, "app_secret": appSecret},
+		Options: options,
 		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
-			sum := sha256.Sum256([]byte(appID + string(d.Body) + "1763650003354" + appSecret))
+			sum := sha256.Sum256([]byte(appID + string(d.Body) + "1763650003354" + key))
 			d.Header.Set(verify.LocalChatHeader, "mac="+hex.EncodeToString(sum[:]))
 		},
 		Channels: map[platforms.Type]platformtest.Sample{Type: {
@@ -65,7 +83,27 @@ func TestContract(t *testing.T) {
 				{Status: 200, Body: `{"message":"Success"}`, Class: platforms.Unknown},
 			},
 		}},
+	}
+}
+
+// The application's secret renews tokens, whatever key signs deliveries.
+func TestRefreshWithTheApplicationsSecret(t *testing.T) {
+	t.Parallel()
+	secrets := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secrets <- r.Header.Get("secret_key")
+		_, _ = io.WriteString(w, `{"access_token":"a2","refresh_token":"r2","expires_in":"90000"}`)
+	}))
+	t.Cleanup(server.Close)
+	p := platformtest.New(t, Driver{}, map[string]string{
+		"app_id": appID, "app_secret": "app-secret-0123456789", "oa_secret_key": "signing-key-0123456789", "api_base": server.URL,
 	})
+	fresh, err := p.(platforms.Refresher).Refresh(t.Context(), &platforms.Channel{
+		Type: Type, ExternalID: "1001", Credentials: platforms.Credentials{platforms.AccessToken: "a1", platforms.RefreshToken: "r1"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "a2", fresh[platforms.AccessToken])
+	require.Equal(t, "app-secret-0123456789", <-secrets)
 }
 
 func TestUntilMorning(t *testing.T) {

@@ -3,6 +3,7 @@
 package localchat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,11 @@ func (Driver) Describe() *platforms.Description {
 		Options: []option.Option{
 			{Name: "auth_base", Kind: option.Address, Help: "The address of the service that renews tokens."},
 			{Name: "app_id", Kind: option.Identifier, Required: true, Help: "The id of the application."},
-			{Name: "app_secret", Kind: option.Secret, Required: true, Help: "The secret of the application, which signs its webhooks."},
+			{
+				Name: "app_secret", Kind: option.Secret, Required: true,
+				Help: "The secret of the application, which renews tokens, and signs webhooks unless oa_secret_key is given.",
+			},
+			{Name: "oa_secret_key", Kind: option.Secret, Help: "The key that signs webhooks, if it is another than app_secret."},
 		},
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Local chat platform", Like: "Zalo", ExternalID: "Official account id", ExternalIDHint: "The OA id.",
@@ -76,7 +81,8 @@ var (
 // Verify implements [platforms.SignedDeliveries]. A body that isn't JSON fails: it has no timestamp to hash.
 func (l *localChat) Verify(d *platforms.Delivery) error {
 	o := l.config.Options
-	return verify.LocalChat(d.Header, o["header"], o["app_id"], o["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
+	key := cmp.Or(o["oa_secret_key"], o["app_secret"])
+	return verify.LocalChat(d.Header, o["header"], o["app_id"], key, d.Body) //nolint:wrapcheck // it says all there is to say
 }
 
 // Send sends a customer service message of the official account.

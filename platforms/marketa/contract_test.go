@@ -14,9 +14,22 @@ import (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	const key = "signing-key-0123456789"
-	platformtest.Run(t, platformtest.Suite{
+	for name, options := range map[string]map[string]string{
+		"one key":  {"partner_id": "2001234", "partner_key": key},
+		"two keys": {"partner_id": "2001234", "partner_key": "calling-key-0123456789", "push_key": key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			platformtest.Run(t, suite(options, key))
+		})
+	}
+}
+
+// suite is the adapter's, whose deliveries are signed with the key.
+func suite(options map[string]string, key string) platformtest.Suite {
+	return platformtest.Suite{
 		Driver:  Driver{},
-		Options: map[string]string{"partner_id": "2001234", "partner_key": key},
+		Options: options,
 		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
 			mac := hmac.New(sha256.New, []byte(key))
 			mac.Write([]byte(d.URL + "|" + string(d.Body)))
@@ -54,5 +67,5 @@ func TestContract(t *testing.T) {
 				{Status: 200, Body: `{}`, Class: platforms.Unknown},
 			},
 		}},
-	})
+	}
 }

@@ -3,6 +3,7 @@
 package marketa
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -37,8 +38,9 @@ func (Driver) Describe() *platforms.Description {
 			},
 			{
 				Name: "partner_key", Kind: option.Secret, Required: true,
-				Help: "The key of the partner, which signs webhooks and calls.",
+				Help: "The key of the partner, which signs calls, and webhooks unless push_key is given.",
 			},
+			{Name: "push_key", Kind: option.Secret, Help: "The key that signs webhooks, if it is another than partner_key."},
 		},
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Marketplace A", Like: "Shopee", ExternalID: "Shop id", ExternalIDHint: "A number.",
@@ -87,7 +89,8 @@ var (
 
 // Verify implements [platforms.SignedDeliveries]. The platform signs the configured address, too.
 func (m *market) Verify(d *platforms.Delivery) error {
-	return verify.MarketA(d.Header, m.config.Options["header"], m.partnerKey, d.URL, d.Body) //nolint:wrapcheck // it says all there is to say
+	key := cmp.Or(m.config.Options["push_key"], m.partnerKey)
+	return verify.MarketA(d.Header, m.config.Options["header"], key, d.URL, d.Body) //nolint:wrapcheck // it says all there is to say
 }
 
 // Send sends a chat message of the shop to a buyer.

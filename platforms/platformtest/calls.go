@@ -66,7 +66,7 @@ func (s Suite) outgoing(t testing.TB, of platforms.Type, text string) *platforms
 	channel := s.channel(of)
 	return &platforms.Outgoing{
 		Type: of, ExternalID: channel.ExternalID, Credentials: channel.Credentials,
-		Conversation: items[0].Conversation, Address: items[0].Address, Text: text,
+		Conversation: items[0].Conversation, Address: items[0].Address, Text: text, Mark: "msg_0123456789",
 	}
 }
 

@@ -5,8 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
@@ -20,21 +26,38 @@ func failed(code, subcode int) string {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	const appSecret = "app-secret-0123456789"
+	const key = "signing-key-0123456789"
+	for name, options := range map[string]map[string]string{
+		"one secret":             {"app_secret": key},
+		"application's of two":   {"app_secret": key, "photo_dm_app_secret": "another-key-0123456789"},
+		"photo service's of two": {"app_secret": "another-key-0123456789", "photo_dm_app_secret": key},
+	} {
+		options["verify_token"] = verifyToken
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			platformtest.Run(t, suite(options, key))
+		})
+	}
+}
+
+const verifyToken = "verify-token-0123456789"
+
+// suite is the adapter's, whose deliveries are signed with the key.
+func suite(options map[string]string, key string) platformtest.Suite {
 	token := platforms.Credentials{platforms.AccessToken: "EAAG|page-token-0123456789"}
 	direct := func(object string) string {
 		return `{"object":"` + object + `","entry":[{"id":"1001","time":1763650000000,"messaging":[{"sender":{"id":"2"},"recipient":{"id":"1001"},` +
 			`"timestamp":1763650000000,"message":{"mid":"m_%m","text":"%t"}}]}]}`
 	}
-	platformtest.Run(t, platformtest.Suite{
+	return platformtest.Suite{
 		Driver:  Driver{},
-		Options: map[string]string{"app_secret": appSecret, "verify_token": "verify-token-0123456789"},
+		Options: options,
 		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
-			mac := hmac.New(sha256.New, []byte(appSecret))
+			mac := hmac.New(sha256.New, []byte(key))
 			mac.Write(d.Body)
 			d.Header.Set(verify.SocialHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
 		},
-		Handshake:       url.Values{"hub.mode": {"subscribe"}, "hub.verify_token": {"verify-token-0123456789"}, "hub.challenge": {"1158201444"}},
+		Handshake:       url.Values{"hub.mode": {"subscribe"}, "hub.verify_token": {verifyToken}, "hub.challenge": {"1158201444"}},
 		HandshakeAnswer: "1158201444",
 		Channels: map[platforms.Type]platformtest.Sample{
 			Messenger: {
@@ -90,7 +113,23 @@ func TestContract(t *testing.T) {
 					{Status: 403, Body: failed(4, 0), Class: platforms.Retry},
 					{Status: 403, Body: failed(80007, 0), Class: platforms.Retry},
 					{Status: 429, Body: failed(130429, 0), Class: platforms.Retry},
-					{Status: 400, Body: failed(131048, 0), Class: platforms.Retry},
+					{Status: 400, Body: failed(131000, 0), Class: platforms.Retry},
+					{Status: 400, Body: failed(131057, 0), Class: platforms.Retry},
+					{Status: 400, Body: failed(131042, 0), Class: platforms.NeedsReauth},
+					{Status: 400, Body: failed(133010, 0), Class: platforms.NeedsReauth},
+					{Status: 403, Body: failed(131037, 0), Class: platforms.NeedsReauth},
+					{Status: 400, Body: failed(131045, 0), Class: platforms.NeedsReauth},
+					{Status: 403, Body: failed(368, 0), Class: platforms.NeedsReauth},
+					{Status: 429, Body: failed(131048, 0), Class: platforms.Refused},
+					{Status: 500, Body: failed(131049, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(131050, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(131064, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(131051, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(131052, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(131053, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(131062, 0), Class: platforms.Refused},
+					{Status: 400, Body: failed(132000, 0), Class: platforms.Refused},
+					{Status: 404, Body: failed(132001, 0), Class: platforms.Refused},
 					{Status: 400, Body: failed(131056, 0), Class: platforms.Retry},
 					{Status: 400, Body: failed(133016, 0), Class: platforms.Retry},
 					{Status: 400, Body: failed(131009, 0), Class: platforms.Refused},
@@ -98,5 +137,46 @@ func TestContract(t *testing.T) {
 				},
 			},
 		},
-	})
+	}
+}
+
+// A person's message after the window has the tag for people, which messages of automata may not have; every message has our mark.
+func TestSendMarks(t *testing.T) {
+	t.Parallel()
+	bodies := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		read, _ := io.ReadAll(r.Body)
+		bodies <- string(read)
+		_, _ = io.WriteString(w, `{"recipient_id":"2","message_id":"m_1"}`)
+	}))
+	t.Cleanup(server.Close)
+	p := platformtest.New(t, Driver{}, map[string]string{"api_base": server.URL})
+	for _, c := range []struct {
+		of   platforms.Type
+		late bool
+		want string
+	}{
+		{Messenger, false, `"messaging_type":"RESPONSE",`},
+		{Messenger, true, `"messaging_type":"MESSAGE_TAG","tag":"HUMAN_AGENT",`},
+		{PhotoDM, false, ``},
+		{PhotoDM, true, `"messaging_type":"MESSAGE_TAG","tag":"HUMAN_AGENT",`},
+	} {
+		_, err := p.Send(t.Context(), &platforms.Outgoing{
+			Type: c.of, ExternalID: "1001", Address: "2", Text: "Hi", Mark: "msg_1", Late: c.late,
+			Credentials: platforms.Credentials{platforms.AccessToken: "EAAG|page-token-0123456789"},
+		})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"recipient":{"id":"2"},`+c.want+`"message":{"text":"Hi","metadata":"caddy-svc:msg_1"}}`, <-bodies)
+	}
+}
+
+// Messages to one customer of the chat app that come too fast wait for the platform's pause, at least.
+func TestPairRate(t *testing.T) {
+	t.Parallel()
+	code := 131056
+	for header, want := range map[string]time.Duration{"": 6 * time.Second, "2": 6 * time.Second, "30": 30 * time.Second} {
+		failure := failureOf(&platforms.Response{Status: 400, Header: http.Header{"Retry-After": {header}}}, ChatApp, &graphError{Code: &code})
+		require.Equal(t, platforms.Retry, failure.Class)
+		require.Equal(t, want, failure.RetryAfter)
+	}
 }

@@ -1,6 +1,7 @@
 package social
 
 import (
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -36,7 +37,11 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 	case m.isEcho:
 		in.Conversation, in.Address = recipient, recipient
 		in.MessageID = m.id
-		s.Add(in.AsEcho(m.text, m.media()))
+		if m.isOurs {
+			s.Add(in.AsAutomatic(m.text, m.media()))
+		} else {
+			s.Add(in.AsEcho(m.text, m.media()))
+		}
 	case sender == account: // loop guard: the business is never its own customer
 		return
 	case message.Given():
@@ -49,9 +54,9 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 }
 
 type directMessage struct {
-	id, text                         string
-	isEcho, isDeleted, isUnsupported bool
-	attachments                      platforms.Value
+	id, text                                 string
+	isEcho, isOurs, isDeleted, isUnsupported bool
+	attachments                              platforms.Value
 }
 
 func (m *directMessage) read(value platforms.Value) {
@@ -63,6 +68,8 @@ func (m *directMessage) read(value platforms.Value) {
 			m.text = w.Value.Text(platforms.MaxText)
 		case "is_echo":
 			m.isEcho = w.Value.Flag()
+		case "metadata":
+			m.isOurs = strings.HasPrefix(w.Value.ID(), ownMark)
 		case "is_deleted":
 			m.isDeleted = w.Value.Flag()
 		case "is_unsupported":

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -46,8 +47,12 @@ func (s *social) call(
 	return r, nil
 }
 
-// failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all. Codes
-// 1, 2 and 1200 and the subcodes of unreachable customers are general knowledge, not from the vendor's documentation.
+// pairPause is the chat app's pause between messages to one customer, beyond a few in a row.
+const pairPause = 6 * time.Second
+
+// failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all
+// (developers.facebook.com/documentation/business-messaging/whatsapp/support/error-codes). Codes 1, 2 and 1200 and the subcodes of
+// unreachable customers are general knowledge, not from the vendor's documentation.
 func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platforms.Error {
 	code := *e.Code
 	cause := r.Error(strconv.Itoa(code), strconv.Itoa(e.Subcode))
@@ -62,10 +67,14 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 		return windowExpired(t, cause)
 	case 551, 131026:
 		return platforms.Fail(platforms.CustomerBlocked, cause)
-	case 1, 2, 4, 17, 32, 613, 1200, 130429, 131000, 131016, 131048, 131056, 133004, 133016:
+	case 131056:
+		return platforms.RetryLater(max(r.RetryAfter(), pairPause), cause)
+	case 1, 2, 4, 17, 32, 613, 1200, 130429, 131000, 131016, 131057, 133004, 133016:
 		return platforms.RetryLater(r.RetryAfter(), cause)
-	case 102, 190, 131005, 131031:
+	case 102, 190, 368, 131005, 131031, 131037, 131042, 131045, 133010: // the token, the account or its number may not send
 		return platforms.Unauthorized(false, cause)
+	case 131048, 131049, 131050, 131051, 131052, 131053, 131062, 131064: // spam, limits, the content, the customer's id
+		return platforms.Fail(platforms.Refused, cause)
 	case 10:
 		if e.Subcode == 0 { // the permission was taken away; other subcodes are about one message
 			return platforms.Unauthorized(false, cause)

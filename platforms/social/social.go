@@ -46,8 +46,9 @@ func (Driver) Describe() *platforms.Description {
 		}
 	}
 	token := []platforms.CredentialField{platforms.AccessTokenField("A long-lived one. It works until it is revoked.")}
-	const day = 24 * time.Hour
-	const windowHelp = "Free text until 24 hours after the customer wrote."
+	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
+	const windowHelp = "Free text until 24 hours after the customer wrote. A person may write for 7 days, if the platform has granted the " +
+		"application the feature “Human Agent”."
 	return &platforms.Description{
 		Name: "social", Deliveries: "Events of the social platform",
 		SignatureHeader: verify.SocialHeader,
@@ -64,6 +65,10 @@ func (Driver) Describe() *platforms.Description {
 				Help: "The token that the platform sends with the handshake of a webhook subscription.",
 			},
 			{
+				Name: "photo_dm_app_secret", Kind: option.Secret,
+				Help: "The secret of the photo service's own login, which signs its webhooks if the accounts were connected through that login.",
+			},
+			{
 				Name: "object", Keys: objectKeys, Table: "objects", Check: checkObject,
 				Help: "The values of the webhooks' field `object` that name the channel types.",
 			},
@@ -72,13 +77,13 @@ func (Driver) Describe() *platforms.Description {
 			{
 				Type: Messenger, Label: "Social platform: messenger", Like: "Messenger", ExternalID: "Page id",
 				ExternalIDHint: "It stands in the page's settings.", Credentials: token, Limit: platforms.Limit{Most: 2000},
-				Window: day, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
+				Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
 			},
 			{
 				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
 				ExternalIDHint: "The id of the professional account, not its name.", Credentials: token,
 				Limit:  platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
-				Window: day, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
+				Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
 			},
 			{
 				Type: ChatApp, Label: "Social platform: chat app", Like: "WhatsApp", ExternalID: "Phone number id",
@@ -157,10 +162,15 @@ var (
 	_ platforms.Handshaker       = (*social)(nil)
 )
 
-// Verify implements [platforms.SignedDeliveries].
+// Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the
+// photo service, so each of them proves the platform.
 func (s *social) Verify(d *platforms.Delivery) error {
 	options := s.config.Options
-	return verify.Social(d.Header, options["header"], options["app_secret"], d.Body) //nolint:wrapcheck // it says all there is to say
+	err := verify.Social(d.Header, options["header"], options["app_secret"], d.Body)
+	if second := options["photo_dm_app_secret"]; err != nil && second != "" {
+		err = verify.Social(d.Header, options["header"], second, d.Body)
+	}
+	return err //nolint:wrapcheck // it says all there is to say
 }
 
 func (s *social) Handshake(query url.Values) (string, error) {
@@ -172,14 +182,20 @@ type person struct {
 }
 
 type text struct {
-	Text string `json:"text"`
+	Text     string `json:"text"`
+	Metadata string `json:"metadata,omitempty"`
 }
 
+// ownMark precedes [platforms.Outgoing.Mark] in the metadata of a message, which its echo repeats
+// (developers.facebook.com/docs/messenger-platform/reference/webhook-events/message-echoes).
+const ownMark = "caddy-svc:"
+
 // outgoingDirect is a message from the page or account that the token belongs to. RESPONSE is the type of answers within the
-// window; the photo service has no types.
+// window; the photo service has no type for them. HUMAN_AGENT is the tag of people's messages after it, and forbidden for others.
 type outgoingDirect struct {
 	Recipient     person `json:"recipient"`
 	MessagingType string `json:"messaging_type,omitempty"`
+	Tag           string `json:"tag,omitempty"`
 	Message       text   `json:"message"`
 }
 
@@ -188,8 +204,14 @@ func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	if out.Type == ChatApp {
 		return s.sendChatApp(ctx, out)
 	}
-	message := outgoingDirect{Recipient: person{out.Address}, Message: text{out.Text}}
-	if out.Type == Messenger {
+	message := outgoingDirect{Recipient: person{out.Address}, Message: text{Text: out.Text}}
+	if out.Mark != "" {
+		message.Message.Metadata = ownMark + out.Mark
+	}
+	switch {
+	case out.Late:
+		message.MessagingType, message.Tag = "MESSAGE_TAG", "HUMAN_AGENT"
+	case out.Type == Messenger:
 		message.MessagingType = "RESPONSE"
 	}
 	var result struct {
