@@ -94,7 +94,7 @@ func (c *clockTest) lease(t *testing.T, by *clockNode, customer string, life tim
 // requireDue leases everything that is due for a node, which must be the conversations of these customers.
 func (c *clockTest) requireDue(t *testing.T, by *clockNode, life time.Duration, customers ...string) {
 	t.Helper()
-	leases, err := by.queue.Lease(t.Context(), 10, life, nil)
+	leases, err := by.queue.Lease(t.Context(), inbox.Places{Free: 10}, life)
 	require.NoError(t, err)
 	due := []string{}
 	for _, lease := range leases {

@@ -259,7 +259,7 @@ func (c *commandLine) giveUp(channelID string) string {
 	require.NoError(c.t, queue.Enqueue(ctx, []inbox.Arrival{{Route: route, Items: []inbox.Item{{
 		Kind: inbox.Text, CustomerRef: "5", Address: "5", MessageID: "5:1", Text: "Green tea?",
 	}}}}))
-	leases, err := queue.Lease(ctx, 1, time.Minute, nil)
+	leases, err := queue.Lease(ctx, inbox.Places{Free: 1}, time.Minute)
 	require.NoError(c.t, err)
 	require.Len(c.t, leases, 1)
 	work, err := queue.Open(ctx, leases[0], 10)

@@ -147,7 +147,7 @@ func TestUnreadableValues(t *testing.T) {
 		require.Equal(t, 1, strings.Count(logged.String(), "can't be opened"))
 		require.Contains(t, logged.String(), id)
 
-		leases, err := q.Lease(ctx, 10, life, nil)
+		leases, err := q.Lease(ctx, Places{Free: 10}, life)
 		require.NoError(t, err)
 		for _, lease := range leases {
 			_, err := q.Open(ctx, lease, 100)

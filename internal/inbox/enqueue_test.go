@@ -299,7 +299,7 @@ func TestOneBatch(t *testing.T) {
 		for range n {
 			require.NoError(t, <-errs)
 		}
-		leases, err := q.Lease(t.Context(), 10, life, nil)
+		leases, err := q.Lease(t.Context(), Places{Free: 10}, life)
 		require.NoError(t, err)
 		require.Len(t, leases, 3)
 		waiting := 0

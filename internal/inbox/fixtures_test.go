@@ -78,7 +78,7 @@ func (q *inboxTest) arrive(t testing.TB, items ...Item) {
 // take leases the only conversation that is due.
 func (q *inboxTest) take(t testing.TB) Lease {
 	t.Helper()
-	leases, err := q.Lease(context.Background(), 1, life, nil)
+	leases, err := q.Lease(context.Background(), Places{Free: 1}, life)
 	require.NoError(t, err)
 	require.Len(t, leases, 1, "nothing is due")
 	return leases[0]
@@ -87,7 +87,7 @@ func (q *inboxTest) take(t testing.TB) Lease {
 // idle asserts that nothing is due.
 func (q *inboxTest) idle(t testing.TB) {
 	t.Helper()
-	leases, err := q.Lease(context.Background(), 1, life, nil)
+	leases, err := q.Lease(context.Background(), Places{Free: 1}, life)
 	require.NoError(t, err)
 	require.Empty(t, leases)
 }

@@ -142,7 +142,7 @@ func (q *inboxTest) everything(t *testing.T) {
 	require.NoError(t, q.Attention(ctx, lease, turnID, "", nil, "insufficient_credits", nil))
 	require.NoError(t, q.Resume(ctx, turnID))
 	require.NoError(t, q.Backoff(ctx, lease, 0))
-	leases, err := q.Lease(ctx, 100, life, []string{"org_9"})
+	leases, err := q.Lease(ctx, Places{Free: 100}, life)
 	require.NoError(t, err)
 	lease = leases[slices.IndexFunc(leases, func(l Lease) bool { return l.ConversationID == lease.ConversationID })]
 	parts, err := q.Answer(ctx, lease, turnID, []string{"a", "b"}, true)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -14,24 +12,17 @@ import (
 // listSizes are the lengths of the lists in this package's statements.
 var listSizes = store.ListSizes{64, 8, 1}
 
-const (
-	// leaseSpares is how many conversations beyond the wanted number are read, for those that another worker takes at the same
-	// moment.
-	leaseSpares = 16
-	// leaseCandidates bounds the due conversations that are read for a fair choice. An organization with more can fill the
-	// choice until it is at its cap.
-	leaseCandidates = 512
-)
-
-// Lease leases up to n due conversations for a life and returns them: first one of each organization, then the second of each,
-// each time those that have been due for longest. full are organizations to leave out, because they have their share. A lease
-// that ran out is taken again; that counts as a failed attempt of its conversation and running turn, because its worker died or
-// stalled. Two workers never get the same conversation. Conversations of types that are left out ([Queue.SkipUnknown]) aren't due.
-func (q *Queue) Lease(ctx context.Context, n int, life time.Duration, full []string) ([]Lease, error) {
-	if n <= 0 {
+// Lease leases due conversations for a life and returns them, as many as there are free places or fewer; when it returns some, more
+// may be due. Organizations take turns: the one that has the fewest leases, in all processes, gets the next, each time for its
+// conversation that has been due for longest. A lease that ran out is taken again; that counts as a failed attempt of its
+// conversation and running turn, because its worker died or stalled. Two workers never get the same conversation. Conversations of
+// types that are left out ([Queue.SkipUnknown]) aren't due.
+func (q *Queue) Lease(ctx context.Context, free Places, life time.Duration) ([]Lease, error) {
+	if free.Free <= 0 {
 		return nil, nil
 	}
-	op := &leaseOp{queue: q, n: n, life: life, full: full}
+	free.Free = min(free.Free, maxLeases)
+	op := &leaseOp{queue: q, free: free, life: life}
 	if err := q.db.Do(ctx, Kind, op); err != nil {
 		return nil, fmt.Errorf("lease conversations: %w", err)
 	}
@@ -40,19 +31,10 @@ func (q *Queue) Lease(ctx context.Context, n int, life time.Duration, full []str
 
 type leaseOp struct {
 	queue  *Queue
-	n      int
+	free   Places
 	life   time.Duration
-	full   []string
 	leases []Lease
 }
-
-// dueConversations are in the order in which they should be leased. {but} leaves some out.
-const dueConversations = `SELECT id FROM (
-		SELECT id, run_at, row_number() OVER (PARTITION BY org_id ORDER BY run_at, id) AS turn FROM (
-			SELECT id, org_id, run_at FROM conversations
-			WHERE run_at <= $1 AND lease_until < $1{but} ORDER BY run_at LIMIT $2
-		) AS candidates
-	) AS ranked ORDER BY turn, run_at, id LIMIT $3`
 
 var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 	WHERE run_at <= $1 AND lease_until < $1 AND id IN {list}`, 1, 1)
@@ -60,7 +42,7 @@ var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+
 func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 	op.leases = nil
 	now := tx.Now()
-	ids, err := op.due(ctx, tx, now)
+	ids, wanted, err := op.queue.due(ctx, tx, op.free)
 	if err != nil {
 		return err
 	}
@@ -75,24 +57,15 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 	if err != nil {
 		return err
 	}
+	free := op.free.clone()
 	for _, id := range ids {
-		if c := rows[id]; c != nil && len(op.leases) < op.n {
+		if c := rows[id]; c != nil && len(op.leases) < wanted && free.may(c.orgID) {
+			free.take(c.orgID)
 			op.leases = append(op.leases, c.lease(tx, now, op.life))
 		}
 	}
 	queueConversations(tx, rows)
 	return nil
-}
-
-func (op *leaseOp) due(ctx context.Context, tx store.Tx, now int64) ([]string, error) {
-	args := []any{now, max(leaseCandidates, 2*op.n), op.n + leaseSpares}
-	but, args := op.queue.skip(args)
-	if len(op.full) > 0 {
-		list := paddedList(op.full)
-		but += " AND org_id NOT IN " + store.ParameterRows(len(list), 1, len(args))
-		args = store.Arguments(list, args...)
-	}
-	return store.QueryValues[string](ctx, tx, strings.Replace(dueConversations, "{but}", but, 1), args...)
 }
 
 // lease gives the conversation to a worker.
@@ -256,17 +229,4 @@ func (s *session) reschedule(ctx context.Context, c *conversationRow) error {
 		c.wake = true
 	}
 	return nil
-}
-
-// paddedList repeats the last item until the list has one of a few lengths.
-func paddedList[T any](items []T) []T {
-	length := 1
-	for length < len(items) {
-		length *= 8
-	}
-	padded := slices.Clone(items)
-	for len(padded) < length {
-		padded = append(padded, items[len(items)-1])
-	}
-	return padded
 }

@@ -29,7 +29,7 @@ func TestLeaseIsExclusive(t *testing.T) {
 			queue := []*Queue{q.Queue, other}[i%2]
 			wg.Go(func() {
 				for range conversations {
-					leases, err := queue.Lease(context.Background(), 3, life, nil)
+					leases, err := queue.Lease(context.Background(), Places{Free: 3}, life)
 					mu.Lock()
 					for _, lease := range leases {
 						got[lease.ConversationID]++
@@ -72,18 +72,18 @@ func TestLeaseIsFair(t *testing.T) {
 		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{tiny, []Item{textOf("c", "1", "text")}}}))
 		q.exec(t, `UPDATE conversations SET run_at = run_at - 3600000 WHERE org_id = 'org_1' AND customer_ref = 'c7'`)
 
-		leases, err := q.Lease(t.Context(), 6, life, nil)
+		leases, err := q.Lease(t.Context(), Places{Free: 6}, life)
 		require.NoError(t, err)
 		require.Equal(t, []string{"org_1", "org_2", "org_3", "org_1", "org_2", "org_1"}, ownersOf(leases))
 		require.Equal(t, "c7", leases[0].CustomerRef)
 
-		leases, err = q.Lease(t.Context(), 2, life, []string{"org_1", "org_3"})
+		leases, err = q.Lease(t.Context(), Places{Free: 2, Most: 1, Taken: map[string]int{"org_1": 1, "org_3": 1}}, life)
 		require.NoError(t, err)
 		require.Equal(t, []string{"org_2"}, ownersOf(leases))
-		leases, err = q.Lease(t.Context(), 5, life, []string{"org_1", "org_2", "org_3"})
+		leases, err = q.Lease(t.Context(), Places{Free: 5, Most: 3, Taken: map[string]int{"org_1": 3, "org_2": 4, "org_3": 3}}, life)
 		require.NoError(t, err)
 		require.Empty(t, leases)
-		leases, err = q.Lease(t.Context(), 0, life, nil)
+		leases, err = q.Lease(t.Context(), Places{Free: 0}, life)
 		require.NoError(t, err)
 		require.Empty(t, leases)
 	})
@@ -185,7 +185,7 @@ func TestLeaseLife(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)
 	c.arrive(t, textOf("ann", "1", "hello"))
-	leases, err := c.Lease(t.Context(), 1, time.Minute, nil)
+	leases, err := c.Lease(t.Context(), Places{Free: 1}, time.Minute)
 	require.NoError(t, err)
 	lease := leases[0]
 	require.Equal(t, c.ms.Load()+60_000, lease.Until.UnixMilli())

@@ -265,7 +265,7 @@ func (m *machine) step(t *rapid.T, w *modelWorker, chance func(string) bool) {
 	ctx := context.Background()
 	switch {
 	case w.lease == nil:
-		leases, err := m.q.Lease(ctx, 1, life, nil)
+		leases, err := m.q.Lease(ctx, Places{Free: 1}, life)
 		require.NoError(t, err)
 		if len(leases) == 1 {
 			w.lease = &leases[0]

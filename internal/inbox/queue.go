@@ -27,6 +27,7 @@ type Queue struct {
 	awoke     time.Time // when Wait last returned because of due work
 	complaint time.Time // when unreadable last wrote to Log
 	skipped   []string  // channel types, see SkipUnknown; replaced, never changed
+	served    string    // the organization after which the next lease begins, see due
 }
 
 // New opens the queue kept in db, which must have been opened with [Kind] among its kinds. The ring seals and opens what
@@ -65,6 +66,19 @@ func (q *Queue) skip(args []any) (condition string, with []any) {
 	list := paddedList(skipped)
 	unknown := " AND channel_id NOT IN (SELECT id FROM channels WHERE type IN " + store.ParameterRows(len(list), 1, len(args)) + ")"
 	return unknown, store.Arguments(list, args...)
+}
+
+// paddedList repeats the last item until the list has one of a few lengths.
+func paddedList[T any](items []T) []T {
+	length := 1
+	for length < len(items) {
+		length *= 8
+	}
+	padded := slices.Clone(items)
+	for len(padded) < length {
+		padded = append(padded, items[len(items)-1])
+	}
+	return padded
 }
 
 // The errors that callers distinguish with [errors.Is], besides [store.ErrNotFound] and the store's faults. None of them

@@ -108,7 +108,7 @@ func (n *node) work(orgs, channels []string, at int, customer, id string) error 
 	if err := n.queue.Enqueue(ctx, arrivals); err != nil {
 		return err
 	}
-	leases, err := n.queue.Lease(ctx, 3, time.Minute, nil)
+	leases, err := n.queue.Lease(ctx, inbox.Places{Free: 3}, time.Minute)
 	if err != nil {
 		return err
 	}

@@ -88,10 +88,11 @@ func testChannelTypesAreFreed(t *testing.T, old *store.DB) {
 	require.Len(t, held["conversations"], 2)
 	require.Len(t, held["widget_settings"], 1)
 
+	require.NoError(t, old.MigrateTo(ctx, 10))
+	require.Equal(t, columns, storetest.Columns(t, old.Reader(), old.Engine()))
+	require.Equal(t, held, storetest.Contents(t, old.Reader(), columns))
+	require.Equal(t, made, structure(t, old))
 	db := storetest.OpenAt(t, old.Location(), store.Options{})
-	require.Equal(t, columns, storetest.Columns(t, db.Reader(), db.Engine()))
-	require.Equal(t, held, storetest.Contents(t, db.Reader(), columns))
-	require.Equal(t, made, structure(t, db))
 	require.NoError(t, db.Migrate(ctx), "again")
 	require.Equal(t, held, storetest.Contents(t, db.Reader(), columns))
 
@@ -149,13 +150,13 @@ func TestFailedRebuildChangesNothing(t *testing.T) {
 			damage(t, db, test.damages)
 			columns, made := storetest.Columns(t, db.Reader(), db.Engine()), structure(t, db)
 			held := storetest.Contents(t, db.Reader(), columns)
-			require.ErrorContains(t, db.Migrate(t.Context()), "version 10")
+			require.ErrorContains(t, db.MigrateTo(t.Context(), 10), "version 10")
 			require.Equal(t, held, storetest.Contents(t, db.Reader(), columns))
 			require.Equal(t, made, structure(t, db))
 			require.EqualValues(t, 9, newest(t, db))
 
 			write(t, db, `UPDATE channels SET type = 'bot', org_id = 'org_1'`)
-			require.NoError(t, db.Migrate(t.Context()))
+			require.NoError(t, db.MigrateTo(t.Context(), 10))
 			require.EqualValues(t, 10, newest(t, db))
 		})
 	}

@@ -219,7 +219,7 @@ func TestAFrozenWorkerIsFencedOff(t *testing.T) {
 		heard := observe()
 		first := h.worker(func(c *Config) { c.Observer = heard })
 		h.say(t, bot, "lan", "hello")
-		leases, err := h.queue.Lease(t.Context(), 1, time.Minute, nil)
+		leases, err := h.queue.Lease(t.Context(), inbox.Places{Free: 1}, time.Minute)
 		require.NoError(t, err)
 		var running sync.WaitGroup
 		running.Go(func() { first.converse(t.Context(), leases[0], nil) })

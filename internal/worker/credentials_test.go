@@ -75,7 +75,7 @@ func TestARevokedTokenNeedsReauth(t *testing.T) {
 	for _, customer := range customers {
 		h.say(t, chat, customer, "hello")
 	}
-	leases, err := h.queue.Lease(t.Context(), len(customers), time.Minute, nil)
+	leases, err := h.queue.Lease(t.Context(), inbox.Places{Free: len(customers)}, time.Minute)
 	require.NoError(t, err)
 	var running sync.WaitGroup
 	for _, lease := range leases {
@@ -130,7 +130,7 @@ func TestTwoWorkersRefreshAtOnce(t *testing.T) {
 		for _, customer := range customers {
 			h.say(t, chat, customer, "hello")
 		}
-		leases, err := h.queue.Lease(t.Context(), len(customers), time.Minute, nil)
+		leases, err := h.queue.Lease(t.Context(), inbox.Places{Free: len(customers)}, time.Minute)
 		require.NoError(t, err)
 		require.Len(t, leases, len(customers))
 		workers := []*Worker{h.worker(), h.worker()}

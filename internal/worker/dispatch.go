@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ type dispatcher struct {
 	*Worker
 	work context.Context //nolint:containedctx // the lifetime that running conversations are joined to
 	stop <-chan struct{}
-	// orgCap is how many places one organization may have.
-	orgCap  int
+	// most is how many places one organization may have.
+	most    int
 	running sync.WaitGroup
 
 	mu     sync.Mutex
@@ -40,7 +41,7 @@ type dispatcher struct {
 
 func newDispatcher(work context.Context, w *Worker, stop <-chan struct{}) *dispatcher {
 	return &dispatcher{
-		Worker: w, work: work, stop: stop, orgCap: max(1, w.Concurrency/2), places: map[string]int{},
+		Worker: w, work: work, stop: stop, most: max(1, w.Concurrency/2), places: map[string]int{},
 		freed: make(chan struct{}, 1), ask: make(chan struct{}, 1), due: make(chan struct{}, 1),
 	}
 }
@@ -65,27 +66,16 @@ func (d *dispatcher) run(ctx context.Context) {
 // wait returns when every goroutine of the dispatcher has ended.
 func (d *dispatcher) wait() { d.running.Wait() }
 
-// fill leases conversations for the free places and starts them. It asks in rounds in which no organization can exceed its
-// places, so that leases never have to be given back unused.
-func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
-	for {
-		n, full := d.room()
-		if n == 0 || closed(d.stop) {
-			return started, nil
-		}
-		leased, err := d.lease(ctx, n, full)
-		if started += leased; err != nil || leased < n {
-			return started, err
-		}
-	}
-}
-
-// lease leases up to n conversations and starts them. The end of ctx must not interrupt it: a lease whose commit wasn't
+// fill leases conversations for the free places and starts them. The end of ctx must not interrupt it: a lease whose commit wasn't
 // confirmed would keep its customer waiting until it runs out.
-func (d *dispatcher) lease(ctx context.Context, n int, full []string) (started int, err error) {
+func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
+	free, _ := d.room()
+	if free.Free == 0 || closed(d.stop) {
+		return 0, nil
+	}
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	leases, err := d.Leases.Lease(bounded, n, d.Lease, full)
+	leases, err := d.Leases.Lease(bounded, free, d.Lease)
 	if err != nil {
 		return 0, err
 	}
@@ -98,19 +88,14 @@ func (d *dispatcher) lease(ctx context.Context, n int, full []string) (started i
 	return len(leases), nil
 }
 
-// room returns how many conversations may be leased now, of any organization, and the organizations that may get none.
-func (d *dispatcher) room() (n int, full []string) {
+// room returns the free places. capped: an organization has as many as it may have.
+func (d *dispatcher) room() (free inbox.Places, capped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n = min(d.Concurrency-d.taken, d.orgCap)
-	for org, taken := range d.places {
-		if taken >= d.orgCap {
-			full = append(full, org)
-			continue
-		}
-		n = min(n, d.orgCap-taken)
+	for _, taken := range d.places {
+		capped = capped || taken >= d.most
 	}
-	return n, full
+	return inbox.Places{Free: d.Concurrency - d.taken, Most: d.most, Taken: maps.Clone(d.places)}, capped
 }
 
 func (d *dispatcher) start(lease inbox.Lease) {
@@ -137,20 +122,20 @@ func (d *dispatcher) ended(org string) {
 
 // idle returns when another look is worth its cost.
 func (d *dispatcher) idle(ctx context.Context) {
-	n, full := d.room()
+	free, capped := d.room()
 	switch {
-	case n == 0: // every place is taken
+	case free.Free == 0: // every place is taken
 		select {
 		case <-d.freed:
 		case <-ctx.Done():
 		}
 		return
-	case len(full) == 0:
+	case !capped:
 		signal(d.ask)
 	}
 	// What is due may be an organization's at its cap, which a wait for due work would return for at once.
 	look := (<-chan time.Time)(nil)
-	if len(full) > 0 {
+	if capped {
 		timer := time.NewTimer(10 * emptyPause)
 		defer timer.Stop()
 		look = timer.C

@@ -12,7 +12,8 @@
 //     and never repeated.
 //   - Messages of a conversation are sent in order; a part that fails takes the later parts of its answer with it.
 //   - Every retry is bounded and jittered; a cause that waiting doesn't resolve stalls the turn with a code until it is gone.
-//   - No organization takes more than half of the places.
+//   - No organization takes more than half of the places. Places that get free go to the organizations with the fewest leases in all
+//     workers, and none stays free while another organization has work.
 //
 // Rows belong to package inbox, the price of a call to package gateway, vendors' APIs to package platforms, metrics and
 // configuration to package caddymodule.

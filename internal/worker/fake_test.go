@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,12 +31,14 @@ func newFakeQueue(due ...inbox.Lease) *fakeQueue {
 	return &fakeQueue{due: due, work: make(chan struct{}, 1)}
 }
 
-func (q *fakeQueue) Lease(_ context.Context, n int, _ time.Duration, full []string) ([]inbox.Lease, error) {
+// Lease leases in the order in which they became due.
+func (q *fakeQueue) Lease(_ context.Context, free inbox.Places, _ time.Duration) ([]inbox.Lease, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var got, rest []inbox.Lease
 	for _, lease := range q.due {
-		if len(got) < n && !slices.Contains(full, lease.OrgID) {
+		if len(got) < free.Free && free.Taken[lease.OrgID] < free.Most {
+			free.Taken[lease.OrgID]++
 			got = append(got, lease)
 			continue
 		}

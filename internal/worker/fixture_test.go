@@ -288,7 +288,7 @@ func (h *fixture) worker(change ...func(*Config)) *Worker {
 func (h *fixture) drain(t *testing.T, w *Worker) (passes int) {
 	t.Helper()
 	for {
-		leases, err := w.Leases.Lease(t.Context(), 8, w.Lease, nil)
+		leases, err := w.Leases.Lease(t.Context(), inbox.Places{Free: 8}, w.Lease)
 		require.NoError(t, err)
 		if len(leases) == 0 {
 			return passes

@@ -296,7 +296,7 @@ func TestAnswerNowAtExit(t *testing.T) {
 	require.True(t, reply.Waits(), "whom another answers nobody waits for at the exit")
 	require.NoError(t, h.queue.Release(t.Context(), lease))
 
-	leases, err := h.queue.Lease(t.Context(), 8, time.Minute, nil)
+	leases, err := h.queue.Lease(t.Context(), inbox.Places{Free: 8}, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, leases, 2, "another goes on at once")
 	for _, lease := range leases {

@@ -134,7 +134,7 @@ func TestAStoppingWorkerAsksNoModel(t *testing.T) {
 	_, err := h.queue.SendAsHuman(t.Context(), "test", acme, h.conversation(t, acme, "minh").ID, []string{"from a human"})
 	require.NoError(t, err)
 	h.say(t, bot, "lan", "hello")
-	leases, err := h.queue.Lease(t.Context(), 8, time.Minute, nil)
+	leases, err := h.queue.Lease(t.Context(), inbox.Places{Free: 8}, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, leases, 2)
 	stop := make(chan struct{})

@@ -225,7 +225,7 @@ func TestWhatADeadWorkerWasSending(t *testing.T) {
 	onEach(t, func(t *testing.T, h *fixture) {
 		h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 1500), nil }
 		h.say(t, bot, "lan", "hello")
-		leases, err := h.queue.Lease(t.Context(), 1, time.Minute, nil)
+		leases, err := h.queue.Lease(t.Context(), inbox.Places{Free: 1}, time.Minute)
 		require.NoError(t, err)
 		work, err := h.queue.Open(t.Context(), leases[0], 10)
 		require.NoError(t, err)

@@ -37,7 +37,7 @@ var (
 
 // Leases are the methods of [inbox.Queue] by which a worker gets conversations, keeps them and gives them back.
 type Leases interface {
-	Lease(ctx context.Context, n int, life time.Duration, full []string) ([]inbox.Lease, error)
+	Lease(ctx context.Context, free inbox.Places, life time.Duration) ([]inbox.Lease, error)
 	Claim(ctx context.Context, orgID, conversationID string, life time.Duration) (inbox.Lease, error)
 	Renew(ctx context.Context, lease inbox.Lease, life time.Duration) (inbox.Lease, error)
 	Release(ctx context.Context, lease inbox.Lease) error

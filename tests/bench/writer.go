@@ -129,7 +129,7 @@ func (t *writerTurn) arrive(ctx context.Context) error {
 }
 
 func (t *writerTurn) take(ctx context.Context) error {
-	leases, err := t.queue.Lease(ctx, 1, time.Minute, nil)
+	leases, err := t.queue.Lease(ctx, inbox.Places{Free: 1}, time.Minute)
 	if err != nil {
 		return err
 	}

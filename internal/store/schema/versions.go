@@ -19,6 +19,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 8, DDL: Dialect(engine, schemaV8)},
 		{Number: 9, DDL: Dialect(engine, schemaV9)},
 		versionTen(engine),
+		{Number: 11, indexes: indexesV11()},
 	}
 }
 
@@ -143,4 +144,12 @@ func versionTen(engine driver.Engine) Version {
 		return Version{Number: 10, DDL: `ALTER TABLE channels DROP CONSTRAINT channels_type_check, ADD CONSTRAINT channels_type_check ` + typeV10}
 	}
 	return Version{Number: 10, rebuilds: []rebuild{{table: "channels", definition: Dialect(engine, channelsV10)}}}
+}
+
+// indexesV11 is the way to what is due of one organization, and to what workers have of it. All columns that a lease chooses by
+// are in it, in the order in which it reads them: lease_until is 0 until a worker has the conversation.
+func indexesV11() []lateIndex {
+	return []lateIndex{{
+		name: "conversations_ready", table: "conversations", rows: "(org_id, lease_until, run_at, id) WHERE run_at IS NOT NULL",
+	}}
 }
