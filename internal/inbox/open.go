@@ -32,8 +32,15 @@ const (
 		ORDER BY received_at DESC, id DESC LIMIT $3`
 	selectDelivered = `SELECT ` + outboundColumns + ` WHERE conversation_id = $1 AND state IN ('sent', 'delivery_unknown')
 		ORDER BY created_at DESC, id DESC LIMIT $2`
-	countReplies = `SELECT count(*) FROM outbound_messages
-		WHERE conversation_id = $1 AND created_at >= $2 AND author = 'assistant' AND part = 0`
+	// selectOpened reads, beside the conversation, which of the other reads would find something: of a new customer none would.
+	selectOpened = conversationColumns + `, lease_token, lease_until, run_at,
+		(SELECT suspended_at IS NOT NULL FROM organizations o WHERE o.id = conversations.org_id),
+		EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking'),
+		EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')),
+		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND (handled OR turn_id IS NOT NULL))
+			OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1),
+		(SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND created_at >= $3 AND author = 'assistant' AND part = 0)
+		FROM conversations WHERE id = $1 AND org_id = $2`
 )
 
 // Open reads the conversation of a lease, with at most history earlier messages. It reads without locks: an operation that
@@ -53,55 +60,52 @@ func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, 
 		return work, err
 	}
 	work.ReadAt = now
-	var quiet bool // the quiet window lasts
-	if quiet, err = q.openConversation(ctx, lease, now, &work); err != nil {
+	opened, err := q.openConversation(ctx, lease, now, &work)
+	if err != nil {
 		return work, err
 	}
 	if err := q.openChannel(ctx, lease, &work); err != nil {
 		return work, err
 	}
-	if work.Turn, err = q.openTurn(ctx, lease); err != nil {
-		return work, err
+	if opened.asking {
+		if work.Turn, err = q.openTurn(ctx, lease); err != nil {
+			return work, err
+		}
 	}
-	if work.Outbound, err = q.openOutbound(ctx, lease); err != nil {
-		return work, err
+	if opened.unsent {
+		if work.Outbound, err = q.openOutbound(ctx, lease); err != nil {
+			return work, err
+		}
 	}
-	if !quiet {
+	if quiet := opened.runAt.Valid && opened.runAt.Int64 > now; !quiet {
 		if err = q.openWaiting(ctx, lease, &work); err != nil {
 			return work, err
 		}
 	}
-	if work.History, err = q.openHistory(ctx, lease, history, &work); err != nil {
-		return work, err
+	if opened.said {
+		work.History, err = q.openHistory(ctx, lease, history, &work)
 	}
-	work.RecentReplies, err = store.ReadRow(ctx, q.db, "count replies", store.ScanValue[int], countReplies,
-		lease.ConversationID, now-loopWindow.Milliseconds())
 	return work, err
 }
 
-func (q *Queue) openConversation(ctx context.Context, lease Lease, now int64, work *Work) (quiet bool, err error) {
-	var held leaseState
-	work.Conversation, err = store.ReadRow(ctx, q.db, "read", func(row store.Row) (Conversation, error) {
-		return q.scanConversation(row, &held.token, &held.until, &held.runAt)
-	}, conversationColumns+`, lease_token, lease_until, run_at FROM conversations WHERE id = $1 AND org_id = $2`,
-		lease.ConversationID, lease.OrgID)
-	if err == nil && (held.token != lease.Token || held.until == 0) {
-		err = ErrLeaseLost
-	}
-	return held.runAt.Valid && held.runAt.Int64 > now, err
+// openedState is what selectOpened reads beside the conversation.
+type openedState struct {
+	token, until         int64
+	runAt                sql.NullInt64 // later than now: the quiet window lasts
+	asking, unsent, said bool
 }
 
-type leaseState struct {
-	token, until int64
-	runAt        sql.NullInt64
+func (q *Queue) openConversation(ctx context.Context, lease Lease, now int64, work *Work) (o openedState, err error) {
+	work.Conversation, err = store.ReadRow(ctx, q.db, "read", func(row store.Row) (Conversation, error) {
+		return q.scanConversation(row, &o.token, &o.until, &o.runAt, &work.Suspended, &o.asking, &o.unsent, &o.said, &work.RecentReplies)
+	}, selectOpened, lease.ConversationID, lease.OrgID, now-loopWindow.Milliseconds())
+	if err == nil && (o.token != lease.Token || o.until == 0) {
+		err = ErrLeaseLost
+	}
+	return o, err
 }
 
 func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err error) {
-	work.Suspended, err = store.ReadRow(ctx, q.db, "read its organization", store.ScanValue[bool],
-		`SELECT suspended_at IS NOT NULL FROM organizations WHERE id = $1`, lease.OrgID)
-	if err != nil {
-		return err
-	}
 	work.Channel, err = q.db.Channels.ByID(ctx, lease.OrgID, lease.ChannelID)
 	if err != nil || work.Channel.AgentID == "" {
 		return err

@@ -204,6 +204,44 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
+// SentAndRelease is [Queue.Sent] for the last part of an answer, and [Queue.Release], in one commit: after it the lease has ended.
+// Errors are [ErrEnded] for a part that isn't sending, and [ErrLeaseLost]; both leave the lease as it is. After a wrapped error of
+// the store it may be repeated.
+func (q *Queue) SentAndRelease(ctx context.Context, lease Lease, outboundID, platformMessageID string) error {
+	return q.do(ctx, "mark the last part as sent", &lastSentOp{
+		sentOp: sentOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, platformMessageID: platformMessageID},
+	})
+}
+
+type lastSentOp struct{ sentOp }
+
+func (op *lastSentOp) run(ctx context.Context, s *session) error {
+	if c := s.rows[op.lease.ConversationID]; c != nil && !c.deleted && c.orgID == op.lease.OrgID && c.leaseUntil == 0 {
+		if done, err := op.done(ctx, s, c.leaseToken); done || err != nil {
+			return err
+		}
+	}
+	if err := op.sentOp.run(ctx, s); err != nil || op.refused != nil {
+		return err
+	}
+	release := releaseOp{leased: op.leased}
+	return release.run(ctx, s)
+}
+
+// done reports whether this is a repetition whose first commit wasn't confirmed: the part is sent and the lease given back.
+func (op *lastSentOp) done(ctx context.Context, s *session, token int64) (done bool, err error) {
+	if token != op.lease.Token {
+		return false, nil
+	}
+	op.refused = nil
+	err = s.tx.Query(ctx, func(store.Row) error {
+		done = true
+		return nil
+	}, `SELECT 1 FROM outbound_messages WHERE id = $1 AND conversation_id = $2 AND state = 'sent' AND platform_message_id = $3`,
+		op.id, op.lease.ConversationID, op.platformMessageID)
+	return done, err
+}
+
 // SendFailure selects what else ends with a failed send.
 type SendFailure struct {
 	// CloseConversation: the customer has blocked the channel. The assistant's unsent parts are discarded.

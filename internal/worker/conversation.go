@@ -29,6 +29,8 @@ type pass struct {
 	superseded bool
 	// postponed: the pass ends because its call has no place, or its platform is missing. Nothing failed.
 	postponed bool
+	// released: the lease has ended with the last message's commit.
+	released bool
 	// live is set when a visitor waits for the answer.
 	live *live
 	// credentials are the channel's, opened when the first message is sent.
@@ -50,6 +52,8 @@ func (p *pass) converse(ctx context.Context) {
 	cut := ctx.Err() != nil
 	release()
 	switch {
+	case p.released && err == nil:
+		return
 	case lost:
 		w.Observer.LeaseLost()
 		w.Logger.WarnContext(ctx, "a conversation's lease was lost", "conversation", lease.ConversationID)
@@ -109,7 +113,7 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if wait, err := p.send(ctx, pending); wait > 0 || err != nil {
+	if wait, err := p.send(ctx, pending, false); wait > 0 || err != nil {
 		return wait, err
 	}
 	return p.turn(ctx)

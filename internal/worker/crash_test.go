@@ -90,6 +90,10 @@ func (m *mortal) Sent(ctx context.Context, lease inbox.Lease, id, platformID, ne
 	return m.step(func() error { return m.Queue.Sent(ctx, lease, id, platformID, next) })
 }
 
+func (m *mortal) SentAndRelease(ctx context.Context, lease inbox.Lease, id, platformID string) error {
+	return m.step(func() error { return m.Queue.SentAndRelease(ctx, lease, id, platformID) })
+}
+
 func (m *mortal) SendFailed(
 	ctx context.Context, lease inbox.Lease, id, state, code string, o inbox.SendFailure,
 ) error {

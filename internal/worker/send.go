@@ -24,8 +24,9 @@ const (
 // endedSent is how a try to send ends well, for [Observer.Sent].
 const endedSent = "sent"
 
-// send sends rows in order. A wait above 0 is the pause before another try; unsent rows stay pending.
-func (p *pass) send(ctx context.Context, rows []inbox.Outbound) (wait time.Duration, err error) {
+// send sends rows in order. A wait above 0 is the pause before another try; unsent rows stay pending. With last there is nothing to
+// do after them, and the lease ends with the commit of the last one.
+func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait time.Duration, err error) {
 	if len(rows) > 0 {
 		p.makeReady(ctx)
 	}
@@ -39,10 +40,13 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound) (wait time.Durat
 			continue
 		}
 		id, failure := p.deliver(ctx, row)
-		if failure == nil {
-			err = p.sent(ctx, row, id, next(ctx, rows[i+1:]))
-		} else {
+		switch {
+		case failure != nil:
 			wait, err = p.failedToSend(ctx, row, failure)
+		case last && i == len(rows)-1:
+			err = p.sentLast(ctx, row, id)
+		default:
+			err = p.sent(ctx, row, id, next(ctx, rows[i+1:]))
 		}
 		if wait > 0 || err != nil {
 			return wait, err
@@ -196,6 +200,19 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 	if next != nil {
 		next.State = inbox.OutboundSending
 	}
+	return nil
+}
+
+// sentLast stores the platform's id of the last message, and gives the lease back.
+func (p *pass) sentLast(ctx context.Context, row *inbox.Outbound, id string) error {
+	err := insist(ctx, func(ctx context.Context) error { return p.Turns.SentAndRelease(ctx, p.lease, row.ID, id) })
+	switch {
+	case over(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("storing that the last message was sent: %w", err)
+	}
+	p.released = true
 	return nil
 }
 

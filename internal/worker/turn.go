@@ -319,7 +319,7 @@ func (p *pass) answer(
 	if request.Since > 0 {
 		p.Observer.Answered(p.work.Channel.Type, p.waited(request.Since))
 	}
-	return p.send(ctx, rows)
+	return p.send(ctx, rows, true)
 }
 
 func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err error) {

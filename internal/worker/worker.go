@@ -56,6 +56,7 @@ type Turns interface {
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	Sending(ctx context.Context, lease inbox.Lease, outboundID string) error
 	Sent(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID, next string) error
+	SentAndRelease(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID string) error
 	SendFailed(ctx context.Context, lease inbox.Lease, outboundID, state, code string, o inbox.SendFailure) error
 }
 
