@@ -10,6 +10,8 @@
 #     scripts/bench.sh -only postgres
 #     scripts/bench.sh -only redis
 #     scripts/bench.sh -only worker
+#     scripts/bench.sh -only backlog
+#     scripts/bench.sh -only "backlog, sqlite, 1 organization, 1 M"
 #     scripts/bench.sh -only overload
 #     scripts/bench.sh -only abuse
 #     scripts/bench.sh -ledger

@@ -8,6 +8,8 @@
 // Rows on PostgreSQL and Redis use the servers that scripts/services.sh starts, and are left out without them. The CPU
 // of a row is the product's; that of the servers stands beside it and is in no ratio.
 //
+// The rows backlog run the product's worker beside queues of any length; every customer must have got one answer, and paid for it.
+//
 // The row overload asks more of a slowed-down store than it can do, and exits with 1 unless the product recovers in time.
 //
 // The rows abuse measure another tenant's work while somebody misbehaves, and the bench exits with 1 when that is felt.
@@ -115,6 +117,12 @@ func (b *bench) once(ctx context.Context) error {
 	if strings.Contains(workerRowName, only) {
 		found = true
 		if err := b.runWorker(ctx); err != nil {
+			return err
+		}
+	}
+	if rows := backlogRows(only); len(rows) > 0 {
+		found = true
+		if err := b.runBacklog(ctx, rows); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,7 @@ type product struct {
 	// countedKey and countedOrg are those of the organization under a limit that no run can reach.
 	countedKey, countedOrg string
 	channel                string // of the social platform
+	masterKey              string
 	env                    []string
 	server                 *exec.Cmd
 	log                    bytes.Buffer
@@ -137,7 +138,8 @@ func startProductWith(ctx context.Context, binary string, at *place, format stri
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret)
-	p.env = append(os.Environ(), masterKeyVariable+"="+base64.StdEncoding.EncodeToString(secret), "HOME="+p.dir,
+	p.masterKey = base64.StdEncoding.EncodeToString(secret)
+	p.env = append(os.Environ(), masterKeyVariable+"="+p.masterKey, "HOME="+p.dir,
 		"BENCH_APP_SECRET="+webhookSecret, "BENCH_DSN="+at.location.DSN, "BENCH_REDIS="+at.redis)
 	if p.address, err = freeAddress(); err != nil {
 		return p, err

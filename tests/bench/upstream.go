@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -36,6 +37,7 @@ type upstream struct {
 	address string
 	server  *http.Server
 	answers atomic.Int64
+	sent    sendings // to the bots' customers
 	answer  []byte
 	stream  []byte
 	flood   []byte // a stream of 2 MB
@@ -59,6 +61,10 @@ func (u *upstream) stop() { _ = u.server.Close() }
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/sendMessage") {
+		u.send(w, body)
 		return
 	}
 	u.answers.Add(1)
@@ -88,6 +94,19 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(u.answer)
+}
+
+// send plays the platform of the bots, which delivers at once.
+func (u *upstream) send(w http.ResponseWriter, body []byte) {
+	var message struct {
+		Chat json.Number `json:"chat_id"`
+	}
+	if err := json.Unmarshal(body, &message); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"ok":true,"result":{"message_id":%d,"chat":{"id":%s}}}`, u.sent.add(message.Chat.String()), message.Chat)
 }
 
 func plainAnswer() []byte {
