@@ -49,7 +49,7 @@ func (e entry) write(archive *tar.Writer, at time.Time) error {
 		if err != nil {
 			return err //nolint:wrapcheck // writeTar says which file
 		}
-		defer file.Close()
+		defer file.Close() //nolint:errcheck // it was only read
 		info, err := file.Stat()
 		if err != nil {
 			return err //nolint:wrapcheck // writeTar says which file

@@ -32,7 +32,7 @@ func (r *release) writeDeb(t target) error {
 	if err != nil {
 		return fmt.Errorf("making a folder for the units: %w", err)
 	}
-	defer os.RemoveAll(units)
+	defer os.RemoveAll(units) //nolint:errcheck // it is temporary
 	source := func(path string) string { return filepath.Join(r.root, path) }
 	file := func(source, destination string, mode os.FileMode, kind string) *files.Content {
 		return &files.Content{
@@ -57,7 +57,8 @@ func (r *release) writeDeb(t target) error {
 			return fmt.Errorf("reading a unit: %w", err)
 		}
 		unit := filepath.Join(units, name)
-		if err := os.WriteFile(unit, bytes.ReplaceAll(text, []byte(installedByHand), []byte(packaged)), 0o600); err != nil {
+		text = bytes.ReplaceAll(text, []byte(installedByHand), []byte(packaged))
+		if err := os.WriteFile(unit, text, 0o600); err != nil { //nolint:gosec // the names are ours
 			return fmt.Errorf("writing a unit: %w", err)
 		}
 		contents = append(contents, file(unit, "/usr/lib/systemd/system/"+name, 0o644, files.TypeFile))

@@ -45,7 +45,7 @@ func (r *release) writeImage(targets []target) error {
 	if err != nil {
 		return fmt.Errorf("making a folder for the image: %w", err)
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(folder) //nolint:errcheck // it is temporary
 	images, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return fmt.Errorf("laying out the image: %w", err)
@@ -87,7 +87,8 @@ func (r *release) image(t target) (v1.Image, error) {
 		{path: "etc/caddy-svc/", mode: 0o755},
 		{path: "etc/caddy-svc/Caddyfile", mode: 0o644, source: filepath.Join(r.root, "packaging/Caddyfile")},
 		{path: "etc/group", mode: 0o644, text: fmt.Sprintf("root:x:0:\ncaddy-svc:x:%d:\n", imageUser)},
-		{path: "etc/passwd", mode: 0o644, text: fmt.Sprintf("root:x:0:0:root:/:/sbin/nologin\ncaddy-svc:x:%d:%[1]d::%s:/sbin/nologin\n", imageUser, imageHome)},
+		{path: "etc/passwd", mode: 0o644, text: "root:x:0:0:root:/:/sbin/nologin\n" +
+			fmt.Sprintf("caddy-svc:x:%d:%[1]d::%s:/sbin/nologin\n", imageUser, imageHome)},
 		{path: "etc/ssl/", mode: 0o755},
 		{path: "etc/ssl/certs/", mode: 0o755},
 		{path: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, text: authorities()},

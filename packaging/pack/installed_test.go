@@ -147,7 +147,7 @@ func (i *installation) start(args ...string) (stop func()) {
 // awaitHealthy runs a health check until it succeeds.
 func (i *installation) awaitHealthy(check ...string) {
 	i.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(100 * time.Millisecond) {
 		output, err := i.command(check...).CombinedOutput()
 		if err == nil {
 			return

@@ -6,6 +6,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -79,7 +80,7 @@ func (r *release) write(targets []target) error {
 	if r.version == "" || r.time.Unix() <= 0 {
 		return errors.New("-version and -time are needed")
 	}
-	if err := os.MkdirAll(r.out, 0o755); err != nil {
+	if err := os.MkdirAll(r.out, 0o750); err != nil {
 		return fmt.Errorf("making the folder of the packages: %w", err)
 	}
 	present, err := os.ReadDir(r.out)
@@ -147,10 +148,10 @@ func sha256OfFile(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hashing: %w", err)
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it was only read
 	hash := sha256.New()
 	if _, err := io.Copy(hash, file); err != nil {
 		return "", fmt.Errorf("hashing %s: %w", path, err)
 	}
-	return fmt.Sprintf("%x", hash.Sum(nil)), nil
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }

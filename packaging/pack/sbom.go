@@ -3,6 +3,7 @@ package main
 import (
 	"debug/buildinfo"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -72,7 +73,7 @@ func moduleComponent(module *debug.Module) (component cyclonedx.Component, err e
 		if err != nil {
 			return component, fmt.Errorf("reading the sum of %s: %w", module.Path, err)
 		}
-		component.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: fmt.Sprintf("%x", hash)}}
+		component.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(hash)}}
 	}
 	return component, nil
 }
