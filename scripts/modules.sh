@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Checks all modules, ours, those of the tools, the packages and the guests: go.mod and go.sum are tidy, and what was
-# downloaded is what go.sum says. Changes nothing; needs the module proxy for what isn't on this machine yet.
+# Checks all modules, ours and those of the tools, the packages, the guests and the generated client: go.mod and go.sum are
+# tidy, and what was downloaded is what go.sum says. Changes nothing; needs the module proxy for what isn't on this machine yet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go
 
 failed=
-for module in . tools packaging tests/guest; do
+for module in . tools packaging tests/guest tests/clients/oapi; do
 	step "modules: $module/go.mod"
 	if ! difference=$(cd "$module" && go mod tidy -diff 2>&1); then
 		failed=1

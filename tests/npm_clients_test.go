@@ -28,7 +28,7 @@ var installed sync.Once
 func installNPM(t *testing.T) {
 	t.Helper()
 	installed.Do(func() {
-		if _, err := os.Stat("clients/node_modules/openai"); err == nil {
+		if _, err := os.Stat("clients/node_modules/@redocly/cli"); err == nil {
 			return
 		}
 		runNPM(t, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
@@ -38,10 +38,16 @@ func installNPM(t *testing.T) {
 // runNPM runs a program in tests/clients, which must end well.
 func runNPM(t *testing.T, name string, args ...string) {
 	t.Helper()
+	runIn(t, "clients", name, args...)
+}
+
+// runIn runs a program in a folder; it must end well.
+func runIn(t *testing.T, folder, name string, args ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), npmWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = "clients"
+	cmd.Dir = folder
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s %s\n%s", name, strings.Join(args, " "), out)
 }

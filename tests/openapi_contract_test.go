@@ -189,6 +189,11 @@ func (c *contract) check(schema map[string]any, value any, at string) error {
 		switch number, isNumber := value.(float64); word {
 		case "type", "description", "default", "examples", "x-enum-descriptions", "required", "properties", "additionalProperties", "items",
 			"contentEncoding", "readOnly", "title":
+		case "anyOf":
+			fits := func(one any) bool { return c.check(one.(map[string]any), value, at) == nil }
+			if !slices.ContainsFunc(limit.([]any), fits) {
+				return fault("is none of %v", limit)
+			}
 		case "enum":
 			if value != nil && !slices.Contains(limit.([]any), value) {
 				return fault("is none of %v", limit)

@@ -39,6 +39,7 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 		Info: &huma.Info{
 			Title: "caddy-svc", Version: "1",
 			Description: introduction,
+			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
 			Extensions:  map[string]any{"summary": headline}, // new in OpenAPI 3.1, and in the framework not yet
 		},
 		Servers: []*huma.Server{{URL: config.BaseURL}},
@@ -145,6 +146,7 @@ func (d *describer) responses(operation *huma.Operation, route handlers.Route) m
 		copied := *response
 		copied.Content = maps.Clone(response.Content)
 		copied.Headers = map[string]*huma.Param{handlers.RequestIDHeader: headerRef(handlers.RequestIDHeader)}
+		maps.Copy(copied.Headers, response.Headers)
 		if strings.HasPrefix(route.Path, "/v1/") {
 			for _, name := range rateLimitHeaders {
 				copied.Headers[name] = headerRef(name)

@@ -50,8 +50,9 @@ func addCode(response *huma.Response, code errcode.Code) {
 // its input, and its specific ones.
 func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	codes := []errcode.Code{errcode.InternalError}
-	if !strings.HasPrefix(route.Path, "/docs") {
-		codes = append(codes, specificCodes[operation.OperationID]...)
+	codes = append(codes, specificCodes[operation.OperationID]...)
+	if strings.HasPrefix(route.Path, docsPath) { // where the operator doesn't serve it
+		codes = append(codes, errcode.NotFound)
 	}
 	if route.Scope != "" || route.Role != "" {
 		codes = append(codes, errcode.Unauthenticated, errcode.InvalidAPIKey, errcode.APIKeyRevoked, errcode.OrganizationSuspended)

@@ -74,7 +74,7 @@ func (e *Example) addTo(operation *huma.Operation) bool {
 		parameters[i] = parameter
 		if value, given := e.Parameters[parameter.Name]; given && parameter.Example == nil {
 			copied := *parameter
-			copied.Example = value
+			copied.Example = typed(parameter.Schema, value)
 			parameters[i] = &copied
 		}
 	}
@@ -97,6 +97,21 @@ func (e *Example) addTo(operation *huma.Operation) bool {
 		response.Content[mediaType] = e.in(media, e.Response)
 	}
 	return has
+}
+
+// typed returns a parameter's text as a value of its schema's type.
+func typed(schema *huma.Schema, text string) any {
+	switch schema.Type {
+	case huma.TypeInteger:
+		if number, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return number
+		}
+	case huma.TypeBoolean:
+		if truth, err := strconv.ParseBool(text); err == nil {
+			return truth
+		}
+	}
+	return text
 }
 
 // in is the media type with the value as one more of its examples.

@@ -55,6 +55,9 @@ func tagOf(path string) string {
 // rateLimitHeaders are on every answer of /v1.
 var rateLimitHeaders = []string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}
 
+// replayedHeader is on answers of model calls that are given again.
+const replayedHeader = "Idempotent-Replayed"
+
 // headers are those of answers that routes share.
 var headers = map[string]*huma.Param{
 	handlers.RequestIDHeader: textHeader("The id of the request, in the body of an error, too. It starts with req_."),
@@ -62,7 +65,7 @@ var headers = map[string]*huma.Param{
 	rateLimitHeaders[0]:      textHeader("The plan's requests per minute; absent without a limit."),
 	rateLimitHeaders[1]:      textHeader("How many of them are left in this minute."),
 	rateLimitHeaders[2]:      textHeader("The time until the next minute begins."),
-	"Idempotent-Replayed": textHeader("true: the answer was given before, to a request with the same Idempotency-Key; it is not " +
+	replayedHeader: textHeader("true: the answer was given before, to a request with the same Idempotency-Key; it is not " +
 		"charged again."),
 }
 

@@ -92,6 +92,9 @@ func docsRules(schema *huma.Schema) []string {
 		}
 		say("one of %s", strings.Join(values, ", "))
 	}
+	if schema.PatternDescription != "" {
+		say("%s", schema.PatternDescription)
+	}
 	switch {
 	case schema.Minimum != nil && schema.Maximum != nil:
 		say("%s to %s", number(*schema.Minimum), number(*schema.Maximum))
@@ -209,9 +212,9 @@ func curl(document *huma.OpenAPI, operation *huma.Operation, body *huma.Example)
 		}
 	}
 	for _, parameter := range operation.Parameters {
-		value, given := parameter.Example.(string)
+		value := fmt.Sprint(parameter.Example)
 		switch {
-		case !given:
+		case parameter.Example == nil:
 		case parameter.In == "path":
 			path = strings.ReplaceAll(path, "{"+parameter.Name+"}", url.PathEscape(value))
 		case parameter.In == "query":

@@ -38,7 +38,33 @@ func (s schemas) SchemaFromRef(ref string) *huma.Schema {
 }
 
 func (s schemas) MarshalJSON() ([]byte, error) {
-	return json.Marshal(s.Map(), json.Deterministic(true))
+	all := s.Map()
+	for _, schema := range all {
+		properties := make(map[string]*huma.Schema, len(schema.Properties))
+		for member, property := range schema.Properties {
+			properties[member] = standard(property)
+		}
+		schema.Properties = properties
+	}
+	return json.Marshal(all, json.Deterministic(true))
+}
+
+// standard returns a member's schema in words of JSON Schema that generators of clients understand: a word or null is described as
+// either, because an enum holds for null, too, and patternDescription, the framework's own, begins the description.
+func standard(property *huma.Schema) *huma.Schema {
+	if property.Nullable && len(property.Enum) > 0 {
+		return &huma.Schema{
+			Description: property.Description,
+			AnyOf:       []*huma.Schema{{Type: property.Type, Enum: property.Enum}, {Type: "null"}},
+		}
+	}
+	if words := property.PatternDescription; words != "" {
+		copied := *property
+		copied.PatternDescription = ""
+		copied.Description = strings.ToUpper(words[:1]) + words[1:] + ". " + property.Description
+		return &copied
+	}
+	return property
 }
 
 var _ huma.Registry = schemas{}

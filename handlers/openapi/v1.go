@@ -89,9 +89,13 @@ const streamText = "`stream`: events of one line `data: ` and JSON (schema ChatC
 	"fails after its first byte ends with one event that has the error body instead."
 
 func describeChat(d *describer) *huma.Operation {
-	d.schema(reflect.TypeFor[chatChunk]())
 	answer := d.jsonResponse("The answer, whole. "+streamText, reflect.TypeFor[chatCompletion]())
-	answer.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: streamText}}
+	answer.Headers = map[string]*huma.Param{replayedHeader: headerRef(replayedHeader)}
+	// OpenAPI 3.1 has no word for the events of a stream; contentSchema of JSON Schema is the nearest.
+	answer.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{
+		Type: huma.TypeString, Description: streamText,
+		Extensions: map[string]any{"contentMediaType": "text/event-stream", "contentSchema": d.schema(reflect.TypeFor[chatChunk]())},
+	}}
 	return &huma.Operation{
 		OperationID: "createChatCompletion",
 		Parameters: []*huma.Param{
