@@ -35,12 +35,13 @@ type Config struct {
 	FailureModes string
 }
 
-// Docs serves the interface description as OpenAPI 3.1 in JSON and YAML, and as a page, which loads only its own style and needs no
-// script. Everything is rendered once. It is safe for concurrent use.
+// Docs serves the interface description as OpenAPI 3.1 in JSON and YAML, and as a page, which loads only its own style and script.
+// The script lets a reader try a call with a key, and is not needed for anything else. Everything is rendered once. It is safe for
+// concurrent use.
 type Docs struct {
-	page, json, yaml, style rendition
-	// stylePath has the style's hash in it, so that it may be kept for ever.
-	stylePath string
+	page, json, yaml *rendition
+	// assets are what the page loads, by paths with the content's hash, so that they may be kept for ever.
+	assets map[string]*rendition
 }
 
 // rendition is one answer with its validator.
@@ -74,17 +75,21 @@ func New(server *endpoint.Server, config Config) (*Docs, error) {
 	if err := yaml.Convert(&yamlText, bytes.NewReader(text)); err != nil {
 		return nil, fmt.Errorf("writing the description as YAML: %w", err)
 	}
-	d := &Docs{stylePath: docsPath + "/" + hashOf(docsStyle) + ".css"}
-	page, err := renderDocsPage(document, codes, d.stylePath)
+	const checked, forEver = "no-cache", "public, max-age=31536000, immutable"
+	style, script := docsPath+"/"+hashOf(docsStyle)+".css", docsPath+"/"+hashOf(docsScript)+".js"
+	page, err := renderDocsPage(document, codes, style, script)
 	if err != nil {
 		return nil, err
 	}
-	const checked, forEver = "no-cache", "public, max-age=31536000, immutable"
-	d.page = newRendition("text/html; charset=utf-8", checked, page)
-	d.json = newRendition("application/json", checked, text)
-	d.yaml = newRendition("application/yaml", checked, yamlText.Bytes())
-	d.style = newRendition("text/css; charset=utf-8", forEver, docsStyle)
-	return d, nil
+	return &Docs{
+		page: newRendition("text/html; charset=utf-8", checked, page),
+		json: newRendition("application/json", checked, text),
+		yaml: newRendition("application/yaml", checked, yamlText.Bytes()),
+		assets: map[string]*rendition{
+			style:  newRendition("text/css; charset=utf-8", forEver, docsStyle),
+			script: newRendition("text/javascript; charset=utf-8", forEver, docsScript),
+		},
+	}, nil
 }
 
 func hashOf(text []byte) string {
@@ -92,11 +97,11 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(hash[:8])
 }
 
-func newRendition(mediaType, cache string, text []byte) rendition {
-	return rendition{mediaType: mediaType, etag: `"` + hashOf(text) + `"`, cache: cache, text: text}
+func newRendition(mediaType, cache string, text []byte) *rendition {
+	return &rendition{mediaType: mediaType, etag: `"` + hashOf(text) + `"`, cache: cache, text: text}
 }
 
-// Serve answers GET /docs, /docs/openapi.json, /docs/openapi.yaml and the page's style. Other paths and methods are
+// Serve answers GET /docs, /docs/openapi.json, /docs/openapi.yaml and the page's style and script. Other paths and methods are
 // not_found.
 func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
@@ -119,8 +124,10 @@ func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// docsPolicy lets the page load its style, and nothing else.
-const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// docsPolicy lets the page load its style and its script, and call this server. No form is sent but by the script, so a key never
+// gets into an address.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // find returns the rendition for the path and the Accept header, nil for none.
 func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
@@ -128,18 +135,16 @@ func (d *Docs) find(w http.ResponseWriter, r *http.Request) *rendition {
 	case docsPath:
 		w.Header().Set("Vary", "Accept")
 		if !handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/html") {
-			return &d.json
+			return d.json
 		}
 		w.Header().Set("Content-Security-Policy", docsPolicy)
 		w.Header().Set("Referrer-Policy", "no-referrer")
-		return &d.page
+		return d.page
 	case docsJSONPath:
-		return &d.json
+		return d.json
 	case docsYAMLPath:
-		return &d.yaml
-	case d.stylePath:
-		return &d.style
+		return d.yaml
 	default:
-		return nil
+		return d.assets[r.URL.Path]
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// The page loads only its style, and every link in it has a target.
+// The page loads only its style and its script, and every link in it has a target.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	d := newDocs(t)
@@ -102,14 +103,15 @@ func TestDocsPage(t *testing.T) {
 			continue
 		}
 		w := d.fetch(t, target, "")
-		if strings.HasSuffix(target, ".css") {
-			require.Equal(t, "text/css; charset=utf-8", w.Header().Get("Content-Type"))
+		mediaType, isAsset := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}[path.Ext(target)]
+		if isAsset {
+			require.Equal(t, mediaType, w.Header().Get("Content-Type"))
 			require.Contains(t, w.Header().Get("Cache-Control"), "immutable")
-			require.NotContains(t, w.Body.String(), "url(")
-			require.NotContains(t, w.Body.String(), "@import")
+			require.NotRegexp(t, `url\(|@import|^import|https?:`, w.Body.String())
 		}
 	}
-	for _, no := range []string{"<script", "<img", "<iframe", "style=", " on", "https://cdn", "http-equiv"} {
+	require.NotRegexp(t, `<script[^>]*>[^<]`, page, "a script in the page itself")
+	for _, no := range []string{"<img", "<iframe", "style=", " on", "https://cdn", "http-equiv"} {
 		if no == " on" {
 			require.NotRegexp(t, `<[^>]* on[a-z]+=`, page)
 			continue
@@ -118,6 +120,28 @@ func TestDocsPage(t *testing.T) {
 	}
 	for _, route := range slices.Concat(v1.Routes(), webhook.Routes(handlertest.BuiltinPlatforms(t).Catalog), api.New(api.Deps{}).Routes()) {
 		require.Contains(t, page, "<code>"+route.Path+"</code>")
+	}
+}
+
+// Every operation that a key can call has a form for it, and no other operation.
+func TestDocsPageTries(t *testing.T) {
+	t.Parallel()
+	page := newDocs(t).fetch(t, "/docs", browser).Body.String()
+	tried := map[string]bool{}
+	for _, form := range regexp.MustCompile(`data-method="([A-Z]+)" data-path="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		tried[form[1]+" "+form[2]] = true
+	}
+	for _, operation := range operationsOf(described(t)) {
+		byKey := slices.ContainsFunc(operation.Security, func(way map[string][]string) bool { return way["apiKey"] != nil })
+		require.Equal(t, byKey, tried[operation.Method+" "+operation.Path], "%s %s", operation.Method, operation.Path)
+	}
+	require.Greater(t, len(tried), 30)
+	for _, field := range []string{
+		`<input id="try-getAgent-id" data-in="path" data-name="id" placeholder="agt_00000000000000000000000001" autocomplete="off" spellcheck="false" required>`,
+		`<select id="try-listConversations-state" data-in="query" data-name="state"><option value=""></option><option>assistant</option>`,
+		`<textarea id="try-createAgent" data-in="body"`,
+	} {
+		require.Contains(t, page, field)
 	}
 }
 

@@ -2,7 +2,7 @@ package openapi
 
 import (
 	"bytes"
-	_ "embed" // for the page's template and style
+	_ "embed" // for the page's template, style and script
 	"fmt"
 	"html/template"
 	"strings"
@@ -16,9 +16,12 @@ var docsTemplate string
 //go:embed page.css
 var docsStyle []byte
 
+//go:embed page.js
+var docsScript []byte
+
 type docsPage struct {
 	Title, Summary, Introduction string
-	BaseURL, Style               string
+	BaseURL, Style, Script       string
 	Groups                       []docsGroup
 	Schemes                      []docsScheme
 	Schemas                      []docsSchema
@@ -39,6 +42,21 @@ type docsOperation struct {
 	Body      docsType
 	Responses []docsResponse
 	Examples  []docsExample
+	// Try is the form to call it with a key, nil where a key doesn't do.
+	Try *docsTry
+}
+
+// docsTry are the fields of a call: the parameters, and the body, empty for none.
+type docsTry struct {
+	Fields []docsTryField
+	Body   string
+}
+
+type docsTryField struct {
+	Name, In, Example string
+	Required          bool
+	// Options are the only values, nil where any text goes.
+	Options []string
 }
 
 // docsAccess is one kind of credentials: a security scheme and the scope or role that it needs.
@@ -87,11 +105,11 @@ type docsCode struct {
 	Status int
 }
 
-// renderDocsPage renders the page of the description. style is the address of its style.
-func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style string) ([]byte, error) {
+// renderDocsPage renders the page of the description. style and script are the paths of what it loads.
+func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style, script string) ([]byte, error) {
 	page := docsPage{
 		Title: document.Info.Title, Summary: headline, Introduction: document.Info.Description,
-		BaseURL: document.Servers[0].URL, Style: style,
+		BaseURL: document.Servers[0].URL, Style: style, Script: script,
 		Schemes: docsSchemes(document), Schemas: docsSchemas(document),
 	}
 	for _, code := range codes {

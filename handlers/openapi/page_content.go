@@ -20,7 +20,8 @@ import (
 func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOperation {
 	shown := docsOperation{
 		ID: operation.OperationID, Method: operation.Method, Path: operation.Path,
-		Summary: operation.Summary, Description: operation.Description, Examples: docsExamples(document, operation),
+		Summary: operation.Summary, Description: operation.Description,
+		Examples: docsExamples(document, operation), Try: docsTryOf(operation),
 	}
 	for _, way := range operation.Security {
 		for scheme, needs := range way {
@@ -42,6 +43,39 @@ func showDocsOperation(document *huma.OpenAPI, operation *huma.Operation) docsOp
 		shown.Responses = append(shown.Responses, showDocsResponse(status, operation.Responses[status]))
 	}
 	return shown
+}
+
+// docsTryOf returns the form of an operation, nil for one that a key can't call. The body is the shortest of the examples.
+func docsTryOf(operation *huma.Operation) *docsTry {
+	byKey := func(way map[string][]string) bool { return way[schemeBearer] != nil }
+	if !slices.ContainsFunc(operation.Security, byKey) {
+		return nil
+	}
+	try := &docsTry{}
+	for _, parameter := range operation.Parameters {
+		field := docsTryField{Name: parameter.Name, In: parameter.In, Required: parameter.Required}
+		if parameter.Example != nil {
+			field.Example = fmt.Sprint(parameter.Example)
+		}
+		for _, value := range parameter.Schema.Enum {
+			field.Options = append(field.Options, fmt.Sprint(value))
+		}
+		if parameter.Schema.Type == huma.TypeBoolean {
+			field.Options = []string{"true", "false"}
+		}
+		try.Fields = append(try.Fields, field)
+	}
+	if operation.RequestBody == nil {
+		return try
+	}
+	for _, media := range operation.RequestBody.Content {
+		for _, name := range slices.Sorted(maps.Keys(media.Examples)) {
+			if text := exampleText(media.Examples[name].Value); try.Body == "" || len(text) < len(try.Body) {
+				try.Body = text
+			}
+		}
+	}
+	return try
 }
 
 func showDocsResponse(status string, response *huma.Response) docsResponse {
