@@ -60,6 +60,7 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        response_timeout   <duration>
 //	        max_duration       <duration>
 //	        max_calls          <n>
+//	        send_traceparent   [true|false]
 //	        transport http {
 //	            <options of reverse_proxy's http transport>
 //	        }

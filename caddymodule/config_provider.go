@@ -74,6 +74,10 @@ type Provider struct {
 	// `concurrency` at most. Default: 2000.
 	MaxCalls *int64 `json:"max_calls,omitempty"`
 
+	// Whether the vendor gets the trace context (`traceparent`) of calls whose requests are traced, so that a model server of your
+	// own can join the trace. Refused by protocols that need no network. Default: false.
+	SendTraceparent bool `json:"send_traceparent,omitempty"`
+
 	// Caddy's HTTP transport (module `http.reverse_proxy.transport.http`) with all its options, but for those that
 	// break calls and are refused with the reason: `versions` with 3, `proxy_protocol`, `read_timeout`,
 	// `write_timeout`, placeholders in the TLS server name, and TLS options that need another app. Unless given,
@@ -106,6 +110,9 @@ func (p *Provider) protocolFaults(fs *config.Faults, path string) {
 	if d := driver.Describe(); d.Local {
 		if p.BaseURL != "" {
 			fs.Addf(path+".base_url", "the %s protocol makes no requests; leave it out", d.Name)
+		}
+		if p.SendTraceparent {
+			fs.Addf(path+".send_traceparent", "the %s protocol makes no requests; leave it out", d.Name)
 		}
 		if p.TransportRaw != nil {
 			fs.Addf(path+".transport", "the %s protocol makes no requests; leave it out", d.Name)
@@ -191,6 +198,7 @@ func (a *App) readProvider(r *caddyfile.Reader) caddyfile.Read {
 			{Word: "response_timeout", Read: r.Duration(&p.ResponseTimeout)},
 			{Word: "max_duration", Read: r.Duration(&p.MaxDuration)},
 			{Word: "max_calls", Read: r.Integer(&p.MaxCalls)},
+			{Word: "send_traceparent", Read: r.Bool(&p.SendTraceparent)},
 			{Word: "transport", HasBlock: true, Read: readTransport(r, &p.TransportRaw)},
 		})
 		caddyfile.Set(r, path, o, &a.Providers, append(a.Providers, p))

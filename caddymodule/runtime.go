@@ -127,6 +127,7 @@ func (p *Provider) entry(read vendor) gateway.ProviderEntry {
 	return gateway.ProviderEntry{
 		Name: p.Name, Provider: read.provider, APIKey: read.apiKey, KeyMode: p.keyMode(read.local),
 		MaxDuration: p.timeouts().MaxDuration, MaxCalls: int(valueOr(p.MaxCalls, DefaultMaxCalls)),
+		SendTraceparent: p.SendTraceparent,
 	}
 }
 

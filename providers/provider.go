@@ -31,6 +31,8 @@ type Request struct {
 	Stream bool
 	// APIKey is the secret to send. With an empty one the request carries no credentials.
 	APIKey string
+	// Traceparent is the W3C trace context to send with the request, https://www.w3.org/TR/trace-context; "" sends none.
+	Traceparent string
 	// Sent, if not nil, may be called by the adapter once it refers to no content of Messages any more, because the vendor
 	// has all of it. It is called at most once, from any goroutine.
 	Sent func()

@@ -43,6 +43,9 @@ func (p *HTTP) requestHeader(req *Request) http.Header {
 		"User-Agent":      values[3:4:4],
 	}
 	p.dialect.Header(h, req)
+	if req.Traceparent != "" {
+		h["Traceparent"] = []string{req.Traceparent}
+	}
 	delete(h, "Idempotency-Key")
 	delete(h, "X-Idempotency-Key")
 	return h

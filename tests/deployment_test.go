@@ -53,6 +53,8 @@ type deployment struct {
 	Grace string
 	// First, Idle and Response are the providers' timeouts, Longest is max_duration.
 	First, Idle, Response, Longest string
+	// Traces is the address of an OTLP receiver, which gets the traces of server and worker; empty for none.
+	Traces string
 	// TLS adds a site with TLS, for HTTP/2.
 	TLS bool
 	// HoldTTL, Sweep, Lease and Early (early_status) are timing's; an empty one of the last two is the default.
@@ -123,6 +125,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 			idle_timeout {{.Idle}}
 			response_timeout {{.Response}}
 			max_duration {{.Longest}}
+			{{if .Traces}}send_traceparent{{end}}
 		}
 		provider own {
 			protocol openai
@@ -191,6 +194,7 @@ var caddyfileTemplate = template.Must(template.New("Caddyfile").Parse(`{
 	}
 }
 (service) {
+	{{if .Traces}}tracing{{end}}
 	{{if .Whole}}svc_server{{else}}handle_errors {
 		svc_error
 	}

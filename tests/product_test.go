@@ -106,6 +106,9 @@ func (p *product) environment() []string {
 	if p.Redis != "" {
 		kept = append(kept, "SVC_REDIS="+p.Redis)
 	}
+	if p.Traces != "" {
+		kept = append(kept, "OTEL_EXPORTER_OTLP_ENDPOINT="+p.Traces, "OTEL_BSP_SCHEDULE_DELAY=50")
+	}
 	return append(kept, p.env...)
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/providers"
@@ -140,4 +142,6 @@ type call struct {
 	// upstreamAt is the start of the vendor's call, zero before it; upstreamEnd is the end of ask.
 	upstreamAt, upstreamEnd time.Time
 	firstTextAt             time.Time
+	// span is the vendor's call in the request's trace, nil without one.
+	span trace.Span
 }

@@ -58,6 +58,8 @@ type ProviderEntry struct {
 	MaxDuration time.Duration
 	// MaxCalls bounds the calls that run in this process, 0 for any number.
 	MaxCalls int
+	// SendTraceparent: the vendor gets the trace context of calls whose requests are traced.
+	SendTraceparent bool
 }
 
 // Catalog is the set of models and providers of one configuration. It is immutable: a call keeps the catalog with which it

@@ -207,6 +207,7 @@ func (g *Gateway) settleAgain(ctx context.Context, l *lateCall) error {
 // end runs after every call, also after a panic: it hands over what is or may still be held, and reports that the call uses the
 // store no longer.
 func (c *call) end() {
+	c.endSpan(OutcomeInternalError, billing.Usage{}, billing.UsageNone) // after a panic; else it has ended
 	failed := func() billing.Call { return c.record(OutcomeInternalError, billing.Usage{}, billing.UsageNone) }
 	switch {
 	case c.unknown != nil:
@@ -235,6 +236,7 @@ func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.Usag
 		e.FirstText = c.firstTextAt.Sub(c.upstreamAt)
 	}
 	c.Observer.CallEnded(e)
+	c.endSpan(outcome, usage, source)
 }
 
 // bytesPerToken is the rough ratio for uncounted text; most languages have more bytes per token.

@@ -39,6 +39,7 @@ func (c *call) ask(ctx context.Context) error {
 	up := c.detach(ctx)
 
 	c.upstreamAt = c.Now()
+	c.startSpan(ctx)
 	c.letGoOfPrompt()
 	if err := c.begin(); err != nil {
 		return err
