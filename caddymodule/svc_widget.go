@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/widget"
+	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
 // Widget serves the web widget of channels of type `widget` at `/widget/{channelId}`: the script that a site embeds, the
@@ -34,10 +35,10 @@ func (h *Widget) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 // newWidget builds the widget of a runtime; it does no I/O. This process answers waiting visitors with a worker
 // that takes no other conversations.
 func (a *App) newWidget(rt *runtime) *widget.Widget {
-	live := a.newWorker(rt)
+	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
 	return widget.New(rt.api, widget.Deps{
-		DB: rt.shared.db, Inbox: rt.queue, Live: live, Ring: a.settings.ring, Limiter: rt.limiter,
+		DB: rt.shared.db, Inbox: rt.queue, Live: worker.New(live), Ring: a.settings.ring, Limiter: rt.limiter,
 		Streams: new(v1.Streams), Logger: a.log,
 	})
 }

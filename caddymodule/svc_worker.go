@@ -81,7 +81,20 @@ func (w *WorkerApp) work(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	loop := w.app.newWorker(w.app.runtime)
+	traces, err := newWorkerTraces(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := endTraces(traces); err != nil {
+			w.app.log.Warn("spans were lost", "error", err)
+		}
+	}()
+	config := w.app.workerConfig(w.app.runtime)
+	if traces != nil {
+		config.Tracer = traces.Tracer(workerAppName)
+	}
+	loop := worker.New(config)
 	w.running.Store(true)
 	if err := loop.Run(ctx, orDefault(w.GracePeriod, DefaultGracePeriod)); err != nil {
 		return fmt.Errorf("running the worker: %w", err)
@@ -106,12 +119,12 @@ var (
 	_ caddy.Provisioner = (*WorkerApp)(nil)
 )
 
-// newWorker builds a worker of a runtime; it does no I/O.
-func (a *App) newWorker(rt *runtime) *worker.Worker {
-	return worker.New(worker.Config{
+// workerConfig configures a worker of a runtime.
+func (a *App) workerConfig(rt *runtime) worker.Config {
+	return worker.Config{
 		Queue: rt.queue, DB: rt.shared.db, Ring: a.settings.ring, Gateway: rt.calls, Platforms: rt.platforms,
 		Knowledge:   rt.shared.knowledge,
 		Concurrency: a.Worker.concurrency(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Observer: workerMetrics{}, Logger: a.log,
-	})
+	}
 }

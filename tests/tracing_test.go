@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/hex"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
 // traceReceiver is an OTLP receiver of traces.
@@ -100,4 +102,47 @@ func TestTracesOfCalls(t *testing.T) {
 	require.EqualValues(t, 11, attributes["gen_ai.usage.input_tokens"])
 	require.EqualValues(t, 7, attributes["gen_ai.usage.output_tokens"])
 	require.Equal(t, "00-"+trace+"-"+hex.EncodeToString(span.GetSpanId())+"-01", script.only(t).Header.Get("Traceparent"))
+}
+
+// TestTracesOfAnswers: the span of a webhook links to the span under which a worker, in another process, answers its text: with the
+// call of the model and the sending below it. A text that is answered together with an earlier one leads there, too.
+func TestTracesOfAnswers(t *testing.T) {
+	t.Parallel()
+	receiver := startTraceReceiver(t)
+	c := prepareConnectedWith(t, store.SQLite, func(d *deployment) { d.Traces = receiver.URL })
+	b := c.business(t, 1_000_000, c.up.script(replying), nil)
+	lan := b.line(t, bot.Type).from(1)
+	for _, text := range []string{"a secret", "another secret"} {
+		requireQueued(t, c.deliver(t, lan.says(text)), 1)
+	}
+	c.worker = c.startWorker()
+	c.awaitSent(lan, 1)
+
+	every := func(*tracepb.Span) bool { return true }
+	answer := receiver.awaitSpan(&c.worker.process, "answer bot", every)
+	below := func(s *tracepb.Span) bool {
+		return bytes.Equal(s.GetTraceId(), answer.GetTraceId()) && bytes.Equal(s.GetParentSpanId(), answer.GetSpanId())
+	}
+	receiver.awaitSpan(&c.worker.process, "chat acme-standard-1", below)
+	receiver.awaitSpan(&c.worker.process, "send bot", below)
+	require.Empty(t, answer.GetParentSpanId())
+	require.Equal(t, "answered", attributesOf(answer)["svc.outcome"])
+	require.EqualValues(t, 2, attributesOf(answer)["svc.texts"])
+
+	linksTo := func(to *tracepb.Span) func(*tracepb.Span) bool {
+		return func(s *tracepb.Span) bool {
+			return slices.ContainsFunc(s.GetLinks(), func(link *tracepb.Span_Link) bool {
+				return bytes.Equal(link.GetTraceId(), to.GetTraceId()) && bytes.Equal(link.GetSpanId(), to.GetSpanId())
+			})
+		}
+	}
+	first := receiver.awaitSpan(&c.process, "handler", linksTo(answer))
+	joined := receiver.awaitSpan(&c.worker.process, "join bot", linksTo(answer))
+	second := receiver.awaitSpan(&c.process, "handler", linksTo(joined))
+	require.NotEqual(t, first.GetTraceId(), second.GetTraceId())
+	receiver.mu.Lock()
+	defer receiver.mu.Unlock()
+	for _, span := range receiver.spans {
+		require.NotContains(t, span.String(), "secret")
+	}
 }

@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"strconv"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/tracing"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -131,7 +134,23 @@ func (h *Webhooks) enqueue(
 	if err := h.queue.Enqueue(ctx, arrivals); err != nil {
 		return 0, fmt.Errorf("enqueueing a delivery: %w", err)
 	}
+	linkAnswers(ctx, arrivals)
 	return queued, nil
+}
+
+// linkAnswers links the request's span, if it is recorded, to the answers of its texts, which a worker begins later.
+func linkAnswers(ctx context.Context, arrivals []inbox.Arrival) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	for i := range arrivals {
+		for j := range arrivals[i].Items {
+			if item := &arrivals[i].Items[j]; item.Kind == inbox.Text {
+				span.AddLink(trace.Link{SpanContext: tracing.Answer(arrivals[i].Route.ChannelID, item.MessageID)})
+			}
+		}
+	}
 }
 
 // item returns the queue's form of a delivered message or event; wanted is false for one that the queue doesn't store.

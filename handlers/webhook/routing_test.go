@@ -9,10 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/tracing"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/marketa"
 )
@@ -166,4 +169,21 @@ func TestSocialHandshake(t *testing.T) {
 	g.configure(t)
 	handlertest.RefusedWith(t, errcode.Forbidden, g.Social, ask("hub.mode=subscribe&hub.verify_token=&hub.challenge=1"))
 	require.Zero(t, g.routes.reads)
+}
+
+// TestDeliveriesLinkToTheirAnswers: a recorded request links to the answer of each text that was stored, and to nothing else.
+func TestDeliveriesLinkToTheirAnswers(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	recorder := tracetest.NewSpanRecorder()
+	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	deliver := func(body string) {
+		ctx, span := traces.Tracer("test").Start(t.Context(), "request")
+		defer span.End()
+		acknowledged(t, g.Social, delivery("/webhooks/social", "X-Hub-Signature-256", "sha256="+hmacHex(testAppSecret, body), body).WithContext(ctx), 1)
+	}
+	deliver(`{"object":"page","entry":[` + pageEntry("1001", "m1", "one") + `,` + pageEntry("999", "m2", "of nobody") + `]}`)
+	links := recorder.Ended()[0].Links()
+	require.Len(t, links, 1)
+	require.True(t, links[0].SpanContext.Equal(tracing.Answer("chn_page1", "m1")))
 }

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -31,6 +33,8 @@ type pass struct {
 	postponed bool
 	// released: the lease has ended with the last message's commit.
 	released bool
+	// span is that of the turn, nil while none is traced.
+	span trace.Span
 	// live is set when a visitor waits for the answer.
 	live *live
 	// credentials are the channel's, opened when the first message is sent.

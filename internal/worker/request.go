@@ -25,6 +25,8 @@ type storedRequest struct {
 	// Since is when the first of the turn's texts was stored, in epoch milliseconds by the database's clock; 0 in the requests of
 	// older programs.
 	Since int64 `json:"since,omitempty"`
+	// First is the platform's id of the first text; "" in the requests of older programs.
+	First string `json:"first,omitempty"`
 }
 
 // message is one message of a prompt.

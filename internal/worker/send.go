@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
@@ -93,6 +95,7 @@ func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
 
 // deliver calls the platform, and once more when a newer token may help.
 func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
+	ctx, span := p.startSpan(ctx, "send", trace.WithSpanKind(trace.SpanKindProducer))
 	if failure = p.refusal(row.Author); failure == nil {
 		id, failure = p.callPlatform(ctx, row)
 		if failure != nil && failure.Class == platforms.NeedsReauth {
@@ -110,6 +113,7 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 		p.Logger.WarnContext(ctx, "a message was not sent", "message", row.ID, "channel", p.work.Channel.ID, "error", failure)
 	}
 	p.Observer.Sent(p.work.Channel.Type, outcome)
+	endSend(span, outcome)
 	return id, failure
 }
 

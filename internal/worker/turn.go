@@ -44,12 +44,12 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	case p.work.Turn == nil && len(p.work.Waiting) == 0:
 		return 0, nil
 	case p.stopping():
-		p.Observer.TurnEnded(endedReleased)
+		p.turnEnded(endedReleased)
 		return 0, nil
 	}
 	wait, err = p.tryTurn(ctx)
 	if over(err) {
-		p.Observer.TurnEnded(endedDiscarded)
+		p.turnEnded(endedDiscarded)
 		return 0, nil
 	}
 	return wait, err
@@ -61,6 +61,8 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	if code := p.obstacle(); code != "" {
 		return 0, p.attention(ctx, turn, code, nil)
 	}
+	ctx, end := p.traceTurn(ctx)
+	defer end()
 	if turn == nil {
 		if turn, err = p.begin(ctx); err != nil {
 			return 0, err
@@ -107,7 +109,7 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 		return nil, err
 	}
 	asked := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.work.Waiting, Knowledge: snippets})
-	asked.Since = p.work.WaitingSince
+	asked.Since, asked.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
 	request, err := asked.encode()
 	if err != nil {
 		return nil, err
@@ -119,6 +121,7 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 		return nil, fmt.Errorf("beginning a turn: %w", err)
 	}
 	p.live.begun(id, p.work.Waiting)
+	p.traceJoined(p.work.Waiting)
 	p.Observer.TurnBegan(p.work.Channel.Type, p.waited(asked.Since))
 	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
 }
@@ -216,12 +219,12 @@ func (p *pass) failed(
 	ctx context.Context, turn *inbox.Turn, request *storedRequest, failure *gateway.Failure,
 ) (wait time.Duration, err error) {
 	if ctx.Err() != nil {
-		p.Observer.TurnEnded(endedReleased)
+		p.turnEnded(endedReleased)
 		return 0, context.Cause(ctx)
 	}
 	if pause := postponement(failure); pause > 0 {
 		p.postponed = true
-		p.Observer.TurnEnded(endedPostponed)
+		p.turnEnded(endedPostponed)
 		return pause + repeat.Jitter(pause), nil
 	}
 	p.Logger.WarnContext(ctx, "a turn's call failed", "turn", turn.ID, "outcome", failure.Outcome, "error", failure)
@@ -235,7 +238,7 @@ func (p *pass) failed(
 		return 0, p.dead(ctx, turn, code)
 	case gateway.OutcomeExiting:
 		if p.stopping() {
-			p.Observer.TurnEnded(endedReleased)
+			p.turnEnded(endedReleased)
 			return 0, nil
 		}
 	default:
@@ -243,7 +246,7 @@ func (p *pass) failed(
 	// A replayed failure is the turn's kept answer, so another try replays it again. A vendor's permanent error is treated
 	// alike.
 	if !failure.Replayed && !failure.NoRetry && turn.Attempts+1 < maxTries {
-		p.Observer.TurnEnded(endedRetried)
+		p.turnEnded(endedRetried)
 		return backoff(turn.Attempts, failure.RetryAfter), nil
 	}
 	return 0, p.dead(ctx, turn, code)
@@ -315,7 +318,7 @@ func (p *pass) answer(
 	if err != nil {
 		return 0, err
 	}
-	p.Observer.TurnEnded(endedAnswered)
+	p.turnEnded(endedAnswered)
 	if request.Since > 0 {
 		p.Observer.Answered(p.work.Channel.Type, p.waited(request.Since))
 	}
@@ -335,7 +338,7 @@ func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err
 // again reads the conversation and begins another turn, after an answer was discarded.
 func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	p.superseded = true
-	p.Observer.TurnEnded(endedSuperseded)
+	p.turnEnded(endedSuperseded)
 	if err := p.open(ctx); err != nil {
 		return 0, err
 	}
@@ -374,7 +377,7 @@ func (p *pass) attention(ctx context.Context, turn *inbox.Turn, code string, bal
 	if err := p.Queue.Attention(ctx, p.lease, turnID, agentID, messages, code, balance); err != nil {
 		return fmt.Errorf("stalling a turn: %w", err)
 	}
-	p.Observer.TurnEnded(endedAttention + code)
+	p.turnEnded(endedAttention + code)
 	return nil
 }
 
@@ -385,6 +388,6 @@ func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
 	if err := p.Queue.Dead(ctx, p.lease, turn.ID, code); err != nil {
 		return fmt.Errorf("ending a turn: %w", err)
 	}
-	p.Observer.TurnEnded(endedDead + code)
+	p.turnEnded(endedDead + code)
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -104,6 +106,9 @@ type Config struct {
 	// Exit is closed when the process ends, after which [Worker.AnswerNow] begins nothing more; nil never is. [Worker.Run] ends
 	// by its context.
 	Exit <-chan struct{}
+	// Tracer makes the spans of [Worker.Run]; nil traces nothing. Its provider's ids should come from package tracing. What
+	// [Worker.AnswerNow] does is traced below its caller's span.
+	Tracer trace.Tracer
 	// Observer counts; nil counts nothing.
 	Observer Observer
 	// Logger gets faults, never a customer's text; nil discards them.

@@ -1,0 +1,69 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/caddy-svc/caddy-svc/internal/tracing"
+)
+
+const (
+	// workerServiceName is the resource's service.name unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has another.
+	workerServiceName = "caddy-svc-worker"
+	// tracesFlushWait bounds how long a worker that ends waits for its last spans to be exported.
+	tracesFlushWait = 2 * time.Second
+)
+
+// newWorkerTraces returns the provider of a worker's spans by OpenTelemetry's variables, nil if none of them asks for traces. A worker
+// has no site whose `tracing` could. It makes no request.
+func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
+	if !tracesWanted() {
+		return nil, nil //nolint:nilnil // nothing is traced
+	}
+	described, err := resource.New(ctx,
+		resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", workerServiceName)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("reading OpenTelemetry's resource: %w", err)
+	}
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("making the exporter of traces: %w", err)
+	}
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter), sdktrace.WithResource(described), sdktrace.WithIDGenerator(tracing.IDs{})), nil
+}
+
+// tracesWanted reports whether a variable names an exporter or an address for traces.
+func tracesWanted() bool {
+	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled {
+		return false
+	}
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+		if os.Getenv(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// endTraces exports what is left and ends the provider; nil is fine.
+func endTraces(traces *sdktrace.TracerProvider) error {
+	if traces == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), tracesFlushWait, errors.New("exporting the last spans took longer than 2 s"))
+	defer cancel()
+	if err := traces.Shutdown(ctx); err != nil {
+		return fmt.Errorf("exporting the last spans: %w", err)
+	}
+	return nil
+}
