@@ -21,7 +21,12 @@ if [ -z "$(program)" ] && command -v apt-get >/dev/null; then
 	printf 'promtool: unpacking the one of Debian'\''s package prometheus (20 MB)\n' >&2
 	download() { (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus </dev/null) >>"$folder/log" 2>&1; }
 	refresh() { [ "$(id -u)" = 0 ] && apt-get -o DPkg::Lock::Timeout=300 -q update </dev/null >>"$folder/log" 2>&1; }
-	download || { refresh && download; } || cat "$folder/log" >&2
+	if [ "$(id -u)" = 0 ]; then # apt doesn't wait while another script refreshes its lists
+		exec {lock}>/var/lock/caddy-svc-install
+		flock "$lock"
+	fi
+	download || { refresh && download; } || tail -n 5 "$folder/log" >&2
+	[ -z "${lock:-}" ] || exec {lock}>&-
 	if [ -e "$(echo "$folder"/prometheus_*.deb)" ]; then
 		mkdir -p dist
 		dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$unpacked.$$"
