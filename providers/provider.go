@@ -54,7 +54,8 @@ type Event struct {
 	// Text is a piece of the answer, valid UTF-8.
 	Text string
 	// Quoted is set in place of Text when the vendor's literal of the piece is the one that [AppendQuoted] writes, so that it is
-	// passed on to the client as it came. stream.event decides it. It is valid until the next call of Next, Buffered or Close. Adapters of their own need not set it.
+	// passed on to the client as it came. stream.event decides it. It is valid until the next call of
+	// Next, Buffered or Close. Adapters of their own need not set it.
 	Quoted JSONString
 	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor sent it, at most
 	// 32 letters, digits, hyphens and underscores. No text follows it.

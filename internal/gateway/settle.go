@@ -46,7 +46,8 @@ func (c *call) wholeText() string {
 }
 
 // fail ends a call without a whole answer and returns f. A call whose preparation didn't end holds nothing,
-// or has a hold of unknown outcome, which endEarly abandons. Any other is settled by docs/billing.md#what-each-ending-costs, whether its vendor, its client or the process's exit broke it.
+// or has a hold of unknown outcome, which end abandons. Any other is settled by docs/billing.md#what-each-ending-costs, whether its
+// vendor, its client or the process's exit broke it.
 func (c *call) fail(f *Failure) error {
 	_ = c.endEarly() // the settlement decides what the client gets, so nothing may be written meanwhile
 	if !c.prepared {
