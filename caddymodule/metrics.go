@@ -92,7 +92,7 @@ var (
 		"Requests counted in this process instead of Redis, by reason: open (Redis is given up for now), late, failed, busy, key.", "reason")
 )
 
-// replyBuckets are seconds that a customer waits: from what nobody notices to an hour.
+// replyBuckets are the bounds, in seconds, of the time that a customer waits for an answer: 25 ms to an hour.
 var replyBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 900, 3600}
 
 // An alert on an increase of a counter misses the first one if the series begins with it.

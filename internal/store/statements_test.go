@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
-// What a call and a delivery write costs a known number of statements on SQLite, and of round trips on PostgreSQL, BEGIN and
-// COMMIT included. A stream writes what an answer in one piece does.
+// The writes of a call and of a delivery take a fixed number of statements on SQLite, and of round trips on PostgreSQL. BEGIN and
+// COMMIT count. A stream writes the same rows as an answer in one piece.
 func TestStatementsAndRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {

@@ -55,7 +55,7 @@ func TestDebianPackage(t *testing.T) {
 	server := readUnit(t, filepath.Join(root, "usr/lib/systemd/system/caddy-svc.service"))
 	worker := readUnit(t, filepath.Join(root, "usr/lib/systemd/system/caddy-svc-worker.service"))
 	requireSameRights(t, filepath.Join(root, "usr/bin/caddy-svc"), server, worker)
-	// What systemd makes of StateDirectory and LoadCredential.
+	// systemd would make the folder of StateDirectory and the file of LoadCredential; this test does it.
 	require.Equal(t, "caddy-svc caddy-svc/data", server["StateDirectory"])
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "var/lib/caddy-svc/data"), 0o700))
 	program, _, _ := strings.Cut(server["ExecStart"], " ")

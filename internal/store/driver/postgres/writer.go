@@ -254,7 +254,7 @@ func (t *transaction) Release(ctx context.Context, last bool) error {
 		t.failed = t.sendCommit(ctx)
 		return t.failed
 	}
-	// What fails must fail here, and not in the round trip of another group.
+	// This group's statements are sent now, so that an error of theirs isn't taken for one of the next group.
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
