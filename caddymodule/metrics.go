@@ -49,6 +49,15 @@ var (
 		"Output tokens of a whole answer by the provider's count, reasoning included, divided by the duration of its call.",
 		[]float64{1, 2, 5, 10, 20, 35, 50, 75, 100, 150, 200, 300, 500, 1000, 2000}, "provider")
 
+	genAITokens = genAI("token_usage",
+		"Tokens of a call as the provider counted them, cached ones and reasoning included.",
+		prometheus.ExponentialBuckets(1, 4, 14), "gen_ai_token_type")
+	genAISeconds = genAI("operation_duration_seconds",
+		"Duration of the call to the provider; error_type is the outcome of a call that was not completed.",
+		genAISecondsBuckets, "error_type")
+	genAIFirstChunk = genAI("operation_time_to_first_chunk_seconds",
+		"Time from the start of a streamed call to the first text of its answer.", genAISecondsBuckets)
+
 	writerOps = histogram("writer_batch_operations",
 		"Operations that shared one transaction.", prometheus.ExponentialBuckets(1, 2, 9))
 	writerFailed = counter("writer_failed_operations_total",
@@ -94,6 +103,16 @@ var (
 
 // replyBuckets are the bounds, in seconds, of the time that a customer waits for an answer: 25 ms to an hour.
 var replyBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 900, 3600}
+
+// genAISecondsBuckets are the bounds that the conventions recommend.
+var genAISecondsBuckets = prometheus.ExponentialBuckets(.01, 2, 14)
+
+// genAI is a histogram of OpenTelemetry's conventions for generative AI (semantic-conventions v1.41), by its name in Prometheus and
+// with all attributes whose values the configuration bounds. Boards that others have made find them so.
+func genAI(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
+	labels := append([]string{"gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"}, more...)
+	return ofProcess(prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gen_ai_client_" + name, Help: help, Buckets: buckets}, labels))
+}
 
 // An alert on an increase of a counter misses the first one if the series begins with it.
 func init() {
@@ -293,6 +312,7 @@ func (callMetrics) CallEnded(e gateway.Ended) {
 		e.Usage.CompletionTokens > 0 && e.Upstream > 0 {
 		outputSpeed.WithLabelValues(e.Provider).Observe(float64(e.Usage.CompletionTokens) / e.Upstream.Seconds())
 	}
+	observeGenAI(&e)
 	if e.Usage.PromptTokens+e.Usage.CompletionTokens == 0 {
 		return
 	}
@@ -302,6 +322,25 @@ func (callMetrics) CallEnded(e gateway.Ended) {
 	tokensTotal.WithLabelValues(e.Model, "completion", source).Add(float64(e.Usage.CompletionTokens))
 	chargedMicrosTotal.WithLabelValues(e.Model).Add(float64(e.Settled.ChargedMicros))
 	shortfallMicrosTotal.WithLabelValues(e.Model).Add(float64(e.Settled.ShortfallMicros))
+}
+
+// observeGenAI observes a call that has reached its provider.
+func observeGenAI(e *gateway.Ended) {
+	if e.Upstream <= 0 {
+		return
+	}
+	provider, failed := gateway.WellKnownProvider(e.Provider), ""
+	if e.Outcome != gateway.OutcomeCompleted {
+		failed = string(e.Outcome)
+	}
+	genAISeconds.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel, failed).Observe(e.Upstream.Seconds())
+	if e.Stream && e.FirstText > 0 {
+		genAIFirstChunk.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel).Observe(e.FirstText.Seconds())
+	}
+	if e.UsageSource == billing.UsageProvider {
+		genAITokens.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel, "input").Observe(float64(e.Usage.PromptTokens))
+		genAITokens.WithLabelValues(gateway.ChatOperation, provider, e.VendorModel, "output").Observe(float64(e.Usage.CompletionTokens))
+	}
 }
 
 func (callMetrics) SettleLate() { settleLateTotal.Inc() }

@@ -125,6 +125,7 @@ func (p *HTTP) readAnswer(c *call, resp *http.Response, body io.Reader, apiKey s
 		answerBuffers.Put(buf)
 	}
 	event.FinishReason = plainReason(cmp.Or(event.FinishReason, "stop"))
+	event.Model = plainModel(event.Model)
 	c.end()
 	return WholeAnswer(event), nil
 }
@@ -152,6 +153,22 @@ func plainReason(reason string) string {
 		}
 	}
 	return reason
+}
+
+// maxModel bounds the name of a model in bytes.
+const maxModel = 128
+
+// plainModel returns a name of printable ASCII characters without spaces as it is, because it reaches traces, and "" for any other.
+func plainModel(name string) string {
+	if len(name) > maxModel {
+		return ""
+	}
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] > '~' {
+			return ""
+		}
+	}
+	return name
 }
 
 // readAll reads src; size is a hint, -1 if unknown.

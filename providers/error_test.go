@@ -92,6 +92,17 @@ func FuzzTidy(f *testing.F) {
 	})
 }
 
+// A model's name reaches traces, so it is short and printable.
+func TestPlainModel(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"": "", "gpt-5-2026-08-07": "gpt-5-2026-08-07", "accounts/acme/models/m@1:free+x": "accounts/acme/models/m@1:free+x",
+		"two words": "", "a\nb": "", "\x7f": "", "é": "", strings.Repeat("m", 128): strings.Repeat("m", 128), strings.Repeat("m", 129): "",
+	} {
+		require.Equal(t, want, plainModel(name))
+	}
+}
+
 // A finish reason reaches the client, so it is a plain word.
 func TestPlainReason(t *testing.T) {
 	t.Parallel()

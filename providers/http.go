@@ -63,6 +63,8 @@ type Piece struct {
 	FinishReason string
 	// Usage is the vendor's count so far; the last one counts.
 	Usage *Usage
+	// Model is the vendor's; see [Event.Model]. It may come in every event.
+	Model string
 	// End: the answer is complete, and nothing that counts follows.
 	End bool
 }

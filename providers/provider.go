@@ -62,6 +62,9 @@ type Event struct {
 	FinishReason string
 	// Usage is set when the vendor reported it; the last one of a stream counts.
 	Usage *Usage
+	// Model is the vendor's name of the model that answers, "" if the vendor doesn't give it: at most 128 printable ASCII
+	// characters without spaces. It may be another name than the request's, such as that of a dated version.
+	Model string
 }
 
 // Answer returns the piece of the answer, whether it is in Text or in Quoted.
@@ -80,7 +83,7 @@ func (e *Event) AnswerLen() int {
 	return len(e.Text)
 }
 
-// empty reports whether the event says nothing.
+// empty reports whether the event is no step of the answer. A model alone is none.
 func (e *Event) empty() bool {
 	return e.Text == "" && e.Quoted == nil && e.FinishReason == "" && e.Usage == nil
 }

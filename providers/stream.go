@@ -39,6 +39,7 @@ type stream struct {
 	begun   bool          // a document came
 	half    rune          // the high surrogate in which the text so far ends, 0 for none
 	finish  string        // the vendor's finish reason so far
+	model   string        // the vendor's name of the model that answers
 	grace   time.Duration // the rest of the wait for usage after the finish reason
 	since   time.Time     // when the current wait for usage began; zero while there is none
 	ready   Event         // read ahead, empty if nothing was
@@ -124,6 +125,7 @@ func (s *stream) Next() (Event, error) {
 		s.sse.free()
 		return Event{}, s.err
 	}
+	event.Model = s.model
 	return event, nil
 }
 
@@ -206,6 +208,9 @@ func (s *stream) event(piece Piece) Event {
 	}
 	if s.finish == "" || event.Text != "" || event.Quoted != nil { // text shows that the vendor repeats its finish reason in every event
 		s.grace = s.patience
+	}
+	if piece.Model != "" && s.model == "" {
+		s.model = plainModel(piece.Model)
 	}
 	if piece.FinishReason != "" {
 		s.finish = plainReason(piece.FinishReason)

@@ -99,6 +99,7 @@ func TestTracesOfCalls(t *testing.T) {
 	attributes := attributesOf(span)
 	require.Equal(t, "chat", attributes["gen_ai.operation.name"])
 	require.Equal(t, modelStd, attributes["svc.model"])
+	require.Equal(t, "acme-standard-1", attributes["gen_ai.response.model"])
 	require.EqualValues(t, 11, attributes["gen_ai.usage.input_tokens"])
 	require.EqualValues(t, 7, attributes["gen_ai.usage.output_tokens"])
 	require.Equal(t, "00-"+trace+"-"+hex.EncodeToString(span.GetSpanId())+"-01", script.only(t).Header.Get("Traceparent"))

@@ -138,6 +138,8 @@ type call struct {
 	unflushed bool
 	finish    string
 	reported  *providers.Usage
+	// answering is the vendor's name of the model that answers, "" if the vendor doesn't give it.
+	answering string
 
 	// upstreamAt is the start of the vendor's call, zero before it; upstreamEnd is the end of ask.
 	upstreamAt, upstreamEnd time.Time

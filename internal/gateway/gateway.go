@@ -21,11 +21,13 @@ const settleWait = 5 * time.Second
 type Ended struct {
 	// Model and Provider are empty when the model was not found.
 	Model, Provider string
-	Outcome         Outcome
-	Stream, BYOK    bool
-	Usage           billing.Usage
-	UsageSource     billing.UsageSource
-	Settled         billing.Settled
+	// VendorModel is the vendor's name of the model, as it was requested.
+	VendorModel  string
+	Outcome      Outcome
+	Stream, BYOK bool
+	Usage        billing.Usage
+	UsageSource  billing.UsageSource
+	Settled      billing.Settled
 	// Upstream is the time from the vendor's call to the end of its answer, 0 if there was none. The settlement isn't part of it.
 	Upstream time.Duration
 	// FirstText is the time from the vendor's call to the first piece of text, 0 if there was none.

@@ -228,7 +228,7 @@ func (c *call) observe(outcome Outcome, usage billing.Usage, source billing.Usag
 		Outcome: outcome, Stream: c.req.Stream, BYOK: c.req.BYOK, Usage: usage, UsageSource: source, Settled: settled,
 	}
 	if c.model != nil {
-		e.Model, e.Provider = c.model.ID, c.provider.Name
+		e.Model, e.Provider, e.VendorModel = c.model.ID, c.provider.Name, c.upstream.Model
 	}
 	if !c.upstreamAt.IsZero() {
 		e.Upstream = c.upstreamEnd.Sub(c.upstreamAt)

@@ -24,6 +24,7 @@ const (
 	keyMaxTokens     = attribute.Key("gen_ai.request.max_tokens")
 	keyTemperature   = attribute.Key("gen_ai.request.temperature")
 	keyTopP          = attribute.Key("gen_ai.request.top_p")
+	keyResponseModel = attribute.Key("gen_ai.response.model")
 	keyFinishReasons = attribute.Key("gen_ai.response.finish_reasons")
 	keyFirstChunk    = attribute.Key("gen_ai.response.time_to_first_chunk") // seconds
 	keyInputTokens   = attribute.Key("gen_ai.usage.input_tokens")
@@ -36,13 +37,21 @@ const (
 	keyCall = attribute.Key("svc.call.id")
 )
 
-// chatOperation is the only operation there is.
-const chatOperation = "chat"
+// ChatOperation is the conventions' name of the only operation there is.
+const ChatOperation = "chat"
 
 // wellKnownProviders are the conventions' names of vendors whose providers usually have another name in a configuration.
 var wellKnownProviders = map[string]string{
 	"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "gemini": "gcp.gemini", "mistral": "mistral_ai", "moonshot": "moonshot_ai",
 	"vertex": "gcp.vertex_ai", "xai": "x_ai",
+}
+
+// WellKnownProvider returns the conventions' name of a vendor, by the provider's name in a configuration.
+func WellKnownProvider(name string) string {
+	if known, ok := wellKnownProviders[name]; ok {
+		return known
+	}
+	return name
 }
 
 // startSpan begins the span of the vendor's call, as a child of the request's if that is recorded; otherwise there is none, and
@@ -52,12 +61,8 @@ func (c *call) startSpan(ctx context.Context) {
 	if !parent.IsRecording() {
 		return
 	}
-	provider := c.provider.Name
-	if known, ok := wellKnownProviders[provider]; ok {
-		provider = known
-	}
 	attributes := []attribute.KeyValue{
-		keyOperation.String(chatOperation), keyProvider.String(provider), keyRequestModel.String(c.upstream.Model),
+		keyOperation.String(ChatOperation), keyProvider.String(WellKnownProvider(c.provider.Name)), keyRequestModel.String(c.upstream.Model),
 		keyStream.Bool(c.upstream.Stream), keyMaxTokens.Int64(c.upstream.MaxTokens),
 		keyModel.String(c.model.ID), keyCall.String(c.id),
 	}
@@ -67,7 +72,7 @@ func (c *call) startSpan(ctx context.Context) {
 	if c.upstream.TopP != nil {
 		attributes = append(attributes, keyTopP.Float64(*c.upstream.TopP))
 	}
-	_, c.span = parent.TracerProvider().Tracer(tracerName).Start(ctx, chatOperation+" "+c.upstream.Model, //nolint:spancheck // endSpan ends it
+	_, c.span = parent.TracerProvider().Tracer(tracerName).Start(ctx, ChatOperation+" "+c.upstream.Model, //nolint:spancheck // endSpan ends it
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(c.upstreamAt), trace.WithAttributes(attributes...))
 	if sc := c.span.SpanContext(); c.provider.SendTraceparent && sc.IsValid() {
 		c.upstream.Traceparent = "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
@@ -81,6 +86,9 @@ func (c *call) endSpan(outcome Outcome, usage billing.Usage, source billing.Usag
 	}
 	if c.finish != "" {
 		c.span.SetAttributes(keyFinishReasons.StringSlice([]string{c.finish}))
+	}
+	if c.answering != "" {
+		c.span.SetAttributes(keyResponseModel.String(c.answering))
 	}
 	if !c.firstTextAt.IsZero() {
 		c.span.SetAttributes(keyFirstChunk.Float64(c.firstTextAt.Sub(c.upstreamAt).Seconds()))

@@ -42,7 +42,11 @@ func TestSpanOfTheVendorsCall(t *testing.T) {
 		"answered": {
 			steps:  answered(),
 			want:   map[string]any{"gen_ai.usage.input_tokens": int64(10), "gen_ai.usage.output_tokens": int64(20), "gen_ai.response.finish_reasons": []string{"stop"}},
-			absent: []string{"error.type"},
+			absent: []string{"error.type", "gen_ai.response.model"},
+		},
+		"with the vendor's model": {
+			steps: append([]step{{event: providers.Event{Text: "zero ", Model: "std-1-2026-08-07"}}}, answered()...),
+			want:  map[string]any{"gen_ai.response.model": "std-1-2026-08-07"},
 		},
 		"failed": {
 			open: &providers.Error{Failure: providers.FailureOverloaded, Cause: errors.New("sk-secret")},

@@ -205,6 +205,9 @@ func (c *call) take(event providers.Event) error {
 	if event.FinishReason != "" {
 		c.finish = event.FinishReason
 	}
+	if event.Model != "" {
+		c.answering = event.Model
+	}
 	var early error
 	text := event.Text != "" || event.Quoted != nil
 	if text {

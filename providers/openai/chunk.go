@@ -18,6 +18,8 @@ type chunk struct {
 	// usage is the vendor's count, if counted is true, from any of the places where vendors put it.
 	usage   providers.Usage
 	counted bool
+	// model is the name of the model that answers, nil if it isn't given.
+	model jsonscan.Literal
 	// fault is the JSON value of a non-null error.
 	fault []byte
 	// malformed: a part that matters has a type it can't have.
@@ -56,6 +58,8 @@ func readChunk(data []byte, part string) (c chunk, ok bool) {
 			c.choice, c.chosen, c.malformed = s.choices(part)
 		case "usage":
 			c.usage, c.counted = s.usage()
+		case "model":
+			c.model = s.stringOrSkip()
 		case "error":
 			c.fault = s.unlessNull()
 		case "x_groq":

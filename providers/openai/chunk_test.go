@@ -141,6 +141,10 @@ func plainChunk(data []byte, part string) (c chunk, ok bool) {
 		return u, true
 	}
 	c.usage, c.counted = usage(doc["usage"])
+	var model string
+	if raw := doc["model"]; len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &model) == nil {
+		c.model = jsonscan.Literal(raw)
+	}
 	var groq object
 	if json.Unmarshal(doc["x_groq"], &groq) == nil && !c.counted {
 		c.usage, c.counted = usage(groq["usage"])
@@ -244,6 +248,7 @@ func requireSameChunk(t require.TestingT, data []byte, part string) {
 	require.Equal(t, want.content.Text(), got.content.Text())
 	require.Equal(t, want.content == nil, got.content == nil)
 	require.Equal(t, want.finish.Text(), got.finish.Text())
+	require.Equal(t, string(want.model), string(got.model))
 	require.Equal(t, string(want.fault), string(got.fault))
 	require.Equal(t, want.fault == nil, got.fault == nil)
 	require.Equal(t,
@@ -259,7 +264,7 @@ func TestReadChunkOfAnyDocument(t *testing.T) {
 		`"a\u00e9\n\ud83d\udc4b"`, `"\ud800"`, "\"\xff\"", `"0"`, "[]", "{}", `"text"`, `{"type":"text","text":"b"}`,
 	})
 	name := rapid.SampledFrom([]string{
-		"choices", "usage", "error", "x_groq", "object", "index", "delta", "message", "content", "finish_reason", "prompt_tokens",
+		"choices", "usage", "model", "error", "x_groq", "object", "index", "delta", "message", "content", "finish_reason", "prompt_tokens",
 		"completion_tokens", "total_tokens", "prompt_tokens_details", "cached_tokens", "prompt_cache_hit_tokens", "type", "text", "Content", `c\u0068oices`, "other", "",
 	})
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\r\n\t"})

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 
+	"github.com/caddy-svc/caddy-svc/internal/jsonscan"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -28,10 +30,14 @@ func (Driver) New(config *providers.Config) (providers.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return providers.NewHTTP(&dialect{endpoint}, config), nil
+	return providers.NewHTTP(&dialect{endpoint: endpoint}, config), nil
 }
 
-type dialect struct{ endpoint *url.URL }
+type dialect struct {
+	endpoint *url.URL
+	// model is the name in the answer before, so that equal names take no memory.
+	model atomic.Pointer[string]
+}
 
 // Interface guards.
 var (
@@ -68,14 +74,34 @@ func (d *dialect) Answer(raw []byte) (providers.Event, error) {
 	if err != nil {
 		return providers.Event{}, err
 	}
-	return providers.Event{Text: doc.content.Text(), FinishReason: finish, Usage: doc.reported()}, nil
+	return providers.Event{Text: doc.content.Text(), FinishReason: finish, Usage: doc.reported(), Model: d.modelName(doc.model)}, nil
+}
+
+// maxModel bounds the literal of a model's name in bytes; longer ones are dropped.
+const maxModel = 256
+
+// modelName returns the text of a model's name, "" for none.
+func (d *dialect) modelName(name jsonscan.Literal) string {
+	if len(name) == 0 || len(name) > maxModel {
+		return ""
+	}
+	last := d.model.Load()
+	if last != nil && string(name.Inner()) == *last {
+		return *last
+	}
+	text := name.Text()
+	d.model.Store(&text)
+	return text
 }
 
 // Stream implements [providers.Dialect].
-func (d *dialect) Stream() providers.StreamReader { return new(events) }
+func (d *dialect) Stream() providers.StreamReader { return &events{dialect: d} }
 
 // events reads the events of one stream. Each has a meaning of its own, but most differ from the one before only in their text.
-type events struct{ last frame }
+type events struct {
+	dialect *dialect
+	last    frame
+}
 
 // Event implements [providers.StreamReader].
 func (e *events) Event(data []byte) (providers.Piece, error) {
@@ -101,7 +127,7 @@ func (e *events) Event(data []byte) (providers.Piece, error) {
 	if finish == "" && !doc.counted {
 		e.last.learn(data, &doc)
 	}
-	return providers.Piece{Text: doc.content, FinishReason: finish, Usage: doc.reported()}, nil
+	return providers.Piece{Text: doc.content, FinishReason: finish, Usage: doc.reported(), Model: e.dialect.modelName(doc.model)}, nil
 }
 
 // maxFrame bounds the bytes that a stream keeps of an event.

@@ -277,6 +277,36 @@ func TestBadBaseURL(t *testing.T) {
 	}
 }
 
+// TestModel: the vendor's name of the model comes with the answer's first step, and is left out if it could not be printed.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	for member, want := range map[string]string{
+		`"model":"m-2026-08-07",`: "m-2026-08-07", `"model":"m\u002d2",`: "m-2", `"model":null,`: "", `"model":7,`: "", ``: "", `"model":"",`: "",
+		`"model":"a prompt",`: "", `"model":"` + strings.Repeat("m", 300) + `",`: "",
+	} {
+		for _, stream := range []bool{false, true} {
+			body := `{` + member + `"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`
+			if stream {
+				body = `data: {` + member + `"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n" +
+					`data: {"model":"another","choices":[{"delta":{"content":"x"}}]}` + "\n\ndata: [DONE]\n\n"
+				if want == "" {
+					body = strings.ReplaceAll(body, `"model":"another",`, "")
+				}
+			}
+			vendor := openaitest.BodyOf(t, body)
+			for range 2 { // the second name is the same
+				events, err := vendor.Open(t.Context(), openaitest.Ask("ok", stream))
+				require.NoError(t, err)
+				event, err := events.Next()
+				require.NoError(t, err)
+				require.Equal(t, "x", event.Answer())
+				require.Equal(t, want, event.Model, "%s, stream %v", member, stream)
+				events.Close()
+			}
+		}
+	}
+}
+
 // A recorded stream, cut in two at every byte, is always the same answer; cut short at any byte it is never a
 // complete one unless the finish reason was in it.
 func TestStreamCutAnywhere(t *testing.T) {
