@@ -265,10 +265,7 @@ func holdAtOnce(t *testing.T, books []*Book, calls int, micros int64) (held []st
 		callers.Go(func() {
 			for i := range work {
 				id := fmt.Sprintf("call_%d", i)
-				err := store.ErrBusy
-				for errors.Is(err, store.ErrBusy) { // the books' writers wait for each other's transactions
-					_, err = books[i%len(books)].Hold(t.Context(), holdOf(id, micros))
-				}
+				err := storetest.Insist(func() error { return refusal(books[i%len(books)].Hold(t.Context(), holdOf(id, micros))) })
 				mu.Lock()
 				switch {
 				case err == nil:
@@ -298,10 +295,10 @@ func settleAtOnce(t *testing.T, book, other *Book, calls []string, micros int64)
 	var settling sync.WaitGroup
 	settle := func(book *Book, id string, result *Settled) {
 		settling.Go(func() {
-			err := store.ErrBusy
-			for errors.Is(err, store.ErrBusy) {
+			err := storetest.Insist(func() (err error) {
 				*result, err = book.Settle(t.Context(), chargeOf(id, micros))
-			}
+				return err
+			})
 			if err != nil {
 				t.Errorf("settle %s: %v", id, err)
 			}

@@ -536,7 +536,11 @@ func claimAtOnce(t *testing.T, books []*Book, round string, micros int64) claims
 			hold := holdOf(fmt.Sprintf("call_%s_%d", round, i), micros)
 			hold.Claim = claimOf("key", "content")
 			<-start
-			replay, err := books[i%len(books)].Hold(t.Context(), hold)
+			var replay *Replay
+			err := storetest.Insist(func() (err error) {
+				replay, err = books[i%len(books)].Hold(t.Context(), hold)
+				return err
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -606,9 +610,11 @@ type passingTime struct {
 func (p *passingTime) age(ctx context.Context, call string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
-		tx.Queue(store.AnyRows, `UPDATE idempotency_keys SET expires_at = 1 WHERE call_id = $1 AND state = 'done'`, call)
-		return nil
+	return storetest.Insist(func() error {
+		return p.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+			tx.Queue(store.AnyRows, `UPDATE idempotency_keys SET expires_at = 1 WHERE call_id = $1 AND state = 'done'`, call)
+			return nil
+		})
 	})
 }
 
@@ -627,7 +633,11 @@ func (c keyedClient) call(ctx context.Context, id string) error {
 	if ending == 0 {
 		hold.ExpiresIn = time.Millisecond
 	}
-	replay, err := c.book.Hold(ctx, hold)
+	var replay *Replay
+	err := storetest.Insist(func() (err error) {
+		replay, err = c.book.Hold(ctx, hold)
+		return err
+	})
 	switch {
 	case errors.Is(err, ErrKeyInFlight):
 		return nil
@@ -646,12 +656,19 @@ func (c keyedClient) call(ctx context.Context, id string) error {
 	default:
 		settlement.Keep, settlement.Response = true, []byte("sealed")
 	}
-	settled, err := c.book.Settle(ctx, settlement)
+	var settled Settled
+	err = storetest.Insist(func() (err error) {
+		settled, err = c.book.Settle(ctx, settlement)
+		return err
+	})
 	if err == nil && settled.Expired {
 		err = errors.New("lost its hold")
 	}
 	if err == nil && c.random.IntN(4) == 0 {
-		_, err = c.book.Sweep(ctx)
+		err = storetest.Insist(func() error {
+			_, err := c.book.Sweep(ctx)
+			return err
+		})
 	}
 	return err
 }

@@ -205,10 +205,8 @@ func (r *chaosRun) topUp(t *testing.T, random *rand.Rand, p *product, round int)
 // pay tops up a wallet and notes what was confirmed.
 func (r *chaosRun) pay(t *testing.T, c *customer, micros int64, ref string) {
 	t.Helper()
-	wallet := billing.WalletID{OrgID: c.OrgID, Env: c.Env}
-	_, err := c.book.Credit(t.Context(), actor, wallet, micros, ref)
-	require.NoError(t, err)
-	r.payments[payment{wallet, ref}] = micros
+	c.pay(t, c.Env, micros, ref)
+	r.payments[payment{billing.WalletID{OrgID: c.OrgID, Env: c.Env}, ref}] = micros
 }
 
 // sample looks at the store in the middle of it all: no wallet is overdrawn, and the ledger only grows.

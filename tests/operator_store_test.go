@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
@@ -83,8 +84,11 @@ func (o *operatorStore) customerOn(t testing.TB, plan string, micros int64) *cus
 	t.Helper()
 	ctx := t.Context()
 	name := fmt.Sprintf("Customer %d", customers.Add(1))
-	organization, err := identity.CreateOrganization(ctx, o.db, actor, name, plan)
-	require.NoError(t, err)
+	var organization store.Organization
+	require.NoError(t, storetest.Insist(func() (err error) { // products on the same SQLite file are writing, too
+		organization, err = identity.CreateOrganization(ctx, o.db, actor, name, plan)
+		return err
+	}))
 	c := &customer{operatorStore: o, OrgID: organization.ID, Env: store.Live}
 	if micros > 0 {
 		c.credit(t, store.Live, micros)
@@ -96,8 +100,16 @@ func (o *operatorStore) customerOn(t testing.TB, plan string, micros int64) *cus
 // credit tops up one of the customer's wallets.
 func (c *customer) credit(t testing.TB, env store.Env, micros int64) {
 	t.Helper()
-	_, err := c.book.Credit(t.Context(), actor, billing.WalletID{OrgID: c.OrgID, Env: env}, micros, "")
-	require.NoError(t, err)
+	c.pay(t, env, micros, "")
+}
+
+// pay tops up one of the customer's wallets by a payment with a reference.
+func (c *customer) pay(t testing.TB, env store.Env, micros int64, ref string) {
+	t.Helper()
+	require.NoError(t, storetest.Insist(func() error {
+		_, err := c.book.Credit(t.Context(), actor, billing.WalletID{OrgID: c.OrgID, Env: env}, micros, ref)
+		return err
+	}))
 }
 
 // newKey makes a further key of the customer; without scopes it can do all of /v1 and read the wallet.
@@ -107,8 +119,11 @@ func (c *customer) newKey(t testing.TB, request identity.KeyRequest) (id, raw st
 	if request.Scopes == nil {
 		request.Scopes = []string{"models:read", "chat:write", "wallet:read"}
 	}
-	key, err := identity.CreateAPIKey(t.Context(), c.db, actor, request)
-	require.NoError(t, err)
+	var key identity.IssuedKey
+	require.NoError(t, storetest.Insist(func() (err error) {
+		key, err = identity.CreateAPIKey(t.Context(), c.db, actor, request)
+		return err
+	}))
 	return key.ID, key.Raw
 }
 
@@ -124,7 +139,9 @@ func (c *customer) testing(t testing.TB) *customer {
 // ownKey gives the customer its own key for a provider.
 func (c *customer) ownKey(t testing.TB, provider, key string) {
 	t.Helper()
-	require.NoError(t, identity.PutProviderKey(t.Context(), c.db, c.ring, actor, c.OrgID, provider, key))
+	require.NoError(t, storetest.Insist(func() error {
+		return identity.PutProviderKey(t.Context(), c.db, c.ring, actor, c.OrgID, provider, key)
+	}))
 }
 
 // wallet reads the wallet of the customer's environment.

@@ -420,11 +420,10 @@ func TestThrottleOnSeveralNodes(t *testing.T) {
 	errs := make(chan error, attempts)
 	for i := range attempts {
 		go func() {
-			err := store.ErrBusy
-			for errors.Is(err, store.ErrBusy) { // the nodes wait for each other's transactions
-				_, _, err = nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", identity.Client{})
-			}
-			errs <- err
+			errs <- storetest.Insist(func() error {
+				_, _, err := nodes[i%2].Begin(context.WithoutCancel(t.Context()), "lan@example.com", "a wrong password", identity.Client{})
+				return err
+			})
 		}()
 	}
 	tried := 0

@@ -81,7 +81,9 @@ func TestRepeatedDeliveryIsOneMessage(t *testing.T) {
 		for i := range 50 {
 			queue := []*Queue{q.Queue, other}[i%2]
 			go func() {
-				errs <- queue.Enqueue(context.Background(), []Arrival{{q.route, []Item{textOf("ann", "1", "hello"), textOf("ann", "1", "hello")}}})
+				errs <- storetest.Insist(func() error {
+					return queue.Enqueue(context.Background(), []Arrival{{q.route, []Item{textOf("ann", "1", "hello"), textOf("ann", "1", "hello")}}})
+				})
 			}()
 		}
 		for range 50 {
@@ -134,7 +136,10 @@ func TestCrossingDeliveries(t *testing.T) {
 				if reverse {
 					slices.Reverse(items)
 				}
-				if err := queue.Enqueue(context.Background(), []Arrival{{q.route, items[:customers/2]}, {q.route, items[customers/2:]}}); err != nil {
+				err := storetest.Insist(func() error {
+					return queue.Enqueue(context.Background(), []Arrival{{q.route, items[:customers/2]}, {q.route, items[customers/2:]}})
+				})
+				if err != nil {
 					errs <- err
 					return
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // Many workers, two processes: no conversation is with two at a time, and each is leased.
@@ -29,7 +30,11 @@ func TestLeaseIsExclusive(t *testing.T) {
 			queue := []*Queue{q.Queue, other}[i%2]
 			wg.Go(func() {
 				for range conversations {
-					leases, err := queue.Lease(context.Background(), Places{Free: 3}, life)
+					var leases []Lease
+					err := storetest.Insist(func() (err error) {
+						leases, err = queue.Lease(context.Background(), Places{Free: 3}, life)
+						return err
+					})
 					mu.Lock()
 					for _, lease := range leases {
 						got[lease.ConversationID]++

@@ -2,7 +2,6 @@ package knowledge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -126,11 +125,10 @@ func TestPlanLimitAtOnce(t *testing.T) {
 			for i := range n {
 				go func() {
 					<-begin
-					err := store.ErrBusy
-					for errors.Is(err, store.ErrBusy) { // the nodes wait for each other's transactions, on a slow machine too long
-						_, err = nodes[i%len(nodes)].Ingest(context.Background(), "test", upload(fmt.Sprint(i), "1234567890"), 55)
-					}
-					errs <- err
+					errs <- storetest.Insist(func() error {
+						_, err := nodes[i%len(nodes)].Ingest(context.Background(), "test", upload(fmt.Sprint(i), "1234567890"), 55)
+						return err
+					})
 				}()
 			}
 			close(begin)

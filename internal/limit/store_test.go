@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -160,10 +159,11 @@ func TestWindowsOfSeveralProcessesAdmitExactlyTheLimit(t *testing.T) {
 				for _, w := range processes {
 					for range 100 {
 						wait.Go(func() {
-							d, err := w.Take(t.Context(), org, limit)
-							for errors.Is(err, store.ErrBusy) { // the processes wait for each other's transactions
+							var d Decision
+							err := storetest.Insist(func() (err error) {
 								d, err = w.Take(t.Context(), org, limit)
-							}
+								return err
+							})
 							if err != nil {
 								t.Error(err)
 							}

@@ -160,7 +160,7 @@ func TestDeleteChannelWhileMessagesComeIn(t *testing.T) {
 			for range senders {
 				<-came
 			}
-			require.NoError(t, dbs[0].Channels.Delete(t.Context(), "cli", "org_1", "chn_1"))
+			require.NoError(t, storetest.Insist(func() error { return dbs[0].Channels.Delete(t.Context(), "cli", "org_1", "chn_1") }))
 			for range senders {
 				if err := <-ends; err != nil {
 					require.ErrorIs(t, err, store.ErrNotFound, "what comes in too late")
@@ -183,7 +183,8 @@ func keepReceiving(db *store.DB, sender int, came chan<- struct{}) error {
 		if err != nil || !found || route.State != store.ChannelActive {
 			return err
 		}
-		if err := receive(db, fmt.Sprintf("%d of %d", i%3, sender), fmt.Sprintf("%d/%d", sender, i)); err != nil {
+		customer, messageID := fmt.Sprintf("%d of %d", i%3, sender), fmt.Sprintf("%d/%d", sender, i)
+		if err := storetest.Insist(func() error { return receive(db, customer, messageID) }); err != nil {
 			return err
 		}
 	}

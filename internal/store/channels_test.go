@@ -243,9 +243,11 @@ func TestChannelLimit(t *testing.T) {
 			for i := range parallel {
 				go func() {
 					<-start
-					errs <- dbs[i%2].Channels.Create(context.Background(), "cli", store.Channel{
-						ID: fmt.Sprintf("chn_%d", i), OrgID: "org_1", Type: "bot", Name: fmt.Sprint("n", i), State: store.ChannelActive,
-					}, limit)
+					errs <- storetest.Insist(func() error {
+						return dbs[i%2].Channels.Create(context.Background(), "cli", store.Channel{
+							ID: fmt.Sprintf("chn_%d", i), OrgID: "org_1", Type: "bot", Name: fmt.Sprint("n", i), State: store.ChannelActive,
+						}, limit)
+					})
 				}()
 			}
 			close(start)

@@ -108,7 +108,8 @@ func TestTwoPools(t *testing.T) {
 			for i, pool := range pools {
 				go func() {
 					for id := range int64(each) {
-						errs <- pool.Do(context.Background(), kind, &insert{ID: id + int64(i)*each})
+						row := &insert{ID: id + int64(i)*each}
+						errs <- storetest.Insist(func() error { return pool.Do(context.Background(), kind, row) })
 					}
 				}()
 			}

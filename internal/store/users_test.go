@@ -133,8 +133,11 @@ func TestLastOwnerOnTwoNodes(t *testing.T) {
 		joinUser(t, one, "org_1", "usr_1", "owner")
 		joinUser(t, one, "org_1", "usr_2", "owner")
 		ctx, errs := context.WithoutCancel(t.Context()), make(chan error, 2)
-		go func() { errs <- one.Users.Delete(ctx, "test", "org_1", "usr_1", anyUser) }()
-		go func() { errs <- two.Users.SetRole(ctx, "test", "org_1", "usr_2", "member", anyUser) }()
+		remove := func() error { return one.Users.Delete(ctx, "test", "org_1", "usr_1", anyUser) }
+		lower := func() error { return two.Users.SetRole(ctx, "test", "org_1", "usr_2", "member", anyUser) }
+		for _, change := range []func() error{remove, lower} {
+			go func() { errs <- storetest.Insist(change) }()
+		}
 		first, second := <-errs, <-errs
 		require.NotEqual(t, first == nil, second == nil, "%v; %v", first, second)
 		for _, err := range []error{first, second} {

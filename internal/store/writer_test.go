@@ -84,6 +84,7 @@ func TestResultsAreToldAfterCommit(t *testing.T) {
 			t.Parallel()
 			kind := &lingering{applied: make(chan struct{}), leave: make(chan struct{})}
 			db := storetest.Open(t, engine, kind)
+			db.Unhurried()
 			createItems(t, db)
 			leave := sync.OnceFunc(func() { close(kind.leave) })
 			t.Cleanup(leave)

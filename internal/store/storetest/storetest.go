@@ -5,6 +5,7 @@ package storetest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,4 +121,15 @@ func administer(t testing.TB, server store.Location, statement string) {
 	defer conn.Close(ctx) // the statement's own result counts
 	_, err = conn.Exec(ctx, statement)
 	require.NoError(t, err)
+}
+
+// Insist writes until the store doesn't refuse the write as busy, and returns how that ended. Writers of several nodes wait for
+// each other's transactions, on a slow machine longer than an operation may wait.
+func Insist(write func() error) error {
+	for {
+		if err := write(); !errors.Is(err, store.ErrBusy) {
+			return err
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
