@@ -212,8 +212,9 @@ func (db *DB) Listen(
 // within 5 s any more end with [ErrBusy] as soon as that shows, the last in line first; an urgent one is given up after
 // 10 s. On PostgreSQL a transaction has 4 s from its beginning until COMMIT is sent, and then 5 s for the answer; on SQLite
 // it may wait for its turn for a second and then 5 s for the file's lock. An operation that PostgreSQL ends
-// because of a deadlock runs again, three times at most; then it is an [ErrBusy]. Other errors: [ErrClosed],
-// [ErrCommitUnknown], or the fault of the operation itself, after it ran alone, too.
+// because of a deadlock runs again, three times at most; then it is an [ErrBusy], as is one that ran alone and waited 3 s for a
+// row that another node had locked. Other errors: [ErrClosed], [ErrCommitUnknown], or the fault of the operation itself, after
+// it ran alone, too.
 func (db *DB) Do(ctx context.Context, kind Kind, op Op) error { return db.writer.Do(ctx, kind, op) }
 
 // Submit hands an operation to the writer and does not wait. What [DB.Do] would refuse is finished at once.

@@ -174,6 +174,24 @@ func TestSlowStatement(t *testing.T) {
 	require.NoError(t, good.Err())
 }
 
+// A write that waits in vain for a row which another node has locked ends as busy: nothing happened, and it can be repeated.
+func TestLockedRowIsBusy(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, store.Postgres)
+	createOrganization(t, db, "org_1")
+	conn, err := pgx.Connect(t.Context(), db.Location().DSN)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) // its transaction is over
+	other, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	const touch = `UPDATE organizations SET name = name || 'x' WHERE id = 'org_1'`
+	_, err = other.Exec(t.Context(), touch)
+	require.NoError(t, err)
+	require.ErrorIs(t, tryWrite(db, touch), store.ErrBusy)
+	require.NoError(t, other.Rollback(t.Context()))
+	require.NoError(t, storetest.Insist(func() error { return tryWrite(db, touch) }))
+}
+
 // No server is an error at once, and never shows the password.
 func TestNoServer(t *testing.T) {
 	t.Parallel()

@@ -70,10 +70,14 @@ func isForeignKey(err error) bool {
 // LockNotAvailable is PostgreSQL's SQLSTATE for a lock that was not won within lock_timeout.
 const LockNotAvailable = "55P03"
 
-// isLocked reports that a lock was not won in time: SQLITE_BUSY, SQLITE_LOCKED, lock_not_available.
+// queryCanceled is PostgreSQL's SQLSTATE for a statement that statement_timeout ended: as a rule it waited for a row that another
+// node had locked.
+const queryCanceled = "57014"
+
+// isLocked reports that a lock was not won in time: SQLITE_BUSY, SQLITE_LOCKED, lock_not_available, query_canceled.
 func isLocked(err error) bool {
-	primary := SQLiteCode(err) & 0xff
-	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || PostgresCode(err) == LockNotAvailable
+	primary, code := SQLiteCode(err)&0xff, PostgresCode(err)
+	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || code == LockNotAvailable || code == queryCanceled
 }
 
 // SQLiteCode is SQLite's extended result code, 0 for any other error.
