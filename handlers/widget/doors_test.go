@@ -113,9 +113,9 @@ func TestExpiredToken(t *testing.T) {
 	s := openSite(t)
 	token := s.begin(t, `{}`)
 	wholeStream(t, s.write(token, "m-1", "alo?"))
-	s.ahead.Store(int64(visitLife - time.Minute))
+	s.ahead.Add(int64(visitLife - time.Minute))
 	require.Len(t, s.seen(t, token), 2)
-	s.ahead.Store(int64(visitLife + time.Minute))
+	s.ahead.Add(int64(2 * time.Minute))
 	a := handlertest.RefusedWith(t, errcode.Unauthenticated, s.Serve, visitorRequest(http.MethodGet, "/widget/chn_1/messages", shop, token, ""))
 	require.Contains(t, a.Text, "expired")
 	require.Equal(t, shop, a.Header.Get("Access-Control-Allow-Origin"), "the page must be able to read that")
@@ -124,7 +124,7 @@ func TestExpiredToken(t *testing.T) {
 	require.NotEqual(t, token, renewed)
 	require.Len(t, s.seen(t, renewed), 2)
 
-	s.ahead.Store(int64(visitLife + visitReturn + time.Minute))
+	s.ahead.Add(int64(visitReturn))
 	require.Empty(t, s.seen(t, s.begin(t, `{"token":"`+token+`"}`)), "after that it is somebody new")
 	for _, body := range []string{`{}`, `{"token":""}`, `{"token":"nonsense"}`, `{"token":null}`} {
 		require.Empty(t, s.seen(t, s.begin(t, body)), body)

@@ -101,7 +101,7 @@ type site struct {
 	book    *billing.Book
 	speaker *speaker
 	worker  *worker.Worker
-	ahead   atomic.Int64 // nanoseconds that the widget's clock is ahead
+	ahead   atomic.Int64 // nanoseconds that the widget's clock is ahead of the store's
 	log     syncLog
 }
 
@@ -122,6 +122,11 @@ func newSite(t *testing.T, db *store.DB) *site {
 	t.Helper()
 	ctx := t.Context()
 	s := &site{db: db, queue: inbox.New(db, handlertest.Ring(t)), book: billing.NewBook(db), speaker: &speaker{}}
+	// The widget's clock begins at the last noon, so that no day of spending ends while a test runs. What the store writes
+	// meanwhile is of that day or later.
+	now := time.Now()
+	noon := now.UTC().Add(-12 * time.Hour).Truncate(24 * time.Hour).Add(12 * time.Hour)
+	s.ahead.Store(int64(noon.Sub(now)))
 	for _, id := range []string{"org_1", "org_2"} {
 		require.NoError(t, db.Organizations.Create(ctx, "test", store.Organization{ID: id, Name: id, Plan: "free"}))
 	}
