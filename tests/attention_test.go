@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -169,13 +170,19 @@ func TestDebounce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		c := startConnected(t, engine)
-		b := c.business(t, 1_000_000, c.up.script(replying), assistantSettings{"debounceSeconds": 4, "debounceMaxSeconds": 20})
+		const window = 60 * time.Second // longer than three deliveries take
+		b := c.business(t, 1_000_000, c.up.script(replying), assistantSettings{"debounceSeconds": window.Seconds(), "debounceMaxSeconds": 300})
 		l := b.line(t, bot.Type)
 		customer := l.from(1)
 		for _, text := range []string{"hi", "do you have", "size M?"} {
 			requireQueued(t, c.deliver(t, customer.says(text)), 1)
 		}
+		require.Empty(t, b.Model.Calls())
 		c.worker.kill() // the window outlives the worker
+		require.NoError(t, c.operator().db.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(1, `UPDATE conversations SET run_at = run_at - $1`, (window - time.Second).Milliseconds())
+			return nil
+		}))
 		c.worker.start()
 		c.awaitSent(customer, 1)
 		by, to := c.requireDelivered(b, l, 1)

@@ -48,18 +48,17 @@ func TestBrowserKeys(t *testing.T) {
 
 	client := openai.NewClient(option.WithBaseURL(c.BaseURL+"/v1"), option.WithAPIKey(raw), option.WithMaxRetries(0), option.WithHTTPClient(c.clear))
 	ask := openai.ChatCompletionNewParams{Model: modelStd, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}}
-	day := time.Now().UTC().Format(time.DateOnly)
 	_, err := client.Chat.Completions.New(t.Context(), ask)
 	require.NoError(t, err)
-	if today := time.Now().UTC().Format(time.DateOnly); today != day {
-		day = today // midnight passed; the call was begun before or after
-	}
+	var began int64
+	require.NoError(t, c.operator().db.Reader().QueryRowContext(t.Context(), `SELECT started_at FROM calls`).Scan(&began))
+	day := time.UnixMilli(began).UTC().Format(time.DateOnly)
 	p.open("/dashboard/wallet")
 	require.Equal(t, strconv.Itoa(1_000_000-usualCharge), js[string](p.tab, `document.querySelector("#balance").dataset.micros`))
 	bars := js[[]string](p.tab, `[...document.querySelectorAll("svg#spend-plot rect[data-model]")]
 		.filter(bar => bar.dataset.micros !== "0").map(bar => bar.dataset.model + " " + bar.dataset.micros)`)
 	require.Equal(t, []string{fmt.Sprintf("%s %d", modelStd, usualCharge)}, bars)
-	require.True(t, p.has(fmt.Sprintf(`svg#spend-plot rect[data-day="%s"][data-micros="%d"]`, day, usualCharge)), "the bar of today")
+	require.True(t, p.has(fmt.Sprintf(`svg#spend-plot rect[data-day="%s"][data-micros="%d"]`, day, usualCharge)), "the bar of the call's day")
 	require.Positive(t, js[float64](p.tab, `document.querySelector("svg#spend-plot rect[data-micros='25']").getBoundingClientRect().height`))
 	p.picture("the wallet")
 

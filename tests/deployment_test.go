@@ -79,7 +79,7 @@ func deploy(t testing.TB, engine store.Engine, up *upstream) *deployment {
 	_, _ = rand.Read(key)
 	d := &deployment{
 		Upstream: up.URL, Grace: "20s",
-		First: "20s", Idle: "20s", Response: "20s", Longest: "60s", HoldTTL: "30s", Sweep: "1s",
+		First: "90s", Idle: "90s", Response: "90s", Longest: "120s", HoldTTL: "30s", Sweep: "1s",
 		location: storetest.Location(t, engine), masterKey: base64.StdEncoding.EncodeToString(key),
 	}
 	d.StoreLine = "store sqlite " + d.location.DSN

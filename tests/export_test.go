@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
@@ -135,17 +136,21 @@ func TestKilledImport(t *testing.T) {
 	source.svc(t, "export", archive)
 	want := archivedRows(t, archive)
 	require.Greater(t, len(want), 25_000)
+	whole, err := os.ReadFile(archive)
+	require.NoError(t, err)
 
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		d := deploy(t, engine, startUpstream(t))
 		d.env = append(d.env, "SVC_MASTER_KEY="+source.masterKey)
 		p := prepareProduct(t, d)
 		at := 0
-		for range killedImports {
+		for round := range killedImports {
+			part, end := startPipe(t, whole[:len(whole)*(round+1)/(killedImports+1)])
 			run := process{t: t, what: "import"}
-			run.run(p.Dir, p.environment(), func() {}, caddyBinary, "svc", "import", archive, "--config", p.configFile())
+			run.run(p.Dir, p.environment(), func() {}, caddyBinary, "svc", "import", part, "--config", p.configFile())
 			run.await("a part to be imported", startWait, func() bool { return strings.Contains(run.log.String(), "rows imported, at audit_log") })
 			run.kill()
+			end()
 			rows := p.rowsOf(t, "audit_log")
 			require.Greater(t, rows, at, "each run goes on where the one before stopped")
 			at = rows
@@ -157,6 +162,24 @@ func TestKilledImport(t *testing.T) {
 		p.svc(t, "export", again)
 		require.Equal(t, want, archivedRows(t, again))
 	})
+}
+
+// startPipe makes a pipe with a name, from which a reader gets the content and then waits for more until end.
+func startPipe(t testing.TB, content []byte) (path string, end func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	pipe, err := os.OpenFile(path, os.O_RDWR, 0) // waits for no reader
+	require.NoError(t, err)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = pipe.Write(content) // closing it ends this, too
+	}()
+	return path, func() {
+		require.NoError(t, pipe.Close())
+		<-written
+	}
 }
 
 // rowsOf counts the rows of a table, in whatever state the store is.

@@ -88,7 +88,7 @@ func prepareOutage(t *testing.T, between func(*deployment)) *outage {
 	t.Helper()
 	o := &outage{up: startUpstream(t)}
 	d := deploy(t, store.Postgres, o.up).receiving(t, platformfake.Start(t))
-	d.Longest, d.HoldTTL, d.Sweep = "20s", "20s", "200ms"
+	d.Longest, d.HoldTTL, d.Sweep = "30s", "10s", "200ms"
 	between(d)
 	o.receiver = &receiver{product: startProduct(t, d), lines: map[platforms.Type]*line{}}
 	o.business = o.product.business(t, 0, &script{}, nil)

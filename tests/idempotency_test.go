@@ -384,7 +384,6 @@ func TestDuplicateThatWaitsInVain(t *testing.T) {
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
 		up := startUpstream(t)
 		d := deploy(t, engine, up)
-		d.First, d.Idle, d.Response = "60s", "60s", "60s"
 		gateways := []*product{startProduct(t, d), startProduct(t, d.beside())}
 		c := gateways[0].operator().customer(t, 1_000_000)
 		hold := newGate(t)

@@ -28,13 +28,13 @@ import (
 
 const (
 	// startWait bounds the start of a product, which shares the machine with the other tests.
-	startWait = 60 * time.Second
+	startWait = 2 * time.Minute
 	// stopWait bounds its end, grace period included.
 	stopWait = 60 * time.Second
 	// bookWait bounds what reads all books, a command or the test itself: the race detector makes SQLite fifty times slower.
 	bookWait = 5 * time.Minute
 	// patience bounds every wait for something that should happen at once.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // product is one running server.
