@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
@@ -126,8 +127,9 @@ func requireSeries(t *testing.T, series map[string][]string, line string) {
 // TestOutputSpeed: only a whole answer whose tokens the provider has counted says how fast the provider is.
 func TestOutputSpeed(t *testing.T) {
 	t.Parallel()
+	provider := store.NewID("speedy") // the metrics are the process's
 	ended := gateway.Ended{
-		Model: "speedy/one", Provider: "speedy", Outcome: gateway.OutcomeCompleted, UsageSource: billing.UsageProvider,
+		Model: provider + "/one", Provider: provider, Outcome: gateway.OutcomeCompleted, UsageSource: billing.UsageProvider,
 		Usage: billing.Usage{PromptTokens: 7, CompletionTokens: 90}, Upstream: 2 * time.Second,
 	}
 	callMetrics{}.CallEnded(ended)
@@ -147,7 +149,7 @@ func TestOutputSpeed(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, gathered, 1)
 	for _, metric := range gathered[0].GetMetric() {
-		if metric.GetLabel()[0].GetValue() == "speedy" {
+		if metric.GetLabel()[0].GetValue() == provider {
 			require.EqualValues(t, 1, metric.GetHistogram().GetSampleCount())
 			require.InDelta(t, 45, metric.GetHistogram().GetSampleSum(), 1e-9)
 			return

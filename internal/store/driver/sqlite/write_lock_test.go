@@ -23,6 +23,7 @@ func TestTurnsAlternate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	busy, patient, witness := openTestWriteLock(t, path), openTestWriteLock(t, path), openTestWriteLock(t, path)
 	for range 20 {
+		busy.stuck, patient.stuck = false, false
 		release := busy.take(nil)
 		require.False(t, busy.stuck)
 		var mu sync.Mutex // the turn is one, too, but the race detector doesn't know
@@ -33,12 +34,19 @@ func TestTurnsAlternate(t *testing.T) {
 			order = append(order, who)
 		}
 		var wait sync.WaitGroup
+		ended := make(chan struct{})
 		wait.Go(func() {
+			defer close(ended)
 			release := patient.take(nil)
 			come("patient")
 			release()
 		})
 		require.Eventually(t, func() bool {
+			select {
+			case <-ended: // it gave up
+				return true
+			default:
+			}
 			free := tryLock(witness.next)
 			if free {
 				unlock(witness.next)
