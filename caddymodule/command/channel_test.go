@@ -26,8 +26,12 @@ const (
 // db opens the store of the command line beside it.
 func (c *commandLine) db() *store.DB {
 	c.t.Helper()
-	location, err := store.ParseLocation(store.SQLite, c.path("svc.db"))
-	require.NoError(c.t, err)
+	location := c.postgres
+	if location.DSN == "" {
+		var err error
+		location, err = store.ParseLocation(store.SQLite, c.path("svc.db"))
+		require.NoError(c.t, err)
+	}
 	return storetest.OpenAt(c.t, location, store.Options{Kinds: []store.Kind{inbox.Kind}})
 }
 

@@ -14,12 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/caddy-svc/caddy-svc/caddymodule/command"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// commandLine runs `caddy svc …` in this process on a Caddyfile and a SQLite store of its own.
+// commandLine runs `caddy svc …` in this process on a Caddyfile and a store of its own: SQLite, unless postgres has a location.
 type commandLine struct {
-	t   testing.TB
-	dir string
+	t        testing.TB
+	dir      string
+	postgres store.Location
 }
 
 func newCommandLine(t testing.TB) *commandLine {
@@ -42,11 +44,15 @@ func (c *commandLine) write(name, text string) {
 }
 
 func (c *commandLine) caddyfile() string {
-	return strings.ReplaceAll(`{
+	storage := "sqlite " + c.path("svc.db")
+	if c.postgres.DSN != "" {
+		storage = "postgres {file." + c.path("dsn") + "}"
+	}
+	return strings.NewReplacer("STORE", storage, "DIR", c.dir).Replace(`{
 	admin off
 	svc {
 		base_url http://localhost:8080
-		store sqlite DIR/svc.db
+		store STORE
 		master_key {file.DIR/master.key}
 		plan free {
 			requests_per_minute 60
@@ -76,7 +82,7 @@ func (c *commandLine) caddyfile() string {
 		}
 	}
 }
-`, "DIR", c.dir)
+`)
 }
 
 // ran is how a command ended.

@@ -18,8 +18,9 @@ import (
 func onPostgres(t testing.TB) *commandLine {
 	t.Helper()
 	c := newCommandLine(t)
-	c.write("dsn", storetest.Location(t, store.Postgres).DSN)
-	c.write("Caddyfile", strings.Replace(c.caddyfile(), "store sqlite "+c.path("svc.db"), "store postgres {file."+c.path("dsn")+"}", 1))
+	c.postgres = storetest.Location(t, store.Postgres)
+	c.write("dsn", c.postgres.DSN)
+	c.write("Caddyfile", c.caddyfile())
 	return c
 }
 

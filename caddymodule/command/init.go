@@ -1,8 +1,6 @@
 package command
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule"
@@ -63,13 +60,15 @@ func (a initAnswer) text(w *strings.Builder) {
 	}
 	fmt.Fprintf(w, "Keep the key now: it is not stored. Keep master.key with your backups: secrets in the store are sealed with it.\n\n")
 	fmt.Fprintf(w, "Next: run the server, and beside it the worker if customers write on messaging platforms:\n\n")
-	fmt.Fprintf(w, "  caddy run --config %s --envfile %s\n  caddy svc-worker --config %s --envfile %s\n\n", a.config, a.envFile, a.config, a.envFile)
+	flags := fmt.Sprintf("--config %s --envfile %s", a.config, a.envFile)
+	caddy := os.Args[0] // as it was typed: another caddy on the path lacks our modules
+	fmt.Fprintf(w, "  %s run %s\n  %s svc-worker %s\n\n", caddy, flags, caddy, flags)
 	fmt.Fprintf(w, "Ask the model:\n\n  curl %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n\n",
 		a.BaseURL, a.Key, trialRequest(a.Model))
 	if a.Link != "" {
 		fmt.Fprintf(w, "Set the password of %s in the dashboard, with this link, once:\n\n  %s\n\n", a.email, a.Link)
 	}
-	fmt.Fprintf(w, "See how it goes: caddy svc status --config %s --envfile %s\n", a.config, a.envFile)
+	fmt.Fprintf(w, "See how it goes: %s svc status %s\n", caddy, flags)
 }
 
 // initCommand is `init` for the vendors in files called NAME.caddyfile, each with a provider and models for the svc block.
@@ -100,13 +99,13 @@ users of the machine see command lines.`,
 	// The text of the defaults must not show a password.
 	flags.Lookup("postgres").DefValue, flags.Lookup("redis").DefValue = "", ""
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		context.AfterFunc(ctx, stop)
 		setup, err := f.plan(cmd, vendors, wanted)
 		if err != nil {
 			return err
 		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		context.AfterFunc(ctx, stop)
 		made, err := setup.run(ctx, cmd)
 		if made == nil {
 			return err
@@ -155,20 +154,29 @@ func (f *commandFlags) plan(cmd *cobra.Command, vendors fs.FS, wanted initOption
 		return nil, fmt.Errorf("%s exists already, and init overwrites nothing; name another folder with --config, or remove it",
 			strings.Join(taken, ", "))
 	}
-	ask := questioner(cmd)
-	s.vendor = ask("Vendor ("+strings.Join(vendorNames(vendors), ", ")+")", s.vendor, defaultVendor(vendors))
+	q, done, err := askOn(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s.vendor = q.ask("Vendor ("+strings.Join(vendorNames(vendors), ", ")+")", s.vendor, defaultVendor(vendors))
+	if q.failed != nil {
+		return nil, q.failed
+	}
 	if err := configured("vendor", s.vendor, vendorNames(vendors)); err != nil {
 		return nil, err
 	}
-	variable := s.readVendor(vendors)
-	if err := s.readKey(cmd, variable); err != nil {
+	if err := s.readKey(q, s.readVendor(vendors)); err != nil {
 		return nil, err
 	}
-	s.domain = ask("Domain (empty for http://localhost:8080)", s.domain, "")
-	s.postgres = ask("URL of a PostgreSQL (empty for SQLite)", s.postgres, "")
-	s.redis = ask("URL of a Redis (empty for none)", s.redis, "")
-	s.organization = ask("Name of the first organization", s.organization, "first")
-	s.email = ask("E-mail address of its first user (empty for none)", s.email, "")
+	s.domain = q.ask("Domain (empty for http://localhost:8080)", s.domain, "")
+	s.postgres = q.ask("URL of a PostgreSQL (empty for SQLite)", s.postgres, "")
+	s.redis = q.ask("URL of a Redis (empty for none)", s.redis, "")
+	s.organization = q.ask("Name of the first organization", s.organization, "first")
+	s.email = q.ask("E-mail address of its first user (empty for none)", s.email, "")
+	if q.failed != nil {
+		return nil, q.failed
+	}
 	return s, s.addSecrets()
 }
 
@@ -192,29 +200,6 @@ func (s *setup) addSecrets() error {
 		return fmt.Errorf("%q is not an e-mail address", s.email)
 	}
 	return nil
-}
-
-// questioner returns a function that asks for a value on a terminal, unless it was given; elsewhere it returns the default.
-func questioner(cmd *cobra.Command) func(question, given, otherwise string) string {
-	terminal, ok := cmd.InOrStdin().(*os.File)
-	if !ok || !term.IsTerminal(int(terminal.Fd())) {
-		return func(_, given, otherwise string) string { return cmp.Or(given, otherwise) }
-	}
-	lines := bufio.NewReader(terminal)
-	return func(question, given, otherwise string) string {
-		if given != "" {
-			return given
-		}
-		if otherwise != "" {
-			question += " [" + otherwise + "]"
-		}
-		cmd.PrintErrf("%s: ", question)
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return otherwise
-		}
-		return cmp.Or(strings.TrimSpace(line), otherwise)
-	}
 }
 
 // defaultVendor is the first vendor whose variable is set, or echo.
@@ -251,19 +236,16 @@ func (s *setup) readVendor(vendors fs.FS) (variable string) {
 }
 
 // readKey adds the vendor's key to the secrets, from its variable or the terminal.
-func (s *setup) readKey(cmd *cobra.Command, variable string) error {
+func (s *setup) readKey(q *questions, variable string) error {
 	if variable == noVendorVariable {
 		return nil
 	}
 	key := os.Getenv(variable)
-	if terminal, ok := cmd.InOrStdin().(*os.File); key == "" && ok && term.IsTerminal(int(terminal.Fd())) {
-		cmd.PrintErrf("API key of %s (not shown): ", s.vendor)
-		typed, err := term.ReadPassword(int(terminal.Fd()))
-		cmd.PrintErrln()
-		if err != nil {
-			return fmt.Errorf("reading the key: %w", err)
-		}
-		key = strings.TrimSpace(string(typed))
+	if key == "" {
+		key = q.askSecret("API key of " + s.vendor)
+	}
+	if q.failed != nil {
+		return q.failed
 	}
 	if key == "" {
 		return fmt.Errorf("the key of %s is missing: set %s, or choose another --vendor", s.vendor, variable)
@@ -345,6 +327,10 @@ func remove(files []string) error {
 
 // make makes the organization, its credits, key and user in a new store. The answer is nil if there is no organization.
 func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
+	if fault := e.masterKeyFault(ctx); fault != "" {
+		return nil, fmt.Errorf("the store %s belongs to another gateway, with a master key of its own (%s); choose another store",
+			e.location.Redacted(), fault)
+	}
 	organization, err := identity.CreateOrganization(ctx, e.db, e.actor, s.organization, e.app.DefaultPlan())
 	if errors.Is(err, store.ErrConflict) {
 		return nil, fmt.Errorf("the store has an organization with the name %q; choose another --organization", s.organization)

@@ -40,11 +40,21 @@ func (c *commandLine) serve(address string) {
 	c.write("Caddyfile", caddyfile+"http://:"+port+" {\n\tbind 127.0.0.1\n\tsvc_server\n}\n")
 }
 
-// TestStatus guarantees that status counts what is stored and names everything that needs the operator, and nothing else.
+// TestStatus guarantees on both engines that status counts what is stored and names everything that needs the operator, and
+// nothing else.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	c := newCommandLine(t)
-	c.refused("there is no store", "status")
+	newCommandLine(t).refused("there is no store", "status")
+	for name, begin := range map[string]func(testing.TB) *commandLine{"sqlite": newCommandLine, "postgres": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testStatus(t, begin(t))
+		})
+	}
+}
+
+func testStatus(t *testing.T, c *commandLine) {
+	t.Helper()
 	service := scriptedService(t, http.StatusOK)
 	c.serve(service.URL)
 	c.json("migrate")
@@ -65,7 +75,7 @@ func TestStatus(t *testing.T) {
 	}, status["running"])
 	one, none := json.Number("1"), json.Number("0")
 	require.Equal(t, map[string]any{
-		"store": c.path("svc.db"), "organizations": one, "suspended": none, "users": none, "invited": one, "apiKeys": one,
+		"store": c.db().Location().Redacted(), "organizations": one, "suspended": none, "users": none, "invited": one, "apiKeys": one,
 		"models": json.Number("2"), "providerKeys": none, "agents": one, "knowledgeBases": none, "channels": one,
 	}, status["stored"])
 	require.Equal(t, map[string]any{

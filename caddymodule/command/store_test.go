@@ -9,9 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/caddy-svc/caddy-svc/internal/store"
-	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 func TestModelCommands(t *testing.T) {
@@ -199,12 +196,8 @@ func TestBackupCommand(t *testing.T) {
 // The commands work on PostgreSQL as well, whose connection string is a secret.
 func TestCommandsOnPostgres(t *testing.T) {
 	t.Parallel()
-	c := newCommandLine(t)
-	location := storetest.Location(t, store.Postgres)
-	c.write("dsn", location.DSN)
-	c.write("Caddyfile", strings.Replace(c.caddyfile(), "store sqlite "+c.path("svc.db"), "store postgres {file."+c.path("dsn")+"}", 1))
-
-	require.Equal(t, map[string]any{"engine": "postgres", "store": location.Redacted()}, c.json("migrate"))
+	c := onPostgres(t)
+	require.Equal(t, map[string]any{"engine": "postgres", "store": c.postgres.Redacted()}, c.json("migrate"))
 	org := c.newOrg("Acme")
 	c.json("key", "create", "--org", org)
 	c.json("wallet", "credit", "--org", org, "--micros", "5")
