@@ -31,7 +31,7 @@ for target in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
 		go build -ldflags '-s -w -buildid=' -o "dist/targets/caddy-$target" ./cmd/caddy
 done
 step "dist: packages of $version"
-go -C packaging run ./pack -version "$version" -time "$time" -root .. -binaries ../dist/targets -out "$out"
+go -C packaging run ./pack -version "$version" -maintainer "$(git show --no-patch --format='%an <%ae>' HEAD)" -time "$time" -root .. -binaries ../dist/targets -out "$out"
 [ "${1:-}" = twice ] || exit 0
 
 step "dist: once more, in a clone with an empty build cache"

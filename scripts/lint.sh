@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, go vet and golangci-lint over the whole module, the systemd units, and Prometheus' rules. Changes nothing. `scripts/lint.sh
-# tools` only installs and builds what that needs.
+# Formatting, go vet and golangci-lint over the product and packaging/, the systemd units, and Prometheus' rules. Changes nothing.
+# `scripts/lint.sh tools` only installs and builds what that needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
@@ -23,6 +23,10 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted (make fmt):\n%s\n' "$unformatted" >&2
 	exit 1
 fi
+
+step "lint: packaging (a module of its own, whose tests have no race detector)"
+go -C packaging vet ./...
+(cd packaging && "$linter" run ./...)
 
 # With the race detector's flag, so that the dependencies are compiled once for lint and tests.
 export GOFLAGS="$GOFLAGS -race"

@@ -4,5 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
 need go npm
-go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+for module in . packaging; do
+	go -C "$module" run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+done
 npm audit --prefix tests/clients

@@ -15,7 +15,6 @@ import (
 const (
 	description = "Multi-tenant, OpenAI-compatible model gateway and receiver of customer messages, as a Caddy"
 	homepage    = "https://github.com/caddy-svc/caddy-svc"
-	maintainer  = "caddy-svc <maintainers@caddy-svc.example>"
 
 	// installedByHand is where the units of the repository expect the program, packaged where the Debian package has it.
 	installedByHand = "/usr/local/bin/caddy "
@@ -65,7 +64,7 @@ func (r *release) writeDeb(t target) error {
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "caddy-svc", Arch: t.arch, Platform: t.os, Version: r.version, MTime: r.time, DisableGlobbing: true,
-		Section: "net", Priority: "optional", Maintainer: maintainer, Description: description, Homepage: homepage, License: "Apache-2.0",
+		Section: "net", Priority: "optional", Maintainer: r.maintainer, Description: description, Homepage: homepage, License: "Apache-2.0",
 		Overridables: nfpm.Overridables{
 			Depends:  []string{"systemd (>= 247)", "ca-certificates"},
 			Contents: contents,

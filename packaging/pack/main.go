@@ -23,6 +23,8 @@ import (
 type release struct {
 	// version is a semantic version without the v.
 	version string
+	// maintainer is the name and address of the Debian package's maintainer, as in an e-mail.
+	maintainer string
 	// time is the commit's.
 	time time.Time
 	// root is the folder of the repository, out the one that the packages are written to.
@@ -38,6 +40,7 @@ func main() {
 	var seconds int64
 	flag.StringVar(&r.version, "version", "", "the semantic `version`, with or without v")
 	flag.Int64Var(&seconds, "time", 0, "the commit's time, in `seconds` since 1970")
+	flag.StringVar(&r.maintainer, "maintainer", "", "`name <address>` of the Debian package's maintainer")
 	flag.StringVar(&r.root, "root", ".", "the `folder` of the repository")
 	flag.StringVar(&binaries, "binaries", "", "the `folder` with the binaries caddy-OS-ARCH")
 	flag.StringVar(&r.out, "out", "", "the `folder` to write to, which must be empty or not there yet")
@@ -77,8 +80,8 @@ func findTargets(folder string) (targets []target, err error) {
 
 // write writes all packages and the checksums.
 func (r *release) write(targets []target) error {
-	if r.version == "" || r.time.Unix() <= 0 {
-		return errors.New("-version and -time are needed")
+	if r.version == "" || r.maintainer == "" || r.time.Unix() <= 0 {
+		return errors.New("-version, -maintainer and -time are needed")
 	}
 	if err := os.MkdirAll(r.out, 0o750); err != nil {
 		return fmt.Errorf("making the folder of the packages: %w", err)

@@ -52,7 +52,7 @@ var packages = sync.OnceValues(func() (string, error) {
 })
 
 func testRelease(out string) *release {
-	return &release{version: "1.2.3-rc.1", time: committed, root: "../..", out: out}
+	return &release{version: "1.2.3-rc.1", maintainer: "Lan Example <lan@example.com>", time: committed, root: "../..", out: out}
 }
 
 // findPackage returns the path of the only package whose name matches the pattern.
