@@ -56,8 +56,9 @@ func TestOverload(t *testing.T) {
 		var mu sync.Mutex
 		served, accepted, deliveries := 1, 0, 0
 		var refusals []answer
-		for wave := 0; deliveries == 0; wave++ { // a loaded machine may need longer to send a wave than the store to write it
-			require.Less(t, wave, 5)
+		waves := 0
+		for ; deliveries == 0; waves++ { // a loaded machine may need longer to send a wave than the store to write it
+			require.Less(t, waves, 5)
 			together(overloadCalls, func(int) {
 				a, err := as.tryChat(prompt(modelStd, s.Mark, false))
 				if !failOn(t, err) {
@@ -129,12 +130,13 @@ func TestOverload(t *testing.T) {
 		require.Len(t, r.received(t, localchat.Type), accepted)
 		require.GreaterOrEqual(t, p.metric(t, "svc_writer_refused_operations_total"), float64(len(refusals)))
 		p.svc(t, "doctor")
-		requireOneWarning(t, p)
+		requireFewWarnings(t, p, waves)
 	})
 }
 
-// requireOneWarning requires that the log has a single line that people see about all refusals of the store.
-func requireOneWarning(t *testing.T, p *product) {
+// requireFewWarnings requires that the log has a single line that people see about all refusals of the store, or one for each of
+// several waves of requests between which nothing was refused.
+func requireFewWarnings(t *testing.T, p *product, waves int) {
 	t.Helper()
 	warnings := 0
 	for line := range strings.Lines(p.log.String()) {
@@ -145,5 +147,6 @@ func requireOneWarning(t *testing.T, p *product) {
 			warnings++
 		}
 	}
-	require.Equal(t, 1, warnings)
+	require.Positive(t, warnings)
+	require.LessOrEqual(t, warnings, waves)
 }
