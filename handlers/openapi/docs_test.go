@@ -123,6 +123,22 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
+// A newcomer finds a call to paste first, then the key that it needs, and the errors after the operations.
+func TestDocsPageBegins(t *testing.T) {
+	t.Parallel()
+	page := newDocs(t).fetch(t, "/docs", browser).Body.String()
+	require.Contains(t, page, "<pre><code>curl &#39;https://svc.example/v1/chat/completions&#39;")
+	at := 0
+	for _, part := range []string{
+		`id="first-call"`, `id="scheme-bearer"`, `id="scheme-apiKey"`, `id="scheme-session"`, `id="scheme-botSecret"`,
+		`id="createChatCompletion"`, `id="errors"`, `id="schemas"`,
+	} {
+		next := strings.Index(page[at:], part)
+		require.GreaterOrEqual(t, next, 0, "%s is not there, or too early", part)
+		at += next
+	}
+}
+
 // Every operation that a key can call has a form for it, and no other operation.
 func TestDocsPageTries(t *testing.T) {
 	t.Parallel()

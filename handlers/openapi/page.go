@@ -26,6 +26,8 @@ type docsPage struct {
 	Schemes                      []docsScheme
 	Schemas                      []docsSchema
 	Codes                        []docsCode
+	// First is the shell command of the first operation that asks a model, empty if there is none.
+	First string
 }
 
 type docsGroup struct {
@@ -105,6 +107,9 @@ type docsCode struct {
 	Status int
 }
 
+// firstOperation is the operation that a newcomer tries first.
+const firstOperation = "createChatCompletion"
+
 // renderDocsPage renders the page of the description. style and script are the paths of what it loads.
 func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style, script string) ([]byte, error) {
 	page := docsPage{
@@ -121,7 +126,11 @@ func renderDocsPage(document *huma.OpenAPI, codes []codeDoc, style, script strin
 		if groups[name] == nil {
 			groups[name] = &docsGroup{}
 		}
-		groups[name].Operations = append(groups[name].Operations, showDocsOperation(document, operation))
+		shown := showDocsOperation(document, operation)
+		groups[name].Operations = append(groups[name].Operations, shown)
+		if shown.ID == firstOperation && len(shown.Examples) > 0 {
+			page.First = shown.Examples[len(shown.Examples)-1].Command // that of the answer in one piece
+		}
 	}
 	for _, tag := range document.Tags {
 		if group := groups[tag.Name]; group != nil {

@@ -185,9 +185,16 @@ func docsSchemas(document *huma.OpenAPI) []docsSchema {
 	return shown
 }
 
+// docsSchemes returns the credentials of programs and people first, then the signatures of platforms by name.
 func docsSchemes(document *huma.OpenAPI) []docsScheme {
 	var shown []docsScheme
+	ids := []string{schemeBearer, schemeAPIKey, schemeSession, schemeVisitor}
 	for _, id := range slices.Sorted(maps.Keys(document.Components.SecuritySchemes)) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range ids {
 		scheme := document.Components.SecuritySchemes[id]
 		where := "header `" + scheme.Name + "`"
 		switch {
