@@ -14,7 +14,7 @@ import (
 
 // questions asks for values on a terminal.
 type questions struct {
-	// terminal is nil where nobody can be asked.
+	// terminal is nil if the input is not a terminal.
 	terminal *term.Terminal
 	// failed is the error that ended the questions; no later one is asked.
 	failed error
