@@ -27,8 +27,6 @@ const (
 	firstCredits = 10_000_000
 	// trialWait bounds the trial call.
 	trialWait = 90 * time.Second
-	// noVendorVariable is the variable of vendors without a key.
-	noVendorVariable = ""
 )
 
 // initOptions are the answers to init's questions, from flags, variables or a terminal.
@@ -206,14 +204,14 @@ func (s *setup) addSecrets() error {
 func defaultVendor(vendors fs.FS) string {
 	for _, name := range vendorNames(vendors) {
 		probe := setup{initOptions: initOptions{vendor: name}}
-		if variable := probe.readVendor(vendors); variable != noVendorVariable && os.Getenv(variable) != "" {
+		if variable := probe.readVendor(vendors); variable != "" && os.Getenv(variable) != "" {
 			return name
 		}
 	}
 	return "echo"
 }
 
-// readVendor reads the vendor's file and returns the variable of its key.
+// readVendor reads the vendor's file and returns the variable of its key, "" for a vendor without one.
 func (s *setup) readVendor(vendors fs.FS) (variable string) {
 	text, err := fs.ReadFile(vendors, s.vendor+".caddyfile")
 	if err != nil {
@@ -237,7 +235,7 @@ func (s *setup) readVendor(vendors fs.FS) (variable string) {
 
 // readKey adds the vendor's key to the secrets, from its variable or the terminal.
 func (s *setup) readKey(q *questions, variable string) error {
-	if variable == noVendorVariable {
+	if variable == "" {
 		return nil
 	}
 	key := os.Getenv(variable)
