@@ -8,9 +8,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Book reads and changes the money of one database. It has no state of its own, so any number may be made with [NewBook].
+// Book reads and changes the money of one database. Any number may be made with [NewBook]; only one with [Book.StartTranches] has a
+// state of its own.
 type Book struct {
-	db *store.DB
+	db       *store.DB
+	tranches *Tranches // nil without
 }
 
 // NewBook opens the book kept in db, which must have been opened with [Ledger] among its kinds.
@@ -19,29 +21,50 @@ func NewBook(db *store.DB) *Book {
 }
 
 // Hold reserves an amount, and claims the call's Idempotency-Key when it has one, in one transaction, and returns once that is
-// durable. Nothing is reserved or claimed when it returns a [Replay], or an error other than [store.ErrCommitUnknown], after
-// which both may exist until [Book.Abandon] decides. Repeating an open hold with the same claim succeeds.
+// durable. With [Tranches] the reservation may have been durable before. Nothing is reserved or claimed when it returns a [Replay],
+// or an error other than [store.ErrCommitUnknown], after which both may exist until [Book.Abandon] decides. Repeating an open hold
+// with the same claim succeeds; with Tranches a call without a claim is held once, and one of unknown outcome abandoned.
 //
 // A Replay is the finished call that has the key, with the same content. Hold returns [ErrKeyReused], [ErrKeyInFlight],
-// [ErrInsufficientCredits], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown organization), or a
-// wrapped error of the store.
+// [ErrInsufficientCredits], [ErrCreditsInTranches], [ErrCallEnded], [ErrInvalid], [store.ErrNotFound] (a claim for an unknown
+// organization), or a wrapped error of the store.
 func (b *Book) Hold(ctx context.Context, hold Hold) (*Replay, error) {
 	if err := hold.validate(); err != nil {
 		return nil, err
 	}
-	op := &holdOp{Hold: hold}
+	if granted, err := b.tranches.hold(hold); granted || err != nil {
+		return nil, err
+	}
 	for {
-		if err := b.db.Do(ctx, Ledger, op); err != nil {
+		op, err := b.holdOnce(ctx, hold)
+		if err != nil {
 			return nil, fmt.Errorf("hold credits: %w", err)
 		}
-		if op.finished == "" {
+		switch {
+		case op.finished != "":
+			// A finished key that expires before it is read is free for this call.
+			if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
+				return replay, err
+			}
+		case errors.Is(op.refused, ErrInsufficientCredits) && !hold.Rough:
+			if err := b.recall(ctx, hold.Wallet, hold.AmountMicros); err != nil {
+				return nil, err
+			}
+		default:
 			return nil, op.refused
 		}
-		// A finished key that expires before it is read is free for this call.
-		if replay, found, err := b.replay(ctx, hold, op.finished); found || err != nil {
-			return replay, err
-		}
 	}
+}
+
+func (b *Book) holdOnce(ctx context.Context, hold Hold) (*holdOp, error) {
+	taking := b.tranches.take(hold)
+	op := &holdOp{Hold: hold}
+	if taking != nil {
+		op.take = taking.take
+	}
+	err := b.db.Do(ctx, Ledger, op)
+	b.tranches.took(taking, err)
+	return op, err
 }
 
 // Settle ends a call for good: it releases the hold, charges the wallet and writes the call's row in one
@@ -53,9 +76,15 @@ func (b *Book) Settle(ctx context.Context, settlement Settlement) (Settled, erro
 		return Settled{}, err
 	}
 	op := &settleOp{Settlement: settlement}
+	settling := b.tranches.settle(settlement.Call)
+	if settling != nil {
+		op.use = &settling.use
+	}
 	if err := b.db.Do(ctx, Ledger, op); err != nil {
+		b.tranches.settled(settling, Settled{}, nil, err)
 		return Settled{}, fmt.Errorf("settle call: %w", err)
 	}
+	b.tranches.settled(settling, op.settled, op.refused, nil)
 	return op.settled, op.refused
 }
 

@@ -57,6 +57,9 @@ type Hold struct {
 	Model     string
 	// Price is kept with the hold, so that a price change never reaches a running call.
 	Price Price
+	// Rough says that the caller tries again with a smaller amount when this one is too large: the tranches of the wallet are left
+	// alone then.
+	Rough bool
 	// Claim is the call's Idempotency-Key, nil without one. Its lease ends with the hold.
 	Claim *Claim
 }
@@ -139,6 +142,14 @@ func (s Settlement) validate() error {
 		return fmt.Errorf("%w: a settlement needs the source of its usage", ErrInvalid)
 	}
 	return s.Call.Wallet.validate()
+}
+
+// charge returns the cost that is to be charged.
+func (s Settlement) charge() int64 {
+	if s.Void {
+		return 0
+	}
+	return s.ChargeMicros
 }
 
 // Settled is the result of a settlement. The figures of a call never change again: a second settlement of the same call

@@ -90,7 +90,7 @@ func TestCheckFinds(t *testing.T) {
 		}, []string{"L15"}},
 		"a settled hold without its call": {func(do statement) {
 			do(`DELETE FROM calls WHERE id = 'call_charged'`)
-		}, []string{"L7"}},
+		}, []string{"L3", "L7"}},
 		"a voided hold without its call": {func(do statement) {
 			do(`DELETE FROM calls WHERE id = 'call_void'`)
 		}, []string{"L7"}},
@@ -118,10 +118,62 @@ func TestCheckFinds(t *testing.T) {
 		}, []string{"L8"}},
 		"a call that says it paid less": {func(do statement) {
 			do(`UPDATE calls SET charged_micros = 24 WHERE id = 'call_charged'`)
+		}, []string{"L3"}},
+		"charges of an older process": {chargeAsBefore, nil},
+		"a call that says it paid less than an older process charged": {func(do statement) {
+			chargeAsBefore(do)
+			do(`UPDATE calls SET charged_micros = 24 WHERE id = 'call_charged'`)
 		}, []string{"L15"}},
+		"a call that was charged in both ways": {func(do statement) {
+			chargeAsBefore(do)
+			do(`UPDATE calls SET balance_micros = 5, charged_at = 5 WHERE id = 'call_charged'`)
+		}, []string{"L3", "L7"}},
+		"a charge of nothing": {func(do statement) {
+			do(`UPDATE calls SET tx_id = 'txn_x', balance_micros = 5, charged_at = 5 WHERE id = 'call_void'`)
+		}, []string{"L7", "L15"}},
+		"a charge without a balance": {func(do statement) {
+			do(`UPDATE calls SET balance_micros = NULL WHERE id = 'call_charged'`)
+		}, []string{"L15"}},
+		"a charge that leaves a debt": {func(do statement) {
+			do(`UPDATE calls SET balance_micros = -1 WHERE id = 'call_charged'`)
+		}, []string{"L15"}},
+		"a charge without a transaction": {func(do statement) {
+			do(`UPDATE calls SET tx_id = NULL WHERE id = 'call_charged'`)
+		}, []string{"L15"}},
+		"a charge of another wallet": {func(do statement) {
+			do(`UPDATE calls SET env = 'test' WHERE id = 'call_charged'`)
+		}, []string{"L3", "L7"}},
+		"a charge without a hold": {func(do statement) {
+			do(`DELETE FROM holds WHERE id = 'call_charged'`)
+		}, []string{"L7", "L8"}},
 		"a free call that names a transaction": {func(do statement) {
 			do(`UPDATE calls SET tx_id = 'txn_x' WHERE id = 'call_void'`)
 		}, []string{"L15"}},
+		"a call that was held from a tranche": {holdFromTranche, nil},
+		"a tranche that says it was charged less": {func(do statement) {
+			holdFromTranche(do)
+			do(`UPDATE tranches SET drawn_micros = 24, returned_micros = 36`)
+		}, []string{"L8"}},
+		"a charge above what a tranche carried": {func(do statement) {
+			holdFromTranche(do)
+			do(`UPDATE calls SET granted_micros = 24 WHERE id = 'call_charged'`)
+		}, []string{"L8"}},
+		"a tranche of another wallet": {func(do statement) {
+			holdFromTranche(do)
+			do(`UPDATE tranches SET env = 'test'`)
+		}, []string{"L7"}},
+		"a call without its tranche": {func(do statement) {
+			holdFromTranche(do)
+			do(`DELETE FROM tranches`)
+		}, []string{"L7"}},
+		"a call with a hold and a tranche": {func(do statement) {
+			do(insertTranche, "trc_1", acme.OrgID, "live", "own_1", "ended", int64(60), int64(25), int64(35), int64(1), int64(1), int64(1))
+			do(`UPDATE calls SET tranche_id = 'trc_1', granted_micros = 60 WHERE id = 'call_charged'`)
+		}, []string{"L7"}},
+		"a tranche that lives on": {func(do statement) {
+			holdFromTranche(do)
+			do(`UPDATE tranches SET status = 'drained', returned_micros = 0, ended_at = NULL`)
+		}, []string{"L4", "L6"}},
 		"a finished key without its call": {func(do statement) {
 			do(`UPDATE idempotency_keys SET call_id = 'call_none' WHERE state = 'done'`)
 		}, []string{"L10"}},
@@ -129,8 +181,12 @@ func TestCheckFinds(t *testing.T) {
 			do(`UPDATE idempotency_keys SET env = 'test' WHERE state = 'done'`)
 		}, []string{"L10"}},
 		"a finished key whose charge its call denies": {func(do statement) {
+			chargeAsBefore(do)
 			do(`UPDATE calls SET charged_micros = 0, tx_id = NULL WHERE id = 'call_kept'`)
 		}, []string{"L7", "L10"}},
+		"a finished key of a call that denies its own charge": {func(do statement) {
+			do(`UPDATE calls SET charged_micros = 0, tx_id = NULL WHERE id = 'call_kept'`)
+		}, []string{"L3", "L7", "L10", "L15"}},
 		"a key that could run again and charge twice": {func(do statement) {
 			do(`UPDATE idempotency_keys SET state = 'in_progress', finished_at = NULL, response = NULL WHERE state = 'done'`)
 		}, []string{"L10"}},
@@ -138,6 +194,7 @@ func TestCheckFinds(t *testing.T) {
 			do(`UPDATE idempotency_keys SET call_id = 'call_void' WHERE state = 'in_progress'`)
 		}, []string{"L10"}},
 		"a key in progress whose call is gone, but not its charge": {func(do statement) {
+			chargeAsBefore(do)
 			do(`UPDATE idempotency_keys SET state = 'in_progress', finished_at = NULL, response = NULL WHERE state = 'done'`)
 			do(`DELETE FROM calls WHERE id = 'call_kept'`)
 		}, []string{"L7", "L10"}},
@@ -208,6 +265,23 @@ func (r *busyReader) QueryContext(ctx context.Context, query string, args ...any
 	return r.reader.QueryContext(ctx, query, args...)
 }
 
+// chargeAsBefore makes each charge a transaction of its own, as a process of an older version writes it.
+func chargeAsBefore(do statement) {
+	do(`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at)
+		SELECT tx_id, org_id, env, 'charge', id, '', balance_micros, charged_at FROM calls WHERE charged_at IS NOT NULL`)
+	do(`INSERT INTO ledger_entries (tx_id, seq, account, amount_micros)
+		SELECT tx_id, 0, 'org:' || org_id || ':' || env, -charged_micros FROM calls WHERE charged_at IS NOT NULL
+		UNION ALL SELECT tx_id, 1, 'sys:revenue', charged_micros FROM calls WHERE charged_at IS NOT NULL`)
+	do(`UPDATE calls SET balance_micros = NULL, charged_at = NULL`)
+}
+
+// holdFromTranche makes the charged call one that was held from a tranche, which has ended.
+func holdFromTranche(do statement) {
+	do(insertTranche, "trc_1", acme.OrgID, "live", "own_1", "ended", int64(60), int64(25), int64(35), int64(1), int64(1), int64(1))
+	do(`UPDATE calls SET tranche_id = 'trc_1', granted_micros = 60 WHERE id = 'call_charged'`)
+	do(`DELETE FROM holds WHERE id = 'call_charged'`)
+}
+
 // statement runs one statement that damages the books.
 type statement func(query string, args ...any)
 
@@ -224,6 +298,8 @@ func inBrokenBooks(t *testing.T, db *store.DB, damage func(statement), examine f
 	tx, err := conn.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
+	_, err = tx.ExecContext(t.Context(), storetest.Unguard(db.Engine(), "calls"))
+	require.NoError(t, err)
 	damage(func(query string, args ...any) {
 		_, err := tx.ExecContext(t.Context(), query, args...)
 		require.NoError(t, err)
@@ -320,6 +396,62 @@ func TestCheckOfALongHistory(t *testing.T) {
 	})
 }
 
+// TestCheckOfRecentRows begins with the last balance before a moment, and reads no row that is older.
+func TestCheckOfRecentRows(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		topUp(t, book, 1_000)
+		for range 3 {
+			id := store.NewID("call")
+			require.NoError(t, refusal(book.Hold(t.Context(), holdOf(id, 60))))
+			_, err := book.Settle(t.Context(), chargeOf(id, 25))
+			require.NoError(t, err)
+		}
+		var last string
+		require.NoError(t, db.Reader().QueryRowContext(t.Context(), `SELECT max(id) FROM calls`).Scan(&last))
+		now, err := databaseClock(t.Context(), db)
+		require.NoError(t, err)
+		later := now + time.Hour.Milliseconds()
+		old, recent := Checker{Recent: 30 * time.Minute}, Checker{Recent: 2 * time.Hour}
+		oneMoment := func(do statement) {
+			do(storetest.Unguard(db.Engine(), "ledger_tx"))
+			do(`UPDATE ledger_tx SET created_at = 5000`)
+			do(`UPDATE calls SET charged_at = 5000`)
+		}
+		for name, c := range map[string]struct {
+			damage      func(do statement)
+			old, recent []string
+		}{
+			"nothing":                   {func(statement) {}, nil, nil},
+			"a balance written by hand": {func(do statement) { do(`UPDATE wallets SET balance_micros = 9`) }, []string{"L3"}, []string{"L3"}},
+			"a charge that is too old":  {func(do statement) { do(`UPDATE calls SET charged_micros = 24 WHERE id = $1`, last) }, nil, []string{"L3"}},
+			"a call that is too old":    {func(do statement) { do(`UPDATE calls SET tx_id = NULL WHERE id = $1`, last) }, nil, []string{"L15"}},
+			"all at one moment":         {oneMoment, nil, nil},
+			"at one moment, and one balance doesn't follow": {func(do statement) {
+				oneMoment(do)
+				do(`UPDATE calls SET balance_micros = 951 WHERE balance_micros = 950`)
+			}, []string{"L3"}, []string{"L3"}},
+			"two that moved nothing together after that moment": {func(do statement) {
+				oneMoment(do)
+				for i, micros := range []int64{5, -5} {
+					id := fmt.Sprint("txn_", i)
+					do(`INSERT INTO ledger_tx (id, org_id, env, kind, ref, reason, balance_micros, created_at)
+						VALUES ($1, $2, 'live', 'adjust', $1, '', $3, 6000)`, id, acme.OrgID, []int64{930, 925}[i])
+					do(insertLeg, id, int64(0), acme.account(), micros)
+					do(insertLeg, id, int64(1), "sys:loss", -micros)
+				}
+			}, nil, nil},
+		} {
+			inBrokenBooks(t, db, c.damage, func(broken reader) {
+				for checker, want := range map[Checker][]string{old: c.old, recent: c.recent} {
+					report, err := checker.examine(t.Context(), broken, later)
+					require.NoError(t, err)
+					require.Equal(t, want, brokenInvariants(report), "%s, %s: %s", name, checker.Recent, report)
+				}
+			})
+		}
+	})
+}
+
 func TestLateMeansTwoSweeps(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite, Ledger)
@@ -341,7 +473,7 @@ func TestCheckReadsPages(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, store.SQLite, Ledger)
 	for _, query := range []string{
-		brokenTransactions, orphanedLegs, sumOfLegs, brokenResolutions, chargesWithoutCall, overchargedCalls, misstatedCalls,
+		brokenTransactions, orphanedLegs, sumOfLegs, brokenResolutions, unheldCharges, chargesWithoutCall, overchargedCalls, misstatedCalls,
 		unownedCalls, brokenClaims, unownedTransactions,
 	} {
 		plan := sqlitePlan(t, db, query)

@@ -408,6 +408,7 @@ func TestFinishedKeyWithoutItsCall(t *testing.T) {
 		k := keyed{t, db, book, acme}
 		k.runs("call_1", "key", "content", 60)
 		k.settle("call_1", "key", 25, true, "sealed")
+		execute(t, db, storetest.Unguard(db.Engine(), "calls"))
 		execute(t, db, `DELETE FROM calls`)
 		_, err := k.hold("call_2", "key", "content", 60)
 		require.ErrorContains(t, err, "read finished call call_1: its row is missing")

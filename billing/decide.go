@@ -20,18 +20,21 @@ type books struct {
 	entries map[entryKey]Entry
 	claims  map[claimKey]*claimRow
 
-	newHolds   []*holdRow
-	newCalls   []callRow
-	records    []callRow // of calls without money and key; a row of the same id stands
-	newEntries []Entry
-	audits     []store.AuditEntry
-	expired    int // holds that the batch expired
+	newHolds    []*holdRow
+	newTranches []*trancheRow
+	newCalls    []callRow
+	records     []callRow // of calls without money and key; a row of the same id stands
+	newEntries  []Entry
+	audits      []store.AuditEntry
+	expired     int // holds that the batch expired
 }
 
 // walletRow is a locked wallet: as it was read, and as the batch leaves it.
 type walletRow struct {
 	balance, held         int64
 	readBalance, readHeld int64
+	// tranches are those that have not ended, read only where the batch needs them.
+	tranches []*trancheRow
 }
 
 // free returns what may be held, charged above a hold or withdrawn. It is never negative.
@@ -72,7 +75,12 @@ type callFigures struct {
 type callRow struct {
 	Call
 	settled Settled
-	txID    string // empty when nothing was charged
+	// txID, balance and chargedAt are those of the charge, txID empty when nothing was charged.
+	txID               string
+	balance, chargedAt int64
+	// tranche and granted are those of a call without a hold of its own, else empty.
+	tranche string
+	granted int64
 }
 
 // entryKey identifies a ledger transaction, so that it happens once.
@@ -136,8 +144,11 @@ func (row *holdRow) repeats(h Hold) error {
 }
 
 // settle ends a call. The call's row is written once, its figures never change, and neither does what the first settlement made
-// of its key.
-func (b *books) settle(s Settlement) (Settled, error) {
+// of its key. u is what the call was granted of a tranche, nil for a call that was not.
+func (b *books) settle(s Settlement, u *use) (Settled, error) {
+	if u != nil {
+		u.status, u.repeated = trancheEnded, false
+	}
 	if stored, ok := b.calls[s.Call.ID]; ok {
 		if stored.wallet != s.Call.Wallet {
 			return Settled{}, fmt.Errorf("%w: the call id belongs to another wallet", ErrInvalid)
@@ -145,10 +156,16 @@ func (b *books) settle(s Settlement) (Settled, error) {
 		settled := stored.settled
 		hold := b.holds[s.Call.ID]
 		settled.Expired = hold != nil && hold.status == holdExpired
+		b.repeatUse(s.Call.Wallet, u)
 		return settled, nil
 	}
 	row := callRow{Call: s.Call}
-	if s.Held {
+	switch {
+	case u != nil:
+		if err := b.draw(s, u, &row); err != nil {
+			return Settled{}, err
+		}
+	case s.Held:
 		if err := b.resolve(s, &row); err != nil {
 			return Settled{}, err
 		}
@@ -164,9 +181,9 @@ func (b *books) settle(s Settlement) (Settled, error) {
 // resolve releases the hold of a call and charges its wallet: first from the hold, then from the free balance, never more than
 // both carry.
 func (b *books) resolve(s Settlement, row *callRow) error {
-	charge, status := s.ChargeMicros, holdSettled
+	charge, status := s.charge(), holdSettled
 	if s.Void {
-		charge, status = 0, holdVoided
+		status = holdVoided
 	}
 	hold := b.holds[s.Call.ID]
 	switch {
@@ -187,18 +204,19 @@ func (b *books) resolve(s Settlement, row *callRow) error {
 	wallet.held -= hold.amount
 	fromHold := min(charge, hold.amount)
 	wallet.balance -= fromHold
-	extra := min(charge-fromHold, wallet.free())
-	wallet.balance -= extra
-	charged := fromHold + extra
-	row.settled = Settled{ChargedMicros: charged, ExtraMicros: extra, ShortfallMicros: charge - charged}
-	if charged > 0 {
-		row.txID = b.newID()
-		b.addEntry(Entry{
-			ID: row.txID, Wallet: hold.wallet, Kind: EntryCharge, AmountMicros: -charged,
-			BalanceMicros: wallet.balance, Ref: s.Call.ID, At: b.now,
-		})
-	}
+	b.charge(wallet, fromHold, charge-fromHold, row)
 	return nil
+}
+
+// charge books what a call costs: reserved has left the wallet already, above is taken from the free balance as far as that goes.
+func (b *books) charge(wallet *walletRow, reserved, above int64, row *callRow) {
+	extra := min(above, wallet.free())
+	wallet.balance -= extra
+	charged := reserved + extra
+	row.settled = Settled{ChargedMicros: charged, ExtraMicros: extra, ShortfallMicros: above - extra}
+	if charged > 0 {
+		row.txID, row.balance, row.chargedAt = b.newID(), wallet.balance, b.now
+	}
 }
 
 // expire releases a hold whose time is over; it reports false for one that was resolved meanwhile.

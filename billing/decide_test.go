@@ -19,7 +19,7 @@ func testBooks(balance, held int64) *books {
 	return &books{
 		now:     1000,
 		newID:   func() string { ids++; return "txn_" + strconv.Itoa(ids) },
-		wallets: map[WalletID]*walletRow{acme: {balance, held, balance, held}},
+		wallets: map[WalletID]*walletRow{acme: {balance: balance, held: held, readBalance: balance, readHeld: held}},
 		holds:   map[string]*holdRow{},
 		calls:   map[string]callFigures{},
 		entries: map[entryKey]Entry{},
@@ -63,7 +63,7 @@ func TestHoldAgain(t *testing.T) {
 	require.Equal(t, int64(60), b.wallets[acme].held)
 	require.ErrorIs(t, b.reserve(holdOf("call_1", 61)), ErrInvalid)
 
-	_, err := b.settle(voidOf("call_1"))
+	_, err := b.settle(voidOf("call_1"), nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, b.reserve(holdOf("call_1", 60)), ErrCallEnded)
 	require.Zero(t, b.wallets[acme].held)
@@ -77,32 +77,35 @@ func TestSettle(t *testing.T) {
 		settlement         Settlement
 		want               Settled
 		status             holdStatus
-		entries            int
+		charges            bool
 	}{
-		"below the hold":            {100, 0, 60, chargeOf("c", 25), Settled{ChargedMicros: 25}, holdSettled, 1},
-		"exactly the hold":          {100, 0, 60, chargeOf("c", 60), Settled{ChargedMicros: 60}, holdSettled, 1},
-		"nothing":                   {100, 0, 60, chargeOf("c", 0), Settled{}, holdSettled, 0},
-		"void":                      {100, 0, 60, voidOf("c"), Settled{}, holdVoided, 0},
-		"above: the rest is free":   {100, 10, 60, chargeOf("c", 80), Settled{ChargedMicros: 80, ExtraMicros: 20}, holdSettled, 1},
-		"above: partly free":        {100, 30, 60, chargeOf("c", 80), Settled{ChargedMicros: 70, ExtraMicros: 10, ShortfallMicros: 10}, holdSettled, 1},
-		"above: nothing free":       {100, 40, 60, chargeOf("c", 80), Settled{ChargedMicros: 60, ShortfallMicros: 20}, holdSettled, 1},
-		"above: more than there is": {100, 0, 60, chargeOf("c", math.MaxInt64), Settled{ChargedMicros: 100, ExtraMicros: 40, ShortfallMicros: math.MaxInt64 - 100}, holdSettled, 1},
+		"below the hold":            {100, 0, 60, chargeOf("c", 25), Settled{ChargedMicros: 25}, holdSettled, true},
+		"exactly the hold":          {100, 0, 60, chargeOf("c", 60), Settled{ChargedMicros: 60}, holdSettled, true},
+		"nothing":                   {100, 0, 60, chargeOf("c", 0), Settled{}, holdSettled, false},
+		"void":                      {100, 0, 60, voidOf("c"), Settled{}, holdVoided, false},
+		"above: the rest is free":   {100, 10, 60, chargeOf("c", 80), Settled{ChargedMicros: 80, ExtraMicros: 20}, holdSettled, true},
+		"above: partly free":        {100, 30, 60, chargeOf("c", 80), Settled{ChargedMicros: 70, ExtraMicros: 10, ShortfallMicros: 10}, holdSettled, true},
+		"above: nothing free":       {100, 40, 60, chargeOf("c", 80), Settled{ChargedMicros: 60, ShortfallMicros: 20}, holdSettled, true},
+		"above: more than there is": {100, 0, 60, chargeOf("c", math.MaxInt64), Settled{ChargedMicros: 100, ExtraMicros: 40, ShortfallMicros: math.MaxInt64 - 100}, holdSettled, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := testBooks(c.balance, c.otherHeld)
 			require.NoError(t, b.reserve(holdOf("c", c.hold)))
-			got, err := b.settle(c.settlement)
+			got, err := b.settle(c.settlement, nil)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 			require.Equal(t, c.status, b.holds["c"].status)
-			require.Equal(t, walletRow{c.balance - got.ChargedMicros, c.otherHeld, c.balance, c.otherHeld}, *b.wallets[acme])
-			require.Len(t, b.newEntries, c.entries)
+			require.Equal(t, walletRow{
+				balance: c.balance - got.ChargedMicros, held: c.otherHeld, readBalance: c.balance, readHeld: c.otherHeld,
+			}, *b.wallets[acme])
+			require.Len(t, b.newCalls, 1)
+			require.Equal(t, c.charges, b.newCalls[0].txID != "")
+			require.Empty(t, b.newEntries)
 
-			again, err := b.settle(chargeOf("c", 1))
+			again, err := b.settle(chargeOf("c", 1), nil)
 			require.NoError(t, err)
 			require.Equal(t, c.want, again, "a settlement repeated returns the figures of the first")
-			require.Len(t, b.newEntries, c.entries)
 			require.Len(t, b.newCalls, 1)
 		})
 	}
@@ -122,15 +125,15 @@ func TestSettleTooLate(t *testing.T) {
 
 	lost := Settled{ShortfallMicros: 25, Expired: true}
 	for range 2 {
-		got, err := b.settle(chargeOf("call_1", 25))
+		got, err := b.settle(chargeOf("call_1", 25), nil)
 		require.NoError(t, err)
 		require.Equal(t, lost, got)
 	}
-	require.Equal(t, walletRow{100, 0, 100, 0}, *b.wallets[acme])
+	require.Equal(t, walletRow{balance: 100, held: 0, readBalance: 100, readHeld: 0}, *b.wallets[acme])
 	require.Empty(t, b.newEntries)
 	require.Len(t, b.newCalls, 1)
 
-	_, err := b.settle(chargeOf("call_without_hold", 5))
+	_, err := b.settle(chargeOf("call_without_hold", 5), nil)
 	require.ErrorIs(t, err, ErrNoHold)
 	require.Len(t, b.newCalls, 1)
 }
@@ -138,7 +141,7 @@ func TestSettleTooLate(t *testing.T) {
 func TestSettleWithoutHold(t *testing.T) {
 	t.Parallel()
 	b := testBooks(0, 0)
-	got, err := b.settle(Settlement{Call: Call{ID: "call_byok", Wallet: acme, BYOK: true, UsageSource: UsageProvider}})
+	got, err := b.settle(Settlement{Call: Call{ID: "call_byok", Wallet: acme, BYOK: true, UsageSource: UsageProvider}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, Settled{}, got)
 	require.Len(t, b.newCalls, 1)
@@ -151,12 +154,12 @@ func TestSettleOfAnotherWallet(t *testing.T) {
 	require.NoError(t, b.reserve(holdOf("call_1", 60)))
 	foreign := chargeOf("call_1", 10)
 	foreign.Call.Wallet.OrgID = "org_other"
-	_, err := b.settle(foreign)
+	_, err := b.settle(foreign, nil)
 	require.ErrorIs(t, err, ErrInvalid)
 	require.Equal(t, holdOpen, b.holds["call_1"].status)
-	_, err = b.settle(chargeOf("call_1", 10))
+	_, err = b.settle(chargeOf("call_1", 10), nil)
 	require.NoError(t, err)
-	_, err = b.settle(foreign)
+	_, err = b.settle(foreign, nil)
 	require.ErrorIs(t, err, ErrInvalid)
 	require.Empty(t, b.audits)
 }
@@ -191,7 +194,7 @@ func TestPost(t *testing.T) {
 	require.ErrorIs(t, err, ErrOverflow)
 	_, err = b.post(posting{kind: EntryTopUp, wallet: WalletID{"org_none", store.Live}, micros: 1, actor: "ops"})
 	require.ErrorIs(t, err, store.ErrNotFound)
-	require.Equal(t, walletRow{80, 80, 100, 80}, *b.wallets[acme])
+	require.Equal(t, walletRow{balance: 80, held: 80, readBalance: 100, readHeld: 80}, *b.wallets[acme])
 	require.Len(t, b.newEntries, 2)
 	require.Len(t, b.audits, 2, "one audit row for each posting, none for a replay or a refusal")
 }
@@ -201,9 +204,9 @@ func TestRefund(t *testing.T) {
 	b := testBooks(100, 0)
 	require.NoError(t, b.reserve(holdOf("call_1", 60)))
 	require.NoError(t, b.reserve(holdOf("call_2", 40)))
-	_, err := b.settle(chargeOf("call_1", 25))
+	_, err := b.settle(chargeOf("call_1", 25), nil)
 	require.NoError(t, err)
-	_, err = b.settle(voidOf("call_2"))
+	_, err = b.settle(voidOf("call_2"), nil)
 	require.NoError(t, err)
 
 	refund := posting{kind: EntryRefund, ref: "call_1", note: "ticket 7", actor: "ops"}

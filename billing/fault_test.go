@@ -136,7 +136,11 @@ func TestFaultInTheMiddleLeavesNothing(t *testing.T) {
 func TestLedgerIsAppendOnly(t *testing.T) {
 	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
 		topUp(t, book, 100)
+		require.NoError(t, refusal(book.Hold(t.Context(), holdOf("call_1", 10))))
+		_, err := book.Settle(t.Context(), chargeOf("call_1", 5))
+		require.NoError(t, err)
 		for _, statement := range []string{
+			`UPDATE calls SET charged_at = NULL`, `UPDATE calls SET charged_micros = 4`, `DELETE FROM calls`,
 			`UPDATE ledger_tx SET reason = 'x'`, `DELETE FROM ledger_tx`,
 			`UPDATE ledger_entries SET amount_micros = 1`, `DELETE FROM ledger_entries`,
 		} {

@@ -56,10 +56,19 @@ func (s Stretch) arguments(id WalletID) []any {
 // Place returns the entry's position in its wallet's history.
 func (e Entry) Place() Place { return Place{At: e.At, ID: e.ID} }
 
-const selectEntries = `SELECT t.id, t.kind, t.ref, t.reason, t.balance_micros, t.created_at, e.amount_micros
-	FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
-	WHERE t.org_id = $1 AND t.env = $2 AND (t.created_at, t.id) < ($3, $4) AND t.created_at >= $5
-	ORDER BY t.created_at DESC, t.id DESC LIMIT $6`
+// selectEntries reads both halves by their own index, no more of each than is asked for.
+const selectEntries = `SELECT id, kind, ref, reason, balance_micros, created_at, amount_micros FROM (
+		SELECT id, kind, ref, reason, balance_micros, created_at, amount_micros FROM (
+			SELECT t.id, t.kind, t.ref, t.reason, t.balance_micros, t.created_at, e.amount_micros
+			FROM ledger_tx t JOIN ledger_entries e ON e.tx_id = t.id AND e.seq = 0
+			WHERE t.org_id = $1 AND t.env = $2 AND (t.created_at, t.id) < ($3, $4) AND t.created_at >= $5
+			ORDER BY t.created_at DESC, t.id DESC LIMIT $6) AS booked
+		UNION ALL
+		SELECT tx_id, 'charge', id, '', balance_micros, charged_at, -charged_micros FROM (
+			SELECT tx_id, id, balance_micros, charged_at, charged_micros
+			FROM calls WHERE org_id = $1 AND env = $2 AND (charged_at, tx_id) < ($3, $4) AND charged_at >= $5
+			ORDER BY charged_at DESC, tx_id DESC LIMIT $6) AS charged
+	) AS history ORDER BY created_at DESC, id DESC LIMIT $6`
 
 // Entries reads a stretch of a wallet's transactions, in at most 2 s.
 func (b *Book) Entries(ctx context.Context, id WalletID, stretch Stretch) ([]Entry, error) {

@@ -20,6 +20,8 @@ type ledger struct{}
 type (
 	holdOp struct {
 		Hold
+		// take asks for more of the wallet on the way, nil without.
+		take *take
 		// finished is the call that has the key already, with the same content; then nothing was held.
 		finished string
 		refused  error
@@ -30,6 +32,8 @@ type (
 		recorded bool
 		// abandoned is the hold of a call whose hold may or may not exist, nil for every other settlement.
 		abandoned *Hold
+		// use is what a call without a hold of its own was granted, nil for every other one.
+		use *use
 
 		settled Settled
 		refused error
@@ -41,6 +45,7 @@ type (
 	}
 	sweepOp struct {
 		expired int // holds
+		lapsed  int // tranches
 		removed int // claims
 		more    bool
 	}
@@ -48,6 +53,9 @@ type (
 
 // Urgent implements [store.Urgent]: a settlement ends a hold or a claim, and the vendor has already worked for it.
 func (op *settleOp) Urgent() bool { return op.Held || op.Claim != nil }
+
+// Urgent implements [store.Urgent]: what a tranche gives back may be waited for, and a lease must not run out behind other work.
+func (*trancheOp) Urgent() bool { return true }
 
 // Size implements [store.Sized].
 func (op *settleOp) Size() int { return len(op.Response) }
@@ -124,6 +132,8 @@ type batch struct {
 	settles []*settleOp
 	posts   []*postOp
 	claims  []claimKey
+	// tranched are the wallets of which the tranches are read.
+	tranched []WalletID
 	// takenOver are the claims that may be taken from a call in progress.
 	takenOver map[claimKey]bool
 	// unheld are the calls without a hold whose row shows whether they have ended.
@@ -146,6 +156,9 @@ func (b *batch) add(op store.Op) error {
 	case *holdOp:
 		b.wallets = append(b.wallets, op.Wallet)
 		b.holds = append(b.holds, op.CallID)
+		if op.take != nil {
+			b.tranched = append(b.tranched, op.Wallet)
+		}
 		if op.Claim != nil {
 			b.addClaim(claimKey{op.Wallet, op.Claim.KeyHash}, op.Claim.TakeOver)
 		}
@@ -155,6 +168,11 @@ func (b *batch) add(op store.Op) error {
 		}
 	case *settleOp:
 		if op.recorded {
+			return nil
+		}
+		if op.use != nil {
+			b.addTranched(op.Call.Wallet)
+			b.unheld = append(b.unheld, op.Call.ID)
 			return nil
 		}
 		b.settles = append(b.settles, op)
@@ -176,12 +194,21 @@ func (b *batch) add(op store.Op) error {
 		if op.kind != EntryRefund {
 			b.wallets = append(b.wallets, op.wallet)
 		}
+	case *trancheOp:
+		b.addTranched(op.wallet)
+	case *recallOp:
+		b.addTranched(op.wallet)
 	case *sweepOp:
 		b.sweep = true
 	default:
 		return fmt.Errorf("the ledger has no operation %T", op)
 	}
 	return nil
+}
+
+func (b *batch) addTranched(wallet WalletID) {
+	b.wallets = append(b.wallets, wallet)
+	b.tranched = append(b.tranched, wallet)
 }
 
 func (b *batch) addClaim(key claimKey, takeOver bool) {
@@ -219,6 +246,8 @@ func (b *batch) read(ctx context.Context, tx store.Tx) (*books, error) {
 	b.wallets = slices.Compact(b.wallets)
 	slices.SortFunc(b.claims, claimKey.compare)
 	queueWallets(tx, b.wallets, books)
+	slices.SortFunc(b.tranched, WalletID.compare)
+	queueTranches(tx, slices.Compact(b.tranched), books)
 	queueHolds(tx, b.holds, books)
 	queueClaims(tx, slices.Compact(b.claims), books)
 	queueCalls(tx, b.unheld, books)
@@ -282,7 +311,14 @@ func (b *batch) findDue(ctx context.Context, tx store.Tx) error {
 	if err := tx.Flush(ctx); err != nil {
 		return fmt.Errorf("read claims of due holds: %w", err)
 	}
-	b.backlog = len(b.due) == sweepLimit
+	lapsed, err := readDueTranches(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("read tranches whose lease is over: %w", err)
+	}
+	for _, wallet := range lapsed {
+		b.addTranched(wallet)
+	}
+	b.backlog = len(b.due) == sweepLimit || len(lapsed) == sweepLimit
 	// A claim whose hold is still open waits until the hold is due.
 	for _, text := range []string{selectLapsedClaims, selectOldClaims} {
 		before := len(b.claims)
@@ -333,6 +369,7 @@ func (b *batch) decide(books *books, op store.Op) {
 	switch op := op.(type) {
 	case *holdOp:
 		op.finished, op.refused = books.hold(op.Hold)
+		books.addTake(op.Wallet, op.take, op.refused)
 	case *settleOp:
 		if op.recorded {
 			books.records = append(books.records, callRow{Call: op.Call})
@@ -341,7 +378,14 @@ func (b *batch) decide(books *books, op store.Op) {
 		if op.abandoned != nil {
 			books.preclude(*op.abandoned)
 		}
-		op.settled, op.refused = books.settle(op.Settlement)
+		op.settled, op.refused = books.settle(op.Settlement, op.use)
+		if op.use != nil {
+			books.addTake(op.Call.Wallet, op.use.take, op.refused)
+		}
+	case *trancheOp:
+		books.move(op)
+	case *recallOp:
+		books.recall(op)
 	case *postOp:
 		op.entry, op.refused = books.post(op.posting)
 	case *sweepOp:
@@ -351,5 +395,9 @@ func (b *batch) decide(books *books, op store.Op) {
 		}
 		op.removed = books.sweepClaims()
 		op.expired, op.more = books.expired-before, b.backlog
+		op.lapsed = 0
+		for _, wallet := range books.wallets {
+			op.lapsed += books.lapseTranches(wallet)
+		}
 	}
 }

@@ -113,7 +113,7 @@ func (b *Book) Credit(ctx context.Context, actor string, wallet WalletID, micros
 }
 
 // Adjust corrects a wallet by micros, up or down, for a reason that the customer may read. It takes at most the free balance:
-// beyond that it returns [ErrInsufficientCredits]. ref and the other errors are as for [Book.Credit].
+// beyond that it returns [ErrInsufficientCredits], or [ErrCreditsInTranches] as [Book.Hold] does. ref and the other errors are as for [Book.Credit].
 func (b *Book) Adjust(ctx context.Context, actor string, wallet WalletID, micros int64, reason, ref string) (Entry, error) {
 	return b.post(ctx, posting{kind: EntryAdjust, wallet: wallet, micros: micros, ref: ref, note: reason, actor: actor})
 }
@@ -131,8 +131,15 @@ func (b *Book) post(ctx context.Context, p posting) (Entry, error) {
 		return Entry{}, err
 	}
 	op := &postOp{posting: p}
-	if err := b.db.Do(ctx, Ledger, op); err != nil {
-		return Entry{}, fmt.Errorf("post %s: %w", p.kind, err)
+	for {
+		if err := b.db.Do(ctx, Ledger, op); err != nil {
+			return Entry{}, fmt.Errorf("post %s: %w", p.kind, err)
+		}
+		if !errors.Is(op.refused, ErrInsufficientCredits) {
+			return op.entry, op.refused
+		}
+		if err := b.recall(ctx, p.wallet, -p.micros); err != nil {
+			return Entry{}, err
+		}
 	}
-	return op.entry, op.refused
 }

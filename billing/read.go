@@ -27,10 +27,6 @@ const (
 // queueWallets locks wallets, sorted by key, and with them all that belongs to them, until the transaction ends, and reads them.
 func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 	for size, chunk := range store.Padded(listSizes, ids) {
-		args := make([]any, 0, 2*len(chunk))
-		for _, id := range chunk {
-			args = append(args, id.OrgID, string(id.Env))
-		}
 		tx.QueueQuery(func(row store.Row) error {
 			var id WalletID
 			var env string
@@ -42,8 +38,17 @@ func queueWallets(tx store.Tx, ids []WalletID, books *books) {
 			wallet.readBalance, wallet.readHeld = wallet.balance, wallet.held
 			books.wallets[id] = &wallet
 			return nil
-		}, selectWallets[size]+tx.LockRows(), args...)
+		}, selectWallets[size]+tx.LockRows(), walletArguments(chunk)...)
 	}
+}
+
+// walletArguments are the values of a list of wallets in a statement.
+func walletArguments(ids []WalletID) []any {
+	args := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		args = append(args, id.OrgID, string(id.Env))
+	}
+	return args
 }
 
 func queueHolds(tx store.Tx, ids []string, books *books) {

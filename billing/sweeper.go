@@ -13,8 +13,8 @@ import (
 const DefaultSweepInterval = 15 * time.Second
 
 // Sweep releases every hold whose time is over by the database's clock, with its claim, and returns how many: holds of
-// processes that were killed, or couldn't settle. It also removes claims without a hold whose lease is over, and finished
-// claims after their [KeyLife]. Any number of processes may sweep at once.
+// processes that were killed, or couldn't settle. It also ends tranches whose lease is over, and removes claims without a hold
+// whose lease is over, and finished claims after their [KeyLife]. Any number of processes may sweep at once.
 func (b *Book) Sweep(ctx context.Context) (expired int, err error) {
 	for {
 		op := &sweepOp{}
@@ -22,7 +22,7 @@ func (b *Book) Sweep(ctx context.Context) (expired int, err error) {
 			return expired, fmt.Errorf("sweep holds: %w", err)
 		}
 		expired += op.expired
-		if !op.more || op.expired+op.removed == 0 {
+		if !op.more || op.expired+op.removed+op.lapsed == 0 {
 			return expired, nil
 		}
 	}

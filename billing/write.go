@@ -17,8 +17,8 @@ var (
 	insertEntries = listSizes.Build(func(rows int) string {
 		return `INSERT INTO ledger_entries (tx_id, seq, account, amount_micros) ` + store.ParameterRows(2*rows, 4, 0)
 	})
-	insertCalls   = listSizes.Statement(insertCall, 20, 0)
-	insertRecords = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 20, 0)
+	insertCalls   = listSizes.Statement(insertCall, 24, 0)
+	insertRecords = listSizes.Statement(insertCall+` ON CONFLICT (id) DO NOTHING`, 24, 0)
 	// The guard is in the statement: only an open hold can be resolved, once.
 	resolveHolds = listSizes.Statement(`UPDATE holds SET status = $1, resolved_at = $2 WHERE status = 'open' AND id IN {list}`, 1, 2)
 )
@@ -26,7 +26,7 @@ var (
 const (
 	insertCall = `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream,
 		outcome, prompt_tokens, completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros,
-		shortfall_micros, tx_id, started_at, duration_ms) {list}`
+		shortfall_micros, tx_id, started_at, duration_ms, tranche_id, granted_micros, balance_micros, charged_at) {list}`
 
 	insertWallet = `INSERT INTO wallets (org_id, env) SELECT id, CAST($2 AS TEXT) FROM organizations WHERE id = $1
 		ON CONFLICT DO NOTHING`
@@ -39,6 +39,7 @@ const (
 func (b *books) write(tx store.Tx) {
 	b.writeWallets(tx)
 	b.writeHolds(tx)
+	b.writeTranches(tx)
 	b.writeClaims(tx)
 	b.writeEntries(tx)
 	writeCalls(tx, insertCalls, b.newCalls)
@@ -92,7 +93,8 @@ func (b *books) writeHolds(tx store.Tx) {
 	}
 }
 
-// writeEntries writes each transaction with its two legs: what the wallet gets, its counter account gives.
+// writeEntries writes each transaction but the charges, which are rows of calls, with its two legs: what the wallet gets, its counter
+// account gives.
 func (b *books) writeEntries(tx store.Tx) {
 	store.EachExact(listSizes, b.newEntries, func(size int, chunk []Entry) {
 		txs, legs := make([]any, 0, 8*len(chunk)), make([]any, 0, 8*len(chunk))
@@ -109,16 +111,20 @@ func (b *books) writeEntries(tx store.Tx) {
 
 func writeCalls(tx store.Tx, insert store.ListStatement, calls []callRow) {
 	store.EachExact(listSizes, calls, func(size int, chunk []callRow) {
-		args := make([]any, 0, 20*len(chunk))
+		args := make([]any, 0, 24*len(chunk))
 		for _, call := range chunk {
-			var txID any
+			var txID, tranche, granted, balance, chargedAt any
 			if call.txID != "" {
-				txID = call.txID
+				txID, balance, chargedAt = call.txID, call.balance, call.chargedAt
+			}
+			if call.tranche != "" {
+				tranche, granted = call.tranche, call.granted
 			}
 			args = append(args, call.ID, call.RequestID, call.Wallet.OrgID, string(call.Wallet.Env), call.KeyID, call.Model,
 				call.Provider, call.BYOK, call.Stream, call.Outcome, call.Usage.PromptTokens, call.Usage.CompletionTokens,
 				call.Usage.CachedPromptTokens, string(call.UsageSource), call.settled.ChargedMicros,
-				call.settled.ExtraMicros, call.settled.ShortfallMicros, txID, call.StartedAt, max(0, call.DurationMS))
+				call.settled.ExtraMicros, call.settled.ShortfallMicros, txID, call.StartedAt, max(0, call.DurationMS),
+				tranche, granted, balance, chargedAt)
 		}
 		tx.Queue(store.AnyRows, insert[size], args...)
 	})

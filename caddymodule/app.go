@@ -64,6 +64,10 @@ type App struct {
 	// Bounds of the resources that all requests together may use.
 	Limits *Limits `json:"limits,omitempty"`
 
+	// Whether this server may hold a small part of a busy wallet in advance, so that a call without an `Idempotency-Key` needs one
+	// commit instead of two: `on` or `off`. Default: `on`.
+	Tranches string `json:"tranches,omitempty"`
+
 	// How the process uses its memory.
 	Memory *Memory `json:"memory,omitempty"`
 
@@ -123,9 +127,17 @@ func (a *App) faults() *config.Faults {
 	a.Worker.faults(fs)
 	a.Timing.faults(fs)
 	a.Limits.faults(fs)
+	if a.Tranches != "" && !slices.Contains(onOff, a.Tranches) {
+		fs.Addf("svc.tranches", "%q is not known; allowed: %s", a.Tranches, config.Listed(onOff))
+	}
 	a.Memory.faults(fs)
 	return fs
 }
+
+// tranchesOff is the value of tranches that switches them off.
+const tranchesOff = "off"
+
+var onOff = []string{"on", tranchesOff}
 
 func baseURLFaults(fs *config.Faults, address string) {
 	const path, form = "svc.base_url", "scheme://host[:port] with http or https, e.g. https://api.example.com"

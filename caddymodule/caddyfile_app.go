@@ -104,6 +104,7 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	        streams             <n>
 //	        calls               <n>
 //	    }
+//	    tranches on | off
 //	    memory {
 //	        gc_floor <size>
 //	    }
@@ -125,6 +126,7 @@ func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 		{Word: "worker", HasBlock: true, Read: a.readWorker(r)},
 		{Word: "timing", HasBlock: true, Read: a.readTiming(r)},
 		{Word: "limits", HasBlock: true, Read: a.readLimits(r)},
+		{Word: "tranches", Read: r.Text(&a.Tranches, config.Listed(onOff))},
 		{Word: "memory", HasBlock: true, Read: a.readMemory(r)},
 	})
 	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/caddy-svc/caddy-svc/internal/gcfloor"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
 )
 
 const (
@@ -89,6 +90,11 @@ func (a *App) Start() error {
 		return err
 	}
 	a.cleanup = append(a.cleanup, func() error { a.runtime.platforms.Close(); return nil })
+	if windows, ok := limiter.(*limit.Windows); ok {
+		if err := a.countWithKeys(windows, shared.db.APIKeys); err != nil {
+			return err
+		}
+	}
 	release := shared.use(a.storeSettings())
 	a.cleanup = append(a.cleanup, func() error { release(); return nil })
 	releaseFloor := gcfloor.Use(a.Memory.gcFloor(), a.log)
@@ -101,6 +107,7 @@ func (a *App) Start() error {
 func (a *App) storeSettings() storeSettings {
 	settings := storeSettings{
 		bufferedBytes: valueOr(valueOr(a.Limits, Limits{}).BufferedBytes, DefaultBufferedBytes), bodyPace: a.Limits.bodyPace(), log: a.log,
+		tranches: a.Tranches != tranchesOff,
 	}
 	if a.attached.Load() {
 		settings.sweep = a.Timing.sweepInterval()

@@ -171,6 +171,8 @@ func (a *App) gauges() []prometheus.Collector {
 			a.reading(func(rt *runtime) int64 { return int64(rt.calls.Detached()) })),
 		gauge("open_holds", "Holds that are neither settled nor voided nor expired, in the whole store; -1 if it can't be read.", nil,
 			a.openHolds),
+		gauge("tranche_calls", "Calls of this process that are held from a tranche of their wallet, without a hold of their own.", nil,
+			a.reading(func(rt *runtime) int64 { return int64(rt.shared.tranches.Calls()) })),
 		gauge("wal_bytes", "Size of the SQLite write-ahead log; 0 with PostgreSQL.", nil,
 			a.reading(func(rt *runtime) int64 { return rt.shared.db.WALBytes() })),
 	}

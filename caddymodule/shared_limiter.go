@@ -44,7 +44,7 @@ func (a *App) limiter(shared *sharedStore) (limit.Limiter, error) {
 	case a.settings.redis != nil && a.worker == nil:
 		return a.redisLimiter(shared)
 	case location.Engine == store.Postgres:
-		return limit.NewStore(shared.db), nil
+		return limit.NewStore(shared.db.Windows()), nil
 	default:
 		entry, err := joinWindows(a, location, func() memoryWindows { return memoryWindows{limit.NewMemory(time.Now)} })
 		return entry.Memory, err

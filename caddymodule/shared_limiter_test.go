@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 )
 
 // redisVariable names the environment variable with the address of a Redis (scripts/services.sh starts one).
@@ -168,4 +171,33 @@ func TestWorkerLeavesRedisAlone(t *testing.T) {
 	run.app.worker = new(WorkerApp)
 	run.start(t)
 	require.IsType(t, new(limit.Memory), run.app.runtime.limiter)
+}
+
+// TestPostgresCountsRequests guarantees that the key and the window of a request are one statement in PostgreSQL where
+// svc_rate_limit directly follows svc_auth, and that requests are counted just the same where another handler stands between them.
+func TestPostgresCountsRequests(t *testing.T) {
+	for between, together := range map[string]bool{"": true, "header X-Between 1": false} {
+		wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
+		configured := strings.ReplaceAll(limitedCaddyfile(t, "", ""), "store sqlite", "store postgres "+string(secretFile(t, wire.Location.DSN)))
+		configured = strings.ReplaceAll(configured, "	handle {\n", "	route {\n")
+		configured = strings.ReplaceAll(configured, "svc_rate_limit", between+"\nsvc_rate_limit")
+		run := provision(t, configured)
+		run.start(t)
+		server := run.server(t, ":8080")
+		_, key := organization(t, run)
+		request := func() int {
+			resp, _ := ask(t, http.MethodGet, server.URL+"/v1/models", key)
+			return resp.StatusCode
+		}
+		require.Equal(t, http.StatusOK, request())
+		requests := slices.DeleteFunc(wire.Statements(), func(text string) bool {
+			return !strings.Contains(text, "rate_windows") && !strings.Contains(text, "api_keys.hash") || strings.HasPrefix(text, "DELETE")
+		})
+		require.Equal(t, together, len(requests) == 1, requests)
+		admitted := 1
+		for request() == http.StatusOK {
+			admitted++
+		}
+		require.GreaterOrEqual(t, admitted, 4)
+	}
 }

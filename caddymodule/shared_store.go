@@ -19,7 +19,6 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
-	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -40,7 +39,7 @@ var (
 )
 
 // StoreKinds are the kinds of durable operations. Every process locks their rows in this order.
-func StoreKinds() []store.Kind { return []store.Kind{limit.Counter, billing.Ledger, inbox.Kind} }
+func StoreKinds() []store.Kind { return []store.Kind{billing.Ledger, inbox.Kind} }
 
 // sharedStore is an open database with everything of which a process has one per database: its writer, the count of its
 // calls, the documents that are being ingested, the sweepers. All configurations on the database share it.
@@ -66,6 +65,7 @@ type sharedStore struct {
 	sweeper   *repeat.Task
 	sweeping  time.Duration
 	retention *repeat.Task
+	tranches  *billing.Tranches
 }
 
 // storeSettings are a configuration's settings for a store, which configurations share.
@@ -76,7 +76,9 @@ type storeSettings struct {
 	bodyPace handlers.Pace
 	// sweep is the pause between two sweeps, 0 if no handler or worker of this process uses the configuration.
 	sweep time.Duration
-	log   *slog.Logger
+	// tranches: calls may be held from tranches of wallets.
+	tranches bool
+	log      *slog.Logger
 }
 
 var _ caddy.Destructor = (*sharedStore)(nil)
@@ -91,8 +93,9 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		if err != nil {
 			return nil, err //nolint:wrapcheck // Start says what was being done
 		}
+		book := billing.NewBook(db)
 		return &sharedStore{
-			db: db, book: billing.NewBook(db), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
+			db: db, book: book, tranches: book.StartTranches(log), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
 			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log,
 			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
 		}, nil
@@ -139,6 +142,7 @@ func (s *sharedStore) use(settings storeSettings) (release func()) {
 // configuration.
 func (s *sharedStore) apply(settings storeSettings) {
 	s.newest.Store(settings.log)
+	s.tranches.Allow(settings.tranches)
 	s.bodies.SetLimit(settings.bufferedBytes, settings.bodyPace)
 	if settings.sweep == 0 || settings.sweep == s.sweeping {
 		return
@@ -203,6 +207,9 @@ func (s *sharedStore) close() error {
 	retention.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 	defer cancel()
+	if err := s.tranches.Stop(ctx); err != nil {
+		s.log.Error("tranches of wallets were not given back; their leases will end", "error", err)
+	}
 	if err := s.knowledge.Close(ctx); err != nil {
 		s.log.Error("documents were still being ingested at exit; they count as interrupted", "error", err)
 	}

@@ -1,8 +1,11 @@
 package caddymodule
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -11,6 +14,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // Auth passes on requests with a valid API key that has the needed scopes, in `Authorization: Bearer` or `X-Api-Key`. Others
@@ -24,6 +29,8 @@ type Auth struct {
 	Scopes []identity.Scope `json:"scopes,omitempty"`
 
 	app *App
+	// counting is set when svc_rate_limit follows and counts in the store, see [App.countWithKeys].
+	counting *identity.Authenticator
 }
 
 // CaddyModule returns the Caddy module information.
@@ -71,7 +78,7 @@ func (h *Auth) Provision(ctx caddy.Context) (err error) {
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	passed := r
 	err := h.app.handle("svc_auth", w, r, func(rt *runtime, w http.ResponseWriter, r *http.Request) (err error) {
-		auth := handlers.Auth{Authenticator: rt.auth, Scopes: h.Scopes}
+		auth := handlers.Auth{Authenticator: cmp.Or(h.counting, rt.auth), Scopes: h.Scopes}
 		passed, err = auth.Serve(w, r)
 		return err
 	})
@@ -80,6 +87,65 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	setUser(passed)
 	return next.ServeHTTP(w, passed)
+}
+
+// countWithKeys makes each svc_auth of a's configuration that svc_rate_limit directly follows count the request in the round trip
+// that reads the key. Any other svc_rate_limit counts in a round trip of its own.
+func (a *App) countWithKeys(windows *limit.Windows, keys limit.KeyReader) error {
+	ctx, ok := a.ctx.(caddy.Context)
+	if !ok {
+		return nil
+	}
+	configured, err := ctx.AppIfConfigured("http")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finding the routes: %w", err)
+	}
+	httpApp, ok := configured.(*caddyhttp.App)
+	if !ok {
+		return nil
+	}
+	for _, server := range httpApp.Servers {
+		routes := slices.Clone(server.Routes)
+		for _, named := range server.NamedRoutes {
+			routes = append(routes, *named)
+		}
+		a.countInRoutes(routes, windows, keys)
+	}
+	return nil
+}
+
+func (a *App) countInRoutes(routes caddyhttp.RouteList, windows *limit.Windows, keys limit.KeyReader) {
+	for _, route := range routes {
+		for i, handler := range route.Handlers {
+			if within, ok := handler.(*caddyhttp.Subroute); ok {
+				a.countInRoutes(within.Routes, windows, keys)
+			}
+			auth, ok := handler.(*Auth)
+			if !ok || auth.app != a || i+1 == len(route.Handlers) {
+				continue
+			}
+			if limiter, ok := route.Handlers[i+1].(*RateLimit); ok {
+				auth.counting = identity.NewAuthenticator(windows.Keys(keys, a.keyTerms(auth.Scopes)))
+				limiter.counted = true
+			}
+		}
+	}
+}
+
+// keyTerms are the conditions under which a request is counted whose key needs scopes.
+func (a *App) keyTerms(scopes []identity.Scope) *store.KeyTerms {
+	terms := new(store.KeyTerms)
+	for _, scope := range scopes {
+		terms.Scopes = append(terms.Scopes, string(scope))
+	}
+	for _, plan := range a.Plans {
+		terms.Plans = append(terms.Plans, plan.Name)
+		terms.PerMinute = append(terms.PerMinute, a.RequestsPerMinute(plan.Name))
+	}
+	return terms
 }
 
 // setUser sets the placeholders for the organization and the key of an authenticated request.

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -25,6 +27,9 @@ type RateLimit struct {
 	// Limiter counts in the window of the organization. Its error is a fault of the service.
 	Limiter limit.Limiter
 	Plans   Plans
+	// Counted: [Auth] runs directly before, and may have counted the request with the look-up of its key. Another RateLimit of the
+	// same request counts it itself.
+	Counted bool
 }
 
 // Permit is a request that [RateLimit.Serve] has counted. The zero value is no permit.
@@ -57,7 +62,7 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 		return Permit{}, err
 	}
 	perMinute := l.Plans.RequestsPerMinute(principal.Plan)
-	d, err := l.Limiter.Take(r.Context(), principal.OrgID, perMinute)
+	d, err := l.take(r.Context(), &principal, perMinute)
 	if err != nil {
 		return Permit{}, Internal(fmt.Errorf("rate limit: %w", err))
 	}
@@ -78,6 +83,14 @@ func (l *RateLimit) Serve(w http.ResponseWriter, r *http.Request) (Permit, error
 		// Some clients take a 429 for permanent by its words.
 		Message: fmt.Sprintf("The limit of %d requests per minute is reached. Retry after %d seconds.", d.Limit, seconds),
 	}
+}
+
+// take counts the request, unless it was counted when its key was read.
+func (l *RateLimit) take(ctx context.Context, principal *identity.Principal, perMinute int64) (limit.Decision, error) {
+	if l.Counted && principal.Permit.Window != 0 && perMinute > 0 {
+		return limit.Permitted(principal.Permit, perMinute), nil
+	}
+	return l.Limiter.Take(ctx, principal.OrgID, perMinute) //nolint:wrapcheck // the caller says what failed
 }
 
 func setRemaining(w http.ResponseWriter, n int64) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 func TestRateLimitCountsByOrganizationAndPlan(t *testing.T) {
@@ -148,4 +150,29 @@ func TestBusyStoreRefusesToCount(t *testing.T) {
 		return limit.Decision{}, handlertest.ErrBusy
 	})}
 	handlertest.RequireBusy(t, handlertest.RefusedWith(t, errcode.InternalError, counted(l), handlertest.As(handlertest.Get("/"), handlertest.Someone())))
+}
+
+// A request that was counted with its key isn't counted again, but by a second limit.
+func TestRateLimitOfARequestThatIsCounted(t *testing.T) {
+	t.Parallel()
+	counts := 0
+	l := &handlers.RateLimit{Counted: true, Plans: handlertest.PlanLimits{"free": 2}, Limiter: handlertest.LimiterFunc(
+		func(context.Context, string, int64) (limit.Decision, error) {
+			counts++
+			return limit.Decision{Allowed: true, Limit: 2}, nil
+		})}
+	principal := handlertest.Someone()
+	principal.Permit = store.Permit{Before: 1, Window: 60_000, NowMS: 78_500}
+	w := httptest.NewRecorder()
+	_, err := l.Serve(w, handlertest.As(handlertest.Get("/"), principal))
+	require.NoError(t, err)
+	require.Equal(t, "0", w.Header().Get("X-Ratelimit-Remaining-Requests"))
+	require.Equal(t, "42s", w.Header().Get("X-Ratelimit-Reset-Requests"))
+	principal.Permit.Before = 2
+	handlertest.RefusedWith(t, errcode.RateLimited, counted(l), handlertest.As(handlertest.Get("/"), principal))
+	require.Zero(t, counts)
+	l.Counted = false
+	_, err = l.Serve(httptest.NewRecorder(), handlertest.As(handlertest.Get("/"), principal))
+	require.NoError(t, err)
+	require.Equal(t, 1, counts)
 }

@@ -54,6 +54,9 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 	f.unlessf((t.ExternalID == "") == channelWebhooks, "channel type %s has an external id and webhooks of its own, or neither", t.Type)
 	f.unlessf((t.ExternalID == "") == (t.ExternalIDHint == ""), "channel type %s has an external id without a hint, or a hint without one", t.Type)
 	f.unlessf(t.Limit.Most >= 0 && t.Limit.Unit >= Characters && t.Limit.Unit <= Bytes, "channel type %s has an unknown limit", t.Type)
+	f.unlessf(t.MostParts >= 0 && t.Unanswered >= 0 && (t.MostParts == 0 || t.Limit.Most > 0),
+		"channel type %s has a bound below 0, or one of parts without a limit", t.Type)
+	f.unlessf(t.RenewAhead >= 0, "channel type %s has a negative RenewAhead", t.Type)
 	f.unlessf(t.Window >= 0, "channel type %s has a negative window", t.Type)
 	f.unlessf(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),
 		"channel type %s has no window, or one that ends with another class than %s and %s", t.Type, WindowExpired, TemplateRequired)
@@ -70,8 +73,17 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 		f.unlessf(!names[c.Name], "the name of credential %s of channel type %s is taken", c.Name, t.Type)
 		f.unlessf(c.Label != "" && c.Hint != "", "credential %s of channel type %s has no label or no hint", c.Name, t.Type)
 		f.unlessf(c.MaxLength >= 0 && c.MaxLength <= MaxCredential, "credential %s of channel type %s may be too long", c.Name, t.Type)
+		f.unlessf(c.Optional || !c.Signs && c.With == "",
+			"credential %s of channel type %s signs, or needs another one, and isn't optional", c.Name, t.Type)
+		f.unlessf(c.With == "" || c.With != c.Name && t.hasOptional(c.With),
+			"credential %s of channel type %s needs one that isn't optional", c.Name, t.Type)
 		names[c.Name] = true
 	}
+}
+
+// hasOptional reports whether the type has an optional credential of the name.
+func (t *ChannelType) hasOptional(name string) bool {
+	return slices.ContainsFunc(t.Credentials, func(c CredentialField) bool { return c.Name == name && c.Optional })
 }
 
 func isMember(s string) bool {
@@ -88,9 +100,9 @@ func (d *Description) CheckPlatform(p Platform) error {
 	_, secrets := p.(ChannelSecrets)
 	_, handshaker := p.(Handshaker)
 	_, refresher := p.(Refresher)
-	refreshed := slices.ContainsFunc(d.Channels, func(t ChannelType) bool {
-		return slices.ContainsFunc(t.Credentials, func(c CredentialField) bool { return c.Name == RefreshToken })
-	})
+	_, channelSigned := p.(ChannelSigned)
+	refreshed := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return t.Refreshable() })
+	signing := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return len(t.SigningFields()) > 0 })
 	switch {
 	case d.ChannelWebhooks && !secrets:
 		return errors.New("it has a webhook for each channel and no VerifyChannel")
@@ -100,6 +112,8 @@ func (d *Description) CheckPlatform(p Platform) error {
 		return errors.New("it has both Verify and VerifyChannel")
 	case (d.Handshake != nil) != handshaker:
 		return errors.New("it describes a handshake and has none, or has one and doesn't describe it")
+	case signing != channelSigned || channelSigned && !signed:
+		return errors.New("a credential signs deliveries and it has no VerifyOwn beside Verify, or VerifyOwn and no such credential")
 	case refreshed != refresher:
 		return errors.New("it has a refresh token and no Refresh, or Refresh and no refresh token")
 	}
@@ -117,7 +131,8 @@ func (d *Description) CheckInbound(in *Inbound) error {
 		return errors.New("its type is none of the platform's")
 	case (in.ExternalID == "") != d.ChannelWebhooks:
 		return errors.New("its external id is missing, or its channels have none")
-	case !storable(in.ExternalID, MaxID), !storable(in.Conversation, MaxID), !storable(in.Address, MaxID), !storable(in.MessageID, maxMessageID):
+	case !storable(in.ExternalID, MaxID), !storable(in.Conversation, MaxID), !storable(in.Address, MaxID), !storable(in.MessageID, maxMessageID),
+		!storable(in.Mark, MaxID):
 		return errors.New("one of its ids is too long, or isn't UTF-8 without NUL")
 	case !storable(in.CustomerName, MaxName), !storable(in.Text, MaxText):
 		return errors.New("its name or text is too long, or isn't UTF-8 without NUL")
@@ -138,18 +153,21 @@ func (d *Description) has(t Type) bool {
 
 // checkKind checks the fields that depend on the kind.
 func checkKind(in *Inbound) error {
-	message := in.Kind != Blocked && in.Kind != TokenExpiring
+	ofChannel := in.Kind == TokenExpiring || in.Kind == AccessRefused
+	message := in.Kind != Blocked && !ofChannel
 	switch {
-	case in.Kind < Text || in.Kind > TokenExpiring:
+	case in.Kind < Text || in.Kind > AccessRefused:
 		return errors.New("it has no known kind")
 	case (in.MessageID != "") != message:
 		return errors.New("its message id is missing, or its kind has none")
-	case (in.Conversation == "") != (in.Kind == TokenExpiring):
+	case (in.Conversation == "") != ofChannel:
 		return errors.New("its conversation is missing, or its kind has none")
 	case in.Kind <= AutomaticEcho && strings.TrimSpace(in.Text) == "":
 		return errors.New("its text is blank")
 	case !message && in.Text != "":
 		return errors.New("it has a text, and its kind has none")
+	case in.Mark != "" && in.Kind != FailedDelivery:
+		return errors.New("it has a mark, and its kind has none")
 	case in.Failure != "" && (in.Kind != FailedDelivery || !slices.Contains(Classes(), in.Failure)):
 		return errors.New("its failure is no known class, or its kind has none")
 	}

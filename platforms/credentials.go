@@ -1,6 +1,7 @@
 package platforms
 
 import (
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,6 +88,12 @@ type CredentialField struct {
 	MaxLength int
 	// Proposed is set for a secret that the customer chooses: the form proposes one and shows it.
 	Proposed bool
+	// Optional is set for a field that a channel may be without. With names another optional field that must be given with it, ""
+	// none.
+	Optional bool
+	With     string
+	// Signs is set for an optional secret of the channel's own application, which signs its deliveries; see [ChannelSigned].
+	Signs bool
 	// Check returns what is wrong with a value and what is allowed, "" for nothing, and never quotes it. nil is [CheckToken].
 	Check func(value string) (problem string)
 }
@@ -113,12 +120,26 @@ type FieldError struct {
 // Error is "field: problem".
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
+// SigningFields returns the names of the fields with [CredentialField.Signs].
+func (t *ChannelType) SigningFields() (names []string) {
+	for i := range t.Credentials {
+		if t.Credentials[i].Signs {
+			names = append(names, t.Credentials[i].Name)
+		}
+	}
+	return names
+}
+
 // CheckCredentials checks that c has the fields of the type, each in a form that can be sent, and no other. The error is a
 // [*FieldError] for the first fault.
 func (t *ChannelType) CheckCredentials(c Credentials) error {
 	for i := range t.Credentials {
-		if problem := t.Credentials[i].problem(c); problem != "" {
-			return &FieldError{Field: t.Credentials[i].Name, Problem: problem}
+		f := &t.Credentials[i]
+		if problem := f.problem(c); problem != "" {
+			return &FieldError{Field: f.Name, Problem: problem}
+		}
+		if c[f.Name] != "" && f.With != "" && c[f.With] == "" {
+			return &FieldError{Field: f.With, Problem: "is missing: " + f.Name + " is of use only with it"}
 		}
 	}
 	for _, name := range slices.Sorted(c.names()) {
@@ -149,12 +170,19 @@ func (f *CredentialField) problem(c Credentials) (problem string) {
 	}()
 	value := c[f.Name]
 	switch {
+	case value == "" && f.Optional:
+		return ""
 	case value == "":
 		return "is missing"
 	case f.Check != nil:
 		return f.Check(value)
 	}
 	return CheckToken(value)
+}
+
+// SameSecret reports whether two secrets are equal, in a time that doesn't depend on where they differ.
+func SameSecret(one, other string) bool {
+	return subtle.ConstantTimeCompare([]byte(one), []byte(other)) == 1
 }
 
 // CheckToken returns what is wrong with a token that is sent in a header, "" for nothing.

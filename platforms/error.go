@@ -40,6 +40,7 @@ func Classes() []Class {
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = time.Hour
+	maxClosed     = 12 * time.Hour
 )
 
 // Error is a failed call to a platform. It contains no token and no text of the platform or the customer.
@@ -47,6 +48,9 @@ type Error struct {
 	Class Class
 	// RetryAfter is the pause that the platform asks for, 1 s to 1 h; 0 if it gave none. With [Retry] only.
 	RetryAfter time.Duration
+	// Closed is set with [Retry] if the platform takes no messages at this time of the day. RetryAfter is then how long that lasts, up
+	// to 12 h, and such a try isn't counted.
+	Closed bool
 	// Refreshable is set with [NeedsReauth] if a refresh may help: refresh once, then try once more.
 	Refreshable bool
 	// Cause is the underlying error, for logs only.
@@ -78,6 +82,11 @@ func RetryLater(after time.Duration, cause error) *Error {
 		after = min(max(after, minRetryAfter), maxRetryAfter)
 	}
 	return &Error{Class: Retry, RetryAfter: max(after, 0), Cause: cause}
+}
+
+// ClosedFor returns an error of class [Retry] for a platform that takes no messages at this time of the day; see [Error.Closed].
+func ClosedFor(rest time.Duration, cause error) *Error {
+	return &Error{Class: Retry, Closed: true, RetryAfter: min(max(rest, minRetryAfter), maxClosed), Cause: cause}
 }
 
 // Unauthorized returns an error of class [NeedsReauth].

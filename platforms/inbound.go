@@ -42,6 +42,9 @@ const (
 	Blocked
 	// TokenExpiring: the platform will soon end the channel's access.
 	TokenExpiring
+	// AccessRefused: by the platform's own report, and not in answer to a call, the channel's account may not send any more. What
+	// fails with [NeedsReauth] in answer to a call needs no such report.
+	AccessRefused
 )
 
 // Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
@@ -50,13 +53,15 @@ type Inbound struct {
 	Type       Type
 	ExternalID string
 	Kind       Kind
-	// Conversation is the platform's key of the conversation, the same for all its messages; empty for TokenExpiring only.
+	// Conversation is the platform's key of the conversation, the same for all its messages; empty for TokenExpiring and
+	// AccessRefused only.
 	Conversation string
 	// Address is where replies go; often the same as Conversation. Empty where the platform doesn't say.
 	Address string
-	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked and
-	// TokenExpiring.
+	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring and AccessRefused.
 	MessageID string
+	// Mark is [Outgoing.Mark] of a FailedDelivery where the platform repeats it; it finds messages whose id never arrived.
+	Mark string
 	// CustomerName is the platform's name of the customer, up to MaxName bytes; empty if it has none.
 	CustomerName string
 	// Text is up to MaxText bytes, and not blank where Kind is Text.
@@ -161,7 +166,7 @@ func (c *Collector) Add(in Inbound) {
 		routed = routed && in.Conversation != "" && in.MessageID != ""
 	case Blocked:
 		routed = routed && in.Conversation != ""
-	case TokenExpiring:
+	case TokenExpiring, AccessRefused:
 	default:
 		return
 	}

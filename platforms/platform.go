@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/option"
@@ -94,6 +95,15 @@ type ChannelType struct {
 	Credentials []CredentialField
 	// Limit is the longest message. The zero value is no limit.
 	Limit Limit
+	// MostParts is how many messages one text may be split into; 0 is no bound. A person's longer text is refused, and the end of an
+	// assistant's is left out.
+	MostParts int
+	// Unanswered is how many messages in a row the platform takes until the customer writes again; 0 is no bound. More fail as after
+	// the window.
+	Unanswered int
+	// RenewAhead is how long before its end an access token is exchanged for a new one, for a type of a [Refresher] whose channels have
+	// no refresh token: their access token itself is exchanged, which works only before it ends. 0 for all other types.
+	RenewAhead time.Duration
 	// Window is how long after the customer's last message a business may write freely; 0 is without end. A message after it
 	// fails as AfterWindow, which is [WindowExpired] (the default) or [TemplateRequired].
 	Window      time.Duration
@@ -149,6 +159,21 @@ type SignedDeliveries interface {
 	Verify(delivery *Delivery) error
 }
 
+// ChannelSigned is a [SignedDeliveries] whose channels may be connected through an application of their owner's. Their credentials
+// then have a secret that signs their deliveries, a [CredentialField] with Signs, and no other secret proves a delivery for them.
+type ChannelSigned interface {
+	// Named returns the channels that a delivery is about, without credentials: the first [MaxNamed] of them, or fewer; none if the
+	// delivery has no signature in the platform's form. The body isn't verified, and is read in little memory whatever it holds.
+	Named(delivery *Delivery) []Channel
+	// SignsItself reports whether the credentials have a signing secret, and it is another than that of [SignedDeliveries].
+	SignsItself(credentials Credentials) bool
+	// VerifyOwn returns an error unless the delivery is signed with the secret of the credentials, which sign themselves.
+	VerifyOwn(delivery *Delivery, credentials Credentials) error
+}
+
+// MaxNamed bounds [ChannelSigned.Named], and so the secrets that a delivery of unknown origin is compared with.
+const MaxNamed = 8
+
 // ChannelSecrets is a platform whose deliveries go to an address for each channel, with a secret of the channel's.
 type ChannelSecrets interface {
 	// VerifyChannel returns an error unless the headers prove the platform. It is called before the body is read.
@@ -169,11 +194,26 @@ type Handshaker interface {
 	Handshake(query url.Values) (answer string, err error)
 }
 
-// Refresher is a platform whose access tokens expire. Its channel types have a credential field [RefreshToken].
+// MinRenewalAge is how old an access token is at least before it is exchanged for a new one ([ChannelType.RenewAhead]).
+const MinRenewalAge = 24 * time.Hour
+
+// Refreshable reports whether the type's channels have tokens that can be refreshed.
+func (t *ChannelType) Refreshable() bool {
+	return t.RenewAhead > 0 || slices.ContainsFunc(t.Credentials, func(f CredentialField) bool { return f.Name == RefreshToken })
+}
+
+// Expiring reports whether an access token that is exchanged for new ones should have been exchanged long ago, so that its owner has
+// to see to it: less than a third of RenewAhead is left.
+func (t *ChannelType) Expiring(c Credentials, now time.Time) bool {
+	return t.RenewAhead > 0 && c.Expiry() != 0 && !now.Add(t.RenewAhead/3).Before(time.UnixMilli(c.Expiry()))
+}
+
+// Refresher is a platform whose access tokens expire. Its channel types have a credential field [RefreshToken], or
+// [ChannelType.RenewAhead].
 type Refresher interface {
-	// Refresh exchanges the refresh token for new tokens and returns the credentials to store. It uses up the old refresh
-	// token: the caller stores the result before anything else and lets no two refreshes of a channel run at a time. The
-	// error is an [*Error]: [NeedsReauth] if the refresh token isn't accepted, [Unknown] if it may be used up, [Refused] if
-	// the operator's application is at fault.
+	// Refresh exchanges the refresh token, or the access token of a type with RenewAhead, for new tokens and returns the credentials
+	// to store, with their end. It uses up the old refresh token: the caller stores the result before anything else and lets no two
+	// refreshes of a channel run at a time. The error is an [*Error]: [NeedsReauth] if the refresh token isn't accepted, [Unknown] if it
+	// may be used up, [Refused] if the operator's application is at fault.
 	Refresh(ctx context.Context, channel *Channel) (Credentials, error)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
 )
 
@@ -62,7 +64,9 @@ func TestBrowserPictures(t *testing.T) {
 	p.open(p.path())
 	p.show("conversation", desk, 1180)
 
-	for i, id := range c.fortyCalls(b) {
+	calls := c.fortyCalls(b)
+	change(storetest.Unguard(store.SQLite, "calls"))
+	for i, id := range calls {
 		model := []string{modelStd, "acme/pro", "local/llama"}[i%7%3]
 		change(`UPDATE calls SET started_at = started_at - $1, model = $2 WHERE id = $3`, int64(i%29)*24*time.Hour.Milliseconds(), model, id)
 	}

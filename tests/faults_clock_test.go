@@ -31,14 +31,14 @@ type clockNode struct {
 func openClockNode(t *testing.T, location store.Location) *clockNode {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // t.Context ends before the node is closed
-	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger, inbox.Kind}})
+	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close(ctx)) })
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
 	return &clockNode{
 		db: db, book: billing.NewBook(db), queue: inbox.New(db, ring), sessions: identity.NewSessions(db, nil),
-		keys: identity.NewAuthenticator(db.APIKeys), windows: limit.NewStore(db),
+		keys: identity.NewAuthenticator(db.APIKeys), windows: limit.NewStore(db.Windows()),
 	}
 }
 

@@ -60,11 +60,11 @@ func (p *product) fillDisk(t *testing.T) (makeRoom func()) {
 // TestStoreWithoutRoom guarantees that a store that takes no write for want of room costs each call, each delivery and each
 // settlement a 500 and nothing else: the provider isn't called, the platform is asked to deliver again, reads go on, and
 // the service stays up. When there is room the same process goes on: what was held is given back, a delivery that comes
-// again is one message, and the books are right.
+// again is one message, and the books are right. With tranches some calls would still be granted until the first write has failed.
 func TestStoreWithoutRoom(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
-		c := prepareConnected(t, engine)
+		c := prepareConnectedWith(t, engine, func(d *deployment) { d.App += "tranches off\n" })
 		b := c.business(t, 1_000_000, &script{}, nil)
 		l := b.line(t, social.Messenger)
 		asked := c.up.script(func(call *upstreamCall) { call.answer(usualText, usualUsage) })

@@ -161,11 +161,12 @@ func (c *crowd) disperse() {
 	c.working.Wait()
 }
 
-// requireHold requires of a call that reached the provider that its hold is committed and open.
+// requireHold requires of a call that reached the provider that its hold is committed and open, or a tranche that carries its amount.
 func (c *crowd) requireHold(t *testing.T, call *upstreamCall) {
 	amount := int64(len(c.script.Mark)) + 8 + 16 + 2*call.Body.MaxTokens
 	var holds int
-	err := c.operator().db.Reader().QueryRow(`SELECT count(*) FROM holds WHERE org_id = $1 AND amount_micros = $2 AND status = 'open'`, //nolint:noctx // local
+	err := c.operator().db.Reader().QueryRow(`SELECT (SELECT count(*) FROM holds WHERE org_id = $1 AND amount_micros = $2 AND status = 'open')
+			+ (SELECT count(*) FROM tranches WHERE org_id = $1 AND status <> 'ended' AND taken_micros - drawn_micros - returned_micros >= $2)`, //nolint:noctx // local
 		c.caller.OrgID, amount).Scan(&holds)
 	if failOn(t, err) && holds == 0 {
 		t.Errorf("the provider was called for max_tokens %d without a hold", call.Body.MaxTokens)

@@ -76,5 +76,5 @@ func TestNodeIsStoppedInATransaction(t *testing.T) {
 	frozen.await("every call to be on record", patience, func() bool { return c.completed(t) == 4 })
 	require.Len(t, s.Calls(), 4, "the provider was called for a hold that isn't stored")
 	require.EqualValues(t, funds-4*usualCharge, c.wallet(t).BalanceMicros)
-	require.Zero(t, c.wallet(t).HeldMicros)
+	c.awaitNothingHeld(t)
 }

@@ -82,7 +82,7 @@ func TestLostCommitsLeaveNothingRunning(t *testing.T) {
 	o.await("no call to run", 2*patience, func() bool { return o.metric(t, "svc_calls_running") == 0 })
 	t.Logf("%d waves, %d commits lost; nothing ran %s after the store was back", waves, wire.Lost(), time.Since(back).Round(time.Millisecond))
 	require.Zero(t, c.holds(t, "open"))
-	require.Zero(t, c.wallet(t).HeldMicros)
+	c.awaitNothingHeld(t)
 	require.Zero(t, c.holds(t, "expired"), "holds were left to expire")
 	require.Positive(t, c.holds(t, "voided"))
 	var taken int

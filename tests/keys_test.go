@@ -164,9 +164,10 @@ func TestCommandsHoldAtTheNextRequest(t *testing.T) {
 		require.Equal(t, true, again["replayed"])
 		done := requireCompletion(t, as.chat(t, body), modelStd)
 		require.EqualValues(t, usualCharge, done.charged(t))
-		wallet := p.svc(t, "wallet", "show", "--org", org)
-		require.Equal(t, fmt.Sprint(1_000_000-usualCharge), wallet["balanceMicros"])
-		require.Equal(t, "0", wallet["heldMicros"])
+		p.await("a tranche to be given back", patience, func() bool {
+			return p.svc(t, "wallet", "show", "--org", org)["heldMicros"] == "0"
+		})
+		require.Equal(t, fmt.Sprint(1_000_000-usualCharge), p.svc(t, "wallet", "show", "--org", org)["balanceMicros"])
 		a := as.get(t, "/wallet")
 		require.Equal(t, http.StatusOK, a.Status)
 		require.JSONEq(t, fmt.Sprintf(`{"environment":"live","balanceMicros":"%d","heldMicros":"0"}`, 1_000_000-usualCharge), string(a.Body))

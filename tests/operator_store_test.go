@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
-	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -47,7 +46,7 @@ func openOperatorStore(t testing.TB, location store.Location, masterKey string) 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger}})
+	db, err := store.Open(ctx, location, store.Options{Kinds: []store.Kind{billing.Ledger}})
 	require.NoError(t, err)
 	o := &operatorStore{db: db, book: billing.NewBook(db)}
 	openOperatorStores.Store(o, t.Name())
@@ -194,6 +193,24 @@ func (c *customer) awaitCalls(t testing.TB, n int) []callRow {
 		}
 		betweenLooks()
 	}
+}
+
+// awaitNothingHeld waits until no call and no tranche holds anything of the wallet.
+func (c *customer) awaitNothingHeld(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for c.wallet(t).HeldMicros != 0 {
+		require.True(t, time.Now().Before(deadline), "the wallet still holds %d micros", c.wallet(t).HeldMicros)
+		betweenLooks()
+	}
+}
+
+// granted counts the customer's calls that were held from a tranche.
+func (c *customer) granted(t testing.TB) (n int) {
+	t.Helper()
+	require.NoError(t, c.db.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM calls WHERE org_id = $1 AND tranche_id IS NOT NULL`,
+		c.OrgID).Scan(&n))
+	return n
 }
 
 // openHolds is how many holds of the whole store are neither resolved nor expired.

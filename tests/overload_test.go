@@ -123,7 +123,7 @@ func TestOverload(t *testing.T) {
 		require.Len(t, c.awaitCalls(t, served), served)
 		require.Zero(t, c.wallet(t).HeldMicros)
 		require.EqualValues(t, overloadFunds-served*usualCharge, c.wallet(t).BalanceMicros)
-		require.Equal(t, served, c.holds(t, "settled"))
+		require.Equal(t, served, c.holds(t, "settled")+c.granted(t))
 		for _, status := range []string{"open", "voided", "expired"} {
 			require.Zero(t, c.holds(t, status), status)
 		}

@@ -13,10 +13,15 @@ import (
 
 // TestStoreThatCannotWrite guarantees docs/billing.md#what-each-ending-costs: while no write gets through, a finished stream ends
 // with an error event instead of a charge, new calls get 500 before the provider is asked, reads go on; and when writes
-// work again, what was held is given back, so that an answer that was reported as failed costs nothing.
+// work again, what was held is given back, so that an answer that was reported as failed costs nothing. With tranches some
+// calls would still be granted until the first write has failed.
 func TestStoreThatCannotWrite(t *testing.T) {
 	t.Parallel()
-	bothStores(t, func(t *testing.T, p *product, up *upstream) {
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		up := startUpstream(t)
+		d := deploy(t, engine, up)
+		d.App += "tranches off\n"
+		p := startProduct(t, d)
 		c := p.operator().customer(t, 1_000_000)
 		streams := holdStreams(t, p, up, c, 2)
 		locked := connect(t, p.location)

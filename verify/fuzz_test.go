@@ -64,7 +64,7 @@ func FuzzSignatureHeader(f *testing.F) {
 		require.Equal(t, secret != "" && value == mac(secret, callback+"|"+string(body)), MarketA(header("Authorization", value), "", secret, callback, body) == nil)
 		require.Equal(t, secret != "" && value == mac(secret, "key"+string(body)), MarketB(header("Authorization", value), "", "key", secret, body) == nil)
 		stamp, ok := timestamp(body)
-		require.Equal(t, ok && secret != "" && value == "mac="+sum("app"+string(body)+stamp+secret),
+		require.Equal(t, ok && stamp != "" && secret != "" && value == "mac="+sum("app"+string(body)+stamp+secret),
 			LocalChat(header(LocalChatHeader, value), "", "app", secret, body) == nil)
 	})
 }

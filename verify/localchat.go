@@ -11,8 +11,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// LocalChatTimestampHeader has the timestamp of deliveries whose body has none.
+const LocalChatTimestampHeader = "X-ZEvent-Timestamp"
+
 // LocalChat checks a delivery of the local chat platform: mac=<hex> of SHA-256(appID + body + timestamp + appSecret), where
-// timestamp is the body's member of that name. A body that is no JSON object, or has no timestamp, fails.
+// timestamp is the body's member of that name, or, where there is none, [LocalChatTimestampHeader]. A body that is no JSON object
+// fails, and one without any timestamp.
 func LocalChat(h http.Header, header, appID, appSecret string, body []byte) error {
 	got, ok := only(h, header, LocalChatHeader)
 	got, prefixed := strings.CutPrefix(got, "mac=")
@@ -20,6 +24,10 @@ func LocalChat(h http.Header, header, appID, appSecret string, body []byte) erro
 		return ErrSignature
 	}
 	stamp, ok := timestamp(body)
+	if ok && stamp == "" {
+		stamp, ok = only(h, "", LocalChatTimestampHeader)
+		ok = ok && isDigits(stamp)
+	}
 	if !ok {
 		return ErrSignature
 	}
@@ -35,9 +43,9 @@ func LocalChat(h http.Header, header, appID, appSecret string, body []byte) erro
 }
 
 // timestamp returns the digits of the member timestamp as they are written in the body, as a string or as a number:
-// 1763650003354 must not become 1.763650003354e+12. It reads the whole body, because bytes behind it that are no JSON could
-// otherwise be moved between the body and the timestamp without changing what is hashed. The sender isn't authenticated yet, so
-// no member is kept: a body of 8 MiB can have a million.
+// 1763650003354 must not become 1.763650003354e+12; "" if there is no such member. It reads the whole body, because bytes behind it that
+// are no JSON could otherwise be moved between the body and the timestamp without changing what is hashed. The sender isn't
+// authenticated yet, so no member is kept: a body of 8 MiB can have a million.
 func timestamp(body []byte) (digits string, ok bool) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if opening, err := d.ReadToken(); err != nil || opening.Kind() != '{' {
@@ -64,6 +72,9 @@ func timestamp(body []byte) (digits string, ok bool) {
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		return "", false
 	}
+	if written == nil {
+		return "", true
+	}
 	digits = string(written)
 	if bytes.HasPrefix(written, []byte(`"`)) {
 		unquoted, err := jsontext.AppendUnquote(nil, written)
@@ -72,8 +83,10 @@ func timestamp(body []byte) (digits string, ok bool) {
 		}
 		digits = string(unquoted)
 	}
-	return digits, digits != "" && strings.Trim(digits, "0123456789") == ""
+	return digits, isDigits(digits)
 }
+
+func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // names reports whether the JSON string is the name, however its characters are escaped.
 func names(quoted []byte, name string) bool {

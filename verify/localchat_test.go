@@ -46,6 +46,34 @@ func TestLocalChatUnhashable(t *testing.T) {
 	}
 }
 
+// TestLocalChatTimestampInAHeader: a body without a timestamp is hashed with the header's; one that has its own with that, and what
+// can't be hashed stays so.
+func TestLocalChatTimestampInAHeader(t *testing.T) {
+	t.Parallel()
+	signed := func(body, digits string, stamps ...string) error {
+		h := header(LocalChatHeader, "mac="+sum("app"+body+digits+"secret"))
+		for _, stamp := range stamps {
+			h.Add(LocalChatTimestampHeader, stamp)
+		}
+		return LocalChat(h, "", "app", "secret", []byte(body))
+	}
+	const without, with = `{"event_name":"user_send_text"}`, `{"timestamp":"2"}`
+	require.NoError(t, signed(without, "1763650003354", "1763650003354"))
+	require.NoError(t, signed(with, "2", "1763650003354"))
+	for _, stamps := range [][]string{nil, {""}, {"x"}, {"1763650003354", "1763650003354"}, {"1763650003355"}, {" 1763650003354"}} {
+		require.ErrorIs(t, signed(without, "1763650003354", stamps...), ErrSignature, stamps)
+	}
+	for _, stamp := range []string{"", "x", "-1", "1.5", "1x"} {
+		require.ErrorIs(t, signed(without, stamp, stamp), ErrSignature, "%q has other than digits", stamp)
+	}
+	require.ErrorIs(t, signed(with, "1", "1"), ErrSignature, "the body's counts")
+	require.ErrorIs(t, signed(without+"17", "63", "63"), ErrSignature)
+	require.ErrorIs(t, signed(without, "1763", "63"), ErrSignature)
+	for _, body := range []string{``, `{`, `null`, `[]`, `"x"`, `{"timestamp":null}`, `{"timestamp":""}`, `{"timestamp":1.5}`, `{} 1`} {
+		require.ErrorIs(t, signed(body, "1", "1"), ErrSignature, body)
+	}
+}
+
 // TestLocalChatShiftedBytes: digits moved from the timestamp to the end of the body hash to the same sum.
 func TestLocalChatShiftedBytes(t *testing.T) {
 	t.Parallel()

@@ -61,6 +61,17 @@ func MarketB(h http.Header, header, appKey, appSecret string, body []byte) error
 	return nil
 }
 
+// HasDigest reports whether the headers have one signature in the form that the platforms send: prefix and a SHA-256 sum in lower-case
+// hexadecimal. It costs no hash.
+func HasDigest(h http.Header, header, prefix string) bool {
+	values := h.Values(header)
+	if len(values) != 1 {
+		return false
+	}
+	digest, prefixed := strings.CutPrefix(values[0], prefix)
+	return prefixed && len(digest) == 64 && strings.Trim(digest, "0123456789abcdef") == ""
+}
+
 // only returns the value of the header name, or of contract when name is empty, if there is exactly one.
 func only(h http.Header, name, contract string) (value string, ok bool) {
 	if name == "" {

@@ -104,6 +104,23 @@ func hashedVerifiers() []hashed {
 	}
 }
 
+// A signature in the form of a platform may be wrong; what isn't in that form never is a signature.
+func TestHasDigest(t *testing.T) {
+	t.Parallel()
+	digest := mac("another secret", "body")
+	for _, v := range hashedVerifiers() {
+		require.True(t, HasDigest(header(v.header, v.prefix+digest), v.header, v.prefix), v.name)
+		for name, values := range map[string][]string{
+			"missing": nil, "empty": {""}, "another prefix": {"x" + v.prefix + digest}, "bearer": {"Bearer " + digest}, "short": {v.prefix + digest[1:]},
+			"long": {v.prefix + digest + "0"}, "upper case": {v.prefix + strings.ToUpper(digest)}, "no digit": {v.prefix + digest[1:] + "g"},
+			"twice": {v.prefix + digest, v.prefix + digest},
+		} {
+			require.False(t, HasDigest(header(v.header, values...), v.header, v.prefix), "%s: %s", v.name, name)
+			require.ErrorIs(t, v.check(header(v.header, values...), "", signedBody), ErrSignature, "%s: %s", v.name, name)
+		}
+	}
+}
+
 var signedBody = []byte(`{"text":"Ch\u00e0o \/ <b>",  "timestamp":"1763650003354","emoji":"` + "\U0001F600" + `"}` + "\n")
 
 func TestHashedSignatures(t *testing.T) {

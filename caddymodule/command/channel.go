@@ -47,14 +47,21 @@ func credentialForms(catalog *messaging.Catalog) string {
 	var forms []string
 	types := map[string][]string{}
 	for _, t := range catalog.Types() {
-		var fields []string
+		var fields, optional []string
 		for _, field := range t.Credentials {
-			fields = append(fields, `"`+field.Name+`": "…"`)
+			if field.Optional {
+				optional = append(optional, field.Name)
+			} else {
+				fields = append(fields, `"`+field.Name+`": "…"`)
+			}
 		}
 		if len(fields) == 0 {
 			continue
 		}
 		form := "{" + strings.Join(fields, ", ") + "}"
+		if len(optional) > 0 {
+			form += "; of an own application: " + strings.Join(optional, ", ")
+		}
 		if types[form] == nil {
 			forms = append(forms, form)
 		}

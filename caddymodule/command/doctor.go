@@ -37,10 +37,12 @@ func doctorCommand(f *commandFlags) *cobra.Command {
 		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
 every message is answered at most once, that this program contains the platform of every channel, and that the master key
 opens provider keys and the credentials of channels. It changes nothing in them and may run beside a working server. The exit
-status is 1 when something is found; the findings say where to look.`,
+status is 1 when something is found; the findings say where to look. With --recent it reads of the books only what was written
+in that time, and what is still open.`,
 	}
+	recent := command.Flags().Duration("recent", 0, "check only the books of this last `time`, such as 25h (default: all)")
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		report, err := billing.Checker{SweepInterval: e.app.SweepInterval()}.Check(ctx, e.db)
+		report, err := billing.Checker{SweepInterval: e.app.SweepInterval(), Recent: *recent}.Check(ctx, e.db)
 		if err != nil {
 			return nil, err
 		}

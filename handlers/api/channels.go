@@ -193,7 +193,7 @@ type channelObject struct {
 	// LostExternalID is set in a pending channel that can't become active any more.
 	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
 	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
-	State          string  `json:"state"      enum:"pending,active,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
+	State          string  `json:"state"      enum:"pending,active,expiring,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. expiring: it works, and the platform doesn't renew its token, which ends in some days. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
 	// UnavailableReason is set while the platform of the channel's type is missing, whatever its state.
 	UnavailableReason *string `json:"unavailableReason" doc:"Why the channel stands still whatever its state: its platform is not part of this installation. null: it does not"` //nolint:lll // a struct tag can't be broken
 	WebhookURL        *string `json:"webhookUrl" doc:"The address to enter at the platform"`
@@ -212,14 +212,23 @@ func (g *channels) show(channel *store.Channel) channelObject {
 		WebhookURL: endpoint.TextOrNull(g.Catalog.WebhookURL(g.BaseURL, channel.Type, channel.ID)),
 		CreatedAt:  endpoint.Timestamp(channel.CreatedAt), UpdatedAt: endpoint.Timestamp(channel.UpdatedAt),
 	}
-	if _, ok := g.Catalog.Find(channel.Type); !ok {
+	switch kind, ok := g.Catalog.Find(channel.Type); {
+	case !ok:
 		object.UnavailableReason = new(missingPlatform(channel.Type))
+	case channel.State == store.ChannelActive && kind.RenewAhead > 0 && channel.Credentials != nil:
+		credentials, err := webhook.OpenCredentials(g.Ring, channel.OrgID, channel.ID, channel.Credentials)
+		if err == nil && kind.Expiring(credentials, g.Now()) {
+			object.State = stateExpiring
+		}
 	}
 	if channel.Widget != nil {
 		object.showWidget(channel.Widget)
 	}
 	return object
 }
+
+// stateExpiring is shown for an active channel whose token ends soon because the platform doesn't renew it.
+const stateExpiring = "expiring"
 
 // missingPlatform is the text for a channel whose platform is not built in.
 func missingPlatform(channelType string) string {

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/handlers/webhook"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
@@ -254,6 +257,37 @@ func TestNewCredentialsEndReauth(t *testing.T) {
 	credentials, err := webhook.OpenCredentials(o.Ring, "org_1", id, channel.Credentials)
 	require.NoError(t, err)
 	require.Equal(t, "new", credentials[platforms.AccessToken])
+}
+
+// TestExpiringChannel guarantees that a token which ends soon although its platform should have renewed it is shown in time.
+func TestExpiringChannel(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	const day = 24 * time.Hour
+	channel := store.Channel{
+		ID: store.NewID("chn"), OrgID: "org_1", Type: "photo_dm", Name: "Photos", ExternalID: "1789", State: store.ChannelActive,
+	}
+	require.NoError(t, o.DB.Channels.Create(t.Context(), "test", channel, 0))
+	for _, step := range []struct {
+		left  time.Duration // 0 is unknown
+		state string
+		shown string
+	}{
+		{0, store.ChannelActive, "active"},
+		{11 * day, store.ChannelActive, "active"},
+		{9 * day, store.ChannelActive, "expiring"},
+		{-day, store.ChannelActive, "expiring"},
+		{9 * day, store.ChannelNeedsReauth, "needs_reauth"},
+	} {
+		credentials := platforms.Credentials{platforms.AccessToken: "IGAA-token"}
+		if step.left != 0 {
+			credentials[platforms.ExpiresAt] = strconv.FormatInt(o.Now().Add(step.left).UnixMilli(), 10)
+		}
+		require.NoError(t, o.DB.Channels.Update(t.Context(), "test", "org_1", channel.ID, store.ChannelChange{
+			State: &step.state, Credentials: o.Ring.Seal(handlers.Marshal(credentials), vault.ChannelCredentials("org_1", channel.ID)),
+		}))
+		require.Equal(t, step.shown, o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+channel.ID, "owner", "")["state"], step)
+	}
 }
 
 // No answer contains credentials.

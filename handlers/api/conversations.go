@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
 // Conversations reads and changes conversations, as [inbox.Queue] does. The error is [store.ErrNotFound] for a conversation that
@@ -203,9 +204,14 @@ func (g *conversations) sendMessage(
 	if err := g.checkSendable(&channel, &conversation); err != nil {
 		return nil, err
 	}
-	parts := g.Catalog.Split(channel.Type, in.Body.Text)
-	if len(parts) == 0 {
+	kind, _ := g.Catalog.Find(channel.Type)
+	parts := platforms.Split(kind.Limit, in.Body.Text)
+	switch {
+	case len(parts) == 0:
 		return nil, handlers.InvalidRequest("text", "text is blank.")
+	case kind.TooMany(parts):
+		return nil, handlers.InvalidRequest("text", "text needs %d messages; the platform takes %d in a row, of %d characters each.",
+			len(parts), kind.MostParts, kind.Limit.Most)
 	}
 	messages, err := g.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -23,6 +24,9 @@ type receiver struct {
 	ackEmpty bool
 	// extract verifies the body, if that wasn't done before, and reads it. Nothing it returns refers to the body.
 	extract func(body []byte) ([]platforms.Inbound, error)
+	// prove reads a body whose verification failed and that channels may have signed themselves; nil for platforms without such
+	// channels.
+	prove func(ctx context.Context, body []byte) ([]platforms.Inbound, error)
 	// keep returns how many texts were handed to the queue.
 	keep func(ctx context.Context, items []platforms.Inbound) (int, error)
 }
@@ -55,12 +59,25 @@ func (h *Webhooks) read(w http.ResponseWriter, r *http.Request, by *receiver) ([
 	if err != nil {
 		return nil, err
 	}
-	done, err := h.bodies.Decoding(r.Context(), len(body))
+	var items []platforms.Inbound
+	err = h.decoding(r.Context(), body, func() (err error) {
+		items, err = by.extract(body)
+		return err
+	})
+	if by.prove != nil && errors.Is(err, errUnproven) {
+		return by.prove(r.Context(), body)
+	}
+	return items, err
+}
+
+// decoding calls do, which works on a body, with a slot for that. A read of the store in it would keep the slot from others.
+func (h *Webhooks) decoding(ctx context.Context, body []byte, do func() error) error {
+	done, err := h.bodies.Decoding(ctx, len(body))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer done()
-	return by.extract(body)
+	return do()
 }
 
 // delivery is the body of a delivery, which must be there within a fixed time.
@@ -79,23 +96,48 @@ func acknowledge(w http.ResponseWriter, empty bool, queued int) {
 }
 
 // route finds the channels of a delivery by the ids in it, all at once, and hands the delivery over.
+//
+// The operator's secrets prove nothing for channels with a secret of their own: what is for them is left out, and a delivery for
+// no other channel is refused.
 func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued int, _ error) {
-	seen := make(map[store.RouteKey]bool, 1)
-	keys := make([]store.RouteKey, 0, 1)
-	for i := range items {
-		if key := routeKeyOf(&items[i]); !seen[key] {
-			seen[key] = true
-			keys = append(keys, key)
-		}
-	}
-	routes, err := h.routes.ByKeys(ctx, keys)
+	routes, err := h.channels(ctx, routeKeys(items, nil))
 	if err != nil {
-		return 0, fmt.Errorf("finding the channels of a delivery: %w", err)
+		return 0, err
+	}
+	known := len(routes)
+	maps.DeleteFunc(routes, func(_ store.RouteKey, route store.Route) bool { return h.signsItself(ctx, &route) })
+	switch refused := known - len(routes); {
+	case refused == known && refused > 0:
+		return 0, errUnproven
+	case refused > 0:
+		h.log.WarnContext(ctx, "a delivery has messages for channels whose own secret didn't sign it; they are left out", "channels", refused)
 	}
 	return h.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
 		route, found := routes[routeKeyOf(item)]
 		return route, found && route.State != store.ChannelPending
 	})
+}
+
+// routeKeys are the keys of the items' channels, each once, without those that are known.
+func routeKeys(items []platforms.Inbound, known map[store.RouteKey]store.Route) []store.RouteKey {
+	seen := make(map[store.RouteKey]bool, 1)
+	keys := make([]store.RouteKey, 0, 1)
+	for i := range items {
+		key := routeKeyOf(&items[i])
+		if _, has := known[key]; !has && !seen[key] {
+			seen[key] = true
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func (h *Webhooks) channels(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
+	routes, err := h.routes.ByKeys(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("finding the channels of a delivery: %w", err)
+	}
+	return routes, nil
 }
 
 func routeKeyOf(item *platforms.Inbound) store.RouteKey {
@@ -157,7 +199,7 @@ func linkAnswers(ctx context.Context, arrivals []inbox.Arrival) {
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
 	item = inbox.Item{
 		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
-		Text: in.Text, Code: messaging.Code(in.Failure),
+		Mark: in.Mark, Text: in.Text, Code: messaging.FailureCode(in.Failure),
 	}
 	if !in.SentAt.IsZero() {
 		item.SentAt = in.SentAt.UnixMilli()
@@ -173,6 +215,9 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 		item.Kind = inbox.FailedDelivery
 	case platforms.Blocked:
 		item.Kind = inbox.Blocked
+	case platforms.AccessRefused:
+		h.log.Warn("the platform says that a channel's account may not send", "channel", route.ChannelID, "type", route.Type)
+		item.Kind = inbox.AccessRefused
 	case platforms.TokenExpiring:
 		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
 		return item, false

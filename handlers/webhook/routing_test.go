@@ -105,19 +105,20 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	g := newGate(t)
 	kinds := map[platforms.Kind]inbox.ItemKind{
 		platforms.Media: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
+		platforms.AccessRefused: inbox.AccessRefused,
 	}
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {
 		items := []platforms.Inbound{{
 			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
-			Failure: platforms.NeedsReauth, SentAt: at,
+			Mark: "msg_1.0", Failure: platforms.NeedsReauth, SentAt: at,
 		}}
 		g.arrivals = nil
 		queued, err := g.route(t.Context(), items)
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
-			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
+			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
 		}}, g.arrivals[0].Items)
 	}
 	enqueues := g.enqueues

@@ -2,8 +2,10 @@
 //
 // Invariants:
 //   - A delivery is acknowledged only when all of it that has a channel is in the queue.
-//   - One delivery costs at most one read of the store and one write, and no call to the outside.
-//   - A body is extracted only after its signature was verified.
+//   - One delivery costs at most one read of the store and one write, and no call to the outside. One that the operator's secrets
+//     don't prove costs a read if it is signed and names channels, and another one if one of their own secrets proves it.
+//   - A body is extracted only after its signature was verified. What a channel's own secret signed is for channels with that
+//     secret only, and what the operator's secrets signed is for those without a secret of their own.
 //
 // It contains no platform: their signatures and formats are behind [messaging.Set].
 package webhook
@@ -15,6 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -76,6 +79,9 @@ type Webhooks struct {
 	log    *slog.Logger
 
 	bodyTime time.Duration
+
+	// ownSigned has the channel types of which a channel with a secret of its own was seen.
+	ownSigned sync.Map
 }
 
 // New returns the webhooks of one configuration. ring opens the credentials of channels with a secret of their own;
@@ -197,16 +203,10 @@ func (h *webhook) serveShared(w http.ResponseWriter, r *http.Request) error {
 	case r.Method != http.MethodPost:
 		return handlers.RouteNotFound(r)
 	}
+	d := &sharedDelivery{webhook: h, header: r.Header}
 	return h.receive(w, r, &receiver{
 		account: handlers.Account{Share: handlers.ShareDeliveries, Owner: handlers.ClientAddress(r)}, ackEmpty: h.ackEmpty,
-		extract: func(body []byte) ([]platforms.Inbound, error) {
-			err := h.platform.Verify(&platforms.Delivery{Header: r.Header, URL: h.config.BaseURL + h.path, Body: body})
-			if err != nil {
-				return nil, unproven(err)
-			}
-			return h.extract(body)
-		},
-		keep: h.route,
+		extract: d.extract, prove: d.prove, keep: d.keep,
 	})
 }
 
@@ -218,8 +218,11 @@ func unproven(err error) error {
 	case messaging.IsPanic(err):
 		return handlers.Internal(err)
 	}
-	return &handlers.Error{Code: errcode.Unauthenticated, Message: "The webhook signature is missing or wrong."}
+	return errUnproven
 }
+
+// errUnproven is the refusal of a delivery that no secret proves.
+var errUnproven error = &handlers.Error{Code: errcode.Unauthenticated, Message: "The webhook signature is missing or wrong."}
 
 // extract reads a verified delivery. Nothing it returns refers to the body.
 func (h *webhook) extract(body []byte) ([]platforms.Inbound, error) {

@@ -33,7 +33,8 @@ func TestWebhookKeepsATextAndAcknowledgesIt(t *testing.T) {
 	})
 }
 
-// Every invalid signature is 401, before anything but the bot's own secret is read.
+// Every invalid signature is 401. One that is missing or malformed costs no read; for another one the secrets of the channels that the
+// delivery names are read, once at most.
 func TestWebhookWrongSignatures(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p platform, g *gate) {
@@ -54,10 +55,15 @@ func TestWebhookWrongSignatures(t *testing.T) {
 		malformed := delivery(p.path, p.header, "wrong", "{")
 		handlertest.RefusedWith(t, errcode.Unauthenticated, p.serve(g), malformed)
 		if p.name != "bot" {
-			for _, body := range []string{p.text + " ", strings.Replace(p.text, "Chào", `Ch\u00e0o`, 1), p.text[:len(p.text)-1]} {
+			require.Zero(t, g.routes.reads)
+			bodies := []string{p.text + " ", strings.Replace(p.text, "Chào", `Ch\u00e0o`, 1), p.text[:len(p.text)-1]}
+			for _, body := range bodies {
 				handlertest.RefusedWith(t, errcode.Unauthenticated, p.serve(g), delivery(p.path, p.header, good, body))
 			}
-			require.Zero(t, g.routes.reads)
+			require.LessOrEqual(t, g.routes.reads, len(bodies))
+			if p.name == "market_b" {
+				require.Zero(t, g.routes.reads, "its channels have no secret")
+			}
 		}
 		require.Zero(t, g.enqueues)
 	})

@@ -35,6 +35,7 @@ func TestDailySpendByDefault(t *testing.T) {
 		wallet := billing.WalletID{OrgID: "org_1", Env: store.Live}
 		token := s.begin(t, `{}`)
 		wholeStream(t, s.write(token, "m-1", "one"))
+		s.exec(t, storetest.Unguard(db.Engine(), "calls"))
 		s.exec(t, `UPDATE calls SET charged_micros = 99990`) // what many answers have cost
 		_, err := s.book.Adjust(t.Context(), "test", wallet, -800_000, "other calls", "")
 		require.NoError(t, err)

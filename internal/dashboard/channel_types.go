@@ -51,7 +51,7 @@ func channelTypeFrom(t *platforms.ChannelType) channelType {
 	}
 	for _, c := range t.Credentials {
 		f := field{
-			Name: credentialsPrefix + c.Name, Kind: secretField, Label: c.Label, Required: true, Hint: c.Hint, MaxLength: c.MaxLength,
+			Name: credentialsPrefix + c.Name, Kind: secretField, Label: c.Label, Required: !c.Optional, Hint: c.Hint, MaxLength: c.MaxLength,
 		}
 		if c.Proposed {
 			f.Kind, of.proposed[f.Name] = textField, true

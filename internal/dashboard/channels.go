@@ -31,6 +31,7 @@ type channel struct {
 const (
 	channelActive      = "active"
 	channelPending     = "pending"
+	channelExpiring    = "expiring"
 	channelNeedsReauth = "needs_reauth"
 )
 
@@ -47,6 +48,7 @@ func (c *channel) StateLabel() string {
 var channelStates = map[string]string{
 	channelActive:      "Works",
 	channelPending:     "Waits for approval",
+	channelExpiring:    "Works, and must be reconnected soon",
 	channelNeedsReauth: "Must be reconnected",
 }
 
@@ -220,8 +222,10 @@ func createChannel(req *pageRequest) (outcome, error) {
 func (req *pageRequest) typedCredentials(of *channelType) object {
 	credentials := object{}
 	for i := range of.Credentials {
-		full := of.Credentials[i].Name
-		credentials[strings.TrimPrefix(full, credentialsPrefix)] = strings.TrimSpace(req.text(full))
+		f := &of.Credentials[i]
+		if typed := strings.TrimSpace(req.text(f.Name)); typed != "" || f.Required {
+			credentials[strings.TrimPrefix(f.Name, credentialsPrefix)] = typed
+		}
 	}
 	return credentials
 }

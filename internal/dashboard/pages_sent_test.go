@@ -240,6 +240,16 @@ func TestChannelsAreCreated(t *testing.T) {
 			require.Equal(t, want.external, strings.Contains(page, `name="externalId"`))
 		})
 	}
+	own := newBareFixture(t)
+	own.answer("POST /channels", http.StatusCreated, channelJSON)
+	own.submit(t, "/dashboard/channels", url.Values{
+		"type": {"market_a"}, "name": {"Tea"}, "externalId": {"4711"}, "credentials.accessToken": {"a"}, "credentials.refreshToken": {"r"},
+		"credentials.pushKey": {" p "}, "credentials.partnerId": {" "},
+	})
+	require.Equal(t, map[string]any{"accessToken": "a", "refreshToken": "r", "pushKey": "p"}, own.last(t, http.MethodPost).body["credentials"])
+	page := own.see(t, "/dashboard/channels?type=market_a")
+	require.Regexp(t, `for="channel-create-credentials.pushKey">Push key[^\n]*optional`, page)
+	require.NotContains(t, element(t, page, "channel-create-credentials.pushKey"), "required")
 	r := newBareFixture(t)
 	require.Equal(t, http.StatusBadRequest, r.submit(t, "/dashboard/channels", url.Values{"type": {"fax"}}).Code)
 	require.Zero(t, r.count(http.MethodPost))
@@ -271,6 +281,11 @@ func TestChannelStates(t *testing.T) {
 	r.answer("POST /channels/chn_1/verify", http.StatusOK, channelJSON)
 	r.answer("GET /channels/chn_1", http.StatusOK, channelJSON)
 	require.Contains(t, r.submit(t, "/dashboard/channels/chn_1/verify", nil).Body.String(), "The platform has confirmed it.")
+
+	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, "active", "expiring", 1))
+	page = r.see(t, "/dashboard/channels/chn_1")
+	require.Contains(t, page, "its token ends in some days")
+	require.Contains(t, page, `href="#channel-reconnect"`)
 
 	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, "active", "needs_reauth", 1))
 	page = r.see(t, "/dashboard/channels/chn_1")

@@ -64,6 +64,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 	hold := billing.Hold{
 		CallID: c.id, Wallet: c.wallet(), AmountMicros: amount,
 		ExpiresIn: c.holdLife(), Model: c.model.ID, Price: c.model.Price, Claim: c.claim,
+		Rough: c.prompt.counted == 0,
 	}
 	replay, err := c.Book.Hold(ctx, hold)
 	if err != nil {
@@ -81,7 +82,7 @@ func (c *call) reserve(ctx context.Context) (*billing.Replay, error) {
 // countAffordable counts the prompt for a wallet that can't carry its bytes. The count stops where the wallet ends, so that an
 // empty one costs no work; the error is then [billing.ErrInsufficientCredits].
 func (c *call) countAffordable(ctx context.Context) error {
-	free, err := c.freeBalance(ctx)
+	free, err := c.spendable(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,11 +101,11 @@ func (c *call) countAffordable(ctx context.Context) error {
 	return err
 }
 
-// freeBalance returns what the wallet of the call can spend now, in micros.
-func (c *call) freeBalance(ctx context.Context) (int64, error) {
+// spendable returns what the wallet of the call can spend at most, in micros.
+func (c *call) spendable(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	return c.FreeBalance(ctx, c.req.OrgID, c.req.Env)
+	return c.Book.Spendable(ctx, c.wallet()) //nolint:wrapcheck // it says what was being done
 }
 
 // awaitFirst waits until the first use of the key has ended. The error is [billing.ErrKeyInFlight] when it still runs at the

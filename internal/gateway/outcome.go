@@ -113,6 +113,11 @@ func (c *call) failure(ctx context.Context, err error) *Failure {
 		return clientGone(err)
 	case errors.Is(err, store.ErrBusy):
 		f.Message, f.RetryAfter = "The service is busy; the model was not called. Try again shortly.", store.RetryAfter
+	case errors.Is(err, billing.ErrCreditsInTranches):
+		f.Message, f.RetryAfter = "The service is waiting for credits that another server still holds; the model was not called. "+
+			"Try again shortly.", store.RetryAfter
+	case errors.Is(err, store.ErrCommitUnknown):
+		f.Message, f.RetryAfter = "The service failed; the model was not called. Try again shortly.", store.RetryAfter
 	default:
 		f.Message = "The service failed; the model was not called."
 	}

@@ -44,6 +44,8 @@ type Principal struct {
 	// HasOrgModels is false when the organization has no exception among the models, so that [store.Organizations.Models]
 	// need not be asked.
 	HasOrgModels bool
+	// Permit is set when the request was counted with the look-up of its key.
+	Permit store.Permit
 }
 
 // Can reports whether the principal may use a route: a key needs the scope (else 403 insufficient_scope), a user at least the
@@ -106,5 +108,6 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (Principal
 		Suspended:    record.SuspendedAt.Valid,
 		Scopes:       storedScopes(record.Scopes),
 		HasOrgModels: record.HasOrgModels,
+		Permit:       record.Permit,
 	}, nil
 }

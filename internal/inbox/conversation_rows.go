@@ -87,12 +87,14 @@ var (
 	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
+// SQLite rewrites every index that has a column which an UPDATE names, changed or not. So these statements name lease_until and run_at
+// only when they change.
 const (
-	updateConversation = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5,
-		state = $6, attention = $7, run_at = $8, waiting_since = $9, lease_until = $10, lease_token = $11, attempts = $12,
-		paused_until = $13 WHERE id = $1`
-	// updateCustomer leaves out unchanged columns: SQLite rewrites an index for each of its columns that is named.
-	updateCustomer = `UPDATE conversations SET address = $2, customer_name = $3, last_customer_at = $4, updated_at = $5 WHERE id = $1`
+	updateUnindexed = `UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
+		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10`
+	updateConversation = updateUnindexed + ` WHERE id = $11`
+	updateLease        = updateUnindexed + `, lease_until = $11 WHERE id = $12`
+	updatePlace        = updateUnindexed + `, lease_until = $11, run_at = $12 WHERE id = $13`
 )
 
 // queueFind reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
@@ -149,12 +151,15 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 		if !c.changed || c.deleted {
 			continue
 		}
-		if c.queueState == c.stored {
-			tx.Queue(store.AnyRows, updateCustomer, c.id, c.address, c.name, c.lastCustomerAt, c.updatedAt)
-		} else {
-			tx.Queue(store.AnyRows, updateConversation, c.id, c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
-				c.attention, c.runAt, c.waitingSince, c.leaseUntil, c.leaseToken, c.attempts, c.pausedUntil)
+		text, args := updateConversation, append(make([]any, 0, 13), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+			c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil)
+		switch {
+		case c.runAt != c.stored.runAt:
+			text, args = updatePlace, append(args, c.leaseUntil, c.runAt)
+		case c.leaseUntil != c.stored.leaseUntil:
+			text, args = updateLease, append(args, c.leaseUntil)
 		}
+		tx.Queue(store.AnyRows, text, append(args, c.id)...)
 		wake = wake || c.wake
 		c.stored, c.changed, c.wake = c.queueState, false, false
 	}

@@ -38,7 +38,9 @@ type decisions struct {
 	byID map[string]*conversationRow // also of messages that were not delivered
 	seen map[messageKey]bool         // stored before, or by this batch
 	sent map[messageKey]*sentRow
-	busy map[string]bool // conversations in which something is being sent
+	// marked are the outbound messages of the marks of failed deliveries.
+	marked map[messageKey]*sentRow
+	busy   map[string]bool // conversations in which something is being sent
 
 	messages []*messageRow
 	effects  []effect
@@ -86,12 +88,18 @@ func (d *decisions) decide(item *arrivedItem) {
 	case HumanEcho:
 		d.echo(c, item, key, sentAt)
 	case FailedDelivery:
-		d.failed(d.sent[key], cmp.Or(item.Code, OutboundFailed))
+		code := cmp.Or(item.Code, OutboundFailed)
+		if sent := d.sent[key]; sent != nil {
+			d.failed(sent, code)
+		} else if item.Mark != "" {
+			d.failed(d.marked[messageKey{key.channelID, item.Mark}], code)
+		}
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			c.state = StateClosed
 			d.silence(c, codeBlocked)
 		}
+	case AccessRefused: // it is the channel's, and belongs to no conversation
 	}
 }
 
@@ -174,9 +182,13 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 	d.add(c, item, AuthorHuman, kind, true, sentAt)
 }
 
-// failed records that the platform has not delivered a message that it had accepted.
+// failed records that the platform has not delivered a message that it had accepted. The report may be here before the answer to
+// the send is stored, and also come for a message that the answer itself refused, which changes nothing any more.
 func (d *decisions) failed(sent *sentRow, code string) {
-	if sent == nil || sent.state != OutboundSent || d.byID[sent.conversationID] == nil {
+	if sent == nil || d.byID[sent.conversationID] == nil {
+		return
+	}
+	if sent.state != OutboundSent && sent.state != OutboundSending && sent.state != OutboundDeliveryUnknown {
 		return
 	}
 	sent.state, sent.code, sent.changed = OutboundFailed, code, true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -16,6 +17,7 @@ var errVanished = errors.New("inbox: the conversation was deleted meanwhile")
 type delivery struct {
 	ops     []*enqueueOp
 	ids     map[conversationKey]string
+	failed  []string                    // conversations of messages that were not delivered
 	made    []conversationKey           // that begin, where another process may make the same ones
 	rows    map[string]*conversationRow // the session's
 	decided *decisions
@@ -24,7 +26,7 @@ type delivery struct {
 func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	return &delivery{ops: ops, ids: map[conversationKey]string{}, rows: rows, decided: &decisions{
 		byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
-		sent: map[messageKey]*sentRow{}, busy: map[string]bool{},
+		sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, busy: map[string]bool{},
 	}}
 }
 
@@ -32,8 +34,14 @@ var (
 	selectChannels = listSizes.Statement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
 	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
 		WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
+	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, attempts FROM outbound_messages
+		WHERE id IN {list}`, 1, 0)
 	selectBusy = listSizes.Statement(`SELECT conversation_id FROM outbound_messages
 		WHERE state IN ('pending', 'sending') AND state = 'sending' AND conversation_id IN {list}`, 1, 0)
+	// failRest ends the parts that follow a part that was not delivered.
+	failRest = `UPDATE outbound_messages SET state = 'failed', code = $2, updated_at = $3
+		WHERE turn_id = (SELECT turn_id FROM outbound_messages WHERE id = $1) AND state = 'pending'
+		AND part > (SELECT part FROM outbound_messages WHERE id = $1)`
 	insertMessages = listSizes.Statement(`INSERT INTO messages (id, org_id, channel_id, conversation_id, platform_message_id,
 		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
 )
@@ -61,18 +69,23 @@ func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
 	}
 	slices.SortFunc(keys, conversationKey.compare)
 	queueFind(tx, keys, d.ids, d.rows)
-	failed := decisions{sent: map[messageKey]*sentRow{}}
+	failed := decisions{sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}}
 	failed.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }))
+	failed.queueMarked(tx, d.markedIDs())
 	if err := tx.Flush(ctx); err != nil {
 		return nil, err
 	}
-	ids := make([]string, 0, len(d.ids)+len(failed.sent))
+	ids := make([]string, 0, len(d.ids)+len(failed.sent)+len(failed.marked))
 	for _, id := range d.ids {
 		ids = append(ids, id)
 	}
 	for _, sent := range failed.sent { // only the messages' rows name their conversations
-		ids = append(ids, sent.conversationID)
+		d.failed = append(d.failed, sent.conversationID)
 	}
+	for _, sent := range failed.marked {
+		d.failed = append(d.failed, sent.conversationID)
+	}
+	ids = append(ids, d.failed...)
 	return ids, d.makeMissing(ctx, tx, keys, makers)
 }
 
@@ -86,6 +99,18 @@ func (d *delivery) messageKeys(wanted func(*arrivedItem) bool) (keys []messageKe
 		}
 	}
 	return keys
+}
+
+// markedIDs returns the ids of the messages in the marks of failed deliveries.
+func (d *delivery) markedIDs() (ids []string) {
+	for _, op := range d.ops {
+		for _, item := range op.items {
+			if id, _, found := strings.Cut(item.Mark, "."); found && item.Kind == FailedDelivery {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
 }
 
 // makeMissing queues the conversations that begin. [delivery.queueMade] reads them, where another process may have been faster.
@@ -183,10 +208,23 @@ func (d *delivery) store(s *session) error {
 	return nil
 }
 
+// conversations returns the ids of the conversations that the arrivals may change.
+func (d *delivery) conversations() map[string]bool {
+	ids := make(map[string]bool, len(d.ids)+len(d.failed))
+	for _, id := range d.ids {
+		ids[id] = true
+	}
+	for _, id := range d.failed {
+		ids[id] = true
+	}
+	return ids
+}
+
 // queueReads loads what the decisions depend on, under the locks of the conversations.
 func (d *delivery) queueReads(tx store.Tx) {
 	d.decided.queueSeen(tx, d.messageKeys((*arrivedItem).stored))
 	d.decided.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.Kind == HumanEcho || item.Kind == FailedDelivery }))
+	d.decided.queueMarked(tx, d.markedIDs())
 	var echoed []string
 	for _, op := range d.ops {
 		for _, item := range op.items {
@@ -217,6 +255,22 @@ func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
 	}
 }
 
+func (d *decisions) queueMarked(tx store.Tx, ids []string) {
+	for size, piece := range store.Padded(listSizes, ids) {
+		tx.QueueQuery(func(row store.Row) error {
+			var channelID string
+			var attempts int64
+			sent := &sentRow{}
+			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &channelID, &attempts)
+			if sent.state == OutboundDeliveryUnknown { // its try was counted when it broke off
+				attempts--
+			}
+			d.marked[messageKey{channelID, markOf(sent.id, attempts)}] = sent
+			return err
+		}, selectMarked[size], store.Arguments(piece)...)
+	}
+}
+
 func messageKeyArgs(keys []messageKey) []any {
 	args := make([]any, 0, 2*len(keys))
 	for _, key := range keys {
@@ -235,9 +289,12 @@ func (d *decisions) write(s *session) {
 			takeUp(s.tx, effect.conversationID, s.now)
 		}
 	}
-	for _, sent := range d.sent {
-		if sent.changed {
-			s.tx.Queue(1, setPart, sent.id, sent.state, sent.code, s.now)
+	for _, found := range []map[messageKey]*sentRow{d.sent, d.marked} {
+		for _, sent := range found {
+			if sent.changed {
+				s.tx.Queue(1, setPart, sent.id, sent.state, sent.code, s.now)
+				s.tx.Queue(store.AnyRows, failRest, sent.id, sent.code, s.now)
+			}
 		}
 	}
 	slices.SortFunc(d.messages, func(a, b *messageRow) int {

@@ -28,9 +28,10 @@
 // lease.go chooses which due conversations a worker gets, and in which order; claim.go leases one for a waiting visitor. open.go,
 // turn.go and outbound.go have the worker's operations under a lease, handover.go those of people.
 //
-// [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id, decides
-// arrivals in plain Go (decide.go), writes them with few statements, runs the workers' operations one after the other on the
-// locked rows, then leases with SKIP LOCKED: nodes can't deadlock. The package has over 3,000 lines because every operation
+// [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
+// that what its operations depend on, decides arrivals in plain Go (decide.go), writes them with few statements, runs the workers'
+// operations one after the other on the locked rows, then leases with SKIP LOCKED: nodes can't deadlock. What is leased is read in the
+// same transaction ([Queue.OpenLeased]). The package has over 3,000 lines because every operation
 // takes part in that one transaction.
 //
 // # What it does not do

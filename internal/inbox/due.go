@@ -59,7 +59,7 @@ func dueOf(rows, skip int, but string) string {
 		// is due by another index, when it planned while one organization had everything.
 		fmt.Fprintf(&text, `SELECT org_id, id FROM (SELECT org_id, id, run_at FROM conversations WHERE org_id = $%[1]d
 			AND lease_until BETWEEN $%[2]d AND $%[2]d AND run_at IS NOT NULL%[3]s
-			ORDER BY lease_until, run_at, id LIMIT $%[4]d) AS due_%[5]d WHERE run_at <= $1`,
+			ORDER BY lease_until, run_at, id LIMIT CAST($%[4]d AS BIGINT)) AS due_%[5]d WHERE run_at <= $1`,
 			skip+3*i+1, skip+3*i+2, but, skip+3*i+3, i)
 	}
 	return text.String()
@@ -68,7 +68,7 @@ func dueOf(rows, skip int, but string) string {
 var dueOfAll = walkSizes.Build(func(rows int) string { return dueOf(rows, 1, "") })
 
 // selectOldestDue reads the conversations of any organization that have been due for longest. {but} leaves some out.
-const selectOldestDue = `SELECT org_id, id FROM conversations WHERE run_at <= $1 AND lease_until < $1{but} ORDER BY run_at LIMIT $2`
+const selectOldestDue = `SELECT org_id, id FROM conversations WHERE run_at <= $1 AND lease_until < $1{but} ORDER BY run_at LIMIT CAST($2 AS BIGINT)`
 
 // countLeases counts the conversations of organizations that workers have.
 var countLeases = walkSizes.Statement(`SELECT org_id, count(*) FROM conversations

@@ -19,6 +19,7 @@ const (
 	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats one of our messages
 	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code the reason
 	Blocked                        // the customer has blocked the channel
+	AccessRefused                  // the platform reports that the channel's account may not send; it belongs to no conversation
 )
 
 // Arrival is the part of a delivery for one channel.
@@ -35,6 +36,7 @@ type Item struct {
 	Address      string // where replies go
 	CustomerName string // "" unknown
 	MessageID    string // the platform's, unique within the channel
+	Mark         string // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
 	Text, Code   string
 	SentAt       int64 // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
 }
@@ -58,16 +60,33 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	if err != nil {
 		return err
 	}
-	if len(op.items) == 0 {
-		return nil
-	}
 	for range enqueueTries {
+		if len(op.items) == 0 {
+			break
+		}
 		if err = q.db.Do(ctx, Kind, op); !met(err) {
 			break
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue messages: %w", err)
+	}
+	return q.refuse(ctx, arrivals)
+}
+
+// refuse marks the channels whose platform reports that they may not send. It is rare, and has a transaction of its own.
+func (q *Queue) refuse(ctx context.Context, arrivals []Arrival) error {
+	for i := range arrivals {
+		route := &arrivals[i].Route
+		for _, item := range arrivals[i].Items {
+			if item.Kind != AccessRefused {
+				continue
+			}
+			if err := q.db.ChannelCredentials.RefuseReported(ctx, "platform", route.OrgID, route.ChannelID, item.SentAt); err != nil {
+				return fmt.Errorf("mark a channel that may not send: %w", err)
+			}
+			break
+		}
 	}
 	return nil
 }
@@ -117,9 +136,10 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			switch {
 			case item.Kind == Text && !complete:
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
-			case item.Kind < Text || item.Kind > Blocked:
+			case item.Kind < Text || item.Kind > AccessRefused:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
-			case item.Kind == Blocked && item.CustomerRef == "",
+			case item.Kind == AccessRefused, // it is the channel's
+				item.Kind == Blocked && item.CustomerRef == "",
 				item.Kind == FailedDelivery && item.MessageID == "",
 				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:
 				continue // it can't be found again, and has no answer

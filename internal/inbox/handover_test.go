@@ -232,3 +232,135 @@ func TestSendFailures(t *testing.T) {
 		q.healthy(t)
 	})
 }
+
+// TestLateErrors guarantees that a report of the platform ends the try that it is about, once, even if it is here before the answer to
+// the send, or that answer was lost; and that a report of an earlier try, or for another channel's message, changes nothing.
+func TestLateErrors(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		other := q.channel(t, "org_2", "chn_2")
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b", "c"}, true)
+		require.NoError(t, err)
+		states := func() (all []string) {
+			for i := range parts {
+				all = append(all, q.value(t, `SELECT state || ' ' || code || ' ' || attempts FROM outbound_messages WHERE id = $1`, parts[i].ID))
+			}
+			return all
+		}
+		report := func(platformID, mark, code string) {
+			t.Helper()
+			item := Item{Kind: FailedDelivery, CustomerRef: "ann", MessageID: platformID, Mark: mark, Code: code}
+			q.arrive(t, item, item)
+		}
+		first := parts[0].Mark()
+		require.Equal(t, parts[0].ID+".0", first)
+
+		// The answer says "try again", and so does a report of the same try.
+		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundPending, "", SendFailure{}))
+		report("p1", first, "send_failed")
+		require.Equal(t, []string{"pending  1", "pending  0", "pending  0"}, states())
+		require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
+		report("p1", first, "send_failed")
+		require.NoError(t, q.Enqueue(ctx, []Arrival{{other, []Item{
+			{Kind: FailedDelivery, CustomerRef: "ann", MessageID: "p2", Mark: parts[0].ID + ".1", Code: "x"},
+		}}}))
+		report("p2", "no mark", "x")
+		require.Equal(t, []string{"sending  1", "pending  0", "pending  0"}, states())
+
+		// The second try's report is faster than its answer.
+		report("p2", parts[0].ID+".1", "template_required")
+		want := []string{"failed template_required 1", "failed template_required 0", "failed template_required 0"}
+		require.Equal(t, want, states())
+		require.ErrorIs(t, q.Sent(ctx, lease, parts[0].ID, "p2", parts[1].ID), ErrEnded)
+		require.ErrorIs(t, q.Sending(ctx, lease, parts[1].ID), ErrEnded)
+		report("p2", parts[0].ID+".1", "again")
+		require.Equal(t, want, states())
+		require.Equal(t, "template_required", q.open(t, lease).Conversation.Attention)
+		require.NoError(t, q.Release(ctx, lease))
+
+		// An answer that was lost: the report says what became of the message.
+		q.arrive(t, textOf("bob", "2", "two"))
+		lease = q.take(t)
+		parts, err = q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
+		require.NoError(t, err)
+		require.NoError(t, q.SendFailed(ctx, lease, parts[0].ID, OutboundDeliveryUnknown, "delivery_unknown", SendFailure{}))
+		report("p3", parts[0].Mark(), "send_refused")
+		require.Equal(t, []string{"failed send_refused 1"}, states())
+		q.healthy(t)
+	})
+}
+
+// TestUnanswered guarantees that exactly those messages count as unanswered that the platform has certainly taken since the customer's
+// last message arrived: none whose delivery is unknown or that is tried again, and none from before, whatever second the platform's
+// clock shows.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		requireUnanswered := func(want int, lease Lease) {
+			t.Helper()
+			q.exec(t, `UPDATE messages SET received_at = received_at - 10`) // the next event is later, also by a clock of milliseconds
+			q.exec(t, `UPDATE outbound_messages SET created_at = created_at - 10`)
+			sent, err := q.Unanswered(ctx, lease)
+			require.NoError(t, err)
+			require.Equal(t, want, sent)
+		}
+		said := func(id string) Item {
+			item := textOf("ann", id, id)
+			item.SentAt = time.Now().Truncate(time.Hour).UnixMilli() // a coarse clock
+			return item
+		}
+		q.arrive(t, said("1"))
+		lease := q.take(t)
+		requireUnanswered(0, lease)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a", "b", "c", "d"}, true)
+		require.NoError(t, err)
+		requireUnanswered(0, lease)
+		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p0", parts[1].ID))
+		requireUnanswered(1, lease)
+		require.NoError(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundDeliveryUnknown, "delivery_unknown", SendFailure{}))
+		require.NoError(t, q.Sending(ctx, lease, parts[2].ID))
+		q.crash(t)
+		lease = q.take(t)
+		requireUnanswered(1, lease)
+		require.NoError(t, q.SendFailed(ctx, lease, parts[2].ID, OutboundDeliveryUnknown, "delivery_unknown", SendFailure{}))
+		for range 3 {
+			require.NoError(t, q.Sending(ctx, lease, parts[3].ID))
+			require.NoError(t, q.SendFailed(ctx, lease, parts[3].ID, OutboundPending, "", SendFailure{}))
+		}
+		require.NoError(t, q.Backoff(ctx, lease, 0))
+		lease = q.take(t)
+		require.NoError(t, q.Sending(ctx, lease, parts[3].ID))
+		require.NoError(t, q.Sent(ctx, lease, parts[3].ID, "p3", ""))
+		requireUnanswered(2, lease)
+		require.NoError(t, q.Release(ctx, lease))
+
+		for _, id := range []string{"2", "3", "4", "5", "6", "7", "8"} { // each is answered in the hour of all
+			q.arrive(t, said(id))
+			lease = q.take(t)
+			requireUnanswered(0, lease)
+			parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{id}, true)
+			require.NoError(t, err)
+			require.NoError(t, q.SentAndRelease(ctx, lease, parts[0].ID, "to "+id))
+			requireUnanswered(1, lease)
+		}
+		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "9", Text: "image"})
+		requireUnanswered(0, lease)
+	})
+}
+
+// TestAccessRefused guarantees that a platform's report about the account becomes the channel's state.
+func TestAccessRefused(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "one"), Item{Kind: AccessRefused}, Item{Kind: AccessRefused})
+		require.Equal(t, store.ChannelNeedsReauth, q.value(t, `SELECT state FROM channels WHERE id = 'chn_1'`))
+		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM messages`))
+		require.NoError(t, q.db.Channels.SetState(t.Context(), "test", "org_1", "chn_1", store.ChannelActive))
+		q.arrive(t, Item{Kind: AccessRefused, SentAt: 1})
+		require.Equal(t, store.ChannelActive, q.value(t, `SELECT state FROM channels WHERE id = 'chn_1'`), "it was mended since")
+	})
+}

@@ -21,6 +21,14 @@ type operation interface {
 	run(ctx context.Context, s *session) error
 }
 
+// reader is an operation that depends on more rows than the conversation's.
+type reader interface {
+	operation
+	// read queues the reading of these rows. They are read before run, under the conversation's lock, and show what earlier operations
+	// of the batch have written.
+	read(s *session)
+}
+
 // finder is an operation that has to read, without locks, which conversation it touches.
 type finder interface {
 	find(ctx context.Context, tx store.Tx) error
@@ -70,8 +78,8 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 		return err
 	}
 	queueConversations(tx, s.rows)
-	for _, op := range leases {
-		if err := op.run(ctx, tx); err != nil {
+	for i, op := range leases {
+		if err := op.run(ctx, tx, i == 0); err != nil { // a process has one worker; the reads of several would add up
 			return fmt.Errorf("lease conversations: %w", err)
 		}
 	}
@@ -97,6 +105,7 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 	queueLock(s.tx, ids, s.rows)
 	delivery.queueMade(s.tx)
 	delivery.queueReads(s.tx)
+	late := s.queueReads(delivery, others)
 	if err := s.tx.Flush(ctx); err != nil {
 		return fmt.Errorf("lock conversations: %w", err)
 	}
@@ -104,10 +113,33 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 	if err := delivery.store(s); err != nil {
 		return fmt.Errorf("store arrivals: %w", err)
 	}
-	for _, op := range others {
+	for i, op := range others {
+		if late[i] != nil {
+			late[i].read(s)
+			if err := s.tx.Flush(ctx); err != nil {
+				return fmt.Errorf("read the queue: %w", err)
+			}
+		}
 		if err := op.run(ctx, s); err != nil {
 			return fmt.Errorf("write the queue: %w", err)
 		}
 	}
 	return nil
+}
+
+// queueReads queues what operations read, in the round trip of the locks. An operation on a conversation that arrivals or an earlier
+// operation may change reads later: it is returned, at its index among ops.
+func (s *session) queueReads(arrived *delivery, ops []operation) (late []reader) {
+	late = make([]reader, len(ops))
+	touched := arrived.conversations()
+	for i, op := range ops {
+		id := op.conversation()
+		if reading, ok := op.(reader); ok && touched[id] {
+			late[i] = reading
+		} else if ok {
+			reading.read(s)
+		}
+		touched[id] = true
+	}
+	return late
 }

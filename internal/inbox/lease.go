@@ -39,7 +39,8 @@ type leaseOp struct {
 var lockDueConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
 	WHERE run_at <= $1 AND lease_until < $1 AND id IN {list}`, 1, 1)
 
-func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
+// run leases conversations, and with read reads them, too.
+func (op *leaseOp) run(ctx context.Context, tx store.Tx, read bool) error {
 	op.leases = nil
 	now := tx.Now()
 	ids, wanted, err := op.queue.due(ctx, tx, op.free)
@@ -65,7 +66,24 @@ func (op *leaseOp) run(ctx context.Context, tx store.Tx) error {
 		}
 	}
 	queueConversations(tx, rows)
+	if read {
+		op.queueReadings(tx)
+	}
 	return nil
+}
+
+// queueReadings queues the reading of the leased conversations, for [Queue.OpenLeased].
+func (op *leaseOp) queueReadings(tx store.Tx) {
+	channels := map[string]*store.ChannelAgent{}
+	for i := range op.leases {
+		lease := &op.leases[i]
+		channel := channels[lease.ChannelID]
+		if channel == nil {
+			channel = op.queue.db.Channels.QueueWithAgent(tx, lease.OrgID, lease.ChannelID)
+			channels[lease.ChannelID] = channel
+		}
+		lease.reading = op.queue.queueReading(tx, *lease, channel)
+	}
 }
 
 // lease gives the conversation to a worker.
@@ -180,9 +198,12 @@ type releaseOp struct {
 
 	failed bool
 	wait   time.Duration // 0: due as its rows say
+	left   workLeft
 }
 
-func (op *releaseOp) run(ctx context.Context, s *session) error {
+func (op *releaseOp) read(s *session) { op.left.read(s.tx, op.conversation(), "") }
+
+func (op *releaseOp) run(_ context.Context, s *session) error {
 	c := op.holder(s)
 	if c == nil {
 		return nil
@@ -202,31 +223,34 @@ func (op *releaseOp) run(ctx context.Context, s *session) error {
 		return nil
 	}
 	c.attempts = 0
-	return s.reschedule(ctx, c)
+	c.reschedule(op.left, s.now)
+	return nil
 }
 
-// openWork counts what is left to do in a conversation.
-const openWork = `SELECT
-	EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking')
-		OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')),
-	EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`
+// workLeft is what is left to do in a conversation.
+type workLeft struct {
+	begun bool // there is a running turn, or an unsent part
+	texts bool // texts wait for an answer
+}
+
+// read queues the reading. It doesn't count the part with the id without, "" for none.
+func (w *workLeft) read(tx store.Tx, conversationID, without string) {
+	tx.QueueQuery(func(row store.Row) error { return row.Scan(&w.begun, &w.texts) }, `SELECT
+		EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking')
+			OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND id <> $2),
+		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, conversationID, without)
+}
 
 // reschedule makes a conversation due by what its rows say.
-func (s *session) reschedule(ctx context.Context, c *conversationRow) error {
-	var begun, texts bool
-	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&begun, &texts) }, openWork, c.id)
-	if err != nil {
-		return fmt.Errorf("look for work left: %w", err)
-	}
+func (c *conversationRow) reschedule(left workLeft, now int64) {
 	c.changed = true
-	inWindow := c.runAt.Valid && c.runAt.Int64 > s.now && c.waitingSince.Valid
+	inWindow := c.runAt.Valid && c.runAt.Int64 > now && c.waitingSince.Valid
 	switch {
-	case !begun && !texts:
+	case !left.begun && !left.texts:
 		c.runAt, c.waitingSince = sql.NullInt64{}, sql.NullInt64{}
-	case !begun && inWindow:
+	case !left.begun && inWindow:
 	default:
-		c.runAt = sql.NullInt64{Int64: s.now, Valid: true}
+		c.runAt = sql.NullInt64{Int64: now, Valid: true}
 		c.wake = true
 	}
-	return nil
 }

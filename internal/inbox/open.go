@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -20,101 +21,183 @@ const (
 	maxWaiting = 1000
 )
 
-// What Open reads of a conversation.
+// The statements of Open. LIMIT has an expression, because SQLite plans a statement with LIMIT $2 again for every value that is bound.
 const (
 	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
 		WHERE conversation_id = $1 AND state = 'asking'`
 	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts FROM outbound_messages
 		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
-		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT $2`
+		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
 	selectSaid = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND (handled OR turn_id <> $2)
-		ORDER BY received_at DESC, id DESC LIMIT $3`
+		ORDER BY received_at DESC, id DESC LIMIT CAST($3 AS BIGINT)`
 	selectDelivered = `SELECT ` + outboundColumns + ` WHERE conversation_id = $1 AND state IN ('sent', 'delivery_unknown')
-		ORDER BY created_at DESC, id DESC LIMIT $2`
+		ORDER BY created_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
 	// selectOpened reads, beside the conversation, which of the other reads would find something: of a new customer none would.
-	selectOpened = conversationColumns + `, lease_token, lease_until, run_at,
-		(SELECT suspended_at IS NOT NULL FROM organizations o WHERE o.id = conversations.org_id),
+	selectOpened = openedColumns + `EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND (handled OR turn_id IS NOT NULL))` + openedRow
+
+	openedColumns = conversationColumns + `, lease_token, lease_until, run_at,
+		EXISTS (SELECT 1 FROM organizations o WHERE o.id = conversations.org_id AND o.suspended_at IS NOT NULL),
+		EXISTS (SELECT 1 FROM org_models m WHERE m.org_id = conversations.org_id),
 		EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state = 'asking'),
-		EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')),
-		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND (handled OR turn_id IS NOT NULL))
-			OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1),
+		EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')), `
+	openedRow = ` OR EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1),
 		(SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND created_at >= $3 AND author = 'assistant' AND part = 0)
 		FROM conversations WHERE id = $1 AND org_id = $2`
 )
+
+// leasedTexts bounds the waiting texts that the transaction of a lease reads of a conversation. When so many wait, [Queue.Open] reads.
+const leasedTexts = 8
+
+// The statements by which the transaction of a lease reads a conversation. Their cost doesn't grow with the texts that wait. An earlier
+// message is looked for among the oldest leasedTexts only: while fewer texts wait, one of these is such a message if there is any.
+var (
+	selectLeased = openedColumns + `EXISTS (SELECT 1 FROM (SELECT handled, turn_id FROM messages WHERE conversation_id = $1
+		ORDER BY received_at, id LIMIT ` + strconv.Itoa(leasedTexts) + `) AS oldest WHERE handled OR turn_id IS NOT NULL)` + openedRow
+	selectLeasedTexts = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
+		LIMIT ` + strconv.Itoa(leasedTexts)
+)
+
+// reading is a leased conversation without its running turn, unsent parts and earlier messages.
+type reading struct {
+	work         Work
+	channel      *store.ChannelAgent
+	waiting      []placedMessage // in any order
+	token, until int64           // of the lease
+	runAt        sql.NullInt64   // later than work.ReadAt while the quiet window lasts
+	// asking, unsent, said: there is a running turn, an unsent part, an earlier message.
+	asking, unsent, said bool
+	failed               bool // something could not be read
+}
 
 // Open reads the conversation of a lease, with at most history earlier messages. It reads without locks: an operation that
 // depends on what it saw is checked again when it is written. It returns [ErrLeaseLost], [store.ErrNotFound] when the
 // conversation was deleted, alone or with its channel, or a wrapped error of the store or the vault.
 func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
-	work, err := q.open(ctx, lease, history)
+	r, err := q.read(ctx, lease)
+	var work Work
+	if err == nil {
+		work, err = q.open(ctx, lease, r, history)
+	}
 	if err != nil {
 		return Work{}, fmt.Errorf("open a conversation: %w", err)
 	}
 	return work, nil
 }
 
-func (q *Queue) open(ctx context.Context, lease Lease, history int) (work Work, err error) {
-	now, err := q.db.Now(ctx)
+// OpenLeased is [Queue.Open] for a conversation that [Queue.Lease] has just leased. It returns the conversation as the transaction of
+// the lease read it, and reads only the history. So it doesn't notice that the lease was lost since; the next write does. Where a dead
+// worker has left a turn or a part, the next step may be a call of a model or a platform: then OpenLeased is Open, as it is for what
+// that transaction could not read.
+func (q *Queue) OpenLeased(ctx context.Context, lease Lease, history int) (Work, error) {
+	r := lease.reading
+	if r == nil || r.failed || r.asking || r.unsent || r.channel.Err != nil || len(r.waiting) == leasedTexts {
+		return q.Open(ctx, lease, history)
+	}
+	work, err := q.open(ctx, lease, r, history)
 	if err != nil {
-		return work, err
+		return Work{}, fmt.Errorf("open a conversation: %w", err)
 	}
-	work.ReadAt = now
-	opened, err := q.openConversation(ctx, lease, now, &work)
-	if err != nil {
-		return work, err
+	return work, nil
+}
+
+func (q *Queue) open(ctx context.Context, lease Lease, r *reading, history int) (work Work, err error) {
+	work = r.work
+	work.Channel = r.channel.Channel
+	if r.channel.Agent != nil {
+		agent := *r.channel.Agent // conversations of a channel share it
+		work.Agent = &agent
 	}
-	if err := q.openChannel(ctx, lease, &work); err != nil {
-		return work, err
-	}
-	if opened.asking {
+	if r.asking {
 		if work.Turn, err = q.openTurn(ctx, lease); err != nil {
 			return work, err
 		}
 	}
-	if opened.unsent {
+	if r.unsent {
 		if work.Outbound, err = q.openOutbound(ctx, lease); err != nil {
 			return work, err
 		}
 	}
-	if quiet := opened.runAt.Valid && opened.runAt.Int64 > now; !quiet {
-		if err = q.openWaiting(ctx, lease, &work); err != nil {
-			return work, err
-		}
+	if quiet := r.runAt.Valid && r.runAt.Int64 > work.ReadAt; !quiet && len(r.waiting) > 0 {
+		slices.SortFunc(r.waiting, placedMessage.saidBefore)
+		work.Waiting = messages(r.waiting)
+		work.WaitingSince = slices.MinFunc(r.waiting, placedMessage.before).placedAt
 	}
-	if opened.said {
+	if r.said {
 		work.History, err = q.openHistory(ctx, lease, history, &work)
 	}
 	return work, err
 }
 
-// openedState is what selectOpened reads beside the conversation.
-type openedState struct {
-	token, until         int64
-	runAt                sql.NullInt64 // later than now: the quiet window lasts
-	asking, unsent, said bool
+// read reads a conversation outside of a transaction. It returns [ErrLeaseLost].
+func (q *Queue) read(ctx context.Context, lease Lease) (r *reading, err error) {
+	r = &reading{}
+	if r.work.ReadAt, err = q.db.Now(ctx); err != nil {
+		return nil, err
+	}
+	_, err = store.ReadRow(ctx, q.db, "read", func(row store.Row) (struct{}, error) {
+		return struct{}{}, r.scan(q, row)
+	}, selectOpened, r.arguments(lease)...)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.token != lease.Token || r.until == 0:
+		return nil, ErrLeaseLost
+	}
+	if r.channel, err = q.readChannel(ctx, lease); err != nil {
+		return nil, err
+	}
+	r.waiting, err = store.ReadRows(ctx, q.db, "read what waits", q.scanMessage(vault.InboundBody),
+		selectWaiting, lease.ConversationID, maxWaiting)
+	return r, err
 }
 
-func (q *Queue) openConversation(ctx context.Context, lease Lease, now int64, work *Work) (o openedState, err error) {
-	work.Conversation, err = store.ReadRow(ctx, q.db, "read", func(row store.Row) (Conversation, error) {
-		return q.scanConversation(row, &o.token, &o.until, &o.runAt, &work.Suspended, &o.asking, &o.unsent, &o.said, &work.RecentReplies)
-	}, selectOpened, lease.ConversationID, lease.OrgID, now-loopWindow.Milliseconds())
-	if err == nil && (o.token != lease.Token || o.until == 0) {
-		err = ErrLeaseLost
+func (q *Queue) readChannel(ctx context.Context, lease Lease) (*store.ChannelAgent, error) {
+	channel, err := q.db.Channels.ByID(ctx, lease.OrgID, lease.ChannelID)
+	read := &store.ChannelAgent{Channel: channel}
+	if err != nil || channel.AgentID == "" {
+		return read, err
 	}
-	return o, err
+	agent, err := q.db.Agents.ByID(ctx, lease.OrgID, channel.AgentID)
+	switch {
+	case err == nil:
+		read.Agent = &agent
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, err
+	}
+	return read, nil
 }
 
-func (q *Queue) openChannel(ctx context.Context, lease Lease, work *Work) (err error) {
-	work.Channel, err = q.db.Channels.ByID(ctx, lease.OrgID, lease.ChannelID)
-	if err != nil || work.Channel.AgentID == "" {
-		return err
-	}
-	agent, err := q.db.Agents.ByID(ctx, lease.OrgID, work.Channel.AgentID)
-	if errors.Is(err, store.ErrNotFound) {
+// queueReading queues the reading of a conversation in the transaction that leases it. A text that doesn't open fails no other lease.
+// On PostgreSQL a NULL that can't be scanned would: no column may be one, whatever rows of other tables are missing.
+func (q *Queue) queueReading(tx store.Tx, lease Lease, channel *store.ChannelAgent) *reading {
+	r := &reading{work: Work{ReadAt: tx.Now()}, channel: channel}
+	tx.QueueQuery(func(row store.Row) error {
+		r.note(r.scan(q, row))
 		return nil
-	}
-	work.Agent = &agent
+	}, selectLeased, r.arguments(lease)...)
+	message := q.scanMessage(vault.InboundBody)
+	tx.QueueQuery(func(row store.Row) error {
+		m, err := message(row)
+		r.waiting = append(r.waiting, m)
+		r.note(err)
+		return nil
+	}, selectLeasedTexts, lease.ConversationID)
+	return r
+}
+
+// note records a fault.
+func (r *reading) note(err error) { r.failed = r.failed || err != nil }
+
+// arguments are those of selectOpened and selectLeased.
+func (r *reading) arguments(lease Lease) []any {
+	return []any{lease.ConversationID, lease.OrgID, r.work.ReadAt - loopWindow.Milliseconds()}
+}
+
+// scan scans their row.
+func (r *reading) scan(q *Queue, row store.Row) (err error) {
+	r.work.Conversation, err = q.scanConversation(row, &r.token, &r.until, &r.runAt, &r.work.Suspended, &r.work.HasOrgModels, &r.asking, &r.unsent,
+		&r.said, &r.work.RecentReplies)
 	return err
 }
 
@@ -148,18 +231,6 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 		part.TurnID, part.Text = turnID.String, string(text)
 		return part, nil
 	}, selectUnsent, lease.ConversationID)
-}
-
-func (q *Queue) openWaiting(ctx context.Context, lease Lease, work *Work) error {
-	waiting, err := store.ReadRows(ctx, q.db, "read what waits", q.scanMessage(vault.InboundBody),
-		selectWaiting, lease.ConversationID, maxWaiting)
-	if err != nil || len(waiting) == 0 {
-		return err
-	}
-	slices.Reverse(waiting)
-	work.Waiting = messages(waiting)
-	work.WaitingSince = slices.MinFunc(waiting, placedMessage.before).placedAt
-	return nil
 }
 
 // openHistory reads the last messages, without those that wait for an answer or belong to the running turn.

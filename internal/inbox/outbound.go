@@ -58,12 +58,12 @@ func (q *Queue) sealParts(orgID string, texts []string) []outboundPart {
 
 const insertOutbound = `INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body,
 	state, code, platform_message_id, attempts, created_at, updated_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $10)`
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11)`
 
 func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) {
 	for i, part := range parts {
 		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
-			part.state, s.now)
+			part.state, s.now, s.now)
 	}
 }
 
@@ -81,10 +81,10 @@ func (op *answerOp) Size() (bytes int) {
 	return bytes
 }
 
-func (op *answerOp) run(ctx context.Context, s *session) error {
-	c, running, err := op.asking(ctx, s)
-	if !running {
-		return err
+func (op *answerOp) run(_ context.Context, s *session) error {
+	c := op.asking(s)
+	if c == nil {
+		return nil
 	}
 	if c.silent(s.now) {
 		s.silence(c, codeHandedOver)
@@ -113,37 +113,39 @@ type partOp struct {
 
 	id string
 
+	found                     bool
 	turnID                    sql.NullString
 	state, author, platformID string
 	part                      int64
 }
 
-// read returns the conversation and loads the part, or refuses.
-func (op *partOp) read(ctx context.Context, s *session) (c *conversationRow, found bool, err error) {
-	if c = op.holder(s); c == nil {
-		return nil, false, nil
-	}
-	err = s.tx.Query(ctx, func(row store.Row) error {
-		found = true
+func (op *partOp) read(s *session) {
+	op.found = false
+	s.tx.QueueQuery(func(row store.Row) error {
+		op.found = true
 		return row.Scan(&op.turnID, &op.state, &op.author, &op.part, &op.platformID)
-	}, `SELECT turn_id, state, author, part, platform_message_id FROM outbound_messages WHERE id = $1 AND conversation_id = $2`, op.id, c.id)
-	if err != nil {
-		return nil, false, fmt.Errorf("read a part: %w", err)
-	}
-	if !found {
+	}, `SELECT turn_id, state, author, part, platform_message_id FROM outbound_messages WHERE id = $1 AND conversation_id = $2`,
+		op.id, op.conversation())
+}
+
+// holder returns the conversation, or refuses and returns nil when the part isn't there.
+func (op *partOp) holder(s *session) *conversationRow {
+	c := op.leased.holder(s)
+	if c != nil && !op.found {
 		op.refused = ErrEnded
+		return nil
 	}
-	return c, found, nil
+	return c
 }
 
 const setPart = `UPDATE outbound_messages SET state = $2, code = $3, updated_at = $4 WHERE id = $1`
 
 type sendingOp struct{ partOp }
 
-func (op *sendingOp) run(ctx context.Context, s *session) error {
-	c, found, err := op.read(ctx, s)
-	if !found {
-		return err
+func (op *sendingOp) run(_ context.Context, s *session) error {
+	c := op.holder(s)
+	if c == nil {
+		return nil
 	}
 	switch {
 	case op.state == OutboundDiscarded:
@@ -178,10 +180,17 @@ type sentOp struct {
 	next              *sendingOp
 }
 
+func (op *sentOp) read(s *session) {
+	op.partOp.read(s)
+	if op.next != nil {
+		op.next.read(s)
+	}
+}
+
 func (op *sentOp) run(ctx context.Context, s *session) error {
-	c, found, err := op.read(ctx, s)
-	if !found {
-		return err
+	c := op.holder(s)
+	if c == nil {
+		return nil
 	}
 	if op.state == OutboundSent && op.platformID == op.platformMessageID {
 		return nil // a repetition: the first commit, which also marked the next part, wasn't confirmed
@@ -190,8 +199,8 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 		op.refused = ErrEnded
 		return nil
 	}
-	s.tx.Queue(1, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $2, updated_at = $3
-		WHERE id = $1`, op.id, op.platformMessageID, s.now)
+	s.tx.Queue(1, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $1, updated_at = $2
+		WHERE id = $3`, op.platformMessageID, s.now, op.id)
 	c.attempts = 0
 	c.touch(s.now)
 	if op.next == nil {
@@ -213,7 +222,16 @@ func (q *Queue) SentAndRelease(ctx context.Context, lease Lease, outboundID, pla
 	})
 }
 
-type lastSentOp struct{ sentOp }
+type lastSentOp struct {
+	sentOp
+
+	left workLeft
+}
+
+func (op *lastSentOp) read(s *session) {
+	op.sentOp.read(s)
+	op.left.read(s.tx, op.conversation(), op.id)
+}
 
 func (op *lastSentOp) run(ctx context.Context, s *session) error {
 	if c := s.rows[op.lease.ConversationID]; c != nil && !c.deleted && c.orgID == op.lease.OrgID && c.leaseUntil == 0 {
@@ -224,7 +242,7 @@ func (op *lastSentOp) run(ctx context.Context, s *session) error {
 	if err := op.sentOp.run(ctx, s); err != nil || op.refused != nil {
 		return err
 	}
-	release := releaseOp{leased: op.leased}
+	release := releaseOp{leased: op.leased, left: op.left}
 	return release.run(ctx, s)
 }
 
@@ -242,10 +260,23 @@ func (op *lastSentOp) done(ctx context.Context, s *session, token int64) (done b
 	return done, err
 }
 
+// Unanswered counts the messages of the leased conversation that the platform has certainly taken since its customer's last message
+// arrived. One whose delivery is unknown doesn't count, nor one that was made before that message: a platform that counts more refuses
+// by itself. The times compared are our own, because those of platforms are coarse and of another clock. The error is one of the store.
+func (q *Queue) Unanswered(ctx context.Context, lease Lease) (sent int, err error) {
+	return store.ReadRow(ctx, q.db, "count unanswered messages", store.ScanValue[int], selectUnanswered, lease.ConversationID, lease.OrgID)
+}
+
+const selectUnanswered = `SELECT count(*) FROM outbound_messages WHERE conversation_id = $1 AND org_id = $2 AND state = 'sent'
+	AND created_at > COALESCE((SELECT received_at FROM messages WHERE conversation_id = $1 AND author = 'customer'
+		ORDER BY received_at DESC, id DESC LIMIT 1), 0)`
+
 // SendFailure selects what else ends with a failed send.
 type SendFailure struct {
 	// CloseConversation: the customer has blocked the channel. The assistant's unsent parts are discarded.
 	CloseConversation bool
+	// Uncounted: the try doesn't count, because the platform takes no messages now, whatever they are.
+	Uncounted bool
 	// RestOfTurn: the later parts of the same answer fail with the same code.
 	RestOfTurn bool
 }
@@ -268,17 +299,21 @@ type failedOp struct {
 	to, code string
 }
 
-func (op *failedOp) run(ctx context.Context, s *session) error {
-	c, found, err := op.read(ctx, s)
-	if !found {
-		return err
+func (op *failedOp) run(_ context.Context, s *session) error {
+	c := op.holder(s)
+	if c == nil {
+		return nil
 	}
 	if op.state != OutboundPending && op.state != OutboundSending {
 		op.refused = ErrEnded
 		return nil
 	}
-	s.tx.Queue(1, `UPDATE outbound_messages SET state = $2, code = $3, attempts = attempts + 1, updated_at = $4
-		WHERE id = $1`, op.id, op.to, op.code, s.now)
+	counted := 1
+	if op.Uncounted {
+		counted = 0
+	}
+	s.tx.Queue(1, `UPDATE outbound_messages SET state = $2, code = $3, attempts = attempts + $5, updated_at = $4
+		WHERE id = $1`, op.id, op.to, op.code, s.now, counted)
 	if op.RestOfTurn && op.turnID.Valid {
 		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'failed', code = $3, updated_at = $4
 			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, op.turnID, op.part, op.code, s.now)

@@ -41,56 +41,59 @@ type beginOp struct {
 	request         []byte // sealed, nil none
 	state, code     string
 	balance         sql.NullInt64
+
+	running bool // a turn is running
+	open    []string
 }
 
 // Size implements [store.Sized].
 func (op *beginOp) Size() int { return len(op.request) }
 
+func (op *beginOp) read(s *session) {
+	op.running = false
+	s.tx.QueueQuery(func(store.Row) error {
+		op.running = true
+		return nil
+	}, `SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversation())
+	queueOpenTexts(s.tx, op.conversation(), &op.open)
+}
+
 const insertTurn = `INSERT INTO turns (id, org_id, channel_id, conversation_id, agent_id, state, request, code,
-	balance_micros, attempts, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $10)`
+	balance_micros, attempts, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11)`
 
 var bindMessages = listSizes.Statement(`UPDATE messages SET turn_id = $1 WHERE id IN {list}`, 1, 1)
 
-func (op *beginOp) run(ctx context.Context, s *session) error {
+func (op *beginOp) run(_ context.Context, s *session) error {
 	c := op.holder(s)
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
-	}
-	if c.silent(s.now) {
+	case c.silent(s.now):
 		op.refused = ErrHandedOver
 		return nil
-	}
-	running, err := s.runningTurn(ctx, c.id)
-	if err != nil {
-		return err
-	}
-	if running != "" {
+	case op.running:
 		op.refused = ErrEnded
 		return nil
 	}
-	open, err := s.openTexts(ctx, c.id)
-	if err != nil {
-		return err
-	}
 	for _, id := range op.messageIDs {
-		if !slices.Contains(open, id) {
+		if !slices.Contains(op.open, id) {
 			op.refused = ErrHandedOver
 			return nil
 		}
 	}
 	ids := op.messageIDs
 	if len(ids) >= maxWaiting {
-		ids = open[:1+lastOf(open, ids)]
+		ids = op.open[:1+lastOf(op.open, ids)]
 	}
-	if op.state == TurnNeedsAttention && len(open) > len(ids) {
+	if op.state == TurnNeedsAttention && len(op.open) > len(ids) {
 		return nil // newer texts arrived meanwhile, and must not be answered before these: all go on waiting
 	}
 	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request,
-		op.code, op.balance, s.now)
+		op.code, op.balance, s.now, s.now)
 	store.EachExact(listSizes, ids, func(size int, piece []string) {
 		s.tx.Queue(int64(len(piece)), bindMessages[size], store.Arguments(piece, op.turnID)...)
 	})
-	if len(open) == len(ids) {
+	if len(op.open) == len(ids) {
 		c.waitingSince = sql.NullInt64{}
 	}
 	if op.state == TurnNeedsAttention {
@@ -110,53 +113,51 @@ func lastOf(all, ids []string) int {
 	return 0
 }
 
-// runningTurn returns the turn that is asking in a conversation, "" when there is none.
-func (s *session) runningTurn(ctx context.Context, conversationID string) (id string, err error) {
-	err = s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&id) },
-		`SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, conversationID)
-	return id, err
-}
-
-// openTexts returns the ids of the texts that wait for a turn, in the order of [Work.Waiting].
-func (s *session) openTexts(ctx context.Context, conversationID string) ([]string, error) {
-	return store.QueryValues[string](ctx, s.tx, `SELECT id FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
-		ORDER BY sent_at, received_at, id`, conversationID)
+// queueOpenTexts reads the ids of the texts that wait for a turn, in the order of [Work.Waiting].
+func queueOpenTexts(tx store.Tx, conversationID string, into *[]string) {
+	*into = nil
+	tx.QueueQuery(func(row store.Row) error {
+		id, err := store.ScanValue[string](row)
+		*into = append(*into, id)
+		return err
+	}, `SELECT id FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled ORDER BY sent_at, received_at, id`, conversationID)
 }
 
 // turnOp is an operation on a turn that a worker has begun.
 type turnOp struct {
 	leased
 
-	turnID string
+	turnID    string
+	turnState string // "": there is no such turn
 }
 
-// asking returns the conversation, and whether the turn is running; otherwise it refuses.
-func (op *turnOp) asking(ctx context.Context, s *session) (c *conversationRow, running bool, err error) {
-	if c = op.holder(s); c == nil {
-		return nil, false, nil
-	}
-	var state string
-	err = s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&state) },
-		`SELECT state FROM turns WHERE id = $1 AND conversation_id = $2`, op.turnID, c.id)
-	if err != nil {
-		return nil, false, fmt.Errorf("read a turn: %w", err)
-	}
-	switch state {
-	case TurnAsking:
-		return c, true, nil
-	case TurnDiscarded:
+func (op *turnOp) read(s *session) {
+	op.turnState = ""
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.turnState) },
+		`SELECT state FROM turns WHERE id = $1 AND conversation_id = $2`, op.turnID, op.conversation())
+}
+
+// asking returns the conversation, or refuses and returns nil when the turn isn't running.
+func (op *turnOp) asking(s *session) *conversationRow {
+	c := op.holder(s)
+	switch {
+	case c == nil:
+		return nil
+	case op.turnState == TurnAsking:
+		return c
+	case op.turnState == TurnDiscarded:
 		op.refused = ErrHandedOver
 	default:
 		op.refused = ErrEnded
 	}
-	return c, false, nil
+	return nil
 }
 
-const endTurn = `UPDATE turns SET state = $2, code = $3, balance_micros = $4, updated_at = $5 WHERE id = $1 AND state = 'asking'`
+const endTurn = `UPDATE turns SET state = $1, code = $2, balance_micros = $3, updated_at = $4 WHERE id = $5 AND state = 'asking'`
 
 // end ends a running turn in a state.
 func (op *turnOp) end(s *session, state, code string, balance sql.NullInt64) {
-	s.tx.Queue(1, endTurn, op.turnID, state, code, balance, s.now)
+	s.tx.Queue(1, endTurn, state, code, balance, s.now, op.turnID)
 }
 
 // StoreRequest replaces the request of a running turn, because the model refused the first as too long. It returns
@@ -174,12 +175,11 @@ type requestOp struct {
 	request []byte
 }
 
-func (op *requestOp) run(ctx context.Context, s *session) error {
-	_, running, err := op.asking(ctx, s)
-	if running {
+func (op *requestOp) run(_ context.Context, s *session) error {
+	if op.asking(s) != nil {
 		s.tx.Queue(1, `UPDATE turns SET request = $2, updated_at = $3 WHERE id = $1`, op.turnID, op.request, s.now)
 	}
-	return err
+	return nil
 }
 
 // Supersede ends a running turn when newer texts wait, so that the next one answers all of them, and reports whether it did;
@@ -196,20 +196,20 @@ func (q *Queue) Supersede(ctx context.Context, lease Lease, turnID string) (newe
 type supersedeOp struct {
 	turnOp
 
+	open  []string
 	newer bool
 }
 
-func (op *supersedeOp) run(ctx context.Context, s *session) error {
-	op.newer = false
-	c, running, err := op.asking(ctx, s)
-	if !running {
-		return err
+func (op *supersedeOp) read(s *session) {
+	op.turnOp.read(s)
+	queueOpenTexts(s.tx, op.conversation(), &op.open)
+}
+
+func (op *supersedeOp) run(_ context.Context, s *session) error {
+	op.newer = op.asking(s) != nil && len(op.open) > 0
+	if !op.newer {
+		return nil
 	}
-	open, err := s.openTexts(ctx, c.id)
-	if err != nil || len(open) == 0 {
-		return err
-	}
-	op.newer = true
 	op.end(s, TurnSuperseded, "", sql.NullInt64{})
 	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, op.turnID)
 	return nil
@@ -258,24 +258,26 @@ type endOp struct {
 
 	state, code string
 	balance     sql.NullInt64
+	newer       []string
 }
 
-func (op *endOp) run(ctx context.Context, s *session) error {
-	c, running, err := op.asking(ctx, s)
-	if !running {
-		return err
+func (op *endOp) read(s *session) {
+	op.turnOp.read(s)
+	queueOpenTexts(s.tx, op.conversation(), &op.newer)
+}
+
+func (op *endOp) run(_ context.Context, s *session) error {
+	c := op.asking(s)
+	if c == nil {
+		return nil
 	}
 	op.end(s, op.state, op.code, op.balance)
 	c.attention = op.code
 	c.touch(s.now)
-	if op.state != TurnNeedsAttention {
-		return nil
-	}
-	newer, err := s.openTexts(ctx, c.id)
-	if err == nil && len(newer) > 0 {
+	if op.state == TurnNeedsAttention && len(op.newer) > 0 {
 		takeUp(s.tx, c.id, s.now) // otherwise newer ones could be answered first
 	}
-	return err
+	return nil
 }
 
 // TurnPlace is the agent and conversation of a turn.

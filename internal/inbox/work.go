@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -52,6 +53,8 @@ type Lease struct {
 	Token                                         int64
 	Attempts                                      int64 // of the conversation, failed in a row before this lease
 	Until                                         time.Time
+
+	reading *reading // of the transaction that leased it, nil for none
 }
 
 // Work is the state of a leased conversation.
@@ -60,6 +63,7 @@ type Work struct {
 	Channel      store.Channel
 	Agent        *store.Agent // nil when the channel has none
 	Suspended    bool         // whether the organization is suspended
+	HasOrgModels bool         // whether the organization has exceptions from the catalog of models
 	Turn         *Turn        // the running turn, nil when there is none
 	// Outbound are the pending and sending parts, in the order to send them. A part that is sending when the lease is new was left by
 	// a worker that died: its delivery is unknown.
@@ -113,3 +117,9 @@ type Outbound struct {
 	ID, TurnID, Author, Text, State string
 	Part, Attempts                  int64
 }
+
+// Mark names this try to send the part, for platforms that repeat it in their reports; see [Item].
+func (o *Outbound) Mark() string { return markOf(o.ID, o.Attempts) }
+
+// markOf distinguishes the tries: a report of the first must not end the second.
+func markOf(id string, attempts int64) string { return id + "." + strconv.FormatInt(attempts, 10) }

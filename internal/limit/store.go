@@ -3,24 +3,26 @@ package limit
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// Windows counts in the store, for processes that share it. A request costs its share of a transaction; a refused one costs
-// nothing until the window ends, because this process remembers the refusal. It is safe for concurrent use.
+// Windows counts in a PostgreSQL, for the processes that share it. Requests that arrive together share a round trip; a refused one
+// costs nothing until the window ends, because this process remembers the refusal. It is safe for concurrent use.
 type Windows struct {
-	db      *store.DB
+	counter store.Windows
 	clock   func() time.Time
 	refused *refusals
+	plain   plainKeys
 }
 
-// NewStore returns a counter in db, which must have been opened with [Counter] among its kinds.
-func NewStore(db *store.DB) *Windows { return newWindows(db, time.Now) }
+// NewStore returns a counter in a database, see [store.DB.Windows].
+func NewStore(counter store.Windows) *Windows { return newWindows(counter, time.Now) }
 
-func newWindows(db *store.DB, clock func() time.Time) *Windows {
-	return &Windows{db: db, clock: clock, refused: newRefusals()}
+func newWindows(counter store.Windows, clock func() time.Time) *Windows {
+	return &Windows{counter: counter, clock: clock, refused: newRefusals()}
 }
 
 // Take implements [Limiter]. The window is that of the database's clock.
@@ -32,20 +34,104 @@ func (w *Windows) Take(ctx context.Context, orgID string, limit int64) (Decision
 	if d, ok := w.refused.remembered(orgID, limit, asked); ok {
 		return d, nil
 	}
-	op := &take{orgID: orgID, limit: limit}
-	if err := w.db.Do(ctx, Counter, op); err != nil {
+	permit, err := w.counter.Take(ctx, orgID, limit)
+	if err != nil {
 		return Decision{}, fmt.Errorf("counting a request: %w", err)
 	}
-	w.refused.remember(orgID, op.decision, asked)
-	return op.decision, nil
+	d := Permitted(permit, limit)
+	w.refused.remember(orgID, d, asked)
+	return d, nil
 }
 
-// Return implements [Returner]. It goes with the next transaction.
+// Return implements [Returner].
 func (w *Windows) Return(orgID string, decision Decision) {
-	if decision.window != 0 {
-		w.refused.forgive(orgID)
-		w.db.SubmitLazily(Counter, &take{orgID: orgID, back: decision.window})
+	if decision.window == 0 {
+		return
 	}
+	w.refused.forgive(orgID)
+	// A permit that can't be returned stays counted.
+	_ = w.counter.Return(orgID, decision.window)
+}
+
+// Permitted returns the decision on a request that the store was asked for under a limit above 0.
+func Permitted(permit store.Permit, limit int64) Decision {
+	d := decide(permit.Before, limit, time.Duration(permit.Window+window.Milliseconds()-permit.NowMS)*time.Millisecond)
+	if d.Allowed {
+		d.window = permit.Window
+	}
+	return d
+}
+
+// KeyReader reads a key by its hash, as [store.APIKeys] does.
+type KeyReader interface {
+	ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord, bool, error)
+}
+
+// Keys returns a reader that counts the request of each key it reads, in the same round trip, by terms. A record without a
+// permit wasn't counted: then [Windows.Take] decides. Those are keys that may not be used, and for a minute those without a limit,
+// which don't wait for the commits of others, and those that were refused.
+func (w *Windows) Keys(keys KeyReader, terms *store.KeyTerms) KeyReader {
+	return countedKeys{w, keys, terms}
+}
+
+type countedKeys struct {
+	windows *Windows
+	keys    KeyReader
+	terms   *store.KeyTerms
+}
+
+// ByHash implements [KeyReader].
+func (k countedKeys) ByHash(ctx context.Context, hash [32]byte) (store.KeyRecord, bool, error) {
+	w, asked := k.windows, k.windows.clock()
+	if w.plain.has(hash, asked) {
+		return k.keys.ByHash(ctx, hash) //nolint:wrapcheck // the caller says that it reads a key
+	}
+	record, found, err := w.counter.Key(ctx, hash, k.terms)
+	if err != nil || !found {
+		return record, found, err //nolint:wrapcheck // as above
+	}
+	limit := k.terms.Limit(record.Plan)
+	if limit <= 0 {
+		w.plain.add(hash, asked.Add(window))
+		return record, true, nil
+	}
+	if record.Permit.Window == 0 {
+		return record, true, nil
+	}
+	if d := Permitted(record.Permit, limit); !d.Allowed {
+		w.refused.remember(record.OrgID, d, asked)
+		w.plain.add(hash, asked.Add(d.ResetIn))
+	}
+	return record, true, nil
+}
+
+// plainKeys are keys whose requests need not be counted with the look-up for some time. The zero value is empty.
+type plainKeys struct {
+	mu     sync.Mutex
+	byHash map[[32]byte]time.Time
+}
+
+// maxPlainKeys bounds the keys that are remembered; others are only looked up a little more dearly.
+const maxPlainKeys = 8192
+
+func (p *plainKeys) has(hash [32]byte, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until, ok := p.byHash[hash]
+	if ok && !now.Before(until) {
+		delete(p.byHash, hash)
+		return false
+	}
+	return ok
+}
+
+func (p *plainKeys) add(hash [32]byte, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byHash == nil || len(p.byHash) >= maxPlainKeys {
+		p.byHash = make(map[[32]byte]time.Time)
+	}
+	p.byHash[hash] = until
 }
 
 // Limiter counts the requests of organizations in windows of one minute: [Memory], [Windows] or [Redis].

@@ -119,14 +119,30 @@ func (c *Catalog) Find(name string) (t ChannelType, ok bool) {
 	return t, ok
 }
 
-// Split cuts a text into messages of a channel of the type, whole for a type without a limit.
+// Split cuts a text into messages of a channel of the type, whole for a type without a limit. What exceeds the most messages that the
+// platform takes in a row is left out, which the end of the last one shows.
 func (c *Catalog) Split(channelType, text string) []string {
-	var limit platforms.Limit
-	if t, ok := c.Find(channelType); ok {
-		limit = t.Limit
+	t, ok := c.Find(channelType)
+	if !ok {
+		return platforms.Split(platforms.Limit{}, text)
 	}
-	return platforms.Split(limit, text)
+	parts := platforms.Split(t.Limit, text)
+	if !t.TooMany(parts) {
+		return parts
+	}
+	parts = parts[:t.MostParts]
+	last, shorter := &parts[t.MostParts-1], t.Limit
+	if shorter.Most -= t.Limit.Size(leftOut); shorter.Most > 0 {
+		*last = platforms.Split(shorter, *last)[0] + leftOut
+	}
+	return parts
 }
+
+// leftOut ends a text whose rest was left out.
+const leftOut = " …"
+
+// TooMany reports whether a text has more parts than the platform takes in a row.
+func (t ChannelType) TooMany(parts []string) bool { return t.MostParts > 0 && len(parts) > t.MostParts }
 
 // WebhookPath is the path of a platform's webhook; with [platforms.Description.ChannelWebhooks] it ends with a slash and the
 // channel's id follows.
@@ -171,6 +187,20 @@ func Code(class platforms.Class) string {
 		return string(errcode.TemplateRequired)
 	default:
 		return ""
+	}
+}
+
+// FailureCode is the code of a message that was not delivered for a reason of the class, "" if the class says nothing.
+func FailureCode(class platforms.Class) string {
+	switch class {
+	case platforms.Retry:
+		return "send_failed"
+	case platforms.Refused:
+		return "send_refused"
+	case platforms.CustomerBlocked:
+		return "customer_blocked"
+	default:
+		return Code(class)
 	}
 }
 

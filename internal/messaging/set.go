@@ -95,10 +95,25 @@ func (s *Set) of(t platforms.Type) *Platform {
 	return nil
 }
 
-// Refreshable reports whether channels of the type have a refresh token.
+// Refreshable reports whether channels of the type have tokens that can be refreshed.
 func (s *Set) Refreshable(t platforms.Type) bool {
-	p := s.of(t)
-	return p != nil && p.refresher != nil
+	p, kind := s.of(t), s.byType[t]
+	return p != nil && p.refresher != nil && kind.Refreshable()
+}
+
+// SignsItself reports whether the deliveries of a channel of the type are signed with a secret of its credentials, which are opened
+// only where that is possible.
+func (s *Set) SignsItself(t platforms.Type, open func() (platforms.Credentials, error)) (own bool, err error) {
+	p, kind := s.of(t), s.byType[t]
+	if p == nil || p.own == nil || len(kind.SigningFields()) == 0 {
+		return false, nil
+	}
+	credentials, err := open()
+	if err != nil {
+		return false, err
+	}
+	defer p.contain(&err)
+	return p.own.SignsItself(credentials), nil
 }
 
 // Send sends one message and returns the platform's id of it. The error is a [*platforms.Error].
@@ -137,7 +152,7 @@ func (s *Set) Identify(ctx context.Context, channel *platforms.Channel) (externa
 // Refresh exchanges a channel's refresh token as [platforms.Refresher] describes it. The error is a [*platforms.Error].
 func (s *Set) Refresh(ctx context.Context, channel *platforms.Channel) (next platforms.Credentials, err error) {
 	if !s.Refreshable(channel.Type) {
-		return nil, platforms.Refusef("channels of type %q have no refresh token", string(channel.Type))
+		return nil, platforms.Refusef("channels of type %q have no token that can be refreshed", string(channel.Type))
 	}
 	p, asked := s.of(channel.Type), lend(channel)
 	next, err = call(ctx, p, func(ctx context.Context) (platforms.Credentials, error) { return p.refresher.Refresh(ctx, asked) })
@@ -163,6 +178,7 @@ type Platform struct {
 
 	adapter    platforms.Platform
 	signed     platforms.SignedDeliveries
+	own        platforms.ChannelSigned
 	secrets    platforms.ChannelSecrets
 	handshaker platforms.Handshaker
 	refresher  platforms.Refresher
@@ -181,6 +197,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 		return err //nolint:wrapcheck // the deferred function says what was being done
 	}
 	p.signed, _ = p.adapter.(platforms.SignedDeliveries)
+	p.own, _ = p.adapter.(platforms.ChannelSigned)
 	p.secrets, _ = p.adapter.(platforms.ChannelSecrets)
 	p.handshaker, _ = p.adapter.(platforms.Handshaker)
 	p.refresher, _ = p.adapter.(platforms.Refresher)
@@ -239,6 +256,8 @@ func (p *Platform) failure(err error) *platforms.Error {
 		return platforms.Fail(platforms.Unknown, errNoError)
 	case !ok:
 		return platforms.Fail(platforms.Unknown, err)
+	case said.Class == platforms.Retry && said.Closed:
+		return platforms.ClosedFor(said.RetryAfter, said.Cause)
 	case said.Class == platforms.Retry:
 		return platforms.RetryLater(said.RetryAfter, said.Cause)
 	case said.Class == platforms.NeedsReauth:
@@ -253,6 +272,24 @@ func (p *Platform) failure(err error) *platforms.Error {
 func (p *Platform) Verify(delivery *platforms.Delivery) (err error) {
 	defer p.contain(&err)
 	return p.signed.Verify(delivery) //nolint:wrapcheck // the caller only asks whether
+}
+
+// Named returns the channels that an unverified delivery is about, [platforms.MaxNamed] at most; none if no channel of the platform
+// can sign its deliveries itself, or the delivery has no signature in the platform's form.
+func (p *Platform) Named(delivery *platforms.Delivery) (named []platforms.Channel) {
+	if p.own == nil {
+		return nil
+	}
+	var err error
+	defer p.contain(&err)
+	named = p.own.Named(delivery)
+	return named[:min(len(named), platforms.MaxNamed)]
+}
+
+// VerifyOwn returns an error unless the delivery is signed with the secret of the credentials, which sign themselves.
+func (p *Platform) VerifyOwn(delivery *platforms.Delivery, credentials platforms.Credentials) (err error) {
+	defer p.contain(&err)
+	return p.own.VerifyOwn(delivery, credentials) //nolint:wrapcheck // the caller only asks whether
 }
 
 // VerifyChannel returns an error unless the headers of a delivery prove the platform to the channel.

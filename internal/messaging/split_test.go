@@ -172,3 +172,32 @@ var limits = func() map[platforms.Type]platforms.Limit {
 func split(channelType platforms.Type, text string) []string {
 	return platforms.Split(limits[channelType], text)
 }
+
+// TestLongestReply guarantees that no reply has more parts than its platform takes in a row, and that a shortened one shows it.
+func TestLongestReply(t *testing.T) {
+	t.Parallel()
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
+	sentence := strings.Repeat("x", 98) + ". " // six of them are a part
+	for n, want := range map[int]int{1: 1, 6: 1, 7: 2, 24: 4, 25: 4, 100: 4} {
+		parts := catalog.Split("market_a", strings.Repeat(sentence, n))
+		require.Len(t, parts, want)
+		for _, part := range parts {
+			require.LessOrEqual(t, utf8.RuneCountInString(part), 600)
+		}
+		require.Equal(t, n > 24, strings.HasSuffix(parts[want-1], ". …"), n)
+	}
+	require.Len(t, catalog.Split("market_a", strings.Repeat("ả", 5000)), 4, "without any place for a cut")
+	require.Greater(t, len(catalog.Split("market_b", strings.Repeat(sentence, 100))), 4)
+}
+
+func TestFailureCodes(t *testing.T) {
+	t.Parallel()
+	for class, want := range map[platforms.Class]string{
+		platforms.Retry: "send_failed", platforms.Refused: "send_refused", platforms.CustomerBlocked: "customer_blocked",
+		platforms.NeedsReauth: "channel_needs_reauth", platforms.WindowExpired: "service_window_expired",
+		platforms.TemplateRequired: "template_required", platforms.Unknown: "", "": "",
+	} {
+		require.Equal(t, want, messaging.FailureCode(class), class)
+	}
+}

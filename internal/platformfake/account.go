@@ -83,6 +83,19 @@ func (s *Server) change(accessToken string, change func(*account)) {
 	change(owner)
 }
 
+// exchangeToken gives the account of a good access token a new one, and keeps the old one good, as the photo service does.
+func (s *Server) exchangeToken(t platforms.Type, accessToken string) (access string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owner := s.accounts[accessToken]
+	if owner == nil || owner.bad() || owner.platform != t {
+		return "", false
+	}
+	s.issue(owner)
+	s.accounts[accessToken] = &account{platform: t, externalID: owner.externalID}
+	return owner.access, true
+}
+
 // rotate is a refresh: the token is used up, whatever becomes of the answer.
 func (s *Server) rotate(t platforms.Type, refreshToken string) (access, fresh string, ok bool) {
 	s.mu.Lock()

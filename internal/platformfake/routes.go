@@ -28,6 +28,9 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.HandleFunc("POST /social/{id}/messages", s.sendSocial)
 	mux.HandleFunc("GET /social/{id}", s.identifySocial)
+	for _, base := range []string{"social", string(social.PhotoDM)} {
+		mux.HandleFunc("GET /"+base+"/refresh_access_token", s.exchangePhotoDM)
+	}
 	mux.HandleFunc("POST /localchat/v3.0/oa/message/cs", s.sendLocalChat)
 	mux.HandleFunc("GET /localchat/v2.0/oa/getoa", s.identifyLocalChat)
 	mux.HandleFunc("POST /localchat/v4/oa/access_token", s.refreshLocalChat)
@@ -68,6 +71,21 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, fail failer, t pl
 		good = fmt.Sprintf(`{"access_token":%q,"refresh_token":%q,%q:"%d","error":"","code":"0"}`, access, fresh, life, tokenLife)
 	}
 	s.end(exchange{w, r, fault, gate, fail, token}, good)
+}
+
+// exchangePhotoDM exchanges a token of the photo service, which needs no other.
+func (s *Server) exchangePhotoDM(w http.ResponseWriter, r *http.Request) {
+	token := r.URL.Query().Get("access_token")
+	fault, gate := s.takeOther(token)
+	good := ""
+	if fault.delivers() && r.URL.Query().Get("grant_type") == "ig_refresh_token" {
+		access, ok := s.exchangeToken(social.PhotoDM, token)
+		if !ok {
+			fault = Unauthorized
+		}
+		good = fmt.Sprintf(`{"access_token":%q,"token_type":"bearer","expires_in":5183944,"permissions":"instagram_business_basic"}`, access)
+	}
+	s.end(exchange{w, r, fault, gate, graph{s, social.PhotoDM}.fail, token}, good)
 }
 
 // messageID is the n-th id, in the form of the platform.

@@ -23,6 +23,12 @@ type (
 	RouteKey = driver.RouteKey
 	// KeyRecord is [driver.KeyRecord].
 	KeyRecord = driver.KeyRecord
+	// Windows is [driver.Windows].
+	Windows = driver.Windows
+	// KeyTerms is [driver.KeyTerms].
+	KeyTerms = driver.KeyTerms
+	// Permit is [driver.Permit].
+	Permit = driver.Permit
 
 	// Kind is [writer.Kind].
 	Kind = writer.Kind

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -206,7 +207,46 @@ func scanChannel(row Row) (channel Channel, err error) {
 
 // ByID reads an organization's channel, or [ErrNotFound].
 func (c Channels) ByID(ctx context.Context, orgID, id string) (Channel, error) {
-	return ReadRow(ctx, c.db, "read a channel", scanChannel, channelColumns+` WHERE c.id = $1 AND c.org_id = $2`, id, orgID)
+	return ReadRow(ctx, c.db, "read a channel", scanChannel, selectChannel, id, orgID)
+}
+
+// ChannelAgent is a channel with the agent that answers on it.
+type ChannelAgent struct {
+	Channel Channel
+	Agent   *Agent // nil when the channel has none
+	// Err is [ErrNotFound] for a channel that doesn't exist, or the reason why a row can't be read.
+	Err error
+}
+
+const (
+	// ofChannel selects the agent of an organization's channel.
+	ofChannel            = ` = (SELECT agent_id FROM channels WHERE id = $1 AND org_id = $2) AND org_id = $2`
+	selectChannel        = channelColumns + ` WHERE c.id = $1 AND c.org_id = $2`
+	selectAgentOfChannel = agentColumns + ` WHERE id` + ofChannel
+	selectBasesOfChannel = `SELECT knowledge_base_id FROM agent_knowledge_bases WHERE agent_id` + ofChannel + ` ORDER BY knowledge_base_id`
+)
+
+// QueueWithAgent queues the reading of an organization's channel and its agent. The result is complete after the transaction's next
+// Flush or Query, or after its commit. It never fails the transaction for a row that can't be read: see [ChannelAgent.Err].
+func (Channels) QueueWithAgent(tx Tx, orgID, id string) *ChannelAgent {
+	read := &ChannelAgent{Err: ErrNotFound}
+	tx.QueueQuery(func(row Row) error {
+		read.Channel, read.Err = scanChannel(row)
+		return nil
+	}, selectChannel, id, orgID)
+	tx.QueueQuery(func(row Row) error {
+		agent, err := scanAgent(row)
+		read.Agent, read.Err = &agent, cmp.Or(read.Err, err)
+		return nil
+	}, selectAgentOfChannel, id, orgID)
+	tx.QueueQuery(func(row Row) error {
+		base, err := ScanValue[string](row)
+		if read.Err = cmp.Or(read.Err, err); read.Err == nil && read.Agent != nil {
+			read.Agent.KnowledgeBaseIDs = append(read.Agent.KnowledgeBaseIDs, base)
+		}
+		return nil
+	}, selectBasesOfChannel, id, orgID)
+	return read
 }
 
 // List reads a page of an organization's channels, oldest first.
@@ -332,6 +372,23 @@ func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string,
 		return err
 	})
 	return current && err == nil, err
+}
+
+// RefuseReported marks an active channel as in need of reauthorization because its platform has reported so, in epoch milliseconds
+// at; 0 is unknown. A report from before the channel's last change is of no account: its owner may have mended it since.
+func (c ChannelCredentials) RefuseReported(ctx context.Context, actor, orgID, id string, at int64) error {
+	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if at <= 0 {
+			at = tx.Now()
+		}
+		marked, err := Changed(ctx, tx, `UPDATE channels SET state = $3, updated_at = $4
+			WHERE id = $1 AND org_id = $2 AND state = $5 AND updated_at <= $6 RETURNING id`,
+			id, orgID, ChannelNeedsReauth, tx.Now(), ChannelActive, at)
+		if err == nil && marked {
+			QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: ChannelNeedsReauth})
+		}
+		return err
+	})
 }
 
 // Reseal swaps the sealed bytes of a channel's credentials for the same ones under another master

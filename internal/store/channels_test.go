@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -166,6 +167,37 @@ func TestRefuseCredentials(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, marks)
+	})
+}
+
+// TestRefuseReported guarantees that a report of the platform stops a channel that works, unless it was changed since.
+func TestRefuseReported(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, nil, func(t *testing.T, db *store.DB) {
+		createOrganization(t, db, "org_1")
+		createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", State: store.ChannelPending})
+		for _, step := range []struct {
+			was, org string
+			after    int64 // of the channel's last change, in ms
+			is       string
+		}{
+			{store.ChannelActive, "org_2", 1, store.ChannelActive},
+			{store.ChannelActive, "org_1", -1, store.ChannelActive},
+			{store.ChannelActive, "org_1", 0, store.ChannelNeedsReauth},
+			{store.ChannelNeedsReauth, "org_1", 1, store.ChannelNeedsReauth},
+			{store.ChannelPending, "org_1", 1, store.ChannelPending},
+		} {
+			require.NoError(t, db.Channels.SetState(t.Context(), "usr_1", "org_1", "chn_1", step.was))
+			channel, err := db.Channels.ByID(t.Context(), "org_1", "chn_1")
+			require.NoError(t, err)
+			require.NoError(t, db.ChannelCredentials.RefuseReported(t.Context(), "platform", step.org, "chn_1", channel.UpdatedAt+step.after))
+			channel, err = db.Channels.ByID(t.Context(), "org_1", "chn_1")
+			require.NoError(t, err)
+			require.Equal(t, step.is, channel.State, step)
+		}
+		entries, err := db.AuditLog.Newest(t.Context(), 100)
+		require.NoError(t, err)
+		require.Len(t, slices.DeleteFunc(entries, func(e store.AuditEntry) bool { return e.Actor != "platform" }), 1)
 	})
 }
 

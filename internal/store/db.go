@@ -23,7 +23,7 @@
 //
 // # What it does not do
 //
-// It has no rules of money and of the queue: billing, inbox and limit bring them as a [Kind] and own every statement on
+// It has no rules of money and of the queue: billing and inbox bring them as a [Kind] and own every statement on
 // their tables, but that a deleted channel takes its conversations along. It opens no secrets (sealed columns are opaque
 // bytes), returns nothing that another process has changed since, and imports only the packages below it. Tests use storetest.
 package store
@@ -143,6 +143,9 @@ func (db *DB) Location() Location { return db.location }
 // Reader returns the pool for reading with $n SQL. Writes go through the writer; SQLite refuses them here. A read must not
 // stay open across a call to a provider or a client (2 s at most): on SQLite it keeps the WAL from being reused.
 func (db *DB) Reader() *sql.DB { return db.reader }
+
+// Windows counts requests for several processes that share a PostgreSQL; nil on SQLite.
+func (db *DB) Windows() Windows { return db.hot.Windows() }
 
 // Ping reports whether the database can be read and its writer takes work. It writes nothing.
 func (db *DB) Ping(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,11 +29,11 @@ func TestNodesDoNotDeadlock(t *testing.T) {
 	location := storetest.Location(t, store.Postgres)
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
-	options := store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger, inbox.Kind}}
+	options := store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}}
 	var all []*node
 	for range nodes {
 		db := storetest.OpenAt(t, location, options)
-		all = append(all, &node{db: db, book: billing.NewBook(db), windows: limit.NewStore(db), queue: inbox.New(db, ring)})
+		all = append(all, &node{db: db, book: billing.NewBook(db), windows: limit.NewStore(db.Windows()), queue: inbox.New(db, ring)})
 	}
 	var orgs, channels []string
 	for n := range organizations {
@@ -70,12 +71,51 @@ func TestNodesDoNotDeadlock(t *testing.T) {
 	for _, node := range all {
 		require.NoError(t, node.db.Close(t.Context())) // a session tells its figures when it ends
 	}
+	requireNoDeadlocks(t, location)
+}
+
+// requireNoDeadlocks requires that the server has ended no deadlock in a database. Its sessions must have ended.
+func requireNoDeadlocks(t *testing.T, location store.Location) {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), location.DSN)
 	require.NoError(t, err)
 	defer conn.Close(context.Background()) // it only read
 	var deadlocks int
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&deadlocks))
 	require.Zero(t, deadlocks)
+}
+
+// When a minute begins, nodes insert the rows of the same windows at once, while some of them are already counting in those.
+func TestNodesBeginWindowsWithoutDeadlocks(t *testing.T) {
+	t.Parallel()
+	const nodes, rounds, names = 4, 120, 24
+	location := storetest.Location(t, store.Postgres)
+	var all []*store.DB
+	for range nodes {
+		all = append(all, storetest.OpenAt(t, location, store.Options{}))
+	}
+	var admitted atomic.Int64
+	for round := range rounds {
+		var running sync.WaitGroup
+		for _, db := range all {
+			for i := range names {
+				running.Go(func() {
+					for _, at := range []int{i, i + names/2} {
+						// It fails when the machine is so slow that rows stay locked for seconds.
+						if _, err := db.Windows().Take(t.Context(), fmt.Sprint("org_", round, "_", at%names), 1000); err == nil {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+		}
+		running.Wait()
+	}
+	for _, db := range all {
+		require.NoError(t, db.Close(t.Context()))
+	}
+	require.Positive(t, admitted.Load())
+	requireNoDeadlocks(t, location)
 }
 
 // node is a process on a shared database.

@@ -24,10 +24,10 @@ func TestUpdatesStayOnTheirPage(t *testing.T) {
 	t.Parallel()
 	const rounds, organizations = 60, 5
 	location := storetest.Location(t, store.Postgres)
-	db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger, inbox.Kind}})
+	db := storetest.OpenAt(t, location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
-	n := node{db: db, book: billing.NewBook(db), windows: limit.NewStore(db), queue: inbox.New(db, ring)}
+	n := node{db: db, book: billing.NewBook(db), windows: limit.NewStore(db.Windows()), queue: inbox.New(db, ring)}
 	for i := range organizations {
 		org, channel := fmt.Sprint("org_", i), fmt.Sprint("chn_", i)
 		createOrganization(t, db, org)

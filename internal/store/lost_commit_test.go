@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -19,7 +18,7 @@ import (
 func TestLostCommitsAreResolvedByID(t *testing.T) {
 	t.Parallel()
 	wire := storetest.StartWire(t, storetest.Location(t, store.Postgres))
-	db := storetest.OpenAt(t, wire.Location, store.Options{Kinds: []store.Kind{limit.Counter, billing.Ledger, inbox.Kind}})
+	db := storetest.OpenAt(t, wire.Location, store.Options{Kinds: []store.Kind{billing.Ledger, inbox.Kind}})
 	ring, err := vault.ParseRing("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	require.NoError(t, err)
 	book, queue := billing.NewBook(db), inbox.New(db, ring)
@@ -68,7 +67,7 @@ func TestLostCommitsAreResolvedByID(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, billing.Wallet{BalanceMicros: step.balance, HeldMicros: step.held}, is, step.name)
 	}
-	for table, rows := range map[string]int{"ledger_tx": 5, "holds": 2, "calls": 2, "idempotency_keys": 1, "messages": 1, "conversations": 1} {
+	for table, rows := range map[string]int{"ledger_tx": 3, "holds": 2, "calls": 2, "idempotency_keys": 1, "messages": 1, "conversations": 1} {
 		require.Equal(t, rows, countRows(t, db, table), table)
 	}
 	report, err := billing.Check(t.Context(), db)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +25,9 @@ const (
 	callsIndex = `SELECT indexrelid, indisvalid FROM pg_index WHERE indexrelid = to_regclass('calls_turn')`
 )
 
-// oldStore is a store of the third version, whose tables version 4 and 6 add indexes to, and a transaction that has
+// oldStore is a store of an older version, such as the third, whose tables version 4 and 6 add indexes to, and a transaction that has
 // written to calls and stays open until end is called.
-func oldStore(t *testing.T) (db, witness *store.DB, end func()) {
+func oldStore(t *testing.T, version int) (db, witness *store.DB, end func()) {
 	t.Helper()
 	location := storetest.Location(t, store.Postgres)
 	open := func() *store.DB {
@@ -36,7 +37,7 @@ func oldStore(t *testing.T) (db, witness *store.DB, end func()) {
 		return db
 	}
 	db, witness = open(), open()
-	require.NoError(t, db.MigrateTo(t.Context(), 3))
+	require.NoError(t, db.MigrateTo(t.Context(), version))
 	write(t, db, insertCall, "call_old")
 	writing, err := witness.Reader().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -65,7 +66,7 @@ func callsTurn(t *testing.T, db *store.DB) (oid int64, valid bool) {
 // ones don't wait for the build. Processes that migrate at the same time don't disturb each other.
 func TestMigrationBuildsIndexesBesideWriters(t *testing.T) {
 	t.Parallel()
-	db, witness, end := oldStore(t)
+	db, witness, end := oldStore(t, 3)
 	migrated := make(chan error, 3)
 	for range cap(migrated) {
 		go func() { migrated <- db.Migrate(t.Context()) }()
@@ -98,7 +99,7 @@ func TestMigrationBuildsIndexesBesideWriters(t *testing.T) {
 // A build that was interrupted leaves an index that no reader may use; the next migration puts a whole one in its place.
 func TestMigrationAfterInterruptedIndex(t *testing.T) {
 	t.Parallel()
-	db, witness, end := oldStore(t)
+	db, witness, end := oldStore(t, 3)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	migrated := make(chan error, 1)
@@ -119,4 +120,26 @@ func TestMigrationAfterInterruptedIndex(t *testing.T) {
 	require.NoError(t, db.Migrate(t.Context()))
 	again, _ := callsTurn(t, witness)
 	require.Equal(t, oid, again, "what is done stays")
+}
+
+// The columns of an index that is built beside writers may be as new as the version before it.
+func TestMigrationBuildsIndexesOnNewColumns(t *testing.T) {
+	t.Parallel()
+	const charges = `SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = to_regclass('calls_charges')`
+	db, witness, end := oldStore(t, 13)
+	migrated := make(chan error, 1)
+	go func() { migrated <- db.Migrate(t.Context()) }()
+	require.Eventually(t, func() bool {
+		return count(t, witness, strings.ReplaceAll(buildWaits, "calls_turn", "calls_charges")) > 0
+	}, time.Minute, 10*time.Millisecond, "the build waits for the open transaction")
+	write(t, db, insertCall, "call_new")
+	require.Empty(t, migrated, "the transaction is still open")
+	end()
+	require.NoError(t, <-migrated)
+	require.Equal(t, 1, count(t, witness, charges))
+
+	older, witness, end := oldStore(t, 12)
+	end()
+	require.NoError(t, older.Migrate(t.Context()))
+	require.Equal(t, 1, count(t, witness, charges))
 }

@@ -32,6 +32,11 @@ func TestHangingServer(t *testing.T) {
 			_, err := db.Routes.ByKeys(context.Background(), []store.RouteKey{{Type: "photo_dm", ExternalID: "x"}})
 			return err
 		},
+		"window": func(int64) error { _, err := db.Windows().Take(context.Background(), "org_1", 1); return err },
+		"key with window": func(int64) error {
+			_, _, err := db.Windows().Key(context.Background(), [32]byte{}, new(store.KeyTerms))
+			return err
+		},
 		"write": func(id int64) error { return db.Do(context.Background(), kind, &insert{ID: id}) },
 		"page":  func(int64) error { _, err := db.Reader().Exec(`SELECT id FROM items`); return err },
 		"clock": func(int64) error { _, err := db.Now(context.Background()); return err },

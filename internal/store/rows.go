@@ -154,6 +154,13 @@ func orNow(tx Tx, at int64) int64 {
 // sortableBase32 keeps the order of the bytes it encodes.
 var sortableBase32 = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
+// FirstID returns the smallest id of a prefix that [NewID] can make at a time, in epoch milliseconds.
+func FirstID(prefix string, at int64) string {
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], uint64(max(0, at))<<16)
+	return prefix + "_" + sortableBase32.EncodeToString(id[:])
+}
+
 // NewID returns a new id: prefix, "_", and a UUIDv7 (RFC 9562 §5.7) as 26 lower-case characters, so that ids sort by the
 // time they were made, to a quarter of a microsecond (method 3 of its §6.2), and 62 random bits keep them apart.
 func NewID(prefix string) string {

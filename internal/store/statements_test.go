@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -23,15 +24,46 @@ func TestStatementsAndRoundTrips(t *testing.T) {
 			t.Parallel()
 			m := newMeter(t, engine)
 			m.requireCost(t, "free call", cost{statements: 3, trips: 1}, m.freeCall)
-			m.requireCost(t, "charged call", cost{statements: 15, trips: 4}, func(t *testing.T, id string) { m.chargedCall(t, id, nil) })
-			m.requireCost(t, "keyed call", cost{statements: 19, trips: 4}, func(t *testing.T, id string) {
+			m.requireCost(t, "charged call", cost{statements: 13, trips: 4}, func(t *testing.T, id string) { m.chargedCall(t, id, nil) })
+			m.requireCost(t, "keyed call", cost{statements: 17, trips: 4}, func(t *testing.T, id string) {
 				m.chargedCall(t, id, &billing.Claim{KeyHash: [32]byte([]byte(id + "................................"))})
 			})
-			m.requireCost(t, "refused call", cost{statements: 4, trips: 2}, m.refusedCall)
+			// The third trip looks for tranches that could give something back.
+			m.requireCost(t, "refused call", cost{statements: 4, trips: 3}, m.refusedCall)
 			m.requireCost(t, "delivery of a new customer", cost{statements: 9, trips: 4}, func(t *testing.T, id string) { m.deliver(t, id, id) })
 			m.requireCost(t, "delivery of a known customer", cost{statements: 6, trips: 3}, func(t *testing.T, id string) { m.deliver(t, id, "known") })
+			m.emptyQueue(t)
+			m.requireCost(t, "delivery and answer, without its call", cost{statements: 9 + 33, trips: 4 + 11}, m.answer)
 		})
 	}
+}
+
+// A request under a limit takes one round trip to PostgreSQL for its key, its organization and its window.
+func TestWindowedRequestTakesOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t, store.Postgres)
+	key, hash := "key_1", [32]byte{1}
+	write(t, m.db, `INSERT INTO api_keys (id, org_id, env, name, scopes, hash, hint, created_at)
+		VALUES ($1, $2, 'live', '', 'chat:write', $3, '', 1)`, key, m.wallet.OrgID, hash[:])
+	plan, err := m.db.Organizations.ByID(t.Context(), m.wallet.OrgID)
+	require.NoError(t, err)
+	terms := &store.KeyTerms{Scopes: []string{"chat:write"}, Plans: []string{plan.Plan}, PerMinute: []int64{1000}}
+	windows := limit.NewStore(m.db.Windows())
+	request := func() {
+		record, found, err := windows.Keys(m.db.APIKeys, terms).ByHash(t.Context(), hash)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.NotZero(t, record.Permit.Window)
+	}
+	request()
+	before := m.count()
+	const requests = 100
+	for range requests {
+		request()
+	}
+	trips := m.count() - before
+	require.GreaterOrEqual(t, trips, requests)
+	require.Less(t, trips, 2*requests, "old windows are deleted when a minute begins, and new connections are set up")
 }
 
 // cost is what is counted: statements of the writer on SQLite, round trips to PostgreSQL.
@@ -123,4 +155,31 @@ func (m *meter) deliver(t *testing.T, id, customer string) {
 			Kind: inbox.Text, CustomerRef: customer, Address: customer, CustomerName: "Eve", MessageID: id, Text: fmt.Sprint("text of ", id),
 		}},
 	}}))
+}
+
+// emptyQueue deletes the conversations, so that nothing else is due.
+func (m *meter) emptyQueue(t *testing.T) {
+	t.Helper()
+	all, err := m.queue.Conversations(t.Context(), m.wallet.OrgID, inbox.ConversationFilter{}, store.Page{Limit: 100})
+	require.NoError(t, err)
+	for _, c := range all {
+		require.NoError(t, m.queue.DeleteConversation(t.Context(), "usr_1", m.wallet.OrgID, c.ID))
+	}
+}
+
+// answer has a new customer's text answered as a worker does.
+func (m *meter) answer(t *testing.T, id string) {
+	t.Helper()
+	ctx := t.Context()
+	m.deliver(t, id, id)
+	leases, err := m.queue.Lease(ctx, inbox.Places{Free: 8}, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, leases, 1)
+	work, err := m.queue.OpenLeased(ctx, leases[0], 100)
+	require.NoError(t, err)
+	turnID, err := m.queue.BeginTurn(ctx, leases[0], "agt_1", []string{work.Waiting[0].ID}, []byte("request"))
+	require.NoError(t, err)
+	parts, err := m.queue.Answer(ctx, leases[0], turnID, []string{"answer"}, true)
+	require.NoError(t, err)
+	require.NoError(t, m.queue.SentAndRelease(ctx, leases[0], parts[0].ID, id))
 }

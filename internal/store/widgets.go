@@ -156,7 +156,13 @@ func (w Widgets) WalletSince(ctx context.Context, orgID string, since time.Time)
 		err = row.Scan(&b.now, &b.then)
 		return b, err
 	}, `SELECT COALESCE((SELECT balance_micros FROM wallets WHERE org_id = $1 AND env = 'live'), 0), COALESCE(
-		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at < $2 ORDER BY created_at DESC LIMIT 1),
+		(SELECT balance_micros FROM (
+			SELECT balance_micros, at, id FROM (SELECT balance_micros, created_at AS at, id FROM ledger_tx
+				WHERE org_id = $1 AND env = 'live' AND created_at < $2 ORDER BY created_at DESC LIMIT 1) AS booked
+			UNION ALL
+			SELECT balance_micros, charged_at, tx_id FROM (SELECT balance_micros, charged_at, tx_id FROM calls
+				WHERE org_id = $1 AND env = 'live' AND charged_at < $2 ORDER BY charged_at DESC, tx_id DESC LIMIT 1) AS charged
+		) AS before ORDER BY at DESC, id DESC LIMIT 1),
 		(SELECT balance_micros FROM ledger_tx WHERE org_id = $1 AND env = 'live' AND created_at >= $2 ORDER BY created_at LIMIT 1), 0)`,
 		orgID, since.UnixMilli())
 	return read.now, read.then, err

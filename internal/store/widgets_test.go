@@ -140,5 +140,13 @@ func TestWalletSince(t *testing.T) {
 		require.Equal(t, [2]int64{30, 40}, balances("org_1", 2001))
 		require.Equal(t, [2]int64{30, 30}, balances("org_1", 9000))
 		require.Equal(t, [2]int64{0, 0}, balances("org_2", 1000))
+		for id, balance := range map[string]int64{"txn_a": 25, "txn_b": 20} { // charges of one moment, the later one with the larger id
+			write(t, db, `INSERT INTO calls (id, request_id, org_id, env, key_id, model, provider, byok, stream, outcome, prompt_tokens,
+				completion_tokens, cached_tokens, usage_source, charged_micros, extra_micros, shortfall_micros, tx_id, started_at, duration_ms,
+				balance_micros, charged_at) VALUES ($1, 'r', 'org_1', 'live', 'k', 'm', 'p', FALSE, TRUE, 'completed', 1, 1, 0, 'provider', 5, 0, 0,
+				$1, 1, 1, $2, 4000)`, id, balance)
+		}
+		require.Equal(t, [2]int64{30, 30}, balances("org_1", 4000))
+		require.Equal(t, [2]int64{30, 20}, balances("org_1", 4001))
 	})
 }

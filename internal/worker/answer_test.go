@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -270,4 +271,30 @@ func TestAnUnknownModelNeedsAttention(t *testing.T) {
 	h.drain(t, h.worker())
 	require.Equal(t, []string{"needs_attention unsupported_model"}, h.turns(t, acme))
 	require.Empty(t, h.vendor.calls())
+}
+
+func TestAModelThatTheOrganizationLacksNeedsAttention(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.say(t, bot, "lan", "hello")
+		require.NoError(t, h.db.Organizations.SetModel(t.Context(), "test", acme, modelID, false))
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"needs_attention unsupported_model"}, h.turns(t, acme))
+		require.Empty(t, h.vendor.calls())
+	})
+}
+
+// TestAModelThatIsTakenAwayIsNotCalledAgain: a pass that calls once more reads the organization's models again.
+func TestAModelThatIsTakenAwayIsNotCalledAgain(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.say(t, bot, "lan", "a")
+	h.drain(t, h.worker())
+	h.vendor.reply = func(context.Context, int, []string) (string, error) {
+		return "", errors.Join(broken(providers.FailureContextTooLong), h.db.Organizations.SetModel(t.Context(), "test", acme, modelID, false))
+	}
+	h.say(t, bot, "lan", "b")
+	h.drain(t, h.worker())
+	require.Equal(t, []string{"answered", "needs_attention unsupported_model"}, h.turns(t, acme))
+	require.Len(t, h.vendor.calls(), 2)
 }

@@ -31,6 +31,8 @@ type pass struct {
 	superseded bool
 	// postponed: the pass ends because its call has no place, or its platform is missing. Nothing failed.
 	postponed bool
+	// ending, unless nil, is called before the write that stores the last message as sent and ends the lease.
+	ending func()
 	// released: the lease has ended with the last message's commit.
 	released bool
 	// span is that of the turn, nil while none is traced.
@@ -39,12 +41,6 @@ type pass struct {
 	live *live
 	// credentials are the channel's, opened when the first message is sent.
 	credentials platforms.Credentials
-}
-
-// converse works on a leased conversation and gives the lease back.
-func (w *Worker) converse(ctx context.Context, lease inbox.Lease, stop <-chan struct{}) {
-	p := &pass{Worker: w, lease: lease, stop: stop}
-	p.converse(ctx)
 }
 
 // converse works on the conversation and gives the lease back. A panic ends only this pass.
@@ -123,11 +119,15 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	return p.turn(ctx)
 }
 
-// open reads the conversation into p.work.
+// open reads the conversation into p.work, the first time as it was leased.
 func (p *pass) open(ctx context.Context) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	work, err := p.Turns.Open(ctx, p.lease, historyMessages)
+	read := p.Turns.Open
+	if p.opened.IsZero() {
+		read = p.Turns.OpenLeased
+	}
+	work, err := read(ctx, p.lease, historyMessages)
 	if err != nil {
 		return fmt.Errorf("opening the conversation: %w", err)
 	}

@@ -72,6 +72,10 @@ func (m *mortal) Open(ctx context.Context, lease inbox.Lease, history int) (inbo
 	return step(m, func() (inbox.Work, error) { return m.Queue.Open(ctx, lease, history) })
 }
 
+func (m *mortal) OpenLeased(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error) {
+	return step(m, func() (inbox.Work, error) { return m.Queue.OpenLeased(ctx, lease, history) })
+}
+
 func (m *mortal) BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, ids []string, request []byte) (string, error) {
 	return step(m, func() (string, error) { return m.Queue.BeginTurn(ctx, lease, agentID, ids, request) })
 }

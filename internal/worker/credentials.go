@@ -165,9 +165,13 @@ func (p *pass) replace(ctx context.Context, fresh platforms.Credentials) bool {
 	}
 	channel := &p.work.Channel
 	sealed := p.Ring.Seal(plain, vault.ChannelCredentials(channel.OrgID, channel.ID))
+	replaced := false
+	err = insist(ctx, func(ctx context.Context) (err error) {
+		replaced, err = p.DB.ChannelCredentials.Replace(ctx, channel.OrgID, channel.ID, channel.CredentialsVersion, sealed)
+		return err
+	})
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	replaced, err := p.DB.ChannelCredentials.Replace(bounded, channel.OrgID, channel.ID, channel.CredentialsVersion, sealed)
 	switch {
 	case err != nil:
 		// The old refresh token is used up: what we hold is the only good one, so this pass at least goes on with it.

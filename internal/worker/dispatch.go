@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 	faultPause = time.Second
 )
 
-// dispatcher hands leased conversations to goroutines. Its own methods run on Run's goroutine, but for ended.
+// dispatcher hands leased conversations to goroutines. Its methods run on Run's goroutine, but for freeEarly and ended.
 type dispatcher struct {
 	*Worker
 	work context.Context //nolint:containedctx // the lifetime that running conversations are joined to
@@ -32,6 +33,7 @@ type dispatcher struct {
 	mu     sync.Mutex
 	places map[string]int // in use, by organization
 	taken  int
+	ending int // conversations that gave their place back before their last write
 
 	// freed holds a token after a place was given back.
 	freed chan struct{}
@@ -50,14 +52,14 @@ func newDispatcher(work context.Context, w *Worker, stop <-chan struct{}) *dispa
 func (d *dispatcher) run(ctx context.Context) {
 	d.running.Go(func() { d.waiter(ctx) })
 	for ctx.Err() == nil {
-		started, err := d.fill(ctx)
+		more, err := d.fill(ctx)
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
 				d.Logger.ErrorContext(ctx, "leasing conversations failed", "error", err)
 			}
 			_ = repeat.Pause(ctx, faultPause)
-		case started == 0:
+		case !more:
 			d.idle(ctx)
 		}
 	}
@@ -66,26 +68,28 @@ func (d *dispatcher) run(ctx context.Context) {
 // wait returns when every goroutine of the dispatcher has ended.
 func (d *dispatcher) wait() { d.running.Wait() }
 
-// fill leases conversations for the free places and starts them. The end of ctx must not interrupt it: a lease whose commit wasn't
+// fill leases conversations for the free places and starts them. It reports whether another look may fill more of them: a lease may
+// end early at an organization that has more to do than was read. The end of ctx must not interrupt fill: a lease whose commit wasn't
 // confirmed would keep its customer waiting until it runs out.
-func (d *dispatcher) fill(ctx context.Context) (started int, err error) {
+func (d *dispatcher) fill(ctx context.Context) (more bool, err error) {
 	free, _ := d.room()
 	if free.Free == 0 || closed(d.stop) {
-		return 0, nil
+		return false, nil
 	}
 	bounded, cancel := storing(ctx)
 	defer cancel()
 	leases, err := d.Leases.Lease(bounded, free, d.Lease)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	if len(leases) > 0 {
 		d.Observer.Leased(len(leases))
 	}
 	for _, lease := range leases {
 		d.start(lease)
+		free.Taken[lease.OrgID]++
 	}
-	return len(leases), nil
+	return slices.ContainsFunc(leases, func(lease inbox.Lease) bool { return free.Taken[lease.OrgID] < d.most }), nil
 }
 
 // room returns the free places. capped: an organization has as many as it may have.
@@ -103,20 +107,44 @@ func (d *dispatcher) start(lease inbox.Lease) {
 	d.taken++
 	d.places[lease.OrgID]++
 	d.mu.Unlock()
+	early := false
+	p := &pass{Worker: d.Worker, lease: lease, stop: d.stop, ending: func() { early = early || d.freeEarly(lease.OrgID) }}
 	d.running.Go(func() {
-		defer d.ended(lease.OrgID)
-		d.converse(d.work, lease, d.stop)
+		defer func() { d.ended(lease.OrgID, early) }()
+		p.converse(d.work)
 	})
 }
 
-// ended gives a place back.
-func (d *dispatcher) ended(org string) {
+// freeEarly gives a place back before the last write of its conversation, so that the same commit may lease the next one. It reports
+// whether it did: at most as many conversations as there are places end without one.
+func (d *dispatcher) freeEarly(org string) bool {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending >= d.Concurrency {
+		return false
+	}
+	d.ending++
+	d.free(org)
+	return true
+}
+
+// ended gives a place back, unless freeEarly did.
+func (d *dispatcher) ended(org string, early bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if early {
+		d.ending--
+		return
+	}
+	d.free(org)
+}
+
+// free gives a place back. The caller holds mu.
+func (d *dispatcher) free(org string) {
 	d.taken--
 	if d.places[org]--; d.places[org] == 0 {
 		delete(d.places, org)
 	}
-	d.mu.Unlock()
 	signal(d.freed)
 }
 

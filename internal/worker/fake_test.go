@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,6 +24,8 @@ type fakeQueue struct {
 	ended    []string        // conversations whose lease was given back
 	put      []time.Duration // for how long, where not at once
 	renewals int
+	// perLook bounds the leases of one look, 0 for no bound.
+	perLook int
 	// renew answers a renewal, nil always well.
 	renew func(n int) error
 	work  chan struct{}
@@ -36,9 +40,10 @@ func (q *fakeQueue) Lease(_ context.Context, free inbox.Places, _ time.Duration)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var got, rest []inbox.Lease
+	taken := maps.Clone(free.Taken)
 	for _, lease := range q.due {
-		if len(got) < free.Free && free.Taken[lease.OrgID] < free.Most {
-			free.Taken[lease.OrgID]++
+		if len(got) < min(free.Free, cmp.Or(q.perLook, free.Free)) && taken[lease.OrgID] < free.Most {
+			taken[lease.OrgID]++
 			got = append(got, lease)
 			continue
 		}
@@ -73,8 +78,8 @@ func (q *fakeQueue) Backoff(_ context.Context, lease inbox.Lease, wait time.Dura
 	return nil
 }
 
-// Open finds a turn that is to be asked.
-func (q *fakeQueue) Open(_ context.Context, lease inbox.Lease, _ int) (inbox.Work, error) {
+// OpenLeased finds a turn that is to be asked.
+func (q *fakeQueue) OpenLeased(_ context.Context, lease inbox.Lease, _ int) (inbox.Work, error) {
 	request, err := (&storedRequest{Model: lease.OrgID, Messages: []message{{"user", "hi"}}}).encode()
 	return inbox.Work{
 		Conversation: inbox.Conversation{State: inbox.StateAssistant}, Channel: store.Channel{State: store.ChannelActive},

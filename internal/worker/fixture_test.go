@@ -152,7 +152,7 @@ func broken(f providers.Failure) error {
 }
 
 // build makes a fixture on a database.
-func build(t *testing.T, db *store.DB) *fixture {
+func build(t testing.TB, db *store.DB) *fixture {
 	t.Helper()
 	ring, err := vault.ParseRing(masterKey)
 	require.NoError(t, err)
@@ -187,7 +187,7 @@ func onEach(t *testing.T, run func(t *testing.T, h *fixture)) {
 	storetest.Each(t, kinds, func(t *testing.T, db *store.DB) { run(t, build(t, db)) })
 }
 
-func (h *fixture) organization(t *testing.T, id string, funds int64) {
+func (h *fixture) organization(t testing.TB, id string, funds int64) {
 	t.Helper()
 	require.NoError(t, h.db.Organizations.Create(t.Context(), "test", store.Organization{ID: id, Name: id, Plan: "free"}))
 	if funds > 0 {
@@ -195,13 +195,13 @@ func (h *fixture) organization(t *testing.T, id string, funds int64) {
 	}
 }
 
-func (h *fixture) credit(t *testing.T, org string, micros int64) {
+func (h *fixture) credit(t testing.TB, org string, micros int64) {
 	t.Helper()
 	_, err := h.book.Credit(t.Context(), "test", billing.WalletID{OrgID: org, Env: store.Live}, micros, store.NewID("ref"))
 	require.NoError(t, err)
 }
 
-func (h *fixture) agent(t *testing.T, org, id string, change ...func(*store.Agent)) {
+func (h *fixture) agent(t testing.TB, org, id string, change ...func(*store.Agent)) {
 	t.Helper()
 	agent := store.Agent{ID: id, OrgID: org, Name: id, Model: modelID, Instructions: "Be kind.", MaxTokens: 100}
 	for _, f := range change {
@@ -219,7 +219,7 @@ func (h *fixture) changeAgent(t *testing.T, change func(*store.Agent)) {
 	}))
 }
 
-func (h *fixture) channel(t *testing.T, org, id string, kind platforms.Type, agent string) platforms.Credentials {
+func (h *fixture) channel(t testing.TB, org, id string, kind platforms.Type, agent string) platforms.Credentials {
 	t.Helper()
 	h.accounts++
 	externalID := fmt.Sprint(1000 + h.accounts)
@@ -231,7 +231,7 @@ func (h *fixture) channel(t *testing.T, org, id string, kind platforms.Type, age
 	return account
 }
 
-func (h *fixture) sealed(t *testing.T, org, channel string, c platforms.Credentials) []byte {
+func (h *fixture) sealed(t testing.TB, org, channel string, c platforms.Credentials) []byte {
 	t.Helper()
 	plain, err := json.Marshal(c)
 	require.NoError(t, err)
@@ -439,4 +439,10 @@ func (o *observed) all() map[string]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.heard
+}
+
+// converse works on a leased conversation and gives the lease back.
+func (w *Worker) converse(ctx context.Context, lease inbox.Lease, stop <-chan struct{}) {
+	p := &pass{Worker: w, lease: lease, stop: stop}
+	p.converse(ctx)
 }

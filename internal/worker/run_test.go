@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,4 +148,76 @@ func TestAStoppingWorkerAsksNoModel(t *testing.T) {
 	h.leaseless(t)
 	require.Equal(t, 1, h.drain(t, h.worker()))
 	require.Equal(t, "You said: hello", h.texts()[2])
+}
+
+// lastWrite holds the write that ends a lease until the next conversation has been leased.
+type lastWrite struct {
+	*inbox.Queue
+
+	leased chan inbox.Lease
+	next   chan struct{} // closed with the second lease
+	late   atomic.Bool   // it wasn't before the write
+}
+
+func (q *lastWrite) Lease(ctx context.Context, free inbox.Places, life time.Duration) ([]inbox.Lease, error) {
+	leases, err := q.Queue.Lease(ctx, free, life)
+	for _, lease := range leases {
+		q.leased <- lease
+		if lease.CustomerRef == "minh" {
+			close(q.next)
+		}
+	}
+	return leases, err
+}
+
+func (q *lastWrite) SentAndRelease(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID string) error {
+	if lease.CustomerRef == "lan" {
+		select {
+		case <-q.next:
+		case <-time.After(patience):
+			q.late.Store(true)
+		}
+	}
+	return q.Queue.SentAndRelease(ctx, lease, outboundID, platformMessageID)
+}
+
+// TestTheLastWriteGivesThePlaceBack: the next conversation is leased while it is written that the last message was sent, so that both
+// may share a commit.
+func TestTheLastWriteGivesThePlaceBack(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.say(t, bot, "lan", "hello")
+	q := &lastWrite{Queue: h.queue, leased: make(chan inbox.Lease, 2), next: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- h.worker(func(c *Config) { c.Leases, c.Turns, c.Concurrency = q, q, 1 }).Run(ctx, patience)
+	}()
+	require.Equal(t, "lan", (<-q.leased).CustomerRef)
+	h.say(t, bot, "minh", "good morning")
+	require.Equal(t, "minh", (<-q.leased).CustomerRef)
+	h.platform.WaitSent(t, 2)
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, []string{"You said: hello", "You said: good morning"}, h.texts())
+	require.False(t, q.late.Load())
+	h.leaseless(t)
+}
+
+// TestEndingConversationsAreBounded: as many as there are places may have given theirs back.
+func TestEndingConversationsAreBounded(t *testing.T) {
+	t.Parallel()
+	d := newDispatcher(t.Context(), New(Config{Leases: newFakeQueue(), Turns: newFakeQueue(), Concurrency: 2}), nil)
+	d.taken, d.places[acme] = 2, 2
+	require.True(t, d.freeEarly(acme))
+	require.True(t, d.freeEarly(acme))
+	free, _ := d.room()
+	require.Equal(t, inbox.Places{Free: 2, Most: 1, Taken: map[string]int{}}, free)
+	d.taken, d.places[acme] = 2, 2
+	require.False(t, d.freeEarly(acme))
+	d.ended(acme, true)
+	require.True(t, d.freeEarly(acme))
+	d.ended(acme, false)
+	free, _ = d.room()
+	require.Equal(t, 2, free.Free)
 }

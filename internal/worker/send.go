@@ -23,6 +23,9 @@ const (
 	codeDeliveryUnknown = "delivery_unknown"
 )
 
+// openingSpread spreads the messages that wait until a platform takes some again.
+const openingSpread = 2 * time.Minute
+
 // endedSent is how a try to send ends well, for [Observer.Sent].
 const endedSent = "sent"
 
@@ -97,6 +100,9 @@ func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
 func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
 	ctx, span := p.startSpan(ctx, "send", trace.WithSpanKind(trace.SpanKindProducer))
 	if failure = p.refusal(row.Author); failure == nil {
+		failure = p.tooMany(ctx)
+	}
+	if failure == nil {
 		id, failure = p.callPlatform(ctx, row)
 		if failure != nil && failure.Class == platforms.NeedsReauth {
 			switch renewed, temporary := p.renewed(ctx, failure.Refreshable); {
@@ -132,6 +138,25 @@ func (p *pass) refusal(author string) *platforms.Error {
 		return refused(class, "the customer's last message is too long ago")
 	}
 	return nil
+}
+
+// tooMany is why the platform need not be called for one more message until the customer writes again; nil if it takes any number in a
+// row, or has not taken as many. Without the store it is nil, too: the platform refuses by itself.
+func (p *pass) tooMany(ctx context.Context) *platforms.Error {
+	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	if kind.ChannelType == nil || kind.Unanswered == 0 {
+		return nil
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	switch sent, err := p.Turns.Unanswered(ctx, p.lease); {
+	case err != nil:
+		p.Logger.WarnContext(ctx, "counting unanswered messages failed", "channel", p.work.Channel.ID, "error", err)
+		return nil
+	case sent < kind.Unanswered:
+		return nil
+	}
+	return refused(kind.WindowClass(), "the platform takes no more messages until the customer writes")
 }
 
 func refused(class platforms.Class, cause string) *platforms.Error {
@@ -176,7 +201,7 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	id, err := p.Platforms.Send(ctx, platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
 		Address: p.work.Conversation.Address, Text: row.Text, Credentials: p.credentials,
-		Mark: row.ID, Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
+		Mark: row.Mark(), Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
 	})
 	if err == nil {
 		return id, nil
@@ -209,6 +234,9 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 
 // sentLast stores the platform's id of the last message, and gives the lease back.
 func (p *pass) sentLast(ctx context.Context, row *inbox.Outbound, id string) error {
+	if p.ending != nil {
+		p.ending()
+	}
 	err := insist(ctx, func(ctx context.Context) error { return p.Turns.SentAndRelease(ctx, p.lease, row.ID, id) })
 	switch {
 	case over(err):
@@ -231,6 +259,11 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	case platforms.Unknown:
 		return 0, p.unclear(ctx, row)
 	case platforms.Retry:
+		if failure.Closed {
+			p.postponed = true
+			wait := failure.RetryAfter + repeat.Jitter(openingSpread)
+			return wait, p.sendFailed(ctx, row, inbox.OutboundPending, "", inbox.SendFailure{Uncounted: true})
+		}
 		return p.later(ctx, row, failure.RetryAfter)
 	case platforms.NeedsReauth:
 		mended, err := p.needsReauth(ctx)

@@ -183,6 +183,8 @@ func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedReques
 	var result *gateway.Result
 	var err error
 	call := request.call(p.lease.OrgID, turn.ID)
+	call.AllModels = !p.work.HasOrgModels
+	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
 	if p.live.waitsFor(turn.ID) {
 		call.Stream = true
 		if result, err = p.Gateway.Call(ctx, call, p.live.sink); err == nil {

@@ -54,7 +54,9 @@ type Leases interface {
 type Turns interface {
 	Reply(ctx context.Context, orgID, channelID, platformMessageID string) (inbox.Reply, error)
 	Open(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
+	OpenLeased(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
+	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	Sending(ctx context.Context, lease inbox.Lease, outboundID string) error
 	Sent(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID, next string) error
@@ -158,6 +160,7 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	defer cut(nil)
 	var loops sync.WaitGroup
 	loops.Go(func() { w.resumeLoop(ctx) })
+	loops.Go(func() { w.renewalLoop(ctx, work) })
 	d := newDispatcher(work, w, ctx.Done())
 	d.run(ctx)
 	graceOver := time.AfterFunc(grace, func() { cut(errStopping) })

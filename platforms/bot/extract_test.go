@@ -29,6 +29,8 @@ func TestExtract(t *testing.T) {
 		"caption of a photo":   {of(`"caption":"This one?","photo":[{"file_id":"a"},{"file_id":"b"}]`), message(platforms.Text, "This one?")},
 		"text before caption":  {of(`"text":"a","caption":"b"`), message(platforms.Text, "a")},
 		"photo":                {of(`"photo":[{"file_id":"a"}]`), message(platforms.Media, "image")},
+		"first of an album":    {of(`"media_group_id":"13370000000000001","photo":[{"file_id":"a","width":90,"height":67}],"caption":"Which of these?"`), message(platforms.Text, "Which of these?")},
+		"rest of an album":     {of(`"media_group_id":"13370000000000001","photo":[{"file_id":"b","width":90,"height":67}]`), message(platforms.Media, "image")},
 		"photo, blank caption": {of(`"photo":[{"file_id":"a"}],"caption":"  "`), message(platforms.Media, "image")},
 		"animation":            {of(`"animation":{},"document":{}`), message(platforms.Media, "animation")},
 		"video note":           {of(`"video_note":{}`), message(platforms.Media, "video")},

@@ -1,6 +1,7 @@
 package localchat
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -20,8 +21,8 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	const key = "signing-key-0123456789"
 	for name, options := range map[string]map[string]string{
-		"one secret":  {"app_id": appID, "app_secret": key},
-		"two secrets": {"app_id": appID, "app_secret": "calling-key-0123456789", "oa_secret_key": key},
+		"one secret":  {"app_id": testAppID, "app_secret": key},
+		"two secrets": {"app_id": testAppID, "app_secret": "calling-key-0123456789", "oa_secret_key": key},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -30,20 +31,26 @@ func TestContract(t *testing.T) {
 	}
 }
 
-const appID = "2551"
+const testAppID = "2551"
 
 // suite is the adapter's, whose deliveries are signed with the key.
 func suite(options map[string]string, key string) platformtest.Suite {
 	return platformtest.Suite{
 		Driver:  Driver{},
 		Options: options,
-		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
-			sum := sha256.Sum256([]byte(appID + string(d.Body) + "1763650003354" + key))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
+			id, key := cmp.Or(channel.Credentials[appID], testAppID), cmp.Or(channel.Credentials[oaSecretKey], channel.Credentials[appSecret], key)
+			sum := sha256.Sum256([]byte(id + string(d.Body) + "1763650003354" + key))
 			d.Header.Set(verify.LocalChatHeader, "mac="+hex.EncodeToString(sum[:]))
 		},
 		Channels: map[platforms.Type]platformtest.Sample{Type: {
 			ExternalID:  "1001",
 			Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
+			Own: []platforms.Credentials{
+				{oaSecretKey: "own-oa-key-0123456789"},
+				{appID: "77", appSecret: "own-app-secret-0123456789"},
+				{appID: "77", appSecret: "own-app-secret-0123456789", oaSecretKey: "own-oa-key-0123456789"},
+			},
 			Text: `{"event_name":"user_send_text","sender":{"id":"2"},"recipient":{"id":"1001"},"message":{"msg_id":"m%m","text":"%t"},` +
 				`"timestamp":"1763650003354"}`,
 			Sent:       `{"error":0,"message":"Success","data":{"message_id":"m%m"}}`,
@@ -86,33 +93,56 @@ func suite(options map[string]string, key string) platformtest.Suite {
 	}
 }
 
-// The application's secret renews tokens, whatever key signs deliveries.
+// The application's secret renews tokens, whatever key signs deliveries; that of the channel's own application, if it has one.
 func TestRefreshWithTheApplicationsSecret(t *testing.T) {
 	t.Parallel()
 	secrets := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secrets <- r.Header.Get("secret_key")
+		secrets <- r.FormValue("app_id") + " " + r.Header.Get("secret_key")
 		_, _ = io.WriteString(w, `{"access_token":"a2","refresh_token":"r2","expires_in":"90000"}`)
 	}))
 	t.Cleanup(server.Close)
 	p := platformtest.New(t, Driver{}, map[string]string{
-		"app_id": appID, "app_secret": "app-secret-0123456789", "oa_secret_key": "signing-key-0123456789", "api_base": server.URL,
+		"app_id": testAppID, "app_secret": "app-secret-0123456789", "oa_secret_key": "signing-key-0123456789", "api_base": server.URL,
 	})
 	fresh, err := p.(platforms.Refresher).Refresh(t.Context(), &platforms.Channel{
 		Type: Type, ExternalID: "1001", Credentials: platforms.Credentials{platforms.AccessToken: "a1", platforms.RefreshToken: "r1"},
 	})
 	require.NoError(t, err)
 	require.Equal(t, "a2", fresh[platforms.AccessToken])
-	require.Equal(t, "app-secret-0123456789", <-secrets)
+	require.Equal(t, "2551 app-secret-0123456789", <-secrets)
+
+	own := platforms.Credentials{
+		platforms.AccessToken: "a1", platforms.RefreshToken: "r1", appID: "77", appSecret: "own-secret-0123456789", oaSecretKey: "own-key-0123456789",
+	}
+	fresh, err = p.(platforms.Refresher).Refresh(t.Context(), &platforms.Channel{Type: Type, ExternalID: "1001", Credentials: own})
+	require.NoError(t, err)
+	require.Equal(t, "77 own-secret-0123456789", <-secrets)
+	require.Equal(t, own[oaSecretKey], fresh[oaSecretKey], "what isn't a token stays")
+	require.Equal(t, own[appSecret], fresh[appSecret])
 }
 
 func TestUntilMorning(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]time.Duration{
-		"22:00": 8 * time.Hour, "23:30": 6*time.Hour + 30*time.Minute, "00:00": 6 * time.Hour, "05:59": time.Minute, "06:00": 0,
+		"22:00": 8 * time.Hour, "23:30": 6*time.Hour + 30*time.Minute, "00:00": 6 * time.Hour, "05:59": time.Minute, "06:00": 0, "06:01": 0,
+		"12:00": 0, "21:49": 0, "21:50": 8*time.Hour + 10*time.Minute,
 	} {
 		now, err := time.Parse("2006-01-02 15:04 -07:00", "2026-11-22 "+at+" +07:00")
 		require.NoError(t, err)
 		require.Equal(t, want, untilMorning(now), at)
 	}
+}
+
+// At night the platform is closed until the morning; by day the same code is one try that failed.
+func TestClosedAtNight(t *testing.T) {
+	t.Parallel()
+	r := &platforms.Response{Status: 200, Body: []byte(`{"error":-234,"message":"x"}`)}
+	night := time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC) // 23:00 in Vietnam
+	failure := read(r, nil, night)
+	require.True(t, failure.Closed)
+	require.Equal(t, 7*time.Hour, failure.RetryAfter)
+	failure = read(r, nil, night.Add(12*time.Hour))
+	require.False(t, failure.Closed)
+	require.Equal(t, platforms.Retry, failure.Class)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
 )
 
 // Extract reads one event. Only user_send_text is a message; other things
@@ -37,6 +38,20 @@ func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	found := platforms.Collect(len(body))
 	found.Add(in)
 	return found.All(), nil
+}
+
+// Named implements [platforms.ChannelSigned]. Which of sender and recipient is the account depends on the event.
+func (l *localChat) Named(d *platforms.Delivery) (named []platforms.Channel) {
+	var e event
+	if !verify.HasDigest(d.Header, cmp.Or(l.config.Options["header"], verify.LocalChatHeader), "mac=") || e.read(d.Body) != nil {
+		return nil
+	}
+	for _, id := range []string{e.account, e.recipient, e.sender} {
+		if id != "" {
+			named = append(named, platforms.Channel{Type: Type, ExternalID: id})
+		}
+	}
+	return named
 }
 
 // event is an event of an official account (docs.zaloplatforms.com). Where the account itself is the sender,

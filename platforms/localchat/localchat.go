@@ -19,6 +19,13 @@ import (
 // Type is the channel type of an official account.
 const Type platforms.Type = "localchat"
 
+// Optional credentials: those of a channel's own application.
+const (
+	oaSecretKey = "oaSecretKey"
+	appID       = "appId"
+	appSecret   = "appSecret"
+)
+
 // Driver is the [platforms.Driver] of the local chat platform.
 type Driver struct{}
 
@@ -39,10 +46,23 @@ func (Driver) Describe() *platforms.Description {
 		},
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Local chat platform", Like: "Zalo", ExternalID: "Official account id", ExternalIDHint: "The OA id.",
-			Credentials: platforms.TokenPair(),
-			Limit:       platforms.Limit{Most: 2000},
-			Window:      7 * 24 * time.Hour, // the platform's 48 hours are about billing
-			Before:      []string{"Authorize the operator's application for the official account, and note both tokens."},
+			Credentials: append(platforms.TokenPair(),
+				platforms.CredentialField{
+					Name: oaSecretKey, Label: "OA secret key", Optional: true, Signs: true,
+					Hint: "The key on the page of the webhook, which signs deliveries. Leave it empty if the operator has it.",
+				},
+				platforms.CredentialField{
+					Name: appID, Label: "App id", Optional: true, With: appSecret,
+					Hint: "Of your own application. Leave it empty if the operator's is connected.",
+				},
+				platforms.CredentialField{
+					Name: appSecret, Label: "App secret", Optional: true, With: appID, Signs: true,
+					Hint: "Of your own application: it renews tokens, and signs deliveries if there is no OA secret key.",
+				},
+			),
+			Limit:  platforms.Limit{Most: 2000},
+			Window: 7 * 24 * time.Hour, // the platform's 48 hours are about billing
+			Before: []string{"Authorize the operator's application for the official account, and note both tokens."},
 			After: []string{
 				"Once for the application (the operator has done it if another channel works): webhook address %u",
 				"Its events: user_send_text and, so that a person's answers from the platform's app are noticed, oa_send_text.",
@@ -75,14 +95,40 @@ var (
 	_ platforms.Driver           = Driver{}
 	_ platforms.Platform         = (*localChat)(nil)
 	_ platforms.SignedDeliveries = (*localChat)(nil)
+	_ platforms.ChannelSigned    = (*localChat)(nil)
 	_ platforms.Refresher        = (*localChat)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. A body that isn't JSON fails: it has no timestamp to hash.
 func (l *localChat) Verify(d *platforms.Delivery) error {
-	o := l.config.Options
-	key := cmp.Or(o["oa_secret_key"], o["app_secret"])
-	return verify.LocalChat(d.Header, o["header"], o["app_id"], key, d.Body) //nolint:wrapcheck // it says all there is to say
+	return l.verify(d, l.config.Options["app_id"], l.signingKey())
+}
+
+func (l *localChat) verify(d *platforms.Delivery, appID, key string) error {
+	return verify.LocalChat(d.Header, l.config.Options["header"], appID, key, d.Body) //nolint:wrapcheck // it says all there is to say
+}
+
+// signingKey is the operator's.
+func (l *localChat) signingKey() string {
+	return cmp.Or(l.config.Options["oa_secret_key"], l.config.Options["app_secret"])
+}
+
+// signer returns what signs a channel's deliveries by its credentials: the id of the application, which is part of what is hashed,
+// and the key, "" if they have none.
+func (l *localChat) signer(c platforms.Credentials) (id, key string) {
+	return cmp.Or(c[appID], l.config.Options["app_id"]), cmp.Or(c[oaSecretKey], c[appSecret])
+}
+
+// SignsItself implements [platforms.ChannelSigned].
+func (l *localChat) SignsItself(c platforms.Credentials) bool {
+	id, key := l.signer(c)
+	return key != "" && (!platforms.SameSecret(key, l.signingKey()) || id != l.config.Options["app_id"])
+}
+
+// VerifyOwn implements [platforms.ChannelSigned].
+func (l *localChat) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) error {
+	id, key := l.signer(c)
+	return l.verify(d, id, key)
 }
 
 // Send sends a customer service message of the official account.
@@ -170,17 +216,23 @@ func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
 	case "-32":
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	case "-234":
-		return platforms.RetryLater(untilMorning(now), cause)
+		if night := untilMorning(now); night > 0 {
+			return platforms.ClosedFor(night, cause)
+		}
+		return platforms.RetryLater(r.RetryAfter(), cause)
 	}
 	return r.Unlisted(true, cause)
 }
 
-// untilMorning is how long the platform's night lasts, in which it takes no messages: 22:00 to 06:00 in Vietnam, which has no
-// summer time.
+// untilMorning is how long the platform's night still lasts, in which it takes no messages: 22:00 to 06:00 in Vietnam, which has no
+// summer time. By day it is 0, but for the last minutes before the night: our clock may be behind.
 func untilMorning(now time.Time) time.Duration {
-	const zone, morning, day = 7 * time.Hour, 6 * time.Hour, 24 * time.Hour
-	clock := time.Duration(now.UTC().UnixNano())%day + zone
-	return (morning - clock%day + day) % day
+	const zone, early, morning, day = 7 * time.Hour, 22*time.Hour - 10*time.Minute, 6 * time.Hour, 24 * time.Hour
+	clock := (time.Duration(now.UTC().UnixNano())%day + zone) % day
+	if clock >= morning && clock < early {
+		return 0
+	}
+	return (morning - clock + day) % day
 }
 
 // refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely
@@ -191,15 +243,18 @@ func (l *localChat) Refresh(ctx context.Context, channel *platforms.Channel) (pl
 	if failure := platforms.CheckRefreshToken(channel.Credentials); failure != nil {
 		return nil, failure
 	}
-	appID, secret := l.config.Options["app_id"], l.config.Options["app_secret"]
-	if appID == "" || platforms.CheckToken(secret) != "" {
-		return nil, platforms.Refusef("platform localchat has no usable app_id and app_secret")
+	id, secret := l.config.Options["app_id"], l.config.Options["app_secret"]
+	if own := channel.Credentials; own[appID] != "" {
+		id, secret = own[appID], own[appSecret]
+	}
+	if id == "" || platforms.CheckToken(secret) != "" {
+		return nil, platforms.Refusef("neither platform localchat nor the channel has a usable app id and app secret")
 	}
 	request := &platforms.Request{
 		Name: string(Type), Base: l.authBase, Method: http.MethodPost, Path: "/v4/oa/access_token",
 		Header: map[string]string{"secret_key": secret},
 		Form: url.Values{
-			"app_id": {appID}, "grant_type": {"refresh_token"}, "refresh_token": {channel.Credentials[platforms.RefreshToken]},
+			"app_id": {id}, "grant_type": {"refresh_token"}, "refresh_token": {channel.Credentials[platforms.RefreshToken]},
 		},
 	}
 	return l.config.Client.RefreshTokens(ctx, request, channel.Credentials, l.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete

@@ -1,10 +1,17 @@
 package marketa
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
@@ -30,14 +37,19 @@ func suite(options map[string]string, key string) platformtest.Suite {
 	return platformtest.Suite{
 		Driver:  Driver{},
 		Options: options,
-		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
-			mac := hmac.New(sha256.New, []byte(key))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
+			mac := hmac.New(sha256.New, []byte(cmp.Or(channel.Credentials[pushKey], channel.Credentials[partnerKey], key)))
 			mac.Write([]byte(d.URL + "|" + string(d.Body)))
 			d.Header.Set(verify.MarketAHeader, hex.EncodeToString(mac.Sum(nil)))
 		},
 		Channels: map[platforms.Type]platformtest.Sample{Type: {
 			ExternalID:  "1001",
 			Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
+			Own: []platforms.Credentials{
+				{pushKey: "own-push-key-0123456789"},
+				{partnerID: "77", partnerKey: "own-partner-key-0123456789"},
+				{partnerID: "77", partnerKey: "own-partner-key-0123456789", pushKey: "own-push-key-0123456789"},
+			},
 			Text: `{"code":10,"shop_id":1001,"data":{"type":"message","content":{"message_id":"%m","from_id":2,"conversation_id":"3",` +
 				`"created_timestamp":1763650001,"message_type":"text","content":{"text":"%t"}}}}`,
 			Sent:       `{"error":"","message":"","response":{"message_id":%m}}`,
@@ -68,4 +80,41 @@ func suite(options map[string]string, key string) platformtest.Suite {
 			},
 		}},
 	}
+}
+
+// Calls of a shop with an application of its own are signed by that, refreshes included, whatever key signs deliveries.
+func TestCallsOfAnOwnApplication(t *testing.T) {
+	t.Parallel()
+	own := platforms.Credentials{
+		platforms.AccessToken: "access-1", platforms.RefreshToken: "refresh-1", partnerID: "77", partnerKey: "own-partner-key-0123456789", pushKey: "own-push-key-0123456789",
+	}
+	queries := make(chan url.Values, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		mac := hmac.New(sha256.New, []byte(own[partnerKey]))
+		mac.Write([]byte("77" + r.URL.Path + q.Get("timestamp") + q.Get("access_token") + q.Get("shop_id")))
+		if q.Get("sign") != hex.EncodeToString(mac.Sum(nil)) {
+			q.Set("sign", "wrong")
+		}
+		queries <- q
+		_, _ = io.WriteString(w, `{"error":"","response":{"message_id":"1"},"access_token":"access-2","refresh_token":"refresh-2","expire_in":14400}`)
+	}))
+	t.Cleanup(server.Close)
+	p := platformtest.New(t, Driver{}, map[string]string{"api_base": server.URL, "partner_id": "2001234", "partner_key": "calling-key-0123456789"})
+	_, err := p.Send(t.Context(), &platforms.Outgoing{Type: Type, ExternalID: "1001", Address: "2", Text: "Hi", Credentials: own})
+	require.NoError(t, err)
+	q := <-queries
+	require.Equal(t, "77", q.Get("partner_id"))
+	require.NotEqual(t, "wrong", q.Get("sign"))
+	fresh, err := p.(platforms.Refresher).Refresh(t.Context(), &platforms.Channel{Type: Type, ExternalID: "1001", Credentials: own})
+	require.NoError(t, err)
+	q = <-queries
+	require.Equal(t, "77", q.Get("partner_id"))
+	require.NotEqual(t, "wrong", q.Get("sign"))
+	for _, kept := range []string{partnerID, partnerKey, pushKey} {
+		require.Equal(t, own[kept], fresh[kept], "what isn't a token stays")
+	}
+	require.Error(t, Driver{}.Describe().Channels[0].CheckCredentials(platforms.Credentials{
+		platforms.AccessToken: "a", platforms.RefreshToken: "r", partnerID: "77",
+	}), "an id without its key is of no use")
 }

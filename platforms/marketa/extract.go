@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/verify"
 )
 
 // Push codes of marketplace A (open.shopee.com, push mechanism).
@@ -19,33 +20,69 @@ const maxExpiring = 1000
 // Extract reads one push of marketplace A: a chat message, of a customer or of the shop itself, or the warning that
 // shops' authorizations end within a week (of up to 1,000 shops). Orders, authorizations and notices hold nothing.
 func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
-	push, err := platforms.ParseObject(body)
+	p, err := readPush(body)
 	if err != nil {
 		return nil, err
 	}
-	var code, shop, seller string
-	var data platforms.Value
-	for w := push.Members(); w.Next(); {
-		switch w.Key() {
-		case "code":
-			code = w.Value.ID()
-		case "shop_id":
-			shop = w.Value.ID()
-		case "seller_id":
-			seller = w.Value.ID()
-		case "data":
-			data = w.Value
-		}
-	}
-	shop = cmp.Or(shop, seller)
-	switch code {
+	switch p.code {
 	case chatPush:
-		return chatMessage(data, shop), nil
+		return chatMessage(p.data, p.shop), nil
 	case expiryPush:
-		return expiring(data, shop), nil
+		return expiring(p.data, p.shop), nil
 	default:
 		return nil, nil
 	}
+}
+
+// Named implements [platforms.ChannelSigned].
+func (m *market) Named(d *platforms.Delivery) (named []platforms.Channel) {
+	if !verify.HasDigest(d.Header, cmp.Or(m.config.Options["header"], verify.MarketAHeader), "") {
+		return nil
+	}
+	p, err := readPush(d.Body)
+	if err != nil {
+		return nil
+	}
+	if p.shop != "" {
+		return []platforms.Channel{{Type: Type, ExternalID: p.shop}}
+	}
+	if p.code != expiryPush {
+		return nil
+	}
+	for _, in := range expiring(p.data, "") {
+		if len(named) < platforms.MaxNamed && in.ExternalID != "" {
+			named = append(named, platforms.Channel{Type: Type, ExternalID: in.ExternalID})
+		}
+	}
+	return named
+}
+
+// push is the frame of all pushes.
+type push struct {
+	code, shop string
+	data       platforms.Value
+}
+
+func readPush(body []byte) (p push, err error) {
+	object, err := platforms.ParseObject(body)
+	if err != nil {
+		return p, err //nolint:wrapcheck // it is ErrMalformed
+	}
+	var seller string
+	for w := object.Members(); w.Next(); {
+		switch w.Key() {
+		case "code":
+			p.code = w.Value.ID()
+		case "shop_id":
+			p.shop = w.Value.ID()
+		case "seller_id":
+			seller = w.Value.ID()
+		case "data":
+			p.data = w.Value
+		}
+	}
+	p.shop = cmp.Or(p.shop, seller)
+	return p, nil
 }
 
 func chatMessage(data platforms.Value, shop string) []platforms.Inbound {

@@ -22,6 +22,13 @@ import (
 // Type is the channel type of a shop.
 const Type platforms.Type = "market_a"
 
+// Optional credentials: those of a channel's own application.
+const (
+	pushKey    = "pushKey"
+	partnerID  = "partnerId"
+	partnerKey = "partnerKey"
+)
+
 // Driver is the [platforms.Driver] of marketplace A.
 type Driver struct{}
 
@@ -44,9 +51,22 @@ func (Driver) Describe() *platforms.Description {
 		},
 		Channels: []platforms.ChannelType{{
 			Type: Type, Label: "Marketplace A", Like: "Shopee", ExternalID: "Shop id", ExternalIDHint: "A number.",
-			Credentials: platforms.TokenPair(),
-			Limit:       platforms.Limit{Most: 600},
-			Before:      []string{"Authorize the operator's application for the shop, and note both tokens."},
+			Credentials: append(platforms.TokenPair(),
+				platforms.CredentialField{
+					Name: pushKey, Label: "Push key", Optional: true, Signs: true,
+					Hint: "The key on the console's page of pushes, which signs deliveries. Leave it empty if the operator has it.",
+				},
+				platforms.CredentialField{
+					Name: partnerID, Label: "Partner id", Optional: true, With: partnerKey, Check: checkPartnerID,
+					Hint: "Of your own application, a number. Leave it empty if the operator's is authorized for the shop.",
+				},
+				platforms.CredentialField{
+					Name: partnerKey, Label: "Partner key", Optional: true, With: partnerID, Signs: true,
+					Hint: "Of your own application: it signs calls, and deliveries if there is no push key.",
+				},
+			),
+			Limit: platforms.Limit{Most: 600}, MostParts: 4, Unanswered: 5,
+			Before: []string{"Authorize the operator's application for the shop, and note both tokens."},
 			After: []string{
 				"Once for the application, in the partner console: push address exactly %u",
 				"Switch on the push “webchat”.",
@@ -71,26 +91,57 @@ func (Driver) New(config *platforms.Config) (platforms.Platform, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api_base: %w", err)
 	}
-	return &market{config: *config, base: base, partnerID: config.Options["partner_id"], partnerKey: config.Options["partner_key"]}, nil
+	return &market{config: *config, base: base, operator: partner{config.Options["partner_id"], config.Options["partner_key"]}}, nil
 }
 
 type market struct {
-	config                platforms.Config
-	base                  *url.URL
-	partnerID, partnerKey string
+	config   platforms.Config
+	base     *url.URL
+	operator partner
+}
+
+// partner is an application of the marketplace, which signs calls.
+type partner struct{ id, key string }
+
+// partner returns the application that a channel is connected through: its own, else the operator's.
+func (m *market) partner(c platforms.Credentials) partner {
+	if c[partnerID] != "" {
+		return partner{c[partnerID], c[partnerKey]}
+	}
+	return m.operator
 }
 
 var (
 	_ platforms.Driver           = Driver{}
 	_ platforms.Platform         = (*market)(nil)
 	_ platforms.SignedDeliveries = (*market)(nil)
+	_ platforms.ChannelSigned    = (*market)(nil)
 	_ platforms.Refresher        = (*market)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The platform signs the configured address, too.
 func (m *market) Verify(d *platforms.Delivery) error {
-	key := cmp.Or(m.config.Options["push_key"], m.partnerKey)
+	return m.verify(d, m.signingKey())
+}
+
+func (m *market) verify(d *platforms.Delivery, key string) error {
 	return verify.MarketA(d.Header, m.config.Options["header"], key, d.URL, d.Body) //nolint:wrapcheck // it says all there is to say
+}
+
+// signingKey is the operator's.
+func (m *market) signingKey() string { return cmp.Or(m.config.Options["push_key"], m.operator.key) }
+
+// ownKey is the key that signs a channel's deliveries by its credentials, "" if they have none.
+func ownKey(c platforms.Credentials) string { return cmp.Or(c[pushKey], c[partnerKey]) }
+
+// SignsItself implements [platforms.ChannelSigned].
+func (m *market) SignsItself(c platforms.Credentials) bool {
+	return ownKey(c) != "" && !platforms.SameSecret(ownKey(c), m.signingKey())
+}
+
+// VerifyOwn implements [platforms.ChannelSigned].
+func (m *market) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) error {
+	return m.verify(d, ownKey(c))
 }
 
 // Send sends a chat message of the shop to a buyer.
@@ -146,7 +197,7 @@ func (m *market) call(
 	if !platforms.IsDigits(shopID) {
 		return nil, errShopID()
 	}
-	query, failure := m.sign(path, token, shopID)
+	query, failure := m.sign(m.partner(credentials), path, token, shopID)
 	if failure != nil {
 		return nil, failure
 	}
@@ -166,15 +217,15 @@ func errShopID() *platforms.Error { return platforms.Refusef("the channel's shop
 // sign signs a call: lower-case hex HMAC-SHA256 with the partner key over partner id, path, time in seconds, and, for calls of
 // a shop, token and shop id. The path is the interface's own, without that of the base. As the vendor documents it; not
 // verified against the real one.
-func (m *market) sign(path, accessToken, shopID string) (url.Values, *platforms.Error) {
-	if !platforms.IsDigits(m.partnerID) || m.partnerKey == "" {
-		return nil, platforms.Refusef("platform market_a has no partner_id and partner_key")
+func (m *market) sign(by partner, path, accessToken, shopID string) (url.Values, *platforms.Error) {
+	if !platforms.IsDigits(by.id) || by.key == "" {
+		return nil, platforms.Refusef("neither platform market_a nor the channel has a partner id and key")
 	}
 	timestamp := strconv.FormatInt(m.config.Now().Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(m.partnerKey))
-	mac.Write([]byte(m.partnerID + path + timestamp + accessToken + shopID))
+	mac := hmac.New(sha256.New, []byte(by.key))
+	mac.Write([]byte(by.id + path + timestamp + accessToken + shopID))
 	return url.Values{
-		"partner_id": {m.partnerID},
+		"partner_id": {by.id},
 		"timestamp":  {timestamp},
 		"sign":       {hex.EncodeToString(mac.Sum(nil))},
 	}, nil
@@ -226,7 +277,8 @@ func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 	if !platforms.IsDigits(channel.ExternalID) {
 		return nil, errShopID()
 	}
-	query, failure := m.sign(path, "", "")
+	by := m.partner(channel.Credentials)
+	query, failure := m.sign(by, path, "", "")
 	if failure != nil {
 		return nil, failure
 	}
@@ -236,7 +288,7 @@ func (m *market) Refresh(ctx context.Context, channel *platforms.Channel) (platf
 			PartnerID    json.Number `json:"partner_id"`
 			ShopID       json.Number `json:"shop_id"`
 			RefreshToken string      `json:"refresh_token"`
-		}{json.Number(m.partnerID), json.Number(channel.ExternalID), channel.Credentials[platforms.RefreshToken]},
+		}{json.Number(by.id), json.Number(channel.ExternalID), channel.Credentials[platforms.RefreshToken]},
 	}
 	return m.config.Client.RefreshTokens(ctx, request, channel.Credentials, m.config.Now(), refreshErrors) //nolint:wrapcheck // it is complete
 }

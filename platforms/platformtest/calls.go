@@ -83,8 +83,13 @@ func (s Suite) requireFailure(t testing.TB, p platforms.Platform, of platforms.T
 	require.Error(t, failure.Cause, "%s: %s: the cause is for the log", of, why)
 	if failure.Class != platforms.Retry {
 		require.Zero(t, failure.RetryAfter, "%s: %s", of, why)
-	} else if failure.RetryAfter != 0 {
-		require.True(t, failure.RetryAfter >= time.Second && failure.RetryAfter <= time.Hour, "%s: %s: %v", of, why, failure.RetryAfter)
+		require.False(t, failure.Closed, "%s: %s", of, why)
+	} else if failure.RetryAfter != 0 || failure.Closed {
+		most := time.Hour
+		if failure.Closed {
+			most = 12 * time.Hour
+		}
+		require.True(t, failure.RetryAfter >= time.Second && failure.RetryAfter <= most, "%s: %s: %v", of, why, failure.RetryAfter)
 	}
 	if _, refresher := p.(platforms.Refresher); failure.Refreshable {
 		require.True(t, refresher && failure.Class == platforms.NeedsReauth, "%s: %s: a refresh can't help", of, why)
@@ -225,10 +230,10 @@ func (s Suite) calls(t testing.TB, p platforms.Platform, of platforms.Type) map[
 	return all
 }
 
-// refresher is the platform, if channels of the type have a refresh token.
+// refresher is the platform, if channels of the type have tokens that can be refreshed.
 func (s Suite) refresher(p platforms.Platform, of platforms.Type) (platforms.Refresher, bool) {
 	refresher, ok := p.(platforms.Refresher)
-	return refresher, ok && s.Channels[of].Credentials[platforms.RefreshToken] != ""
+	return refresher, ok && s.Channels[of].Refreshed != ""
 }
 
 // returnWait is how long a call may go on after its context.
@@ -333,6 +338,7 @@ func (s Suite) refresh(t testing.TB) {
 	for _, channel := range s.Driver.Describe().Channels {
 		of := channel.Type
 		good := strings.NewReplacer("%a", "fresh-access-token", "%r", "fresh-refresh-token").Replace(s.Channels[of].Refreshed)
+		require.Equal(t, channel.Refreshable(), s.Channels[of].Refreshed != "", "%s: the sample of a refresh", of)
 		refresher, ok := s.refresher(s.served(t, answering(http.StatusOK, good)), of)
 		if !ok {
 			continue
@@ -341,7 +347,11 @@ func (s Suite) refresh(t testing.TB) {
 		require.NoError(t, err, "%s", of)
 		require.NoError(t, channel.CheckCredentials(next), "%s: what a refresh returns is stored", of)
 		want := s.channel(of).Credentials
-		want[platforms.AccessToken], want[platforms.RefreshToken] = "fresh-access-token", "fresh-refresh-token"
+		used := platforms.AccessToken
+		want[platforms.AccessToken] = "fresh-access-token"
+		if want[platforms.RefreshToken] != "" {
+			used, want[platforms.RefreshToken] = platforms.RefreshToken, "fresh-refresh-token"
+		}
 		expiry := next[platforms.ExpiresAt]
 		require.True(t, expiry == "" || next.Expiry() > time.Now().UnixMilli(), "%s: the tokens end in the future: %s", of, expiry)
 		delete(next, platforms.ExpiresAt)
@@ -367,7 +377,7 @@ func (s Suite) refresh(t testing.TB) {
 		p := s.served(t, wire.recording(answering(http.StatusOK, good)))
 		refresher, _ = s.refresher(p, of)
 		empty := s.channel(of)
-		delete(empty.Credentials, platforms.RefreshToken)
+		delete(empty.Credentials, used)
 		_, err = refresher.Refresh(t.Context(), empty)
 		require.Equal(t, platforms.NeedsReauth, s.requireFailure(t, p, of, err, "no refresh token").Class)
 		require.Empty(t, wire.all(), "%s: nothing is asked without a refresh token", of)

@@ -3,6 +3,7 @@ package platformtest
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func RequireSound(t testing.TB, d *platforms.Description, platform platforms.Pla
 }
 
 func cloned(in platforms.Inbound) platforms.Inbound {
-	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.CustomerName, &in.Text} {
+	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text} {
 		*text = strings.Clone(*text)
 	}
 	return in
@@ -150,6 +151,49 @@ func (s Suite) verification(t testing.TB) {
 		}
 		refused(p, stranger, "another channel's secret", func(*platforms.Delivery) {})
 		refused(p, &platforms.Channel{Type: of}, "no credentials", func(*platforms.Delivery) {})
+	}
+}
+
+// What a channel's own application signed is proven by its secret alone, and a secret of its own proves nothing for others.
+func (s Suite) ownSignatures(t testing.TB) {
+	t.Helper()
+	p := s.platform(t, unreachable, nil)
+	for _, channel := range s.Driver.Describe().Channels {
+		of, sample := channel.Type, s.Channels[channel.Type]
+		own, ok := p.(platforms.ChannelSigned)
+		for _, field := range channel.SigningFields() {
+			require.True(t, ok && slices.ContainsFunc(sample.Own, func(c platforms.Credentials) bool { return c[field] != "" }),
+				"the suite has no %s of %s", field, of)
+		}
+		if !ok {
+			continue
+		}
+		body := sample.body("1001", "hello")
+		named := platforms.Channel{Type: of, ExternalID: sample.ExternalID}
+		require.Contains(t, own.Named(s.delivery(of, body)), named, "%s: the delivery names its channel", of)
+		require.Empty(t, own.Named(&platforms.Delivery{Header: http.Header{}, Body: []byte(body)}), "%s: a delivery without a signature", of)
+		require.False(t, own.SignsItself(sample.Credentials), "%s: the operator's application signs", of)
+		for _, additional := range sample.Own {
+			mine, stranger := s.channel(of), s.channel(of)
+			maps.Copy(mine.Credentials, additional)
+			require.NoError(t, channel.CheckCredentials(mine.Credentials), "%s", of)
+			for name := range additional {
+				stranger.Credentials[name] = "4711" // which is any field's
+			}
+			signed := &platforms.Delivery{Header: http.Header{}, URL: "https://svc.example/webhooks/platform", Body: []byte(body)}
+			s.Sign(signed, mine)
+			require.True(t, own.SignsItself(mine.Credentials), "%s", of)
+			require.NoError(t, own.VerifyOwn(signed, mine.Credentials), "%s", of)
+			require.Error(t, own.VerifyOwn(signed, stranger.Credentials), "%s: another channel's secret", of)
+			require.Error(t, own.VerifyOwn(s.delivery(of, body), mine.Credentials), "%s: the operator's secret", of)
+			require.Error(t, verify(p, signed, mine), "%s: the operator didn't sign it", of)
+			require.Error(t, own.VerifyOwn(signed, sample.Credentials), "%s: no secret", of)
+			signed.Body = append(signed.Body, ' ')
+			require.Error(t, own.VerifyOwn(signed, mine.Credentials), "%s: another body", of)
+		}
+		for _, odd := range append(OddBodies(), body[:len(body)/2]) {
+			require.LessOrEqual(t, len(own.Named(s.delivery(of, odd))), platforms.MaxNamed, "%.40s", odd)
+		}
 	}
 }
 

@@ -31,7 +31,8 @@ type Suite struct {
 	Driver platforms.Driver
 	// Options are values for the driver's options, as in [platforms.Config]. Those that are addresses are the suite's.
 	Options map[string]string
-	// Sign adds the headers that prove the platform to a delivery for a channel. It is called for every delivery of the suite.
+	// Sign adds the headers that prove the platform to a delivery for a channel. It is called for every delivery of the suite. A
+	// channel with credentials of [Sample.Own] signs with these.
 	Sign func(delivery *platforms.Delivery, channel *platforms.Channel)
 	// Handshake is a good request for a [platforms.Handshaker], and the answer to it.
 	Handshake       url.Values
@@ -45,6 +46,9 @@ type Sample struct {
 	// ExternalID is empty with [platforms.Description.ChannelWebhooks].
 	ExternalID  string
 	Credentials platforms.Credentials
+	// Own are additional credentials of channels with an application of their own, one set for each way to give a secret that signs
+	// deliveries. See [platforms.ChannelSigned].
+	Own []platforms.Credentials
 	// Text is the body of a delivery to the channel: a customer's message with the id %m, a whole number, whose text is the
 	// JSON string "%t".
 	Text string
@@ -52,7 +56,8 @@ type Sample struct {
 	Sent string
 	// Identified is the answer from which Identify reads the channel's external id, or any id if the channel has none.
 	Identified string
-	// Refreshed is the answer of a [platforms.Refresher]'s platform with the new tokens %a and %r.
+	// Refreshed is the answer of a [platforms.Refresher]'s platform with the new tokens %a and, if there are refresh tokens, %r; empty
+	// for types without.
 	Refreshed string
 	// Failures are answers to a message that was not taken.
 	Failures []Failure
@@ -86,6 +91,7 @@ var checks = []check{
 	{"options", Suite.options},
 	{"handshake", Suite.handshake},
 	{"verification", Suite.verification},
+	{"own signatures", Suite.ownSignatures},
 	{"deliveries", Suite.deliveries},
 	{"written texts", Suite.writtenTexts},
 	{"truncated deliveries", Suite.truncatedDeliveries},
@@ -187,7 +193,7 @@ func withoutChecks(d *platforms.Description) platforms.Description {
 	return plain
 }
 
-// Every field of the credentials is needed, and judged without being quoted.
+// Every field of the credentials that isn't optional is needed, and all are judged without being quoted.
 func (s Suite) credentials(t testing.TB) {
 	t.Helper()
 	for _, channel := range s.Driver.Describe().Channels {
@@ -195,10 +201,16 @@ func (s Suite) credentials(t testing.TB) {
 		require.NoError(t, channel.CheckCredentials(good), "the sample of %s", channel.Type)
 		for _, field := range channel.Credentials {
 			for name, value := range map[string]string{
-				"missing": "", "with a line break": "marker\r\nX: y", "too long": strings.Repeat("marker", platforms.MaxCredential),
+				"missing": "", "blank": " ", "with a line break": "marker\r\nX: y", "too long": strings.Repeat("marker", platforms.MaxCredential),
 			} {
+				if field.Optional && value == "" {
+					continue
+				}
 				bad := maps.Clone(good)
 				bad[field.Name] = value
+				if field.With != "" {
+					bad[field.With] = "1"
+				}
 				err := channel.CheckCredentials(bad)
 				var fault *platforms.FieldError
 				require.ErrorAs(t, err, &fault, "%s %s", field.Name, name)

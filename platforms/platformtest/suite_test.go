@@ -1,6 +1,7 @@
 package platformtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -27,6 +28,7 @@ import (
 type fake struct {
 	describe func(*platforms.Description)
 	verify   func(d *platforms.Delivery, good error) error
+	own      func(d *platforms.Delivery, good error) error
 	extract  func(body []byte, items []platforms.Inbound, err error) ([]platforms.Inbound, error)
 	text     func(string) string
 	send     func(ctx context.Context, client *platforms.Client, request *platforms.Request) (*platforms.Response, *platforms.Error)
@@ -53,8 +55,9 @@ func (f *fake) Describe() *platforms.Description {
 		Handshake: &platforms.Handshake{Summary: "Handshake", Query: []platforms.Parameter{{Name: "secret", Help: "The secret."}}},
 		Options:   []option.Option{{Name: "secret", Kind: option.Secret, Required: true, Help: "Signs deliveries."}},
 		Channels: []platforms.ChannelType{{
-			Type: fakeType, Label: "Fake", ExternalID: "Account id", ExternalIDHint: "A number.", Credentials: platforms.TokenPair(),
-			Limit: platforms.Limit{Most: 100}, Before: []string{"Wait."}, After: []string{"Enter %u"}, WindowHelp: "None.",
+			Type: fakeType, Label: "Fake", ExternalID: "Account id", ExternalIDHint: "A number.",
+			Credentials: append(platforms.TokenPair(), platforms.CredentialField{Name: "secret", Label: "Secret", Hint: "Signs.", Optional: true, Signs: true}),
+			Limit:       platforms.Limit{Most: 100}, Before: []string{"Wait."}, After: []string{"Enter %u"}, WindowHelp: "None.",
 		}},
 	}
 	if f.describe != nil {
@@ -76,15 +79,37 @@ func signature(secret string, body []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-func (f *fake) Verify(d *platforms.Delivery) error {
-	name, secret := f.config.Options["header"], f.config.Options["secret"]
-	if name == "" {
-		name = fakeHeader
-	}
-	var err error
+func (f *fake) signed(d *platforms.Delivery, secret string) error {
+	name := cmp.Or(f.config.Options["header"], fakeHeader)
 	if got := d.Header.Values(name); len(got) != 1 || secret == "" || !hmac.Equal([]byte(got[0]), []byte(signature(secret, d.Body))) {
-		err = errors.New("not signed")
+		return errors.New("not signed")
 	}
+	return nil
+}
+
+func (f *fake) Named(d *platforms.Delivery) []platforms.Channel {
+	if d.Header.Get(cmp.Or(f.config.Options["header"], fakeHeader)) == "" {
+		return nil
+	}
+	items, _ := f.extracted(d.Body)
+	for i := range items {
+		return []platforms.Channel{{Type: items[i].Type, ExternalID: items[i].ExternalID}}
+	}
+	return nil
+}
+
+func (f *fake) SignsItself(c platforms.Credentials) bool { return c["secret"] != "" }
+
+func (f *fake) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) error {
+	err := f.signed(d, c["secret"])
+	if f.own != nil {
+		return f.own(d, err)
+	}
+	return err
+}
+
+func (f *fake) Verify(d *platforms.Delivery) error {
+	err := f.signed(d, f.config.Options["secret"])
 	if f.verify != nil {
 		return f.verify(d, err)
 	}
@@ -198,12 +223,13 @@ func (f *fake) Refresh(ctx context.Context, channel *platforms.Channel) (platfor
 func suiteOf(f fake) Suite {
 	return Suite{
 		Driver: &f, Options: map[string]string{"secret": fakeSecret},
-		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
-			d.Header.Set(fakeHeader, signature(fakeSecret, d.Body))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
+			d.Header.Set(fakeHeader, signature(cmp.Or(channel.Credentials["secret"], fakeSecret), d.Body))
 		},
 		Handshake: url.Values{"secret": {fakeSecret}}, HandshakeAnswer: fakeChallenge,
 		Channels: map[platforms.Type]Sample{fakeType: {
 			ExternalID: "77", Credentials: platforms.Credentials{platforms.AccessToken: "access-0123456789", platforms.RefreshToken: "refresh-0123456789"},
+			Own:  []platforms.Credentials{{"secret": "own-secret-0123456789"}},
 			Text: `{"account":"77","customer":"5","id":"%m","text":"%t"}`,
 			Sent: `{"id":"%m"}`, Identified: `{"id":"77"}`, Refreshed: `{"access_token":"%a","refresh_token":"%r","expires_in":3600}`,
 			Failures: []Failure{{Status: 400, Body: `{"error":"retry"}`, Class: platforms.Retry}},
@@ -254,6 +280,11 @@ func TestEveryCheckFails(t *testing.T) {
 		"wrong answer":     {fake{answer: func(url.Values) (string, error) { return "", nil }}, []string{"handshake"}},
 		"accepts anything": {fake{verify: func(*platforms.Delivery, error) error { return nil }}, []string{"verification"}},
 		"accepts nothing":  {fake{verify: func(*platforms.Delivery, error) error { return errors.New("no") }}, []string{"verification"}},
+		"any own secret":   {fake{own: func(*platforms.Delivery, error) error { return nil }}, []string{"own signatures"}},
+		"no own secret":    {fake{own: func(*platforms.Delivery, error) error { return errors.New("no") }}, []string{"own signatures"}},
+		"another field signs": {described(func(d *platforms.Description) {
+			d.Channels[0].Credentials = append(d.Channels[0].Credentials, platforms.CredentialField{Name: "key", Label: "Key", Hint: "Signs.", Optional: true, Signs: true})
+		}), []string{"own signatures"}},
 		"ignores the body": {fake{verify: func(d *platforms.Delivery, _ error) error {
 			if len(d.Header.Values(fakeHeader))+len(d.Header.Values("X-Renamed")) != 1 {
 				return errors.New("no")

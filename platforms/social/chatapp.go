@@ -3,6 +3,7 @@ package social
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -16,11 +17,11 @@ const maxClasses = 64
 
 // chatAppChange adds what a change of a chat-app business account holds
 // (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
-// app, and sends that failed. Groups, reactions, edits, deletions, receipts and changes of settings hold nothing. A change
-// belongs to one phone number; some fields of changes have no metadata and belong to none.
+// app, sends that failed, and errors of the account. Groups, reactions, edits, deletions, receipts and changes of settings hold
+// nothing. A change belongs to one phone number; some fields of changes have no metadata and belong to none.
 func (s *reader) chatAppChange(field string, value platforms.Value) {
 	var phone chatAppPhone
-	var contacts, messages, echoes, statuses platforms.Value
+	var contacts, messages, echoes, statuses, faults platforms.Value
 	for w := value.Members(); w.Next(); {
 		switch w.Key() {
 		case "metadata":
@@ -33,6 +34,8 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 			echoes = w.Value
 		case "statuses":
 			statuses = w.Value
+		case "errors":
+			faults = w.Value
 		}
 	}
 	switch field {
@@ -43,6 +46,12 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 		}
 		for w := statuses.Elements(); w.Next(); {
 			s.chatAppStatus(phone, w.Value)
+		}
+		for w := faults.Elements(); w.Next(); {
+			if s.classify(w.Value.Member("code").ID()) == platforms.NeedsReauth {
+				s.accessRefused(phone, time.Time{})
+				break
+			}
 		}
 	case "smb_message_echoes":
 		for w := echoes.Elements(); w.Next(); {
@@ -108,10 +117,22 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	s.Add(phone.about(cmp.Or(m.to, m.toUser), m.id, m.timestamp).AsEcho(text, media))
 }
 
+// accessRefused adds that the number may not send, at most once for each: the codes of account, payment and registration are about
+// the channel.
+func (s *reader) accessRefused(phone chatAppPhone, at time.Time) {
+	if s.refused == nil {
+		s.refused = make(map[string]bool, 1)
+	}
+	if !s.refused[phone.id] {
+		s.refused[phone.id] = true
+		s.Add(platforms.Inbound{Type: ChatApp, ExternalID: phone.id, Kind: platforms.AccessRefused, SentAt: at})
+	}
+}
+
 // chatAppStatus adds a send that failed after the platform had accepted it: that the service window is over, for one, is
 // known only here.
 func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
-	var id, status, recipient, recipientUser string
+	var id, status, recipient, recipientUser, mark string
 	var timestamp time.Time
 	var causes platforms.Value
 	for w := value.Members(); w.Next(); {
@@ -126,6 +147,8 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 			recipientUser = w.Value.ID()
 		case "timestamp":
 			timestamp = w.Value.Time()
+		case "biz_opaque_callback_data":
+			mark = w.Value.ID()
 		case "errors":
 			causes = w.Value
 		}
@@ -135,12 +158,18 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	}
 	in := phone.about(cmp.Or(recipient, recipientUser), id, timestamp)
 	in.Kind = platforms.FailedDelivery
+	if ours, found := strings.CutPrefix(mark, ownMark); found {
+		in.Mark = ours
+	}
 	if first := causes.Elements(); first.Next() {
 		in.Failure = s.classify(first.Value.Member("code").ID())
 	}
 	s.Add(in)
+	if in.Failure == platforms.NeedsReauth {
+		s.accessRefused(phone, timestamp)
+	}
 	if in.Failure == platforms.CustomerBlocked {
-		in.Kind, in.MessageID, in.Failure = platforms.Blocked, "", ""
+		in.Kind, in.MessageID, in.Failure, in.Mark = platforms.Blocked, "", "", ""
 		s.Add(in)
 	}
 }
@@ -166,7 +195,7 @@ type chatAppMessage struct {
 	timestamp                  time.Time
 	kind                       string
 	// Where the words may be, by the kind.
-	text, button, image, video, document, interactive platforms.Value
+	text, button, image, video, document, interactive, order platforms.Value
 }
 
 func (m *chatAppMessage) read(value platforms.Value) {
@@ -200,6 +229,8 @@ func (m *chatAppMessage) read(value platforms.Value) {
 			m.document = w.Value
 		case "interactive":
 			m.interactive = w.Value
+		case "order":
+			m.order = w.Value
 		}
 	}
 }
@@ -216,8 +247,10 @@ func (m *chatAppMessage) content() (text, media string) {
 		if !m.interactive.Given() {
 			return "", ""
 		}
-		pressed := platforms.FirstText(chatAppWords(m.interactive.Member("button_reply")), chatAppWords(m.interactive.Member("list_reply")))
-		return pressed, m.kind
+		return platforms.FirstText(
+			chatAppWords(m.interactive.Member("button_reply")), chatAppWords(m.interactive.Member("list_reply")),
+			filledIn(m.interactive.Member("nfm_reply").Member("response_json").Nested()),
+		), m.kind
 	case "image":
 		return chatAppWords(m.image), m.kind
 	case "video":
@@ -228,7 +261,9 @@ func (m *chatAppMessage) content() (text, media string) {
 		return "", "audio"
 	case "contacts":
 		return "", "contact"
-	case "sticker", "location", "order", "unsupported":
+	case "order":
+		return chatAppWords(m.order), m.kind
+	case "sticker", "location", "unsupported":
 		return "", m.kind
 	default:
 		return "", ""
@@ -236,7 +271,7 @@ func (m *chatAppMessage) content() (text, media string) {
 }
 
 // chatAppWords are where the words of a message are: the body of a text, the text of a template's button, the title of
-// another button or list row, the caption of media.
+// another button or list row, the caption of media, the customer's note to an order.
 func chatAppWords(content platforms.Value) string {
 	for _, name := range []string{"body", "text", "title", "caption"} {
 		if words := platforms.FirstText(content.Member(name).Text(platforms.MaxText)); words != "" {
@@ -244,6 +279,47 @@ func chatAppWords(content platforms.Value) string {
 		}
 	}
 	return ""
+}
+
+// filledIn returns the fields of a form that a customer sent, each as a line "name: value"
+// (developers.facebook.com/docs/whatsapp/flows/reference/responsemsgwebhook). Values are words, numbers, yes or no, and lists of them;
+// others are left out, and so is the token, by which a sender finds the form again.
+func filledIn(form platforms.Value) string {
+	var lines strings.Builder
+	for w := form.Members(); w.Next(); {
+		name := w.Key()
+		if name == "flow_token" || !platforms.IsWord(name) {
+			continue
+		}
+		before := name + ": "
+		if lines.Len() > 0 {
+			before = "\n" + before
+		}
+		add := func(value platforms.Value) {
+			left := platforms.MaxText - lines.Len() - len(before)
+			if left <= 0 {
+				return
+			}
+			if text := formValue(value, left); text != "" {
+				lines.WriteString(before + text)
+				before = ", "
+			}
+		}
+		add(w.Value)
+		for list := w.Value.Elements(); list.Next(); {
+			add(list.Value)
+		}
+	}
+	return lines.String()
+}
+
+// formValue returns a value that is no list, "" for null and objects. Words are cut at limit bytes.
+func formValue(value platforms.Value, limit int) string {
+	const longest = 32 // of a number
+	if !value.Given() || len(value) > min(limit, longest) || strings.IndexByte(`"[{`, value[0]) >= 0 {
+		return platforms.FirstText(value.Text(limit))
+	}
+	return string(value)
 }
 
 // chatAppFailure classifies the error code of a failed status as if the call that sent the message had been answered with it:

@@ -1,6 +1,7 @@
 package social
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -45,6 +46,7 @@ const verifyToken = "verify-token-0123456789"
 // suite is the adapter's, whose deliveries are signed with the key.
 func suite(options map[string]string, key string) platformtest.Suite {
 	token := platforms.Credentials{platforms.AccessToken: "EAAG|page-token-0123456789"}
+	own := []platforms.Credentials{{appSecret: "own-app-secret-0123456789"}}
 	direct := func(object string) string {
 		return `{"object":"` + object + `","entry":[{"id":"1001","time":1763650000000,"messaging":[{"sender":{"id":"2"},"recipient":{"id":"1001"},` +
 			`"timestamp":1763650000000,"message":{"mid":"m_%m","text":"%t"}}]}]}`
@@ -52,8 +54,8 @@ func suite(options map[string]string, key string) platformtest.Suite {
 	return platformtest.Suite{
 		Driver:  Driver{},
 		Options: options,
-		Sign: func(d *platforms.Delivery, _ *platforms.Channel) {
-			mac := hmac.New(sha256.New, []byte(key))
+		Sign: func(d *platforms.Delivery, channel *platforms.Channel) {
+			mac := hmac.New(sha256.New, []byte(cmp.Or(channel.Credentials[appSecret], key)))
 			mac.Write(d.Body)
 			d.Header.Set(verify.SocialHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
 		},
@@ -61,7 +63,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 		HandshakeAnswer: "1158201444",
 		Channels: map[platforms.Type]platformtest.Sample{
 			Messenger: {
-				ExternalID: "1001", Credentials: token, Text: direct("page"),
+				ExternalID: "1001", Credentials: token, Own: own, Text: direct("page"),
 				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Identified: `{"id":"1001"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(10, 2018278), Class: platforms.WindowExpired},
@@ -89,14 +91,15 @@ func suite(options map[string]string, key string) platformtest.Suite {
 				},
 			},
 			PhotoDM: {
-				ExternalID: "1001", Credentials: token, Text: direct("instagram"),
+				ExternalID: "1001", Credentials: token, Own: own, Text: direct("instagram"),
 				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Identified: `{"id":"5","user_id":"1001"}`,
+				Refreshed: `{"access_token":"%a","token_type":"bearer","expires_in":5183944,"permissions":"instagram_business_basic"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(10, 2534022), Class: platforms.WindowExpired},
 				},
 			},
 			ChatApp: {
-				ExternalID: "1001", Credentials: token,
+				ExternalID: "1001", Credentials: token, Own: own,
 				Text: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1001"},` +
 					`"contacts":[{"profile":{"name":"Lan"},"wa_id":"2"}],"messages":[{"from":"2","id":"wamid.%m","timestamp":"1763650000","type":"text",` +
 					`"text":{"body":"%t"}}]}}]}]}`,
@@ -168,6 +171,13 @@ func TestSendMarks(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, `{"recipient":{"id":"2"},`+c.want+`"message":{"text":"Hi","metadata":"caddy-svc:msg_1"}}`, <-bodies)
 	}
+	_, err := p.Send(t.Context(), &platforms.Outgoing{
+		Type: ChatApp, ExternalID: "1001", Address: "2", Text: "Hi", Mark: "msg_1",
+		Credentials: platforms.Credentials{platforms.AccessToken: "EAAG|page-token-0123456789"},
+	})
+	require.Error(t, err, "the answer is another service's")
+	require.JSONEq(t, `{"messaging_product":"whatsapp","recipient_type":"individual","to":"2","type":"text","text":{"body":"Hi"},`+
+		`"biz_opaque_callback_data":"caddy-svc:msg_1"}`, <-bodies)
 }
 
 // Messages to one customer of the chat app that come too fast wait for the platform's pause, at least.

@@ -99,20 +99,34 @@ func TestExtractChatApp(t *testing.T) {
 	}
 	const number = `"metadata":{"display_phone_number":"15550783881","phone_number_id":"106"},`
 	platformtest.RequireDeliveries(t, platformtest.New(t, Driver{}, nil), platformtest.Deliveries{
-		"text":                {of(`"type":"text","text":{"body":"Xin chào"}`), one(platforms.Text, "Xin chào")},
-		"template's button":   {of(`"type":"button","button":{"text":"Yes","payload":"Y"}`), one(platforms.Text, "Yes")},
-		"reply button":        {of(`"type":"interactive","interactive":{"type":"button_reply","button_reply":{"id":"b","title":"Blue"}}`), one(platforms.Text, "Blue")},
-		"list":                {of(`"type":"interactive","interactive":{"type":"list_reply","list_reply":{"id":"b","title":"Blue","description":"d"}}`), one(platforms.Text, "Blue")},
-		"form":                {of(`"type":"interactive","interactive":{"type":"nfm_reply","nfm_reply":{"response_json":"{}"}}`), one(platforms.Media, "interactive")},
-		"caption":             {of(`"type":"image","image":{"caption":"This one?","id":"1"}`), one(platforms.Text, "This one?")},
-		"caption of a file":   {of(`"type":"document","document":{"caption":"My order","filename":"o.pdf"}`), one(platforms.Text, "My order")},
-		"image":               {of(`"type":"image","image":{"id":"1"}`), one(platforms.Media, "image")},
-		"video":               {of(`"type":"video","video":{"id":"1"}`), one(platforms.Media, "video")},
-		"voice":               {of(`"type":"audio","audio":{"id":"1","voice":true}`), one(platforms.Media, "audio")},
-		"sticker":             {of(`"type":"sticker","sticker":{"id":"1"}`), one(platforms.Media, "sticker")},
-		"location":            {of(`"type":"location","location":{"name":"Hue"}`), one(platforms.Media, "location")},
-		"contacts":            {of(`"type":"contacts","contacts":[{}]`), one(platforms.Media, "contact")},
-		"order":               {of(`"type":"order","order":{}`), one(platforms.Media, "order")},
+		"text":              {of(`"type":"text","text":{"body":"Xin chào"}`), one(platforms.Text, "Xin chào")},
+		"template's button": {of(`"type":"button","button":{"text":"Yes","payload":"Y"}`), one(platforms.Text, "Yes")},
+		"reply button":      {of(`"type":"interactive","interactive":{"type":"button_reply","button_reply":{"id":"b","title":"Blue"}}`), one(platforms.Text, "Blue")},
+		"list":              {of(`"type":"interactive","interactive":{"type":"list_reply","list_reply":{"id":"b","title":"Blue","description":"d"}}`), one(platforms.Text, "Blue")},
+		"form":              {of(`"type":"interactive","interactive":{"type":"nfm_reply","nfm_reply":{"response_json":"{}"}}`), one(platforms.Media, "interactive")},
+		"form, filled in": {
+			of(`"context":{"from":"15550783881","id":"wamid.0"},"type":"interactive","interactive":{"type":"nfm_reply","nfm_reply":{"name":"flow","body":"Sent",` +
+				`"response_json":"{\"flow_token\":\"4711\",\"screen_0_City_0\":\"Huế\",\"screen_0_Days_1\":[\"0_Mon\",\"1_Tue\"],\"guests\":4,\"terms\":true,\"note\":null,\"empty\":\"\",\"a b\":{}}"}}`),
+			one(platforms.Text, "screen_0_City_0: Huế\nscreen_0_Days_1: 0_Mon, 1_Tue\nguests: 4\nterms: true"),
+		},
+		"form, unreadable": {of(`"type":"interactive","interactive":{"type":"nfm_reply","nfm_reply":{"response_json":"x"}}`), one(platforms.Media, "interactive")},
+		"form, too long": {
+			of(`"type":"interactive","interactive":{"type":"nfm_reply","nfm_reply":{"response_json":"{\"a\":\"` + strings.Repeat("ế", platforms.MaxText) + `\",\"b\":\"x\"}"}}`),
+			one(platforms.Text, "a: "+strings.Repeat("ế", (platforms.MaxText-len("a: "))/len("ế"))),
+		},
+		"caption":           {of(`"type":"image","image":{"caption":"This one?","id":"1"}`), one(platforms.Text, "This one?")},
+		"caption of a file": {of(`"type":"document","document":{"caption":"My order","filename":"o.pdf"}`), one(platforms.Text, "My order")},
+		"image":             {of(`"type":"image","image":{"id":"1"}`), one(platforms.Media, "image")},
+		"video":             {of(`"type":"video","video":{"id":"1"}`), one(platforms.Media, "video")},
+		"voice":             {of(`"type":"audio","audio":{"id":"1","voice":true}`), one(platforms.Media, "audio")},
+		"sticker":           {of(`"type":"sticker","sticker":{"id":"1"}`), one(platforms.Media, "sticker")},
+		"location":          {of(`"type":"location","location":{"name":"Hue"}`), one(platforms.Media, "location")},
+		"contacts":          {of(`"type":"contacts","contacts":[{}]`), one(platforms.Media, "contact")},
+		"order":             {of(`"type":"order","order":{}`), one(platforms.Media, "order")},
+		"order with a note": {
+			of(`"type":"order","order":{"catalog_id":"194","text":"Without ice, please","product_items":[{"product_retailer_id":"sku","quantity":2,"item_price":3.5,"currency":"USD"}]}`),
+			one(platforms.Text, "Without ice, please"),
+		},
 		"unsupported":         {of(`"type":"unsupported","errors":[{"code":131051}]`), one(platforms.Media, "unsupported")},
 		"reaction":            {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":"😮"}`), nil},
 		"reaction removed":    {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":""}`), nil},
@@ -174,7 +188,11 @@ func TestExtractFailedSends(t *testing.T) {
 		require.NoError(t, err)
 		want := failed
 		want.Failure = class
-		require.Equal(t, []platforms.Inbound{want}, all, errs)
+		wanted := []platforms.Inbound{want}
+		if class == platforms.NeedsReauth {
+			wanted = append(wanted, platforms.Inbound{Type: ChatApp, ExternalID: "106", Kind: platforms.AccessRefused, SentAt: failed.SentAt})
+		}
+		require.Equal(t, wanted, all, errs)
 	}
 
 	body := `{"object":"whatsapp_business_account","entry":[{"id":"w","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"106"},
@@ -185,6 +203,43 @@ func TestExtractFailedSends(t *testing.T) {
 	blocked := failed
 	blocked.Kind, blocked.MessageID, blocked.Failure = platforms.Blocked, "", ""
 	require.Equal(t, []platforms.Inbound{failed, blocked}, all)
+}
+
+// TestExtractLateErrors reads statuses as the platform sends them: with the mark of the message, with the code of an account, twice,
+// and without a message.
+func TestExtractLateErrors(t *testing.T) {
+	t.Parallel()
+	status := func(mark, code string) string {
+		return `{"id":"wamid.HBgLODQ5","status":"failed","timestamp":"1763650001","recipient_id":"849",` + mark + `"errors":[{"code":` + code +
+			`,"title":"x","message":"x","error_data":{"details":"x"},"href":"https://developers.facebook.com/docs/whatsapp/cloud-api/support/error-codes/"}]}`
+	}
+	change := func(members string) string {
+		return `{"object":"whatsapp_business_account","entry":[{"id":"102290129340398","changes":[{"field":"messages","value":{"messaging_product":"whatsapp",` +
+			`"metadata":{"display_phone_number":"15550783881","phone_number_id":"106"},` + members + `}}]}]}`
+	}
+	failed := func(class platforms.Class, mark string) platforms.Inbound {
+		return platforms.Inbound{
+			Type: ChatApp, ExternalID: "106", Kind: platforms.FailedDelivery, Conversation: "849", Address: "849", MessageID: "wamid.HBgLODQ5",
+			Mark: mark, Failure: class, SentAt: platformtest.Unix(1763650001000),
+		}
+	}
+	refused := platforms.Inbound{Type: ChatApp, ExternalID: "106", Kind: platforms.AccessRefused}
+	reported := refused
+	reported.SentAt = platformtest.Unix(1763650001000)
+	all := func(of ...platforms.Inbound) []platforms.Inbound { return of }
+	const mark, foreign = `"biz_opaque_callback_data":"caddy-svc:msg_1.0",`, `"biz_opaque_callback_data":"campaign-7",`
+	platformtest.RequireDeliveries(t, platformtest.New(t, Driver{}, nil), platformtest.Deliveries{
+		"window":              {change(`"statuses":[` + status(mark, "131047") + `]`), all(failed(platforms.TemplateRequired, "msg_1.0"))},
+		"another's mark":      {change(`"statuses":[` + status(foreign, "131051") + `]`), all(failed(platforms.Refused, ""))},
+		"pair rate":           {change(`"statuses":[` + status(mark, "131056") + `]`), all(failed(platforms.Retry, "msg_1.0"))},
+		"account locked":      {change(`"statuses":[` + status(mark, "131031") + `]`), all(failed(platforms.NeedsReauth, "msg_1.0"), reported)},
+		"payment, twice":      {change(`"statuses":[` + status(mark, "131042") + `,` + status("", "131042") + `]`), all(failed(platforms.NeedsReauth, "msg_1.0"), reported, failed(platforms.NeedsReauth, ""))},
+		"without a message":   {change(`"errors":[{"code":131031,"title":"Account locked"}]`), all(refused)},
+		"rate, no message":    {change(`"errors":[{"code":130429,"title":"Rate limit hit"}]`), nil},
+		"delivered":           {change(`"statuses":[` + strings.Replace(status(mark, "1"), "failed", "delivered", 1) + `]`), nil},
+		"quality of a number": {`{"object":"whatsapp_business_account","entry":[{"id":"102290129340398","changes":[{"field":"phone_number_quality_update","value":{"display_phone_number":"15550783881","event":"FLAGGED","current_limit":"TIER_10K"}}]}]}`, nil},
+		"paused template":     {`{"object":"whatsapp_business_account","entry":[{"id":"102290129340398","changes":[{"field":"message_template_status_update","value":{"event":"PAUSED","message_template_id":594425479261596,"message_template_name":"promo","message_template_language":"en","reason":"NONE"}}]}]}`, nil},
+	})
 }
 
 // TestOneDeliveryManyTenants: each entry, event, change and message goes its own way, in order, whatever its

@@ -117,7 +117,13 @@ func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing) (stri
 		Recipient string  `json:"recipient,omitempty"`
 		Type      string  `json:"type"`
 		Text      content `json:"text"`
+		// Mark comes back with every status of the message
+		// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
+		Mark string `json:"biz_opaque_callback_data,omitempty"`
 	}{Product: "whatsapp", Kind: "individual", Type: "text", Text: content{out.Text}}
+	if out.Mark != "" {
+		message.Mark = ownMark + out.Mark
+	}
 	if isUserID(out.Address) {
 		message.Recipient = out.Address
 	} else {

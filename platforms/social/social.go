@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -28,6 +31,9 @@ const (
 	ChatApp platforms.Type = "chat_app"
 )
 
+// appSecret is an optional credential: the secret of a channel's own application.
+const appSecret = "appSecret"
+
 // Driver is the [platforms.Driver] of the social platform.
 type Driver struct{}
 
@@ -45,7 +51,15 @@ func (Driver) Describe() *platforms.Description {
 			"Subscribe to the fields messages and, so that a person's answers from the platform's app are noticed, " + echoes + ".",
 		}
 	}
-	token := []platforms.CredentialField{platforms.AccessTokenField("A long-lived one. It works until it is revoked.")}
+	token := []platforms.CredentialField{
+		platforms.AccessTokenField("A long-lived one. It works until it is revoked."),
+		{
+			Name: appSecret, Label: "App secret", Optional: true, Signs: true,
+			Hint: "Of your own application, whose deliveries it signs. Leave it empty if the operator's is connected.",
+		},
+	}
+	renewed := slices.Clone(token)
+	renewed[0] = platforms.AccessTokenField("A long-lived one. It lasts 60 days, and is renewed by itself long before it ends.")
 	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
 	const windowHelp = "Free text until 24 hours after the customer wrote. A person may write for 7 days, if the platform has granted the " +
 		"application the feature “Human Agent”."
@@ -81,7 +95,7 @@ func (Driver) Describe() *platforms.Description {
 			},
 			{
 				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
-				ExternalIDHint: "The id of the professional account, not its name.", Credentials: token,
+				ExternalIDHint: "The id of the professional account, not its name.", Credentials: renewed, RenewAhead: 30 * day,
 				Limit:  platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
 				Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
 			},
@@ -159,7 +173,9 @@ var (
 	_ option.Checker             = Driver{}
 	_ platforms.Platform         = (*social)(nil)
 	_ platforms.SignedDeliveries = (*social)(nil)
+	_ platforms.ChannelSigned    = (*social)(nil)
 	_ platforms.Handshaker       = (*social)(nil)
+	_ platforms.Refresher        = (*social)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the
@@ -171,6 +187,17 @@ func (s *social) Verify(d *platforms.Delivery) error {
 		err = verify.Social(d.Header, options["header"], second, d.Body)
 	}
 	return err //nolint:wrapcheck // it says all there is to say
+}
+
+// SignsItself implements [platforms.ChannelSigned].
+func (s *social) SignsItself(c platforms.Credentials) bool {
+	own, options := c[appSecret], s.config.Options
+	return own != "" && !platforms.SameSecret(own, options["app_secret"]) && !platforms.SameSecret(own, options["photo_dm_app_secret"])
+}
+
+// VerifyOwn implements [platforms.ChannelSigned].
+func (s *social) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) error {
+	return verify.Social(d.Header, s.config.Options["header"], c[appSecret], d.Body) //nolint:wrapcheck // it says all there is to say
 }
 
 func (s *social) Handshake(query url.Values) (string, error) {
@@ -261,4 +288,31 @@ func (s *social) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 		return nil, r.NoID()
 	}
 	return []string{string(id)}, nil
+}
+
+// Refresh implements [platforms.Refresher]. Long-lived tokens of the photo service's own login are exchanged for themselves while
+// they are valid and at least a day old (developers.facebook.com/docs/instagram-platform/reference/refresh_access_token); the old one
+// stays good. The interface wants the token in the query.
+func (s *social) Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error) {
+	if channel.Type != PhotoDM {
+		return nil, platforms.Refusef("tokens of type %s are not refreshed", string(channel.Type))
+	}
+	var result struct {
+		AccessToken string         `json:"access_token"`
+		ExpiresIn   platforms.Word `json:"expires_in"`
+	}
+	query := url.Values{"grant_type": {"ig_refresh_token"}, "access_token": {channel.Credentials[platforms.AccessToken]}}
+	request := &platforms.Request{Method: http.MethodGet, Path: "/refresh_access_token", Query: query}
+	r, failure := s.call(ctx, PhotoDM, channel.Credentials, request, &result)
+	life := platforms.Seconds(string(result.ExpiresIn))
+	switch {
+	case failure != nil:
+		return nil, failure
+	case platforms.CheckToken(result.AccessToken) != "" || life <= 0:
+		return nil, platforms.Fail(platforms.Unknown, r.Error("", ""))
+	}
+	next := maps.Clone(channel.Credentials)
+	next[platforms.AccessToken] = result.AccessToken
+	next[platforms.ExpiresAt] = strconv.FormatInt(s.config.Now().Add(life).UnixMilli(), 10)
+	return next, nil
 }

@@ -76,7 +76,7 @@ func reportTables(ctx context.Context, at *place) error {
 	}
 	defer db.Close(ctx) //nolint:errcheck // it was only read
 	fmt.Print("tables, bytes per row with indexes:")
-	for _, table := range []string{"calls", "ledger_tx", "ledger_entries", "messages", "conversations"} {
+	for _, table := range []string{"calls", "messages", "conversations"} {
 		var rows, bytes int64
 		err := db.Reader().QueryRowContext(ctx, "SELECT (SELECT count(*) FROM "+table+"), pg_total_relation_size($1::text::regclass)", table).Scan(&rows, &bytes)
 		if err != nil {

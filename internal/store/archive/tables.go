@@ -19,11 +19,13 @@ var allTables = [...]struct{ name, columns string }{
 	{"wallets", "org_id env balance_micros:int held_micros:int"},
 	{"holds", "id org_id env amount_micros:int status model price_input:int price_output:int price_cached_input:int " +
 		"created_at:int expires_at:int resolved_at:int"},
+	{"tranches", "id org_id env owner status taken_micros:int drawn_micros:int returned_micros:int lease_until:int " +
+		"created_at:int ended_at:int"},
 	{"ledger_tx", "id org_id env kind ref reason balance_micros:int created_at:int"},
 	{"ledger_entries", "tx_id seq:int account amount_micros:int"},
 	{"calls", "id request_id org_id env key_id model provider byok:bool stream:bool outcome prompt_tokens:int " +
 		"completion_tokens:int cached_tokens:int usage_source charged_micros:int extra_micros:int shortfall_micros:int " +
-		"tx_id started_at:int duration_ms:int"},
+		"tx_id started_at:int duration_ms:int tranche_id granted_micros:int balance_micros:int charged_at:int"},
 	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes state call_id lease_until:int response:bytes " +
 		"created_at:int finished_at:int expires_at:int"},
 	{"agents", "id org_id name model instructions use_byok:bool max_tokens:int temperature_milli:int debounce_ms:int " +

@@ -17,8 +17,9 @@ var errLookupSlow = errors.New("store: the lookup took too long")
 // Coalescer lets one fetch serve all callers that asked before it began: natural batching for reads. The zero
 // value with fetch set is ready.
 type Coalescer[K comparable, V any] struct {
-	// fetch returns the values of some keys, and leaves out those that don't exist. It bounds its own time.
-	Fetch func(keys []K) (map[K]V, error)
+	// Fetch returns the values of some keys, and leaves out those that don't exist. It gets with each key how many callers
+	// asked for it, and bounds its own time.
+	Fetch func(keys map[K]int64) (map[K]V, error)
 	// patience bounds a round from the moment its first key came, the wait for the fetch before it included; 0 is no
 	// bound. Later callers wait less.
 	Patience time.Duration
@@ -32,7 +33,7 @@ type Coalescer[K comparable, V any] struct {
 
 // round is one fetch and the callers that wait for it.
 type round[K comparable, V any] struct {
-	wanted map[K]struct{}
+	wanted map[K]int64
 	ending sync.Once
 	done   chan struct{}
 	found  map[K]V
@@ -41,7 +42,7 @@ type round[K comparable, V any] struct {
 }
 
 func newRound[K comparable, V any](patience time.Duration) *round[K, V] {
-	r := &round[K, V]{wanted: map[K]struct{}{}, done: make(chan struct{})}
+	r := &round[K, V]{wanted: map[K]int64{}, done: make(chan struct{})}
 	if patience > 0 {
 		r.late = time.AfterFunc(patience, func() { r.end(nil, errLookupSlow) })
 	}
@@ -69,15 +70,39 @@ func (r *round[K, V]) over() bool {
 // Get returns the value of a key as it was after get began, and false when there is none. When ctx ends first, it
 // returns the context's cause and the fetch goes on for the others.
 func (c *Coalescer[K, V]) Get(ctx context.Context, key K) (value V, ok bool, err error) {
-	found, err := c.wait(ctx, key)
-	value, ok = found[key]
+	value, _, ok, err = c.GetRanked(ctx, key)
 	return value, ok, err
+}
+
+// GetRanked is Get for a fetch that decides on each caller: rank is how many callers of the same round asked for the key
+// before.
+func (c *Coalescer[K, V]) GetRanked(ctx context.Context, key K) (value V, rank int64, ok bool, err error) {
+	mine, rank, err := c.join(key)
+	if err != nil {
+		return value, 0, false, err
+	}
+	found, err := mine.wait(ctx)
+	value, ok = found[key]
+	return value, rank, ok, err
+}
+
+// Add asks for a key and doesn't wait. done is closed after the fetch.
+func (c *Coalescer[K, V]) Add(key K) (done <-chan struct{}, err error) {
+	joined, _, err := c.join(key)
+	if err != nil {
+		return nil, err
+	}
+	return joined.done, nil
 }
 
 // getAll is get for up to maxRound keys, which one fetch reads; they may repeat. The values are shared with other
 // callers.
 func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error) {
-	found, err := c.wait(ctx, keys...)
+	round, _, err := c.join(keys...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := round.wait(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,41 +115,39 @@ func (c *Coalescer[K, V]) getAll(ctx context.Context, keys []K) (map[K]V, error)
 	return mine, nil
 }
 
-// wait returns what a round found that fetched the keys, and maybe others.
-func (c *Coalescer[K, V]) wait(ctx context.Context, keys ...K) (map[K]V, error) {
-	mine, err := c.join(keys...)
-	if err != nil {
-		return nil, err
-	}
+// wait returns what the round found: the caller's keys, and maybe others.
+func (r *round[K, V]) wait(ctx context.Context) (map[K]V, error) {
 	select {
-	case <-mine.done:
-		return mine.found, mine.err
+	case <-r.done:
+		return r.found, r.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// join puts the keys into the next round, and starts a goroutine for it when none fetches.
-func (c *Coalescer[K, V]) join(keys ...K) (*round[K, V], error) {
+// join puts the keys into the next round, and starts a goroutine for it when none fetches. rank is that of the last key, see
+// [Coalescer.GetRanked].
+func (c *Coalescer[K, V]) join(keys ...K) (joined *round[K, V], rank int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, ErrClosed
+		return nil, 0, ErrClosed
 	}
 	if c.next == nil || c.next.over() {
 		c.next = newRound[K, V](c.Patience)
 	}
 	if len(c.next.wanted)+len(keys) > maxRound {
-		return nil, ErrBusy
+		return nil, 0, ErrBusy
 	}
 	for _, key := range keys {
-		c.next.wanted[key] = struct{}{}
+		rank = c.next.wanted[key]
+		c.next.wanted[key] = rank + 1
 	}
 	if !c.running {
 		c.running = true
 		c.fetches.Go(c.run)
 	}
-	return c.next, nil
+	return c.next, rank, nil
 }
 
 // run fetches round after round until no caller waits.
@@ -142,11 +165,7 @@ func (c *Coalescer[K, V]) run() {
 		if current.over() {
 			continue
 		}
-		keys := make([]K, 0, len(current.wanted))
-		for key := range current.wanted {
-			keys = append(keys, key)
-		}
-		current.end(c.Fetch(keys))
+		current.end(c.Fetch(current.wanted))
 		if current.late != nil {
 			current.late.Stop()
 		}

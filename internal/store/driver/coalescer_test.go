@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"testing"
@@ -14,7 +15,8 @@ import (
 func TestCoalescerSharesFetches(t *testing.T) {
 	t.Parallel()
 	fetching, goOn := make(chan []int), make(chan struct{})
-	c := &Coalescer[int, int]{Fetch: func(keys []int) (map[int]int, error) {
+	c := &Coalescer[int, int]{Fetch: func(wanted map[int]int64) (map[int]int, error) {
+		keys := slices.Collect(maps.Keys(wanted))
 		fetching <- keys
 		<-goOn
 		found := map[int]int{}
@@ -32,7 +34,7 @@ func TestCoalescerSharesFetches(t *testing.T) {
 	}
 	ask := func(key int) <-chan answer {
 		answers := make(chan answer, 1)
-		mine, err := c.join(key) // in order; get only waits after it
+		mine, _, err := c.join(key) // in order; get only waits after it
 		require.NoError(t, err)
 		go func() {
 			<-mine.done
@@ -63,15 +65,16 @@ func TestCoalescerSharesFetches(t *testing.T) {
 func TestCoalescerAnswersSeveralKeys(t *testing.T) {
 	t.Parallel()
 	fetching, goOn := make(chan []int), make(chan struct{})
-	c := &Coalescer[int, int]{Fetch: func(keys []int) (map[int]int, error) {
+	c := &Coalescer[int, int]{Fetch: func(wanted map[int]int64) (map[int]int, error) {
+		keys := slices.Collect(maps.Keys(wanted))
 		fetching <- keys
 		<-goOn
 		return map[int]int{1: 10, 2: 20, 3: 30}, nil
 	}}
-	first, err := c.join(1)
+	first, _, err := c.join(1)
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, <-fetching)
-	other, err := c.join(3)
+	other, _, err := c.join(3)
 	require.NoError(t, err)
 	answers := make(chan map[int]int)
 	go func() {
@@ -104,24 +107,25 @@ func TestCoalescerFaults(t *testing.T) {
 	t.Parallel()
 	broken, gaveUp := errors.New("broken"), errors.New("gave up")
 	fetching, results := make(chan []int), make(chan error)
-	c := &Coalescer[int, int]{Fetch: func(keys []int) (map[int]int, error) {
+	c := &Coalescer[int, int]{Fetch: func(wanted map[int]int64) (map[int]int, error) {
+		keys := slices.Collect(maps.Keys(wanted))
 		fetching <- keys
 		return nil, <-results
 	}}
-	failed, err := c.join(1)
+	failed, _, err := c.join(1)
 	require.NoError(t, err)
 	<-fetching
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gaveUp)
 	_, _, err = c.Get(ctx, 2)
 	require.ErrorIs(t, err, gaveUp)
-	next, err := c.join(3)
+	next, _, err := c.join(3)
 	require.NoError(t, err)
 	for key := 4; len(next.wanted) < maxRound; key++ {
-		_, err = c.join(key)
+		_, _, err = c.join(key)
 		require.NoError(t, err)
 	}
-	_, err = c.join(-1)
+	_, _, err = c.join(-1)
 	require.ErrorIs(t, err, ErrBusy)
 	_, err = c.getAll(t.Context(), []int{3, 4})
 	require.ErrorIs(t, err, ErrBusy)

@@ -21,6 +21,8 @@ type HotReader interface {
 	Route(ctx context.Context, channelID string) (Route, bool, error)
 	// Routes adds the routes of up to MaxRouteKeys keys to found.
 	Routes(ctx context.Context, keys []RouteKey, found map[RouteKey]Route) error
+	// Windows counts requests for several processes; nil on SQLite, whose gateway is one process and counts in memory.
+	Windows() Windows
 	// Close waits for the lookups that run, and refuses later ones with ErrClosed.
 	Close() error
 }
@@ -38,6 +40,8 @@ type KeyRecord struct {
 	NowMS        int64 // the database's clock when the key was read
 	// HasOrgModels reports whether the organization has rows in org_models; if not, store.Organizations.Models is empty.
 	HasOrgModels bool
+	// Permit is set when a request was counted with the look-up, see [Windows].
+	Permit Permit
 }
 
 // The columns of a key lookup, and the tables they come from.
@@ -97,7 +101,7 @@ type RouteReader struct {
 // NewRouteReader returns a reader that shares lookups. byIDs and byKeys leave out what doesn't exist; patience bounds how long
 // a lookup waits, 0 is no bound.
 func NewRouteReader(
-	byIDs func(channelIDs []string) (map[string]Route, error), byKeys func(keys []RouteKey) (map[RouteKey]Route, error),
+	byIDs func(channelIDs map[string]int64) (map[string]Route, error), byKeys func(keys map[RouteKey]int64) (map[RouteKey]Route, error),
 	patience time.Duration,
 ) *RouteReader {
 	return &RouteReader{

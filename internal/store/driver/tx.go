@@ -112,14 +112,17 @@ func BindValue(argument any) (sqldriver.Value, error) {
 	case int:
 		return int64(value), nil
 	case string:
-		return bindText(value)
+		if !IsText(value) {
+			return nil, ErrText
+		}
+		return argument, nil // value would be copied into a new interface
 	case Env:
 		return bindText(string(value))
 	case []byte:
 		if value == nil {
 			return nil, nil
 		}
-		return value, nil
+		return argument, nil
 	case sql.NullInt64:
 		if !value.Valid {
 			return nil, nil

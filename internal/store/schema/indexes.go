@@ -17,7 +17,7 @@ const indexLockTimeout = migrateLockSeconds * time.Second
 
 // lateIndex is an index on a table of an earlier version, which may hold many millions of rows when its own version
 // comes. On PostgreSQL it is built before the transaction of its version then, while others write; so it is about columns
-// that the table has had from its beginning.
+// that the table has had from its beginning, unless its version says afterColumns.
 type lateIndex struct {
 	name, table string
 	rows        string // the columns, and a partial index's condition, in SQL
@@ -72,15 +72,14 @@ func (b indexBuilder) build(ctx context.Context, conn *sql.Conn) error {
 	if !old {
 		return nil
 	}
+	applied := true
 	for _, version := range b.versions {
-		if len(version.indexes) == 0 {
-			continue
-		}
-		applied, err := version.applied(ctx, conn)
-		if err != nil {
+		before := applied
+		var err error
+		if applied, err = version.applied(ctx, conn); err != nil {
 			return err
 		}
-		if applied {
+		if applied || (version.afterColumns && !before) {
 			continue
 		}
 		for _, index := range version.indexes {

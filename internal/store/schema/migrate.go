@@ -51,10 +51,32 @@ func Migrate(ctx context.Context, engine driver.Engine, conn *sql.DB, versions [
 		return fmt.Errorf("collect the versions: %w", err)
 	}
 	until := time.Now().Add(migrateLockSeconds * time.Second)
-	for {
-		_, err = provider.Up(ctx)
-		if driver.PostgresCode(err) != driver.LockNotAvailable || time.Now().After(until) {
+	for _, number := range stops(versions) {
+		if err := migrateTo(ctx, provider, number, until); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// stops returns the versions at which a migration ends and begins anew: before each that builds indexes on columns of a version
+// before it, and the last.
+func stops(versions []Version) []int64 {
+	var all []int64
+	for i, version := range versions {
+		if version.afterColumns {
+			all = append(all, versions[i-1].Number)
+		}
+	}
+	return append(all, versions[len(versions)-1].Number)
+}
+
+// migrateTo brings a database to a version. A lock on a table that isn't to be had is asked for again.
+func migrateTo(ctx context.Context, provider *goose.Provider, number int64, until time.Time) error {
+	for {
+		_, err := provider.UpTo(ctx, number)
+		if driver.PostgresCode(err) != driver.LockNotAvailable || time.Now().After(until) {
+			return err //nolint:wrapcheck // goose says what it did
 		}
 		if ended := repeat.Pause(ctx, repeat.Around(migrateAgain)); ended != nil {
 			return errors.Join(ended, err)

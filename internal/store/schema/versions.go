@@ -20,6 +20,9 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 9, DDL: Dialect(engine, schemaV9)},
 		versionTen(engine),
 		{Number: 11, indexes: indexesV11()},
+		{Number: 12, DDL: Dialect(engine, schemaV12)},
+		{Number: 13, DDL: ddlV13(engine)},
+		{Number: 14, indexes: indexesV14(), afterColumns: true},
 	}
 }
 
@@ -30,6 +33,8 @@ type Version struct {
 	DDL      string
 	rebuilds []rebuild
 	indexes  []lateIndex
+	// afterColumns: the indexes are on columns that the version before has added.
+	afterColumns bool
 }
 
 // schemaV6 adds what a web widget may do, by the rules of [schemaV1].
@@ -152,4 +157,66 @@ func indexesV11() []lateIndex {
 	return []lateIndex{{
 		name: "conversations_ready", table: "conversations", rows: "(org_id, lease_until, run_at, id) WHERE run_at IS NOT NULL",
 	}}
+}
+
+// schemaV12 adds tranches of wallets, by the rules of [schemaV1].
+const schemaV12 = `
+-- A part of a wallet that one process holds, to hold the amounts of its calls from it without writing. It counts as held:
+-- taken_micros, less drawn_micros (charged by calls) and returned_micros (given back). A tranche that has ended stays ended, so
+-- that its id fences a process whose lease ran out.
+CREATE TABLE tranches (
+	id              TEXT   NOT NULL PRIMARY KEY,
+	org_id          TEXT   NOT NULL,
+	env             TEXT   NOT NULL CHECK (env IN ('live', 'test')),
+	owner           TEXT   NOT NULL,
+	status          TEXT   NOT NULL CHECK (status IN ('open', 'recalled', 'drained', 'ended')),
+	taken_micros    BIGINT NOT NULL CHECK (taken_micros > 0),
+	drawn_micros    BIGINT NOT NULL CHECK (drawn_micros >= 0),
+	returned_micros BIGINT NOT NULL CHECK (returned_micros >= 0),
+	lease_until     BIGINT NOT NULL,
+	created_at      BIGINT NOT NULL,
+	ended_at        BIGINT,
+	CHECK (drawn_micros + returned_micros <= taken_micros),
+	CHECK ((status = 'ended') = (ended_at IS NOT NULL)),
+	CHECK (status <> 'ended' OR drawn_micros + returned_micros = taken_micros)
+) {hot table};
+CREATE INDEX tranches_live ON tranches (org_id, env) WHERE status <> 'ended';
+CREATE INDEX tranches_recalled ON tranches (owner) WHERE status = 'recalled';
+
+-- The tranche that held the call's amount, and that amount; null for a call with a hold of its own, or none.
+ALTER TABLE calls ADD COLUMN tranche_id TEXT;
+ALTER TABLE calls ADD COLUMN granted_micros BIGINT;
+`
+
+// schemaV13 lets the row of a call be its charge, by the rules of [schemaV1].
+const schemaV13 = `
+-- A charge is the row of its call: what the call cost went from its wallet to sys:revenue, in the transaction tx_id.
+-- balance_micros is the wallet's balance right after it, charged_at its time on the database's clock. Both are null for a call that
+-- cost nothing, and for the charge of an older process, which has rows of its own in ledger_tx and ledger_entries.
+ALTER TABLE calls ADD COLUMN balance_micros BIGINT;
+ALTER TABLE calls ADD COLUMN charged_at BIGINT;
+`
+
+// chargesAppendOnlySQLite and chargesAppendOnlyPostgres refuse to change or delete the row of a call that is a charge.
+const (
+	chargesAppendOnlySQLite = `
+CREATE TRIGGER calls_no_update BEFORE UPDATE ON calls WHEN OLD.charged_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+CREATE TRIGGER calls_no_delete BEFORE DELETE ON calls WHEN OLD.charged_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+`
+	chargesAppendOnlyPostgres = `
+CREATE TRIGGER calls_append_only BEFORE UPDATE OR DELETE ON calls FOR EACH ROW WHEN (OLD.charged_at IS NOT NULL) EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER calls_no_truncate BEFORE TRUNCATE ON calls FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+`
+)
+
+func ddlV13(engine driver.Engine) string {
+	if engine == driver.Postgres {
+		return Dialect(engine, schemaV13) + chargesAppendOnlyPostgres
+	}
+	return Dialect(engine, schemaV13) + chargesAppendOnlySQLite
+}
+
+// indexesV14 is the way to the charges of a wallet, for its history.
+func indexesV14() []lateIndex {
+	return []lateIndex{{name: "calls_charges", table: "calls", rows: "(org_id, env, charged_at) WHERE charged_at IS NOT NULL"}}
 }

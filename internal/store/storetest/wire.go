@@ -25,6 +25,7 @@ type Wire struct {
 	cutting bool
 	commits bool // only answers to COMMIT are cut
 	losing  losing
+	counts  bool // statements that count requests are lost, too
 	lost    int
 	slow    time.Duration // that a COMMIT waits for before it is passed on
 	silent  bool
@@ -124,12 +125,12 @@ func (w *Wire) copy(both *session, to, from net.Conn, answers bool) {
 		n, err := from.Read(buffer)
 		w.mu.Lock()
 		unheard := false
-		commits, trips := false, 0
+		commits, counts, trips := false, false, 0
 		if !answers {
-			commits, trips = said.read(buffer[:n], w.texts)
+			commits, counts, trips = said.read(buffer[:n], w.texts)
 		}
 		w.trips += trips
-		if commits {
+		if commits || counts && w.counts {
 			w.cutting = w.cutting || w.commits
 			both.cutting = both.cutting || w.losing != losesNothing
 			unheard = w.losing == losesCommit
@@ -189,6 +190,9 @@ func (w *Wire) LoseCommits(done bool) {
 	})
 }
 
+// LoseCounts is LoseCommits(true), also for the statements that count requests, which are transactions of their own.
+func (w *Wire) LoseCounts() { w.set(func() { w.losing, w.counts = losesAnswer, true }) }
+
 // Lost is how many commits LoseCommits has lost.
 func (w *Wire) Lost() int {
 	w.mu.Lock()
@@ -197,7 +201,9 @@ func (w *Wire) Lost() int {
 }
 
 // Mend passes commits and answers on again.
-func (w *Wire) Mend() { w.set(func() { w.cutting, w.commits, w.losing = false, false, losesNothing }) }
+func (w *Wire) Mend() {
+	w.set(func() { w.cutting, w.commits, w.counts, w.losing = false, false, false, losesNothing })
+}
 
 // Hang keeps every connection open, lets new ones in, and moves nothing, as a stopped server does.
 func (w *Wire) Hang() { w.set(func() { w.silent = true }) }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Statements returns the texts of all statements that were prepared through the wire, sorted: those with parameters. Statements of
@@ -44,9 +45,9 @@ const (
 // ping is the text of pgx's ping.
 const ping = "-- ping\x00"
 
-// read adds the texts of statements that are prepared, reports whether a COMMIT is among those that are run, and counts the round
-// trips.
-func (m *messages) read(more []byte, texts map[string]bool) (commits bool, trips int) {
+// read adds the texts of statements that are prepared, reports whether a COMMIT, or one that counts requests, is among those that are
+// run, and counts the round trips.
+func (m *messages) read(more []byte, texts map[string]bool) (commits, counts bool, trips int) {
 	if m.names == nil {
 		m.names = map[string]string{}
 	}
@@ -57,11 +58,11 @@ func (m *messages) read(more []byte, texts map[string]bool) (commits bool, trips
 			head = 1
 		}
 		if len(m.rest) < head+4 {
-			return commits, trips
+			return commits, counts, trips
 		}
 		size := head + int(binary.BigEndian.Uint32(m.rest[head:]))
 		if len(m.rest) < size {
-			return commits, trips
+			return commits, counts, trips
 		}
 		if m.started && m.asks(m.rest[0], string(m.rest[head+4:size])) {
 			trips++
@@ -73,6 +74,7 @@ func (m *messages) read(more []byte, texts map[string]bool) (commits bool, trips
 				m.names[first] = second
 			case bind:
 				commits = commits || m.names[second] == "COMMIT"
+				counts = counts || strings.Contains(m.names[second], "INSERT INTO rate_windows")
 			}
 		}
 		m.started = true

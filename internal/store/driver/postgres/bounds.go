@@ -5,7 +5,7 @@ import "time"
 // Every wait for PostgreSQL has a bound, so that a server that is gone, stopped or cut off costs a request a few seconds
 // and never a goroutine (docs/operating.md "PostgreSQL"). What a caller waits at most:
 //
-//	a key, the models or the channel of a request: lookupPatience
+//	a key, window, models or channel of a request: lookupPatience
 //	anything written:                              longestWait in line, then writeTime, then commitTime
 //	any other read whose context has no deadline:  acquireTime + readTime
 //
@@ -15,6 +15,9 @@ const (
 	// one runs goes with the next, and waits for lookupPatience at most.
 	lookupTime     = 2 * time.Second
 	lookupPatience = 3 * time.Second
+	// takeTime bounds one statement that counts requests, its commit included. It is longer than statementTimeout, so that the
+	// server ends a wait for a row and the connection stays; the requests have waited for lookupPatience by then.
+	takeTime = 3500 * time.Millisecond
 	// writeTime bounds a transaction of the writer from its beginning until COMMIT is sent, and commitTime the wait for
 	// the answer to that: giving up then leaves the outcome unknown, so a slow commit has time.
 	writeTime  = 4 * time.Second

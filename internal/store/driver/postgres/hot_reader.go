@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +22,7 @@ type hotReader struct {
 	keys         *driver.Coalescer[[32]byte, driver.KeyRecord]
 	byOrgs       *driver.Coalescer[string, map[string]bool]
 	providerKeys *driver.Coalescer[driver.ProviderKeyID, []byte]
+	windows      *windows
 }
 
 func newHotReader(pool *pgxpool.Pool) *hotReader {
@@ -28,8 +31,11 @@ func newHotReader(pool *pgxpool.Pool) *hotReader {
 	r.byOrgs = &driver.Coalescer[string, map[string]bool]{Fetch: r.fetchModels, Patience: lookupPatience}
 	r.providerKeys = &driver.Coalescer[driver.ProviderKeyID, []byte]{Fetch: r.fetchProviderKeys, Patience: lookupPatience}
 	r.RouteReader = driver.NewRouteReader(r.fetchRoutesByID, r.fetchRoutes, lookupPatience)
+	r.windows = newWindows(r)
 	return r
 }
+
+func (r *hotReader) Windows() driver.Windows { return r.windows }
 
 func (r *hotReader) Key(ctx context.Context, hash [32]byte) (driver.KeyRecord, bool, error) {
 	return r.keys.Get(ctx, hash)
@@ -55,25 +61,38 @@ func (r *hotReader) Close() error {
 	r.byOrgs.Close()
 	r.providerKeys.Close()
 	r.RouteReader.Close()
+	r.windows.Close()
 	return nil
 }
 
-func (r *hotReader) fetchKeys(hashes [][32]byte) (map[[32]byte]driver.KeyRecord, error) {
-	list := make([][]byte, len(hashes))
-	for i := range hashes {
-		list[i] = hashes[i][:]
+func (r *hotReader) fetchKeys(hashes map[[32]byte]int64) (map[[32]byte]driver.KeyRecord, error) {
+	list := make([][]byte, 0, len(hashes))
+	for hash := range hashes {
+		list = append(list, hash[:])
 	}
 	found := make(map[[32]byte]driver.KeyRecord, len(hashes))
-	err := r.query("SELECT "+driver.KeyColumns+", "+ClockSQL+driver.KeyTables+"= ANY($1)", func(row driver.Row) error {
+	err := r.query(selectKeys, func(row driver.Row) error {
 		var record driver.KeyRecord
 		err := driver.ScanKey(row, &record, &record.NowMS)
 		found[record.Hash] = record
 		return err
-	}, list)
+	}, list, len(list))
 	return found, err
 }
 
-func (r *hotReader) fetchModels(orgIDs []string) (map[string]map[string]bool, error) {
+const (
+	// selectKeys has hashes and their number.
+	selectKeys = "SELECT " + driver.KeyColumns + ", " + ClockSQL + " FROM (SELECT hash FROM unnest($1::bytea[]) AS u (hash) LIMIT $2) w" + keyByHash
+	// keyByHash reads the key of each hash of w. The inner limits make the plan start from an index, however few rows the tables
+	// had when it was made. The limit of w makes the server expect few hashes: expecting ten, it would find the plan for all
+	// arguments dear, and make one for each execution, which takes three times as long as the look-up.
+	keyByHash = `
+	CROSS JOIN LATERAL (SELECT hash, id, org_id, env, scopes, expires_at, revoked_at
+		FROM api_keys WHERE api_keys.hash = w.hash LIMIT 1) k
+	CROSS JOIN LATERAL (SELECT plan, suspended_at FROM organizations WHERE organizations.id = k.org_id LIMIT 1) o`
+)
+
+func (r *hotReader) fetchModels(orgIDs map[string]int64) (map[string]map[string]bool, error) {
 	found := make(map[string]map[string]bool, len(orgIDs))
 	err := r.query("SELECT org_id, model, enabled FROM org_models WHERE org_id = ANY($1)", func(row driver.Row) error {
 		var orgID, model string
@@ -86,14 +105,14 @@ func (r *hotReader) fetchModels(orgIDs []string) (map[string]map[string]bool, er
 		}
 		found[orgID][model] = enabled
 		return nil
-	}, orgIDs)
+	}, slices.Collect(maps.Keys(orgIDs)))
 	return found, err
 }
 
-func (r *hotReader) fetchProviderKeys(ids []driver.ProviderKeyID) (map[driver.ProviderKeyID][]byte, error) {
-	orgIDs, providers := make([]string, len(ids)), make([]string, len(ids))
-	for i, id := range ids {
-		orgIDs[i], providers[i] = id.OrgID, id.Provider
+func (r *hotReader) fetchProviderKeys(ids map[driver.ProviderKeyID]int64) (map[driver.ProviderKeyID][]byte, error) {
+	orgIDs, providers := make([]string, 0, len(ids)), make([]string, 0, len(ids))
+	for id := range ids {
+		orgIDs, providers = append(orgIDs, id.OrgID), append(providers, id.Provider)
 	}
 	found := make(map[driver.ProviderKeyID][]byte, len(ids))
 	err := r.query(`SELECT org_id, provider, sealed FROM provider_keys WHERE (org_id, provider) IN
@@ -107,28 +126,29 @@ func (r *hotReader) fetchProviderKeys(ids []driver.ProviderKeyID) (map[driver.Pr
 	return found, err
 }
 
-// query runs a lookup, and once more on another connection when the first one turns out to be dead: a lookup changes
-// nothing, and a server that restarted leaves dead connections in the pool.
+// query runs a look-up, and gives its rows to each. It changes nothing, so it may run twice, and each may get a row twice.
 func (r *hotReader) query(text string, each func(driver.Row) error, arguments ...any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
-	defer cancel()
-	err := r.queryOnce(ctx, text, each, arguments)
-	if err != nil && ctx.Err() == nil && isDisconnected(err) {
-		err = r.queryOnce(ctx, text, each, arguments)
-	}
+	_, err := queryRows(r, lookupTime, isDisconnected, text, func(row driver.Row) (struct{}, error) { return struct{}{}, each(row) }, arguments...)
 	return err
 }
 
-func (r *hotReader) queryOnce(ctx context.Context, text string, each func(driver.Row) error, arguments []any) error {
-	rows, err := r.pool.Query(ctx, text, arguments...)
-	if err != nil {
-		return driver.WrapError("look up", err)
+// queryRows runs a statement within a time, and returns what scan makes of its rows. It runs the statement once more, most often on
+// another connection, if again allows it after the first error: a server that restarted leaves dead connections in the pool.
+func queryRows[T any](
+	r *hotReader, within time.Duration, again func(error) bool, text string, scan func(driver.Row) (T, error), arguments ...any,
+) (found []T, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	for range 2 {
+		var rows pgx.Rows
+		if rows, err = r.pool.Query(ctx, text, arguments...); err == nil {
+			found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(row) })
+		}
+		if err == nil || ctx.Err() != nil || !again(err) {
+			break
+		}
 	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, each(row) })
-	if err != nil {
-		return driver.WrapError("look up", err)
-	}
-	return nil
+	return found, driver.WrapError("look up", err)
 }
 
 // isDisconnected reports an error that ended the connection, not only the statement.
@@ -137,20 +157,20 @@ func isDisconnected(err error) bool {
 	return !errors.As(err, &refused) || refused.SeverityUnlocalized != "ERROR"
 }
 
-func (r *hotReader) fetchRoutesByID(channelIDs []string) (map[string]driver.Route, error) {
+func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]driver.Route, error) {
 	found := make(map[string]driver.Route, len(channelIDs))
 	err := r.query("SELECT "+driver.RouteColumns+" FROM"+driver.RouteTables+"WHERE c.id = ANY($1)", func(row driver.Row) error {
 		route, err := driver.ScanRoute(row)
 		found[route.ChannelID] = route
 		return err
-	}, channelIDs)
+	}, slices.Collect(maps.Keys(channelIDs)))
 	return found, err
 }
 
-func (r *hotReader) fetchRoutes(keys []driver.RouteKey) (map[driver.RouteKey]driver.Route, error) {
-	types, externalIDs := make([]string, len(keys)), make([]string, len(keys))
-	for i, key := range keys {
-		types[i], externalIDs[i] = key.Type, key.ExternalID
+func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]driver.Route, error) {
+	types, externalIDs := make([]string, 0, len(keys)), make([]string, 0, len(keys))
+	for key := range keys {
+		types, externalIDs = append(types, key.Type), append(externalIDs, key.ExternalID)
 	}
 	found := make(map[driver.RouteKey]driver.Route, len(keys))
 	// The last condition lets the planner use the partial index on external ids.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store/driver"
@@ -180,6 +181,9 @@ func (r *hotReader) use(ctx context.Context, run func(*preparedConn) error) erro
 	}
 }
 
+// Windows implements [driver.HotReader].
+func (r *hotReader) Windows() driver.Windows { return nil }
+
 // Close implements [driver.HotReader].
 func (r *hotReader) Close() error {
 	r.routes.Close()
@@ -204,15 +208,15 @@ const (
 	WHERE c.type = wanted.value ->> 0 AND c.external_id = wanted.value ->> 1 AND c.external_id <> ''`
 )
 
-func (r *hotReader) fetchRoutesByID(channelIDs []string) (map[string]driver.Route, error) {
+func (r *hotReader) fetchRoutesByID(channelIDs map[string]int64) (map[string]driver.Route, error) {
 	found := make(map[string]driver.Route, len(channelIDs))
-	return found, r.eachRoute(routesByIDs, channelIDs, func(route driver.Route) { found[route.ChannelID] = route })
+	return found, r.eachRoute(routesByIDs, slices.Collect(maps.Keys(channelIDs)), func(route driver.Route) { found[route.ChannelID] = route })
 }
 
-func (r *hotReader) fetchRoutes(keys []driver.RouteKey) (map[driver.RouteKey]driver.Route, error) {
-	wanted := make([][2]string, len(keys))
-	for i, key := range keys {
-		wanted[i] = [2]string{key.Type, key.ExternalID}
+func (r *hotReader) fetchRoutes(keys map[driver.RouteKey]int64) (map[driver.RouteKey]driver.Route, error) {
+	wanted := make([][2]string, 0, len(keys))
+	for key := range keys {
+		wanted = append(wanted, [2]string{key.Type, key.ExternalID})
 	}
 	found := make(map[driver.RouteKey]driver.Route, len(keys))
 	return found, r.eachRoute(routesByKeys, wanted, func(route driver.Route) { found[route.Key()] = route })

@@ -1,0 +1,85 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+)
+
+// ErrCreditsInTranches is returned when an amount would fit if a tranche of the wallet gave back what no call uses, and the process
+// that has it didn't do so in time. After [trancheLease] the tranche ends without it, so trying again succeeds or is refused.
+var ErrCreditsInTranches = errors.New("another process holds credits that it doesn't use")
+
+const (
+	// recallPause is about the pause between two looks at a wallet whose tranches are recalled.
+	recallPause = 50 * time.Millisecond
+	// recallWait bounds the wait: a lease, and some time for the database.
+	recallWait = trancheLease + 5*time.Second
+)
+
+// recall asks for a wallet's tranches back because its free balance doesn't carry an amount. It returns nil when the amount may fit by
+// now, [ErrInsufficientCredits] when it doesn't although nothing is left in any tranche but what calls use, [ErrCreditsInTranches], or
+// a wrapped error of the store.
+func (b *Book) recall(ctx context.Context, wallet WalletID, micros int64) error {
+	most, err := b.Spendable(ctx, wallet)
+	if err != nil {
+		return err
+	}
+	if most < micros {
+		return ErrInsufficientCredits
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, recallWait, ErrCreditsInTranches)
+	defer cancel()
+	op := &recallOp{wallet: wallet, micros: micros}
+	for {
+		if err := b.db.Do(ctx, Ledger, op); err != nil {
+			return fmt.Errorf("recall tranches: %w", err)
+		}
+		switch {
+		case op.enough:
+			return nil
+		case !op.pending:
+			return ErrInsufficientCredits
+		}
+		if err := b.awaitReturn(ctx, wallet, micros); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitReturn waits until a recall may have another decision: the amount is free, no tranche is asked, or a second has passed, after
+// which a lease may be over.
+func (b *Book) awaitReturn(ctx context.Context, wallet WalletID, micros int64) error {
+	for looks := time.Second / recallPause; looks > 0; looks-- {
+		if err := repeat.Pause(ctx, repeat.Around(recallPause)); err != nil {
+			return fmt.Errorf("recall tranches: %w: %w", ErrCreditsInTranches, err)
+		}
+		var free, asked int64
+		err := b.db.Reader().QueryRowContext(ctx, selectAsked, wallet.OrgID, string(wallet.Env)).Scan(&free, &asked)
+		if err != nil {
+			return fmt.Errorf("look for returned tranches: %w", err)
+		}
+		if free >= micros || asked == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Spendable returns the most that a hold in a wallet may get, in micros: the free balance with all that its tranches hold. A part of
+// the latter may be in use. The error is one of reading.
+func (b *Book) Spendable(ctx context.Context, wallet WalletID) (micros int64, err error) {
+	var free, left int64
+	err = b.db.Reader().QueryRowContext(ctx, selectSpendable, wallet.OrgID, string(wallet.Env)).Scan(&free, &left)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("read the free balance: %w", err)
+	}
+	return addMicros(free, left)
+}

@@ -1,0 +1,145 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// sharedDelivery is a delivery to the address that all channels of a platform share.
+type sharedDelivery struct {
+	*webhook
+	header http.Header
+
+	// proven has the channels that signed the delivery with a secret of their own; nil: the operator's secret proves it.
+	proven map[store.RouteKey]store.Route
+}
+
+func (d *sharedDelivery) of(body []byte) *platforms.Delivery {
+	return &platforms.Delivery{Header: d.header, URL: d.config.BaseURL + d.path, Body: body}
+}
+
+// extract reads a delivery that the operator's secret signed.
+func (d *sharedDelivery) extract(body []byte) ([]platforms.Inbound, error) {
+	if err := d.platform.Verify(d.of(body)); err != nil {
+		return nil, unproven(err)
+	}
+	return d.webhook.extract(body)
+}
+
+// prove reads a delivery that the operator's secret didn't sign: it may come from an application of a channel's owner. What remains
+// of it are the items for channels whose own secret signed it.
+func (d *sharedDelivery) prove(ctx context.Context, body []byte) (items []platforms.Inbound, err error) {
+	named, err := d.named(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	d.proven = make(map[store.RouteKey]store.Route, 1)
+	if err := d.compare(ctx, body, named); err != nil {
+		return nil, err
+	}
+	if len(d.proven) == 0 {
+		return nil, errUnproven
+	}
+	err = d.decoding(ctx, body, func() (err error) {
+		items, err = d.webhook.extract(body)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rest := routeKeys(items, named); len(rest) > 0 {
+		found, err := d.channels(ctx, rest)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.compare(ctx, body, found); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(items, func(item platforms.Inbound) bool {
+		_, proven := d.proven[routeKeyOf(&item)]
+		return !proven
+	}), nil
+}
+
+// named reads the channels that a delivery says it is for: few of them, so that a stranger has us compute little. When they can't be
+// read, the platform is asked to come again if one of their type is known to have a secret of its own; else the delivery is refused as
+// a forged one.
+func (d *sharedDelivery) named(ctx context.Context, body []byte) (map[store.RouteKey]store.Route, error) {
+	var keys []store.RouteKey
+	ownSigned := false
+	err := d.decoding(ctx, body, func() error {
+		for _, channel := range d.platform.Named(d.of(body)) {
+			keys = append(keys, store.RouteKey{Type: string(channel.Type), ExternalID: channel.ExternalID})
+			_, known := d.ownSigned.Load(string(channel.Type))
+			ownSigned = ownSigned || known
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(keys) == 0:
+		return nil, errUnproven
+	}
+	found, err := d.channels(ctx, keys)
+	if err != nil && !ownSigned {
+		return nil, errUnproven
+	}
+	return found, err
+}
+
+// compare adds those of the channels to proven whose own secret signed the body.
+func (d *sharedDelivery) compare(ctx context.Context, body []byte, channels map[store.RouteKey]store.Route) error {
+	delivery := d.of(body)
+	for key, route := range channels {
+		if !d.signsItself(ctx, &route) {
+			continue
+		}
+		credentials, err := d.channelCredentials(&route)
+		if err != nil {
+			return err
+		}
+		err = d.decoding(ctx, body, func() error { return unproven(d.platform.VerifyOwn(delivery, credentials)) })
+		switch {
+		case err == nil:
+			d.proven[key] = route
+		case err != errUnproven: //nolint:errorlint // it is that very value
+			return err
+		}
+	}
+	return nil
+}
+
+// keep hands the delivery over to its channels.
+func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (queued int, err error) {
+	if d.proven == nil {
+		return d.route(ctx, items)
+	}
+	return d.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
+		route, found := d.proven[routeKeyOf(item)]
+		return route, found && route.State != store.ChannelPending
+	})
+}
+
+// signsItself reports whether a channel has a secret of its own for its deliveries. A channel whose credentials don't open counts as one
+// without, so that what the operator's secret signed isn't lost.
+func (h *Webhooks) signsItself(ctx context.Context, route *store.Route) bool {
+	if route.Credentials == nil {
+		return false
+	}
+	own, err := h.config.Platforms.SignsItself(platforms.Type(route.Type), func() (platforms.Credentials, error) {
+		return OpenCredentials(h.ring, route.OrgID, route.ChannelID, route.Credentials)
+	})
+	if err != nil {
+		h.log.ErrorContext(ctx, "a channel's own secret can't be read", "channel", route.ChannelID, "error", err)
+	}
+	if own {
+		h.ownSigned.Store(route.Type, true)
+	}
+	return own
+}

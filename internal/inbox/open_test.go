@@ -1,0 +1,195 @@
+package inbox
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// The transaction of a lease reads the same as Open does after it, so that OpenLeased reads nothing again.
+func TestOpenLeased(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.channel(t, "org_1", "chn_2")
+		same := func() Work {
+			lease := q.take(t)
+			leased, err := q.OpenLeased(ctx, lease, 100)
+			require.NoError(t, err)
+			read := q.open(t, lease)
+			require.LessOrEqual(t, leased.ReadAt, read.ReadAt)
+			leased.ReadAt = read.ReadAt
+			require.Equal(t, read, leased)
+			require.NoError(t, q.Release(ctx, lease))
+			return read
+		}
+		q.arrive(t, textOf("ann", "1", "one"), textOf("ann", "2", "two"))
+		first := same()
+		require.Equal(t, []string{"one", "two"}, textsOf(first.Waiting))
+		require.Equal(t, "Ms ann", first.Conversation.CustomerName)
+		require.Equal(t, "agt_chn_1", first.Agent.ID)
+		q.arrive(t, Item{Kind: Event, CustomerRef: "ann", MessageID: "event", Text: "image"})
+		require.Len(t, same().History, 1)
+		q.reply(t, "answer", "p1")
+		q.arrive(t, textOf("ann", "3", "three"))
+		require.Len(t, same().History, 4)
+		for n := range leasedTexts {
+			q.arrive(t, textOf("ann", "many "+number(n), "more"))
+		}
+		require.Len(t, same().Waiting, 1+leasedTexts)
+		q.exec(t, `UPDATE channels SET agent_id = NULL`)
+		require.Nil(t, same().Agent)
+		q.exec(t, `UPDATE organizations SET suspended_at = 1`)
+		require.True(t, same().Suspended)
+	})
+}
+
+// Where a dead worker has left something, the next step may be a call of a model or a platform: then a lease that was lost since is
+// noticed.
+func TestOpenLeasedAfterACrashReadsAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		lost := func() {
+			late := q.take(t)
+			q.crash(t)
+			require.NoError(t, q.Release(ctx, q.take(t)))
+			_, err := q.OpenLeased(ctx, late, 10)
+			require.ErrorIs(t, err, ErrLeaseLost)
+		}
+		q.arrive(t, textOf("ann", "1", "hello"))
+		lease := q.take(t)
+		turnID := q.begin(t, lease)
+		q.crash(t)
+		lost()
+		lease = q.take(t)
+		_, err := q.Answer(ctx, lease, turnID, []string{"answer"}, true)
+		require.NoError(t, err)
+		q.crash(t)
+		lost()
+	})
+}
+
+// A text that doesn't open keeps its own conversation from being answered, and no other one from being leased with it.
+func TestUnreadableTextFailsNoOtherLease(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "damaged"))
+		q.arrive(t, textOf("bob", "2", "well"))
+		q.exec(t, `UPDATE messages SET body = $1 WHERE platform_message_id = '1'`, []byte("nothing that was sealed"))
+		leases, err := q.Lease(ctx, Places{Free: 8}, life)
+		require.NoError(t, err)
+		require.Len(t, leases, 2)
+		for _, lease := range leases {
+			work, err := q.OpenLeased(ctx, lease, 10)
+			if lease.CustomerRef == "ann" {
+				require.ErrorContains(t, err, "open message")
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, []string{"well"}, textsOf(work.Waiting))
+		}
+	})
+}
+
+// A conversation whose organization is gone is leased like others, and fails none of them.
+func TestMissingOrganizationFailsNoOtherLease(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "lost"), textOf("bob", "2", "well"))
+		q.exec(t, `UPDATE conversations SET org_id = 'gone' WHERE customer_ref = 'ann'`)
+		leases, err := q.Lease(t.Context(), Places{Free: 8}, life)
+		require.NoError(t, err)
+		require.Len(t, leases, 2)
+		for _, lease := range leases {
+			work, err := q.OpenLeased(t.Context(), lease, 10)
+			if lease.CustomerRef == "ann" {
+				require.ErrorIs(t, err, store.ErrNotFound)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, []string{"well"}, textsOf(work.Waiting))
+		}
+	})
+}
+
+// Operations of one transaction see what those before them have changed, though all of them read at its beginning.
+func TestOperationsOfOneTransaction(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, q *inboxTest, lease leased){
+		"a turn, and another of the same texts": func(t *testing.T, q *inboxTest, lease leased) {
+			ids := idsOf(q.open(t, lease.lease).Waiting)
+			first := &beginOp{leased: lease, turnID: "trn_1", messageIDs: ids, state: TurnAsking}
+			second := &beginOp{leased: lease, turnID: "trn_2", messageIDs: ids, state: TurnAsking}
+			q.apply(t, first, second)
+			require.NoError(t, first.refused)
+			require.ErrorIs(t, second.refused, ErrEnded)
+		},
+		"a text, and the end of the answer before it": func(t *testing.T, q *inboxTest, lease leased) {
+			parts := q.answer(t, lease.lease, "answer")
+			q.apply(t, q.arrival(t, textOf("ann", "2", "and this?")), lastPart(lease, parts[0].ID))
+			require.Equal(t, []string{"and this?"}, textsOf(q.open(t, q.take(t)).Waiting))
+		},
+		"the end of the only answer": func(t *testing.T, q *inboxTest, lease leased) {
+			q.apply(t, lastPart(lease, q.answer(t, lease.lease, "answer")[0].ID))
+			q.idle(t)
+		},
+		"a person's message, and the end of a lease": func(t *testing.T, q *inboxTest, lease leased) {
+			require.NoError(t, q.Sent(t.Context(), lease.lease, q.answer(t, lease.lease, "answer")[0].ID, "p1", ""))
+			human := ownOp{actor: "usr_1", orgID: "org_1", id: lease.lease.ConversationID}
+			q.apply(t, &humanOp{ownOp: human, parts: q.sealParts("org_1", []string{"from a person"})}, &releaseOp{leased: lease})
+			require.Equal(t, "from a person", q.open(t, q.take(t)).Outbound[0].Text)
+		},
+		"a report of a failed part, and the next part": func(t *testing.T, q *inboxTest, lease leased) {
+			parts := q.answer(t, lease.lease, "one", "two", "three")
+			require.NoError(t, q.Sent(t.Context(), lease.lease, parts[0].ID, "p1", parts[1].ID))
+			sent := &sentOp{
+				partOp: partOp{leased: lease, id: parts[1].ID}, platformMessageID: "p2",
+				next: &sendingOp{partOp{leased: lease, id: parts[2].ID}},
+			}
+			q.apply(t, q.arrival(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "refused"}), sent)
+			require.ErrorIs(t, sent.refused, ErrEnded)
+			require.Equal(t, OutboundFailed, q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, parts[2].ID))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, q *inboxTest) {
+				q.arrive(t, textOf("ann", "1", "hello"))
+				test(t, q, leased{lease: q.take(t)})
+				q.healthy(t)
+			})
+		})
+	}
+}
+
+// apply runs operations in one transaction, in order.
+func (q *inboxTest) apply(t *testing.T, ops ...store.Op) {
+	t.Helper()
+	require.NoError(t, q.db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error { return apply(ctx, tx, ops) }))
+}
+
+// arrival is the operation of [Queue.Enqueue].
+func (q *inboxTest) arrival(t *testing.T, item Item) store.Op {
+	t.Helper()
+	op, err := q.seal([]Arrival{{q.route, []Item{item}}})
+	require.NoError(t, err)
+	return op
+}
+
+// lastPart is the operation of [Queue.SentAndRelease].
+func lastPart(lease leased, id string) store.Op {
+	return &lastSentOp{sentOp: sentOp{partOp: partOp{leased: lease, id: id}, platformMessageID: "p1"}}
+}
+
+// answer answers what waits. The first part is being sent.
+func (q *inboxTest) answer(t *testing.T, lease Lease, parts ...string) []Outbound {
+	t.Helper()
+	outbound, err := q.Answer(t.Context(), lease, q.begin(t, lease), parts, true)
+	require.NoError(t, err)
+	return outbound
+}
