@@ -101,8 +101,8 @@ func keptFacts(build string, engine store.Engine) string {
 	return filepath.Join(upgradeFolder, build, string(engine)+".json")
 }
 
-// restore puts a copy of a kept database in an empty place and returns its upgradeFixture. As if its processes had
-// ended a moment ago, answers, sessions and links haven't run out; nothing else is changed.
+// restore puts a copy of a kept database in an empty place and returns its upgradeFixture. Its times are moved to those of
+// processes that were killed so long ago that the last of their holds has run out just now; nothing else is changed.
 func restore(t testing.TB, build string, location store.Location) *upgradeFixture {
 	t.Helper()
 	text, err := os.ReadFile(keptFacts(build, location.Engine))
@@ -116,19 +116,33 @@ func restore(t testing.TB, build string, location store.Location) *upgradeFixtur
 	} else {
 		runDump(t, location, string(database))
 	}
-	db, disconnect := connectShortly(t, location)
-	defer disconnect()
-	now := time.Now().UnixMilli()
-	soon := now + time.Hour.Milliseconds()
-	for _, statement := range []string{
-		fmt.Sprintf(`UPDATE idempotency_keys SET expires_at = %d WHERE state = 'done'`, soon),
-		fmt.Sprintf(`UPDATE sessions SET created_at = %d, seen_at = %[1]d, expires_at = %d`, now, soon),
-		fmt.Sprintf(`UPDATE user_links SET created_at = %d, expires_at = %d`, now, soon),
-	} {
-		_, err := db.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
-	}
+	moveTimes(t, location)
 	return kept
+}
+
+// moveTimes adds the age of the last hold's end to every time in a database. What can't be changed in it keeps its times.
+func moveTimes(t testing.TB, location store.Location) {
+	t.Helper()
+	conn, disconnect := connectShortly(t, location)
+	defer disconnect()
+	var ran int64
+	require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT max(expires_at) FROM holds`).Scan(&ran))
+	age := time.Now().UnixMilli() - ran
+	for table, columns := range storetest.Columns(t, conn, location.Engine) {
+		if table == "ledger_tx" || table == "ledger_entries" || table == "audit_log" {
+			continue
+		}
+		var moved []string
+		for _, column := range columns {
+			if strings.HasSuffix(column, "_at") || strings.HasSuffix(column, "_until") {
+				moved = append(moved, fmt.Sprintf("%s = %[1]s + %d", column, age))
+			}
+		}
+		if len(moved) > 0 {
+			_, err := conn.ExecContext(t.Context(), "UPDATE "+table+" SET "+strings.Join(moved, ", "))
+			require.NoError(t, err, table)
+		}
+	}
 }
 
 // runDump runs a plain dump with INSERTs. Lines with a backslash are for psql.
