@@ -198,7 +198,8 @@ var attentionTexts = map[string]string{
 		"Choose another one; answers resume when the customer writes again.",
 	string(errcode.ContextTooLong): "The instructions and the message are too long for the model. " +
 		"Shorten the instructions; answers resume when the customer writes again.",
-	"empty_answer": "The model's answer was empty. Answers resume when the customer writes again.",
+	"empty_answer":       "The model's answer was empty. Answers resume when the customer writes again.",
+	"unreadable_message": "The message can't be decrypted. Answers resume when the customer writes again.",
 	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
 		"Answers resume when the customer writes after a pause.",
 }
@@ -221,8 +222,9 @@ var failureTexts = map[string]string{
 	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, " +
 		"which can't be sent from here. " +
 		"You can write again when the customer does.",
-	"customer_blocked": "The customer has blocked you, or is gone.",
-	"send_refused":     "The platform refused this message. The operator finds its reason in the worker's log.",
-	"send_failed":      "The platform could not be reached, or was overloaded, for too long.",
-	"failed":           "The platform accepted it, and reported later that it did not arrive.",
+	"customer_blocked":   "The customer has blocked you, or is gone.",
+	"send_refused":       "The platform refused this message. The operator finds its reason in the worker's log.",
+	"unreadable_message": "Its text can't be decrypted any more.",
+	"send_failed":        "The platform could not be reached, or was overloaded, for too long.",
+	"failed":             "The platform accepted it, and reported later that it did not arrive.",
 }

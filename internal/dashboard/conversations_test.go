@@ -36,7 +36,7 @@ func TestAttentionInWords(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{
 		"insufficient_credits", "organization_suspended", "no_agent", "channel_needs_reauth", "unsupported_model", "context_too_long",
-		"empty_answer", "loop_guard",
+		"empty_answer", "loop_guard", "unreadable_message",
 	} {
 		r := newBareFixture(t)
 		body := strings.Replace(conversationJSON, `"attention":null`, `"attention":"`+code+`"`, 1)

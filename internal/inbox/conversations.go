@@ -136,13 +136,13 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 // messages reads up to rows messages of each direction. part is the condition and order; %[1]s in it is the column with a
 // message's place.
 func (q *Queue) messages(ctx context.Context, conversationID, part string, from placedMessage, rows int) ([]placedMessage, error) {
-	came, err := store.ReadRows(ctx, q.db, "list messages", q.showMessage(vault.InboundBody),
+	came, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
 		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
-	went, err := store.ReadRows(ctx, q.db, "list messages", q.showMessage(vault.OutboundBody),
+	went, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
 		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "created_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 			now := int64(2_000_000_000_000)
 			maps.Copy(texts, map[string][]any{
 				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectSaid: {"cnv_7", "", 50},
-				selectDelivered: {"cnv_7", 50}, selectUnanswered: {"cnv_7", "org_1"}, selectOpened: {"cnv_7", "org_1", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
+				selectDelivered: {"cnv_7", 50}, selectInterrupted: {"cnv_7", "trn_7"}, selectUnanswered: {"cnv_7", "org_1"}, selectOpened: {"cnv_7", "org_1", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
 				selectAttentions: {now, 10, 10}, selectDead: {10},
 				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: store.Arguments(make([]string, 64), any("org_1")),
 			})
@@ -147,6 +147,8 @@ func (q *inboxTest) everything(t *testing.T) {
 	lease = leases[slices.IndexFunc(leases, func(l Lease) bool { return l.ConversationID == lease.ConversationID })]
 	parts, err := q.Answer(ctx, lease, turnID, []string{"a", "b"}, true)
 	require.NoError(t, err)
+	require.NoError(t, q.Unmark(ctx, lease, ""))
+	require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
 	require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "new", parts[1].ID))
 	require.NoError(t, q.SendFailed(ctx, lease, parts[1].ID, OutboundFailed, "x", SendFailure{RestOfTurn: true}))
 	require.NoError(t, q.Release(ctx, lease))

@@ -3,7 +3,6 @@ package inbox
 import (
 	"cmp"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -34,26 +33,15 @@ func (m placedMessage) saidBefore(other placedMessage) int {
 	return cmp.Or(cmp.Compare(m.At, other.At), m.before(other))
 }
 
-// UnreadableText replaces, in lists, a message that doesn't open: it is damaged, or its key is not in the vault's ring.
+// UnreadableText replaces a message that doesn't open: it is damaged, or its key is not in the vault's ring.
 const UnreadableText = "[This message can't be decrypted.]"
 
-// scanMessage reads and opens a message. One that doesn't open is an error: an assistant must not answer without it.
+// scanMessage reads and opens a message. One that doesn't open has [UnreadableText].
 func (q *Queue) scanMessage(aad func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
 	return func(row store.Row) (placedMessage, error) {
 		m, unopened, err := q.openMessage(row, aad)
 		if err == nil && unopened != nil {
-			err = fmt.Errorf("open message %s: %w", m.ID, unopened)
-		}
-		return m, err
-	}
-}
-
-// showMessage is scanMessage for lists: a message that doesn't open has [UnreadableText].
-func (q *Queue) showMessage(aad func(orgID, messageID string) vault.AAD) func(store.Row) (placedMessage, error) {
-	return func(row store.Row) (placedMessage, error) {
-		m, unopened, err := q.openMessage(row, aad)
-		if err == nil && unopened != nil {
-			m.Text = UnreadableText
+			m.Text, m.Unreadable = UnreadableText, true
 			q.unreadable("message "+m.ID, unopened)
 		}
 		return m, err
@@ -89,7 +77,7 @@ func (q *Queue) unreadable(what string, err error) {
 	}
 	q.mu.Unlock()
 	if due {
-		q.Log.Warn("a sealed value can't be opened, so lists leave it out; further ones of this minute are not logged",
+		q.Log.Warn("a sealed value can't be opened and is skipped; further ones of this minute are not logged",
 			"value", what, "error", err)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
 		WHERE conversation_id = $1 AND state = 'asking'`
 	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts FROM outbound_messages
-		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY created_at, id`
+		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY state DESC, author DESC, created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
 	selectSaid = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND (handled OR turn_id <> $2)
@@ -71,8 +71,9 @@ type reading struct {
 }
 
 // Open reads the conversation of a lease, with at most history earlier messages. It reads without locks: an operation that
-// depends on what it saw is checked again when it is written. It returns [ErrLeaseLost], [store.ErrNotFound] when the
-// conversation was deleted, alone or with its channel, or a wrapped error of the store or the vault.
+// depends on what it saw is checked again when it is written. What doesn't open blocks nothing: waiting texts and unsent parts say so
+// ([Message.Unreadable], [Outbound.Unreadable]), a running turn has no request, and the history leaves such messages out. It returns
+// [ErrLeaseLost], [store.ErrNotFound] when the conversation was deleted, alone or with its channel, or a wrapped error of the store.
 func (q *Queue) Open(ctx context.Context, lease Lease, history int) (Work, error) {
 	r, err := q.read(ctx, lease)
 	var work Work
@@ -168,7 +169,7 @@ func (q *Queue) readChannel(ctx context.Context, lease Lease) (*store.ChannelAge
 	return read, nil
 }
 
-// queueReading queues the reading of a conversation in the transaction that leases it. A text that doesn't open fails no other lease.
+// queueReading queues the reading of a conversation in the transaction that leases it. What can't be scanned fails no other lease.
 // On PostgreSQL a NULL that can't be scanned would: no column may be one, whatever rows of other tables are missing.
 func (q *Queue) queueReading(tx store.Tx, lease Lease, channel *store.ChannelAgent) *reading {
 	r := &reading{work: Work{ReadAt: tx.Now()}, channel: channel}
@@ -212,7 +213,7 @@ func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
 	}
 	turn := turns[0]
 	if turn.Request, err = q.ring.Open(turn.Request, vault.TurnRequest(lease.OrgID, turn.ID)); err != nil {
-		return nil, fmt.Errorf("open the request of turn %s: %w", turn.ID, err)
+		q.unreadable("the request of turn "+turn.ID, err)
 	}
 	return turn, nil
 }
@@ -226,7 +227,8 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 		}
 		text, err := q.ring.Open(body, vault.OutboundBody(lease.OrgID, part.ID))
 		if err != nil {
-			return part, fmt.Errorf("open message %s: %w", part.ID, err)
+			part.Unreadable = true
+			q.unreadable("message "+part.ID, err)
 		}
 		part.TurnID, part.Text = turnID.String, string(text)
 		return part, nil
@@ -252,7 +254,7 @@ func (q *Queue) openHistory(ctx context.Context, lease Lease, most int, work *Wo
 	if err != nil {
 		return nil, err
 	}
-	all := append(said, sent...)
+	all := slices.DeleteFunc(append(said, sent...), func(m placedMessage) bool { return m.Unreadable })
 	slices.SortFunc(all, placedMessage.before)
 	return messages(all[max(0, len(all)-most):]), nil
 }

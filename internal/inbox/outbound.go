@@ -11,9 +11,10 @@ import (
 )
 
 // Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered. With
-// sendFirst the first part is sending at once, which saves a commit. When a person has taken the conversation meanwhile, or the
-// customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. Other errors are
-// [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store.
+// sendFirst the first part is sending at once, which saves a commit, unless a person's message waits, which is sent before it. When
+// a person has taken the conversation meanwhile, or the customer has blocked the channel, the turn is discarded instead, and Answer
+// returns [ErrHandedOver]. Other errors are [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store,
+// after which the answer may be stored: see [Queue.Unmark].
 func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []string, sendFirst bool) ([]Outbound, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("answer: %w: the answer has no parts", ErrInvalid)
@@ -70,7 +71,13 @@ func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author s
 type answerOp struct {
 	turnOp
 
-	parts []outboundPart
+	parts       []outboundPart
+	personWrote bool // a person's message waits
+}
+
+func (op *answerOp) read(s *session) {
+	op.turnOp.read(s)
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.personWrote) }, `SELECT `+personWrote, op.conversation())
 }
 
 // Size implements [store.Sized].
@@ -91,6 +98,9 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 		op.refused = ErrHandedOver
 		return nil
 	}
+	if op.personWrote {
+		op.parts[0].state = OutboundPending
+	}
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
 	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts = 0
@@ -102,7 +112,7 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 // Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
 // discarded instead when a person has the conversation or the customer has blocked the channel, and Sending returns
 // [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the store,
-// after which the part may be sending, and must not be sent.
+// after which the part may be sending, and must not be sent: see [Queue.Unmark].
 func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
 	return q.do(ctx, "mark a part as sending", &sendingOp{partOp{leased: leased{lease: lease}, id: outboundID}})
 }

@@ -210,8 +210,7 @@ func (op *supersedeOp) run(_ context.Context, s *session) error {
 	if !op.newer {
 		return nil
 	}
-	op.end(s, TurnSuperseded, "", sql.NullInt64{})
-	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, op.turnID)
+	op.supersede(s)
 	return nil
 }
 

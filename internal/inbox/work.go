@@ -65,7 +65,7 @@ type Work struct {
 	Suspended    bool         // whether the organization is suspended
 	HasOrgModels bool         // whether the organization has exceptions from the catalog of models
 	Turn         *Turn        // the running turn, nil when there is none
-	// Outbound are the pending and sending parts, in the order to send them. A part that is sending when the lease is new was left by
+	// Outbound are the pending and sending parts, in the order to send them, people's first. A part that is sending when the lease is new was left by
 	// a worker that died: its delivery is unknown.
 	Outbound []Outbound
 	// Waiting are the unanswered texts, in order of platform time, then arrival; empty while their quiet window lasts. Those of
@@ -101,12 +101,13 @@ type Message struct {
 	PlatformMessageID string // "" until the platform has accepted it
 	At                int64  // the platform's time of an incoming message, else when it was written; epoch milliseconds
 	Handled           bool   // incoming, and needs no answer
+	Unreadable        bool   // Text is [UnreadableText]
 }
 
 // Turn is one answer of an assistant in progress.
 type Turn struct {
 	ID, AgentID string
-	Request     []byte // as it was given to [Queue.BeginTurn]
+	Request     []byte // as it was given to [Queue.BeginTurn]; nil if it doesn't open
 	State, Code string
 	Attempts    int64
 	CreatedAt   int64 // epoch milliseconds
@@ -116,6 +117,7 @@ type Turn struct {
 type Outbound struct {
 	ID, TurnID, Author, Text, State string
 	Part, Attempts                  int64
+	Unreadable                      bool // it doesn't open, so that Text is empty
 }
 
 // Mark names this try to send the part, for platforms that repeat it in their reports; see [Item].

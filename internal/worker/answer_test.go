@@ -140,7 +140,7 @@ func TestWithoutNewerTextsNothingIsSuperseded(t *testing.T) {
 	require.EqualValues(t, answerCost, h.spent(t, acme))
 }
 
-// TestHandedOverDuringTheCall: after a handover during the model's call, its answer is not sent.
+// TestHandedOverDuringTheCall: a handover ends the model's call at once, in whatever process the person works, and nothing is paid.
 func TestHandedOverDuringTheCall(t *testing.T) {
 	t.Parallel()
 	takeOver := map[string]func(t *testing.T, h *fixture){
@@ -157,17 +157,19 @@ func TestHandedOverDuringTheCall(t *testing.T) {
 	for name, take := range takeOver {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := open(t)
-			h.vendor.reply = func(_ context.Context, _ int, asked []string) (string, error) {
-				take(t, h)
-				return echo(asked), nil
-			}
-			h.say(t, bot, "lan", "first")
-			h.drain(t, h.worker())
-			require.Empty(t, h.texts())
-			require.Equal(t, []string{"discarded"}, states(h.turns(t, acme)))
-			require.EqualValues(t, answerCost, h.spent(t, acme))
-			h.leaseless(t)
+			onEach(t, func(t *testing.T, h *fixture) {
+				h.vendor.reply = func(ctx context.Context, _ int, _ []string) (string, error) {
+					take(t, h)
+					<-ctx.Done()
+					return "", ctx.Err()
+				}
+				h.say(t, bot, "lan", "first")
+				h.drain(t, h.worker())
+				require.Empty(t, h.texts())
+				require.Equal(t, []string{"discarded"}, states(h.turns(t, acme)))
+				require.Zero(t, h.spent(t, acme))
+				h.leaseless(t)
+			})
 		})
 	}
 }

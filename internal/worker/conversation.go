@@ -116,6 +116,11 @@ func (p *pass) run(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err := p.send(ctx, pending, false); wait > 0 || err != nil {
 		return wait, err
 	}
+	if len(pending) > 0 && p.work.Turn == nil && len(p.work.Waiting) > 0 { // the answer should know what was sent
+		if err := p.open(ctx); err != nil {
+			return 0, err
+		}
+	}
 	return p.turn(ctx)
 }
 

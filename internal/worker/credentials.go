@@ -176,8 +176,9 @@ func (p *pass) replace(ctx context.Context, fresh platforms.Credentials) bool {
 	case err != nil:
 		// The old refresh token is used up: what we hold is the only good one, so this pass at least goes on with it.
 		p.Logger.ErrorContext(ctx, "storing a refreshed token failed", "channel", channel.ID, "error", err)
-	case !replaced:
-		return p.newer(ctx)
+	case !replaced && p.newer(ctx): // also what a commit that was not confirmed has stored
+		return true
+	case !replaced: // nothing newer could be read: what we hold may be the only good token
 	default:
 		channel.CredentialsVersion++
 		channel.Credentials = sealed

@@ -139,4 +139,9 @@ func (q *fakeQueue) seen() (ended []string, put []time.Duration) {
 	return q.ended, q.put
 }
 
+// Interruption finds none.
+func (q *fakeQueue) Interruption(context.Context, string, string) (inbox.Interruption, error) {
+	return inbox.Interruption{}, nil
+}
+
 var errStore = errors.New("the store is down")

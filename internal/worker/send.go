@@ -21,6 +21,7 @@ const (
 	codeSendRefused     = "send_refused"
 	codeCustomerBlocked = "customer_blocked"
 	codeDeliveryUnknown = "delivery_unknown"
+	codeUnreadable      = "unreadable_message" // also of turns
 )
 
 // openingSpread spreads the messages that wait until a platform takes some again.
@@ -61,7 +62,8 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 }
 
 // mark commits that the row is being sent. It reports false for a row that must not be sent any more: a person has taken the
-// conversation, or an earlier part failed and took this one with it.
+// conversation, an earlier part failed and took this one with it, or its text doesn't open. After a doubt the row is pending again:
+// its platform was not called.
 func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err error) {
 	if row.State == inbox.OutboundSending {
 		return true, nil
@@ -69,13 +71,19 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err e
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	ctx, cancel := storing(ctx)
+	if row.Unreadable {
+		return false, p.sendFailed(ctx, row, inbox.OutboundFailed, codeUnreadable, inbox.SendFailure{RestOfTurn: true})
+	}
+	bounded, cancel := storing(ctx)
 	defer cancel()
-	err = p.Turns.Sending(ctx, p.lease, row.ID)
+	err = p.Turns.Sending(bounded, p.lease, row.ID)
 	switch {
 	case over(err):
 		return false, nil
 	case err != nil:
+		if inDoubt(err) {
+			p.unmark(ctx, "")
+		}
 		return false, fmt.Errorf("marking a message as sending: %w", err)
 	}
 	row.State = inbox.OutboundSending
@@ -224,6 +232,9 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 	case over(err): // the row is stored as sent; the next one is not ours any more
 		return nil
 	case err != nil:
+		if next != nil && inDoubt(err) {
+			p.unmark(ctx, row.ID)
+		}
 		return fmt.Errorf("storing that a message was sent: %w", err)
 	}
 	if next != nil {
@@ -307,24 +318,23 @@ func (p *pass) sendFailed(ctx context.Context, row *inbox.Outbound, state, code 
 }
 
 const (
-	// recordTries and recordPause: what the platform said is known only here, and a fault of the store that passes
-	// shouldn't make a delivery unknown.
+	// recordTime, recordTries and recordPause: what happened outside is known only here, and a fault of the store that passes shouldn't
+	// make a delivery unknown or lose a token. A lease lasts about as long without the store.
+	recordTime  = time.Minute
 	recordTries = 3
 	recordPause = 500 * time.Millisecond
 )
 
-// insist writes down what happened outside, again after a fault of the store.
-func insist(ctx context.Context, write func(ctx context.Context) error) (err error) {
-	for try := range recordTries {
-		if try > 0 {
-			_ = repeat.Pause(context.WithoutCancel(ctx), recordPause)
-		}
+// insist writes down what happened outside, again after a fault of the store: three times at least, and for a minute until ctx ends.
+func insist(ctx context.Context, write func(ctx context.Context) error) error {
+	until := time.Now().Add(recordTime)
+	for try := 1; ; try++ {
 		bounded, cancel := storing(ctx)
-		err = write(bounded)
+		err := write(bounded)
 		cancel()
-		if err == nil || over(err) || errors.Is(err, inbox.ErrLeaseLost) {
+		if !inDoubt(err) || try >= recordTries && (ctx.Err() != nil || time.Now().After(until)) {
 			return err
 		}
+		_ = repeat.Pause(context.WithoutCancel(ctx), repeat.Around(recordPause))
 	}
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,14 +75,21 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	request, err := decodeRequest(turn.Request)
 	if err != nil {
 		p.Logger.ErrorContext(ctx, "a turn's stored request can't be read", "turn", turn.ID, "error", err)
-		return 0, p.dead(ctx, turn, codeInternal)
+		return 0, p.dead(ctx, turn, codeUnreadable)
 	}
 	return p.ask(ctx, turn, request)
+}
+
+// readable returns the waiting texts that could be opened. The others belong to the turn, too, but can't be shown to a model.
+func (p *pass) readable() []inbox.Message {
+	return slices.DeleteFunc(slices.Clone(p.work.Waiting), func(m inbox.Message) bool { return m.Unreadable })
 }
 
 // obstacle returns the code that keeps the assistant from answering, "" for none. No model is called for it.
 func (p *pass) obstacle() string {
 	switch {
+	case p.work.Turn == nil && len(p.readable()) == 0:
+		return codeUnreadable
 	case p.work.Suspended:
 		return codeSuspended
 	case p.work.Agent == nil:
@@ -108,7 +116,7 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.work.Waiting, Knowledge: snippets})
+	asked := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.readable(), Knowledge: snippets})
 	asked.Since, asked.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
 	request, err := asked.encode()
 	if err != nil {
@@ -133,8 +141,8 @@ func (p *pass) searchDocuments(ctx context.Context, agent *store.Agent) ([]knowl
 		return nil, nil
 	}
 	var asked strings.Builder
-	for i := range p.work.Waiting {
-		asked.WriteString(p.work.Waiting[i].Text)
+	for _, m := range p.readable() {
+		asked.WriteString(m.Text)
 		asked.WriteByte('\n')
 	}
 	ctx, cancel := storing(ctx)
@@ -157,10 +165,12 @@ func (p *pass) waitingIDs() []string {
 // ask calls the model under the turn's id, with less history when the vendor finds it too long, and handles the outcome.
 func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest) (wait time.Duration, err error) {
 	for range maxHalvings + 1 {
-		result, failure := p.call(ctx, turn, request)
+		result, failure, seen := p.call(ctx, turn, request)
 		switch {
 		case failure == nil:
 			return p.answer(ctx, turn, request, result.Text)
+		case seen.Ended || seen.Person:
+			return 0, p.giveWay(ctx, turn.ID, seen)
 		case failure.Replayed || !tooLong(failure.Outcome):
 			return p.failed(ctx, turn, request, failure)
 		case !request.halve():
@@ -178,8 +188,17 @@ func tooLong(outcome gateway.Outcome) bool {
 	return outcome == gateway.OutcomeContextTooLong || outcome == gateway.OutcomeRequestTooLarge
 }
 
-// call calls the gateway once; its errors are Failures.
-func (p *pass) call(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {
+// call calls the gateway once; its errors are Failures. When a person takes the conversation or writes in it, the call ends at once,
+// and seen is why.
+func (p *pass) call(
+	ctx context.Context, turn *inbox.Turn, request *storedRequest,
+) (result *gateway.Result, failure *gateway.Failure, seen inbox.Interruption) {
+	ctx, stop := p.untilInterrupted(ctx, turn.ID)
+	result, failure = p.callGateway(ctx, turn, request)
+	return result, failure, stop()
+}
+
+func (p *pass) callGateway(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {
 	var result *gateway.Result
 	var err error
 	call := request.call(p.lease.OrgID, turn.ID)
@@ -277,10 +296,12 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 	if err != nil {
 		return 0, err
 	}
-	result, failure := p.call(ctx, turn, request)
+	result, failure, seen := p.call(ctx, turn, request)
 	switch {
 	case failure == nil:
 		return p.answer(ctx, turn, request, result.Text)
+	case seen.Ended || seen.Person:
+		return 0, p.giveWay(ctx, turn.ID, seen)
 	case failure.Outcome != gateway.OutcomeInsufficientCredits:
 		return p.failed(ctx, turn, request, failure)
 	}
@@ -316,13 +337,16 @@ func (p *pass) answer(
 	}
 	parts := p.Platforms.Split(p.work.Channel.Type, text)
 	p.makeReady(ctx)
-	rows, err := p.store(ctx, turn, parts)
+	rows, personFirst, err := p.store(ctx, turn, parts)
 	if err != nil {
 		return 0, err
 	}
 	p.turnEnded(endedAnswered)
 	if request.Since > 0 {
 		p.Observer.Answered(p.work.Channel.Type, p.waited(request.Since))
+	}
+	if personFirst { // in the next pass, which is due at once
+		return 0, nil
 	}
 	return p.send(ctx, rows, true)
 }
@@ -350,16 +374,20 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	return p.tryTurn(ctx)
 }
 
-// store stores the answer. Its first part is marked as sending in the same commit when it can be sent now.
-func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) ([]inbox.Outbound, error) {
+// store stores the answer. Its first part is marked as sending in the same commit when it can be sent now. After a doubt it is pending
+// again: its platform was not called. personFirst: a person's message waits, which is sent before the answer.
+func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) (rows []inbox.Outbound, personFirst bool, err error) {
 	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant) == nil
-	ctx, cancel := storing(ctx)
+	bounded, cancel := storing(ctx)
 	defer cancel()
-	rows, err := p.Turns.Answer(ctx, p.lease, turn.ID, parts, sendFirst)
+	rows, err = p.Turns.Answer(bounded, p.lease, turn.ID, parts, sendFirst)
 	if err != nil {
-		return nil, fmt.Errorf("storing the answer: %w", err)
+		if sendFirst && inDoubt(err) {
+			p.unmark(ctx, "")
+		}
+		return nil, false, fmt.Errorf("storing the answer: %w", err)
 	}
-	return rows, nil
+	return rows, sendFirst && rows[0].State == inbox.OutboundPending, nil
 }
 
 // attention stalls the turn with a code; without a turn the waiting texts become one.

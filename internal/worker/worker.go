@@ -58,7 +58,15 @@ type Turns interface {
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
 	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
+	Interruption(ctx context.Context, conversationID, turnID string) (inbox.Interruption, error)
+	GiveWay(ctx context.Context, lease inbox.Lease, turnID string) error
+	Deliveries
+}
+
+// Deliveries are the methods of [inbox.Queue] that take a part from its answer to its end.
+type Deliveries interface {
 	Sending(ctx context.Context, lease inbox.Lease, outboundID string) error
+	Unmark(ctx context.Context, lease inbox.Lease, called string) error
 	Sent(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID, next string) error
 	SentAndRelease(ctx context.Context, lease inbox.Lease, outboundID, platformMessageID string) error
 	SendFailed(ctx context.Context, lease inbox.Lease, outboundID, state, code string, o inbox.SendFailure) error

@@ -1,0 +1,76 @@
+package inbox
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Unmark makes only the part pending again for which no platform was called, and only under the lease.
+func TestUnmark(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "hello"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"one", "two"}, true)
+		require.NoError(t, err)
+		states := func() (states []string) {
+			for _, part := range q.open(t, lease).Outbound {
+				states = append(states, part.Text+" "+part.State)
+			}
+			return states
+		}
+		require.NoError(t, q.Unmark(ctx, lease, parts[0].ID))
+		require.Equal(t, []string{"one sending", "two pending"}, states())
+		require.NoError(t, q.Unmark(ctx, lease, ""))
+		require.NoError(t, q.Unmark(ctx, lease, ""), "it may be repeated")
+		require.Equal(t, []string{"one pending", "two pending"}, states())
+		require.NoError(t, q.Sending(ctx, lease, parts[0].ID))
+
+		late := lease
+		late.Token--
+		require.ErrorIs(t, q.Unmark(ctx, late, ""), ErrLeaseLost)
+		require.Equal(t, []string{"one sending", "two pending"}, states())
+		q.healthy(t)
+	})
+}
+
+// A person's message interrupts a running turn, whose texts then wait again, and goes before the assistant's.
+func TestGiveWay(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "hello"))
+		lease := q.take(t)
+		turnID := q.begin(t, lease)
+		interruption := func() Interruption {
+			seen, err := q.Interruption(ctx, lease.ConversationID, turnID)
+			require.NoError(t, err)
+			return seen
+		}
+		require.Equal(t, Interruption{}, interruption())
+		_, err := q.SendAsHuman(ctx, "usr_1", "org_1", lease.ConversationID, []string{"by hand"})
+		require.NoError(t, err)
+		require.Equal(t, Interruption{Person: true}, interruption())
+		require.NoError(t, q.GiveWay(ctx, lease, turnID))
+		require.Equal(t, Interruption{Ended: true, Person: true}, interruption())
+		require.ErrorIs(t, q.GiveWay(ctx, lease, turnID), ErrEnded)
+		require.Equal(t, []string{"hello"}, textsOf(q.open(t, lease).Waiting))
+		q.healthy(t)
+
+		turnID = q.begin(t, lease)
+		parts, err := q.Answer(ctx, lease, turnID, []string{"answer"}, true)
+		require.NoError(t, err)
+		require.Equal(t, OutboundPending, parts[0].State, "the person's message goes first")
+		require.NoError(t, q.Release(ctx, lease))
+		lease = q.take(t)
+		var texts []string
+		for _, part := range q.open(t, lease).Outbound {
+			texts = append(texts, part.Text)
+		}
+		require.Equal(t, []string{"by hand", "answer"}, texts)
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.ErrorIs(t, q.GiveWay(ctx, lease, turnID), ErrEnded)
+	})
+}
