@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -270,6 +271,7 @@ func (s *setup) taken() (taken []string) {
 
 // run writes the files and makes everything. The answer is nil if nothing was made; then no file is left, either.
 func (s *setup) run(ctx context.Context, cmd *cobra.Command) (*initAnswer, error) {
+	before := s.databaseFiles()
 	files, err := s.write()
 	if err != nil {
 		return nil, errors.Join(err, remove(files))
@@ -280,16 +282,20 @@ func (s *setup) run(ctx context.Context, cmd *cobra.Command) (*initAnswer, error
 			return nil, errors.Join(fmt.Errorf("setting %s: %w", secret[0], err), remove(files))
 		}
 	}
+	undo := func() error {
+		made := slices.DeleteFunc(s.databaseFiles(), func(path string) bool { return slices.Contains(before, path) })
+		return remove(append(files, made...))
+	}
 	e, err := s.flags.openEnv(ctx, cmd, nil, openOrCreate)
 	if err != nil {
-		return nil, errors.Join(err, remove(append(files, s.databaseFiles()...)))
+		return nil, errors.Join(err, undo())
 	}
 	made, err := s.make(ctx, e)
 	if closeErr := e.close(); closeErr != nil {
 		err = errors.Join(err, closeErr)
 	}
 	if made == nil {
-		return nil, errors.Join(err, remove(append(files, s.databaseFiles()...)))
+		return nil, errors.Join(err, undo())
 	}
 	made.Files = files
 	if err != nil {
@@ -298,7 +304,7 @@ func (s *setup) run(ctx context.Context, cmd *cobra.Command) (*initAnswer, error
 	return made, s.try(ctx, made)
 }
 
-// databaseFiles are the files of the SQLite store that a failed run made.
+// databaseFiles are the SQLite store's files, and others with such names, such as a database that was put aside.
 func (s *setup) databaseFiles() (paths []string) {
 	entries, err := os.ReadDir(filepath.Dir(s.database()))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -146,6 +147,60 @@ func TestInitRefuses(t *testing.T) {
 			require.Empty(t, files, tt.want)
 		}
 	}
+}
+
+// TestInitOverwritesNothing guarantees that init ends before it writes anything when one of its files is there, whatever it is,
+// and that a run which fails later removes only what it has written itself.
+func TestInitOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Caddyfile", "svc.env", "data/master.key", "data/svc.db"} {
+		for kind, place := range map[string]func(path string) error{
+			"file": func(path string) error { return os.WriteFile(path, []byte("precious"), 0o600) },
+			"link": func(path string) error { return os.Symlink("nowhere", path) },
+		} {
+			dir := t.TempDir()
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+			path := filepath.Join(dir, name)
+			require.NoError(t, place(path))
+			require.ErrorContains(t, initIn(t, dir, "own", nil).err, path+" exists already, and init overwrites nothing", kind)
+			require.Equal(t, []string{name}, filesIn(t, dir), kind)
+			if kind == "file" {
+				requireText(t, path, "precious")
+			}
+		}
+	}
+
+	for _, args := range [][]string{
+		{"--organization", " "}, {"--postgres", "postgres://nobody@127.0.0.1:1/none?connect_timeout=1"},
+	} {
+		dir := t.TempDir()
+		backup := filepath.Join(dir, "data", "svc.db.broken") // docs/operating.md, "Backup and restore"
+		require.NoError(t, os.Mkdir(filepath.Dir(backup), 0o700))
+		require.NoError(t, os.WriteFile(backup, []byte("precious"), 0o600))
+		require.Error(t, initIn(t, dir, "own", nil, args...).err)
+		require.Equal(t, []string{"data/svc.db.broken"}, filesIn(t, dir))
+		requireText(t, backup, "precious")
+	}
+}
+
+// filesIn are the paths of all files below a folder, sorted.
+func filesIn(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			within, _ := filepath.Rel(dir, path) // it is below
+			paths = append(paths, within)
+		}
+		return err
+	}))
+	return paths
+}
+
+func requireText(t *testing.T, path, want string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, want, string(text))
 }
 
 // TestInitWithEverything guarantees that the answers for production stand in the files.
