@@ -7,32 +7,34 @@
 #                                          themselves where SVC_FAILPOINT says (internal/failpoint); nothing to deploy
 #     XCADDY_GUEST=1 ./xcaddy.sh           with the modules of tests/guest, for tests: dist/caddy-guest
 #
-# The first two together make dist/caddy-crash-race, dist/svc-worker-crash-race.
+# The race detector can be combined with either: dist/caddy-crash-race, dist/svc-worker-crash-race, dist/caddy-guest-race.
 # A build whose inputs didn't change since the last one is skipped. Further plugins: call xcaddy yourself with this
-# module and theirs (docs/extending.md), `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`.
+# module and theirs (docs/extending.md), `xcaddy build VERSION --with github.com/caddy-svc/caddy-svc --with THEIRS`, as the
+# last one does. The others are cmd/caddy, the same Caddy without xcaddy's module around it: that would be tidied, which
+# downloads what the tests of all dependencies need, and would have our packages compiled once more.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=scripts/go.sh
 . scripts/go.sh
-need go
+need go flock sha256sum
 
 CADDY_VERSION=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) # the one the tests are run with
 MODULE=github.com/caddy-svc/caddy-svc
 
+# Without C, as releases are; only the race detector needs it.
+export CGO_ENABLED=0
 variant='' build=() guest=()
 if [ "${XCADDY_GUEST:-}" = 1 ]; then
 	variant=-guest
 	guest=(--with "example.org/guest@v0.0.0=$PWD/tests/guest")
-fi
-if [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
-	variant=$variant-crash
+elif [ "${XCADDY_FAILPOINTS:-}" = 1 ]; then
+	variant=-crash
 	build+=("$TAGS,failpoint")
-	# In place of xcaddy's own flags, which are these without the tag.
-	export XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s' -trimpath $TAGS,failpoint"
 fi
 if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	variant=$variant-race
 	build+=(-race)
+	CGO_ENABLED=1
 fi
 out=dist/caddy$variant worker=dist/svc-worker$variant
 stamp=dist/.built$variant
@@ -55,13 +57,12 @@ progress() {
 		case $line in
 		*'[INFO] exec'*'go get'*) echo "xcaddy: resolving modules" ;;
 		*'[INFO] exec'*'mod tidy'*) echo "xcaddy: tidying" ;;
-		*'[INFO] exec'*'go build'*) echo "xcaddy: compiling" ;;
 		'go: downloading '*) echo "${line#go: }" ;;
 		*'[INFO]'* | 'go: added '* | 'go: upgraded '* | 'go: accepting '* | 'go: creating '* | 'go: to add '* | 'go: finding '* | 'package main'* | *" version" | "$CADDY_VERSION "* | '' | [[:space:]]* | ')' | '}' | 'import ('* | 'func main'*) ;;
 		*[!A-Za-z0-9._/~-]*) echo "$line" ;; # a compiler's message
 		*)
 			packages=$((packages + 1))
-			if [ $((packages % 50)) = 0 ]; then echo "xcaddy: $packages packages compiled, now $line"; fi
+			if [ $((packages % 50)) = 0 ]; then echo "$packages packages compiled, now $line"; fi
 			;;
 		esac
 	done
@@ -78,11 +79,16 @@ fi
 rm -f "$stamp"
 
 echo "building $out (Caddy $CADDY_VERSION with this module; the first build takes some minutes)" >&2
-# The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
-GOFLAGS="$GOFLAGS -v" go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
-mv "$out.new" "$out"
-if [ ${#guest[@]} = 0 ]; then # the worker of its own has no guests
-	echo "building $worker" >&2
-	go build "${build[@]}" -ldflags '-w -s' -o "$worker" ./cmd/svc-worker
+rm -rf "$out.new"
+if [ ${#guest[@]} = 0 ]; then
+	# Both at once: they share all packages but their own.
+	go build -v "${build[@]}" -ldflags '-w -s' -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
+	mv "$out.new/caddy" "$out"
+	mv "$out.new/svc-worker" "$worker"
+	rmdir "$out.new"
+else # the worker of its own has no guests
+	# The version v0.0.0 keeps `go get` from asking the network for the module's versions; -v feeds progress.
+	GOFLAGS="$GOFLAGS -v" go tool xcaddy build "$CADDY_VERSION" --with "$MODULE@v0.0.0=$PWD" "${guest[@]}" --output "$out.new" 2>&1 | progress >&2
+	mv "$out.new" "$out"
 fi
 echo "$now" >"$stamp"

@@ -1,4 +1,4 @@
-// Package tests runs the built product from the outside: the xcaddy-made binary, its command line, official clients, and
+// Package tests runs the built product from the outside: its binary, its command line, official clients, and
 // real databases.
 //
 // What belongs here is what only the whole can show: that a change made by the command line holds at the server's next
