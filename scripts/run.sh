@@ -29,21 +29,12 @@ if [ ! -s data/master.key ]; then
 	step "run: made data/master.key (keep it with your backups: provider keys are sealed with it)"
 fi
 
-# The vendors of `caddy svc init` whose variable is set.
-vendors=()
-for file in caddymodule/command/vendors/*.caddyfile; do
-	variable=$(sed -n 's/.*{env\.\([A-Z_]*\)}.*/\1/p' "$file")
-	if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then vendors+=("$file"); fi
-done
-if [ ${#vendors[@]} -gt 0 ]; then
-	awk -v files="${vendors[*]}" '
-		{ print }
-		/^\tsvc \{$/ {
-			n = split(files, file, " ")
-			for (i = 1; i <= n; i++) while ((getline line < file[i]) > 0) print "\t\t" line
-		}' "$config" >data/Caddyfile
+scripts/vendors.sh "$config" >data/Caddyfile
+if cmp -s "$config" data/Caddyfile; then
+	rm data/Caddyfile
+else
 	config=data/Caddyfile
-	step "run: serving the models of ${#vendors[@]} vendor(s) whose key is in the environment, too"
+	step "run: serving the models of the vendors whose key is in the environment, too"
 fi
 
 svc() { dist/caddy svc "$@" --config "$config" --json; }

@@ -38,11 +38,7 @@ func TestExample(t *testing.T) {
 	require.NoError(t, err, "caddy fmt would change it")
 	require.Equal(t, string(text), formatted)
 
-	example := strings.NewReplacer(
-		"localhost:8080", fmt.Sprintf("localhost:%d", p.Port), "\n:8080 {", fmt.Sprintf("\n:%d {\n\tbind 127.0.0.1", p.Port),
-		"http://:8081", fmt.Sprintf("http://:%d", p.SidePort),
-	).Replace(string(text))
-	p.writeCaddyfile(example)
+	p.writeCaddyfile(onPortsOf(p, string(text)))
 	p.location, err = store.ParseLocation(store.SQLite, filepath.Join(data, "svc.db"))
 	require.NoError(t, err)
 	org := p.svc(t, "org", "create", "--name", "demo")["id"].(string)
@@ -59,7 +55,7 @@ func TestExample(t *testing.T) {
 	})
 	as := p.withKey(made["key"].(string))
 	const model = "echo/echo-1"
-	require.Contains(t, string(as.get(t, "/v1/models").Body), `"`+model+`"`)
+	require.Contains(t, p.awaitModels(as), `"`+model+`"`) // its listener may come after that of the probes
 	for _, stream := range []bool{false, true} {
 		done := requireAnswered(t, as.chat(t, prompt(model, "Hello!", stream)), model, stream)
 		require.Contains(t, done.Text, "Hello!")
