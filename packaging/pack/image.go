@@ -26,8 +26,8 @@ const (
 	imageHome = "/var/lib/caddy-svc"
 )
 
-// writeImage writes the image of all Linux targets as the archive of an OCI layout, as `podman load`, `skopeo copy` and
-// `docker load` read it.
+// writeImage writes the image of all Linux targets as the archive of an OCI layout, as `podman load`, `skopeo copy` and, where
+// Docker keeps images in containerd's store, `docker load` read it.
 func (r *release) writeImage(targets []target) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, t := range targets {
