@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
@@ -52,6 +53,19 @@ func registered(t *testing.T) (families []string, series map[string][]string) {
 	return families, series
 }
 
+// addProcessSeries adds what Caddy's own metrics say of each process, and what Prometheus says of each target.
+func addProcessSeries(t *testing.T, series map[string][]string) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	gathered, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range gathered {
+		series[family.GetName()] = nil
+	}
+	series["up"] = nil
+}
+
 // labelNames finds the labels in the text of a description: constant ones with their values, and variable ones.
 var labelNames = regexp.MustCompile(`(\w+)="|variableLabels: \{([^}]*)\}`)
 
@@ -73,6 +87,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 func TestBoardAndRulesNameMetrics(t *testing.T) {
 	t.Parallel()
 	families, series := registered(t)
+	addProcessSeries(t, series)
 	read := func(path string) string {
 		text, err := os.ReadFile(filepath.Join("..", "packaging", path))
 		require.NoError(t, err)
@@ -109,7 +124,7 @@ func requireSeries(t *testing.T, series map[string][]string, line string) {
 	t.Helper()
 	scraped := []string{"job", "instance", "model"} // model: of recorded series
 	grouped := scraped
-	for _, found := range regexp.MustCompile(`\b(svc_\w+)(?:\{([^}]*)\})?`).FindAllStringSubmatch(line, -1) {
+	for _, found := range regexp.MustCompile(`\b((?:svc|gen_ai|go|process)_\w+|up)(?:\{([^}]*)\})?`).FindAllStringSubmatch(line, -1) {
 		labels, exists := series[found[1]]
 		require.True(t, exists, "there is no %s: %s", found[1], line)
 		grouped = append(grouped, labels...)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -44,7 +44,7 @@ func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
 
 // tracesWanted reports whether a variable names an exporter or an address for traces.
 func tracesWanted() bool {
-	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") { // no other value is one, by the specification
 		return false
 	}
 	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {

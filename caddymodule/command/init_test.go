@@ -50,6 +50,10 @@ func TestInit(t *testing.T) {
 			vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				calls.Add(1)
 				authorization.Store(r.Header.Get("Authorization"))
+				if r.Method != http.MethodPost || r.URL.Path != "/v1/chat/completions" {
+					http.NotFound(w, r)
+					return
+				}
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = fmt.Fprint(w, `{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"finish_reason":"stop",
 					"message":{"role":"assistant","content":"Say hello to you there."}}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15}}`)
