@@ -32,7 +32,8 @@ const (
 
 // ReadBody reads the whole body of r, at most limit bytes. The buffer grows with the bytes that arrive, whatever length is
 // declared, and is charged to the account. release gives the bytes back, may be called more than once, and must be called when
-// nothing refers to the body any more. It is never nil. After an error nothing stays charged.
+// nothing refers to the body any more. It is never nil. After an error nothing stays charged. [Recycle] is for a body whose
+// memory may serve the next one.
 //
 // Errors: a Content-Encoding other than identity, a body beyond limit, one that is broken, shorter than declared or slower
 // than the budget's pace: invalid_request. No room in the share: rate_limited for an organization, internal_error for
@@ -82,21 +83,54 @@ func (b *buffer) release() {
 	}
 }
 
-// outgrown has buffers that bodies have outgrown, by size: all bodies grow through the same sizes. A body that is handed out is
-// never among them, so none of its bytes reaches another request.
-var outgrown = [...]struct {
+// buffers has memory that bodies have outgrown, or that was given to [Recycle], by size: all bodies grow through the same sizes.
+// Other bodies than those are never among them, so none of their bytes reaches another request.
+var buffers = [...]struct {
 	size int64
 	pool sync.Pool
-}{{size: 2 << 10}, {size: 8 << 10}, {size: 32 << 10}, {size: 128 << 10}}
+}{
+	{size: 2 << 10},
+	{size: 8 << 10},
+	{size: 32 << 10},
+	{size: 48 << 10},
+	{size: 64 << 10},
+	{size: 96 << 10},
+	{size: 128 << 10},
+	{size: 192 << 10},
+	{size: 256 << 10},
+	{size: 384 << 10},
+	{size: 512 << 10},
+}
 
 // poolOf returns the pool of the buffers of a size, nil if there is none.
 func poolOf(size int64) *sync.Pool {
-	for i := range outgrown {
-		if outgrown[i].size == size {
-			return &outgrown[i].pool
+	for i := range buffers {
+		if buffers[i].size == size {
+			return &buffers[i].pool
 		}
 	}
 	return nil
+}
+
+// lastSize returns the size of the buffer in which a body of the declared length ends: one of buffers if it is at most half larger.
+func lastSize(declared int64) int64 {
+	for i := range buffers {
+		if size := buffers[i].size; size >= declared && size <= declared+declared/2 {
+			return size
+		}
+	}
+	return declared
+}
+
+// Recycle lets the memory of a body that [ReadBody] has returned serve other requests. Nothing may refer to the body any more,
+// which is more than release asks for: not even a connection that still sends it, or the answer to it. It clears the body, so
+// that a reference by mistake finds no text of anybody's; in a build with the race detector that is reported as a race.
+func Recycle(body []byte) {
+	clear(body)
+	memory := body[:0]
+	if pool := poolOf(int64(cap(memory))); pool != nil {
+		pool.Put(&memory)
+	}
 }
 
 func (b *buffer) fill(in *PacedBody, limit int64) error {
@@ -147,7 +181,7 @@ func (b *buffer) full(in *PacedBody, declared, limit int64) (more bool, err erro
 	if size < quadrupled {
 		next = 4 * size
 	}
-	return true, b.grow(in, min(next, declared, limit))
+	return true, b.grow(in, min(next, lastSize(declared), limit))
 }
 
 // grow moves the bytes to a buffer of the given size. For a moment both are held and charged.

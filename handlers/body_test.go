@@ -179,3 +179,21 @@ func TestBodiesShareNoMemory(t *testing.T) {
 		require.Empty(t, strings.Trim(string(h.body), h.fill))
 	}
 }
+
+// A body in recycled memory has its own bytes and no others, and recycled memory has no byte of the body that it held.
+func TestRecycledBodiesShareNothing(t *testing.T) {
+	t.Parallel()
+	for round := range 3 {
+		for _, size := range []int{300, 2000, 30_000, 70_000, 131_072, 150_000, 262_144, 300_000, 600_000} {
+			fill := string(rune('a' + round))
+			body, release, err := readBody(httptest.NewRecorder(), bodyRequest(strings.NewReader(strings.Repeat(fill, size)), int64(size)), 1<<20, nil)
+			require.NoError(t, err)
+			require.Equal(t, strings.Repeat(fill, size), string(body))
+			require.Empty(t, bytes.Trim(body[size:cap(body)], "\x00"), "nothing of another body is behind it")
+			require.LessOrEqual(t, cap(body), size+size/2)
+			release()
+			Recycle(body)
+			require.Empty(t, bytes.Trim(body, "\x00"))
+		}
+	}
+}

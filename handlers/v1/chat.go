@@ -59,13 +59,17 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return h.Answer(w, r, &gateway.Request{
+	err = h.Answer(w, r, &gateway.Request{
 		RequestID: handlers.RequestIDFrom(r.Context()), OrgID: principal.OrgID, KeyID: principal.KeyID, Env: principal.Env,
 		AllModels: !principal.HasOrgModels,
 		Model:     chat.Model, Messages: chat.Messages, Temperature: chat.Temperature, TopP: chat.TopP,
 		MaxTokens: chat.MaxTokens, Stop: chat.Stop, Stream: chat.Stream,
 		BYOK: strings.EqualFold(r.Header.Get(headerUseBYOK), "true"), IdempotencyKey: key, Sent: release,
 	})
+	if !chat.Stream { // whose body is let go of early, by Sent
+		handlers.Recycle(body)
+	}
+	return err
 }
 
 // Answer runs a call, which is settled when it returns, and writes its answer in the form that req asks for.

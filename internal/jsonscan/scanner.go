@@ -7,8 +7,8 @@
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/binary"
-	"math/bits"
 	"unicode/utf8"
 )
 
@@ -314,51 +314,68 @@ var plain = func() (set [256]bool) {
 	return set
 }()
 
-const ones, highs = 0x0101010101010101, 0x8080808080808080
-
-// longText is text for a string of any length. It looks at eight bytes at a time, for long texts are most of what is read.
+// longText is text for a string of any length. Quotes and backslashes are searched with the processor's vectors, since long texts
+// are most of what is read. No byte is searched twice for the same thing.
 func (s *Scanner) longText() Literal {
 	data, i := s.data, s.pos+1
 	var seen uint64
-	for {
-		if len(data)-i >= 8 {
-			x := binary.LittleEndian.Uint64(data[i:])
-			quote := x ^ ones*'"'
-			backslash := x ^ ones*'\\'
-			// Each term has a high bit where its byte is special. A borrow can set wrong bits, but only above a right one.
-			special := ((quote-ones)&^quote | (backslash-ones)&^backslash | (x-ones*' ')&^x) & highs
-			if special == 0 {
-				seen |= x
-				i += 8
-				continue
+	for quote := s.pos; ; {
+		if quote < i { // at first, and when an escape was one of a quote
+			if quote = bytes.IndexByte(data[i:], '"'); quote < 0 {
+				quote = len(data) - i
 			}
-			plain := bits.TrailingZeros64(special) >> 3
-			seen |= x & (1<<(8*plain) - 1)
-			i += plain
-		} else if i == len(data) {
-			return s.failText(i, "a string does not end")
+			quote += i
 		}
-		switch c := data[i]; {
-		case c == '"':
+		run, _ := plainRun(data[i:quote])
+		plain, bits := plainBytes(run)
+		seen |= bits
+		i += plain
+		switch {
+		case i == len(data):
+			return s.failText(i, "a string does not end")
+		case i == quote:
 			if s.strict && seen&highs != 0 && !utf8.Valid(data[s.pos:i]) {
 				return s.failText(i, "")
 			}
 			literal := data[s.pos : i+1 : i+1]
 			s.pos = i + 1
 			return literal
-		case c == '\\':
-			size := escapeSize(data[i:], s.strict)
-			if size == 0 {
-				return s.failText(i, "an invalid escape or a lone surrogate")
-			}
-			i += size
-		case c < ' ':
+		case data[i] != '\\':
 			return s.failText(i, "a control character in a string")
-		default:
-			seen |= uint64(c)
-			i++
 		}
+		size := escapeSize(data[i:], s.strict)
+		if size == 0 {
+			return s.failText(i, "an invalid escape or a lone surrogate")
+		}
+		i += size
 	}
+}
+
+const ones, highs = 0x0101010101010101, 0x8080808080808080
+
+// plainBytes returns how many bytes of run come before its first control character, and the bits that are set in any of them.
+func plainBytes(run []byte) (n int, seen uint64) {
+	// Each term has a high bit where its byte is a control character. A borrow can set wrong bits, but only above a right one.
+	for ; len(run)-n >= 32; n += 32 {
+		block := run[n : n+32 : n+32]
+		a, b := binary.LittleEndian.Uint64(block), binary.LittleEndian.Uint64(block[8:])
+		c, d := binary.LittleEndian.Uint64(block[16:]), binary.LittleEndian.Uint64(block[24:])
+		if ((a-ones*' ')&^a|(b-ones*' ')&^b|(c-ones*' ')&^c|(d-ones*' ')&^d)&highs != 0 {
+			break
+		}
+		seen |= a | b | c | d
+	}
+	for ; len(run)-n >= 8; n += 8 {
+		x := binary.LittleEndian.Uint64(run[n:])
+		if (x-ones*' ')&^x&highs != 0 {
+			break
+		}
+		seen |= x
+	}
+	for ; n < len(run) && run[n] >= ' '; n++ {
+		seen |= uint64(run[n])
+	}
+	return n, seen
 }
 
 // failText fails because of the string that begins at pos and is valid up to end, but for its UTF-8: in a strict text a fault
