@@ -10,6 +10,8 @@
 //
 // The rows backlog run the product's worker beside queues of any length; every customer must have got one answer, and paid for it.
 //
+// The rows growth measure calls and the doctor in stores of up to ten million calls, a million keys and a hundred thousand organizations.
+//
 // The row overload asks more of a slowed-down store than it can do, and exits with 1 unless the product recovers in time.
 //
 // The rows abuse measure another tenant's work while somebody misbehaves, and the bench exits with 1 when that is felt.
@@ -123,6 +125,12 @@ func (b *bench) once(ctx context.Context) error {
 	if rows := backlogRows(only); len(rows) > 0 {
 		found = true
 		if err := b.runBacklog(ctx, rows); err != nil {
+			return err
+		}
+	}
+	if rows := growthRows(only); len(rows) > 0 {
+		found = true
+		if err := b.runGrowth(ctx, rows); err != nil {
 			return err
 		}
 	}

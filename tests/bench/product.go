@@ -53,6 +53,8 @@ const caddyfile = `{
 		}
 		plan bench {
 		}
+		plan grown {
+		}
 		plan counted {
 			requests_per_minute 1000000000
 		}
