@@ -19,7 +19,9 @@ type Request struct {
 	// MaxTokensField is the name under which MaxTokens goes upstream: "max_tokens" or "max_completion_tokens". Dialects
 	// with one name for it ignore the field.
 	MaxTokensField string
-	// Messages has at least one element. An adapter may set it to nil once it has encoded them.
+	// Messages has at least one element. An adapter may set it to nil once it has encoded them. Their contents are slices of a
+	// client's body, whose memory serves another request once the answer's events are closed, or Open has failed: an adapter
+	// refers to none of them after that.
 	Messages []Message
 	// Temperature and TopP are nil when the vendor's default applies.
 	Temperature, TopP *float64
