@@ -475,6 +475,7 @@ func TestTokens(t *testing.T) {
 			fresh := c.platform.Account(kind, account)
 			b.call(t, http.MethodPatch, "/channels/"+l.ID, map[string]any{"credentials": fresh}, http.StatusOK)
 			c.await("the channel to work again", patience, func() bool { return b.channelState(t, l) == "active" })
+			require.Contains(t, c.awaitSent(l.from(1), 1)[0], "hello", "what waited for the channel goes out by itself")
 			requireQueued(t, c.deliver(t, l.from(1).says("and now?")), 1)
 			c.await("an answer with the new token", patience, func() bool {
 				return slices.ContainsFunc(c.sentTo(l.from(1)), func(text string) bool { return strings.Contains(text, "and now?") })

@@ -270,7 +270,7 @@ func (c *commandLine) giveUp(channelID string) string {
 	require.NoError(c.t, err)
 	turn, err := queue.BeginTurn(ctx, leases[0], work.Channel.AgentID, []string{work.Waiting[0].ID}, []byte("{}"))
 	require.NoError(c.t, err)
-	require.NoError(c.t, queue.Dead(ctx, leases[0], turn, "provider_error"))
+	require.NoError(c.t, queue.Stand(ctx, leases[0], inbox.Standing{TurnID: turn, Code: "provider_error", Final: true}))
 	require.NoError(c.t, queue.Release(ctx, leases[0]))
 	return turn
 }

@@ -134,7 +134,7 @@ func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, er
 	if err != nil {
 		return nil, fmt.Errorf("reading the queue: %w", err)
 	}
-	turns, err := queue.Attentions(ctx, time.UnixMilli(0), mostStalled)
+	turns, err := queue.StandingTurns(ctx, time.UnixMilli(0), mostStalled)
 	if err != nil {
 		return nil, fmt.Errorf("reading the queue: %w", err)
 	}

@@ -137,7 +137,7 @@ type MessageObject struct {
 	Kind    string  `json:"kind"   enum:"text,event" doc:"event: something without text, whose text is a short name of it, like image"`
 	Text    string  `json:"text"`
 	State   *string `json:"state"  enum:"pending,sending,sent,failed,delivery_unknown,discarded" doc:"Of the delivery to the customer; null: it came from the platform"` //nolint:lll // a struct tag can't be broken
-	Code    *string `json:"code"   doc:"The error code of a delivery that failed"`
+	Code    *string `json:"code"   doc:"The error code of a delivery that failed or has to wait"`
 	TurnID  *string `json:"turnId" doc:"The same for an answer and the messages that it answers"`
 	Handled bool    `json:"handled" doc:"It came in, and nobody has to answer it"`
 	At      string  `json:"at"     format:"date-time"`

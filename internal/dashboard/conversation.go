@@ -63,10 +63,13 @@ func (m *message) Failed() bool { return m.State == "failed" }
 
 func (m *message) DeliveryLabel() string { return cmp.Or(deliveryTexts[m.State], m.State) }
 
-// Why returns in words why the message was not delivered, "" when it was.
+// Why returns in words why the message was not delivered, or not yet; "" when it was.
 func (m *message) Why() string {
-	if m.Unclear() {
+	switch {
+	case m.Unclear():
 		return ""
+	case m.State == "pending" && m.Code == string(errcode.ChannelNeedsReauth):
+		return "The channel must be reconnected. The message goes out by itself afterwards."
 	}
 	return failureTexts[m.Code]
 }
@@ -193,7 +196,7 @@ var attentionTexts = map[string]string{
 	string(errcode.InsufficientCredits):   "The wallet can't pay for an answer. Answers resume by themselves when it is topped up.",
 	string(errcode.OrganizationSuspended): "The organization is suspended. Answers resume by themselves when the suspension ends.",
 	"no_agent":                            "The channel has no assistant. Answers resume by themselves when it has one.",
-	string(errcode.ChannelNeedsReauth):    "The channel must be reconnected. Answers resume by themselves afterwards.",
+	string(errcode.ChannelNeedsReauth):    "The channel must be reconnected. Messages and answers wait for that and go out by themselves.",
 	string(errcode.UnsupportedModel): "The assistant's model is not available any more. " +
 		"Choose another one; answers resume when the customer writes again.",
 	string(errcode.ContextTooLong): "The instructions and the message are too long for the model. " +
@@ -201,7 +204,14 @@ var attentionTexts = map[string]string{
 	"empty_answer":       "The model's answer was empty. Answers resume when the customer writes again.",
 	"unreadable_message": "The message can't be decrypted. Answers resume when the customer writes again.",
 	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
-		"Answers resume when the customer writes after a pause.",
+		"Answers resume by themselves after ten minutes.",
+	string(errcode.ProviderError):      "The model provider fails. The answer is tried again for 24 hours.",
+	string(errcode.ProviderOverloaded): "The model provider is overloaded. The answer is tried again for 24 hours.",
+	string(errcode.ProviderTimeout):    "The model provider doesn't answer in time. The answer is tried again for 24 hours.",
+	string(errcode.InternalError):      "The service failed. The answer is tried again for 24 hours.",
+	"key_reused":                       "The service failed. Ask its operator to try the answer again.",
+	"not_kept":                         "The answer was too long to be kept. Ask the operator.",
+	"send_failed":                      "The platform could not be reached for 24 hours. Answers resume when the customer writes again.",
 }
 
 // deliveryTexts name the states of a delivery.

@@ -10,22 +10,23 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// AttentionTurn is a turn that waits for a change outside of the queue, with the facts that show whether it has come.
-type AttentionTurn struct {
+// StandingTurn is a turn that stands and isn't dead, with the facts that show whether that can end.
+type StandingTurn struct {
 	TurnID, OrgID, ConversationID, ChannelID string
-	Code                                     string // why it waits
-	BalanceMicros                            *int64 // the wallet's free balance at the refusal; nil for other codes
-	Suspended                                bool   // whether the organization is suspended now
-	HasAgent                                 bool   // whether the channel has an agent now
-	ChannelState                             string // the channel's state now; "" when it was deleted
+	Code                                     string        // why it stands
+	Age, Stood                               time.Duration // since it was made, and since it began to stand
+	BalanceMicros                            *int64        // the wallet's free balance at the refusal; nil for other codes
+	Suspended                                bool          // whether the organization is suspended now
+	HasAgent                                 bool          // whether the channel has an agent now
+	ChannelState                             string        // the channel's state now; "" when it was deleted
 }
 
 const (
-	selectAttentions = `SELECT placed.id, placed.org_id, placed.conversation_id, placed.channel_id, placed.code, placed.balance_micros,
-			o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
+	selectStanding = `SELECT placed.id, placed.org_id, placed.conversation_id, placed.channel_id, placed.code, placed.balance_micros,
+			placed.created_at, placed.updated_at, o.suspended_at IS NOT NULL, coalesce(c.agent_id, '') <> '', coalesce(c.state, '')
 		FROM (
-			SELECT id, org_id, conversation_id, channel_id, code, balance_micros, updated_at,
-				row_number() OVER (PARTITION BY org_id ORDER BY updated_at) AS place
+			SELECT id, org_id, conversation_id, channel_id, code, balance_micros, created_at, updated_at,
+				row_number() OVER (PARTITION BY org_id, code ORDER BY updated_at) AS place
 			FROM turns WHERE ` + standing + ` AND state = 'needs_attention' AND updated_at >= $1
 		) placed JOIN organizations o ON o.id = placed.org_id LEFT JOIN channels c ON c.id = placed.channel_id
 		WHERE placed.place <= $3 ORDER BY placed.place, placed.updated_at LIMIT $2`
@@ -33,30 +34,36 @@ const (
 		WHERE ` + standing + ` AND state = 'dead' ORDER BY updated_at LIMIT $1`
 )
 
-// attentionShare bounds the turns of one organization in a read: one cause mostly holds up all of them, and when it ends the
-// next ones move up. So no organization hides the turns of others.
-const attentionShare = 200
+// standingShare bounds the turns of one organization with one code in a read: one cause mostly holds up all of them, and when it ends
+// the next ones move up. So no organization hides the turns of others, and no cause those of another.
+const standingShare = 200
 
-// Attentions reads turns that have needed attention since newerThan or later, at most limit: the longest waiting one of each
-// organization first, then the second of each. The time is by the database's clock.
-func (q *Queue) Attentions(ctx context.Context, newerThan time.Time, limit int) ([]AttentionTurn, error) {
-	return store.ReadRows(ctx, q.db, "list turns that need attention", func(row store.Row) (turn AttentionTurn, err error) {
+// StandingTurns reads turns that worker or customer may end and that have stood since newerThan or later, at most limit: for each
+// organization and code the longest standing one first, then the second of each. The time is by the database's clock.
+func (q *Queue) StandingTurns(ctx context.Context, newerThan time.Time, limit int) ([]StandingTurn, error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list standing turns: %w", err)
+	}
+	return store.ReadRows(ctx, q.db, "list standing turns", func(row store.Row) (turn StandingTurn, err error) {
 		var balance sql.NullInt64
-		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance,
+		var made, stands int64
+		err = row.Scan(&turn.TurnID, &turn.OrgID, &turn.ConversationID, &turn.ChannelID, &turn.Code, &balance, &made, &stands,
 			&turn.Suspended, &turn.HasAgent, &turn.ChannelState)
 		if balance.Valid {
 			turn.BalanceMicros = &balance.Int64
 		}
+		turn.Age = time.Duration(now-made) * time.Millisecond
+		turn.Stood = time.Duration(now-stands) * time.Millisecond
 		return turn, err
-	}, selectAttentions,
-		newerThan.UnixMilli(), limit, attentionShare)
+	}, selectStanding, newerThan.UnixMilli(), limit, standingShare)
 }
 
-// Resume lets a turn that needs attention run again, with the request it has; without one its texts wait for a new turn. Its
-// conversation is due at once. A turn in another state is left alone. It needs no lease: a worker that has the conversation
-// sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
-func (q *Queue) Resume(ctx context.Context, turnID string) error {
-	err := q.do(ctx, "resume a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention})
+// Resume lets a standing turn that isn't dead run again, with the request it has; without one its texts wait for a new turn. Its
+// conversation is due at once. The turn counts as tried attempts times. A turn in another state is left alone. It needs no lease: a
+// worker that has the conversation sees the turn when it opens it next. It returns [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) Resume(ctx context.Context, turnID string, attempts int64) error {
+	err := q.do(ctx, "resume a turn", &reviveOp{turnID: turnID, from: TurnNeedsAttention, attempts: attempts})
 	if errors.Is(err, ErrEnded) {
 		return nil
 	}
@@ -90,6 +97,7 @@ func (q *Queue) Retry(ctx context.Context, actor, turnID string) error {
 type reviveOp struct {
 	turnID, from string
 	actor        string // in the audit log; "" writes no entry
+	attempts     int64
 
 	conversationID string
 	refused        error
@@ -156,8 +164,8 @@ func (op *reviveOp) revive(ctx context.Context, s *session, c *conversationRow, 
 		takeUp(s.tx, c.id, s.now)
 		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, op.turnID)
 	}
-	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = 0, updated_at = $3
-		WHERE id = $1`, op.turnID, state, s.now)
+	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = $4, updated_at = $3
+		WHERE id = $1`, op.turnID, state, s.now, op.attempts)
 	c.attempts = 0
 	c.answered()
 	c.runBy(s.now)

@@ -6,7 +6,7 @@
 //
 //	Enqueue ─→ message ─ Lease, Open ─→ BeginTurn ─→ turn asking ─ Answer ─→ outbound pending ─ Sending ─→ sending ─ Sent ─→ sent
 //	                                                  │                                                   └ SendFailed → failed, delivery_unknown
-//	                                                  └ Supersede, Attention, Dead
+//	                                                  └ Supersede, Stand
 //
 // # Invariants
 //
@@ -26,7 +26,8 @@
 // # Files
 //
 // lease.go chooses which due conversations a worker gets, and in which order; claim.go leases one for a waiting visitor. open.go,
-// turn.go and outbound.go have the worker's operations under a lease, handover.go those of people.
+// turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted, handover.go those of people.
+// policy.go says what becomes of a turn or part that stands, and lets it; attention.go and reconnect.go end that.
 //
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
 // that what its operations depend on, decides arrivals in plain Go (decide.go), writes them with few statements, runs the workers'

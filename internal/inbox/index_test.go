@@ -82,7 +82,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 			maps.Copy(texts, map[string][]any{
 				selectAsking: {"cnv_7"}, selectUnsent: {"cnv_7"}, selectWaiting: {"cnv_7", 1000}, selectSaid: {"cnv_7", "", 50},
 				selectDelivered: {"cnv_7", 50}, selectInterrupted: {"cnv_7", "trn_7"}, selectUnanswered: {"cnv_7", "org_1"}, selectOpened: {"cnv_7", "org_1", int64(900)}, strings.ReplaceAll(nextDue, "{but}", ""): {now}, selectDepth: {now},
-				selectAttentions: {now, 10, 10}, selectDead: {10},
+				selectStanding: {now, 10, 10}, selectDead: {10},
 				selectSweepable: {"org_1", "", now, retentionPage}, selectTurnPlaces[0]: store.Arguments(make([]string, 64), any("org_1")),
 			})
 			for text, args := range texts {
@@ -139,8 +139,8 @@ func (q *inboxTest) everything(t *testing.T) {
 	require.NoError(t, err)
 	turnID = q.begin(t, lease)
 	require.NoError(t, q.StoreRequest(ctx, lease, turnID, nil))
-	require.NoError(t, q.Attention(ctx, lease, turnID, "", nil, "insufficient_credits", nil))
-	require.NoError(t, q.Resume(ctx, turnID))
+	require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "insufficient_credits"}))
+	require.NoError(t, q.Resume(ctx, turnID, 0))
 	require.NoError(t, q.Backoff(ctx, lease, 0))
 	leases, err := q.Lease(ctx, Places{Free: 100}, life)
 	require.NoError(t, err)

@@ -133,9 +133,9 @@ func TestLateWorkerIsFenced(t *testing.T) {
 			"Sending":      func() error { return q.Sending(ctx, late, parts[1].ID) },
 			"Sent":         func() error { return q.Sent(ctx, late, parts[0].ID, "p", parts[1].ID) },
 			"SendFailed":   func() error { return q.SendFailed(ctx, late, parts[0].ID, OutboundFailed, "x", SendFailure{}) },
-			"Attention":    func() error { return q.Attention(ctx, late, turnID, "a", nil, "x", nil) },
-			"Attention 2":  func() error { return q.Attention(ctx, late, "", "a", waiting, "x", nil) },
-			"Dead":         func() error { return q.Dead(ctx, late, turnID, "x") },
+			"Attention":    func() error { return q.Stand(ctx, late, Standing{TurnID: turnID, AgentID: "a", Code: "x"}) },
+			"Attention 2":  func() error { return q.Stand(ctx, late, Standing{AgentID: "a", MessageIDs: waiting, Code: "x"}) },
+			"Dead":         func() error { return q.Stand(ctx, late, Standing{TurnID: turnID, Code: "x", Final: true}) },
 		}
 		fenced := func(why string) {
 			before := q.contents(t)

@@ -210,10 +210,10 @@ func (m *machine) Human(t *rapid.T) {
 
 // Revive takes up what stands still.
 func (m *machine) Revive(t *rapid.T) {
-	turns, err := m.q.Attentions(context.Background(), time.UnixMilli(0), 100)
+	turns, err := m.q.StandingTurns(context.Background(), time.UnixMilli(0), 100)
 	require.NoError(t, err)
 	for _, turn := range turns {
-		require.NoError(t, m.q.Resume(context.Background(), turn.TurnID))
+		require.NoError(t, m.q.Resume(context.Background(), turn.TurnID, 0))
 	}
 	dead, err := m.q.DeadTurns(context.Background(), 100)
 	require.NoError(t, err)
@@ -330,7 +330,7 @@ func (m *machine) platformCall(t *rapid.T, w *modelWorker, chance func(string) b
 func (m *machine) begin(t *rapid.T, w *modelWorker, work Work, chance func(string) bool) {
 	ids := idsOf(work.Waiting)
 	if chance("without an agent") {
-		m.ended(t, w, m.q.Attention(context.Background(), *w.lease, "", "", ids, "no_agent", nil))
+		m.ended(t, w, m.q.Stand(context.Background(), *w.lease, Standing{MessageIDs: ids, Code: "no_agent"}))
 		return
 	}
 	_, err := m.q.BeginTurn(context.Background(), *w.lease, "agt_chn_1", ids, []byte("request"))
@@ -344,9 +344,9 @@ func (m *machine) answer(t *rapid.T, w *modelWorker, work Work, chance func(stri
 		_, err := m.q.Supersede(ctx, *w.lease, turnID)
 		m.ended(t, w, err)
 	case chance("out of funds"):
-		m.ended(t, w, m.q.Attention(ctx, *w.lease, turnID, "", nil, "insufficient_credits", nil))
+		m.ended(t, w, m.q.Stand(ctx, *w.lease, Standing{TurnID: turnID, Code: "insufficient_credits"}))
 	case chance("dead"):
-		if m.ended(t, w, m.q.Dead(ctx, *w.lease, turnID, "provider_error")) {
+		if m.ended(t, w, m.q.Stand(ctx, *w.lease, Standing{TurnID: turnID, Code: "provider_error", Final: true})) {
 			for _, text := range m.textsOf(t, turnID) {
 				m.everDead[text.platformID] = true
 			}
@@ -447,10 +447,10 @@ func (m *machine) settle(t *rapid.T) {
 	for _, turn := range dead {
 		require.NoError(t, m.q.Retry(context.Background(), "cli", turn.TurnID))
 	}
-	turns, err := m.q.Attentions(context.Background(), time.UnixMilli(0), 100)
+	turns, err := m.q.StandingTurns(context.Background(), time.UnixMilli(0), 100)
 	require.NoError(t, err)
 	for _, turn := range turns {
-		require.NoError(t, m.q.Resume(context.Background(), turn.TurnID))
+		require.NoError(t, m.q.Resume(context.Background(), turn.TurnID, 0))
 	}
 	w := &modelWorker{}
 	for steps := 0; ; steps++ {

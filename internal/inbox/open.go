@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// loopWindow is how far back [Work.RecentReplies] looks.
-	loopWindow = 10 * time.Minute
+	// LoopWindow is how far back [Work.RecentReplies] looks.
+	LoopWindow = 10 * time.Minute
 	// maxWaiting bounds the texts that are read for one turn, the newest. A turn with so many includes those before them, too:
 	// a flood isn't answered line by line, and texts left over would make the conversation due at once, for ever.
 	maxWaiting = 1000
@@ -25,7 +25,7 @@ const (
 const (
 	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
 		WHERE conversation_id = $1 AND state = 'asking'`
-	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts FROM outbound_messages
+	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at FROM outbound_messages
 		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY state DESC, author DESC, created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
@@ -192,7 +192,7 @@ func (r *reading) note(err error) { r.failed = r.failed || err != nil }
 
 // arguments are those of selectOpened and selectLeased.
 func (r *reading) arguments(lease Lease) []any {
-	return []any{lease.ConversationID, lease.OrgID, r.work.ReadAt - loopWindow.Milliseconds()}
+	return []any{lease.ConversationID, lease.OrgID, r.work.ReadAt - LoopWindow.Milliseconds()}
 }
 
 // scan scans their row.
@@ -222,7 +222,7 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 	return store.ReadRows(ctx, q.db, "read what is to be sent", func(row store.Row) (part Outbound, err error) {
 		var turnID sql.NullString
 		var body []byte
-		if err := row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts); err != nil {
+		if err := row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts, &part.CreatedAt); err != nil {
 			return part, err
 		}
 		text, err := q.ring.Open(body, vault.OutboundBody(lease.OrgID, part.ID))

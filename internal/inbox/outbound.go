@@ -33,6 +33,7 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 	for i, part := range op.parts {
 		outbound[i] = Outbound{
 			ID: part.id, TurnID: turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i),
+			CreatedAt: op.at,
 		}
 	}
 	return outbound, nil
@@ -73,6 +74,7 @@ type answerOp struct {
 
 	parts       []outboundPart
 	personWrote bool // a person's message waits
+	at          int64
 }
 
 func (op *answerOp) read(s *session) {
@@ -101,6 +103,7 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 	if op.personWrote {
 		op.parts[0].state = OutboundPending
 	}
+	op.at = s.now
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
 	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts = 0
@@ -213,6 +216,9 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 		WHERE id = $3`, op.platformMessageID, s.now, op.id)
 	c.attempts = 0
 	c.touch(s.now)
+	if err := s.reconnected(ctx, c); err != nil {
+		return err
+	}
 	if op.next == nil {
 		return nil
 	}
@@ -292,7 +298,8 @@ type SendFailure struct {
 }
 
 // SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
-// back with [Queue.Backoff]), failed or delivery_unknown; code is the reason. It returns [ErrEnded] for a part that is neither
+// back with [Queue.Backoff], or with [Queue.Postpone]), failed or delivery_unknown; code is the reason, for a pending part the one why
+// it stands, or "". It returns [ErrEnded] for a part that is neither
 // pending nor sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
 func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
 	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
@@ -332,7 +339,7 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 		c.state = StateClosed
 		s.silence(c, cmp.Or(op.code, codeBlocked))
 	}
-	if op.to != OutboundPending || op.CloseConversation {
+	if op.to != OutboundPending || op.code != "" || op.CloseConversation {
 		c.attention = cmp.Or(op.code, op.to)
 	}
 	c.touch(s.now)

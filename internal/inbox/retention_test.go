@@ -147,9 +147,11 @@ func TestRetentionEndsAttention(t *testing.T) {
 	each(t, func(t *testing.T, q *inboxTest) {
 		for n, end := range []func(lease Lease, turnID string) error{
 			func(lease Lease, turnID string) error {
-				return q.Attention(t.Context(), lease, turnID, "", nil, "insufficient_credits", nil)
+				return q.Stand(t.Context(), lease, Standing{TurnID: turnID, Code: "insufficient_credits"})
 			},
-			func(lease Lease, turnID string) error { return q.Dead(t.Context(), lease, turnID, "x") },
+			func(lease Lease, turnID string) error {
+				return q.Stand(t.Context(), lease, Standing{TurnID: turnID, Code: "x", Final: true})
+			},
 		} {
 			q.arrive(t, textOf("c"+number(n), "m"+number(n), "one"))
 			lease := q.take(t)

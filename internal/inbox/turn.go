@@ -129,12 +129,13 @@ type turnOp struct {
 
 	turnID    string
 	turnState string // "": there is no such turn
+	createdAt int64
 }
 
 func (op *turnOp) read(s *session) {
 	op.turnState = ""
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.turnState) },
-		`SELECT state FROM turns WHERE id = $1 AND conversation_id = $2`, op.turnID, op.conversation())
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.turnState, &op.createdAt) },
+		`SELECT state, created_at FROM turns WHERE id = $1 AND conversation_id = $2`, op.turnID, op.conversation())
 }
 
 // asking returns the conversation, or refuses and returns nil when the turn isn't running.
@@ -211,71 +212,6 @@ func (op *supersedeOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	op.supersede(s)
-	return nil
-}
-
-// Attention ends a running turn, or one that is made for waiting texts (turnID ""), without an answer and without a retry:
-// something outside must change first, which code names (docs/contract.md#attention). balanceMicros is the wallet's free
-// balance, nil when that doesn't matter. The conversation shows the code. [Queue.Resume] takes the turn up, or the customer's
-// next text is answered together with its texts; when that has arrived already, they wait with it and no turn needs attention.
-// Errors are those of [Queue.BeginTurn], and [ErrEnded] for a turn that isn't running.
-func (q *Queue) Attention(
-	ctx context.Context, lease Lease, turnID, agentID string, messageIDs []string, code string, balanceMicros *int64,
-) error {
-	var balance sql.NullInt64
-	if balanceMicros != nil {
-		balance = sql.NullInt64{Int64: *balanceMicros, Valid: true}
-	}
-	if code == "" {
-		return fmt.Errorf("end a turn: %w: it needs a code", ErrInvalid)
-	}
-	if turnID == "" {
-		return q.begin(ctx, &beginOp{
-			leased: leased{lease: lease}, turnID: store.NewID("trn"), agentID: agentID, messageIDs: messageIDs,
-			state: TurnNeedsAttention, code: code, balance: balance,
-		})
-	}
-	return q.do(ctx, "end a turn", &endOp{
-		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID}, state: TurnNeedsAttention, code: code, balance: balance,
-	})
-}
-
-// Dead ends a running turn that failed too often. Its texts stay unanswered until an operator lets it run again
-// ([Queue.Retry]); later texts get their own answer. It returns [ErrHandedOver], [ErrEnded], [ErrLeaseLost], [ErrInvalid]
-// without a code, or a wrapped error of the store.
-func (q *Queue) Dead(ctx context.Context, lease Lease, turnID, code string) error {
-	if code == "" {
-		return fmt.Errorf("end a turn: %w: it needs a code", ErrInvalid)
-	}
-	return q.do(ctx, "end a turn", &endOp{
-		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID}, state: TurnDead, code: code,
-	})
-}
-
-type endOp struct {
-	turnOp
-
-	state, code string
-	balance     sql.NullInt64
-	newer       []string
-}
-
-func (op *endOp) read(s *session) {
-	op.turnOp.read(s)
-	queueOpenTexts(s.tx, op.conversation(), &op.newer)
-}
-
-func (op *endOp) run(_ context.Context, s *session) error {
-	c := op.asking(s)
-	if c == nil {
-		return nil
-	}
-	op.end(s, op.state, op.code, op.balance)
-	c.attention = op.code
-	c.touch(s.now)
-	if op.state == TurnNeedsAttention && len(op.newer) > 0 {
-		takeUp(s.tx, c.id, s.now) // otherwise newer ones could be answered first
-	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func TestOneTurnForAText(t *testing.T) {
 		require.NoError(t, err)
 		_, err = q.Answer(ctx, lease, turnID, []string{"y"}, false)
 		require.ErrorIs(t, err, ErrEnded)
-		require.ErrorIs(t, q.Dead(ctx, lease, turnID, "x"), ErrEnded)
+		require.ErrorIs(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "x", Final: true}), ErrEnded)
 		require.ErrorIs(t, q.StoreRequest(ctx, lease, turnID, nil), ErrEnded)
 		_, err = q.Answer(ctx, lease, "trn_unknown", []string{"y"}, false)
 		require.ErrorIs(t, err, ErrEnded)
@@ -80,15 +81,15 @@ func TestAttentionAndResume(t *testing.T) {
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
 		balance := int64(17)
-		require.ErrorIs(t, q.Attention(ctx, lease, turnID, "", nil, "", nil), ErrInvalid)
-		require.NoError(t, q.Attention(ctx, lease, turnID, "", nil, "insufficient_credits", &balance))
+		require.ErrorIs(t, q.Stand(ctx, lease, Standing{TurnID: turnID}), ErrInvalid)
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "insufficient_credits", BalanceMicros: &balance}))
 		require.Equal(t, "insufficient_credits", q.open(t, lease).Conversation.Attention)
 		require.NoError(t, q.Release(ctx, lease))
 		q.idle(t) // no retry loop
 		q.healthy(t)
 
 		list := q.attentions(t)
-		require.Equal(t, []AttentionTurn{{
+		require.Equal(t, []StandingTurn{{
 			TurnID: turnID, OrgID: "org_1", ConversationID: lease.ConversationID, ChannelID: "chn_1",
 			Code: "insufficient_credits", BalanceMicros: &balance, HasAgent: true, ChannelState: "active",
 		}}, list)
@@ -96,26 +97,31 @@ func TestAttentionAndResume(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Depth{Attention: 1}, depth)
 
-		require.NoError(t, q.Resume(ctx, turnID))
-		require.NoError(t, q.Resume(ctx, turnID), "another worker was faster")
+		require.NoError(t, q.Resume(ctx, turnID, 0))
+		require.NoError(t, q.Resume(ctx, turnID, 0), "another worker was faster")
 		require.Empty(t, q.attentions(t))
 		work := q.open(t, q.take(t))
 		require.Equal(t, turnID, work.Turn.ID)
 		require.Equal(t, "request", string(work.Turn.Request))
 		require.Empty(t, work.Conversation.Attention)
-		require.Error(t, q.Resume(ctx, "trn_unknown"))
+		require.Error(t, q.Resume(ctx, "trn_unknown", 0))
 	})
 }
 
-func (q *inboxTest) attentions(t *testing.T) []AttentionTurn {
+func (q *inboxTest) attentions(t *testing.T) []StandingTurn {
 	t.Helper()
 	now, err := q.db.Now(t.Context())
 	require.NoError(t, err)
-	turns, err := q.Attentions(t.Context(), timeOf(now-60_000), 10)
+	turns, err := q.StandingTurns(t.Context(), timeOf(now-60_000), 10)
 	require.NoError(t, err)
-	later, err := q.Attentions(t.Context(), timeOf(now+60_000), 10)
+	later, err := q.StandingTurns(t.Context(), timeOf(now+60_000), 10)
 	require.NoError(t, err)
 	require.Empty(t, later)
+	for i := range turns {
+		require.GreaterOrEqual(t, turns[i].Age, turns[i].Stood)
+		require.Less(t, turns[i].Age, time.Minute)
+		turns[i].Age, turns[i].Stood = 0, 0
+	}
 	return turns
 }
 
@@ -132,7 +138,7 @@ func TestAttentionWithoutRequest(t *testing.T) {
 		work := q.open(t, lease)
 		require.Nil(t, work.Agent)
 		require.True(t, work.Suspended)
-		require.NoError(t, q.Attention(ctx, lease, "", "", idsOf(work.Waiting), "no_agent", nil))
+		require.NoError(t, q.Stand(ctx, lease, Standing{MessageIDs: idsOf(work.Waiting), Code: "no_agent"}))
 		require.NoError(t, q.Release(ctx, lease))
 		q.idle(t)
 		turns := q.attentions(t)
@@ -140,7 +146,7 @@ func TestAttentionWithoutRequest(t *testing.T) {
 		require.True(t, turns[0].Suspended)
 		require.False(t, turns[0].HasAgent)
 		require.Nil(t, turns[0].BalanceMicros)
-		require.NoError(t, q.Resume(ctx, turns[0].TurnID))
+		require.NoError(t, q.Resume(ctx, turns[0].TurnID, 0))
 		require.Equal(t, []string{"one"}, textsOf(q.open(t, q.take(t)).Waiting))
 		q.healthy(t)
 	})
@@ -154,7 +160,7 @@ func TestNewTextTakesUpAttention(t *testing.T) {
 		ctx := t.Context()
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
-		require.NoError(t, q.Attention(ctx, lease, q.begin(t, lease), "", nil, "insufficient_credits", nil))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: q.begin(t, lease), Code: "insufficient_credits"}))
 		require.NoError(t, q.Release(ctx, lease))
 		q.arrive(t, textOf("ann", "2", "two"))
 		require.Empty(t, q.attentions(t))
@@ -164,13 +170,13 @@ func TestNewTextTakesUpAttention(t *testing.T) {
 
 		turnID := q.begin(t, lease)
 		q.arrive(t, textOf("ann", "3", "three"))
-		require.NoError(t, q.Attention(ctx, lease, turnID, "", nil, "insufficient_credits", nil))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "insufficient_credits"}))
 		require.NoError(t, q.Release(ctx, lease))
 		lease = q.take(t)
 		work = q.open(t, lease)
 		require.Equal(t, []string{"one", "two", "three"}, textsOf(work.Waiting))
 		q.arrive(t, textOf("ann", "4", "four"))
-		require.NoError(t, q.Attention(ctx, lease, "", "", idsOf(work.Waiting), "no_agent", nil))
+		require.NoError(t, q.Stand(ctx, lease, Standing{MessageIDs: idsOf(work.Waiting), Code: "no_agent"}))
 		require.Empty(t, q.attentions(t))
 		require.NoError(t, q.Release(ctx, lease))
 		q.reply(t, "all of it", "p1")
@@ -187,8 +193,8 @@ func TestDeadTurns(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
-		require.ErrorIs(t, q.Dead(ctx, lease, turnID, ""), ErrInvalid)
-		require.NoError(t, q.Dead(ctx, lease, turnID, "provider_error"))
+		require.ErrorIs(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Final: true}), ErrInvalid)
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "provider_error", Final: true}))
 		require.NoError(t, q.Release(ctx, lease))
 		q.idle(t)
 		dead, err := q.DeadTurns(ctx, 10)
@@ -199,7 +205,7 @@ func TestDeadTurns(t *testing.T) {
 		q.arrive(t, textOf("ann", "2", "two"))
 		q.reply(t, "to two", "p1")
 
-		require.NoError(t, q.Resume(ctx, turnID), "only what needs attention is resumed")
+		require.NoError(t, q.Resume(ctx, turnID, 0), "only what needs attention is resumed")
 		q.idle(t)
 		require.NoError(t, q.Retry(ctx, "cli", turnID))
 		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE action = 'turn.retry' AND target = $1`, turnID))
@@ -221,11 +227,11 @@ func TestRetryWhileOthersWait(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "one"))
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
-		require.NoError(t, q.Dead(ctx, lease, turnID, "provider_error"))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: "provider_error", Final: true}))
 		q.arrive(t, textOf("ann", "2", "two"))
 		require.NoError(t, q.Retry(ctx, "cli", turnID))
 		require.Equal(t, []string{"one", "two"}, textsOf(q.open(t, lease).Waiting))
-		require.NoError(t, q.Attention(ctx, lease, q.begin(t, lease), "", nil, "insufficient_credits", nil))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: q.begin(t, lease), Code: "insufficient_credits"}))
 		q.healthy(t)
 	})
 }

@@ -29,7 +29,7 @@ func TestAFloodIsOneTurn(t *testing.T) {
 				if begun {
 					turnID = q.begin(t, lease)
 				}
-				require.NoError(t, q.Attention(ctx, lease, turnID, "", idsOf(work.Waiting), "insufficient_credits", nil))
+				require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, MessageIDs: idsOf(work.Waiting), Code: "insufficient_credits"}))
 				require.NoError(t, q.Release(ctx, lease))
 				require.Len(t, q.attentions(t), 1)
 				q.idle(t)

@@ -20,8 +20,8 @@ const (
 	TurnAnswered       = "answered"        // its answer is stored as outbound messages
 	TurnSuperseded     = "superseded"      // the next turn answers its texts together with newer ones
 	TurnDiscarded      = "discarded"       // a person took the conversation over, or the customer blocked the channel
-	TurnNeedsAttention = "needs_attention" // waits for a change outside of the queue, see [Queue.Attention]
-	TurnDead           = "dead"            // failed too often; [Queue.Retry] revives it
+	TurnNeedsAttention = "needs_attention" // stands, and may end that by itself or by the customer's next text, see [Standing]
+	TurnDead           = "dead"            // stands until [Queue.Retry]
 )
 
 // States of an outbound message.
@@ -117,7 +117,8 @@ type Turn struct {
 type Outbound struct {
 	ID, TurnID, Author, Text, State string
 	Part, Attempts                  int64
-	Unreadable                      bool // it doesn't open, so that Text is empty
+	CreatedAt                       int64 // epoch milliseconds
+	Unreadable                      bool  // it doesn't open, so that Text is empty
 }
 
 // Mark names this try to send the part, for platforms that repeat it in their reports; see [Item].

@@ -151,7 +151,8 @@ func TestOldTurnsAreNotTakenUp(t *testing.T) {
 	require.Empty(t, h.texts())
 }
 
-// TestLoopGuard: another bot that answers ours gets maxRecentReplies answers, then none.
+// TestLoopGuard: another bot that answers ours gets maxRecentReplies answers, then none until ten minutes are over, of which nobody
+// needs to be told.
 func TestLoopGuard(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -165,9 +166,17 @@ func TestLoopGuard(t *testing.T) {
 	require.Equal(t, "loop_guard", h.conversation(t, acme, "bot").Attention)
 	require.NoError(t, w.resume(t.Context()))
 	require.Zero(t, h.drain(t, w))
+
+	h.exec(t, `UPDATE turns SET updated_at = updated_at - $1`, inbox.LoopWindow.Milliseconds())
+	h.exec(t, `UPDATE outbound_messages SET created_at = created_at - $1`, inbox.LoopWindow.Milliseconds())
+	require.NoError(t, w.resume(t.Context()))
+	h.drain(t, w)
+	require.Len(t, h.texts(), maxRecentReplies+1)
+	require.Empty(t, h.conversation(t, acme, "bot").Attention)
 }
 
-// TestFailedCalls: what may pass is tried again with a pause, under the same turn, and given up in the end.
+// TestFailedCalls: what may pass is tried again with a pause, under the same turn; then it stands and is tried with longer pauses for a
+// day, after which only an operator may revive it.
 func TestFailedCalls(t *testing.T) {
 	t.Parallel()
 	for failure, code := range map[providers.Failure]string{
@@ -179,8 +188,9 @@ func TestFailedCalls(t *testing.T) {
 		t.Run(string(failure), func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
-				if n > maxTries {
+			works := false
+			h.vendor.reply = func(_ context.Context, _ int, asked []string) (string, error) {
+				if works {
 					return echo(asked), nil
 				}
 				return "", broken(failure)
@@ -192,10 +202,32 @@ func TestFailedCalls(t *testing.T) {
 				require.Len(t, h.vendor.calls(), try+1, "one call, then a pause")
 				h.hurry(t)
 			}
+			require.Equal(t, []string{"needs_attention " + code}, h.turns(t, acme))
+			require.Equal(t, code, h.conversation(t, acme, "lan").Attention)
+
+			for range 3 {
+				require.NoError(t, h.worker().resume(t.Context()))
+				require.Zero(t, h.drain(t, h.worker()), "tried again before its time")
+				h.exec(t, `UPDATE turns SET updated_at = updated_at - $1`, (longestStanding * 5 / 4).Milliseconds())
+				before := len(h.vendor.calls())
+				require.NoError(t, h.worker().resume(t.Context()))
+				h.drain(t, h.worker())
+				h.hurry(t)
+				h.drain(t, h.worker())
+				require.Equal(t, []string{"needs_attention " + code}, h.turns(t, acme))
+				require.Len(t, h.vendor.calls(), before+maxTries-resumeAttempts)
+			}
+			h.exec(t, `UPDATE turns SET created_at = created_at - $1, updated_at = updated_at - $2`,
+				(24 * time.Hour).Milliseconds(), (longestStanding * 5 / 4).Milliseconds())
+			require.NoError(t, h.worker().resume(t.Context()))
+			h.drain(t, h.worker())
+			h.hurry(t)
+			h.drain(t, h.worker())
 			require.Equal(t, []string{"dead " + code}, h.turns(t, acme))
 			require.Equal(t, code, h.conversation(t, acme, "lan").Attention)
 			require.Zero(t, h.spent(t, acme))
 
+			works = true
 			dead, err := h.queue.DeadTurns(t.Context(), 10)
 			require.NoError(t, err)
 			require.Len(t, dead, 1)
@@ -204,6 +236,50 @@ func TestFailedCalls(t *testing.T) {
 			require.Equal(t, []string{"You said: hello"}, h.texts())
 			require.EqualValues(t, answerCost, h.spent(t, acme))
 		})
+	}
+}
+
+// TestAnOutageEnds: what stands because of the vendor is answered by itself when the vendor works again, together with what the customer
+// wrote meanwhile.
+func TestAnOutageEnds(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.vendor.reply = func(_ context.Context, n int, asked []string) (string, error) {
+			if n <= maxTries {
+				return "", broken(providers.FailureUnreachable)
+			}
+			return echo(asked), nil
+		}
+		h.say(t, bot, "lan", "hello")
+		for range maxTries {
+			h.drain(t, h.worker())
+			h.hurry(t)
+		}
+		require.Equal(t, "provider_error", h.conversation(t, acme, "lan").Attention)
+		h.say(t, bot, "lan", "anybody there?")
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"You said: hello and anybody there?"}, h.texts())
+		require.Empty(t, h.conversation(t, acme, "lan").Attention)
+	})
+}
+
+// TestStandingPausesGrow: by half of the turn's age, between one and fifteen minutes, and apart for turns that stand together.
+func TestStandingPausesGrow(t *testing.T) {
+	t.Parallel()
+	pause := func(age time.Duration, id string) time.Duration {
+		return standingPause(&inbox.StandingTurn{TurnID: id, Code: "provider_error", Age: age + time.Hour, Stood: time.Hour})
+	}
+	for age, least := range map[time.Duration]time.Duration{
+		0: time.Minute, 11 * time.Minute: 5*time.Minute + 30*time.Second, 20 * time.Minute: 10 * time.Minute, 20 * time.Hour: 15 * time.Minute,
+	} {
+		apart := map[time.Duration]bool{}
+		for range 50 {
+			wait := pause(age, store.NewID("trn"))
+			require.GreaterOrEqual(t, wait, least)
+			require.LessOrEqual(t, wait, least*5/4)
+			apart[wait] = true
+		}
+		require.Greater(t, len(apart), 25)
 	}
 }
 

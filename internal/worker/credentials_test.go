@@ -85,7 +85,7 @@ func TestARevokedTokenNeedsReauth(t *testing.T) {
 	require.EqualValues(t, 1, refreshes.times.Load())
 	require.Empty(t, h.texts())
 	for _, customer := range customers {
-		require.Equal(t, "assistant: You said: hello (failed channel_needs_reauth)", h.lines(t, acme, customer)[1])
+		require.Equal(t, "assistant: You said: hello (pending channel_needs_reauth)", h.lines(t, acme, customer)[1])
 	}
 	channel, kept := h.stored(t, chat)
 	require.Equal(t, store.ChannelNeedsReauth, channel.State)

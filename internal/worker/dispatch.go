@@ -225,9 +225,9 @@ const (
 	// longestWait bounds a pause, whatever a vendor asks for.
 	longestWait = 5 * time.Minute
 	// waitFactor: with maxTries the pauses are about 1, 3, 9, 27, 81, 243 and 300 s, eleven minutes in all, which
-	// outlives the usual outage of a vendor and ends while an answer is still of use.
+	// outlives most outages of a vendor.
 	waitFactor = 3
-	// maxTries bounds how often a turn is asked, and how often a message is sent.
+	// maxTries bounds how often a turn is asked before it stands and people are told.
 	maxTries = 8
 	// busyStorePause is the pause of a turn whose hold the overloaded store refused; each try costs the store two more writes.
 	busyStorePause = 10 * time.Second

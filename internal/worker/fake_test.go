@@ -122,9 +122,11 @@ func (q *fakeQueue) Wait(ctx context.Context, idle time.Duration) error {
 	return nil
 }
 
-func (q *fakeQueue) Attentions(context.Context, time.Time, int) ([]inbox.AttentionTurn, error) {
+func (q *fakeQueue) StandingTurns(context.Context, time.Time, int) ([]inbox.StandingTurn, error) {
 	return nil, nil
 }
+
+func (q *fakeQueue) Reconnected(context.Context, int) (int, error) { return 0, nil }
 
 func (q *fakeQueue) add(leases ...inbox.Lease) {
 	q.mu.Lock()

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -11,39 +12,60 @@ import (
 )
 
 const (
-	// resumeInterval is about how often stalled turns are read.
+	// resumeInterval is about how often standing turns are read.
 	resumeInterval = 5 * time.Second
 	// resumeAge bounds the age of a turn that is resumed: a later answer is of no use.
 	resumeAge = 24 * time.Hour
-	// resumeLimit bounds one read. The longest stalled come first, so it must exceed the number of turns that stay stalled.
+	// resumeLimit bounds one read. The longest standing come first, so it must exceed the number of turns that stay standing.
 	resumeLimit = 5000
+	// resumeAttempts leaves a turn whose vendor failed two more tries when it is resumed: one that its worker's end uses up, and one
+	// after which it stands again.
+	resumeAttempts = maxTries - 2
+	// Bounds of the pause until a turn is resumed whose vendor failed.
+	shortestStanding, longestStanding = time.Minute, 15 * time.Minute
 )
 
-// resumeLoop resumes stalled turns whose cause has been resolved, until ctx ends.
+// standingPause is how long a turn stands whose code ends in time. After an outage the pause grows with the turn's age, by half of what
+// the age was when it began to stand; up to a quarter is added, by the turn's id, so that turns which stand together aren't tried
+// together.
+func standingPause(t *inbox.StandingTurn) time.Duration {
+	if t.Code == inbox.CodeLoopGuard {
+		return inbox.LoopWindow
+	}
+	pause := min(max((t.Age-t.Stood)/2, shortestStanding), longestStanding)
+	spread := fnv.New32a()
+	_, _ = spread.Write([]byte(t.TurnID))
+	return pause + pause*time.Duration(spread.Sum32()%1000)/4000
+}
+
+// resumeLoop resumes standing turns whose cause has been resolved or whose pause is over, until ctx ends.
 func (w *Worker) resumeLoop(ctx context.Context) {
 	repeat.Every(ctx, resumeInterval, func(ctx context.Context) {
 		if err := w.resume(ctx); err != nil && ctx.Err() == nil {
-			w.Logger.ErrorContext(ctx, "resuming stalled turns failed", "error", err)
+			w.Logger.ErrorContext(ctx, "resuming standing turns failed", "error", err)
 		}
 	})
 }
 
-// resume reads the stalled turns once and resumes those whose cause has been resolved.
+// resume reads the standing turns once and resumes those whose cause has been resolved.
 func (w *Worker) resume(ctx context.Context) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	stalled, err := w.Leases.Attentions(bounded, w.Now().Add(-resumeAge), resumeLimit)
+	if _, err := w.Leases.Reconnected(bounded, resumeLimit); err != nil {
+		return err
+	}
+	standing, err := w.Leases.StandingTurns(bounded, w.Now().Add(-resumeAge), resumeLimit)
 	if err != nil {
 		return err
 	}
 	free := map[string]int64{} // by organization
-	for i := range stalled {
+	for i := range standing {
 		if ctx.Err() != nil {
 			return nil
 		}
-		due, err := w.resumable(ctx, &stalled[i], free)
+		due, err := w.resumable(ctx, &standing[i], free)
 		if err == nil && due {
-			err = w.resumeTurn(ctx, stalled[i].TurnID)
+			err = w.resumeTurn(ctx, &standing[i])
 		}
 		if err != nil {
 			return err
@@ -52,26 +74,34 @@ func (w *Worker) resume(ctx context.Context) error {
 	return nil
 }
 
-func (w *Worker) resumeTurn(ctx context.Context, turnID string) error {
+func (w *Worker) resumeTurn(ctx context.Context, t *inbox.StandingTurn) error {
+	var attempts int64
+	if inbox.PolicyOf(t.Code).Ends == inbox.EndsInTime {
+		attempts = resumeAttempts
+	}
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
 	defer cancel()
-	err := w.Queue.Resume(bounded, turnID)
+	err := w.Queue.Resume(bounded, t.TurnID, attempts)
 	if over(err) || errors.Is(err, store.ErrNotFound) {
 		return nil // ended meanwhile
 	}
 	return err
 }
 
-// resumable reports whether the cause of a stalled turn has been resolved. Causes other than these need the customer's next
-// message.
-func (w *Worker) resumable(ctx context.Context, t *inbox.AttentionTurn, free map[string]int64) (bool, error) {
-	if t.Suspended {
+// resumable reports whether the cause of a standing turn has been resolved, or its pause is over.
+func (w *Worker) resumable(ctx context.Context, t *inbox.StandingTurn, free map[string]int64) (bool, error) {
+	switch policy := inbox.PolicyOf(t.Code); {
+	case t.Suspended:
+		return false, nil
+	case policy.Ends == inbox.EndsInTime:
+		return t.Stood >= standingPause(t), nil
+	case policy.Ends != inbox.EndsWithCause:
 		return false, nil
 	}
 	switch t.Code {
 	case codeSuspended:
 		return true, nil
-	case codeNoAgent:
+	case inbox.CodeNoAgent:
 		return t.HasAgent, nil
 	case codeNeedsReauth:
 		return t.ChannelState == store.ChannelActive, nil

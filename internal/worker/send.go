@@ -17,11 +17,9 @@ import (
 
 // Codes of messages that were not sent, or perhaps, beside those of the contract's errors.
 const (
-	codeSendFailed      = "send_failed"
 	codeSendRefused     = "send_refused"
 	codeCustomerBlocked = "customer_blocked"
 	codeDeliveryUnknown = "delivery_unknown"
-	codeUnreadable      = "unreadable_message" // also of turns
 )
 
 // openingSpread spreads the messages that wait until a platform takes some again.
@@ -72,7 +70,7 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err e
 		return false, context.Cause(ctx)
 	}
 	if row.Unreadable {
-		return false, p.sendFailed(ctx, row, inbox.OutboundFailed, codeUnreadable, inbox.SendFailure{RestOfTurn: true})
+		return false, p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeUnreadable, inbox.SendFailure{RestOfTurn: true})
 	}
 	bounded, cancel := storing(ctx)
 	defer cancel()
@@ -134,16 +132,17 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 // refusal is why the platform need not be called for a message of the author, nil for no reason.
 func (p *pass) refusal(author string) *platforms.Error {
 	channel, kind := &p.work.Channel, p.channelType()
-	switch {
-	case channel.ID == "":
+	if channel.ID == "" {
 		return refused(platforms.Refused, "the channel was deleted")
+	}
+	if class := p.windowOver(author); class != "" {
+		return refused(class, "the customer's last message is too long ago")
+	}
+	switch {
 	case channel.State == store.ChannelNeedsReauth, channel.Credentials == nil && kind != messaging.Widget:
 		return refused(platforms.NeedsReauth, "the channel has no credentials that its platform accepts")
 	case p.credentials == nil:
 		return refused(platforms.Retry, "the channel's credentials can't be opened")
-	}
-	if class := p.windowOver(author); class != "" {
-		return refused(class, "the customer's last message is too long ago")
 	}
 	return nil
 }
@@ -176,18 +175,24 @@ func (p *pass) channelType() platforms.Type { return platforms.Type(p.work.Chann
 // windowOver returns the class of failure of a message after the platform's service window for its author, by our own record; ""
 // while the window is open.
 func (p *pass) windowOver(author string) platforms.Class {
+	window := p.window(author)
+	if window == 0 || p.silence() <= window {
+		return ""
+	}
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
-	if kind.ChannelType == nil || kind.Window == 0 {
-		return ""
-	}
-	window := kind.Window
-	if author == inbox.AuthorHuman {
-		window = kind.PersonalWindow()
-	}
-	if p.silence() <= window {
-		return ""
-	}
 	return kind.WindowClass()
+}
+
+// window is for how long after the customer's last message the platform takes messages of the author; 0 for any time.
+func (p *pass) window(author string) time.Duration {
+	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	switch {
+	case kind.ChannelType == nil || kind.Window == 0:
+		return 0
+	case author == inbox.AuthorHuman:
+		return kind.PersonalWindow()
+	}
+	return kind.Window
 }
 
 // silence is how long ago the customer wrote last, 0 if that is unknown.
@@ -284,7 +289,7 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 		case mended:
 			return p.later(ctx, row, 0)
 		}
-		return 0, failed(codeNeedsReauth, rest)
+		return p.untilReconnected(ctx, row)
 	case platforms.WindowExpired, platforms.TemplateRequired:
 		return 0, failed(messaging.Code(failure.Class), rest)
 	case platforms.CustomerBlocked:
@@ -294,12 +299,26 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	return 0, failed(codeSendRefused, rest)
 }
 
-// later keeps a message pending for another try, while there are tries left.
+// later keeps a message pending for another try, while that is of use.
 func (p *pass) later(ctx context.Context, row *inbox.Outbound, wish time.Duration) (wait time.Duration, err error) {
-	if row.Attempts+1 >= maxTries {
-		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codeSendFailed, inbox.SendFailure{RestOfTurn: true})
+	if p.waited(row.CreatedAt) >= inbox.PolicyOf(inbox.CodeSendFailed).For {
+		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeSendFailed, inbox.SendFailure{RestOfTurn: true})
 	}
 	return backoff(row.Attempts, wish), p.sendFailed(ctx, row, inbox.OutboundPending, "", inbox.SendFailure{})
+}
+
+// untilReconnected keeps a message pending until its channel is connected again, as long as its platform would take it then. The resume
+// loop ends the wait.
+func (p *pass) untilReconnected(ctx context.Context, row *inbox.Outbound) (wait time.Duration, err error) {
+	wait = inbox.PolicyOf(codeNeedsReauth).For - p.waited(row.CreatedAt)
+	if wait <= 0 {
+		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codeNeedsReauth, inbox.SendFailure{RestOfTurn: true})
+	}
+	if window := p.window(row.Author); window > 0 {
+		wait = min(wait, max(0, window-p.silence()))
+	}
+	p.postponed = true
+	return wait + time.Second, p.sendFailed(ctx, row, inbox.OutboundPending, codeNeedsReauth, inbox.SendFailure{Uncounted: true})
 }
 
 // unclear stores that the delivery is unknown. The message is never sent again by itself.

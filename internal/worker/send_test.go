@@ -35,7 +35,7 @@ func TestWhatThePlatformSays(t *testing.T) {
 			kind: social.Messenger, fault: platformfake.Temporary, line: "(pending)", arrives: true, attempt: 2,
 		},
 		"unauthorized": {
-			kind: botType, fault: platformfake.Unauthorized, line: "(failed channel_needs_reauth)",
+			kind: botType, fault: platformfake.Unauthorized, line: "(pending channel_needs_reauth)",
 			channel: store.ChannelNeedsReauth, attempt: 1,
 		},
 		"window expired": {
@@ -102,7 +102,7 @@ func orElse(text, otherwise string) string {
 	return text
 }
 
-// TestSendingIsGivenUpInTheEnd: after maxTries the message is failed, with everything behind it.
+// TestSendingIsGivenUpInTheEnd: after a day the message is failed, with everything behind it.
 func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -113,7 +113,10 @@ func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 		h.drain(t, h.worker())
 		h.hurry(t)
 	}
-	require.Equal(t, maxTries, h.platform.Attempts("word"))
+	require.Equal(t, maxTries+3, h.platform.Attempts("word"))
+	require.Regexp(t, `\(pending\)$`, h.lines(t, acme, "lan")[1])
+	h.exec(t, `UPDATE outbound_messages SET created_at = created_at - $1`, (24 * time.Hour).Milliseconds())
+	h.drain(t, h.worker())
 	for _, line := range h.lines(t, acme, "lan")[1:] {
 		require.True(t, strings.HasSuffix(line, "(failed send_failed)"), line)
 	}
@@ -254,7 +257,7 @@ func TestAChannelWithoutCredentialsNeedsThem(t *testing.T) {
 	}, 0))
 	h.say(t, channel, "lan", "hello")
 	h.drain(t, h.worker())
-	require.Equal(t, "assistant: You said: hello (failed channel_needs_reauth)", h.lines(t, acme, "lan")[1])
+	require.Equal(t, "assistant: You said: hello (pending channel_needs_reauth)", h.lines(t, acme, "lan")[1])
 	row, err := h.db.Channels.ByID(t.Context(), acme, channel)
 	require.NoError(t, err)
 	require.Equal(t, store.ChannelNeedsReauth, row.State)

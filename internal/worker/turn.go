@@ -25,13 +25,10 @@ const (
 	maxHalvings = 8
 )
 
-// Codes of turns that need attention, beside those of the contract's errors.
+// Codes of turns that stand and that this package decides on; see [inbox.Policies].
 const (
-	codeNoAgent          = "no_agent"
 	codeSuspended        = string(errcode.OrganizationSuspended)
 	codeNeedsReauth      = string(errcode.ChannelNeedsReauth)
-	codeLoopGuard        = "loop_guard"
-	codeEmptyAnswer      = "empty_answer"
 	codeUnsupportedModel = string(errcode.UnsupportedModel)
 	codeNoCredits        = string(errcode.InsufficientCredits)
 	codeContextTooLong   = string(errcode.ContextTooLong)
@@ -60,7 +57,7 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	turn := p.work.Turn
 	if code := p.obstacle(); code != "" {
-		return 0, p.attention(ctx, turn, code, nil)
+		return 0, p.stand(ctx, turn, code, nil)
 	}
 	ctx, end := p.traceTurn(ctx)
 	defer end()
@@ -75,7 +72,7 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	request, err := decodeRequest(turn.Request)
 	if err != nil {
 		p.Logger.ErrorContext(ctx, "a turn's stored request can't be read", "turn", turn.ID, "error", err)
-		return 0, p.dead(ctx, turn, codeUnreadable)
+		return 0, p.dead(ctx, turn, inbox.CodeUnreadable)
 	}
 	return p.ask(ctx, turn, request)
 }
@@ -89,15 +86,15 @@ func (p *pass) readable() []inbox.Message {
 func (p *pass) obstacle() string {
 	switch {
 	case p.work.Turn == nil && len(p.readable()) == 0:
-		return codeUnreadable
+		return inbox.CodeUnreadable
 	case p.work.Suspended:
 		return codeSuspended
 	case p.work.Agent == nil:
-		return codeNoAgent
+		return inbox.CodeNoAgent
 	case p.work.Channel.State != store.ChannelActive:
 		return codeNeedsReauth
 	case p.work.RecentReplies >= maxRecentReplies:
-		return codeLoopGuard
+		return inbox.CodeLoopGuard
 	}
 	if _, known := p.Gateway.Model(p.work.Agent.Model); !known && p.work.Turn == nil {
 		return codeUnsupportedModel
@@ -174,13 +171,13 @@ func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest
 		case failure.Replayed || !tooLong(failure.Outcome):
 			return p.failed(ctx, turn, request, failure)
 		case !request.halve():
-			return 0, p.attention(ctx, turn, codeContextTooLong, nil)
+			return 0, p.stand(ctx, turn, codeContextTooLong, nil)
 		}
 		if err := p.storeRequest(ctx, turn, request); err != nil {
 			return 0, err
 		}
 	}
-	return 0, p.attention(ctx, turn, codeContextTooLong, nil)
+	return 0, p.stand(ctx, turn, codeContextTooLong, nil)
 }
 
 // tooLong reports whether a shorter request may be answered.
@@ -254,7 +251,7 @@ func (p *pass) failed(
 	case gateway.OutcomeInsufficientCredits:
 		return p.outOfFunds(ctx, turn, request)
 	case gateway.OutcomeUnsupportedModel:
-		return 0, p.attention(ctx, turn, code, nil)
+		return 0, p.stand(ctx, turn, code, nil)
 	case gateway.OutcomeNotKept, gateway.OutcomeKeyReused:
 		return 0, p.dead(ctx, turn, code)
 	case gateway.OutcomeExiting:
@@ -264,13 +261,15 @@ func (p *pass) failed(
 		}
 	default:
 	}
-	// A replayed failure is the turn's kept answer, so another try replays it again. A vendor's permanent error is treated
-	// alike.
-	if !failure.Replayed && !failure.NoRetry && turn.Attempts+1 < maxTries {
+	switch {
+	case failure.Replayed, failure.NoRetry:
+		// A replayed failure is the turn's kept answer, so another try replays it again. A vendor's permanent error is treated alike.
+		return 0, p.dead(ctx, turn, code)
+	case turn.Attempts+1 < maxTries:
 		p.turnEnded(endedRetried)
 		return backoff(turn.Attempts, failure.RetryAfter), nil
 	}
-	return 0, p.dead(ctx, turn, code)
+	return 0, p.stand(ctx, turn, code, nil)
 }
 
 // postponement returns the pause after a call that never began, because this process or the store is overloaded; 0 for any
@@ -310,7 +309,7 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 		return 0, err
 	}
 	balance := min(before, after)
-	return 0, p.attention(ctx, turn, codeNoCredits, &balance)
+	return 0, p.stand(ctx, turn, codeNoCredits, &balance)
 }
 
 func (p *pass) freeBalance(ctx context.Context) (int64, error) {
@@ -324,7 +323,7 @@ func (p *pass) answer(
 	ctx context.Context, turn *inbox.Turn, request *storedRequest, text string,
 ) (wait time.Duration, err error) {
 	if text = strings.TrimSpace(text); text == "" {
-		return 0, p.attention(ctx, turn, codeEmptyAnswer, nil)
+		return 0, p.stand(ctx, turn, inbox.CodeEmpty, nil)
 	}
 	if p.work.Agent.Supersede && !p.superseded && !p.stopping() {
 		newer, err := p.supersede(ctx, turn)
@@ -390,34 +389,31 @@ func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) (row
 	return rows, sendFirst && rows[0].State == inbox.OutboundPending, nil
 }
 
-// attention stalls the turn with a code; without a turn the waiting texts become one.
-func (p *pass) attention(ctx context.Context, turn *inbox.Turn, code string, balance *int64) error {
-	ctx, cancel := storing(ctx)
-	defer cancel()
-	var turnID, agentID string
-	var messages []string
+// stand lets the turn stand with a code; without a turn the waiting texts become one.
+func (p *pass) stand(ctx context.Context, turn *inbox.Turn, code string, balance *int64) error {
+	standing := inbox.Standing{Code: code, BalanceMicros: balance}
 	if turn != nil {
-		turnID, agentID = turn.ID, turn.AgentID
+		standing.TurnID, standing.AgentID = turn.ID, turn.AgentID
 	} else {
-		messages = p.waitingIDs()
+		standing.MessageIDs = p.waitingIDs()
 		if p.work.Agent != nil {
-			agentID = p.work.Agent.ID
+			standing.AgentID = p.work.Agent.ID
 		}
 	}
-	if err := p.Queue.Attention(ctx, p.lease, turnID, agentID, messages, code, balance); err != nil {
-		return fmt.Errorf("stalling a turn: %w", err)
-	}
-	p.turnEnded(endedAttention + code)
-	return nil
+	return p.storeStanding(ctx, standing, endedAttention)
 }
 
-// dead ends a turn that only an operator can revive.
+// dead lets a turn stand that no further try can answer: only an operator can revive it.
 func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
+	return p.storeStanding(ctx, inbox.Standing{TurnID: turn.ID, AgentID: turn.AgentID, Code: code, Final: true}, endedDead)
+}
+
+func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outcome string) error {
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	if err := p.Queue.Dead(ctx, p.lease, turn.ID, code); err != nil {
-		return fmt.Errorf("ending a turn: %w", err)
+	if err := p.Queue.Stand(ctx, p.lease, standing); err != nil {
+		return fmt.Errorf("letting a turn stand: %w", err)
 	}
-	p.turnEnded(endedDead + code)
+	p.turnEnded(outcome + standing.Code)
 	return nil
 }

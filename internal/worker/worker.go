@@ -45,7 +45,8 @@ type Leases interface {
 	Release(ctx context.Context, lease inbox.Lease) error
 	Backoff(ctx context.Context, lease inbox.Lease, wait time.Duration) error
 	Postpone(ctx context.Context, lease inbox.Lease, wait time.Duration) error
-	Attentions(ctx context.Context, newerThan time.Time, limit int) ([]inbox.AttentionTurn, error)
+	StandingTurns(ctx context.Context, newerThan time.Time, limit int) ([]inbox.StandingTurn, error)
+	Reconnected(ctx context.Context, limit int) (woken int, err error)
 	Wait(ctx context.Context, idle time.Duration) error
 	SkipUnknown(ctx context.Context, known func(channelType string) bool) (added []string, err error)
 }
