@@ -161,7 +161,7 @@ type agentObject struct {
 	DebounceSeconds    float64  `json:"debounceSeconds"`
 	DebounceMaxSeconds float64  `json:"debounceMaxSeconds"`
 	Supersede          bool     `json:"supersede"`
-	PauseMinutes       float64  `json:"pauseMinutes"`
+	PauseMinutes       *float64 `json:"pauseMinutes"       doc:"null: 30"`
 	KnowledgeBaseIDs   []string `json:"knowledgeBaseIds"   nullable:"false"`
 	CreatedAt          string   `json:"createdAt"          format:"date-time"`
 	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
@@ -171,7 +171,7 @@ func showAgent(agent *store.Agent) agentObject {
 	object := agentObject{
 		ID: agent.ID, Name: agent.Name, Model: agent.Model, Instructions: agent.Instructions, UseBYOK: agent.UseBYOK,
 		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
-		Supersede: agent.Supersede, PauseMinutes: float64(agent.PauseMS) / minuteMS,
+		Supersede: agent.Supersede, PauseMinutes: showPause(agent.PauseMS),
 		KnowledgeBaseIDs: append([]string{}, agent.KnowledgeBaseIDs...),
 		CreatedAt:        endpoint.Timestamp(agent.CreatedAt), UpdatedAt: endpoint.Timestamp(agent.UpdatedAt),
 	}
@@ -183,6 +183,18 @@ func showAgent(agent *store.Agent) agentObject {
 		object.Temperature = &temperature
 	}
 	return object
+}
+
+// showPause returns the minutes of an agent's pause, nil for the default.
+func showPause(ms int64) *float64 {
+	minutes := float64(ms) / minuteMS
+	switch ms {
+	case 0:
+		return nil
+	case store.NoPause:
+		minutes = 0
+	}
+	return &minutes
 }
 
 const (
@@ -217,7 +229,8 @@ type AgentChange struct {
 	DebounceSeconds    *float64 `json:"debounceSeconds,omitempty" minimum:"0" maximum:"60" doc:"How long a customer must be quiet before the answer is made; 0: at once"`         //nolint:lll // a struct tag can't be broken
 	DebounceMaxSeconds *float64 `json:"debounceMaxSeconds,omitempty" minimum:"0" maximum:"300" doc:"How long the first message waits for that at most; 0: the service's default"` //nolint:lll // as above
 	Supersede          *bool    `json:"supersede,omitempty" doc:"A newer message discards the unsent answer and asks again; both calls are charged"`
-	PauseMinutes       *float64 `json:"pauseMinutes,omitempty" minimum:"0" maximum:"1440" doc:"How long the agent is silent after a human wrote from the platform's own app; 0: the service's default"` //nolint:lll // as above
+
+	PauseMinutes clearable[float64] `json:"pauseMinutes,omitzero" minimum:"0" maximum:"1440" doc:"How long the agent is silent after a human wrote from the platform's own app; 0: never; null, the default: 30 minutes"` //nolint:lll // as above
 
 	KnowledgeBaseIDs []string `json:"knowledgeBaseIds,omitempty" maxItems:"20" doc:"What the agent knows: parts that fit a customer's message are shown to the model; [] for nothing"` //nolint:lll // as above
 }
@@ -237,7 +250,13 @@ func (c AgentChange) apply(agent *store.Agent) error {
 	set(&agent.Supersede, c.Supersede)
 	setMillis(&agent.DebounceMS, c.DebounceSeconds, secondMS)
 	setMillis(&agent.DebounceMaxMS, c.DebounceMaxSeconds, secondMS)
-	setMillis(&agent.PauseMS, c.PauseMinutes, minuteMS)
+	if c.PauseMinutes.given {
+		agent.PauseMS = 0
+		if c.PauseMinutes.value != nil {
+			setMillis(&agent.PauseMS, c.PauseMinutes.value, minuteMS)
+			agent.PauseMS = max(agent.PauseMS, store.NoPause)
+		}
+	}
 	if c.MaxTokens.given {
 		agent.MaxTokens = 0
 		set(&agent.MaxTokens, c.MaxTokens.value)

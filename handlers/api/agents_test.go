@@ -23,7 +23,7 @@ func TestAgentWithDefaults(t *testing.T) {
 	require.Regexp(t, `^agt_[0-9a-v]{26}$`, id)
 	require.Equal(t, map[string]any{
 		"id": id, "name": "Lan", "model": "echo/a", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
-		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": 0.0, "knowledgeBaseIds": []any{},
+		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": nil, "knowledgeBaseIds": []any{},
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
 	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", ""))
@@ -50,7 +50,12 @@ func TestAgentWithEverything(t *testing.T) {
 	require.EqualValues(t, 200, changed["maxTokens"])
 	changed = o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{"maxTokens":null,"pauseMinutes":0}`)
 	require.Nil(t, changed["maxTokens"])
-	require.EqualValues(t, 0, changed["pauseMinutes"])
+	require.EqualValues(t, 0, changed["pauseMinutes"], "never")
+	agent, err = o.DB.Agents.ByID(t.Context(), "org_1", agent.ID)
+	require.NoError(t, err)
+	require.EqualValues(t, store.NoPause, agent.PauseMS)
+	changed = o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{"pauseMinutes":null}`)
+	require.Nil(t, changed["pauseMinutes"], "the default")
 	same := o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{}`)
 	same["updatedAt"] = changed["updatedAt"]
 	require.Equal(t, changed, same)

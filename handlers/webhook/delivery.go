@@ -211,6 +211,8 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 		item.Kind = inbox.Event
 	case platforms.HumanEcho:
 		item.Kind = inbox.HumanEcho
+	case platforms.AutomaticEcho:
+		item.Kind = inbox.AutomaticEcho
 	case platforms.FailedDelivery:
 		item.Kind = inbox.FailedDelivery
 	case platforms.Blocked:
@@ -221,7 +223,7 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 	case platforms.TokenExpiring:
 		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
 		return item, false
-	default: // an automatic reply of the platform needs no answer and silences no assistant
+	default:
 		return item, false
 	}
 	return item, true

@@ -105,7 +105,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	g := newGate(t)
 	kinds := map[platforms.Kind]inbox.ItemKind{
 		platforms.Media: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
-		platforms.AccessRefused: inbox.AccessRefused,
+		platforms.AccessRefused: inbox.AccessRefused, platforms.AutomaticEcho: inbox.AutomaticEcho,
 	}
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {
@@ -122,7 +122,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		}}, g.arrivals[0].Items)
 	}
 	enqueues := g.enqueues
-	for _, kind := range []platforms.Kind{platforms.AutomaticEcho, platforms.TokenExpiring, 0, 99} {
+	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
 		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: marketa.Type, ExternalID: "94704", Kind: kind}})
 		require.NoError(t, err)
 		require.Zero(t, queued)

@@ -140,7 +140,7 @@ func changeAgent(req *pageRequest) (outcome, error) {
 		"name": req.text("name"), "instructions": req.text("instructions"),
 		"useByok": req.flag("useByok"), "maxTokens": req.number("maxTokens"), "temperature": req.number("temperature"),
 		"debounceSeconds": req.numberOrZero("debounceSeconds"), "debounceMaxSeconds": req.numberOrZero("debounceMaxSeconds"),
-		"supersede": req.flag("supersede"), "pauseMinutes": req.numberOrZero("pauseMinutes"),
+		"supersede": req.flag("supersede"), "pauseMinutes": req.number("pauseMinutes"),
 	}
 	if req.sent.Has("knowledgeBaseIds") { // a form from before the first knowledge base has no such field
 		change["knowledgeBaseIds"] = req.texts("knowledgeBaseIds")
@@ -201,7 +201,7 @@ func agentSettings(a *agent) []field {
 		},
 		{
 			Name: "pauseMinutes", Kind: numberField, Label: "Silence after a person wrote, in minutes", Value: a.PauseMinutes.String(),
-			Hint: "0 to 1,440. When somebody of you writes from the platform's own app, the assistant is silent for so long. 0: 30 minutes.",
+			Hint: "0 to 1,440. When one of you writes from the platform's own app, the assistant is silent for so long. Empty: 30 minutes. 0: never.",
 		},
 	}
 }

@@ -57,7 +57,7 @@ func TestAgentIsChanged(t *testing.T) {
 	r.submit(t, "/dashboard/agents/agt_1", url.Values{"name": {"Mai"}, "model": {"echo/b"}, "maxTokens": {""}, "debounceSeconds": {"soon"}})
 	require.Equal(t, map[string]any{
 		"name": "Mai", "model": "echo/b", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
-		"debounceSeconds": "soon", "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": 0.0,
+		"debounceSeconds": "soon", "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": nil,
 	}, r.last(t, http.MethodPatch).body, "what is no number is refused by the API at its field, and what the form didn't have stays")
 	r.submit(t, "/dashboard/agents/agt_1", url.Values{"name": {"Mai"}, "knowledgeBaseIds": {""}})
 	require.Equal(t, []any{}, r.last(t, http.MethodPatch).body["knowledgeBaseIds"], "no box is checked")

@@ -111,7 +111,7 @@ func (a *scriptedAPI) count(method string) (n int) {
 
 const (
 	agentJSON = `{"id":"agt_1","name":"Lan","model":"echo/a","instructions":"Be kind.","useByok":true,"maxTokens":null,
-		"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":0,"supersede":false,"pauseMinutes":0,
+		"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":0,"supersede":false,"pauseMinutes":null,
 		"knowledgeBaseIds":["kb_1"],"createdAt":"2026-11-21T10:00:00.000Z","updatedAt":"2026-11-21T10:00:00.000Z"}`
 	modelsJSON = `{"data":[{"id":"echo/a","displayName":"Echo A","friendlyName":"A","tier":"economy","contextWindow":8000,
 		"maxOutputTokens":1,"vnHosted":true},{"id":"echo/b","displayName":"","friendlyName":"","tier":"","contextWindow":0}]}`

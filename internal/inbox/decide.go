@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"database/sql"
 	"time"
 
@@ -40,7 +41,11 @@ type decisions struct {
 	sent map[messageKey]*sentRow
 	// marked are the outbound messages of the marks of failed deliveries.
 	marked map[messageKey]*sentRow
-	busy   map[string]bool // conversations in which something is being sent
+	// written are the last parts of conversations with an echo whose id isn't known, automatic the digests of automatic replies.
+	written   map[string][]*writtenPart
+	automatic map[[sha256.Size]byte]bool
+	// learned are new ones.
+	learned [][]byte
 
 	messages []*messageRow
 	effects  []effect
@@ -85,7 +90,7 @@ func (d *decisions) decide(item *arrivedItem) {
 	case Event:
 		d.meet(c, item, sentAt)
 		d.add(c, item, AuthorCustomer, KindEvent, true, sentAt)
-	case HumanEcho:
+	case HumanEcho, AutomaticEcho:
 		d.echo(c, item, key, sentAt)
 	case FailedDelivery:
 		code := cmp.Or(item.Code, OutboundFailed)
@@ -159,7 +164,7 @@ func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 }
 
 func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, sentAt int64) {
-	if d.sent[key] != nil || d.busy[c.id] {
+	if c == nil || d.sent[key] != nil || d.ours(c, item) || item.Kind == AutomaticEcho {
 		return
 	}
 	c.touch(d.now)
@@ -170,8 +175,19 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 	if item.Text == "" {
 		kind = KindEvent
 	}
+	if !d.automaticReply(c, item) {
+		d.pause(c, item, sentAt)
+	}
+	d.add(c, item, AuthorHuman, kind, true, sentAt)
+}
+
+// pause silences the assistant after a person's message, unless its agent never pauses.
+func (d *decisions) pause(c *conversationRow, item *arrivedItem, sentAt int64) {
 	pause := item.route.PauseMS
-	if pause <= 0 {
+	switch {
+	case pause == store.NoPause:
+		return
+	case pause <= 0:
 		pause = defaultPause.Milliseconds()
 	}
 	// A late echo reports a person who is no longer writing.
@@ -179,7 +195,6 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 		c.pausedUntil = max(c.pausedUntil, until)
 		d.silence(c, codeHandedOver)
 	}
-	d.add(c, item, AuthorHuman, kind, true, sentAt)
 }
 
 // failed records that the platform has not delivered a message that it had accepted. The report may be here before the answer to

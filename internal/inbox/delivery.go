@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
@@ -26,7 +27,8 @@ type delivery struct {
 func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	return &delivery{ops: ops, ids: map[conversationKey]string{}, rows: rows, decided: &decisions{
 		byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
-		sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, busy: map[string]bool{},
+		sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
+		automatic: map[[sha256.Size]byte]bool{},
 	}}
 }
 
@@ -36,8 +38,6 @@ var (
 		WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
 	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, attempts FROM outbound_messages
 		WHERE id IN {list}`, 1, 0)
-	selectBusy = listSizes.Statement(`SELECT conversation_id FROM outbound_messages
-		WHERE state IN ('pending', 'sending') AND state = 'sending' AND conversation_id IN {list}`, 1, 0)
 	// failRest ends the parts that follow a part that was not delivered.
 	failRest = `UPDATE outbound_messages SET state = 'failed', code = $2, updated_at = $3
 		WHERE turn_id = (SELECT turn_id FROM outbound_messages WHERE id = $1) AND state = 'pending'
@@ -58,7 +58,7 @@ func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
 			switch {
 			case item.stored() && makers[item.key] == nil:
 				makers[item.key] = item
-			case item.Kind == Blocked && makers[item.key] == nil:
+			case (item.Kind == Blocked || item.Kind == AutomaticEcho) && makers[item.key] == nil:
 				makers[item.key] = nil
 			}
 		}
@@ -191,13 +191,16 @@ func (d *delivery) beginning(ctx context.Context, tx store.Tx, missing []convers
 }
 
 // store decides the arrivals on the locked conversations and queues what they change.
-func (d *delivery) store(s *session) error {
+func (d *delivery) store(ctx context.Context, s *session) error {
 	d.decided.now = s.now
 	for key, id := range d.ids {
 		if s.rows[id] == nil {
 			return errVanished
 		}
 		d.decided.rows[key] = s.rows[id]
+	}
+	if err := d.readEchoes(ctx, s); err != nil {
+		return err
 	}
 	for _, op := range d.ops {
 		for _, item := range op.items {
@@ -223,24 +226,8 @@ func (d *delivery) conversations() map[string]bool {
 // queueReads loads what the decisions depend on, under the locks of the conversations.
 func (d *delivery) queueReads(tx store.Tx) {
 	d.decided.queueSeen(tx, d.messageKeys((*arrivedItem).stored))
-	d.decided.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.Kind == HumanEcho || item.Kind == FailedDelivery }))
+	d.decided.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == FailedDelivery }))
 	d.decided.queueMarked(tx, d.markedIDs())
-	var echoed []string
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			if id := d.ids[item.key]; item.Kind == HumanEcho && id != "" {
-				echoed = append(echoed, id)
-			}
-		}
-	}
-	for size, piece := range store.Padded(listSizes, echoed) {
-		tx.QueueQuery(func(row store.Row) error {
-			var id string
-			err := row.Scan(&id)
-			d.decided.busy[id] = true
-			return err
-		}, selectBusy[size], store.Arguments(piece)...)
-	}
 }
 
 func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
@@ -289,6 +276,7 @@ func (d *decisions) write(s *session) {
 			takeUp(s.tx, effect.conversationID, s.now)
 		}
 	}
+	d.writeEchoes(s)
 	for _, found := range []map[messageKey]*sentRow{d.sent, d.marked} {
 		for _, sent := range found {
 			if sent.changed {

@@ -30,7 +30,7 @@
 // policy.go says what becomes of a turn or part that stands, and lets it; attention.go and reconnect.go end that.
 //
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
-// that what its operations depend on, decides arrivals in plain Go (decide.go), writes them with few statements, runs the workers'
+// that what its operations depend on, decides arrivals in plain Go (decide.go, of echoes echo.go), writes them with few statements, runs the workers'
 // operations one after the other on the locked rows, then leases with SKIP LOCKED: nodes can't deadlock. What is leased is read in the
 // same transaction ([Queue.OpenLeased]). The package has over 3,000 lines because every operation
 // takes part in that one transaction.

@@ -20,6 +20,7 @@ const (
 	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code the reason
 	Blocked                        // the customer has blocked the channel
 	AccessRefused                  // the platform reports that the channel's account may not send; it belongs to no conversation
+	AutomaticEcho                  // the business's message that no person typed, by the platform's marks; it may be one of ours
 )
 
 // Arrival is the part of a delivery for one channel.
@@ -49,9 +50,10 @@ const enqueueTries = 5
 // platform may be answered only then. Repeating it, whole or in part, changes nothing.
 //
 // Texts make the conversation due after its agent's quiet window. While a person has the conversation, they are stored and need
-// no answer. An echo is ours when its id is that of a part, or while a part is sending; any other means that a person has
-// written: the assistant is silent for the agent's pause, and its unsent answers are discarded. A block closes the conversation
-// until the customer writes again.
+// no answer. An echo is ours when its id or its text is that of a part, and automatic by the platform's mark, its time or an earlier one
+// with its text; any other means that a person has written: the assistant is silent for the agent's pause, and its unsent answers are
+// discarded. A part whose delivery was unknown is sent when its echo arrives. A block closes the conversation until the customer writes
+// again.
 //
 // It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
 // store, after which it may be repeated.
@@ -126,6 +128,9 @@ func (i *arrivedItem) stored() bool {
 	return i.Kind == Text || i.Kind == Event || i.Kind == HumanEcho
 }
 
+// isEcho reports whether the item is a message of the business itself.
+func (i *arrivedItem) isEcho() bool { return i.Kind == HumanEcho || i.Kind == AutomaticEcho }
+
 // seal assigns ids, in the order of arrival, and seals the texts, outside of the writer.
 func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 	op := &enqueueOp{ring: q.ring}
@@ -136,7 +141,7 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			switch {
 			case item.Kind == Text && !complete:
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
-			case item.Kind < Text || item.Kind > AccessRefused:
+			case item.Kind < Text || item.Kind > AutomaticEcho:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
 			case item.Kind == AccessRefused, // it is the channel's
 				item.Kind == Blocked && item.CustomerRef == "",

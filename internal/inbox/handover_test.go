@@ -85,7 +85,7 @@ func TestHandOverBetweenParts(t *testing.T) {
 	})
 }
 
-// The echo of what we sent is ours: by its id, or while we are sending. Any other is a human's, and pauses the assistant.
+// The echo of what we sent is ours: by its id, or by its text. Any other is a human's, and pauses the assistant.
 func TestEchoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -94,7 +94,7 @@ func TestEchoes(t *testing.T) {
 		lease := q.take(t)
 		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
 		require.NoError(t, err)
-		q.arrive(t, echoOf("ann", "p1")) // before we know its id
+		q.arrive(t, Item{Kind: HumanEcho, CustomerRef: "ann", MessageID: "p1", Text: "a"}) // before we know its id
 		require.Zero(t, q.open(t, lease).Conversation.PausedUntil)
 		require.NoError(t, q.Sent(ctx, lease, parts[0].ID, "p1", ""))
 		require.NoError(t, q.Release(ctx, lease))

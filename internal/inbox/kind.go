@@ -110,7 +110,7 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 		return fmt.Errorf("lock conversations: %w", err)
 	}
 	s.now = s.tx.Now() // after the locks, because PostgreSQL sends its clock along with the first answer
-	if err := delivery.store(s); err != nil {
+	if err := delivery.store(ctx, s); err != nil {
 		return fmt.Errorf("store arrivals: %w", err)
 	}
 	for i, op := range others {

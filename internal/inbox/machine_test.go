@@ -36,7 +36,7 @@ func (c *modelConversation) silent() bool { return c.human || c.paused || c.clos
 // delivered is a part that the platform has got.
 type delivered struct {
 	customer, part, turn string
-	platformID           string
+	platformID, text     string
 }
 
 // modelWorker is a worker between two of its steps.
@@ -133,9 +133,9 @@ func (m *machine) DeliverAgain(t *rapid.T) {
 func (m *machine) Echo(t *rapid.T) {
 	if len(m.platform) > 0 && rapid.Bool().Draw(t, "ours") {
 		ours := rapid.SampledFrom(m.platform).Draw(t, "sent")
-		known := m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE id = $1 AND state IN ('sending', 'sent')`, ours.part)
+		known := m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE id = $1 AND state IN ('sending', 'sent', 'delivery_unknown')`, ours.part)
 		if known == "1" {
-			m.enqueue(t, echoOf(ours.customer, ours.platformID))
+			m.enqueue(t, Item{Kind: HumanEcho, CustomerRef: ours.customer, MessageID: ours.platformID, Text: ours.text})
 		}
 		return
 	}
@@ -144,13 +144,9 @@ func (m *machine) Echo(t *rapid.T) {
 	}
 	customer := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "customer")
 	m.arrivals++
-	busy := m.q.value(t, `SELECT count(*) FROM outbound_messages o JOIN conversations c ON c.id = o.conversation_id
-		WHERE o.state = 'sending' AND c.customer_ref = $1`, customer) != "0"
 	m.enqueue(t, echoOf(customer, "h"+number(m.arrivals)))
-	if !busy {
-		m.conversation(customer).paused = true
-		m.silence(t, customer)
-	}
+	m.conversation(customer).paused = true
+	m.silence(t, customer)
 }
 
 // Block is the customer blocking the channel.
@@ -323,7 +319,7 @@ func (m *machine) platformCall(t *rapid.T, w *modelWorker, chance func(string) b
 		m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, state, "refused", SendFailure{}))
 		return
 	}
-	w.sent = &delivered{customer: w.lease.CustomerRef, part: part.ID, turn: part.TurnID, platformID: "p" + part.ID}
+	w.sent = &delivered{customer: w.lease.CustomerRef, part: part.ID, turn: part.TurnID, platformID: "p" + part.ID, text: part.Text}
 	m.platform = append(m.platform, *w.sent)
 }
 

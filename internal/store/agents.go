@@ -21,13 +21,18 @@ type Agent struct {
 	// DebounceMS is how long a customer must be quiet before the answer is made, DebounceMaxMS how long the first
 	// message waits for that at most. Milliseconds; 0 is at once, and the queue's default.
 	DebounceMS, DebounceMaxMS int64
-	Supersede                 bool  // a newer message discards the unsent answer and asks once more
-	PauseMS                   int64 // how long the agent is silent after a human wrote; milliseconds, 0 is the queue's default
+	Supersede                 bool // a newer message discards the unsent answer and asks once more
+	// PauseMS is how long the agent is silent after a human wrote, in milliseconds; 0 is the queue's default, [NoPause] never.
+	PauseMS int64
 	// KnowledgeBaseIDs are the organization's knowledge bases that the agent searches, in order of id.
 	KnowledgeBaseIDs []string
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
 	CreatedAt, UpdatedAt int64
 }
+
+// NoPause is the [Agent].PauseMS of an agent that goes on answering after a human wrote. It is the shortest pause, so that older
+// processes, for which 0 is the default, do nearly the same.
+const NoPause = 1
 
 // Agents reads and writes agents.
 type Agents struct{ db *DB }
