@@ -61,11 +61,12 @@ type sharedStore struct {
 	mu       sync.Mutex
 	migrated bool
 	// settings are those of the configurations in use, the newest last.
-	settings  []*storeSettings
-	sweeper   *repeat.Task
-	sweeping  time.Duration
-	retention *repeat.Task
-	tranches  *billing.Tranches
+	settings []*storeSettings
+	sweeper  *repeat.Task
+	sweeping time.Duration
+	// retention and callRetention delete old conversations and old free calls.
+	retention, callRetention *repeat.Task
+	tranches                 *billing.Tranches
 }
 
 // storeSettings are a configuration's settings for a store, which configurations share.
@@ -149,7 +150,7 @@ func (s *sharedStore) apply(settings storeSettings) {
 	}
 	s.sweeper.Stop()
 	if s.retention == nil {
-		s.retention = inbox.StartRetention(s.db, s.log)
+		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log), billing.StartRetention(s.db, s.log)
 	}
 	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
 }
@@ -201,10 +202,11 @@ func (s *sharedStore) exit() error {
 
 func (s *sharedStore) close() error {
 	s.mu.Lock()
-	sweeper, retention := s.sweeper, s.retention
+	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention}
 	s.mu.Unlock()
-	sweeper.Stop()
-	retention.Stop()
+	for _, task := range tasks {
+		task.Stop()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)
 	defer cancel()
 	if err := s.tranches.Stop(ctx); err != nil {

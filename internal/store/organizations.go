@@ -111,8 +111,8 @@ const (
 // ErrRetention is returned for a retention that is neither 0 nor within its bounds.
 var ErrRetention = errors.New("the retention must be 0 days, or 7 to 3650")
 
-// SetRetention sets for how many days an organization keeps its conversations; 0 is until they are deleted. It returns
-// [ErrRetention], or [ErrNotFound] for an unknown organization. The same retention again changes nothing.
+// SetRetention sets for how many days an organization keeps its conversations, and records of calls that cost nothing; 0 is until
+// they are deleted. It returns [ErrRetention], or [ErrNotFound] for an unknown organization. The same retention again changes nothing.
 func (o Organizations) SetRetention(ctx context.Context, actor, id string, days int64) error {
 	if days != 0 && (days < MinRetentionDays || days > MaxRetentionDays) {
 		return fmt.Errorf("store: set a retention of %d days: %w", days, ErrRetention)

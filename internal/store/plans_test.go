@@ -417,8 +417,13 @@ func runMoney(t *testing.T, db *store.DB) {
 		_, err = book.Hold(ctx, hold)
 		require.NoError(t, err)
 	}
-	_, err = book.Settle(ctx, billing.Settlement{Call: call("call_c"), Held: true, Void: true})
+	free := call("call_c")
+	free.StartedAt = 1
+	_, err = book.Settle(ctx, billing.Settlement{Call: free, Held: true, Void: true})
 	require.NoError(t, err)
+	deleted, err := billing.NewRetention(db).Sweep(ctx)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), deleted)
 	require.Eventually(t, func() bool {
 		expired, err := book.Sweep(ctx)
 		require.NoError(t, err)
