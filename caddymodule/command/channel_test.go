@@ -305,6 +305,52 @@ func TestQueueCommands(t *testing.T) {
 	require.Equal(t, true, c.json("doctor")["ok"])
 }
 
+// Standing conversations are listed, retried and dismissed in bulk and singly, without a text of a customer in sight.
+func TestStandingCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
+	turn := c.giveUp(channel)
+	standing := func(flags ...string) []any {
+		return c.json(append([]string{"queue", "standing", "--org", org}, flags...)...)["data"].([]any)
+	}
+	require.Len(t, standing(), 1)
+	first := standing("--channel", channel, "--code", "provider_error")[0].(map[string]any)
+	require.Equal(t, "provider_error", first["attention"])
+	require.Empty(t, standing("--code", "no_agent"))
+	require.NotContains(t, c.run("", "queue", "standing", "--org", org).stdout, "Green tea")
+	changed := func(n string, args ...string) {
+		require.Equal(t, map[string]any{"changed": json.Number(n)}, c.json(append([]string{"queue"}, args...)...))
+	}
+	changed("0", "retry", "--org", org, "--code", "no_agent")
+	changed("1", "retry", "--org", org, "--channel", channel)
+	require.Empty(t, standing())
+	c.refused("takes flags only", "queue", "retry", turn, "--org", org)
+	c.refused("there is no organization", "queue", "retry", "--org", "org_x")
+
+	id := strOf(t, first, "id")
+	c.refused("nothing stands in a conversation", "queue", "dismiss", "--org", org, id)
+	changed("0", "dismiss", "--org", org)
+	c.refused("the organization has no message", "queue", "resend", "--org", org, "--conversation", id, "msg_x")
+
+	// The turn that was retried is answered, and nobody knows whether the answer arrived.
+	queue := inbox.New(c.db(), c.ring())
+	leases, err := queue.Lease(t.Context(), inbox.Places{Free: 1}, time.Minute)
+	require.NoError(t, err)
+	require.Len(t, leases, 1)
+	parts, err := queue.Answer(t.Context(), leases[0], turn, []string{"Yes, green tea."}, true)
+	require.NoError(t, err)
+	require.NoError(t, queue.SendFailed(t.Context(), leases[0], parts[0].ID, inbox.OutboundDeliveryUnknown, "delivery_unknown", inbox.SendFailure{}))
+	require.NoError(t, queue.Release(t.Context(), leases[0]))
+	resend := []string{"queue", "resend", "--org", org, "--conversation", id, parts[0].ID}
+	c.refused("send it with --may-arrive-twice", resend...)
+	require.Equal(t, map[string]any{"id": parts[0].ID, "resent": true}, c.json(append(resend, "--may-arrive-twice")...))
+	c.refused("only a message that failed", resend...)
+	require.Equal(t, true, c.json("doctor")["ok"])
+}
+
 // The doctor names the types of channels whose platforms this program doesn't contain.
 func TestDoctorNamesMissingPlatforms(t *testing.T) {
 	t.Parallel()

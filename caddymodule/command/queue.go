@@ -2,15 +2,12 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // deadTurnAnswer is a turn that was given up, without texts of customers.
@@ -36,20 +33,11 @@ func (t deadTurnAnswer) cells() []string {
 	return []string{t.ID, t.OrgID, t.ChannelID, t.ConversationID, t.Code, strconv.FormatInt(t.Attempts, 10), t.UpdatedAt}
 }
 
-type retriedTurnAnswer struct {
-	ID      string `json:"id"`
-	Retried bool   `json:"retried"`
-}
-
-func (r retriedTurnAnswer) text(w *strings.Builder) {
-	fmt.Fprintf(w, "Turn %s is in the queue again.\n", r.ID)
-}
-
 func queueCommand(f *commandFlags) *cobra.Command {
 	return noun(&cobra.Command{
 		Use:   "queue",
-		Short: "Shows answers that were given up, and retries them",
-	}, f.queueDead(), f.queueRetry())
+		Short: "Shows what stands unanswered or undelivered, and retries, dismisses or resends it",
+	}, f.queueDead(), f.queueStanding(), f.queueRetry(), f.queueDismiss(), f.queueResend())
 }
 
 const mostDeadTurns = 10_000
@@ -72,27 +60,5 @@ customers have no answer. The code is that of the last failure.`,
 			return nil, fmt.Errorf("reading the queue: %w", err)
 		}
 		return newList("TURN\tORGANIZATION\tCHANNEL\tCONVERSATION\tCODE\tATTEMPTS\tGIVEN UP", turns, newDeadTurnAnswer), nil
-	})
-}
-
-func (f *commandFlags) queueRetry() *cobra.Command {
-	command := &cobra.Command{
-		Use:   "retry TURN_ID",
-		Short: "Puts a turn that was given up into the queue again",
-		Long: `Puts a turn that was given up into the queue again. If it was charged already, it is not charged again: the model's
-answer is kept under the turn's id.`,
-		Example: "  $ caddy svc queue retry trn_…",
-		Args:    exactly("the turn's id"),
-	}
-	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
-		id := e.args[0]
-		err := inbox.New(e.db, nil).Retry(ctx, e.actor, id)
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, inbox.ErrEnded) {
-			return nil, fmt.Errorf("there is no turn with the id %q that was given up; `caddy svc queue dead` shows them", id)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("retrying the turn: %w", err)
-		}
-		return retriedTurnAnswer{ID: id, Retried: true}, nil
 	})
 }

@@ -150,7 +150,7 @@ func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.
 	for _, c := range f.conversations {
 		if c.OrgID == orgID && c.ID > page.After && len(found) < page.Rows() &&
 			(filter.ChannelID == "" || filter.ChannelID == c.ChannelID) && (filter.State == "" || filter.State == c.State) &&
-			(!filter.Attention || c.Attention != "") {
+			(!filter.Attention || c.Attention != "") && (filter.Code == "" || filter.Code == c.Attention) {
 			found = append(found, c)
 		}
 	}
@@ -310,7 +310,7 @@ func TestUnknownAddressesOfTheAPI(t *testing.T) {
 		keyed(http.MethodGet, "/wallets", "owner"), keyed(http.MethodGet, "/wallet/x", "owner"), keyed(http.MethodGet, "/Wallet", "owner"),
 		keyed(http.MethodGet, "//wallet", "owner"), keyed(http.MethodGet, "/agents/../wallet", "owner"), keyed(http.MethodOptions, "/agents", "owner"),
 		keyed(http.MethodPut, "/agents/agt_1", "owner"), keyed(http.MethodPatch, "/conversations/cnv_1", "owner"),
-		keyed(http.MethodPost, "/conversations", "owner"), keyed(http.MethodGet, "/channels/chn_1/verify", "owner"),
+		keyed(http.MethodPut, "/conversations", "owner"), keyed(http.MethodGet, "/channels/chn_1/verify", "owner"),
 		keyed(http.MethodGet, "/docs", "owner"), keyed(http.MethodGet, "/openapi.json", "owner"), keyed(http.MethodGet, "/schemas/x.json", "owner"),
 		handlertest.Get("/nothing"),
 	} {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,19 +21,40 @@ import (
 // the organization doesn't have, and [inbox.ErrConversationClosed] for a change, other than deletion, of one whose customer has
 // blocked the channel.
 type Conversations interface {
+	OutgoingMessages
+	StandingConversations
+
 	Conversations(ctx context.Context, orgID string, filter inbox.ConversationFilter, page store.Page) ([]inbox.Conversation, error)
 	Conversation(ctx context.Context, orgID, id string) (inbox.Conversation, error)
 	// Messages of both directions, oldest first.
 	Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
 	// LatestMessages are the same, newest first; page.After is the message before which the page begins.
 	LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
-	// SendAsHuman queues the parts in order, and returns a message for each.
-	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
 	HandOver(ctx context.Context, actor, orgID, id string) error
 	HandBack(ctx context.Context, actor, orgID, id string) error
 	DeleteConversation(ctx context.Context, actor, orgID, id string) error
 	// TurnPlaces returns the conversations of turns; ids that are no turn's of the organization are left out.
 	TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error)
+}
+
+// OutgoingMessages are those to customers, as [inbox.Queue] has them.
+type OutgoingMessages interface {
+	// SendAsHuman queues the parts in order, and returns a message for each. SendKeyed does so once for a key, and SentUnder returns what
+	// it has sent.
+	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
+	SendKeyed(ctx context.Context, actor, orgID, conversationID string, parts []string, key inbox.SendKey) ([]inbox.Message, bool, error)
+	SentUnder(ctx context.Context, orgID string, key inbox.SendKey) ([]inbox.Message, error)
+	// Outgoing reads a message that goes to the customer, and Resend queues it again.
+	Outgoing(ctx context.Context, orgID, conversationID, messageID string) (inbox.Message, error)
+	Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error
+}
+
+// StandingConversations takes care of what stands in conversations, as [inbox.Queue] does.
+type StandingConversations interface {
+	RetryStanding(ctx context.Context, actor, orgID, id, code string) error
+	Dismiss(ctx context.Context, actor, orgID, id, code string) error
+	ForEachStanding(ctx context.Context, actor, orgID string, filter inbox.ConversationFilter, page store.Page,
+		act func(ctx context.Context, actor, orgID, id, code string) error) (changed int, last string, err error)
 }
 
 type conversationObject struct {
@@ -72,16 +94,23 @@ func (g *conversations) register(s *endpoint.Server) {
 	add(members, "listMessages", http.MethodGet, one+"/messages", read,
 		"List a conversation's messages of both directions, oldest first unless order says otherwise", g.listMessages)
 	add(members, "sendMessage", http.MethodPost, one+"/messages", write, "Write to the customer as a human", g.sendMessage)
-	endpoint.Register(s, endpoint.Operation{ID: "handOver", Status: http.StatusOK, Route: members.route(http.MethodPost, one+"/handover", write,
-		"Take a conversation from the agent")}, g.handOver)
-	endpoint.Register(s, endpoint.Operation{ID: "handBack", Status: http.StatusOK, Route: members.route(http.MethodPost, one+"/handback", write,
-		"Give a conversation back to the agent")}, g.handBack)
+	act := func(id, path, summary string) endpoint.Operation {
+		return endpoint.Operation{ID: id, Status: http.StatusOK, Route: members.route(http.MethodPost, path, write, summary)}
+	}
+	endpoint.Register(s, act("handOver", one+"/handover", "Take a conversation from the agent"), g.handOver)
+	endpoint.Register(s, act("handBack", one+"/handback", "Give a conversation back to the agent"), g.handBack)
+	endpoint.Register(s, act("retryConversation", one+"/retry", "Let the agent answer again what stands unanswered"), g.retry)
+	endpoint.Register(s, act("dismissConversation", one+"/dismiss", "End a conversation's attention without an answer"), g.dismiss)
+	endpoint.Register(s, act("actOnConversations", all, "Retry or dismiss a page of the conversations that need attention"), g.actOnAll)
+	endpoint.Register(s, act("resendMessage", one+"/messages/{messageId}/resend", "Send a message again that wasn't delivered, or perhaps not"),
+		g.resend)
 }
 
 type conversationQuery struct {
 	endpoint.PageQuery
 
-	ChannelID string `query:"channelId" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only of this channel"`
+	StandingQuery
+
 	State     string `query:"state" enum:"assistant,human,closed" doc:"Only in this state"`
 	Attention bool   `query:"attention" doc:"true: only those at which somebody should look"`
 	Order     string `query:"order" enum:"oldest,recent" default:"oldest" doc:"recent: whose customer wrote last comes first"`
@@ -95,7 +124,7 @@ func (g *conversations) list(
 		return nil, err
 	}
 	filter := inbox.ConversationFilter{
-		ChannelID: in.ChannelID, State: in.State, Attention: in.Attention, Recent: in.Order == "recent",
+		ChannelID: in.ChannelID, Code: in.Code, State: in.State, Attention: in.Attention, Recent: in.Order == "recent",
 	}
 	conversations, err := g.Conversations.Conversations(ctx, principal.OrgID, filter, page)
 	if err != nil {
@@ -186,22 +215,33 @@ type sentMessage struct {
 	Parts []string `json:"parts" doc:"The ids of all messages that the text was split into, this one first"`
 }
 
-// sendMessage queues a message. Whatever would make the platform refuse it is checked before.
+type messageInput struct {
+	endpoint.PathID
+	endpoint.KeyHeader
+
+	Body messageCreation
+}
+
+// sendMessage queues a message. Whatever would make the platform refuse it is checked before, but for one that was queued before under
+// the same key.
 func (g *conversations) sendMessage(
-	ctx context.Context, principal *identity.Principal, in *idAndBody[messageCreation],
-) (*endpoint.JSON[sentMessage], error) {
-	conversation, err := g.Conversations.Conversation(ctx, principal.OrgID, in.ID)
+	ctx context.Context, principal *identity.Principal, in *messageInput,
+) (*endpoint.Replayable[sentMessage], error) {
+	key, err := sendKey(in)
 	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+		return nil, err
 	}
-	channel, err := g.DB.Channels.ByID(ctx, principal.OrgID, conversation.ChannelID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The channel of this conversation was deleted.", Cause: err}
-	}
+	conversation, channel, err := g.place(ctx, principal, in.ID)
 	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("reading channel %s: %w", conversation.ChannelID, err))
+		return nil, err
 	}
-	if err := g.checkSendable(&channel, &conversation); err != nil {
+	if key != nil {
+		sent, err := g.Conversations.SentUnder(ctx, principal.OrgID, *key)
+		if err != nil || len(sent) > 0 {
+			return g.showSent(ctx, principal, in.ID, sent, true, err)
+		}
+	}
+	if err := g.checkSendable(&channel, &conversation, inbox.AuthorHuman); err != nil {
 		return nil, err
 	}
 	kind, _ := g.Catalog.Find(channel.Type)
@@ -213,23 +253,68 @@ func (g *conversations) sendMessage(
 		return nil, handlers.InvalidRequest("text", "text needs %d messages; the platform takes %d in a row, of %d characters each.",
 			len(parts), kind.MostParts, kind.Limit.Most)
 	}
-	messages, err := g.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
-	if err != nil {
-		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	var messages []inbox.Message
+	var replayed bool
+	if key == nil {
+		messages, err = g.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
+	} else {
+		messages, replayed, err = g.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)
 	}
-	if len(messages) == 0 {
+	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
+}
+
+// place reads a conversation and its channel.
+func (g *conversations) place(
+	ctx context.Context, principal *identity.Principal, id string,
+) (conversation inbox.Conversation, channel store.Channel, err error) {
+	conversation, err = g.Conversations.Conversation(ctx, principal.OrgID, id)
+	if err != nil {
+		return conversation, channel, g.refuse(ctx, principal, store.OwnedConversations, id, err)
+	}
+	channel, err = g.DB.Channels.ByID(ctx, principal.OrgID, conversation.ChannelID)
+	if errors.Is(err, store.ErrNotFound) {
+		err = &handlers.Error{Code: errcode.Conflict, Message: "The channel of this conversation was deleted.", Cause: err}
+	} else if err != nil {
+		err = handlers.Internal(fmt.Errorf("reading channel %s: %w", conversation.ChannelID, err))
+	}
+	return conversation, channel, err
+}
+
+// sendKey returns the key of a message, nil without one.
+func sendKey(in *messageInput) (*inbox.SendKey, error) {
+	key, err := in.IdempotencyKey()
+	if key == "" || err != nil {
+		return nil, err
+	}
+	return &inbox.SendKey{
+		Hash: sha256.Sum256([]byte(key)), Fingerprint: sha256.Sum256([]byte("text\n" + in.ID + "\n" + in.Body.Text)),
+	}, nil
+}
+
+// showSent returns the answer of a message that was queued, now or, replayed, before; or the public form of the reason why it wasn't.
+func (g *conversations) showSent(
+	ctx context.Context, principal *identity.Principal, id string, messages []inbox.Message, replayed bool, err error,
+) (*endpoint.Replayable[sentMessage], error) {
+	switch {
+	case errors.Is(err, inbox.ErrKeyReused):
+		return nil, &handlers.Error{
+			Code: errcode.IdempotencyKeyReused, Message: "This Idempotency-Key was used with another message within 24 hours.", Cause: err,
+		}
+	case err != nil:
+		return nil, g.refuse(ctx, principal, store.OwnedConversations, id, err)
+	case len(messages) == 0:
 		return nil, handlers.Internal(errors.New("the queue took a message and returned none"))
 	}
 	sent := sentMessage{MessageObject: showMessage(&messages[0])}
 	for i := range messages {
 		sent.Parts = append(sent.Parts, messages[i].ID)
 	}
-	return endpoint.Answer(sent), nil
+	return endpoint.Replay(sent, replayed), nil
 }
 
 // checkSendable returns the reason why no message can be sent now: the state of the channel or of the conversation, or the end of
-// the window in which the platform lets a business write to a customer.
-func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation) error {
+// the window in which the platform lets the author write to a customer.
+func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, author string) error {
 	switch {
 	case channel.State == store.ChannelNeedsReauth:
 		return &handlers.Error{
@@ -242,16 +327,20 @@ func (g *conversations) checkSendable(channel *store.Channel, conversation *inbo
 		return customerBlocked(nil)
 	}
 	kind, ok := g.Catalog.Find(channel.Type)
-	switch {
-	case !ok:
+	if !ok {
 		return &handlers.Error{Code: errcode.Conflict, Message: missingPlatform(channel.Type)}
-	case kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < kind.PersonalWindow().Milliseconds():
+	}
+	window := kind.Window
+	if author == inbox.AuthorHuman {
+		window = kind.PersonalWindow()
+	}
+	if kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
 		return nil
 	}
 	return &handlers.Error{
 		Code: errcode.Code(messaging.Code(kind.WindowClass())),
 		Message: fmt.Sprintf("The customer's last message is more than %d hours old; the platform takes no free text after that.",
-			int64(kind.PersonalWindow().Hours())),
+			int64(window.Hours())),
 	}
 }
 

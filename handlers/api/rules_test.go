@@ -57,6 +57,10 @@ func bodyFor(route handlers.Route) string {
 		return `{"messages":[{"role":"user","content":"hello"}]}`
 	case "POST /channels":
 		return botBody("new")
+	case "POST /conversations":
+		return `{"action":"retry"}`
+	case "POST /conversations/{id}/messages/{messageId}/resend":
+		return `{"mayArriveTwice":true}`
 	case "POST /conversations/{id}/messages":
 		return `{"text":"hello"}`
 	case "POST /api-keys":

@@ -62,6 +62,9 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	case answer.status == http.StatusNoContent:
 		w.WriteHeader(http.StatusNoContent)
 	default:
+		if answer.header.Get(handlers.HeaderReplayed) != "" {
+			handlers.MarkReplayed(w.Header())
+		}
 		handlers.WriteJSON(w, answer.status, answer.body)
 	}
 	return nil
@@ -81,7 +84,7 @@ type answer struct {
 	err      error
 }
 
-// Header is the framework's own: an answer has those of [handlers.WriteJSON].
+// Header is the framework's own: an answer has those of [handlers.WriteJSON], and [handlers.HeaderReplayed].
 func (a *answer) Header() http.Header { return a.header }
 
 func (a *answer) WriteHeader(status int) { a.status = status }

@@ -91,6 +91,9 @@ var ofCalls = []errcode.Code{
 	errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout,
 }
 
+// ofSends are the errors of a message that can't be sent to the customer now.
+var ofSends = []errcode.Code{errcode.Conflict, errcode.ChannelNeedsReauth, errcode.ServiceWindowExpired, errcode.TemplateRequired}
+
 // specificCodes are the errors of operations that don't follow from their routes, by operation.
 var specificCodes = map[string][]errcode.Code{
 	"createChatCompletion": slices.Concat(ofCalls, []errcode.Code{errcode.Conflict, errcode.IdempotencyKeyReused}),
@@ -112,7 +115,8 @@ var specificCodes = map[string][]errcode.Code{
 	"createKnowledgeBase": {errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
 	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
 	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
-	"sendMessage": {errcode.Conflict, errcode.ChannelNeedsReauth, errcode.ServiceWindowExpired, errcode.TemplateRequired},
-	"handOver":    {errcode.Conflict}, "handBack": {errcode.Conflict},
+	"sendMessage": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}), "resendMessage": ofSends,
+	"handOver": {errcode.Conflict}, "handBack": {errcode.Conflict},
+	"retryConversation": {errcode.Conflict}, "dismissConversation": {errcode.Conflict},
 	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
 }

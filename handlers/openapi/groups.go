@@ -56,7 +56,7 @@ func tagOf(path string) string {
 var rateLimitHeaders = []string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}
 
 // replayedHeader is on answers of model calls that are given again.
-const replayedHeader = "Idempotent-Replayed"
+const replayedHeader = handlers.HeaderReplayed
 
 // headers are those of answers that routes share.
 var headers = map[string]*huma.Param{

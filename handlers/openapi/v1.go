@@ -5,6 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 )
 
@@ -104,7 +105,8 @@ func describeChat(d *describer) *huma.Operation {
 				Description: "true: use the organization's own provider key; nothing is deducted from credits.",
 			},
 			{
-				Name: v1.HeaderIdempotencyKey, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(v1.MaxIdempotencyKey)},
+				Name: handlers.HeaderIdempotencyKey, In: "header",
+				Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(handlers.MaxIdempotencyKey)},
 				Description: "Makes it safe to send the request again after a network failure: the same key with the same content " +
 					"gets the same answer and is charged once, within 24 hours. Visible ASCII.",
 			},

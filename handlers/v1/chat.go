@@ -55,7 +55,7 @@ func (h *Chat) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	key, err := idempotencyKey(r.Header)
+	key, err := handlers.IdempotencyKey(r.Header)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
 	*buf = b
 
 	if result.Replayed {
-		markReplayed(w.Header())
+		handlers.MarkReplayed(w.Header())
 	}
 	handlers.WriteJSON(w, http.StatusOK, b)
 }

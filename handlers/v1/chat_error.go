@@ -36,7 +36,7 @@ func chatError(w http.ResponseWriter, err error) *handlers.Error {
 		return handlers.Internal(err)
 	}
 	if f.Replayed {
-		markReplayed(w.Header())
+		handlers.MarkReplayed(w.Header())
 	}
 	code, ok := outcomeCodes[f.Outcome]
 	if !ok {

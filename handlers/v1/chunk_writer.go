@@ -87,7 +87,7 @@ func (c *ChunkWriter) Begin(head gateway.Head) error {
 	b = append(b, `,"model":`...)
 	b = providers.AppendQuoted(b, head.Model)
 	if head.Replayed {
-		markReplayed(c.w.Header())
+		handlers.MarkReplayed(c.w.Header())
 	}
 	c.head = append(b, `,"choices":[`...)
 	c.addChunk(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`)

@@ -23,6 +23,9 @@ type message struct {
 	TurnID  string `json:"turnId"`
 	Handled bool   `json:"handled"`
 	At      string `json:"at"`
+
+	// Resend is the button of a message that wasn't delivered, or perhaps not.
+	Resend form `json:"-"`
 }
 
 // Direction returns "in" for a customer's message, else "out".
@@ -87,6 +90,8 @@ type conversationData struct {
 
 	HandOver form
 	HandBack form
+	Retry    form
+	Dismiss  form
 	Answer   form
 	Delete   form
 }
@@ -95,9 +100,9 @@ func (d *conversationData) PageTitle() string { return d.Conversation.Customer()
 
 func conversationPage() page {
 	here := func(req *pageRequest) outcome { return goTo(conversationsPath + "/" + req.id()) }
-	ask := func(method, below string) func(req *pageRequest) (outcome, error) {
+	ask := func(below string) func(req *pageRequest) (outcome, error) {
 		return func(req *pageRequest) (outcome, error) {
-			return here(req), req.send(method, "/conversations/"+req.id()+below, nil, nil)
+			return here(req), req.send(http.MethodPost, "/conversations/"+req.id()+below, nil, nil)
 		}
 	}
 	return page{
@@ -108,12 +113,20 @@ func conversationPage() page {
 			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: answerCustomer},
 			{
 				verb: "handover", form: "conversation-handover", done: "The conversation is yours. The assistant is silent in it.",
-				do: ask(http.MethodPost, "/handover"),
+				do: ask("/handover"),
 			},
 			{
 				verb: "handback", form: "conversation-handback", done: "The assistant answers what comes next.",
-				do: ask(http.MethodPost, "/handback"),
+				do: ask("/handback"),
 			},
+			{
+				verb: "retry", form: "conversation-retry", done: "The assistant tries again.", do: ask("/retry"),
+			},
+			{
+				verb: "dismiss", form: "conversation-dismiss", done: "Nobody needs to look at this conversation any more.",
+				do: ask("/dismiss"),
+			},
+			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: resendMessage},
 			{verb: "delete", form: "conversation-delete", done: "The conversation was deleted.", do: func(req *pageRequest) (outcome, error) {
 				return goTo(conversationsPath), req.send(http.MethodDelete, "/conversations/"+req.id(), nil, nil)
 			}},
@@ -139,6 +152,11 @@ func showConversation(req *pageRequest) (any, error) {
 	}
 	here := conversationsPath + "/" + c.ID
 	data.LiveState = req.live("conversation-state")
+	if c.Attention != "" {
+		data.Retry = req.form(button("conversation-retry", here+"/retry", "Try again", ""))
+		data.Dismiss = req.form(button("conversation-dismiss", here+"/dismiss", "Dismiss",
+			"Leave what stands here unanswered? The customer gets no answer to it."))
+	}
 	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
 		data.HandOver = req.form(button("conversation-handover", here+"/handover", "Take over", ""))
@@ -166,6 +184,11 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	slices.Reverse(messages.Data)
 	data.Messages = messages.Data
 	here := conversationsPath + "/" + req.id()
+	for i := range data.Messages {
+		if m := &data.Messages[i]; m.Unclear() || m.Failed() {
+			m.Resend = req.form(resendForm(m, here))
+		}
+	}
 	if messages.NextCursor != "" {
 		data.Older = here + "?" + url.Values{"cursor": {messages.NextCursor}}.Encode()
 	}
@@ -177,18 +200,42 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	return nil
 }
 
-// answerCustomer sends a person's message. Refusals that concern the platform are explained for people, where the API's texts
-// are for programs.
-func answerCustomer(req *pageRequest) (outcome, error) {
-	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages", object{"text": req.text("text")}, nil)
+// resendForm is the button that sends a message again. For one that perhaps arrived it asks first, and the answer goes along.
+func resendForm(m *message, here string) form {
+	f := button("message-resend-"+m.ID, here+"/resend", "Send again", "")
+	f.Fields = []field{{Name: "messageId", Kind: hiddenField, Value: m.ID}}
+	if m.Unclear() {
+		f.Confirm = "Send it again? The customer may get it twice."
+		f.Fields = append(f.Fields, field{Name: "mayArriveTwice", Kind: hiddenField, Value: "true"})
+	}
+	return f
+}
+
+func resendMessage(req *pageRequest) (outcome, error) {
+	id := req.text("messageId")
+	if !wellFormedID(id) {
+		return outcome{}, &apiError{Status: http.StatusNotFound, Code: codeNotFound, Message: "There is no such message."}
+	}
+	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages/"+id+"/resend", object{"mayArriveTwice": req.flag("mayArriveTwice")}, nil)
+	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
+}
+
+// explained returns a refusal to send with words for people, where the API's are for programs.
+func (req *pageRequest) explained(err error) error {
 	if err == nil {
-		return goTo(conversationsPath + "/" + req.id()), nil
+		return nil
 	}
 	f := *req.d.apiErrorOf(err)
 	if words := failureTexts[f.Code]; words != "" {
 		f.Message = words
 	}
-	return outcome{}, &f
+	return &f
+}
+
+// answerCustomer sends a person's message.
+func answerCustomer(req *pageRequest) (outcome, error) {
+	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages", object{"text": req.text("text")}, nil)
+	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
 }
 
 // attentionTexts explain why messages stand unanswered and when answers resume (docs/contract.md#attention).

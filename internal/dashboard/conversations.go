@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"net/http"
 	"net/url"
 )
 
@@ -51,6 +52,8 @@ type conversationsData struct {
 	Filtered      bool
 	Conversations []conversationRow
 	Pager         pager
+	// Retry and Dismiss act on those that need somebody, if the list shows only these.
+	Retry, Dismiss form
 	// Live is the address of the list's live part.
 	Live string
 }
@@ -60,6 +63,10 @@ func conversationPages() []page {
 		{
 			path: conversationsPath, template: "conversations", title: "Conversations", fragments: []string{"conversation-list"},
 			show: showConversations,
+			actions: []action{
+				{verb: "retry", form: "conversations-retry", done: "The assistant tries again.", do: actOnAll},
+				{verb: "dismiss", form: "conversations-dismiss", done: "Nobody needs to look at these conversations any more.", do: actOnAll},
+			},
 		},
 		conversationPage(),
 	}
@@ -92,7 +99,44 @@ func showConversations(req *pageRequest) (any, error) {
 	}
 	data.Pager = req.pager(conversations.NextCursor)
 	data.Filter = req.form(filterForm(channels, req.query))
+	if req.query("attention") != "" {
+		data.Retry = req.form(bulkForm("retry", "Try all of these again", req.query("channelId"), ""))
+		data.Dismiss = req.form(bulkForm("dismiss", "Dismiss all of these", req.query("channelId"),
+			"Leave what stands in these conversations unanswered? Their customers get no answer to it."))
+	}
 	return &data, nil
+}
+
+// bulkForm is the button for a change of all conversations of a channel, or of all, that need somebody.
+func bulkForm(action, text, channelID, confirm string) form {
+	f := button("conversations-"+action, conversationsPath+"/"+action, text, confirm)
+	f.Fields = []field{{Name: "channelId", Kind: hiddenField, Value: channelID}}
+	return f
+}
+
+// bulkPages bounds the pages of 100 conversations that one press of a button changes.
+const bulkPages = 10
+
+// actOnAll retries or dismisses what stands, by the action's verb.
+func actOnAll(req *pageRequest) (outcome, error) {
+	query := url.Values{"limit": {"100"}}
+	if id := req.text("channelId"); id != "" {
+		query.Set("channelId", id)
+	}
+	for range bulkPages {
+		var changed struct {
+			NextCursor string `json:"nextCursor"`
+		}
+		ask := apiRequest{method: http.MethodPost, path: "/conversations", query: query, body: object{"action": req.action.verb}}
+		if err := req.call(ask, &changed); err != nil {
+			return outcome{}, err
+		}
+		if changed.NextCursor == "" {
+			break
+		}
+		query.Set("cursor", changed.NextCursor)
+	}
+	return goTo(conversationsPath), nil
 }
 
 func filterForm(channels []option, asked func(string) string) form {

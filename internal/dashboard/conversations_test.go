@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -90,6 +91,76 @@ func TestMessagesAreShown(t *testing.T) {
 	}
 	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, listOf())
 	require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), "No messages yet.")
+}
+
+// What stands is retried or dismissed on the conversation's page, and only there where something stands.
+func TestStandingConversation(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	page := r.see(t, "/dashboard/conversations/cnv_1")
+	require.NotContains(t, page, `id="conversation-retry"`)
+	require.NotContains(t, page, `id="conversation-dismiss"`)
+	r.answer("GET /conversations/cnv_1", http.StatusOK, strings.Replace(conversationJSON, `"attention":null`, `"attention":"provider_error"`, 1))
+	page = r.see(t, "/dashboard/conversations/cnv_1")
+	require.NotContains(t, element(t, page, "conversation-retry"), "data-confirm")
+	require.Contains(t, element(t, page, "conversation-dismiss"), `data-confirm="Leave what stands here unanswered?`)
+	for _, verb := range []string{"retry", "dismiss"} {
+		r.answer("POST /conversations/cnv_1/"+verb, http.StatusOK, conversationJSON)
+		requireTo(t, r.submit(t, "/dashboard/conversations/cnv_1/"+verb, nil), "/dashboard/conversations/cnv_1", "conversation-"+verb)
+		r.refuse("POST /conversations/cnv_1/"+verb, http.StatusConflict, "conflict", "", "This is over.")
+		require.Contains(t, r.submit(t, "/dashboard/conversations/cnv_1/"+verb, nil).Body.String(), "This is over.")
+	}
+}
+
+// A person who sends a message again is asked first where the customer may get it twice, and the API is told.
+func TestSendAgain(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, `{"data":[
+		{"id":"msg_3","author":"assistant","kind":"text","text":"maybe","state":"delivery_unknown","code":"delivery_unknown"},
+		{"id":"msg_2","author":"assistant","kind":"text","text":"no","state":"failed","code":"send_failed"},
+		{"id":"msg_1","author":"human","kind":"text","text":"yes","state":"sent"}
+	],"nextCursor":null}`)
+	page := r.see(t, "/dashboard/conversations/cnv_1")
+	require.NotContains(t, page, `id="message-resend-msg_1"`)
+	require.NotContains(t, element(t, page, "message-resend-msg_2"), "data-confirm")
+	require.Contains(t, element(t, page, "message-resend-msg_3"), `data-confirm="Send it again? The customer may get it twice."`)
+
+	send := func(id, twice string) *httptest.ResponseRecorder {
+		return r.submit(t, "/dashboard/conversations/cnv_1/resend", url.Values{"messageId": {id}, "mayArriveTwice": {twice}})
+	}
+	for id, twice := range map[string]string{"msg_2": "", "msg_3": "true"} {
+		r.answer("POST /conversations/cnv_1/messages/"+id+"/resend", http.StatusOK, `{"id":"`+id+`"}`)
+		requireTo(t, send(id, twice), "/dashboard/conversations/cnv_1", "message-resend")
+		require.Equal(t, map[string]any{"mayArriveTwice": twice == "true"}, r.last(t, http.MethodPost).body)
+	}
+	r.refuse("POST /conversations/cnv_1/messages/msg_2/resend", http.StatusUnprocessableEntity, "service_window_expired", "", "…")
+	body := send("msg_2", "").Body.String()
+	require.Contains(t, body, `id="message-resend-msg_2-error"`)
+	require.Contains(t, body, "the platform no longer accepts free text")
+	require.Equal(t, http.StatusNotFound, send("../../wallet", "").Code)
+}
+
+// All that need somebody are changed at once, page by page, on the channel that is shown.
+func TestStandingConversationsInBulk(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	require.NotContains(t, r.see(t, "/dashboard/conversations"), `id="conversations-retry"`)
+	page := r.see(t, "/dashboard/conversations?attention=true&channelId=chn_1")
+	element(t, page, "conversations-retry")
+	require.Contains(t, element(t, page, "conversations-dismiss"), "data-confirm")
+	for _, verb := range []string{"retry", "dismiss"} {
+		r.answer("POST /conversations", http.StatusOK, `{"changed":3,"nextCursor":null}`)
+		requireTo(t, r.submit(t, "/dashboard/conversations/"+verb, url.Values{"channelId": {"chn_1"}}), "/dashboard/conversations", "conversations-"+verb)
+		sent := r.last(t, http.MethodPost)
+		require.Equal(t, map[string]any{"action": verb}, sent.body)
+		require.Equal(t, url.Values{"channelId": {"chn_1"}, "limit": {"100"}}, sent.query)
+	}
+	before := len(r.asked)
+	r.answer("POST /conversations", http.StatusOK, `{"changed":100,"nextCursor":"more"}`)
+	r.submit(t, "/dashboard/conversations/retry", nil)
+	require.Equal(t, "more", r.last(t, http.MethodPost).query.Get("cursor"))
+	require.LessOrEqual(t, len(r.asked)-before, bulkPages+3, "a press has an end")
 }
 
 // Whose a conversation is decides what is offered.

@@ -136,7 +136,7 @@ func (op *reviveOp) run(ctx context.Context, s *session) error {
 		op.refused = ErrHandedOver
 		return nil
 	}
-	if err := op.revive(ctx, s, c, asks); err != nil {
+	if err := revive(ctx, s, c, standingTurn{id: op.turnID, asks: asks}, op.attempts); err != nil {
 		return err
 	}
 	if op.actor != "" {
@@ -147,25 +147,25 @@ func (op *reviveOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// revive lets the turn run if nothing else in the conversation waits for an answer; otherwise its texts join the waiting ones,
-// so that all are answered in order.
-func (op *reviveOp) revive(ctx context.Context, s *session, c *conversationRow, asks bool) error {
+// revive lets a standing turn run if nothing else in the conversation waits for an answer; otherwise its texts join the waiting ones,
+// so that all are answered in order. It counts as tried attempts times.
+func revive(ctx context.Context, s *session, c *conversationRow, turn standingTurn, attempts int64) error {
 	others := false
 	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&others) }, `SELECT
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)
 		OR EXISTS (SELECT 1 FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention') AND id <> $2)`,
-		c.id, op.turnID)
+		c.id, turn.id)
 	if err != nil {
 		return fmt.Errorf("look for other turns: %w", err)
 	}
 	state := TurnAsking
-	if others || !asks {
+	if others || !turn.asks {
 		state = TurnSuperseded
 		takeUp(s.tx, c.id, s.now)
-		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, op.turnID)
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, turn.id)
 	}
 	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = $4, updated_at = $3
-		WHERE id = $1`, op.turnID, state, s.now, op.attempts)
+		WHERE id = $1`, turn.id, state, s.now, attempts)
 	c.attempts = 0
 	c.answered()
 	c.runBy(s.now)

@@ -38,6 +38,7 @@ type ConversationFilter struct {
 	ChannelID string
 	State     string // assistant, human or closed
 	Attention bool   // only those that need attention
+	Code      string // only those that need attention for this reason
 	// Recent sorts by the customer's last message, the newest first. No index has that order, because it would slow down each
 	// message (PostgreSQL's HOT updates): all of the organization's conversations are read and sorted.
 	Recent bool
@@ -57,20 +58,25 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 			"last_customer_at DESC, id DESC"
 		args = append(args, wrote)
 	}
-	if filter.Attention {
-		text += " AND attention <> ''"
-	}
-	if filter.ChannelID != "" {
-		args = append(args, filter.ChannelID)
-		text += fmt.Sprintf(" AND channel_id = $%d", len(args))
-	}
-	if filter.State != "" {
-		args = append(args, filter.State)
-		text += fmt.Sprintf(" AND state = $%d", len(args))
-	}
+	text, args = filter.where(text, args)
 	return store.ReadRows(ctx, q.db, "list conversations", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, text+` ORDER BY `+order+` LIMIT $3`, args...)
+}
+
+// where adds the filter's conditions to a query of conversations.
+func (f *ConversationFilter) where(text string, args []any) (conditioned string, with []any) {
+	if f.Attention {
+		text += " AND attention <> ''"
+	}
+	equal := func(column, value string) string {
+		if value == "" {
+			return ""
+		}
+		args = append(args, value)
+		return fmt.Sprintf(" AND %s = $%d", column, len(args))
+	}
+	return text + equal("channel_id", f.ChannelID) + equal("state", f.State) + equal("attention", f.Code), args
 }
 
 // wroteLast returns when a conversation's customer wrote last; the end of time for an unknown one.

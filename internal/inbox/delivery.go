@@ -36,7 +36,7 @@ var (
 	selectChannels = listSizes.Statement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
 	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
 		WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
-	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, attempts FROM outbound_messages
+	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, resends, attempts FROM outbound_messages
 		WHERE id IN {list}`, 1, 0)
 	// failRest ends the parts that follow a part that was not delivered.
 	failRest = `UPDATE outbound_messages SET state = 'failed', code = $2, updated_at = $3
@@ -246,13 +246,13 @@ func (d *decisions) queueMarked(tx store.Tx, ids []string) {
 	for size, piece := range store.Padded(listSizes, ids) {
 		tx.QueueQuery(func(row store.Row) error {
 			var channelID string
-			var attempts int64
+			var resends, attempts int64
 			sent := &sentRow{}
-			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &channelID, &attempts)
+			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &channelID, &resends, &attempts)
 			if sent.state == OutboundDeliveryUnknown { // its try was counted when it broke off
 				attempts--
 			}
-			d.marked[messageKey{channelID, markOf(sent.id, attempts)}] = sent
+			d.marked[messageKey{channelID, markOf(sent.id, resends, attempts)}] = sent
 			return err
 		}, selectMarked[size], store.Arguments(piece)...)
 	}

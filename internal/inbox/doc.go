@@ -17,7 +17,7 @@
 //   - A text is answered by at most one turn, and a turn has one answer. A turn takes all waiting texts, in order of platform
 //     time, then arrival; a conversation has one running turn (unique index).
 //   - `sending` is committed before the platform is called. A worker that finds such a part marks it delivery_unknown, because
-//     its own worker died; no part is sent twice.
+//     its own worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).
 //   - No part of the assistant's is sent while a person has the conversation ([ErrHandedOver]).
 //   - Bodies, names and requests are sealed before they reach the writer, and never logged.
 //
@@ -26,8 +26,9 @@
 // # Files
 //
 // lease.go chooses which due conversations a worker gets, and in which order; claim.go leases one for a waiting visitor. open.go,
-// turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted, handover.go those of people.
-// policy.go says what becomes of a turn or part that stands, and lets it; attention.go and reconnect.go end that.
+// turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted. policy.go says what becomes
+// of a turn or part that stands, and lets it; attention.go and reconnect.go end that. People's operations are in handover.go, send_key.go,
+// standing.go (what stands unanswered) and resend.go (what wasn't delivered).
 //
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
 // that what its operations depend on, decides arrivals in plain Go (decide.go, of echoes echo.go), writes them with few statements, runs the workers'

@@ -21,13 +21,7 @@ func (q *Queue) SendAsHuman(ctx context.Context, actor, orgID, conversationID st
 	if err := q.do(ctx, "send a message", op); err != nil {
 		return nil, err
 	}
-	sent := make([]Message, len(op.parts))
-	for i, part := range op.parts {
-		sent[i] = Message{
-			ID: part.id, Author: AuthorHuman, Kind: KindText, Text: part.text, State: part.state, At: op.at,
-		}
-	}
-	return sent, nil
+	return op.messages(), nil
 }
 
 // ownOp is an operation of an organization on one of its conversations.
@@ -86,6 +80,17 @@ func (op *humanOp) run(_ context.Context, s *session) error {
 	c.runBy(s.now)
 	c.touch(s.now)
 	return nil
+}
+
+// messages returns the parts as they are listed.
+func (op *humanOp) messages() []Message {
+	sent := make([]Message, len(op.parts))
+	for i, part := range op.parts {
+		sent[i] = Message{
+			ID: part.id, Author: AuthorHuman, Kind: KindText, Text: part.text, State: part.state, At: op.at,
+		}
+	}
+	return sent
 }
 
 // HandOver gives an organization's conversation to a person: waiting texts need no answer, and unsent answers are discarded.

@@ -113,8 +113,8 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 }
 
 // Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
-// discarded instead when a person has the conversation or the customer has blocked the channel, and Sending returns
-// [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the store,
+// discarded instead when a person has the conversation, unless a person had it sent again, or the customer has blocked the channel, and
+// Sending returns [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the store,
 // after which the part may be sending, and must not be sent: see [Queue.Unmark].
 func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
 	return q.do(ctx, "mark a part as sending", &sendingOp{partOp{leased: leased{lease: lease}, id: outboundID}})
@@ -129,15 +129,15 @@ type partOp struct {
 	found                     bool
 	turnID                    sql.NullString
 	state, author, platformID string
-	part                      int64
+	part, resends             int64
 }
 
 func (op *partOp) read(s *session) {
 	op.found = false
 	s.tx.QueueQuery(func(row store.Row) error {
 		op.found = true
-		return row.Scan(&op.turnID, &op.state, &op.author, &op.part, &op.platformID)
-	}, `SELECT turn_id, state, author, part, platform_message_id FROM outbound_messages WHERE id = $1 AND conversation_id = $2`,
+		return row.Scan(&op.turnID, &op.state, &op.author, &op.part, &op.resends, &op.platformID)
+	}, `SELECT turn_id, state, author, part, resends, platform_message_id FROM outbound_messages WHERE id = $1 AND conversation_id = $2`,
 		op.id, op.conversation())
 }
 
@@ -165,7 +165,7 @@ func (op *sendingOp) run(_ context.Context, s *session) error {
 		op.refused = ErrHandedOver
 	case op.state != OutboundPending:
 		op.refused = ErrEnded
-	case op.author == AuthorAssistant && c.silent(s.now):
+	case op.author == AuthorAssistant && c.silent(s.now) && (op.resends == 0 || c.state == StateClosed):
 		s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
 		op.refused = ErrHandedOver
 	default:

@@ -138,13 +138,15 @@ func keepSpend(s *session, c *conversationRow) {
 		WHERE t.conversation_id = $1 AND t.created_at > $2 AND c.type = 'widget'`, c.id, s.now-spendDays*retentionDay)
 }
 
-// sweepTombstones deletes expired tombstones, and turns that count for no day any more, in small transactions.
+// sweepTombstones deletes expired tombstones, turns that count for no day any more, and keys of messages, in small transactions.
 func sweepTombstones(ctx context.Context, db *store.DB) error {
 	return errors.Join(
 		deleteRows(ctx, db, 0, `DELETE FROM message_tombstones WHERE hash IN
 			(SELECT hash FROM message_tombstones WHERE expires_at <= $1 LIMIT $2) RETURNING hash`),
 		deleteRows(ctx, db, spendDays*retentionDay, `DELETE FROM deleted_turns WHERE id IN
 			(SELECT id FROM deleted_turns WHERE created_at <= $1 LIMIT $2) RETURNING id`),
+		deleteRows(ctx, db, sendKeyLife.Milliseconds(), `DELETE FROM message_keys WHERE (org_id, key_hash) IN
+			(SELECT org_id, key_hash FROM message_keys WHERE created_at <= $1 LIMIT $2) RETURNING org_id`),
 	)
 }
 

@@ -29,8 +29,8 @@ const (
 	OutboundPending         = "pending"          // not sent yet
 	OutboundSending         = "sending"          // committed before the platform is called
 	OutboundSent            = "sent"             // the platform has accepted it
-	OutboundFailed          = "failed"           // not delivered, and not sent again
-	OutboundDeliveryUnknown = "delivery_unknown" // the platform was called without a usable result; never sent again
+	OutboundFailed          = "failed"           // not delivered; only [Queue.Resend] sends it again
+	OutboundDeliveryUnknown = "delivery_unknown" // the platform was called without a usable result; only [Queue.Resend] sends it again
 	OutboundDiscarded       = "discarded"        // taken back before it was sent
 )
 
@@ -118,11 +118,17 @@ type Outbound struct {
 	ID, TurnID, Author, Text, State string
 	Part, Attempts                  int64
 	CreatedAt                       int64 // epoch milliseconds
+	Resends                         int64 // how often a person had it sent again; Attempts begin anew each time
 	Unreadable                      bool  // it doesn't open, so that Text is empty
 }
 
 // Mark names this try to send the part, for platforms that repeat it in their reports; see [Item].
-func (o *Outbound) Mark() string { return markOf(o.ID, o.Attempts) }
+func (o *Outbound) Mark() string { return markOf(o.ID, o.Resends, o.Attempts) }
 
 // markOf distinguishes the tries: a report of the first must not end the second.
-func markOf(id string, attempts int64) string { return id + "." + strconv.FormatInt(attempts, 10) }
+func markOf(id string, resends, attempts int64) string {
+	if resends > 0 {
+		id += "." + strconv.FormatInt(resends, 10)
+	}
+	return id + "." + strconv.FormatInt(attempts, 10)
+}

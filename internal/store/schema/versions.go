@@ -23,6 +23,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 12, DDL: Dialect(engine, schemaV12)},
 		{Number: 13, DDL: ddlV13(engine)},
 		{Number: 14, indexes: indexesV14(), afterColumns: true},
+		{Number: 15, DDL: Dialect(engine, schemaV15)},
 	}
 }
 
@@ -220,3 +221,21 @@ func ddlV13(engine driver.Engine) string {
 func indexesV14() []lateIndex {
 	return []lateIndex{{name: "calls_charges", table: "calls", rows: "(org_id, env, charged_at) WHERE charged_at IS NOT NULL"}}
 }
+
+// schemaV15 adds what people do with messages, by the rules of [schemaV1].
+const schemaV15 = `
+-- How often a person had the part sent again. attempts begin anew each time.
+ALTER TABLE outbound_messages ADD COLUMN resends BIGINT NOT NULL DEFAULT 0;
+
+-- The Idempotency-Keys of messages that people sent: key_hash is the SHA-256 of the key, fingerprint that of the request, and
+-- message_ids are the messages' ids, separated by spaces. A row counts for a day from created_at.
+CREATE TABLE message_keys (
+	org_id      TEXT   NOT NULL,
+	key_hash    BYTEA  NOT NULL CHECK (length(key_hash) = 32),
+	fingerprint BYTEA  NOT NULL CHECK (length(fingerprint) = 32),
+	message_ids TEXT   NOT NULL CHECK (message_ids <> ''),
+	created_at  BIGINT NOT NULL,
+	PRIMARY KEY (org_id, key_hash)
+) {table};
+CREATE INDEX message_keys_age ON message_keys (created_at);
+`

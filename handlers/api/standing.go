@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// StandingQuery selects conversations that need attention. It is exported for the framework, see [endpoint.PathID].
+type StandingQuery struct {
+	ChannelID string `query:"channelId" maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only of this channel"`
+	Code      string `query:"code"      maxLength:"64" pattern:"^[a-z0-9_]+$" doc:"Only with this attention"`
+}
+
+func (g *conversations) retry(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[conversationObject], error) {
+	err := g.Conversations.RetryStanding(ctx, principal.Actor(), principal.OrgID, in.ID, "")
+	return g.afterCare(ctx, principal, in, err, "No message of this conversation stands unanswered.")
+}
+
+func (g *conversations) dismiss(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[conversationObject], error) {
+	err := g.Conversations.Dismiss(ctx, principal.Actor(), principal.OrgID, in.ID, "")
+	return g.afterCare(ctx, principal, in, err, "This conversation doesn't need attention.")
+}
+
+// afterCare answers the conversation as it is after a change that ended with err; nothing is the message when there was nothing to
+// change.
+func (g *conversations) afterCare(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID, err error, nothing string,
+) (*endpoint.JSON[conversationObject], error) {
+	switch {
+	case errors.Is(err, inbox.ErrEnded):
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: nothing, Cause: err}
+	case errors.Is(err, inbox.ErrHandedOver):
+		return nil, &handlers.Error{
+			Code: errcode.Conflict, Message: "The assistant is silent in this conversation. Hand it back first.", Cause: err,
+		}
+	case err != nil:
+		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	}
+	return g.get(ctx, principal, in)
+}
+
+// The actions on conversations that need attention.
+const (
+	retryAll   = "retry"
+	dismissAll = "dismiss"
+)
+
+type standingInput struct {
+	endpoint.PageQuery
+	StandingQuery
+
+	Body conversationsAction
+}
+
+// conversationsAction is the body of POST /conversations.
+type conversationsAction struct {
+	Action string `json:"action" enum:"retry,dismiss" doc:"retry: the agent answers again what stands unanswered; dismiss: the attention ends without an answer"` //nolint:lll // a struct tag can't be broken
+}
+
+// conversationsChange is the answer of POST /conversations.
+type conversationsChange struct {
+	Changed    int     `json:"changed"    doc:"How many conversations of the page were changed"`
+	NextCursor *string `json:"nextCursor" doc:"Send it as cursor for the next page; null on the last one"`
+}
+
+// actOnAll changes a page of the conversations that a list with attention shows.
+func (g *conversations) actOnAll(
+	ctx context.Context, principal *identity.Principal, in *standingInput,
+) (*endpoint.JSON[conversationsChange], error) {
+	page, err := in.Page()
+	if err != nil {
+		return nil, err
+	}
+	page.Limit--
+	act := g.Conversations.RetryStanding
+	if in.Body.Action == dismissAll {
+		act = g.Conversations.Dismiss
+	}
+	filter := inbox.ConversationFilter{ChannelID: in.ChannelID, Code: in.Code}
+	changed, last, err := g.Conversations.ForEachStanding(ctx, principal.Actor(), principal.OrgID, filter, page, act)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("changing conversations: %w", err))
+	}
+	answer := conversationsChange{Changed: changed}
+	if last != "" {
+		answer.NextCursor = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
+	}
+	return endpoint.Answer(answer), nil
+}
+
+type resendInput struct {
+	endpoint.PathID
+
+	MessageID string `path:"messageId"`
+	Body      resendWish
+}
+
+// resendWish is the body of POST /conversations/{id}/messages/{messageId}/resend.
+type resendWish struct {
+	MayArriveTwice bool `json:"mayArriveTwice" doc:"true: the person who wants it knows that the customer may get it twice. Only so is a message sent again whose delivery is unknown"` //nolint:lll // a struct tag can't be broken
+}
+
+// resend queues a message again. Whatever would make the platform refuse it is checked before.
+func (g *conversations) resend(
+	ctx context.Context, principal *identity.Principal, in *resendInput,
+) (*endpoint.JSON[MessageObject], error) {
+	conversation, channel, err := g.place(ctx, principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	message, err := g.outgoing(ctx, principal, in)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.checkSendable(&channel, &conversation, message.Author); err != nil {
+		return nil, err
+	}
+	err = g.Conversations.Resend(ctx, principal.Actor(), principal.OrgID, in.ID, in.MessageID, in.Body.MayArriveTwice)
+	switch {
+	case errors.Is(err, inbox.ErrMayArriveTwice):
+		return nil, handlers.InvalidRequest("mayArriveTwice",
+			"It is unknown whether the customer has this message. Ask a person, and set mayArriveTwice if it may arrive twice.")
+	case errors.Is(err, inbox.ErrEnded):
+		return nil, &handlers.Error{
+			Code: errcode.Conflict, Message: "Only a message that failed, or whose delivery is unknown, can be sent again.", Cause: err,
+		}
+	case err != nil:
+		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	}
+	if message, err = g.outgoing(ctx, principal, in); err != nil {
+		return nil, err
+	}
+	return endpoint.Answer(showMessage(&message)), nil
+}
+
+func (g *conversations) outgoing(ctx context.Context, principal *identity.Principal, in *resendInput) (inbox.Message, error) {
+	unknown := handlers.NotFound("This conversation has no message to the customer with this id.")
+	if !handlers.WellFormedID(in.MessageID) {
+		return inbox.Message{}, unknown
+	}
+	message, err := g.Conversations.Outgoing(ctx, principal.OrgID, in.ID, in.MessageID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return message, unknown
+	case err != nil:
+		return message, handlers.Internal(fmt.Errorf("reading message %s: %w", in.MessageID, err))
+	}
+	return message, nil
+}
