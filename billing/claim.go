@@ -93,3 +93,32 @@ func (b *Book) replay(ctx context.Context, hold Hold, callID string) (replay *Re
 	replay.BYOK = byok.Bool
 	return replay, true, nil
 }
+
+var forgetKeys = listSizes.Statement(`DELETE FROM idempotency_keys WHERE (org_id, env, key_hash) IN (SELECT org_id, env, key_hash
+	FROM idempotency_keys WHERE org_id = $1 AND env = $2 AND key_hash IN {list}`, 1, 2)
+
+// Forget deletes what is kept of calls with these keys. A call that is in progress goes on, is charged and keeps nothing. A key that is
+// being written at this moment is passed over: repeat Forget later. Unknown keys are no error.
+func (b *Book) Forget(ctx context.Context, wallet WalletID, keyHashes [][32]byte) error {
+	if err := wallet.validate(); err != nil {
+		return err
+	}
+	hashes := make([][]byte, len(keyHashes))
+	for i := range keyHashes {
+		hashes[i] = keyHashes[i][:]
+	}
+	err := b.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+		end := ")"
+		if lock := tx.LockRows(); lock != "" { // waiting for a settlement that waits for this transaction would be a circle
+			end = lock + " SKIP LOCKED)"
+		}
+		for size, piece := range store.Padded(listSizes, hashes) {
+			tx.Queue(store.AnyRows, forgetKeys[size]+end, store.Arguments(piece, any(wallet.OrgID), any(string(wallet.Env)))...)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("forget kept answers: %w", err)
+	}
+	return nil
+}

@@ -131,6 +131,21 @@ func (k keyed) requireClaims(want ...string) {
 
 // idempotencyRows are the promises of docs/contract.md#idempotency-key that the book keeps.
 var idempotencyRows = map[string]func(k keyed){
+	"forgotten: nothing is kept, of a finished call or one that still runs, which is charged nevertheless": func(k keyed) {
+		k.runs("call_1", "done", "content", 10)
+		k.settle("call_1", "done", 10, true, "sealed")
+		k.runs("call_2", "running", "content", 20)
+		k.runs("call_3", "another", "content", 30)
+		keys := [][32]byte{claimOf("done", "").KeyHash, claimOf("running", "").KeyHash, claimOf("unknown", "").KeyHash}
+		require.NoError(k, k.book.Forget(k.Context(), WalletID{OrgID: "org_other", Env: k.wallet.Env}, keys))
+		k.requireClaims("call_1 done", "call_2 in_progress", "call_3 in_progress")
+		require.NoError(k, k.book.Forget(k.Context(), k.wallet, keys))
+		k.requireClaims("call_3 in_progress")
+		require.Equal(k, Settled{ChargedMicros: 15}, k.settle("call_2", "running", 15, true, "sealed"))
+		k.requireClaims("call_3 in_progress")
+		k.requireWallet(75, 30)
+		require.ErrorIs(k, k.book.Forget(k.Context(), WalletID{}, keys), ErrInvalid)
+	},
 	"first use: the claim is leased as long as its hold": func(k keyed) {
 		k.runs("call_1", "key", "content", 60)
 		k.requireClaims("call_1 in_progress")

@@ -150,7 +150,7 @@ func (s *sharedStore) apply(settings storeSettings) {
 	}
 	s.sweeper.Stop()
 	if s.retention == nil {
-		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log), billing.StartRetention(s.db, s.log)
+		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log, forgetAnswers(s.book)), billing.StartRetention(s.db, s.log)
 	}
 	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
 }

@@ -81,3 +81,58 @@ func TestDismissed(t *testing.T) {
 		c.svc(t, "doctor")
 	})
 }
+
+// TestBlockedCustomer guarantees that nothing a blocked customer writes is answered or charged, and that they are answered again once
+// they are unblocked.
+func TestBlockedCustomer(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		b := c.business(t, 1_000_000, c.up.script(replying), nil)
+		l := b.line(t, bot.Type)
+		customer := l.from(1)
+		requireQueued(t, c.deliver(t, customer.says("one")), 1)
+		c.awaitSent(customer, 1)
+		path := "/conversations/" + b.conversation(t, l).ID
+		require.NotNil(t, b.post(t, path+"/block", nil, http.StatusOK)["blockedAt"])
+		requireQueued(t, c.deliver(t, customer.says("two")), 1)
+		requireQueued(t, c.deliver(t, l.from(2).says("other")), 1)
+		c.awaitSent(l.from(2), 1)
+		by, to := written(b.messages(t, strings.TrimPrefix(path, "/conversations/")))
+		require.Len(t, by, 2)
+		require.True(t, by[1].Handled)
+		require.Len(t, to, 1)
+		b.post(t, path+"/unblock", nil, http.StatusOK)
+		requireQueued(t, c.deliver(t, customer.says("three")), 1)
+		require.Equal(t, []string{"Re: one", "Re: three"}, c.awaitSent(customer, 2))
+		require.Len(t, b.Model.Calls(), 3)
+		c.svc(t, "doctor")
+	})
+}
+
+// TestErasedCustomer guarantees that a customer can be erased while the model is asked for them: the call ends, nothing is sent,
+// nothing of what they wrote is left in the store, and the books are whole.
+func TestErasedCustomer(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		model := c.hold()
+		b := c.business(t, 1_000_000, model.script, nil)
+		l := b.line(t, bot.Type)
+		customer := l.from(1)
+		requireQueued(t, c.deliver(t, customer.says("erase me")), 1)
+		c.awaitAsked(model.script, 1)
+		path := "/conversations/" + b.conversation(t, l).ID
+		exported := b.call(t, http.MethodGet, path+"/export", nil, http.StatusOK)
+		require.Len(t, exported["messages"], 1)
+		b.call(t, http.MethodDelete, path, nil, http.StatusNoContent)
+		model.gate.open()
+		requireError(t, b.ask(t, http.MethodGet, path, nil), "not_found")
+		require.Empty(t, b.conversations(t, l))
+		requireQueued(t, c.deliver(t, customer.says("again")), 1)
+		require.Equal(t, []string{"Re: again"}, c.awaitSent(customer, 1), "a new conversation, that knows nothing of the old one")
+		calls := model.Calls()
+		require.NotContains(t, calls[len(calls)-1].Raw, "erase me")
+		c.svc(t, "doctor")
+	})
+}

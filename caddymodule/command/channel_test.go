@@ -351,6 +351,37 @@ func TestStandingCommands(t *testing.T) {
 	require.Equal(t, true, c.json("doctor")["ok"])
 }
 
+// A customer is blocked, exported and erased by commands.
+func TestConversationCommands(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	agent := strOf(t, c.json("agent", "create", "--org", org, "--name", "Mai", "--model", "local/echo"), "id")
+	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
+	c.giveUp(channel)
+	id := strOf(t, c.json("queue", "standing", "--org", org)["data"].([]any)[0].(map[string]any), "id")
+	verb := func(name string, more ...string) []string {
+		return append([]string{"conversation", name, "--org", org, id}, more...)
+	}
+
+	require.Equal(t, map[string]any{"id": id, "done": "blocked"}, c.json(verb("block")...))
+	require.Empty(t, c.json("queue", "dead")["data"])
+	require.Equal(t, map[string]any{"id": id, "done": "unblocked"}, c.json(verb("unblock")...))
+	file := c.path("lan.json")
+	require.Equal(t, map[string]any{"id": id, "path": file}, c.json(verb("export", "--file", file)...))
+	c.refused("file exists", verb("export", "--file", file)...)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "Green tea?")
+	require.Equal(t, map[string]any{"id": id, "done": "erased"}, c.json(verb("erase")...))
+	for _, name := range []string{"block", "unblock", "erase"} {
+		c.refused("the organization has no conversation", verb(name)...)
+	}
+	c.refused("the organization has no conversation", verb("export", "--file", c.path("again.json"))...)
+	require.NoFileExists(t, c.path("again.json"))
+	require.Equal(t, true, c.json("doctor")["ok"])
+}
+
 // The doctor names the types of channels whose platforms this program doesn't contain.
 func TestDoctorNamesMissingPlatforms(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
@@ -21,6 +22,7 @@ import (
 // the organization doesn't have, and [inbox.ErrConversationClosed] for a change, other than deletion, of one whose customer has
 // blocked the channel.
 type Conversations interface {
+	CustomerRights
 	OutgoingMessages
 	StandingConversations
 
@@ -32,9 +34,17 @@ type Conversations interface {
 	LatestMessages(ctx context.Context, orgID, conversationID string, page store.Page) ([]inbox.Message, error)
 	HandOver(ctx context.Context, actor, orgID, id string) error
 	HandBack(ctx context.Context, actor, orgID, id string) error
-	DeleteConversation(ctx context.Context, actor, orgID, id string) error
 	// TurnPlaces returns the conversations of turns; ids that are no turn's of the organization are left out.
 	TurnPlaces(ctx context.Context, orgID string, turnIDs []string) (map[string]inbox.TurnPlace, error)
+}
+
+// CustomerRights are what concerns a customer as a person, as [inbox.Queue] has it.
+type CustomerRights interface {
+	DeleteConversation(ctx context.Context, actor, orgID, id string) error
+	Block(ctx context.Context, actor, orgID, id string) error
+	Unblock(ctx context.Context, actor, orgID, id string) error
+	// Export writes everything that is stored of a conversation, after begin.
+	Export(ctx context.Context, orgID, id string, w io.Writer, begin func()) error
 }
 
 // OutgoingMessages are those to customers, as [inbox.Queue] has them.
@@ -64,7 +74,8 @@ type conversationObject struct {
 	CustomerName   *string `json:"customerName"`
 	State          string  `json:"state"          enum:"assistant,human,closed" doc:"Who answers; closed: the customer has blocked the channel"`
 	Attention      *string `json:"attention"      doc:"An error code that says why somebody should look; null: nobody need"`
-	PausedUntil    *string `json:"pausedUntil"    format:"date-time" doc:"The agent is silent until then, because a human wrote from the platform's own app"` //nolint:lll // a struct tag can't be broken
+	PausedUntil    *string `json:"pausedUntil"    format:"date-time" doc:"The agent is silent until then, because a human wrote from the platform's own app"`                         //nolint:lll // a struct tag can't be broken
+	BlockedAt      *string `json:"blockedAt"      format:"date-time" doc:"When somebody of the business blocked the customer: the agent answers nothing of theirs; null: nobody has"` //nolint:lll // a struct tag can't be broken
 	LastCustomerAt *string `json:"lastCustomerAt" format:"date-time" doc:"When the customer wrote last"`
 	CreatedAt      string  `json:"createdAt"      format:"date-time"`
 	UpdatedAt      string  `json:"updatedAt"      format:"date-time"`
@@ -78,8 +89,9 @@ func (g *conversations) show(c *inbox.Conversation) conversationObject {
 	return conversationObject{
 		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, CustomerName: endpoint.TextOrNull(c.CustomerName),
 		State: c.State, Attention: endpoint.TextOrNull(c.Attention),
-		PausedUntil: endpoint.TimestampOrNull(paused), LastCustomerAt: endpoint.TimestampOrNull(c.LastCustomerAt),
-		CreatedAt: endpoint.Timestamp(c.CreatedAt), UpdatedAt: endpoint.Timestamp(c.UpdatedAt),
+		PausedUntil: endpoint.TimestampOrNull(paused), BlockedAt: endpoint.TimestampOrNull(c.BlockedAt),
+		LastCustomerAt: endpoint.TimestampOrNull(c.LastCustomerAt),
+		CreatedAt:      endpoint.Timestamp(c.CreatedAt), UpdatedAt: endpoint.Timestamp(c.UpdatedAt),
 	}
 }
 
@@ -90,7 +102,7 @@ func (g *conversations) register(s *endpoint.Server) {
 	members := operations{s, handlers.RoleMember}
 	add(members, "listConversations", http.MethodGet, all, read, "List the conversations, oldest first unless order says otherwise", g.list)
 	add(members, "getConversation", http.MethodGet, one, read, "Get a conversation", g.get)
-	add(members, "deleteConversation", http.MethodDelete, one, write, "Delete a conversation and all its messages", g.remove)
+	add(members, "deleteConversation", http.MethodDelete, one, write, "Erase a conversation: everything that is stored about the customer", g.remove)
 	add(members, "listMessages", http.MethodGet, one+"/messages", read,
 		"List a conversation's messages of both directions, oldest first unless order says otherwise", g.listMessages)
 	add(members, "sendMessage", http.MethodPost, one+"/messages", write, "Write to the customer as a human", g.sendMessage)
@@ -99,6 +111,9 @@ func (g *conversations) register(s *endpoint.Server) {
 	}
 	endpoint.Register(s, act("handOver", one+"/handover", "Take a conversation from the agent"), g.handOver)
 	endpoint.Register(s, act("handBack", one+"/handback", "Give a conversation back to the agent"), g.handBack)
+	endpoint.Register(s, act("blockCustomer", one+"/block", "Let the agent answer nothing of the customer any more"), g.block)
+	endpoint.Register(s, act("unblockCustomer", one+"/unblock", "Let the agent answer the customer again"), g.unblock)
+	g.registerExport(s, members.route(http.MethodGet, one+"/export", read, "Get everything that is stored about the customer, as one file"))
 	endpoint.Register(s, act("retryConversation", one+"/retry", "Let the agent answer again what stands unanswered"), g.retry)
 	endpoint.Register(s, act("dismissConversation", one+"/dismiss", "End a conversation's attention without an answer"), g.dismiss)
 	endpoint.Register(s, act("actOnConversations", all, "Retry or dismiss a page of the conversations that need attention"), g.actOnAll)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"testing"
@@ -51,6 +52,23 @@ func (f *fakeInbox) RetryStanding(_ context.Context, actor, orgID, id, _ string)
 
 func (f *fakeInbox) Dismiss(_ context.Context, actor, orgID, id, _ string) error {
 	return f.setState(actor, orgID, id, "dismissed")
+}
+
+func (f *fakeInbox) Block(_ context.Context, actor, orgID, id string) error {
+	return f.setState(actor, orgID, id, "blocked")
+}
+
+func (f *fakeInbox) Unblock(_ context.Context, actor, orgID, id string) error {
+	return f.setState(actor, orgID, id, inbox.StateAssistant)
+}
+
+func (f *fakeInbox) Export(_ context.Context, orgID, id string, w io.Writer, begin func()) error {
+	if _, err := f.find(orgID, id); err != nil {
+		return err
+	}
+	begin()
+	_, err := io.WriteString(w, "{}")
+	return err
 }
 
 func (f *fakeInbox) ForEachStanding(
@@ -263,5 +281,34 @@ func TestIdempotencyKeyOfMessages(t *testing.T) {
 		}
 		messages := o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+lease.ConversationID+"/messages", "owner", "")["data"].([]any)
 		require.Len(t, slices.DeleteFunc(messages, func(m any) bool { return m.(map[string]any)["author"] != "human" }), 1)
+	})
+}
+
+// A customer is blocked, exported and erased, each by who may.
+func TestCustomerRights(t *testing.T) {
+	t.Parallel()
+	eachStaffed(t, func(t *testing.T, o *staffed) {
+		id, _ := o.fail(t, "a", inbox.OutboundFailed, "send_failed")
+		path := "/conversations/" + id
+		for _, action := range []string{"block", "unblock"} {
+			o.refused(t, errcode.Forbidden, "", http.MethodPost, path+"/"+action, "stranger", "")
+			o.refused(t, errcode.InsufficientScope, "", http.MethodPost, path+"/"+action, "reader", "")
+			o.refused(t, errcode.NotFound, "", http.MethodPost, "/conversations/cnv_x/"+action, "owner", "")
+		}
+		require.Regexp(t, `^20\d\d-`, o.ask(t, http.StatusOK, http.MethodPost, path+"/block", "owner", "")["blockedAt"])
+		require.Nil(t, o.ask(t, http.StatusOK, http.MethodPost, path+"/unblock", "owner", "")["blockedAt"])
+
+		w := handlertest.Served(o.Serve, request(http.MethodGet, path+"/export", "reader", ""))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, `attachment; filename="`+id+`.json"`, w.Header().Get("Content-Disposition"))
+		var exported map[string]any
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &exported))
+		require.Len(t, exported["messages"], 2)
+		o.refused(t, errcode.Forbidden, "", http.MethodGet, path+"/export", "stranger", "")
+		o.refused(t, errcode.NotFound, "", http.MethodGet, "/conversations/cnv_x/export", "owner", "")
+
+		o.refused(t, errcode.InsufficientScope, "", http.MethodDelete, path, "reader", "")
+		o.ask(t, http.StatusNoContent, http.MethodDelete, path, "owner", "")
+		o.refused(t, errcode.NotFound, "", http.MethodGet, path+"/export", "reader", "")
 	})
 }

@@ -91,9 +91,13 @@ type conversationData struct {
 	HandOver form
 	HandBack form
 	Retry    form
-	Dismiss  form
-	Answer   form
-	Delete   form
+	Block    form
+	Unblock  form
+	// Export is the address of the file with everything about the customer.
+	Export  string
+	Dismiss form
+	Answer  form
+	Delete  form
 }
 
 func (d *conversationData) PageTitle() string { return d.Conversation.Customer() }
@@ -109,6 +113,9 @@ func conversationPage() page {
 		path: conversationsPath + "/{id}", template: "conversation", title: "Conversation", section: conversationsPath,
 		fragments: []string{"message-list", "conversation-state"},
 		show:      showConversation,
+		relays: []relay{{method: http.MethodGet, name: "export", ask: func(req *pageRequest) (apiRequest, error) {
+			return apiRequest{method: http.MethodGet, path: "/conversations/" + req.id() + "/export"}, nil
+		}}},
 		actions: []action{
 			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: answerCustomer},
 			{
@@ -127,7 +134,12 @@ func conversationPage() page {
 				do: ask("/dismiss"),
 			},
 			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: resendMessage},
-			{verb: "delete", form: "conversation-delete", done: "The conversation was deleted.", do: func(req *pageRequest) (outcome, error) {
+			{
+				verb: "block", form: "conversation-block", done: "The customer is blocked. The assistant answers nothing of theirs.",
+				do: ask("/block"),
+			},
+			{verb: "unblock", form: "conversation-unblock", done: "The assistant answers what comes next.", do: ask("/unblock")},
+			{verb: "delete", form: "conversation-delete", done: "The customer was erased.", do: func(req *pageRequest) (outcome, error) {
 				return goTo(conversationsPath), req.send(http.MethodDelete, "/conversations/"+req.id(), nil, nil)
 			}},
 		},
@@ -167,8 +179,15 @@ func showConversation(req *pageRequest) (any, error) {
 		Name: "text", Kind: areaField, Label: "Your answer", Required: true, MaxLength: 20_000, Rows: 4,
 		Hint: "A long one is sent in several parts.",
 	}}})
-	data.Delete = req.form(button("conversation-delete", here+"/delete", "Delete the conversation",
-		"Delete everything that "+c.Customer()+" and you wrote? This can't be undone. At the platform it stays."))
+	if c.BlockedAt == "" {
+		data.Block = req.form(button("conversation-block", here+"/block", "Block the customer",
+			"Block "+c.Customer()+"? The assistant answers nothing of theirs until you unblock them. What they write is kept."))
+	} else {
+		data.Unblock = req.form(button("conversation-unblock", here+"/unblock", "Unblock the customer", ""))
+	}
+	data.Export = here + "/export"
+	data.Delete = req.form(button("conversation-delete", here+"/delete", "Erase everything",
+		"Erase everything that is stored about "+c.Customer()+", with all messages? This can't be undone. At the platform it stays."))
 	return &data, nil
 }
 

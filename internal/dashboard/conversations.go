@@ -16,6 +16,7 @@ type conversation struct {
 	State          string `json:"state"`
 	Attention      string `json:"attention"`
 	PausedUntil    string `json:"pausedUntil"`
+	BlockedAt      string `json:"blockedAt"`
 	LastCustomerAt string `json:"lastCustomerAt"`
 }
 

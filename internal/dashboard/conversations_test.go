@@ -112,6 +112,27 @@ func TestStandingConversation(t *testing.T) {
 	}
 }
 
+// A customer is blocked and unblocked, exported and erased on the conversation's page.
+func TestCustomer(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	page := r.see(t, "/dashboard/conversations/cnv_1")
+	require.Contains(t, element(t, page, "conversation-block"), `data-confirm="Block `)
+	require.NotContains(t, page, `id="conversation-unblock"`)
+	require.Contains(t, element(t, page, "conversation-export"), `href="/dashboard/conversations/cnv_1/export"`)
+	r.answer("GET /conversations/cnv_1/export", http.StatusOK, `{"messages":[]}`)
+	require.JSONEq(t, `{"messages":[]}`, r.see(t, "/dashboard/conversations/cnv_1/export"))
+	r.answer("GET /conversations/cnv_1", http.StatusOK, strings.Replace(conversationJSON, `"pausedUntil"`, `"blockedAt":"2026-11-21T10:00:00.000Z","pausedUntil"`, 1))
+	page = r.see(t, "/dashboard/conversations/cnv_1")
+	require.Contains(t, page, "Blocked since")
+	require.NotContains(t, page, `id="conversation-block"`)
+	element(t, page, "conversation-unblock")
+	for _, verb := range []string{"block", "unblock"} {
+		r.answer("POST /conversations/cnv_1/"+verb, http.StatusOK, conversationJSON)
+		requireTo(t, r.submit(t, "/dashboard/conversations/cnv_1/"+verb, nil), "/dashboard/conversations/cnv_1", "conversation-"+verb)
+	}
+}
+
 // A person who sends a message again is asked first where the customer may get it twice, and the API is told.
 func TestSendAgain(t *testing.T) {
 	t.Parallel()

@@ -38,11 +38,12 @@ type queueState struct {
 	runAt, waitingSince    sql.NullInt64
 	leaseUntil, leaseToken int64
 	attempts, pausedUntil  int64
+	blockedAt              int64 // 0 for a customer whom nobody has blocked
 }
 
 // silent reports whether the assistant must not write now.
 func (c *conversationRow) silent(now int64) bool {
-	return c.state != StateAssistant || c.pausedUntil > now
+	return c.state != StateAssistant || c.pausedUntil > now || c.blockedAt != 0
 }
 
 // runBy makes the conversation due at a time, or leaves an earlier one.
@@ -68,12 +69,12 @@ func (c *conversationRow) answered() {
 }
 
 const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
-	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at`
+	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at`
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
-		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt)
+		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt)
 	c.stored = c.queueState
 	return c, err
 }
@@ -91,10 +92,11 @@ var (
 // only when they change.
 const (
 	updateUnindexed = `UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
-		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10`
-	updateConversation = updateUnindexed + ` WHERE id = $11`
-	updateLease        = updateUnindexed + `, lease_until = $11 WHERE id = $12`
-	updatePlace        = updateUnindexed + `, lease_until = $11, run_at = $12 WHERE id = $13`
+		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10,
+		blocked_at = $11`
+	updateConversation = updateUnindexed + ` WHERE id = $12`
+	updateLease        = updateUnindexed + `, lease_until = $12 WHERE id = $13`
+	updatePlace        = updateUnindexed + `, lease_until = $12, run_at = $13 WHERE id = $14`
 )
 
 // queueFind reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
@@ -151,8 +153,8 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 		if !c.changed || c.deleted {
 			continue
 		}
-		text, args := updateConversation, append(make([]any, 0, 13), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
-			c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil)
+		text, args := updateConversation, append(make([]any, 0, 14), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+			c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt)
 		switch {
 		case c.runAt != c.stored.runAt:
 			text, args = updatePlace, append(args, c.leaseUntil, c.runAt)

@@ -220,6 +220,32 @@ func (m *machine) Revive(t *rapid.T) {
 	}
 }
 
+// Care is a person who retries or dismisses all that stands in a conversation.
+func (m *machine) Care(t *rapid.T) {
+	c, ok := m.drawKnown(t)
+	if !ok {
+		t.Skip("no conversation yet")
+	}
+	standing, err := store.ReadRows(context.Background(), m.q.db, "", store.ScanValue[string],
+		`SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('needs_attention', 'dead')`, c.ID)
+	require.NoError(t, err)
+	if len(standing) == 0 {
+		t.Skip("nothing stands")
+	}
+	if rapid.Bool().Draw(t, "retry") {
+		require.NoError(t, m.q.RetryStanding(context.Background(), "usr_1", "org_1", c.ID, ""))
+		return
+	}
+	var texts []*modelText
+	for _, turn := range standing {
+		texts = append(texts, m.textsOf(t, turn)...)
+	}
+	require.NoError(t, m.q.Dismiss(context.Background(), "usr_1", "org_1", c.ID, ""))
+	for _, text := range texts {
+		text.status = needsNone
+	}
+}
+
 // Expire lets all leases run out. Their workers don't know.
 func (m *machine) Expire(t *rapid.T) {
 	m.q.crash(t)
@@ -482,7 +508,7 @@ func TestMachine(t *testing.T) {
 			}
 			t.Repeat(map[string]func(*rapid.T){
 				"deliver": m.Deliver, "deliver again": m.DeliverAgain, "echo": m.Echo, "block": m.Block, "hand": m.Hand,
-				"human": m.Human, "revive": m.Revive, "expire": m.Expire, "crash": m.Crash,
+				"human": m.Human, "revive": m.Revive, "care": m.Care, "expire": m.Expire, "crash": m.Crash,
 				"work": m.Work, "work 2": m.Work, "work 3": m.Work, "work 4": m.Work, "": m.check,
 			})
 			m.settle(t)

@@ -87,6 +87,7 @@ type Conversation struct {
 	Attention                                                string // the code that needs attention, or ""
 	Attempts                                                 int64  // failed in a row
 	PausedUntil, LastCustomerAt, CreatedAt, UpdatedAt        int64
+	BlockedAt                                                int64 // when a person has blocked the customer
 }
 
 // Message is one line of a conversation, in either direction.

@@ -58,12 +58,13 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO chunks (document_id, position, text, words) VALUES ('doc_1', 0, $1, 'b1 one'), ('doc_1', 1, '', ''), ('doc_2', 0, 'x', 'b1 two')`, []any{oddText}},
 		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, ''), ('chn_2', 'org_1', 'fax_of_a_guest', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y')`, []any{allBytes()}},
 		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
-		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
+		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
 		{`INSERT INTO messages VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2)`, []any{allBytes(), true, []byte{}, false}},
 		{`INSERT INTO turns VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1)`, []any{allBytes()}},
 		{`INSERT INTO outbound_messages VALUES ('out_1', 'org_1', 'chn_1', 'cnv_1', 'trn_1', 0, 'assistant', $1, 'delivery_unknown', 'x', '', 1, 1, 1, 2), ('out_2', 'org_1', 'chn_1', 'cnv_1', NULL, 0, 'human', $2, 'sent', '', 'p', 0, 1, 1, 0)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO message_keys VALUES ('org_1', $1, $2, 'out_2', $3)`, []any{hash, make([]byte, 32), int64(math.MaxInt64)}},
 		{`INSERT INTO message_tombstones VALUES ($1, 1)`, []any{hash}},
+		{`INSERT INTO erased_turns VALUES ('trn_4', 'org_1', $1)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO deleted_turns VALUES ('trn_3', 'org_1', 'chn_1', $1)`, []any{int64(math.MaxInt64)}},
 	} {
 		require.NoError(t, tryWrite(db, row.text, row.values...), row.text)

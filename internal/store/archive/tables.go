@@ -40,7 +40,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
-		"created_at:int updated_at:int"},
+		"created_at:int updated_at:int blocked_at:int"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
@@ -50,6 +50,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"message_keys", "org_id key_hash:bytes fingerprint:bytes message_ids created_at:int"},
 	{"message_tombstones", "hash:bytes expires_at:int"},
 	{"deleted_turns", "id org_id channel_id created_at:int"},
+	{"erased_turns", "id org_id erased_at:int"},
 }
 
 // columnType is how a column's values stand in an archive.

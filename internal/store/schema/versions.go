@@ -24,6 +24,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 13, DDL: ddlV13(engine)},
 		{Number: 14, indexes: indexesV14(), afterColumns: true},
 		{Number: 15, DDL: Dialect(engine, schemaV15)},
+		{Number: 16, DDL: Dialect(engine, schemaV16)},
 	}
 }
 
@@ -238,4 +239,18 @@ CREATE TABLE message_keys (
 	PRIMARY KEY (org_id, key_hash)
 ) {table};
 CREATE INDEX message_keys_age ON message_keys (created_at);
+`
+
+// schemaV16 adds what people do about customers, by the rules of [schemaV1].
+const schemaV16 = `
+-- When a person has blocked the customer, 0 for one who isn't blocked. A process of an older version answers them.
+ALTER TABLE conversations ADD COLUMN blocked_at BIGINT NOT NULL DEFAULT 0;
+
+-- Turns of deleted conversations whose model calls may have left an answer in idempotency_keys, or may still leave one.
+CREATE TABLE erased_turns (
+	id        TEXT   NOT NULL PRIMARY KEY,
+	org_id    TEXT   NOT NULL,
+	erased_at BIGINT NOT NULL
+) {table};
+CREATE INDEX erased_turns_age ON erased_turns (erased_at);
 `

@@ -1,0 +1,92 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// codeBlockedByPerson is the code of what ends because a person blocks a customer.
+const codeBlockedByPerson = "blocked"
+
+// Block makes the assistant silent for the customer of an organization's conversation, whoever gives it back, until [Queue.Unblock]:
+// unsent answers are discarded, and what the customer writes is stored and not answered, so that it costs nothing. A person may still
+// write. It returns [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) Block(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "block a customer", &blockOp{ownOp{actor: actor, orgID: orgID, id: id}})
+}
+
+type blockOp struct{ ownOp }
+
+func (op *blockOp) run(_ context.Context, s *session) error {
+	c := op.own(s)
+	if c == nil || c.blockedAt != 0 {
+		return nil
+	}
+	c.blockedAt = s.now
+	s.silence(c, codeBlockedByPerson)
+	op.audit(s, "block")
+	return nil
+}
+
+// Unblock ends what [Queue.Block] began: the assistant may answer what the customer writes from then on. It returns
+// [store.ErrNotFound] or a wrapped error of the store.
+func (q *Queue) Unblock(ctx context.Context, actor, orgID, id string) error {
+	return q.do(ctx, "unblock a customer", &unblockOp{ownOp{actor: actor, orgID: orgID, id: id}})
+}
+
+type unblockOp struct{ ownOp }
+
+func (op *unblockOp) run(_ context.Context, s *session) error {
+	c := op.own(s)
+	if c == nil || c.blockedAt == 0 {
+		return nil
+	}
+	c.blockedAt = 0
+	c.touch(s.now)
+	op.audit(s, "unblock")
+	return nil
+}
+
+// erasedLife is how long a model call of a deleted conversation may run and leave an answer.
+const erasedLife = 24 * time.Hour
+
+// keepErased records the turns of a conversation that is deleted, for [ForgetAnswers].
+func keepErased(s *session, c *conversationRow) {
+	s.tx.Queue(store.AnyRows, `INSERT INTO erased_turns (id, org_id, erased_at)
+		SELECT id, org_id, CAST($2 AS BIGINT) FROM turns WHERE conversation_id = $1`, c.id, s.now)
+}
+
+// erasedPage is how many turns [ForgetAnswers] reads at once.
+const erasedPage = 500
+
+// ForgetAnswers calls forget for the turns of each organization's deleted conversations, of at most 500 at a time, so that it deletes
+// the answers that are kept of their calls. A call that still runs may leave one: so a turn is forgotten again by every call of
+// ForgetAnswers for a day. The error is one of the store or of forget.
+func ForgetAnswers(ctx context.Context, db *store.DB, forget func(ctx context.Context, orgID string, turnIDs []string) error) error {
+	type turn struct{ id, orgID string }
+	for after, more := "", true; more; {
+		page, err := store.ReadRows(ctx, db, "list erased turns", func(row store.Row) (t turn, err error) {
+			err = row.Scan(&t.id, &t.orgID)
+			return t, err
+		}, `SELECT id, org_id FROM erased_turns WHERE id > $1 ORDER BY id LIMIT $2`, after, erasedPage)
+		if err != nil {
+			return fmt.Errorf("forget answers: %w", err)
+		}
+		byOrg := map[string][]string{}
+		for _, t := range page {
+			byOrg[t.orgID] = append(byOrg[t.orgID], t.id)
+			after = t.id
+		}
+		for orgID, ids := range byOrg {
+			if err := forget(ctx, orgID, ids); err != nil {
+				return fmt.Errorf("forget answers: %w", err)
+			}
+		}
+		more = len(page) == erasedPage
+	}
+	return deleteRows(ctx, db, erasedLife.Milliseconds(), `DELETE FROM erased_turns WHERE id IN
+		(SELECT id FROM erased_turns WHERE erased_at <= $1 LIMIT $2) RETURNING id`)
+}

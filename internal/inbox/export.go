@@ -1,0 +1,142 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// exportedCustomer is what is stored about a customer besides messages and turns.
+type exportedCustomer struct {
+	ID             string `json:"id"`
+	ChannelID      string `json:"channelId"`
+	CustomerID     string `json:"customerId"`
+	Address        string `json:"address"`
+	CustomerName   string `json:"customerName"`
+	State          string `json:"state"`
+	Attention      string `json:"attention"`
+	BlockedAt      string `json:"blockedAt,omitzero"`
+	PausedUntil    string `json:"pausedUntil,omitzero"`
+	LastCustomerAt string `json:"lastCustomerAt,omitzero"`
+	CreatedAt      string `json:"createdAt"`
+	UpdatedAt      string `json:"updatedAt"`
+}
+
+type exportedMessage struct {
+	ID                string `json:"id"`
+	Author            string `json:"author"`
+	Kind              string `json:"kind"`
+	Text              string `json:"text"`
+	State             string `json:"state,omitzero"`
+	Code              string `json:"code,omitzero"`
+	TurnID            string `json:"turnId,omitzero"`
+	PlatformMessageID string `json:"platformMessageId,omitzero"`
+	At                string `json:"at"`
+}
+
+type exportedTurn struct {
+	ID        string `json:"id"`
+	AgentID   string `json:"agentId"`
+	State     string `json:"state"`
+	Code      string `json:"code,omitzero"`
+	CreatedAt string `json:"createdAt"`
+	UpdatedAt string `json:"updatedAt"`
+}
+
+// exportTime returns a time in RFC 3339, "" for 0.
+func exportTime(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// Export writes everything that is stored about the customer of an organization's conversation as one JSON object: the conversation
+// with names and external ids, all messages, and the turns. The requests of turns and the answers that are kept for repeated calls
+// repeat these texts, and are left out. It reads page by page while the conversation goes on. begin is called before the first byte, when
+// the conversation was found. The error is [store.ErrNotFound], of the store or of w; w may have got a part.
+func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin func()) error {
+	c, err := q.Conversation(ctx, orgID, id)
+	if err != nil {
+		return err
+	}
+	begin()
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	if _, err := io.WriteString(w, `{"conversation":`); err != nil {
+		return fmt.Errorf("export a conversation: %w", err)
+	}
+	if err := out.Encode(exportedCustomer{
+		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, Address: c.Address, CustomerName: c.CustomerName, State: c.State,
+		Attention: c.Attention, BlockedAt: exportTime(c.BlockedAt), PausedUntil: exportTime(c.PausedUntil),
+		LastCustomerAt: exportTime(c.LastCustomerAt), CreatedAt: exportTime(c.CreatedAt), UpdatedAt: exportTime(c.UpdatedAt),
+	}); err != nil {
+		return fmt.Errorf("export a conversation: %w", err)
+	}
+	err = exportList(w, out, `,"messages":[`, func(m *exportedMessage) string { return m.ID }, func(page store.Page) ([]exportedMessage, error) {
+		messages, err := q.Messages(ctx, orgID, id, page)
+		all := make([]exportedMessage, len(messages))
+		for i, m := range messages {
+			all[i] = exportedMessage{
+				ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: m.State, Code: m.Code, TurnID: m.TurnID,
+				PlatformMessageID: m.PlatformMessageID, At: exportTime(m.At),
+			}
+		}
+		return all, err
+	})
+	if err != nil {
+		return err
+	}
+	err = exportList(w, out, `],"turns":[`, func(t *exportedTurn) string { return t.ID }, func(page store.Page) ([]exportedTurn, error) {
+		return store.ReadRows(ctx, q.db, "list turns", func(row store.Row) (t exportedTurn, err error) {
+			var created, updated int64
+			err = row.Scan(&t.ID, &t.AgentID, &t.State, &t.Code, &created, &updated)
+			t.CreatedAt, t.UpdatedAt = exportTime(created), exportTime(updated)
+			return t, err
+		}, `SELECT id, agent_id, state, code, created_at, updated_at FROM turns WHERE conversation_id = $1 AND org_id = $2 AND id > $3
+			ORDER BY id LIMIT $4`, id, orgID, page.After, page.Rows())
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "]}\n"); err != nil {
+		return fmt.Errorf("export a conversation: %w", err)
+	}
+	return nil
+}
+
+// exportList writes what stands before a list, and its elements.
+func exportList[T any](
+	w io.Writer, out *json.Encoder, before string, id func(*T) string, read func(store.Page) ([]T, error),
+) error {
+	if _, err := io.WriteString(w, before); err != nil {
+		return fmt.Errorf("export a conversation: %w", err)
+	}
+	first := true
+	for page := (store.Page{}); ; {
+		rows, err := read(page)
+		if err != nil {
+			return fmt.Errorf("export a conversation: %w", err)
+		}
+		for i := range rows {
+			if !first {
+				_, err = io.WriteString(w, ",")
+			}
+			first = false
+			if err == nil {
+				err = out.Encode(&rows[i])
+			}
+			if err != nil {
+				return fmt.Errorf("export a conversation: %w", err)
+			}
+		}
+		if len(rows) < page.Rows() {
+			return nil
+		}
+		page.After = id(&rows[len(rows)-1])
+	}
+}
