@@ -33,6 +33,9 @@ const (
 	botHeader  = "X-Bot-Api-Secret-Token: "
 )
 
+// bodiless are the ends of addresses that take no body.
+var bodiless = []string{"verify", "handover", "handback", "block", "unblock", "retry", "dismiss"}
+
 var variable = regexp.MustCompile(`\{[^}]+\}`)
 
 // Routes are all addresses of the product that take a body, as its own lists say, and the dashboard's public forms; those
@@ -64,8 +67,8 @@ func (t *Target) Routes() []Route {
 			strings.HasPrefix(path, "/widget/"), strings.HasPrefix(path, "/webhooks/bot/"): // these are above
 		case r.Public, strings.HasPrefix(path, "/webhooks/"):
 			routes = append(routes, slow(path, ""))
-		case strings.HasSuffix(path, "/verify"), strings.HasSuffix(path, "/handover"), strings.HasSuffix(path, "/handback"):
-			routes = append(routes, Route{r.Method, path, key, http.StatusNotFound, string(errcode.NotFound)}) // they take no body
+		case slices.Contains(bodiless, path[strings.LastIndexByte(path, '/')+1:]):
+			routes = append(routes, Route{r.Method, path, key, http.StatusNotFound, string(errcode.NotFound)})
 		case r.Scope != "":
 			route := slow(path, key)
 			route.Method = r.Method
