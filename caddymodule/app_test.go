@@ -33,7 +33,7 @@ func goodApp(t *testing.T) *App {
 	amount := func(n int64) *int64 { return &n }
 	return &App{
 		BaseURL:   "https://api.example.com",
-		Store:     &Store{Engine: "sqlite", Path: filepath.Join(t.TempDir(), "svc.db")},
+		Store:     &Store{Engine: "sqlite", Path: filepath.Join(storeFolder(t), "svc.db")},
 		MasterKey: secretFile(t, testMasterKey+"\n"),
 		Plans:     []*Plan{{Name: "free", RequestsPerMinute: amount(60)}, {Name: "pro"}},
 		Providers: []*Provider{

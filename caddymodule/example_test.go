@@ -103,7 +103,7 @@ func requireContract(t *testing.T, resp *http.Response, body string, status int,
 func TestCaddyfileExample(t *testing.T) {
 	text, err := os.ReadFile("../Caddyfile.example")
 	require.NoError(t, err)
-	dir := t.TempDir()
+	dir := storeFolder(t)
 	t.Chdir(dir)
 	require.NoError(t, os.Mkdir("data", 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join("data", "master.key"), []byte(testMasterKey+"\n"), 0o600))
@@ -220,7 +220,7 @@ func TestErrorRoutes(t *testing.T) {
 	run := provision(t, `{
 	svc {
 		base_url http://localhost:8080
-		store sqlite `+filepath.Join(t.TempDir(), "svc.db")+`
+		store sqlite `+filepath.Join(storeFolder(t), "svc.db")+`
 		master_key `+string(secretFile(t, testMasterKey))+`
 	}
 }

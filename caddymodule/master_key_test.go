@@ -16,7 +16,7 @@ import (
 // empty store takes any; afterwards one that sealed nothing is refused, while a new one in front of the old one, either alone
 // after some values were sealed anew, and a lost one, once something was entered again, are taken.
 func TestStartWithAnotherMasterKey(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
+	path := filepath.Join(storeFolder(t), "svc.db")
 	const otherKey = "//////////////////////////////////////////8="
 	start := func(masterKey string, used func(db *store.DB, ring *vault.Ring)) error {
 		t.Helper()

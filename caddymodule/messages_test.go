@@ -45,7 +45,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	return &shop{
-		t: t, path: filepath.Join(t.TempDir(), "svc.db"), masterKey: secretFile(t, testMasterKey), platform: platformfake.Start(t),
+		t: t, path: filepath.Join(storeFolder(t), "svc.db"), masterKey: secretFile(t, testMasterKey), platform: platformfake.Start(t),
 	}
 }
 

@@ -66,7 +66,7 @@ func TestPanicIsAnswered(t *testing.T) {
 // come is bounded all the same where svc_auth refuses.
 func TestBodyOfAnotherHandler(t *testing.T) {
 	const grace = 20 * time.Millisecond
-	run := provision(t, sqliteCaddyfile(t, filepath.Join(t.TempDir(), "svc.db"), ""))
+	run := provision(t, sqliteCaddyfile(t, filepath.Join(storeFolder(t), "svc.db"), ""))
 	require.NoError(t, run.app.Start())
 	t.Cleanup(func() { require.NoError(t, run.app.Cleanup()) })
 	shared := run.app.runtime.shared

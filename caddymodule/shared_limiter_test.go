@@ -73,7 +73,7 @@ func organization(t *testing.T, run *instance) (orgID string, key http.Header) {
 // TestRedisCountsRequests guarantees that requests are counted in the configured Redis, and that its window goes on
 // through a reload.
 func TestRedisCountsRequests(t *testing.T) {
-	path, block := filepath.Join(t.TempDir(), "svc.db"), "redis "+string(secretFile(t, testRedis(t)))
+	path, block := filepath.Join(storeFolder(t), "svc.db"), "redis "+string(secretFile(t, testRedis(t)))
 	options, err := redis.ParseURL(testRedis(t))
 	require.NoError(t, err)
 	client := redis.NewClient(options)
@@ -117,7 +117,7 @@ func TestRedisCountsRequests(t *testing.T) {
 // TestStartWithoutRedis guarantees that a Redis which is away keeps nothing from starting: requests are counted in the
 // process at its share, also across a reload, and the gauge says so.
 func TestStartWithoutRedis(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
+	path := filepath.Join(storeFolder(t), "svc.db")
 	block := fmt.Sprintf("redis %s {\n nodes 2\n }", secretFile(t, "redis://:secret@127.0.0.1:1"))
 	old := provision(t, limitedCaddyfile(t, path, block))
 	require.NoError(t, old.app.Start())
@@ -149,7 +149,7 @@ func freshMinute(t *testing.T) {
 
 // TestRedisIsClosedWithItsLastConfiguration guarantees that nothing is left behind.
 func TestRedisIsClosedWithItsLastConfiguration(t *testing.T) {
-	run := provision(t, limitedCaddyfile(t, filepath.Join(t.TempDir(), "svc.db"), "redis "+string(secretFile(t, "redis://127.0.0.1:1"))))
+	run := provision(t, limitedCaddyfile(t, filepath.Join(storeFolder(t), "svc.db"), "redis "+string(secretFile(t, "redis://127.0.0.1:1"))))
 	require.NoError(t, run.app.Start())
 	limiter := run.app.runtime.limiter.(*limit.Redis)
 	key := redisKey{run.app.settings.location, run.app.settings.redis.digest}
@@ -167,7 +167,7 @@ func TestRedisIsClosedWithItsLastConfiguration(t *testing.T) {
 
 // TestWorkerLeavesRedisAlone guarantees that a worker's process, which limits nothing, needs no way to Redis.
 func TestWorkerLeavesRedisAlone(t *testing.T) {
-	run := provision(t, limitedCaddyfile(t, filepath.Join(t.TempDir(), "svc.db"), "redis "+string(secretFile(t, "redis://127.0.0.1:1"))))
+	run := provision(t, limitedCaddyfile(t, filepath.Join(storeFolder(t), "svc.db"), "redis "+string(secretFile(t, "redis://127.0.0.1:1"))))
 	run.app.worker = new(WorkerApp)
 	run.start(t)
 	require.IsType(t, new(limit.Memory), run.app.runtime.limiter)

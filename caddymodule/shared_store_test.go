@@ -45,7 +45,7 @@ func admits(budget *handlers.ByteBudget, n int) bool {
 // TestNewestConfigurationDecides guarantees that what a configuration wants of the shared store holds from its start on,
 // and that one that goes early, because the reload failed in another app, gives the one before its own back.
 func TestNewestConfigurationDecides(t *testing.T) {
-	location, err := store.ParseLocation(store.SQLite, filepath.Join(t.TempDir(), "svc.db"))
+	location, err := store.ParseLocation(store.SQLite, filepath.Join(storeFolder(t), "svc.db"))
 	require.NoError(t, err)
 	var oldLog, newLog bytes.Buffer
 	plain := func(to *bytes.Buffer) *slog.Logger {
@@ -97,7 +97,7 @@ func TestNewestConfigurationDecides(t *testing.T) {
 // TestReloadChangesWhatIsShared guarantees the same of whole configurations: a reload changes sweep_interval and the
 // budget of body bytes, and one that fails leaves them.
 func TestReloadChangesWhatIsShared(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "svc.db")
+	path := filepath.Join(storeFolder(t), "svc.db")
 	old := provision(t, sqliteCaddyfile(t, path, "limits {\n buffered_bytes 1000\n }\n timing {\n sweep_interval 1h\n }"))
 	old.start(t)
 	shared := old.app.runtime.shared
@@ -130,7 +130,7 @@ func TestStartThatFails(t *testing.T) {
 		require.NoError(t, run.app.Cleanup(), "twice does nothing")
 		requireNotShared(t, run)
 	}
-	path := filepath.Join(t.TempDir(), "svc.db")
+	path := filepath.Join(storeFolder(t), "svc.db")
 	run := provision(t, sqliteCaddyfile(t, path, ""))
 	require.NoError(t, run.app.Cleanup())
 	requireNotShared(t, run)

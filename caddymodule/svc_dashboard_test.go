@@ -16,7 +16,7 @@ func TestDashboard(t *testing.T) {
 	run := provision(t, `{
 	svc {
 		base_url http://localhost:8080
-		store sqlite `+filepath.Join(t.TempDir(), "svc.db")+`
+		store sqlite `+filepath.Join(storeFolder(t), "svc.db")+`
 		master_key `+string(secretFile(t, testMasterKey))+`
 	}
 }

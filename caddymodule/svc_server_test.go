@@ -90,7 +90,7 @@ const (
 // directives written out, whichever options it has.
 func TestServerIsShortForTheDirectives(t *testing.T) {
 	t.Parallel()
-	app := serverApp(t, t.TempDir())
+	app := serverApp(t, storeFolder(t))
 	const webhooks = writtenBot + writtenSocial + writtenMarketA
 	for _, tt := range []struct{ name, server, written string }{
 		{
@@ -176,7 +176,7 @@ func renumbered(adapted string) string {
 // TestServerServesTheInterface guarantees that a site with svc_server serves every operation of the interface description, and
 // answers all else, and every error of the site, as the contract says.
 func TestServerServesTheInterface(t *testing.T) {
-	run := provision(t, serverApp(t, t.TempDir())+`:8080 {
+	run := provision(t, serverApp(t, storeFolder(t))+`:8080 {
 	svc_server
 	error /broken 502
 	handle_errors 410 {
@@ -237,7 +237,7 @@ func TestServerServesTheInterface(t *testing.T) {
 
 // TestServerLeavesOut guarantees that what an option turns off is answered as an unknown path.
 func TestServerLeavesOut(t *testing.T) {
-	run := provision(t, serverApp(t, t.TempDir())+`:8080 {
+	run := provision(t, serverApp(t, storeFolder(t))+`:8080 {
 	svc_server {
 		except models wallet
 		docs off
