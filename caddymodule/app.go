@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	// Registers the log format svc.
 	_ "github.com/caddy-svc/caddy-svc/caddymodule/logformat"
+	"github.com/caddy-svc/caddy-svc/internal/egress"
 )
 
 // appName is the name of the app in the JSON configuration, of its global Caddyfile block, and of its paths in
@@ -67,6 +68,10 @@ type App struct {
 	// Whether this server may hold a small part of a busy wallet in advance, so that a call without an `Idempotency-Key` needs one
 	// commit instead of two: `on` or `off`. Default: `on`.
 	Tranches string `json:"tranches,omitempty"`
+
+	// Which addresses organizations may have told of events: `public`, by https only, or `any`, among them addresses of private networks,
+	// and this host itself by http. Default: `public`.
+	EventEndpoints string `json:"event_endpoints,omitempty"`
 
 	// How the process uses its memory.
 	Memory *Memory `json:"memory,omitempty"`
@@ -130,6 +135,9 @@ func (a *App) faults() *config.Faults {
 	if a.Tranches != "" && !slices.Contains(onOff, a.Tranches) {
 		fs.Addf("svc.tranches", "%q is not known; allowed: %s", a.Tranches, config.Listed(onOff))
 	}
+	if a.EventEndpoints != "" && !slices.Contains(eventTargets, a.EventEndpoints) {
+		fs.Addf("svc.event_endpoints", "%q is not known; allowed: %s", a.EventEndpoints, config.Listed(eventTargets))
+	}
 	a.Memory.faults(fs)
 	return fs
 }
@@ -138,6 +146,16 @@ func (a *App) faults() *config.Faults {
 const tranchesOff = "off"
 
 var onOff = []string{"on", tranchesOff}
+
+// anyTarget is the value of event_endpoints that allows every address.
+const anyTarget = "any"
+
+var eventTargets = []string{"public", anyTarget}
+
+// eventPolicy is which addresses may be told of events.
+func (a *App) eventPolicy() egress.Policy {
+	return egress.Policy{AllowPrivate: a.EventEndpoints == anyTarget}
+}
 
 func baseURLFaults(fs *config.Faults, address string) {
 	const path, form = "svc.base_url", "scheme://host[:port] with http or https, e.g. https://api.example.com"

@@ -89,6 +89,8 @@ var (
 		"Conversations that this process's worker took up.")
 	leasesLostTotal = counter("leases_lost_total",
 		"Conversations whose lease ran out while this process's worker had them.")
+	eventTriesTotal = counters("event_deliveries_total",
+		"Tries to tell an event endpoint of an event, by outcome.", "outcome")
 
 	// Without `redis` these stay at 0.
 	redisSeconds = histogram("redis_seconds",

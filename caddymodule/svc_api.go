@@ -7,8 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// API serves `/api-keys`, `/provider-keys`, `/agents`, `/knowledge-bases`, `/channels`, `/conversations` and `/wallet`, and
-// for people `/session`, `/members`, `/organization` and `/audit-log`. It needs no svc_auth before it: it checks the key or
+// API serves `/api-keys`, `/provider-keys`, `/agents`, `/knowledge-bases`, `/channels`, `/conversations`, `/wallet` and
+// `/event-endpoints`, and for people `/session`, `/members`, `/organization` and `/audit-log`. It needs no svc_auth before it: it checks the key or
 // the login session itself, because every endpoint has its own scope and role. Unknown paths and methods end with 404
 // `not_found`.
 //

@@ -26,8 +26,8 @@ const (
 
 // apiGroups are the groups of paths that svc_api serves, by the first part of the path.
 var apiGroups = []string{
-	"api-keys", "provider-keys", "agents", "knowledge-bases", "channels", "conversations", "wallet", "session", "members",
-	"organization", "audit-log",
+	"api-keys", "provider-keys", "agents", "knowledge-bases", "channels", "conversations", "wallet", "event-endpoints",
+	"session", "members", "organization", "audit-log",
 }
 
 // init registers svc_server with a place behind all other directives but svc_error: it responds to every request that reaches
@@ -67,7 +67,7 @@ func init() {
 //	    svc_rate_limit
 //	    svc_chat
 //	}
-//	@groups path /api-keys* /provider-keys* /agents* /knowledge-bases* /channels* /conversations* /wallet* \
+//	@groups path /api-keys* /provider-keys* /agents* /knowledge-bases* /channels* /conversations* /wallet* /event-endpoints* \
 //	    /session* /members* /organization* /audit-log*
 //	handle @groups {
 //	    svc_api

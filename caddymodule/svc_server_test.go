@@ -49,7 +49,7 @@ const (
 		svc_chat
 	}`
 	writtenAPI = `
-	@groups path /api-keys* /provider-keys* /agents* /knowledge-bases* /channels* /conversations* /wallet* /session* /members* /organization* /audit-log*
+	@groups path /api-keys* /provider-keys* /agents* /knowledge-bases* /channels* /conversations* /wallet* /event-endpoints* /session* /members* /organization* /audit-log*
 	handle @groups {
 		svc_api
 	}`

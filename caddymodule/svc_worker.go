@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/events"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
 
@@ -96,6 +98,9 @@ func (w *WorkerApp) work(ctx context.Context) error {
 	}
 	loop := worker.New(config)
 	w.running.Store(true)
+	// Of the events that a stopping worker writes, the next one delivers those that come too late here.
+	delivering := repeat.Start(time.Hour, w.app.deliverer(w.app.runtime).Run)
+	defer delivering.Stop()
 	if err := loop.Run(ctx, orDefault(w.GracePeriod, DefaultGracePeriod)); err != nil {
 		return fmt.Errorf("running the worker: %w", err)
 	}
@@ -127,4 +132,12 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 		Concurrency: a.Worker.concurrency(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Observer: workerMetrics{}, Logger: a.log,
 	}
+}
+
+// deliverer tells of events for a worker of a runtime.
+func (a *App) deliverer(rt *runtime) *events.Deliverer {
+	return events.New(events.Config{
+		DB: rt.shared.db, Ring: a.settings.ring, Policy: a.eventPolicy(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		Tried: func(outcome string) { eventTriesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
+	})
 }

@@ -180,7 +180,7 @@ func TestBrowserRoles(t *testing.T) {
 	b := c.business(t, 1_000_000, c.up.script(replying), nil)
 	other := c.business(t, 1_000_000, c.up.script(replying), nil)
 	l := b.line(t, bot.Type)
-	administrators := []string{"/dashboard/keys", "/dashboard/provider-keys", "/dashboard/members", "/dashboard/audit"}
+	administrators := []string{"/dashboard/keys", "/dashboard/provider-keys", "/dashboard/events", "/dashboard/members", "/dashboard/audit"}
 	everybody := []string{
 		"/dashboard", "/dashboard/agents", "/dashboard/knowledge", "/dashboard/channels", "/dashboard/conversations", "/dashboard/wallet",
 		"/dashboard/organization",

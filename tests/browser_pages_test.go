@@ -37,7 +37,7 @@ func TestBrowserPages(t *testing.T) {
 	}
 	visited := p.crawl("/dashboard", func() { p.requireAccessible() })
 	for _, path := range []string{
-		"/dashboard", "/dashboard/keys", "/dashboard/provider-keys", "/dashboard/members", "/dashboard/audit", "/dashboard/wallet",
+		"/dashboard", "/dashboard/keys", "/dashboard/provider-keys", "/dashboard/events", "/dashboard/members", "/dashboard/audit", "/dashboard/wallet",
 		"/dashboard/organization", "/dashboard/agents", "/dashboard/agents/{id}", "/dashboard/agents/{id}/playground", "/dashboard/knowledge",
 		"/dashboard/knowledge/{id}", "/dashboard/channels", "/dashboard/channels?type", "/dashboard/channels/{id}", "/dashboard/conversations",
 		"/dashboard/conversations/{id}", "/dashboard/account",

@@ -216,7 +216,7 @@ func (s *shopper) sign(r *http.Request, ways []any, body []byte) {
 
 var (
 	// anyID is an id of ours anywhere.
-	anyID = regexp.MustCompile(`\b(org|key|usr|agt|kb|doc|chn|cnv|msg|txn|call|req|trn|aud)_[0-9a-z]{20,}\b`)
+	anyID = regexp.MustCompile(`\b(org|key|usr|agt|kb|doc|chn|cnv|msg|txn|call|req|trn|aud|evep|evt)_[0-9a-z]{20,}\b`)
 	// authors are ids of users and keys that made a resource: no later example refers to them.
 	authors = regexp.MustCompile(`"createdBy":"[^"]*"`)
 	// visitorToken is the token of a widget's session.
@@ -227,6 +227,7 @@ var (
 		with  string
 	}{
 		{anyID, "${1}_00000000000000000000000001"},
+		{regexp.MustCompile(`whsec_[0-9A-Za-z+/=]+`), "whsec_MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDA="},
 		{regexp.MustCompile(`"chatcmpl-[^"]*"`), `"chatcmpl-0000000000000001"`},
 		{regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*Z"`), `"2026-01-02T03:04:05.678Z"`},
 		{regexp.MustCompile(`"\d{4}-\d\d-\d\d"`), `"2026-01-02"`},

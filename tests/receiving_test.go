@@ -36,7 +36,7 @@ var connected = []platforms.Type{
 // groupScopes are those that a business's key has beside the usual ones.
 var groupScopes = []string{
 	"models:read", "chat:write", "wallet:read", "agents:read", "agents:write", "channels:read", "channels:write",
-	"conversations:read", "conversations:write",
+	"conversations:read", "conversations:write", "event_endpoints:read", "event_endpoints:write",
 }
 
 // receiving makes a deployment that receives the platforms' webhooks and sends to the scripted ones.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,12 +34,13 @@ func (a doctorAnswer) text(w *strings.Builder) {
 func doctorCommand(f *commandFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages, the channels' platforms and the master key",
+		Short: "Checks the books (wallets, holds, ledger, calls), the queue of messages, the channels' platforms, events and the master key",
 		Long: `Checks the invariants of the books, such as that every wallet is the sum of its ledger, and of the queue, such as that
-every message is answered at most once, that this program contains the platform of every channel, and that the master key
-opens provider keys and the credentials of channels. It changes nothing in them and may run beside a working server. The exit
-status is 1 when something is found; the findings say where to look. With --recent it reads of the books only what was written
-in that time, and what is still open.`,
+every message is answered at most once, that this program contains the platform of every channel, and that events are
+delivered, and that the master key opens provider keys, the credentials of channels and the secrets of event endpoints.
+It changes nothing in them and may run beside a working server. The exit status is 1 when something is found; the
+findings say where to look. With --recent it reads of the books only what was written in that time, and what is still
+open.`,
 	}
 	recent := command.Flags().Duration("recent", 0, "check only the books of this last `time`, such as 25h (default: all)")
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
@@ -54,7 +56,11 @@ in that time, and what is still open.`,
 		if err != nil {
 			return nil, err
 		}
-		report.Invariants = append(report.Invariants, queue, channels)
+		events, err := examineEvents(ctx, e.db)
+		if err != nil {
+			return nil, err
+		}
+		report.Invariants = append(report.Invariants, queue, channels, events)
 		// Without the secret the doctor still checks the books.
 		if ring, err := e.app.Ring(e.repl); err != nil {
 			_, _ = fmt.Fprintf(e.stderr, "svc.master_key was not checked: %v\n", err)
@@ -109,12 +115,30 @@ func examineChannels(ctx context.Context, db *store.DB) (billing.Examined, error
 	return examined, nil
 }
 
+// examineEvents checks, for the doctor's report, that workers deliver events.
+func examineEvents(ctx context.Context, db *store.DB) (billing.Examined, error) {
+	examined := billing.Examined{
+		ID: "EVENTS", Text: "every event that is due is tried within 15 minutes",
+		Advice: "run a worker, and look into its log",
+	}
+	overdue, err := db.EventDeliveries.Overdue(ctx, (15 * time.Minute).Milliseconds())
+	if err != nil {
+		return examined, fmt.Errorf("checking the events: %w", err)
+	}
+	if overdue > 0 {
+		examined.Findings = append(examined.Findings, billing.Finding{
+			Subject: "event_deliveries", Detail: fmt.Sprintf("no worker delivers events; overdue: %d", overdue),
+		})
+	}
+	return examined, nil
+}
+
 // examineMasterKey checks, for the doctor's report, that the master key opens every provider key and the credentials of every
 // channel, and that the server would start with it.
 func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (billing.Examined, error) {
 	const most = 20 // findings, as of the books
 	examined := billing.Examined{
-		ID: "KEY", Text: "master_key opens every provider key and the credentials of every channel",
+		ID: "KEY", Text: "master_key opens every provider key, the credentials of every channel and the secrets of every event endpoint",
 		Advice: "put the missing key back into master_key, or see docs/operating.md \"A lost master key\"",
 	}
 	note := func(subject string, sealed []byte, place vault.AAD) {
@@ -139,6 +163,12 @@ func examineMasterKey(ctx context.Context, db *store.DB, ring *vault.Ring) (bill
 	if err == nil {
 		err = db.ChannelCredentials.Each(ctx, func(c store.Channel) error {
 			note(c.ID, c.Credentials, vault.ChannelCredentials(c.OrgID, c.ID))
+			return nil
+		})
+	}
+	if err == nil {
+		err = db.EventEndpoints.Each(ctx, func(e store.EventEndpoint) error {
+			note(e.ID, e.Secret, vault.EventSecret(e.OrgID, e.ID))
 			return nil
 		})
 	}

@@ -7,7 +7,7 @@
 //   - Secrets that come in are sealed or hashed at once and are never shown again.
 //
 // It keeps no state. It calls a platform to find the account of new credentials, and the gateway for the playground. It exceeds
-// 3,000 lines because thirteen groups share the ownership check, the lists and tables, and the forms of change; more than half of
+// 3,000 lines because fourteen groups share the ownership check, the lists and tables, and the forms of change; more than half of
 // it are the groups' documented bodies and routes.
 package api
 
@@ -28,6 +28,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
 	"github.com/caddy-svc/caddy-svc/handlers/v1"
 	"github.com/caddy-svc/caddy-svc/handlers/widget"
+	"github.com/caddy-svc/caddy-svc/internal/egress"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -60,6 +61,8 @@ type Deps struct {
 	// Chat streams what agents answer in the playground, and PlaygroundCall makes the call for it.
 	Chat           *v1.Chat
 	PlaygroundCall PlaygroundCall
+	// EventTargets is which addresses may be told of events.
+	EventTargets egress.Policy
 	// Providers are the names of those in the configuration: an organization may have a key of its own for each.
 	Providers []string
 	// BaseURL is the service's own address, without a trailing slash.
@@ -123,6 +126,7 @@ func serve(d *Deps) *endpoint.Server {
 	(&channels{d}).register(s)
 	(&conversations{d}).register(s)
 	(&wallet{d}).register(s)
+	(&eventEndpoints{d}).register(s)
 	widget.Register(s)
 	(&organization{d}).register(s)
 	return s

@@ -34,6 +34,7 @@ func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 	base := o.ask(t, http.StatusCreated, http.MethodPost, "/knowledge-bases", "stranger", `{"name":"theirs"}`)
 	document := o.ask(t, http.StatusCreated, http.MethodPost, "/knowledge-bases/"+base["id"].(string)+"/documents", "stranger",
 		`{"name":"theirs","mediaType":"text/plain","content":"theirs"}`)
+	endpoint := o.ask(t, http.StatusCreated, http.MethodPost, "/event-endpoints", "stranger", `{"url":"https://theirs.example.com"}`)
 	o.inbox.conversations = []inbox.Conversation{{ID: "cnv_theirs", OrgID: "org_2", ChannelID: channel["id"].(string), State: inbox.StateAssistant}}
 	require.NoError(t, o.DB.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
 		tx.Queue(1, `INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state, attention, lease_until, lease_token,
@@ -44,7 +45,7 @@ func furnished(t *testing.T) (o *fixture, idOf map[string]string) {
 	return o, map[string]string{
 		"/agents": agent["id"].(string), "/channels": channel["id"].(string), "/conversations": "cnv_theirs",
 		"/api-keys": key["id"].(string), "/members": "usr_stranger", "/knowledge-bases": base["id"].(string),
-		"{docId}": document["id"].(string),
+		"/event-endpoints": endpoint["id"].(string), "{docId}": document["id"].(string),
 	}
 }
 
@@ -67,6 +68,8 @@ func bodyFor(route handlers.Route) string {
 		return `{"name":"new"}`
 	case "PUT /provider-keys/{provider}":
 		return `{"key":"sk-new"}`
+	case "POST /event-endpoints", "PATCH /event-endpoints/{id}":
+		return `{"url":"https://new.example.com"}`
 	case "POST /members":
 		return `{"email":"new@example.com","role":"member"}`
 	case "PATCH /organization":
@@ -112,7 +115,7 @@ func roleFor(t *testing.T, route handlers.Route) handlers.Role {
 			return handlers.RoleMember
 		}
 		return handlers.RoleAdministrator
-	case "/api-keys", "/provider-keys", "/members", "/audit-log":
+	case "/api-keys", "/provider-keys", "/members", "/audit-log", "/event-endpoints":
 		return handlers.RoleAdministrator
 	default:
 		require.Fail(t, "which role does "+group+" need?")

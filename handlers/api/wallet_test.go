@@ -315,6 +315,7 @@ func TestOrganization(t *testing.T) {
 	object := o.ask(t, http.StatusOK, http.MethodGet, "/organization", "user:member", "")
 	require.Equal(t, map[string]any{
 		"id": "org_1", "name": "org_1", "plan": "free", "suspended": false, "retentionDays": 0., "createdAt": "1970-01-01T00:00:00.001Z",
+		"lowBalanceMicros": "0", "waitingMinutes": 15.,
 	}, object)
 	for _, days := range []string{"7", "30", "3650", "0"} {
 		changed := o.ask(t, http.StatusOK, http.MethodPatch, "/organization", "user:administrator", `{"retentionDays":`+days+`,"plan":"pro","name":"x"}`)

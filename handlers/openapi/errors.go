@@ -110,6 +110,7 @@ var specificCodes = map[string][]errcode.Code{
 	"setPassword": {errcode.Forbidden, errcode.RateLimited},
 	"signOut":     {errcode.Forbidden},
 
+	"createEventEndpoint": {errcode.PlanLimitExceeded}, "testEventEndpoint": {errcode.Conflict},
 	"createAPIKey": {errcode.Conflict},
 	"createAgent":  {errcode.UnsupportedModel, errcode.Conflict}, "updateAgent": {errcode.UnsupportedModel, errcode.Conflict},
 	"createKnowledgeBase": {errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},

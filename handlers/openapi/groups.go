@@ -29,6 +29,8 @@ var tags = []*huma.Tag{
 	{Name: "Channels", Description: "Messaging channels and how they are connected to their platform."},
 	{Name: "Conversations", Description: "Conversations, messages, handover to a human."},
 	{Name: "Wallet", Description: "Balance, transactions, costs of calls."},
+	{Name: "Event endpoints", Description: "Addresses of your own systems that are told of events by signed webhooks: handovers, messages " +
+		"that need attention, customers who wait, channels to reconnect, a wallet that runs low."},
 	{Name: "Widget", Description: "The web widget: for pages of the domains that its channel names, without a key."},
 	{Name: "Organization", Description: "The organization and its settings."},
 	{Name: "Session", Description: "Sign-in of people, for the dashboard."},

@@ -91,6 +91,7 @@ func scopes() []option {
 		{"channels", "channels"},
 		{"conversations", "conversations"},
 		{"wallet", "the wallet"},
+		{"event_endpoints", "event endpoints"},
 		{"api_keys", "API keys"},
 		{"provider_keys", "provider keys"},
 	} {

@@ -29,6 +29,8 @@ const (
 		{"day":"2026-11-30","model":"echo/free","calls":7,"promptTokens":1,"completionTokens":2,"chargedMicros":"0"}]}`
 	transactionJSON = `{"id":"txn_1","at":"2026-11-21T10:00:00.000Z","kind":"charge","amountMicros":"-25","balanceMicros":"12500000",
 		"callId":"call_1","reference":null,"reason":null}`
+	eventEndpointJSON = `{"id":"evep_1","url":"https://crm.example.com/events","events":["wallet.low"],"state":"disabled",
+		"disabledReason":"failing","failingSince":"2026-11-21T10:00:00.000Z"}`
 	callJSON = `{"id":"call_1","at":"2026-11-21T10:00:00.000Z","durationMs":120,"model":"echo/a","outcome":"completed","promptTokens":3,
 		"cachedPromptTokens":0,"completionTokens":4,"estimated":true,"chargedMicros":"25","byok":false,"stream":true,"keyId":"key_1",
 		"requestId":"req_1","agentId":null,"conversationId":null}`
@@ -41,7 +43,8 @@ func newFixture(t *testing.T) *fixture {
 	r.dashboard.config.Providers = []string{"acme", "other"}
 	for request, body := range map[string]string{
 		"GET /api-keys": listOf(keyJSON, revokedKeyJSON), "GET /provider-keys": listOf(providerKeyJSON),
-		"GET /members": listOf(memberJSON, invitedJSON), "GET /members/usr_1": memberJSON, "GET /audit-log": listOf(auditJSON),
+		"GET /event-endpoints": listOf(eventEndpointJSON),
+		"GET /members":         listOf(memberJSON, invitedJSON), "GET /members/usr_1": memberJSON, "GET /audit-log": listOf(auditJSON),
 		"GET /session/all":  listOf(`{"current":true,"client":"Browser","createdAt":"2026-11-21T10:00:00.000Z","seenAt":"2026-11-21T10:00:00.000Z"}`),
 		"GET /organization": organizationJSON, "GET /wallet": walletJSON, "GET /wallet/spend": spendJSON,
 		"GET /wallet/transactions": listOf(transactionJSON), "GET /wallet/calls": listOf(callJSON),
@@ -60,6 +63,32 @@ func (r *fixture) open(t *testing.T, path string) *httptest.ResponseRecorder {
 // signedOut ends the visitor's session.
 func (r *fixture) signedOut() {
 	r.refuse("GET /session", http.StatusUnauthorized, "unauthenticated", "", "There is no API key and no login session.")
+}
+
+// An endpoint's secret is shown once, and why it was disabled always.
+func TestEventsPage(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	require.Contains(t, r.see(t, "/dashboard/events"), "every delivery failed for three days")
+	r.answer("POST /event-endpoints", http.StatusCreated, `{"id":"evep_2","url":"https://e.com","events":["wallet.low"],"secret":"whsec_raw"}`)
+	w := r.submit(t, "/dashboard/events", url.Values{"url": {"https://e.com"}, "events": {"wallet.low"}})
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), `<code id="new-secret">whsec_raw</code>`)
+	require.Equal(t, map[string]any{"url": "https://e.com", "events": []any{"wallet.low"}}, r.last(t, http.MethodPost).body)
+	w = r.submit(t, "/dashboard/events", url.Values{"url": {"https://e.com"}})
+	element(t, w.Body.String(), "event-endpoint-create-events-error")
+	r.refuse("POST /event-endpoints", http.StatusBadRequest, "invalid_request", "url", "url must begin with https://.")
+	w = r.submit(t, "/dashboard/events", url.Values{"url": {"http://e.com"}, "events": {"wallet.low"}})
+	requireErrorAt(t, w.Body.String(), "event-endpoint-create-url", "url must begin with https://.")
+	holds(t, w.Body.String(), "event-endpoint-create-url", "http://e.com")
+
+	r.answer("POST /event-endpoints/evep_1/test", http.StatusCreated, `{"eventId":"evt_1"}`)
+	requireTo(t, r.submit(t, "/dashboard/events/test", url.Values{"id": {"evep_1"}}), "/dashboard/events", "event-endpoint-test")
+	r.answer("PATCH /event-endpoints/evep_1", http.StatusOK, eventEndpointJSON)
+	requireTo(t, r.submit(t, "/dashboard/events/activate", url.Values{"id": {"evep_1"}}), "/dashboard/events", "event-endpoint-activate")
+	require.Equal(t, map[string]any{"state": "active"}, r.last(t, http.MethodPatch).body)
+	r.answer("DELETE /event-endpoints/evep_1", http.StatusNoContent, "")
+	requireTo(t, r.submit(t, "/dashboard/events/delete", url.Values{"id": {"evep_1"}}), "/dashboard/events", "event-endpoint-delete")
 }
 
 // A key is shown once, after the answer that made it, and what was chosen goes to the API as it was chosen.

@@ -100,6 +100,7 @@ func sections() []section {
 		{root + "/wallet", "Wallet", roleMember},
 		{root + "/keys", "API keys", roleAdministrator},
 		{root + "/provider-keys", "Provider keys", roleAdministrator},
+		{root + "/events", "Events", roleAdministrator},
 		{root + "/members", "Members", roleAdministrator},
 		{root + "/audit", "Audit log", roleAdministrator},
 		{root + "/organization", "Organization", roleMember},
@@ -110,7 +111,8 @@ func pages(types []channelType) []page {
 	return slices.Concat(
 		[]page{
 			forward(root+"/{$}", root), loginPage(), welcomePage(), signOutPage(), overviewPage(),
-			walletPage(), callsPage(), keysPage(), providerKeysPage(), membersPage(), memberPage(), auditPage(), organizationPage(), accountPage(),
+			walletPage(), callsPage(), keysPage(), providerKeysPage(), eventsPage(), membersPage(),
+			memberPage(), auditPage(), organizationPage(), accountPage(),
 		},
 		agentPages(), []page{playgroundPage()}, knowledgePages(), channelPages(types), conversationPages(),
 	)

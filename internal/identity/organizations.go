@@ -16,7 +16,9 @@ func CreateOrganization(ctx context.Context, db *store.DB, actor, name, plan str
 	if err != nil {
 		return store.Organization{}, err
 	}
-	organization := store.Organization{ID: store.NewID("org"), Name: name, Plan: plan, CreatedAt: time.Now().UnixMilli()}
+	organization := store.Organization{
+		ID: store.NewID("org"), Name: name, Plan: plan, CreatedAt: time.Now().UnixMilli(), WaitingMinutes: store.DefaultWaitingMinutes,
+	}
 	if err := db.Organizations.Create(ctx, actor, organization); err != nil {
 		return store.Organization{}, fmt.Errorf("creating organization %q: %w", name, err)
 	}

@@ -17,10 +17,11 @@ type Rekeyed struct {
 	Overtaken int `json:"overtaken"` // replaced by another writer meanwhile; run again to be sure
 }
 
-// Rekey seals every provider key, and the credentials of every channel, again that isn't sealed under the ring's first key;
+// Rekey seals every provider key, the credentials of every channel, and the secrets of every event endpoint again that isn't sealed
+// under the ring's first key;
 // after it older keys may be removed from master_key. Values that don't open stay as they are and are reported together in the
 // error. Rekey may be interrupted and repeated, and runs beside a working server. It writes an entry to the audit log for each of
-// the two sorts of which it changed something.
+// the three sorts of which it changed something.
 func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (Rekeyed, error) {
 	keys := rekeying{ring: ring}
 	err := db.ProviderKeys.Each(ctx, func(k store.ProviderKey) error {
@@ -40,10 +41,33 @@ func Rekey(ctx context.Context, db *store.DB, ring *vault.Ring, actor string) (R
 	})
 	channelsErr := channels.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "channel.rekey", Target: "channels"}, err)
 
-	return Rekeyed{
-		Renewed: keys.Renewed + channels.Renewed, Current: keys.Current + channels.Current,
-		Unopened: keys.Unopened + channels.Unopened, Overtaken: keys.Overtaken + channels.Overtaken,
-	}, errors.Join(keysErr, channelsErr)
+	endpoints := rekeying{ring: ring}
+	err = db.EventEndpoints.Each(ctx, func(e store.EventEndpoint) error {
+		name := fmt.Sprintf("secret of event endpoint %s of organization %s", e.ID, e.OrgID)
+		return endpoints.renew(name, e.Secret, vault.EventSecret(e.OrgID, e.ID), func(fresh []byte) (bool, error) {
+			return db.EventEndpoints.Reseal(ctx, &e, fresh, resealed(ring, &e))
+		})
+	})
+	endpointsErr := endpoints.finish(ctx, db, store.AuditEntry{Actor: actor, Action: "event_endpoint.rekey", Target: "event_endpoints"}, err)
+
+	all := Rekeyed{}
+	for _, one := range []Rekeyed{keys.Rekeyed, channels.Rekeyed, endpoints.Rekeyed} {
+		all.Renewed += one.Renewed
+		all.Current += one.Current
+		all.Unopened += one.Unopened
+		all.Overtaken += one.Overtaken
+	}
+	return all, errors.Join(keysErr, channelsErr, endpointsErr)
+}
+
+// resealed returns the old secret of an endpoint under the ring's first key, or none if it doesn't open: it signs for a day at most.
+func resealed(ring *vault.Ring, endpoint *store.EventEndpoint) []byte {
+	aad := vault.EventSecret(endpoint.OrgID, endpoint.ID)
+	plain, err := ring.Open(endpoint.OldSecret, aad)
+	if err != nil {
+		return nil
+	}
+	return ring.Seal(plain, aad)
 }
 
 // rekeying is the work of [Rekey] on one sort of values.

@@ -27,6 +27,8 @@ const (
 	ConversationsWrite  Scope = "conversations:write"
 	WalletRead          Scope = "wallet:read"
 	WalletWrite         Scope = "wallet:write"
+	EventEndpointsRead  Scope = "event_endpoints:read"
+	EventEndpointsWrite Scope = "event_endpoints:write"
 )
 
 // bit returns the scope's position in a [Scopes], -1 for an unknown scope. It runs on every request, hence no map or loop.
@@ -64,6 +66,10 @@ func (s Scope) bit() int {
 		return 14
 	case WalletWrite:
 		return 15
+	case EventEndpointsRead:
+		return 16
+	case EventEndpointsWrite:
+		return 17
 	default:
 		return -1
 	}
@@ -78,7 +84,7 @@ func AllScopes() []Scope {
 		ModelsRead, ChatWrite,
 		APIKeysRead, APIKeysWrite, ProviderKeysRead, ProviderKeysWrite, AgentsRead, AgentsWrite,
 		KnowledgeBasesRead, KnowledgeBasesWrite, ChannelsRead, ChannelsWrite,
-		ConversationsRead, ConversationsWrite, WalletRead, WalletWrite,
+		ConversationsRead, ConversationsWrite, WalletRead, WalletWrite, EventEndpointsRead, EventEndpointsWrite,
 	}
 }
 

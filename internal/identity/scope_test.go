@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
-// The scopes are models:read, chat:write, and read and write of seven groups.
+// The scopes are models:read, chat:write, and read and write of eight groups.
 func TestAllScopesAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
 	want := []string{"models:read", "chat:write"}
-	for group := range strings.FieldsSeq("api_keys provider_keys agents knowledge_bases channels conversations wallet") {
+	for group := range strings.FieldsSeq("api_keys provider_keys agents knowledge_bases channels conversations wallet event_endpoints") {
 		want = append(want, group+":read", group+":write")
 	}
 	var got []string

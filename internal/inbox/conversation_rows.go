@@ -3,7 +3,9 @@ package inbox
 import (
 	"cmp"
 	"database/sql"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -25,11 +27,13 @@ type conversationRow struct {
 	address                   string
 	name                      []byte // sealed, nil none
 	lastCustomerAt, updatedAt int64
+	people                    peopleState
 
-	stored  queueState // as it is in the database
-	changed bool
-	deleted bool
-	wake    bool // it became due, so a worker should be woken
+	stored       queueState // as it is in the database
+	storedPeople peopleState
+	changed      bool
+	deleted      bool
+	wake         bool // it became due, so a worker should be woken
 }
 
 // queueState is the part of the row that workers and operators decide by; most messages of many leave it unchanged.
@@ -69,13 +73,15 @@ func (c *conversationRow) answered() {
 }
 
 const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
-	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at`
+	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at, unanswered_since,
+	attention_told, handover_reason`
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
-		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt)
-	c.stored = c.queueState
+		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
+		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason)
+	c.stored, c.storedPeople = c.queueState, c.people
 	return c, err
 }
 
@@ -88,16 +94,50 @@ var (
 	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
-// SQLite rewrites every index that has a column which an UPDATE names, changed or not. So these statements name lease_until and run_at
-// only when they change.
+// conversationUpdates are the statements that write a changed conversation, by [rowChanges]. SQLite rewrites every index that has a
+// column which an UPDATE names, changed or not. So a statement names lease_until, run_at and the people's columns only when they change.
+var conversationUpdates = func() (texts [8]string) {
+	for changes := range texts {
+		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
+		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11`}, 11
+		for change, columns := range [...][]string{{"lease_until"}, {"run_at"}, {"unanswered_since", "attention_told", "handover_reason"}} {
+			for _, column := range columns {
+				if changes&(1<<change) != 0 {
+					n++
+					set = append(set, fmt.Sprintf("%s = $%d", column, n))
+				}
+			}
+		}
+		texts[changes] = strings.Join(set, ", ") + fmt.Sprintf(" WHERE id = $%d", n+1)
+	}
+	return texts
+}()
+
+// rowChanges is which columns of a row changed that a usual update doesn't name.
+type rowChanges uint8
+
 const (
-	updateUnindexed = `UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
-		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10,
-		blocked_at = $11`
-	updateConversation = updateUnindexed + ` WHERE id = $12`
-	updateLease        = updateUnindexed + `, lease_until = $12 WHERE id = $13`
-	updatePlace        = updateUnindexed + `, lease_until = $12, run_at = $13 WHERE id = $14`
+	leaseChanged rowChanges = 1 << iota
+	placeChanged
+	peopleChanged
 )
+
+// update returns the statement that writes the row, with its arguments.
+func (c *conversationRow) update() (text string, args []any) {
+	args = append(make([]any, 0, 17), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+		c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt)
+	var changes rowChanges
+	if c.leaseUntil != c.stored.leaseUntil {
+		changes, args = changes|leaseChanged, append(args, c.leaseUntil)
+	}
+	if c.runAt != c.stored.runAt {
+		changes, args = changes|placeChanged, append(args, c.runAt)
+	}
+	if c.people != c.storedPeople {
+		changes, args = changes|peopleChanged, append(args, c.people.unansweredSince, c.people.attentionTold, c.people.handoverReason)
+	}
+	return conversationUpdates[changes], append(args, c.id)
+}
 
 // queueFind reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
 func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) {
@@ -153,17 +193,11 @@ func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 		if !c.changed || c.deleted {
 			continue
 		}
-		text, args := updateConversation, append(make([]any, 0, 14), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
-			c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt)
-		switch {
-		case c.runAt != c.stored.runAt:
-			text, args = updatePlace, append(args, c.leaseUntil, c.runAt)
-		case c.leaseUntil != c.stored.leaseUntil:
-			text, args = updateLease, append(args, c.leaseUntil)
-		}
-		tx.Queue(store.AnyRows, text, append(args, c.id)...)
+		c.queueEvents(tx)
+		text, args := c.update()
+		tx.Queue(store.AnyRows, text, args...)
 		wake = wake || c.wake
-		c.stored, c.changed, c.wake = c.queueState, false, false
+		c.stored, c.storedPeople, c.changed, c.wake = c.queueState, c.people, false, false
 	}
 	if wake && locksRows(tx) {
 		tx.Queue(store.AnyRows, `SELECT pg_notify('`+wakeChannel+`', '')`)

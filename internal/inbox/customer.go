@@ -26,6 +26,7 @@ func (op *blockOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	c.blockedAt = s.now
+	c.replied(0)
 	s.silence(c, codeBlockedByPerson)
 	op.audit(s, "block")
 	return nil

@@ -101,7 +101,7 @@ func (d *decisions) decide(item *arrivedItem) {
 		}
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
-			c.state = StateClosed
+			c.close()
 			d.silence(c, codeBlocked)
 		}
 	case AccessRefused: // it is the channel's, and belongs to no conversation
@@ -126,6 +126,7 @@ func (d *decisions) text(c *conversationRow, item *arrivedItem, sentAt int64) {
 		c.state = StateAssistant
 	}
 	silent := c.silent(d.now)
+	c.asked(d.now)
 	d.add(c, item, AuthorCustomer, KindText, silent, sentAt)
 	if silent {
 		return
@@ -176,6 +177,7 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 		kind = KindEvent
 	}
 	if !d.automaticReply(c, item) {
+		c.replied(0)
 		d.pause(c, item, sentAt)
 	}
 	d.add(c, item, AuthorHuman, kind, true, sentAt)

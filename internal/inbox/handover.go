@@ -75,6 +75,7 @@ func (op *humanOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	op.at = s.now
+	c.replied(0)
 	s.queueParts(c, sql.NullString{}, AuthorHuman, op.parts)
 	op.audit(s, "send")
 	c.runBy(s.now)
@@ -107,7 +108,7 @@ func (op *handOverOp) run(_ context.Context, s *session) error {
 	if c == nil || c.state == StateHuman {
 		return nil
 	}
-	c.state = StateHuman
+	c.handOver(HandoverPerson)
 	s.silence(c, codeHandedOver)
 	op.audit(s, "hand_over")
 	return nil
@@ -127,6 +128,7 @@ func (op *handBackOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	c.state, c.pausedUntil = StateAssistant, 0
+	c.replied(0)
 	c.touch(s.now)
 	op.audit(s, "hand_back")
 	return nil

@@ -108,6 +108,7 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts = 0
 	c.answered()
+	c.replied(c.waitingSince.Int64)
 	c.touch(s.now)
 	return nil
 }
@@ -336,7 +337,7 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, op.turnID, op.part, op.code, s.now)
 	}
 	if op.CloseConversation {
-		c.state = StateClosed
+		c.close()
 		s.silence(c, cmp.Or(op.code, codeBlocked))
 	}
 	if op.to != OutboundPending || op.code != "" || op.CloseConversation {

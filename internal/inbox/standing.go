@@ -131,6 +131,9 @@ func (op *dismissOp) run(ctx context.Context, s *session) error {
 		s.tx.Queue(1, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id = $1`, turn.id, codeDismissed, s.now)
 	}
 	c.attention = newestCode(others)
+	if c.attention == "" {
+		c.replied(c.waitingSince.Int64) // a person has decided that what stood needs no answer
+	}
 	c.touch(s.now)
 	op.audit(s, "dismiss")
 	return nil

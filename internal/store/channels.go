@@ -180,9 +180,17 @@ func (c Channels) SetState(ctx context.Context, actor, orgID, id, state string) 
 		if !was {
 			return change(ctx, tx, `SELECT id FROM channels WHERE id = $1 AND org_id = $2`, id, orgID)
 		}
-		QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: state})
+		queueChannelState(tx, actor, orgID, id, state)
 		return nil
 	})
+}
+
+// queueChannelState writes a changed state into the audit log, and an event for one that only people can end.
+func queueChannelState(tx Tx, actor, orgID, id, state string) {
+	QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: state})
+	if state == ChannelNeedsReauth {
+		QueueEvent(tx, &Event{OrgID: orgID, Type: EventChannelReauth, ChannelID: id})
+	}
 }
 
 const channelColumns = `SELECT c.id, c.org_id, c.type, c.name, c.external_id, c.agent_id, c.state, c.credentials,
@@ -365,7 +373,7 @@ func (c ChannelCredentials) Refuse(ctx context.Context, actor, orgID, id string,
 		}
 		if marked {
 			current = true
-			QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: ChannelNeedsReauth})
+			queueChannelState(tx, actor, orgID, id, ChannelNeedsReauth)
 			return nil
 		}
 		current, err = Changed(ctx, tx, `SELECT id FROM channels`+held, id, orgID, version)
@@ -385,7 +393,7 @@ func (c ChannelCredentials) RefuseReported(ctx context.Context, actor, orgID, id
 			WHERE id = $1 AND org_id = $2 AND state = $5 AND updated_at <= $6 RETURNING id`,
 			id, orgID, ChannelNeedsReauth, tx.Now(), ChannelActive, at)
 		if err == nil && marked {
-			QueueAudit(tx, AuditEntry{Actor: actor, Action: "channel.set_state", Target: id, OrgID: orgID, Detail: ChannelNeedsReauth})
+			queueChannelState(tx, actor, orgID, id, ChannelNeedsReauth)
 		}
 		return err
 	})

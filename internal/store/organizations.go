@@ -17,7 +17,13 @@ type Organization struct {
 	SuspendedAt sql.NullInt64
 	// RetentionDays is for how many days conversations are kept, 0 for ever. It is 0 when an organization is created.
 	RetentionDays int64
+	// LowBalanceMicros is the balance of the live wallet below which people are told, 0 for never; WaitingMinutes for how long a
+	// customer may wait before they are, 0 for ever: 0 and [DefaultWaitingMinutes] when an organization is created.
+	LowBalanceMicros, WaitingMinutes int64
 }
+
+// DefaultWaitingMinutes is the WaitingMinutes of a new organization.
+const DefaultWaitingMinutes = 15
 
 // Organizations reads and writes organizations.
 type Organizations struct{ db *DB }
@@ -35,11 +41,12 @@ func (o Organizations) Create(ctx context.Context, actor string, organization Or
 	})
 }
 
-const organizationColumns = `SELECT id, name, plan, created_at, suspended_at, retention_days FROM organizations`
+const organizationColumns = `SELECT id, name, plan, created_at, suspended_at, retention_days, low_balance_micros, waiting_minutes
+	FROM organizations`
 
 func scanOrganization(row Row) (organization Organization, err error) {
 	err = row.Scan(&organization.ID, &organization.Name, &organization.Plan, &organization.CreatedAt, &organization.SuspendedAt,
-		&organization.RetentionDays)
+		&organization.RetentionDays, &organization.LowBalanceMicros, &organization.WaitingMinutes)
 	return organization, err
 }
 
@@ -132,6 +139,36 @@ func (o Organizations) SetRetention(ctx context.Context, actor, id string, days 
 		tx.Queue(1, `UPDATE organizations SET retention_days = $2 WHERE id = $1`, id, days)
 		QueueAudit(tx, AuditEntry{
 			Actor: actor, Action: "organization.set_retention", Target: id, OrgID: id, Detail: fmt.Sprintf("%d days", days),
+		})
+		return nil
+	})
+}
+
+// EventBounds are an organization's bounds, beyond which people are told; nil leaves one as it is.
+type EventBounds struct {
+	LowBalanceMicros, WaitingMinutes *int64
+}
+
+// SetEventBounds sets when people of an organization are told, or returns [ErrNotFound]. The bounds are not negative.
+func (o Organizations) SetEventBounds(ctx context.Context, actor, id string, bounds EventBounds) error {
+	return o.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var low, minutes int64
+		err := queryRow(ctx, tx, []any{&low, &minutes},
+			`SELECT low_balance_micros, waiting_minutes FROM organizations WHERE id = $1`+tx.LockRows(), id)
+		if err != nil {
+			return err
+		}
+		if bounds.LowBalanceMicros != nil {
+			low = *bounds.LowBalanceMicros
+		}
+		if bounds.WaitingMinutes != nil {
+			minutes = *bounds.WaitingMinutes
+		}
+		tx.Queue(1, `UPDATE organizations SET low_balance_micros = $2, waiting_minutes = $3,
+			low_balance_since = CASE WHEN low_balance_micros > 0 THEN low_balance_since ELSE 0 END WHERE id = $1`, id, low, minutes)
+		QueueAudit(tx, AuditEntry{
+			Actor: actor, Action: "organization.set_event_bounds", Target: id, OrgID: id,
+			Detail: fmt.Sprintf("wallet below %d micros, waiting %d minutes", low, minutes),
 		})
 		return nil
 	})

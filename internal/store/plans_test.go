@@ -47,7 +47,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 			plan := planner(t, db)
 			explained := 0
 			for _, text := range texts {
-				if !strings.HasPrefix(text, "SELECT") && !strings.Contains(text, "rate_windows") && !strings.HasPrefix(text, "UPDATE") && !strings.HasPrefix(text, "DELETE") ||
+				if !strings.HasPrefix(text, "SELECT") && !strings.Contains(text, "rate_windows") && !strings.Contains(text, "event_") && !strings.HasPrefix(text, "UPDATE") && !strings.HasPrefix(text, "DELETE") ||
 					slices.ContainsFunc(readWhole, func(part string) bool { return strings.Contains(text, part) }) {
 					continue
 				}
@@ -156,9 +156,9 @@ var readWhole = []string{
 	"SELECT 1 FROM organizations LIMIT 1",              // ping: one row
 }
 
-// searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, and
-// of a wallet's transactions and charges.
-var searched = []string{"SCAN people", "SCAN booked", "SCAN charged", "SCAN history"}
+// searched are the steps of SQLite that look at all rows of a subquery, which has found them by an index: in users and invitations, of
+// a wallet's transactions and charges, and in the few organizations with pending events that one look visits.
+var searched = []string{"SCAN people", "SCAN booked", "SCAN charged", "SCAN history", "SCAN beginning", "SCAN walk"}
 
 // wholeTable is how the engines' plans say that all rows of a table are looked at.
 var wholeTable = map[store.Engine]*regexp.Regexp{
@@ -251,6 +251,10 @@ func fillTables(t *testing.T, db *store.DB) {
 			SELECT `+hash+`, `+org+`, 'usr_' || i, 'reset', i, 9`+from(2*organizations),
 		`INSERT INTO message_tombstones (hash, expires_at) SELECT `+hash+`, 9`+from(organizations),
 		`INSERT INTO deleted_turns (id, org_id, channel_id, created_at) SELECT 'dtr_' || i, `+org+`, 'chn_' || i, i`+from(organizations),
+		`INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since, created_at, updated_at)
+			SELECT 'evep_' || i, `+org+`, 'https://e.com', ' wallet.low ', `+hash+`, 0, 'active', '', 0, i + 0, i + 0`+from(organizations),
+		`INSERT INTO event_deliveries (event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at, updated_at)
+			SELECT 'evt_' || i, 'evep_' || i, `+org+`, 'wallet.low', '', 'delivered', 1, i + 0, '', 200, i + 0, i + 0`+from(2*organizations),
 		`INSERT INTO provider_keys (org_id, provider, sealed, hint, updated_at) SELECT 'org_' || i, 'openai', `+hash+`, '', i`+from(organizations),
 		`INSERT INTO org_models (org_id, model, enabled) SELECT `+org+`, 'model ' || i, FALSE`+from(2*organizations),
 		`INSERT INTO audit_log (id, at, actor, action, target, org_id, detail) SELECT 'aud_' || i, 1, '', '-', '', `+org+`, ''`+from(5_000),
@@ -317,6 +321,7 @@ func runEverything(t *testing.T, db *store.DB) {
 
 	runReads(t, db)
 	runMoney(t, db)
+	runEvents(t, db)
 	require.NoError(t, db.APIKeys.Revoke(ctx, "cli", "org_a", "key_a"))
 	require.NoError(t, db.ProviderKeys.Delete(ctx, "cli", "org_a", "openai"))
 	fillChannel(t, db, "org_a", "chn_a", 2, 1)

@@ -15,6 +15,9 @@ type Resources struct {
 	Channels           Channels
 	Chunks             Chunks
 	Documents          Documents
+	EventDeliveries    EventDeliveries
+	EventEndpoints     EventEndpoints
+	EventWatch         EventWatch
 	KnowledgeBases     KnowledgeBases
 	Logins             Logins
 	Organizations      Organizations
@@ -35,6 +38,9 @@ func newResources(db *DB) Resources {
 		Channels:           Channels{db},
 		Chunks:             Chunks{db},
 		Documents:          Documents{db},
+		EventDeliveries:    EventDeliveries{db},
+		EventEndpoints:     EventEndpoints{db},
+		EventWatch:         EventWatch{db},
 		KnowledgeBases:     KnowledgeBases{db},
 		Logins:             Logins{db},
 		Organizations:      Organizations{db},
@@ -76,13 +82,16 @@ const (
 
 	OwnedKnowledgeBases OwnedKind = "knowledge_bases"
 	OwnedDocuments      OwnedKind = "documents"
+
+	OwnedEventEndpoints OwnedKind = "event_endpoints"
 )
 
 // OwnerOf returns the organization that a resource belongs to, or [ErrNotFound]. It is for ids that an
 // organization doesn't have: they are forbidden when another organization has them, and unknown otherwise.
 func (db *DB) OwnerOf(ctx context.Context, kind OwnedKind, id string) (orgID string, err error) {
 	switch kind {
-	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments:
+	case OwnedAgents, OwnedChannels, OwnedConversations, OwnedAPIKeys, OwnedUsers, OwnedKnowledgeBases, OwnedDocuments,
+		OwnedEventEndpoints:
 	default:
 		return "", fmt.Errorf("store: find an owner: there is no kind %q", string(kind))
 	}
@@ -104,7 +113,8 @@ const (
 			WHERE credentials IS NOT NULL ORDER BY id DESC LIMIT $1) AS of_channels
 		UNION ALL SELECT head FROM (SELECT substr(body, 1, 64) AS head FROM messages ORDER BY id DESC LIMIT $1) AS of_customers
 		UNION ALL SELECT head FROM (SELECT substr(response, 1, 64) AS head FROM idempotency_keys
-			WHERE state = 'done' AND response IS NOT NULL ORDER BY expires_at DESC LIMIT $1) AS of_calls`
+			WHERE state = 'done' AND response IS NOT NULL ORDER BY expires_at DESC LIMIT $1) AS of_calls
+		UNION ALL SELECT head FROM (SELECT substr(secret, 1, 64) AS head FROM event_endpoints ORDER BY id DESC LIMIT $1) AS of_endpoints`
 )
 
 // SealedSample reads the first 64 bytes of the newest values that are sealed with the master key: at most 8 each of provider

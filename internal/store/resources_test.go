@@ -39,7 +39,7 @@ func TestOrganizations(t *testing.T) {
 		none, err := db.Organizations.All(ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
-		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1}
+		one := store.Organization{ID: "org_1", Name: "Công ty Ổ Bánh Mì", Plan: "free", CreatedAt: 1, WaitingMinutes: 15}
 		require.NoError(t, db.Organizations.Create(ctx, "cli", one))
 		require.NoError(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_2", Name: "two", Plan: "pro"}))
 		require.ErrorIs(t, db.Organizations.Create(ctx, "cli", store.Organization{ID: "org_3", Name: one.Name}), store.ErrConflict)

@@ -45,3 +45,8 @@ func OutboundBody(orgID, messageID string) AAD {
 func WidgetVisit(orgID, channelID string) AAD {
 	return AAD{Table: "channels", Column: "visit", OrgID: orgID, RowID: channelID}
 }
+
+// EventSecret is the AAD of the secrets that sign an endpoint's events.
+func EventSecret(orgID, endpointID string) AAD {
+	return AAD{Table: "event_endpoints", Column: "secret", OrgID: orgID, RowID: endpointID}
+}

@@ -52,12 +52,29 @@ func (w *Worker) renewTokens(ctx, work context.Context) error {
 		running.Go(func() {
 			defer func() { <-places }()
 			p := &pass{Worker: w, lease: inbox.Lease{OrgID: channel.OrgID, ChannelID: channel.ID}}
-			if p.adopt(work, &channel) {
-				_, _ = p.refresh(work, overdue)
+			if !p.adopt(work, &channel) {
+				return
+			}
+			if renewed, _ := p.refresh(work, overdue); !renewed {
+				p.tellExpiry(work)
 			}
 		})
 		return nil
 	})
+}
+
+// tellExpiry tells people of a token that should have been renewed long ago, and ends soon.
+func (p *pass) tellExpiry(ctx context.Context) {
+	channel := &p.work.Channel
+	kind, known := p.Platforms.Find(channel.Type)
+	if !known || channel.State != store.ChannelActive || !kind.Expiring(p.credentials, p.Now()) {
+		return
+	}
+	bounded, cancel := storing(ctx)
+	defer cancel()
+	if err := p.DB.EventWatch.Expiry(bounded, channel.OrgID, channel.ID, p.credentials.Expiry()); err != nil {
+		p.Logger.ErrorContext(ctx, "telling of a token that ends soon failed", "channel", channel.ID, "error", err)
+	}
 }
 
 // renewable reports whether a channel's token is to be refreshed now, and whether it has ended already. A platform that refuses to

@@ -74,17 +74,19 @@ func (h *fixture) setEnd(t *testing.T, id string, credentials platforms.Credenti
 	h.exec(t, `UPDATE channels SET updated_at = `+strconv.FormatInt(time.Now().Add(-age).UnixMilli(), 10))
 }
 
-// TestARefusedRenewal guarantees that a channel works as long as its token does, and needs its owner when it has ended.
+// TestARefusedRenewal guarantees that a channel works as long as its token does, and needs its owner when it has ended; and that people
+// are told, once.
 func TestARefusedRenewal(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		left  time.Duration
 		fault platformfake.Fault
 		state string
+		told  store.EventType
 	}{
-		"still good":      {5 * 24 * time.Hour, platformfake.Unauthorized, store.ChannelActive},
-		"over":            {-time.Hour, platformfake.Unauthorized, store.ChannelNeedsReauth},
-		"over, an outage": {-time.Hour, platformfake.Temporary, store.ChannelActive},
+		"still good":      {5 * 24 * time.Hour, platformfake.Unauthorized, store.ChannelActive, store.EventChannelExpiring},
+		"over":            {-time.Hour, platformfake.Unauthorized, store.ChannelNeedsReauth, store.EventChannelReauth},
+		"over, an outage": {-time.Hour, platformfake.Temporary, store.ChannelActive, store.EventChannelExpiring},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,10 +94,17 @@ func TestARefusedRenewal(t *testing.T) {
 			old := h.channel(t, acme, "1001", social.PhotoDM, helper)
 			h.setEnd(t, "1001", old, test.left, 31*24*time.Hour, store.ChannelActive)
 			h.platform.Script(old[platforms.AccessToken], test.fault)
+			require.NoError(t, h.db.EventEndpoints.Create(t.Context(), "test", &store.EventEndpoint{
+				ID: "evep_1", OrgID: acme, URL: "https://example.com", Events: store.EventTypes(), Secret: []byte("sealed"),
+			}))
 			require.NoError(t, h.worker().renewTokens(t.Context(), t.Context()))
 			channel, kept := h.stored(t, "1001")
 			require.Equal(t, test.state, channel.State)
 			require.Equal(t, old, kept)
+			told, err := h.db.EventDeliveries.OfEndpoint(t.Context(), acme, "evep_1", store.Page{})
+			require.NoError(t, err)
+			require.Len(t, told, 1)
+			require.Equal(t, test.told, told[0].Type)
 		})
 	}
 }

@@ -34,7 +34,7 @@ const (
 )
 
 // bodiless are the ends of addresses that take no body.
-var bodiless = []string{"verify", "handover", "handback", "block", "unblock", "retry", "dismiss"}
+var bodiless = []string{"verify", "handover", "handback", "block", "unblock", "retry", "dismiss", "rotate-secret", "test"}
 
 var variable = regexp.MustCompile(`\{[^}]+\}`)
 

@@ -121,7 +121,7 @@ http://%[1]s {
 	handle /live {
 		svc_health live
 	}
-	@groups path /api-keys* /provider-keys* /agents* /knowledge-bases* /channels* /conversations* /wallet* /organization* /session* /members* /audit-log*
+	@groups path /api-keys* /provider-keys* /agents* /knowledge-bases* /channels* /conversations* /wallet* /event-endpoints* /organization* /session* /members* /audit-log*
 	handle @groups {
 		svc_api
 	}

@@ -129,7 +129,7 @@ func TestExportThatFails(t *testing.T) {
 			for _, entry := range entries {
 				require.NotContains(t, entry.Name(), "export")
 			}
-			require.NoError(t, tryWrite(db, `INSERT INTO organizations VALUES ($1, 'n', 'free', 1, NULL, 0)`, "org_1"))
+			require.NoError(t, tryWrite(db, `INSERT INTO organizations (id, name, plan, created_at) VALUES ($1, 'n', 'free', 1)`, "org_1"))
 		}
 
 		write(t, db, `INSERT INTO schema_versions (version_id, is_applied) VALUES (99, $1)`, true)

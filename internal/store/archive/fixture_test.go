@@ -34,7 +34,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		text   string
 		values []any
 	}{
-		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30), ('org_2', '', '', 0, 1, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
+		{`INSERT INTO organizations VALUES ($1, $2, 'free', $3, NULL, 30, 0, 0, 15), ('org_2', '', '', 0, 1, 0, $3, $3, 0)`, []any{"org_1", oddText, int64(math.MaxInt64)}},
 		{`INSERT INTO users VALUES ('usr_1', 'org_1', $1, 'owner', '', 1, 2, '', 0), ('usr_2', 'org_2', 'b@example.com', 'member', '$argon2id$', 1, 2, 'usr_1', 3)`, []any{oddText}},
 		{`INSERT INTO user_links VALUES ($1, 'usr_1', 'org_1', 'invite', 1, $2, 'cli:root')`, []any{hash, int64(math.MaxInt64)}},
 		{`INSERT INTO invitations VALUES ('usr_3', 'org_1', $1, 'owner', $2, 1, 2, $3), ('usr_4', 'org_2', $1, 'member', NULL, 1, 2, 3)`, []any{oddText, hash, int64(math.MaxInt64)}},
@@ -56,15 +56,17 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO agent_knowledge_bases VALUES ('agt_1', 'kb_1', 'org_1'), ('agt_2', 'kb_1', 'org_1')`, nil},
 		{`INSERT INTO documents VALUES ('doc_1', 'org_1', 'kb_1', $1, 'text/html', 9, 'ready', 2, 2, '', 1, 2), ('doc_2', 'org_1', 'kb_1', 'f', 'text/plain', 0, 'failed', 0, 5, 'x', 1, 2)`, []any{oddText}},
 		{`INSERT INTO chunks (document_id, position, text, words) VALUES ('doc_1', 0, $1, 'b1 one'), ('doc_1', 1, '', ''), ('doc_2', 0, 'x', 'b1 two')`, []any{oddText}},
-		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, ''), ('chn_2', 'org_1', 'fax_of_a_guest', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y')`, []any{allBytes()}},
+		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, '', 0), ('chn_2', 'org_1', 'fax_of_a_guest', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y', 9)`, []any{allBytes()}},
 		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
-		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0, 0)`, []any{[]byte{}, oddText}},
+		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, '', ''), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9, $2, $2)`, []any{[]byte{}, oddText}},
 		{`INSERT INTO messages VALUES ('msg_1', 'org_1', 'chn_1', 'cnv_1', 'p', 'customer', 'text', $1, 'trn_1', $2, 1, 2), ('msg_2', 'org_1', 'chn_1', 'cnv_1', 'q', 'human', 'event', $3, NULL, $4, 1, 2)`, []any{allBytes(), true, []byte{}, false}},
 		{`INSERT INTO turns VALUES ('trn_1', 'org_1', 'chn_1', 'cnv_1', 'agt_1', 'asking', $1, '', NULL, 0, 1, 1), ('trn_2', 'org_1', 'chn_1', 'cnv_1', '', 'dead', NULL, 'x', 0, 3, 1, 1)`, []any{allBytes()}},
 		{`INSERT INTO outbound_messages VALUES ('out_1', 'org_1', 'chn_1', 'cnv_1', 'trn_1', 0, 'assistant', $1, 'delivery_unknown', 'x', '', 1, 1, 1, 2), ('out_2', 'org_1', 'chn_1', 'cnv_1', NULL, 0, 'human', $2, 'sent', '', 'p', 0, 1, 1, 0)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO message_keys VALUES ('org_1', $1, $2, 'out_2', $3)`, []any{hash, make([]byte, 32), int64(math.MaxInt64)}},
 		{`INSERT INTO message_tombstones VALUES ($1, 1)`, []any{hash}},
 		{`INSERT INTO erased_turns VALUES ('trn_4', 'org_1', $1)`, []any{int64(math.MaxInt64)}},
+		{`INSERT INTO event_endpoints VALUES ('evt_1', 'org_1', $1, ' a b ', $2, NULL, 0, 'active', '', 0, 1, 2), ('evt_2', 'org_2', 'x', '', $3, $2, 5, 'disabled', $1, 4, 1, 2)`, []any{oddText, allBytes(), []byte{}}},
+		{`INSERT INTO event_deliveries VALUES ('msg_1', 'ep_1', 'org_1', 'a', $1, 'pending', 0, 1, '', 0, 1, 2), ('msg_1', 'ep_2', 'org_1', 'a', '', 'failed', 9, 0, $1, 500, 1, 2)`, []any{oddText}},
 		{`INSERT INTO deleted_turns VALUES ('trn_3', 'org_1', 'chn_1', $1)`, []any{int64(math.MaxInt64)}},
 	} {
 		require.NoError(t, tryWrite(db, row.text, row.values...), row.text)

@@ -7,7 +7,8 @@ import "strings"
 // leave out, with the catalogue of both engines, so that a new table or column can't be forgotten; a column that is added
 // must have a default, as for older processes, because an archive of an older schema comes without it.
 var allTables = [...]struct{ name, columns string }{
-	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int"},
+	{"organizations", "id name plan created_at:int suspended_at:int retention_days:int low_balance_micros:int " +
+		"low_balance_since:int waiting_minutes:int"},
 	{"users", "id org_id email role password created_at:int updated_at:int reset_by reset_at:int"},
 	{"user_links", "hash:bytes user_id org_id purpose created_at:int expires_at:int created_by"},
 	{"invitations", "id org_id email role hash:bytes created_at:int updated_at:int expires_at:int"},
@@ -36,11 +37,11 @@ var allTables = [...]struct{ name, columns string }{
 		"created_at:int updated_at:int"},
 	{"chunks", "document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
-		"created_at:int updated_at:int lost_external_id"},
+		"created_at:int updated_at:int lost_external_id expiry_told:int"},
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
-		"created_at:int updated_at:int blocked_at:int"},
+		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
@@ -51,6 +52,10 @@ var allTables = [...]struct{ name, columns string }{
 	{"message_tombstones", "hash:bytes expires_at:int"},
 	{"deleted_turns", "id org_id channel_id created_at:int"},
 	{"erased_turns", "id org_id erased_at:int"},
+	{"event_endpoints", "id org_id url events secret:bytes old_secret:bytes old_secret_until:int state reason failing_since:int " +
+		"created_at:int updated_at:int"},
+	{"event_deliveries", "event_id endpoint_id org_id type payload state attempts:int run_at:int outcome status:int " +
+		"created_at:int updated_at:int"},
 }
 
 // columnType is how a column's values stand in an archive.

@@ -25,6 +25,8 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 14, indexes: indexesV14(), afterColumns: true},
 		{Number: 15, DDL: Dialect(engine, schemaV15)},
 		{Number: 16, DDL: Dialect(engine, schemaV16)},
+		{Number: 17, DDL: Dialect(engine, schemaV17)},
+		{Number: 18, indexes: indexesV18(), afterColumns: true},
 	}
 }
 

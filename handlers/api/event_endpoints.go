@@ -1,0 +1,251 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/events"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// EventEndpointObject is an endpoint of events as the API shows it: without its secrets. It is exported for the framework, see
+// [endpoint.PathID].
+type EventEndpointObject struct {
+	ID             string            `json:"id"`
+	URL            string            `json:"url"`
+	Events         []store.EventType `json:"events"         nullable:"false"`
+	State          string            `json:"state"          enum:"active,disabled"`
+	DisabledReason *string           `json:"disabledReason" doc:"failing: every try of three days failed; gone: it answered 410; null: it is active, or a person disabled it"` //nolint:lll // a struct tag can't be broken
+	FailingSince   *string           `json:"failingSince"   format:"date-time" doc:"The first failed try since the last delivery; null: none"`
+	OldSecretUntil *string           `json:"oldSecretUntil" format:"date-time" doc:"Until then deliveries are signed by the old secret, too; null: by one secret"` //nolint:lll // a struct tag can't be broken
+	CreatedAt      string            `json:"createdAt"      format:"date-time"`
+	UpdatedAt      string            `json:"updatedAt"      format:"date-time"`
+}
+
+func (g *eventEndpoints) show(e *store.EventEndpoint) EventEndpointObject {
+	object := EventEndpointObject{
+		ID: e.ID, URL: e.URL, Events: e.Events, State: e.State, DisabledReason: endpoint.TextOrNull(e.Reason),
+		FailingSince: endpoint.TimestampOrNull(e.FailingSince),
+		CreatedAt:    endpoint.Timestamp(e.CreatedAt), UpdatedAt: endpoint.Timestamp(e.UpdatedAt),
+	}
+	if e.OldSecret != nil && e.OldSecretUntil > g.Now().UnixMilli() {
+		object.OldSecretUntil = endpoint.TimestampOrNull(e.OldSecretUntil)
+	}
+	return object
+}
+
+// eventEndpointSecret is an endpoint with its new secret, which is shown this once.
+type eventEndpointSecret struct {
+	EventEndpointObject
+
+	Secret string `json:"secret" doc:"Signs deliveries; whsec_ and base64. It is stored encrypted and not shown again"`
+}
+
+// eventEndpointCreation is the body of POST /event-endpoints.
+type eventEndpointCreation struct {
+	URL    string            `json:"url" minLength:"1" maxLength:"2048" doc:"An https address that is reachable from the internet"`
+	Events []store.EventType `json:"events,omitempty" maxItems:"10" enum:"conversation.handover,conversation.attention,conversation.waiting,channel.needs_reauth,channel.expiring,wallet.low" doc:"Absent: all"` //nolint:lll // a struct tag can't be broken
+}
+
+// eventEndpointChange is the body of PATCH /event-endpoints/{id}.
+type eventEndpointChange struct {
+	URL    *string            `json:"url,omitempty" minLength:"1" maxLength:"2048"`
+	Events *[]store.EventType `json:"events,omitempty" maxItems:"10" enum:"conversation.handover,conversation.attention,conversation.waiting,channel.needs_reauth,channel.expiring,wallet.low"` //nolint:lll // a struct tag can't be broken
+	State  *string            `json:"state,omitempty" enum:"active,disabled" doc:"A disabled endpoint gets nothing, and what is due for it is given up"`                                        //nolint:lll // a struct tag can't be broken
+}
+
+// eventObject is an event as endpoints get it.
+type eventObject struct {
+	Type           store.EventType   `json:"type"`
+	Timestamp      string            `json:"timestamp" format:"date-time"`
+	OrganizationID string            `json:"organizationId"`
+	Data           map[string]string `json:"data" doc:"By type; see docs/events.md"`
+}
+
+// eventDeliveryObject is an event on its way to an endpoint.
+type eventDeliveryObject struct {
+	EventID   string          `json:"eventId"   doc:"The header webhook-id of every try"`
+	Type      store.EventType `json:"type"`
+	State     string          `json:"state"     enum:"pending,delivered,failed"`
+	Attempts  int64           `json:"attempts"`
+	Outcome   *string         `json:"outcome"   doc:"Of the last try: delivered, http_status, timeout, no_connection, private_address, unsigned, endpoint_disabled; null before the first"` //nolint:lll // a struct tag can't be broken
+	Status    *int64          `json:"status"    doc:"The HTTP status of the last try; null: there was no answer"`
+	NextTryAt *string         `json:"nextTryAt" format:"date-time" doc:"null: there is none"`
+	Payload   eventObject     `json:"payload"   doc:"The body that is sent"`
+	CreatedAt string          `json:"createdAt" format:"date-time"`
+	UpdatedAt string          `json:"updatedAt" format:"date-time"`
+}
+
+func showEventDelivery(d *store.EventDelivery) eventDeliveryObject {
+	object := eventDeliveryObject{
+		EventID: d.EventID, Type: d.Type, State: d.State, Attempts: d.Attempts, Outcome: endpoint.TextOrNull(d.Outcome),
+		CreatedAt: endpoint.Timestamp(d.CreatedAt), UpdatedAt: endpoint.Timestamp(d.UpdatedAt),
+	}
+	_ = json.Unmarshal([]byte(d.Payload), &object.Payload) // the store wrote it
+	if d.Status != 0 {
+		object.Status = &d.Status
+	}
+	if d.State == store.DeliveryPending {
+		object.NextTryAt = endpoint.TimestampOrNull(d.RunAt)
+	}
+	return object
+}
+
+// sentTest names the event of a test.
+type sentTest struct {
+	EventID string `json:"eventId" doc:"The header webhook-id of every try"`
+}
+
+type eventEndpoints struct{ *Deps }
+
+func (g *eventEndpoints) register(s *endpoint.Server) {
+	const all, one = "/event-endpoints", "/event-endpoints/{id}"
+	administrators := operations{s, handlers.RoleAdministrator}
+	add(administrators, "createEventEndpoint", http.MethodPost, all, identity.EventEndpointsWrite,
+		"Create an event endpoint; its secret is shown this once", g.create)
+	add(administrators, "listEventEndpoints", http.MethodGet, all, identity.EventEndpointsRead, "List the event endpoints, oldest first", g.list)
+	add(administrators, "getEventEndpoint", http.MethodGet, one, identity.EventEndpointsRead, "Get an event endpoint", g.get)
+	add(administrators, "updateEventEndpoint", http.MethodPatch, one, identity.EventEndpointsWrite,
+		"Change an event endpoint, or make a disabled one active again", g.update)
+	add(administrators, "deleteEventEndpoint", http.MethodDelete, one, identity.EventEndpointsWrite,
+		"Delete an event endpoint with its deliveries", g.remove)
+	add(administrators, "rotateEventSecret", http.MethodPost, one+"/rotate-secret", identity.EventEndpointsWrite,
+		"Replace an event endpoint's secret; the old one signs for another 24 hours, too", g.rotate)
+	add(administrators, "testEventEndpoint", http.MethodPost, one+"/test", identity.EventEndpointsWrite,
+		"Send the event endpoint.test to an event endpoint", g.test)
+	add(administrators, "listEventDeliveries", http.MethodGet, one+"/deliveries", identity.EventEndpointsRead,
+		"List an event endpoint's deliveries of the last 30 days, newest first", g.deliveries)
+}
+
+func (g *eventEndpoints) create(
+	ctx context.Context, principal *identity.Principal, in *struct{ Body eventEndpointCreation },
+) (*endpoint.JSON[eventEndpointSecret], error) {
+	if err := g.checkURL(in.Body.URL); err != nil {
+		return nil, err
+	}
+	wanted := in.Body.Events
+	if wanted == nil {
+		wanted = store.EventTypes()
+	}
+	id, secret := store.NewID("evep"), events.NewSecret()
+	err := g.DB.EventEndpoints.Create(ctx, principal.Actor(), &store.EventEndpoint{
+		ID: id, OrgID: principal.OrgID, URL: in.Body.URL, Events: wanted, Secret: events.SealSecret(g.Ring, principal.OrgID, id, secret),
+	})
+	if errors.Is(err, store.ErrLimit) {
+		return nil, &handlers.Error{
+			Code: errcode.PlanLimitExceeded, Message: "The organization has 10 event endpoints, the most it may have.", Cause: err,
+		}
+	}
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return g.withSecret(ctx, principal, id, secret)
+}
+
+func (g *eventEndpoints) checkURL(address string) error {
+	if _, err := g.EventTargets.Check(address); err != nil {
+		return handlers.InvalidRequest("url", "url %s.", err)
+	}
+	return nil
+}
+
+// withSecret answers an endpoint as it is now, with a secret that was made for it.
+func (g *eventEndpoints) withSecret(
+	ctx context.Context, principal *identity.Principal, id, secret string,
+) (*endpoint.JSON[eventEndpointSecret], error) {
+	row, err := g.DB.EventEndpoints.ByID(ctx, principal.OrgID, id)
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, id, err)
+	}
+	return endpoint.Answer(eventEndpointSecret{EventEndpointObject: g.show(&row), Secret: secret}), nil
+}
+
+func (g *eventEndpoints) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[EventEndpointObject], error) {
+	return listRows(ctx, principal, in, g.DB.EventEndpoints.List, func(row *store.EventEndpoint) string { return row.ID }, g.show)
+}
+
+func (g *eventEndpoints) get(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[EventEndpointObject], error) {
+	return getRow(ctx, g.Deps, principal, store.OwnedEventEndpoints, in.ID, g.DB.EventEndpoints.ByID, g.show)
+}
+
+func (g *eventEndpoints) update(
+	ctx context.Context, principal *identity.Principal, in *idAndBody[eventEndpointChange],
+) (*endpoint.JSON[EventEndpointObject], error) {
+	if in.Body.URL != nil {
+		if err := g.checkURL(*in.Body.URL); err != nil {
+			return nil, err
+		}
+	}
+	err := g.DB.EventEndpoints.Update(ctx, principal.Actor(), "update", principal.OrgID, in.ID, func(e *store.EventEndpoint) {
+		set(&e.URL, in.Body.URL)
+		set(&e.Events, in.Body.Events)
+		set(&e.State, in.Body.State)
+	})
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+	}
+	return g.get(ctx, principal, &in.PathID)
+}
+
+func (g *eventEndpoints) remove(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedEventEndpoints, in.ID, g.DB.EventEndpoints.Delete)
+}
+
+func (g *eventEndpoints) rotate(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[eventEndpointSecret], error) {
+	secret := events.NewSecret()
+	sealed := events.SealSecret(g.Ring, principal.OrgID, in.ID, secret)
+	until := g.Now().Add(events.RotationTime).UnixMilli() / time.Second.Milliseconds() * time.Second.Milliseconds()
+	err := g.DB.EventEndpoints.Update(ctx, principal.Actor(), "rotate_secret", principal.OrgID, in.ID, func(e *store.EventEndpoint) {
+		e.OldSecret, e.OldSecretUntil, e.Secret = e.Secret, until, sealed
+	})
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+	}
+	return g.withSecret(ctx, principal, in.ID, secret)
+}
+
+func (g *eventEndpoints) test(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[sentTest], error) {
+	eventID, err := g.DB.EventEndpoints.Test(ctx, principal.OrgID, in.ID)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The endpoint is disabled. Set its state to active first.", Cause: err}
+	}
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+	}
+	return endpoint.Answer(sentTest{EventID: eventID}), nil
+}
+
+// pathIDAndPage is the input of a list below a row.
+type pathIDAndPage struct {
+	endpoint.PathID
+	endpoint.PageQuery
+}
+
+func (g *eventEndpoints) deliveries(
+	ctx context.Context, principal *identity.Principal, in *pathIDAndPage,
+) (*pageOf[eventDeliveryObject], error) {
+	page, err := in.Page()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := g.DB.EventEndpoints.ByID(ctx, principal.OrgID, in.ID); err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)
+	}
+	rows, err := g.DB.EventDeliveries.OfEndpoint(ctx, principal.OrgID, in.ID, page)
+	if err != nil {
+		return nil, handlers.Internal(err)
+	}
+	return endpoint.Listed(in.PageQuery, rows, func(d *store.EventDelivery) string { return d.EventID }, showEventDelivery), nil
+}

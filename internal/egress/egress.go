@@ -1,0 +1,130 @@
+// Package egress makes calls to addresses that tenants choose, without letting them reach what only this host can reach: private
+// networks, the host itself, the metadata services of clouds. The address is checked when a connection is made, after its name was
+// resolved, so that a name that resolves differently the next time gains nothing. It follows no redirect and uses no proxy, which would
+// resolve names itself.
+//
+// Calls to addresses that the operator chooses don't belong here.
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+)
+
+// ErrPrivate is the error of a connection to an address that isn't public.
+var ErrPrivate = errors.New("the address is not public")
+
+const (
+	// connectWait bounds the making of a connection, and a TLS handshake.
+	connectWait = 5 * time.Second
+	// idleWait is how long an unused connection stays open.
+	idleWait = 30 * time.Second
+	// maxIdle bounds the unused connections of a client.
+	maxIdle = 32
+	// maxHeaderBytes bounds the header of an answer.
+	maxHeaderBytes = 16 << 10
+	// MaxURLBytes bounds an address.
+	MaxURLBytes = 2048
+)
+
+// Policy is which addresses may be called. The zero value allows public ones by https.
+type Policy struct {
+	// AllowPrivate allows every address, and http to this host itself. It is for trials, and for operators whose tenants they trust.
+	AllowPrivate bool
+}
+
+// Check parses an address that a tenant chose. The error is a sentence without the address, which may contain a password.
+func (p Policy) Check(address string) (*url.URL, error) {
+	if len(address) > MaxURLBytes {
+		return nil, fmt.Errorf("must have at most %d bytes", MaxURLBytes)
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Opaque != "" || u.Hostname() == "":
+		return nil, errors.New("must be an address like https://example.com/events")
+	case u.User != nil || u.Fragment != "":
+		return nil, errors.New("must have no user, password or fragment")
+	}
+	host, isAddress := netip.ParseAddr(u.Hostname())
+	switch {
+	case u.Scheme == "http" && p.AllowPrivate && (u.Hostname() == "localhost" || isAddress == nil && host.Unmap().IsLoopback()):
+	case u.Scheme != "https":
+		return nil, errors.New("must begin with https://")
+	}
+	if isAddress == nil && !p.allows(host) {
+		return nil, errors.New("must be a public address")
+	}
+	return u, nil
+}
+
+// Client returns a client for calls of at most so long each. [http.Client.CloseIdleConnections] frees what it holds.
+func (p Policy) Client(timeout time.Duration) *http.Client {
+	dialer := &net.Dialer{Timeout: connectWait, KeepAlive: 30 * time.Second, Control: p.control}
+	return &http.Client{
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSHandshakeTimeout:    connectWait,
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true,
+			MaxIdleConns:           maxIdle,
+			MaxIdleConnsPerHost:    2,
+			IdleConnTimeout:        idleWait,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+		},
+	}
+}
+
+// control runs for each address that a name resolved to, before the connection is made.
+func (p Policy) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || !p.allows(to.Addr()) {
+		return ErrPrivate
+	}
+	return nil
+}
+
+func (p Policy) allows(address netip.Addr) bool { return p.AllowPrivate || Public(address) }
+
+// Public reports whether an address is one of the public internet (IANA's special-purpose registries, RFC 6890), and not a cloud's own.
+// An IPv6 address that stands for an IPv4 one by way of a translator or tunnel isn't public, whatever it stands for.
+func Public(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	if address.Is6() && !globalUnicast6.Contains(address) || !address.IsGlobalUnicast() || address.IsPrivate() {
+		return false
+	}
+	for _, special := range specialPurpose {
+		if special.Contains(address) {
+			return false
+		}
+	}
+	return true
+}
+
+// globalUnicast6 is all of IPv6 that is assigned to the public internet so far.
+var globalUnicast6 = netip.MustParsePrefix("2000::/3")
+
+// specialPurpose are the prefixes that look public to [netip.Addr] and are not.
+var specialPurpose = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),        // this network
+	netip.MustParsePrefix("100.64.0.0/10"),    // shared by customers of a carrier
+	netip.MustParsePrefix("168.63.129.16/32"), // the host of a virtual machine at Azure, which only the machine reaches
+	netip.MustParsePrefix("192.0.0.0/24"),     // protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),     // documentation
+	netip.MustParsePrefix("192.88.99.0/24"),   // relays of 6to4
+	netip.MustParsePrefix("198.18.0.0/15"),    // benchmarks
+	netip.MustParsePrefix("198.51.100.0/24"),  // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),   // documentation
+	netip.MustParsePrefix("240.0.0.0/4"),      // reserved, and the broadcast
+	netip.MustParsePrefix("2001::/23"),        // protocol assignments, among them Teredo
+	netip.MustParsePrefix("2001:db8::/32"),    // documentation
+	netip.MustParsePrefix("2002::/16"),        // 6to4
+	netip.MustParsePrefix("3fff::/20"),        // documentation
+}

@@ -1,0 +1,329 @@
+// Package events tells organizations' own systems what people should know: outgoing webhooks, signed in the Standard Webhooks form.
+//
+// # Invariants
+//
+//   - An event is written in the transaction of what it tells of ([store.QueueEvent]), and is delivered at least once: a try is counted
+//     before the call, and a process that dies leaves it to be tried again under the same id.
+//   - A delivery is retried for about a day, and an endpoint that fails for days is disabled, which people see.
+//   - One organization takes at most a quarter of a process's places, and one try at most [tryTime]. Organizations get free places in
+//     turn.
+//   - Only public addresses are called, unless the operator allows others (package egress). Nothing of an answer is kept but its status.
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/egress"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// places is how many deliveries a process makes at a time, orgPlaces how many of them for one organization.
+	places    = 16
+	orgPlaces = places / 4
+	// tryTime bounds a try: connecting, sending and the header of the answer.
+	tryTime = 10 * time.Second
+	// lookPause is about how long the queue is left alone when nothing was due.
+	lookPause = time.Second
+	// faultPause follows a fault of the store.
+	faultPause = 5 * time.Second
+	// storeWait bounds every wait for the store.
+	storeWait = 10 * time.Second
+	// giveUpAfter is the age at which an event gets no further try, however few it had: where an endpoint is slower than its events
+	// come, they wait for each other.
+	giveUpAfter = 36 * time.Hour
+	// FailingTime is for how long every try to an endpoint must have failed until it is disabled.
+	FailingTime = 72 * time.Hour
+	// Retention is for how long events are kept.
+	Retention = 30 * 24 * time.Hour
+	// pruneInterval is the pause between two looks for old events.
+	pruneInterval = time.Hour
+	// watchInterval is the pause between two looks for what time makes true.
+	watchInterval = 15 * time.Second
+	// actor is the name in the audit log.
+	actor = "events"
+)
+
+// retries are the pauses after the tries of an event, which [jittered] varies: a day in all.
+var retries = [...]time.Duration{
+	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
+	8 * time.Hour, 8 * time.Hour,
+}
+
+// jittered returns a pause, up to a quarter longer or shorter.
+func jittered(pause time.Duration) time.Duration { return pause - pause/4 + repeat.Jitter(pause/2) }
+
+// Outcomes of tries.
+const (
+	OutcomeDelivered = "delivered"
+	OutcomeStatus    = "http_status"     // the endpoint answered with another status than 2xx
+	OutcomeTimeout   = "timeout"         // no answer within [tryTime]
+	OutcomeConnect   = "no_connection"   // or no answer that HTTP allows
+	OutcomePrivate   = "private_address" // the name stands for an address that isn't public
+	OutcomeUnsigned  = "unsigned"        // the secret doesn't open with the master key
+)
+
+// Config configures a [Deliverer]. DB and Ring are required.
+type Config struct {
+	DB   *store.DB
+	Ring *vault.Ring
+	// Policy is which addresses may be called.
+	Policy egress.Policy
+	// Lease is how long after a try's end another process may try, if this one died; 0 is a minute.
+	Lease time.Duration
+	// Tried counts tries by outcome; nil counts nothing.
+	Tried func(outcome string)
+	// Logger gets faults; nil discards them.
+	Logger *slog.Logger
+}
+
+// Deliverer delivers events.
+type Deliverer struct {
+	Config
+	client *http.Client
+
+	mu      sync.Mutex
+	taken   int
+	running map[string]int // by organization
+	freed   chan struct{}
+	tries   sync.WaitGroup
+}
+
+// New returns a deliverer that is idle until [Deliverer.Run].
+func New(config Config) *Deliverer {
+	if config.Lease <= 0 {
+		config.Lease = time.Minute
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Tried == nil {
+		config.Tried = func(string) {}
+	}
+	return &Deliverer{Config: config, client: config.Policy.Client(tryTime), running: map[string]int{}, freed: make(chan struct{}, 1)}
+}
+
+// Run delivers, watches and prunes until ctx ends, and returns when the tries that run have ended, [tryTime] and [storeWait] later at most.
+func (d *Deliverer) Run(ctx context.Context) {
+	var loops sync.WaitGroup
+	loops.Go(func() { repeat.Every(ctx, watchInterval, d.watch) })
+	loops.Go(func() { repeat.Every(ctx, pruneInterval, d.prune) })
+	for cursor := ""; ctx.Err() == nil; {
+		next, err := d.look(ctx, cursor)
+		pause := time.Duration(0)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.Logger.ErrorContext(ctx, "looking for events failed", "error", err)
+			pause = faultPause
+		case next == "" || d.full():
+			pause = jittered(lookPause)
+		}
+		cursor = next
+		d.pause(ctx, pause)
+	}
+	d.tries.Wait()
+	loops.Wait()
+	d.client.CloseIdleConnections()
+}
+
+// pause waits, shorter if a place gets free meanwhile.
+func (d *Deliverer) pause(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.freed:
+	case <-ctx.Done():
+	}
+}
+
+// look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or
+// the one that got the last free place, so that the next place is another's.
+func (d *Deliverer) look(ctx context.Context, cursor string) (next string, err error) {
+	orgs, next, err := d.DB.EventDeliveries.Due(ctx, cursor)
+	if err != nil {
+		return cursor, err
+	}
+	for _, org := range orgs {
+		if d.full() {
+			return cursor, nil
+		}
+		free := d.free(org)
+		if free == 0 {
+			continue
+		}
+		bounded, cancel := storing(ctx)
+		leased, err := d.DB.EventDeliveries.Lease(bounded, org, free, (tryTime + d.Lease).Milliseconds())
+		cancel()
+		if err != nil {
+			return cursor, err
+		}
+		for i := range leased {
+			d.start(ctx, &leased[i])
+		}
+		cursor = org
+	}
+	return next, nil
+}
+
+// full reports whether no place is free.
+func (d *Deliverer) full() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.taken >= places
+}
+
+// free returns how many more tries an organization may have.
+func (d *Deliverer) free(org string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return min(places-d.taken, orgPlaces-d.running[org])
+}
+
+func (d *Deliverer) start(ctx context.Context, delivery *store.EventDelivery) {
+	d.mu.Lock()
+	d.taken++
+	d.running[delivery.OrgID]++
+	d.mu.Unlock()
+	d.tries.Go(func() {
+		defer d.ended(delivery.OrgID)
+		d.deliver(context.WithoutCancel(ctx), delivery)
+	})
+}
+
+func (d *Deliverer) ended(org string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.taken--
+	if d.running[org]--; d.running[org] == 0 {
+		delete(d.running, org)
+	}
+	select {
+	case d.freed <- struct{}{}:
+	default:
+	}
+}
+
+// deliver makes one try and stores how it ended.
+func (d *Deliverer) deliver(ctx context.Context, delivery *store.EventDelivery) {
+	log := d.Logger.With("event", delivery.EventID, "endpoint", delivery.EndpointID)
+	bounded, cancel := storing(ctx)
+	endpoint, err := d.DB.EventEndpoints.ByID(bounded, delivery.OrgID, delivery.EndpointID)
+	cancel()
+	var try store.EventTry
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && endpoint.State != store.EndpointActive:
+		try = store.EventTry{State: store.DeliveryFailed, Outcome: store.OutcomeDisabled}
+	case err != nil: // it is tried again when the lease ends
+		log.ErrorContext(ctx, "reading an event endpoint failed", "error", err)
+		return
+	default:
+		outcome, status := d.try(ctx, &endpoint, delivery)
+		d.Tried(outcome)
+		try = after(delivery, outcome, status)
+	}
+	bounded, cancel = storing(ctx)
+	defer cancel()
+	disabled, err := d.DB.EventDeliveries.Finish(bounded, actor, delivery, try)
+	if err != nil {
+		log.ErrorContext(ctx, "storing the delivery of an event failed; it is tried again", "error", err)
+	}
+	if disabled {
+		log.WarnContext(ctx, "an event endpoint was disabled", "reason", try.DisableFor)
+	}
+}
+
+// after returns what follows a try.
+func after(delivery *store.EventDelivery, outcome string, status int) store.EventTry {
+	try := store.EventTry{State: store.DeliveryPending, Outcome: outcome, Status: int64(status)}
+	switch {
+	case outcome == OutcomeDelivered:
+		try.State = store.DeliveryDelivered
+	case status == http.StatusGone:
+		try.State, try.DisableFor = store.DeliveryFailed, store.EndpointGone
+	case delivery.Attempts > int64(len(retries)), time.Now().UnixMilli()-delivery.CreatedAt > giveUpAfter.Milliseconds():
+		try.State, try.DisableFor, try.FailingFor = store.DeliveryFailed, store.EndpointFailing, FailingTime.Milliseconds()
+	default:
+		try.Wait = jittered(retries[delivery.Attempts-1]).Milliseconds()
+	}
+	return try
+}
+
+// try calls the endpoint once.
+func (d *Deliverer) try(ctx context.Context, endpoint *store.EventEndpoint, delivery *store.EventDelivery) (outcome string, status int) {
+	address, err := d.Policy.Check(endpoint.URL)
+	if err != nil { // the operator allowed it once
+		return OutcomePrivate, 0
+	}
+	body := delivery.Payload
+	at := time.Now().Unix()
+	signature, err := signatures(d.Ring, endpoint, delivery.EventID, at, []byte(body))
+	if err != nil {
+		return OutcomeUnsigned, 0
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), strings.NewReader(body))
+	if err != nil {
+		return OutcomeConnect, 0
+	}
+	request.GetBody = nil // with it Go would send the request again by itself
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "caddy-svc")
+	request.Header.Set(HeaderID, delivery.EventID)
+	request.Header.Set(HeaderTimestamp, strconv.FormatInt(at, 10))
+	request.Header.Set(HeaderSignature, signature)
+	response, err := d.client.Do(request)
+	if err != nil {
+		return outcomeOf(err), 0
+	}
+	_ = response.Body.Close()
+	if response.StatusCode/100 == 2 {
+		return OutcomeDelivered, response.StatusCode
+	}
+	return OutcomeStatus, response.StatusCode
+}
+
+func outcomeOf(err error) string {
+	var slow interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, egress.ErrPrivate):
+		return OutcomePrivate
+	case errors.As(err, &slow) && slow.Timeout():
+		return OutcomeTimeout
+	default:
+		return OutcomeConnect
+	}
+}
+
+// watch tells of what time has made true.
+func (d *Deliverer) watch(ctx context.Context) {
+	for _, look := range []func(context.Context) (more bool, err error){d.DB.EventWatch.Wallets, d.DB.EventWatch.Waits} {
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			if more, err = look(ctx); err != nil && ctx.Err() == nil {
+				d.Logger.ErrorContext(ctx, "looking for events failed", "error", err)
+				break
+			}
+		}
+	}
+}
+
+func (d *Deliverer) prune(ctx context.Context) {
+	if _, err := d.DB.EventDeliveries.Prune(ctx, Retention.Milliseconds()); err != nil && ctx.Err() == nil {
+		d.Logger.ErrorContext(ctx, "deleting old events failed", "error", err)
+	}
+}
+
+// storing returns the context of one write of the store, which outlives a stop.
+func storing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), storeWait, fmt.Errorf("the store took longer than %s", storeWait))
+}

@@ -1,0 +1,58 @@
+package inbox
+
+import (
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// Why a person has a conversation.
+const (
+	HandoverPerson = "person" // one took it over
+)
+
+// peopleState is the part of a conversation's row by which people are told of it.
+type peopleState struct {
+	// unansweredSince is when the first of the customer's texts arrived that neither the assistant nor a person has answered, or 0;
+	// epoch milliseconds.
+	unansweredSince int64
+	// attentionTold is the attention that people were told of since the last answer: one that comes again, such as with each try in an
+	// outage, isn't told again.
+	attentionTold  string
+	handoverReason string // why a person has the conversation, or had it last; "" if none ever had
+}
+
+// asked records that the customer waits for an answer, unless a person has blocked them.
+func (c *conversationRow) asked(now int64) {
+	if c.people.unansweredSince == 0 && c.blockedAt == 0 {
+		c.people.unansweredSince = now
+	}
+}
+
+// replied records that somebody has answered the customer. since is when the first text arrived that the answer was not to, or 0.
+func (c *conversationRow) replied(since int64) {
+	c.people.unansweredSince, c.people.attentionTold = since, ""
+}
+
+// handOver gives the conversation to people.
+func (c *conversationRow) handOver(reason string) {
+	c.state, c.people.handoverReason = StateHuman, reason
+}
+
+// close ends the conversation until the customer writes again.
+func (c *conversationRow) close() {
+	c.state = StateClosed
+	c.replied(0)
+}
+
+// queueEvents writes the events that the row's changes are.
+func (c *conversationRow) queueEvents(tx store.Tx) {
+	event := store.Event{OrgID: c.orgID, ConversationID: c.id, ChannelID: c.key.channelID}
+	if c.state == StateHuman && c.stored.state != StateHuman {
+		event.Type, event.Reason = store.EventHandover, c.people.handoverReason
+		store.QueueEvent(tx, &event)
+	}
+	if c.attention != "" && c.attention != c.stored.attention && c.attention != c.people.attentionTold {
+		c.people.attentionTold = c.attention
+		event.Type, event.Reason, event.Code = store.EventAttention, "", c.attention
+		store.QueueEvent(tx, &event)
+	}
+}

@@ -1,0 +1,125 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// endpoint makes an endpoint of all events.
+func (q *inboxTest) endpoint(t testing.TB) {
+	t.Helper()
+	require.NoError(t, q.db.EventEndpoints.Create(context.Background(), "test", &store.EventEndpoint{
+		ID: "evep_1", OrgID: "org_1", URL: "https://example.com", Events: store.EventTypes(), Secret: []byte("sealed"),
+	}))
+}
+
+// told returns the events so far, oldest first, as "type reason-or-code".
+func (q *inboxTest) told(t testing.TB) (found []string) {
+	t.Helper()
+	rows, err := q.db.EventDeliveries.OfEndpoint(context.Background(), "org_1", "evep_1", store.Page{})
+	require.NoError(t, err)
+	for _, row := range slices.Backward(rows) {
+		var body struct {
+			Data map[string]string `json:"data"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(row.Payload), &body))
+		require.Equal(t, q.value(t, `SELECT id FROM conversations`), body.Data["conversationId"])
+		require.Equal(t, "chn_1", body.Data["channelId"])
+		require.NotContains(t, row.Payload, "hello", "no text leaves by an event")
+		found = append(found, string(row.Type)+" "+body.Data["reason"]+body.Data["code"])
+	}
+	return found
+}
+
+// Each change that people should know of is told once, in the transaction that makes it.
+func TestEventsOfConversations(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.endpoint(t)
+		q.arrive(t, textOf("ann", "1", "hello"))
+		lease := q.take(t)
+		turnID := q.begin(t, lease)
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: CodeNoAgent}))
+		require.NoError(t, q.Release(ctx, lease))
+		require.NoError(t, q.Resume(ctx, turnID, 1))
+		lease = q.take(t)
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: CodeNoAgent}))
+		require.NoError(t, q.Release(ctx, lease))
+		require.Equal(t, []string{"conversation.attention no_agent"}, q.told(t))
+		q.arrive(t, textOf("ann", "2", "hello?"))
+		require.Len(t, q.told(t), 1, "it is the same attention")
+
+		id := lease.ConversationID
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", id))
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", id))
+		require.Equal(t, []string{"conversation.attention no_agent", "conversation.handover person"}, q.told(t))
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", id))
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", id))
+		require.Len(t, q.told(t), 3)
+	})
+}
+
+// A customer waits from the first text on that nobody has answered, and is told of once for each wait, unless the organization wants no
+// events of waits.
+func TestWaitingCustomersAreTold(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.endpoint(t)
+		waited := func(minutes int64) []string {
+			q.exec(t, `UPDATE conversations SET unanswered_since = unanswered_since - $1 WHERE unanswered_since > 0`, minutes*60_000)
+			for range 2 {
+				more, err := q.db.EventWatch.Waits(ctx)
+				require.NoError(t, err)
+				require.False(t, more)
+			}
+			return q.told(t)
+		}
+		q.arrive(t, textOf("ann", "1", "hello"))
+		require.Empty(t, waited(14))
+		require.Equal(t, []string{"conversation.waiting "}, waited(2))
+		q.reply(t, "good day", "p1")
+		require.Equal(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`))
+		require.Len(t, waited(60), 1, "it was answered")
+
+		q.arrive(t, textOf("ann", "2", "and?"))
+		lease := q.take(t)
+		turnID := q.begin(t, lease)
+		q.arrive(t, textOf("ann", "3", "hello?"))
+		_, err := q.Answer(ctx, lease, turnID, []string{"x"}, false)
+		require.NoError(t, err)
+		require.Equal(t, q.value(t, `SELECT received_at FROM messages WHERE platform_message_id = '3'`),
+			q.value(t, `SELECT unanswered_since FROM conversations`), "the answer was to the text before")
+		require.NoError(t, q.Release(ctx, lease))
+
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", lease.ConversationID))
+		require.Len(t, waited(16), 3, "the handover, and the wait for a person")
+		_, err = q.SendAsHuman(ctx, "usr_1", "org_1", lease.ConversationID, []string{"here I am"})
+		require.NoError(t, err)
+		require.Equal(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`))
+		q.arrive(t, textOf("ann", "4", "great"))
+		require.NotEqual(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`))
+		never := int64(0)
+		require.NoError(t, q.db.Organizations.SetEventBounds(ctx, "usr_1", "org_1", store.EventBounds{WaitingMinutes: &never}))
+		require.Len(t, waited(600), 3)
+		now, err := q.db.Now(ctx)
+		require.NoError(t, err)
+		q.exec(t, `UPDATE conversations SET last_customer_at = $1`, now-60_000)
+		q.arrive(t, echoSaying("ann", "e0", "We are away.", now-59_000))
+		require.NotEqual(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`), "an automatic reply is no answer")
+		q.arrive(t, echoOf("ann", "e1"))
+		require.Equal(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`), "a person has answered from the platform's app")
+
+		q.arrive(t, textOf("ann", "5", "spam"))
+		require.NoError(t, q.Block(ctx, "usr_1", "org_1", lease.ConversationID))
+		q.arrive(t, textOf("ann", "6", "more spam"))
+		require.Equal(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`), "nobody answers a blocked customer")
+	})
+}

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"slices"
+)
+
+// States of an event on its way to an endpoint.
+const (
+	DeliveryPending   = "pending"
+	DeliveryDelivered = "delivered"
+	DeliveryFailed    = "failed" // given up
+)
+
+// EventDelivery is an event on its way to an endpoint.
+type EventDelivery struct {
+	EventID, EndpointID, OrgID string
+	Type                       EventType
+	Payload                    string
+	State                      string
+	Attempts                   int64
+	RunAt                      int64 // of the next try, or when another process may try if this one dies; epoch milliseconds
+	// Outcome and Status are the last try's: see package events. "" and 0 before the first.
+	Outcome              string
+	Status               int64
+	CreatedAt, UpdatedAt int64
+}
+
+// EventDeliveries is the queue of events.
+type EventDeliveries struct{ db *DB }
+
+const (
+	eventDeliveryColumns = `SELECT event_id, endpoint_id, org_id, type, payload, state, attempts, run_at, outcome, status, created_at, updated_at
+		FROM event_deliveries`
+	// walkEventOrganizations visits $3 organizations with pending events, in order of id from the one after $2 on. Each costs two look-ups
+	// in the index event_deliveries_due, however much waits.
+	walkEventOrganizations = `WITH RECURSIVE walk (org_id, step) AS (
+			SELECT org_id, 1 FROM (SELECT (SELECT org_id FROM event_deliveries WHERE state = 'pending' AND org_id > $2
+				ORDER BY org_id LIMIT 1) AS org_id) AS beginning
+		UNION ALL
+			SELECT (SELECT d.org_id FROM event_deliveries d WHERE d.state = 'pending' AND d.org_id > walk.org_id
+				ORDER BY d.org_id LIMIT 1), step + 1
+			FROM walk WHERE org_id IS NOT NULL AND step < $3
+		)
+		SELECT org_id, EXISTS (SELECT 1 FROM event_deliveries d WHERE d.state = 'pending' AND d.org_id = walk.org_id AND d.run_at <= $1)
+		FROM walk WHERE org_id IS NOT NULL`
+	// eventWalk is how many organizations one look visits.
+	eventWalk = 256
+)
+
+// Due visits organizations with pending events, in order of id from the one after cursor, and returns those that have some to try now.
+// next is the cursor of the next look, "" for the beginning.
+func (d EventDeliveries) Due(ctx context.Context, cursor string) (orgs []string, next string, err error) {
+	now, err := d.db.Now(ctx)
+	if err != nil {
+		return nil, cursor, err
+	}
+	visited := 0
+	_, err = ReadRows(ctx, d.db, "look for events", func(row Row) (struct{}, error) {
+		var org string
+		var due bool
+		err := row.Scan(&org, &due)
+		if due {
+			orgs = append(orgs, org)
+		}
+		visited++
+		next = org
+		return struct{}{}, err
+	}, walkEventOrganizations, now, cursor, eventWalk)
+	if visited < eventWalk {
+		next = ""
+	}
+	return orgs, next, err
+}
+
+// Lease takes up to so many events of an organization to be tried now, those that have been due for longest. Other processes leave them
+// alone for life milliseconds. Each try is counted, so that [EventDeliveries.Finish] of an older one changes nothing.
+func (d EventDeliveries) Lease(ctx context.Context, orgID string, atMost int, life int64) (leased []EventDelivery, err error) {
+	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		leased = nil
+		text := eventDeliveryColumns + ` WHERE org_id = $1 AND state = 'pending' AND run_at <= $2 ORDER BY run_at LIMIT $3`
+		if lock := tx.LockRows(); lock != "" {
+			text += lock + " SKIP LOCKED"
+		}
+		err := tx.Query(ctx, func(row Row) error {
+			delivery, err := scanEventDelivery(row)
+			leased = append(leased, delivery)
+			return err
+		}, text, orgID, tx.Now(), atMost)
+		if err != nil {
+			return err
+		}
+		for i := range leased {
+			leased[i].Attempts++
+			tx.Queue(1, `UPDATE event_deliveries SET attempts = $3, run_at = $4, updated_at = $5 WHERE event_id = $1 AND endpoint_id = $2`,
+				leased[i].EventID, leased[i].EndpointID, leased[i].Attempts, tx.Now()+life, tx.Now())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return leased, nil
+}
+
+func scanEventDelivery(row Row) (d EventDelivery, err error) {
+	var eventType string
+	err = row.Scan(&d.EventID, &d.EndpointID, &d.OrgID, &eventType, &d.Payload, &d.State, &d.Attempts, &d.RunAt, &d.Outcome, &d.Status,
+		&d.CreatedAt, &d.UpdatedAt)
+	d.Type = EventType(eventType)
+	return d, err
+}
+
+// EventTry is how a try to deliver an event ended.
+type EventTry struct {
+	State   string // [DeliveryPending]: it is tried again after Wait milliseconds
+	Wait    int64
+	Outcome string
+	Status  int64
+	// DisableFor, unless "", is the reason to disable the endpoint: at once for [EndpointGone], else if it has been failing for
+	// FailingFor milliseconds.
+	DisableFor string
+	FailingFor int64
+}
+
+// Finish stores how a leased try ended, and what follows for the endpoint. disabled reports that the endpoint gets nothing more. A try
+// that was leased again meanwhile changes nothing.
+func (d EventDeliveries) Finish(ctx context.Context, actor string, leased *EventDelivery, try EventTry) (disabled bool, err error) {
+	err = d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		disabled = false
+		current, err := Changed(ctx, tx, `UPDATE event_deliveries SET state = $4, run_at = $5, outcome = $6, status = $7, updated_at = $8
+			WHERE event_id = $1 AND endpoint_id = $2 AND attempts = $3 AND state = 'pending' RETURNING event_id`,
+			leased.EventID, leased.EndpointID, leased.Attempts, try.State, tx.Now()+try.Wait, try.Outcome, try.Status, tx.Now())
+		if err != nil || !current {
+			return err
+		}
+		if try.State == DeliveryDelivered {
+			tx.Queue(AnyRows, `UPDATE event_endpoints SET failing_since = 0 WHERE id = $1 AND failing_since > 0`, leased.EndpointID)
+			return nil
+		}
+		tx.Queue(AnyRows, `UPDATE event_endpoints SET failing_since = $2 WHERE id = $1 AND failing_since = 0`, leased.EndpointID, tx.Now())
+		if try.DisableFor == "" {
+			return nil
+		}
+		disabled, err = Changed(ctx, tx, `UPDATE event_endpoints SET state = 'disabled', reason = $2, updated_at = $4
+			WHERE id = $1 AND state = 'active' AND failing_since <= $3 RETURNING id`,
+			leased.EndpointID, try.DisableFor, tx.Now()-try.FailingFor, tx.Now())
+		if err == nil && disabled {
+			QueueAudit(tx, AuditEntry{
+				Actor: actor, Action: "event_endpoint.disable", Target: leased.EndpointID, OrgID: leased.OrgID, Detail: try.DisableFor,
+			})
+		}
+		return err
+	})
+	return disabled && err == nil, err
+}
+
+// OutcomeDisabled is the outcome of an event whose endpoint was disabled or deleted when it was due.
+const OutcomeDisabled = "endpoint_disabled"
+
+// OfEndpoint reads a page of an endpoint's deliveries, newest first: After is the id of the oldest event that was seen.
+func (d EventDeliveries) OfEndpoint(ctx context.Context, orgID, endpointID string, page Page) ([]EventDelivery, error) {
+	return ReadRows(ctx, d.db, "list deliveries of events", scanEventDelivery,
+		eventDeliveryColumns+` WHERE endpoint_id = $1 AND org_id = $2 AND ($3 = '' OR event_id < $3) ORDER BY event_id DESC LIMIT $4`,
+		endpointID, orgID, page.After, page.Rows())
+}
+
+// Overdue counts the pending events that were due late milliseconds ago, of organizations of which none was tried since: where some
+// were, the others wait for them.
+func (d EventDeliveries) Overdue(ctx context.Context, late int64) (int, error) {
+	now, err := d.db.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return ReadRow(ctx, d.db, "count overdue events", ScanValue[int],
+		`SELECT count(*) FROM event_deliveries d WHERE d.state = 'pending' AND d.run_at < $1 AND NOT EXISTS (
+			SELECT 1 FROM event_deliveries t WHERE t.org_id = d.org_id AND t.state = 'pending' AND t.run_at >= $1
+				AND t.attempts > 0 AND t.updated_at >= $1)`, now-late)
+}
+
+// pruneRows bounds what one transaction deletes.
+const pruneRows = 500
+
+// Prune deletes events that are older than keep milliseconds and are not pending, and pending ones of twice that age, whose endpoint is
+// gone or whose worker never came. It returns how many.
+func (d EventDeliveries) Prune(ctx context.Context, keep int64) (pruned int64, err error) {
+	for {
+		var keys [][2]string
+		err := d.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+			keys = nil
+			err := tx.Query(ctx, func(row Row) error {
+				var key [2]string
+				err := row.Scan(&key[0], &key[1])
+				keys = append(keys, key)
+				return err
+			}, `SELECT event_id, endpoint_id FROM event_deliveries WHERE created_at < $1 AND (state <> 'pending' OR created_at < $2)
+				ORDER BY created_at LIMIT $3`, tx.Now()-keep, tx.Now()-2*keep, pruneRows)
+			slices.SortFunc(keys, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+			for _, key := range keys {
+				tx.Queue(AnyRows, `DELETE FROM event_deliveries WHERE event_id = $1 AND endpoint_id = $2`, key[0], key[1])
+			}
+			return err
+		})
+		if err != nil {
+			return pruned, err
+		}
+		pruned += int64(len(keys))
+		if len(keys) < pruneRows {
+			return pruned, nil
+		}
+	}
+}

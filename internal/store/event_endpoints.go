@@ -1,0 +1,177 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// States of an endpoint of events.
+const (
+	EndpointActive   = "active"
+	EndpointDisabled = "disabled" // it gets nothing until a person makes it active again
+)
+
+// Reasons why the worker disabled an endpoint of events; a person gives none.
+const (
+	EndpointFailing = "failing" // every try of the last days failed
+	EndpointGone    = "gone"    // it answered 410
+)
+
+// MaxEventEndpoints is how many endpoints of events an organization may have.
+const MaxEventEndpoints = 10
+
+// EventEndpoint is the address of an organization's own system that is told of events. Its secrets are sealed by its owner.
+type EventEndpoint struct {
+	ID, OrgID string
+	URL       string
+	Events    []EventType
+	Secret    []byte
+	// OldSecret signs, too, until OldSecretUntil; nil without one.
+	OldSecret      []byte
+	OldSecretUntil int64
+	State          string
+	Reason         string // why it was disabled, "" for a person's wish
+	FailingSince   int64  // the first failed try since the last delivery, 0 without one
+	CreatedAt      int64  // epoch milliseconds; 0 when it is written: the transaction's clock
+	UpdatedAt      int64
+}
+
+// EventEndpoints reads and writes endpoints of events.
+type EventEndpoints struct{ db *DB }
+
+// Create adds an endpoint, with [ErrLimit] when the organization has [MaxEventEndpoints], and [ErrNotFound] for an unknown
+// organization.
+func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *EventEndpoint) error {
+	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		// The organization's row orders those that count at the same time.
+		if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), endpoint.OrgID); err != nil {
+			return err
+		}
+		ids, err := QueryValues[string](ctx, tx, `SELECT id FROM event_endpoints WHERE org_id = $1`, endpoint.OrgID)
+		if err != nil {
+			return err
+		}
+		if len(ids) >= MaxEventEndpoints {
+			return ErrLimit
+		}
+		tx.Queue(1, `INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since,
+			created_at, updated_at) VALUES ($1, $2, $3, $4, $5, 0, 'active', '', 0, $6, $6)`,
+			endpoint.ID, endpoint.OrgID, endpoint.URL, joinEventTypes(endpoint.Events), endpoint.Secret, orNow(tx, endpoint.CreatedAt))
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.create", Target: endpoint.ID, OrgID: endpoint.OrgID})
+		return nil
+	})
+}
+
+const eventEndpointColumns = `SELECT id, org_id, url, events, secret, old_secret, old_secret_until, state, reason, failing_since,
+	created_at, updated_at FROM event_endpoints`
+
+func scanEventEndpoint(row Row) (e EventEndpoint, err error) {
+	var events string
+	err = row.Scan(&e.ID, &e.OrgID, &e.URL, &events, &e.Secret, &e.OldSecret, &e.OldSecretUntil, &e.State, &e.Reason, &e.FailingSince,
+		&e.CreatedAt, &e.UpdatedAt)
+	e.Events = splitEventTypes(events)
+	return e, err
+}
+
+// ByID reads an organization's endpoint, or [ErrNotFound].
+func (e EventEndpoints) ByID(ctx context.Context, orgID, id string) (EventEndpoint, error) {
+	return ReadRow(ctx, e.db, "read an event endpoint", scanEventEndpoint, eventEndpointColumns+` WHERE id = $1 AND org_id = $2`, id, orgID)
+}
+
+// List reads a page of an organization's endpoints, oldest first.
+func (e EventEndpoints) List(ctx context.Context, orgID string, page Page) ([]EventEndpoint, error) {
+	return readPage(ctx, e.db, "list event endpoints", scanEventEndpoint, eventEndpointColumns+` WHERE org_id = $1`, "id", page, orgID)
+}
+
+// Update changes an endpoint: edit gets it as it is in the transaction, and what it leaves of address, events, secrets and state is
+// written. One that becomes active again has failed never. Edit may run more than once and must not wait. Update returns [ErrNotFound]
+// when the organization has no such endpoint.
+func (e EventEndpoints) Update(ctx context.Context, actor, action, orgID, id string, edit func(*EventEndpoint)) error {
+	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var endpoint EventEndpoint
+		found := false
+		err := tx.Query(ctx, func(row Row) (err error) {
+			found = true
+			endpoint, err = scanEventEndpoint(row)
+			return err
+		}, eventEndpointColumns+` WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err == nil && !found {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		was := endpoint.State
+		edit(&endpoint)
+		if endpoint.State != was {
+			endpoint.Reason, endpoint.FailingSince = "", 0
+		}
+		tx.Queue(1, `UPDATE event_endpoints SET url = $3, events = $4, secret = $5, old_secret = $6, old_secret_until = $7, state = $8,
+			reason = $9, failing_since = $10, updated_at = $11 WHERE id = $1 AND org_id = $2`,
+			id, orgID, endpoint.URL, joinEventTypes(endpoint.Events), endpoint.Secret, endpoint.OldSecret, endpoint.OldSecretUntil,
+			endpoint.State, endpoint.Reason, endpoint.FailingSince, tx.Now())
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint." + action, Target: id, OrgID: orgID})
+		return nil
+	})
+}
+
+// Delete removes an organization's endpoint, or returns [ErrNotFound]. Its deliveries, which may be many, are given up when they are due
+// and pruned by their age.
+func (e EventEndpoints) Delete(ctx context.Context, actor, orgID, id string) error {
+	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := change(ctx, tx, `DELETE FROM event_endpoints WHERE id = $1 AND org_id = $2 RETURNING id`, id, orgID); err != nil {
+			return err
+		}
+		QueueAudit(tx, AuditEntry{Actor: actor, Action: "event_endpoint.delete", Target: id, OrgID: orgID})
+		return nil
+	})
+}
+
+// Test writes an [EventTest] for one active endpoint and returns its id. It returns [ErrNotFound] for an endpoint that isn't the
+// organization's, and [ErrConflict] for a disabled one.
+func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID string, err error) {
+	err = e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		var state string
+		err := queryRow(ctx, tx, []any{&state}, `SELECT state FROM event_endpoints WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
+		if err != nil {
+			return err
+		}
+		if state != EndpointActive {
+			return fmt.Errorf("%w: the endpoint is disabled", ErrConflict)
+		}
+		eventID = NewID("evt")
+		event := Event{OrgID: orgID, Type: EventTest, EndpointID: id}
+		tx.Queue(1, insertEventDeliveries+`id = $6`, eventID, orgID, string(EventTest), event.payload(tx.Now()), tx.Now(), id)
+		return nil
+	})
+	return eventID, err
+}
+
+// Each hands every endpoint of every organization to each, in order of id. One that is written meanwhile may be seen before or after
+// the change. The first error of each ends it.
+func (e EventEndpoints) Each(ctx context.Context, each func(EventEndpoint) error) error {
+	var after string
+	for {
+		page, err := ReadRows(ctx, e.db, "list event endpoints", scanEventEndpoint,
+			eventEndpointColumns+` WHERE id > $1 ORDER BY id LIMIT $2`, after, sealedPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := each(page[i]); err != nil {
+				return err
+			}
+			after = page[i].ID
+		}
+		if len(page) < sealedPage {
+			return nil
+		}
+	}
+}
+
+// Reseal swaps the sealed secrets of an endpoint for the same ones under another master key, and reports false when they were replaced,
+// or the endpoint deleted, meanwhile.
+func (e EventEndpoints) Reseal(ctx context.Context, was *EventEndpoint, secret, oldSecret []byte) (replaced bool, err error) {
+	return execChanged(ctx, e.db, `UPDATE event_endpoints SET secret = $4, old_secret = $5
+		WHERE id = $1 AND org_id = $2 AND secret = $3 RETURNING id`, was.ID, was.OrgID, was.Secret, secret, oldSecret)
+}
