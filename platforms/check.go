@@ -56,6 +56,10 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 	f.unlessf(t.Limit.Most >= 0 && t.Limit.Unit >= Characters && t.Limit.Unit <= Bytes, "channel type %s has an unknown limit", t.Type)
 	f.unlessf(t.MostParts >= 0 && t.Unanswered >= 0 && (t.MostParts == 0 || t.Limit.Most > 0),
 		"channel type %s has a bound below 0, or one of parts without a limit", t.Type)
+	for _, pace := range []Pace{t.Pace, t.CustomerPace} {
+		f.unlessf(pace == Pace{} || pace.Burst > 0 && pace.Every >= time.Millisecond && pace.Every <= time.Minute,
+			"channel type %s has a pace without a burst, or of less than 1 ms or more than 1 min", t.Type)
+	}
 	f.unlessf(t.RenewAhead >= 0, "channel type %s has a negative RenewAhead", t.Type)
 	f.unlessf(t.Window >= 0, "channel type %s has a negative window", t.Type)
 	f.unlessf(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),

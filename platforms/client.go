@@ -254,7 +254,7 @@ func (r *Response) Unreadable(refreshable bool) *Error {
 	cause := r.Error("", "")
 	switch {
 	case r.Status == http.StatusTooManyRequests:
-		return RetryLater(r.RetryAfter(), cause)
+		return TooMany(r.RetryAfter(), cause)
 	case r.Status == http.StatusUnauthorized:
 		return Unauthorized(refreshable, cause)
 	case r.Status == http.StatusRequestTimeout:
@@ -268,7 +268,9 @@ func (r *Response) Unreadable(refreshable bool) *Error {
 // Unlisted classifies an error of the platform, in its own format, whose code the adapter doesn't list.
 func (r *Response) Unlisted(refreshable bool, cause error) *Error {
 	switch {
-	case r.Status == http.StatusTooManyRequests, r.Status >= 500:
+	case r.Status == http.StatusTooManyRequests:
+		return TooMany(r.RetryAfter(), cause)
+	case r.Status >= 500:
 		return RetryLater(r.RetryAfter(), cause)
 	case r.Status == http.StatusUnauthorized:
 		return Unauthorized(refreshable, cause)
@@ -276,8 +278,20 @@ func (r *Response) Unlisted(refreshable bool, cause error) *Error {
 	return Fail(Refused, cause)
 }
 
-// RetryAfter is the header Retry-After in seconds, 0 if there is none; a date counts as none.
-func (r *Response) RetryAfter() time.Duration { return Seconds(r.Header.Get("Retry-After")) }
+// RetryAfter is the header Retry-After, in seconds or as a date, 0 if there is none. A date counts from that of the answer, and as none
+// without one: our own clock may be another.
+func (r *Response) RetryAfter() time.Duration {
+	header := r.Header.Get("Retry-After")
+	until, err := http.ParseTime(header)
+	if err != nil {
+		return Seconds(header)
+	}
+	answered, err := http.ParseTime(r.Header.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return max(until.Sub(answered), 0)
+}
 
 // Seconds reads a number of seconds that a platform states, at most a year; 0 if it isn't one.
 func Seconds(text string) time.Duration {

@@ -39,15 +39,21 @@ func Classes() []Class {
 // Bounds of [Error.RetryAfter].
 const (
 	minRetryAfter = time.Second
-	maxRetryAfter = time.Hour
+	maxRetryAfter = 24 * time.Hour
 	maxClosed     = 12 * time.Hour
 )
+
+// unstatedPause is [Error.RetryAfter] where a platform asks for patience and doesn't say how much.
+const unstatedPause = 2 * time.Second
 
 // Error is a failed call to a platform. It contains no token and no text of the platform or the customer.
 type Error struct {
 	Class Class
-	// RetryAfter is the pause that the platform asks for, 1 s to 1 h; 0 if it gave none. With [Retry] only.
+	// RetryAfter is the pause that the platform asks for, 1 s to 24 h; 0 if it gave none. With [Retry] only. Nothing is sent on the
+	// channel before it is over.
 	RetryAfter time.Duration
+	// OneCustomer is set with RetryAfter if the pause is only for messages to this customer.
+	OneCustomer bool
 	// Closed is set with [Retry] if the platform takes no messages at this time of the day. RetryAfter is then how long that lasts, up
 	// to 12 h, and such a try isn't counted.
 	Closed bool
@@ -82,6 +88,22 @@ func RetryLater(after time.Duration, cause error) *Error {
 		after = min(max(after, minRetryAfter), maxRetryAfter)
 	}
 	return &Error{Class: Retry, RetryAfter: max(after, 0), Cause: cause}
+}
+
+// TooMany returns an error of class [Retry] for a platform that has been sent too many messages. after is the pause that it asked for,
+// 0 if it didn't say how long.
+func TooMany(after time.Duration, cause error) *Error {
+	if after <= 0 {
+		after = unstatedPause
+	}
+	return RetryLater(after, cause)
+}
+
+// TooManyForOne is [TooMany] for a platform that has had too many messages to one customer.
+func TooManyForOne(after time.Duration, cause error) *Error {
+	failure := TooMany(after, cause)
+	failure.OneCustomer = true
+	return failure
 }
 
 // ClosedFor returns an error of class [Retry] for a platform that takes no messages at this time of the day; see [Error.Closed].

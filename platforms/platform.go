@@ -101,6 +101,9 @@ type ChannelType struct {
 	// Unanswered is how many messages in a row the platform takes until the customer writes again; 0 is no bound. More fail as after
 	// the window.
 	Unanswered int
+	// Pace is how fast messages are sent on one channel, and CustomerPace to one of its customers. It stays below what the platform
+	// publishes, because messages may be delayed on their way and arrive closer together. The zero value is as fast as they come.
+	Pace, CustomerPace Pace
 	// RenewAhead is how long before its end an access token is exchanged for a new one, for a type of a [Refresher] whose channels have
 	// no refresh token: their access token itself is exchanged, which works only before it ends. 0 for all other types.
 	RenewAhead time.Duration
@@ -115,6 +118,12 @@ type ChannelType struct {
 	WindowHelp string
 	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
 	Before, After []string
+}
+
+// Pace is how fast messages are sent: Burst in a row after a rest, and one more each Every, which is 0 or 1 ms to 1 min.
+type Pace struct {
+	Every time.Duration
+	Burst int
 }
 
 // Channel is the channel that a call is made for.

@@ -42,6 +42,7 @@ type queueState struct {
 	runAt, waitingSince    sql.NullInt64
 	leaseUntil, leaseToken int64
 	attempts, pausedUntil  int64
+	pacedUntil             int64 // until when messages to the customer keep their pace, see channelPace
 	blockedAt              int64 // 0 for a customer whom nobody has blocked
 }
 
@@ -74,13 +75,13 @@ func (c *conversationRow) answered() {
 
 const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
 	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at, unanswered_since,
-	attention_told, handover_reason`
+	attention_told, handover_reason, paced_until`
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
-		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason)
+		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.pacedUntil)
 	c.stored, c.storedPeople = c.queueState, c.people
 	return c, err
 }
@@ -95,12 +96,15 @@ var (
 )
 
 // conversationUpdates are the statements that write a changed conversation, by [rowChanges]. SQLite rewrites every index that has a
-// column which an UPDATE names, changed or not. So a statement names lease_until, run_at and the people's columns only when they change.
-var conversationUpdates = func() (texts [8]string) {
+// column which an UPDATE names, changed or not. So a statement names lease_until, run_at, the people's columns and paced_until only when
+// they change.
+var conversationUpdates = func() (texts [16]string) {
 	for changes := range texts {
 		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
 		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11`}, 11
-		for change, columns := range [...][]string{{"lease_until"}, {"run_at"}, {"unanswered_since", "attention_told", "handover_reason"}} {
+		for change, columns := range [...][]string{
+			{"lease_until"}, {"run_at"}, {"unanswered_since", "attention_told", "handover_reason"}, {"paced_until"},
+		} {
 			for _, column := range columns {
 				if changes&(1<<change) != 0 {
 					n++
@@ -120,11 +124,12 @@ const (
 	leaseChanged rowChanges = 1 << iota
 	placeChanged
 	peopleChanged
+	paceChanged
 )
 
 // update returns the statement that writes the row, with its arguments.
 func (c *conversationRow) update() (text string, args []any) {
-	args = append(make([]any, 0, 17), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+	args = append(make([]any, 0, 18), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
 		c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt)
 	var changes rowChanges
 	if c.leaseUntil != c.stored.leaseUntil {
@@ -135,6 +140,9 @@ func (c *conversationRow) update() (text string, args []any) {
 	}
 	if c.people != c.storedPeople {
 		changes, args = changes|peopleChanged, append(args, c.people.unansweredSince, c.people.attentionTold, c.people.handoverReason)
+	}
+	if c.pacedUntil != c.stored.pacedUntil {
+		changes, args = changes|paceChanged, append(args, c.pacedUntil)
 	}
 	return conversationUpdates[changes], append(args, c.id)
 }

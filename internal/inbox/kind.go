@@ -39,6 +39,8 @@ type session struct {
 	tx   store.Tx
 	now  int64 // the database's clock, epoch milliseconds
 	rows map[string]*conversationRow
+	// paces are those of channels, by id.
+	paces map[string]*channelPace
 }
 
 // Name is the kind's name in metrics and logs.
@@ -73,11 +75,12 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 			return fmt.Errorf("the inbox has no operation %T", op)
 		}
 	}
-	s := &session{tx: tx, rows: map[string]*conversationRow{}}
+	s := &session{tx: tx, rows: map[string]*conversationRow{}, paces: map[string]*channelPace{}}
 	if err := s.runAll(ctx, arrived, others); err != nil {
 		return err
 	}
 	queueConversations(tx, s.rows)
+	s.writePaces()
 	for i, op := range leases {
 		if err := op.run(ctx, tx, i == 0); err != nil { // a process has one worker; the reads of several would add up
 			return fmt.Errorf("lease conversations: %w", err)
@@ -103,6 +106,7 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 		}
 	}
 	queueLock(s.tx, ids, s.rows)
+	s.queuePaces(others)
 	delivery.queueMade(s.tx)
 	delivery.queueReads(s.tx)
 	late := s.queueReads(delivery, others)

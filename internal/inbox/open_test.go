@@ -150,7 +150,7 @@ func TestOperationsOfOneTransaction(t *testing.T) {
 			require.NoError(t, q.Sent(t.Context(), lease.lease, parts[0].ID, "p1", parts[1].ID))
 			sent := &sentOp{
 				partOp: partOp{leased: lease, id: parts[1].ID}, platformMessageID: "p2",
-				next: &sendingOp{partOp{leased: lease, id: parts[2].ID}},
+				next: &sendingOp{partOp: partOp{leased: lease, id: parts[2].ID}},
 			}
 			q.apply(t, q.arrival(t, Item{Kind: FailedDelivery, MessageID: "p1", Code: "refused"}), sent)
 			require.ErrorIs(t, sent.refused, ErrEnded)

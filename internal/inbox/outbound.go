@@ -5,13 +5,15 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered. With
-// sendFirst the first part is sending at once, which saves a commit, unless a person's message waits, which is sent before it. When
+// sendFirst the first part is sending at once, which saves a commit, unless a person's message waits, which is sent before it, or the
+// lease's paces don't let it: then Answer returns the parts with a [PacedError]. When
 // a person has taken the conversation meanwhile, or the customer has blocked the channel, the turn is discarded instead, and Answer
 // returns [ErrHandedOver]. Other errors are [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store,
 // after which the answer may be stored: see [Queue.Unmark].
@@ -21,10 +23,7 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 	}
 	op := &answerOp{
 		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID},
-		parts:  q.sealParts(lease.OrgID, parts),
-	}
-	if sendFirst {
-		op.parts[0].state = OutboundSending
+		parts:  q.sealParts(lease.OrgID, parts), sendFirst: sendFirst,
 	}
 	if err := q.do(ctx, "answer", op); err != nil {
 		return nil, err
@@ -35,6 +34,9 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 			ID: part.id, TurnID: turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i),
 			CreatedAt: op.at,
 		}
+	}
+	if op.early != nil {
+		return outbound, op.early
 	}
 	return outbound, nil
 }
@@ -73,7 +75,9 @@ type answerOp struct {
 	turnOp
 
 	parts       []outboundPart
+	sendFirst   bool
 	personWrote bool // a person's message waits
+	early       *PacedError
 	at          int64
 }
 
@@ -100,8 +104,13 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 		op.refused = ErrHandedOver
 		return nil
 	}
-	if op.personWrote {
-		op.parts[0].state = OutboundPending
+	op.early = nil
+	if op.sendFirst && !op.personWrote {
+		op.early = s.inTime(c, op.lease.Paces, true)
+	}
+	op.parts[0].state = OutboundPending
+	if op.sendFirst && !op.personWrote && op.early == nil {
+		op.parts[0].state = OutboundSending
 	}
 	op.at = s.now
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
@@ -115,10 +124,10 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 
 // Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
 // discarded instead when a person has the conversation, unless a person had it sent again, or the customer has blocked the channel, and
-// Sending returns [ErrHandedOver]. Other errors are [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the store,
-// after which the part may be sending, and must not be sent: see [Queue.Unmark].
+// Sending returns [ErrHandedOver]. Other errors are a [PacedError] when the lease's paces don't let it, [ErrEnded] for a part that isn't
+// pending, [ErrLeaseLost], or wrapped ones of the store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
 func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
-	return q.do(ctx, "mark a part as sending", &sendingOp{partOp{leased: leased{lease: lease}, id: outboundID}})
+	return q.do(ctx, "mark a part as sending", &sendingOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}})
 }
 
 // partOp is an operation on an outbound message.
@@ -154,7 +163,11 @@ func (op *partOp) holder(s *session) *conversationRow {
 
 const setPart = `UPDATE outbound_messages SET state = $2, code = $3, updated_at = $4 WHERE id = $1`
 
-type sendingOp struct{ partOp }
+type sendingOp struct {
+	partOp
+
+	first bool // the part hasn't waited
+}
 
 func (op *sendingOp) run(_ context.Context, s *session) error {
 	c := op.holder(s)
@@ -170,9 +183,18 @@ func (op *sendingOp) run(_ context.Context, s *session) error {
 		s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
 		op.refused = ErrHandedOver
 	default:
-		s.tx.Queue(1, setPart, op.id, OutboundSending, "", s.now)
+		op.mark(s, c)
 	}
 	return nil
+}
+
+// mark marks the part, if it isn't too early.
+func (op *sendingOp) mark(s *session, c *conversationRow) {
+	if early := s.inTime(c, op.lease.Paces, op.first); early != nil {
+		op.refused = early
+		return
+	}
+	s.tx.Queue(1, setPart, op.id, OutboundSending, "", s.now)
 }
 
 // Sent stores that the platform has accepted a part, and under which id. next, unless "", is a pending part to mark as sending
@@ -182,7 +204,7 @@ func (op *sendingOp) run(_ context.Context, s *session) error {
 func (q *Queue) Sent(ctx context.Context, lease Lease, outboundID, platformMessageID, next string) error {
 	op := &sentOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, platformMessageID: platformMessageID}
 	if next != "" {
-		op.next = &sendingOp{partOp{leased: leased{lease: lease}, id: next}}
+		op.next = &sendingOp{partOp: partOp{leased: leased{lease: lease}, id: next}, first: true}
 	}
 	return q.do(ctx, "mark a part as sent", op)
 }
@@ -206,8 +228,11 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 	if c == nil {
 		return nil
 	}
-	if op.state == OutboundSent && op.platformID == op.platformMessageID {
-		return nil // a repetition: the first commit, which also marked the next part, wasn't confirmed
+	if op.state == OutboundSent && op.platformID == op.platformMessageID { // a repetition: the first commit wasn't confirmed
+		if op.next != nil && op.next.state != OutboundSending {
+			return op.markNext(ctx, s)
+		}
+		return nil
 	}
 	if op.state != OutboundSending {
 		op.refused = ErrEnded
@@ -223,6 +248,10 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 	if op.next == nil {
 		return nil
 	}
+	return op.markNext(ctx, s)
+}
+
+func (op *sentOp) markNext(ctx context.Context, s *session) error {
 	if err := op.next.run(ctx, s); err != nil {
 		return err
 	}
@@ -296,6 +325,9 @@ type SendFailure struct {
 	Uncounted bool
 	// RestOfTurn: the later parts of the same answer fail with the same code.
 	RestOfTurn bool
+	// HoldChannel and HoldCustomer are for how long the platform takes nothing more on the channel, or for this customer. Until then
+	// no part is marked as sending, in any process.
+	HoldChannel, HoldCustomer time.Duration
 }
 
 // SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
@@ -322,6 +354,7 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 	if c == nil {
 		return nil
 	}
+	s.hold(c, op.lease.Paces, op.SendFailure)
 	if op.state != OutboundPending && op.state != OutboundSending {
 		op.refused = ErrEnded
 		return nil

@@ -53,6 +53,8 @@ type Lease struct {
 	Token                                         int64
 	Attempts                                      int64 // of the conversation, failed in a row before this lease
 	Until                                         time.Time
+	// Paces are those for parts that the holder marks as sending, which sets them.
+	Paces Paces
 
 	reading *reading // of the transaction that leased it, nil for none
 }

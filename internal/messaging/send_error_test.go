@@ -16,15 +16,16 @@ import (
 
 func TestRetryAfterIsBounded(t *testing.T) {
 	t.Parallel()
+	const unstated = 2 * time.Second
 	for value, want := range map[string]time.Duration{
-		"0": 0, "1": time.Second, "30": 30 * time.Second, "3600": time.Hour, "86400": time.Hour, "99999999999999999999": 0,
-		"9223372036854775807": time.Hour, "-5": 0, "soon": 0, "": 0,
+		"1": time.Second, "30": 30 * time.Second, "3600": time.Hour, "86400": 24 * time.Hour, "86401": 24 * time.Hour,
+		"9223372036854775807": 24 * time.Hour, "99999999999999999999": unstated, "0": unstated, "-5": unstated, "soon": unstated, "": unstated,
 	} {
 		v := &vendor{status: 429, header: map[string]string{"Retry-After": value}}
 		_, err := v.client(t).Send(t.Context(), outgoing(social.ChatApp))
 		require.Equal(t, want, requireFailure(t, err).RetryAfter, value)
 	}
-	for value, want := range map[string]time.Duration{"5": 5 * time.Second, `"5"`: 5 * time.Second, "null": 0, "{}": 0} {
+	for value, want := range map[string]time.Duration{"5": 5 * time.Second, `"7"`: 7 * time.Second, "null": unstated, "{}": unstated} {
 		v := &vendor{status: 429, body: `{"ok":false,"error_code":429,"parameters":{"retry_after":` + value + `}}`}
 		_, err := v.client(t).Send(t.Context(), outgoing(bot.Type))
 		require.Equal(t, want, requireFailure(t, err).RetryAfter, value)

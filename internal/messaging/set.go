@@ -258,6 +258,8 @@ func (p *Platform) failure(err error) *platforms.Error {
 		return platforms.Fail(platforms.Unknown, err)
 	case said.Class == platforms.Retry && said.Closed:
 		return platforms.ClosedFor(said.RetryAfter, said.Cause)
+	case said.Class == platforms.Retry && said.RetryAfter > 0 && said.OneCustomer:
+		return platforms.TooManyForOne(said.RetryAfter, said.Cause)
 	case said.Class == platforms.Retry:
 		return platforms.RetryLater(said.RetryAfter, said.Cause)
 	case said.Class == platforms.NeedsReauth:

@@ -39,7 +39,7 @@ func failBot(w http.ResponseWriter, fault Fault, text string) {
 	switch fault.kind {
 	case unauthorized:
 		status = http.StatusUnauthorized
-	case tooMany:
+	case tooMany, tooManyForOne:
 		status = http.StatusTooManyRequests
 		if fault.pause > 0 {
 			parameters = fmt.Sprintf(`,"parameters":{"retry_after":%d}`, int(fault.pause.Seconds()))

@@ -12,6 +12,8 @@
 //     hold [Secret], the token and the message: whatever of these is found in a log came from there.
 //   - Refresh tokens are good for one use; the pair that replaces them is new.
 //   - Signatures of the marketplaces are recomputed; a wrong one is an error of the platform.
+//   - [Server.Verdict] counts messages that came faster than the platform publishes, and before the end of a pause that a 429 has
+//     asked for. They are delivered all the same.
 //   - While it is [Server.Down] nothing listens: connections are refused.
 //
 // # What it doesn't do

@@ -14,6 +14,7 @@ const (
 	serveWell faultKind = iota
 	unauthorized
 	tooMany
+	tooManyForOne
 	temporary
 	serverError
 	windowExpired
@@ -65,6 +66,15 @@ func Slow(d time.Duration) Fault { return Fault{pause: d} }
 
 // TooManyFor is a 429 with Retry-After d, in whole seconds.
 func TooManyFor(d time.Duration) Fault { return Fault{kind: tooMany, pause: d} }
+
+// TooManyForOne is what the chat app says of too many messages to one customer; it asks for 6 s in its documentation only. Other platforms
+// answer as with [TooManyFor].
+var TooManyForOne = Fault{kind: tooManyForOne, pause: 6 * time.Second}
+
+// asksForPause reports whether the fault says, or its documentation, for how long nothing may be sent.
+func (f Fault) asksForPause() bool {
+	return (f.kind == tooMany || f.kind == tooManyForOne) && f.pause > 0
+}
 
 // Repeat is n times the same fault.
 func Repeat(n int, fault Fault) []Fault {

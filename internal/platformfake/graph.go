@@ -100,6 +100,8 @@ func (g graph) fail(w http.ResponseWriter, fault Fault, text string) {
 		status, code = http.StatusUnauthorized, 190
 	case tooMany:
 		status, code = http.StatusTooManyRequests, 4
+	case tooManyForOne:
+		code, fault.pause = 131056, 0
 	case temporary:
 		status, code = http.StatusInternalServerError, 2
 	case windowExpired:

@@ -51,7 +51,7 @@ func failLocalChat(w http.ResponseWriter, fault Fault, text string) {
 	switch fault.kind {
 	case unauthorized:
 		code = -216
-	case tooMany:
+	case tooMany, tooManyForOne:
 		code = -32
 		if fault.pause > 0 {
 			status = http.StatusTooManyRequests

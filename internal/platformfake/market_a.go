@@ -74,7 +74,7 @@ func failMarketA(w http.ResponseWriter, fault Fault, text string) {
 	switch fault.kind {
 	case unauthorized:
 		status, code = http.StatusForbidden, "error_auth"
-	case tooMany:
+	case tooMany, tooManyForOne:
 		status, code = http.StatusTooManyRequests, "error_limit"
 	case temporary:
 		status, code = http.StatusInternalServerError, "error_server"

@@ -58,7 +58,7 @@ func failMarketB(w http.ResponseWriter, fault Fault, text string) {
 	switch fault.kind {
 	case unauthorized:
 		code = "IllegalAccessToken"
-	case tooMany:
+	case tooMany, tooManyForOne:
 		code = "ApiCallLimit"
 	case temporary:
 		code = "ServiceUnavailable"

@@ -57,6 +57,7 @@ type Server struct {
 	gate     chan struct{}       // closed by Release
 	arrival  chan struct{}       // closed and replaced when something arrives
 	numbers  int
+	judge    judge
 }
 
 // script has the faults that the next matching requests meet.
@@ -220,9 +221,14 @@ func (s *Server) take(message *Sent) (Fault, <-chan struct{}) {
 		message.ExternalID = owner.externalID
 	}
 	s.attempts = append(s.attempts, *message)
+	now := time.Now()
+	s.judge.sees(message, now)
 	fault := Unauthorized
 	if !owner.bad() {
 		fault = s.nextFault(message.Text, message.Address)
+	}
+	if fault.asksForPause() {
+		s.judge.pauses(message, fault, now)
 	}
 	if fault.delivers() {
 		s.numbers++

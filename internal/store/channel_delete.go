@@ -112,6 +112,7 @@ func (d *channelDeletion) deleteEmptyChannel(ctx context.Context, tx Tx) (delete
 	if err != nil || filled {
 		return false, err
 	}
+	tx.Queue(AnyRows, `DELETE FROM channel_paces WHERE channel_id = $1`, d.id)
 	tx.Queue(AnyRows, `DELETE FROM channels WHERE id = $1`, d.id)
 	QueueAudit(tx, AuditEntry{Actor: d.actor, Action: "channel.delete", Target: d.id, OrgID: d.orgID})
 	return true, nil

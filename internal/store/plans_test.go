@@ -277,6 +277,8 @@ func fillTables(t *testing.T, db *store.DB) {
 			created_at, updated_at) SELECT 'agt_' || i, `+org+`, 'name ' || i, 'm', '', FALSE, 0, 0, 0, FALSE, 0, i, i`+from(organizations),
 		`INSERT INTO channels (id, org_id, type, name, external_id, agent_id, state, credentials, credentials_version,
 			created_at, updated_at) SELECT 'chn_' || i, `+org+`, 'bot', 'name ' || i, 'x' || i, 'agt_' || i, 'active', `+hash+`, 1, i, i`+from(organizations),
+		`INSERT INTO channel_paces (channel_id, org_id, paced_until, queued_until, closed_until) SELECT 'chn_' || i, 'org_' || i, 0, i, 0`+
+			from(organizations),
 		`INSERT INTO widget_settings (channel_id, origins, requests_per_minute) SELECT 'chn_' || i, '[]', 1`+from(organizations),
 		`INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
 			SELECT 'kb_' || i, `+org+`, 'name ' || i, '', i, i`+from(organizations),

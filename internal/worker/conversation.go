@@ -31,6 +31,8 @@ type pass struct {
 	superseded bool
 	// postponed: the pass ends because its call has no place, or its platform is missing. Nothing failed.
 	postponed bool
+	// early is set when the next part can't be sent yet.
+	early *inbox.PacedError
 	// ending, unless nil, is called before the write that stores the last message as sent and ends the lease.
 	ending func()
 	// released: the lease has ended with the last message's commit.
@@ -137,6 +139,7 @@ func (p *pass) open(ctx context.Context) error {
 		return fmt.Errorf("opening the conversation: %w", err)
 	}
 	p.work, p.opened = work, time.Now()
+	p.pace()
 	return nil
 }
 

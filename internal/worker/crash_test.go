@@ -153,7 +153,7 @@ func (h *fixture) mortal(at int, afterwards bool) (*Worker, *mortal) {
 	return h.worker(func(c *Config) {
 		c.Leases, c.Turns = m, m
 		c.Gateway = &mortalGateway{h.gateway, m}
-		c.Platforms = &mortalPlatforms{h.client, m}
+		c.Platforms = &mortalPlatforms{unpaced{h.client}, m}
 	}), m
 }
 

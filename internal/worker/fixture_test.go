@@ -268,10 +268,23 @@ func (l later) Postpone(ctx context.Context, lease inbox.Lease, wait time.Durati
 	return l.Leases.Postpone(ctx, lease, wait+time.Hour)
 }
 
+// unpaced are platforms that take messages as fast as they come, so that tests of other things don't wait.
+type unpaced struct{ *messaging.Set }
+
+func (u unpaced) Find(channelType string) (messaging.ChannelType, bool) {
+	found, known := u.Set.Find(channelType)
+	if found.ChannelType != nil {
+		kind := *found.ChannelType
+		kind.Pace, kind.CustomerPace = platforms.Pace{}, platforms.Pace{}
+		found.ChannelType = &kind
+	}
+	return found, known
+}
+
 // worker is a worker of the fixture.
 func (h *fixture) worker(change ...func(*Config)) *Worker {
 	cfg := Config{
-		Queue: h.queue, DB: h.db, Ring: h.ring, Gateway: h.gateway, Platforms: h.client, Lease: time.Minute,
+		Queue: h.queue, DB: h.db, Ring: h.ring, Gateway: h.gateway, Platforms: unpaced{h.client}, Lease: time.Minute,
 		Knowledge: knowledge.New(h.db, nil),
 		Logger:    slog.New(slog.NewTextHandler(h.log, nil)),
 	}
@@ -305,6 +318,8 @@ func (h *fixture) drain(t *testing.T, w *Worker) (passes int) {
 func (h *fixture) hurry(t *testing.T) {
 	t.Helper()
 	h.exec(t, `UPDATE conversations SET run_at = 1 WHERE run_at IS NOT NULL`)
+	h.exec(t, `DELETE FROM channel_paces`)
+	h.exec(t, `UPDATE conversations SET paced_until = 0`)
 }
 
 // bury ends all leases, as if their workers had died long ago.

@@ -71,5 +71,8 @@ func (p *pass) unmark(ctx context.Context, called string) {
 
 // inDoubt reports whether a write may have happened though it returned an error.
 func inDoubt(err error) bool {
+	if _, early := errors.AsType[*inbox.PacedError](err); early {
+		return false
+	}
 	return err != nil && !over(err) && !errors.Is(err, inbox.ErrLeaseLost) && !errors.Is(err, inbox.ErrInvalid)
 }

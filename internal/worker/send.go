@@ -22,9 +22,6 @@ const (
 	codeDeliveryUnknown = "delivery_unknown"
 )
 
-// openingSpread spreads the messages that wait until a platform takes some again.
-const openingSpread = 2 * time.Minute
-
 // endedSent is how a try to send ends well, for [Observer.Sent].
 const endedSent = "sent"
 
@@ -36,11 +33,19 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 	}
 	for i := range rows {
 		row := &rows[i]
-		ready, err := p.mark(ctx, row)
-		if err != nil {
+		ready, wait, err := p.mark(ctx, row)
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		if !ready {
+		case wait > 0 && !p.outdated(row):
+			p.postponed = true
+			return wait, nil
+		case wait > 0:
+			if err := p.giveUp(ctx, row); err != nil {
+				return 0, err
+			}
+			continue
+		case !ready:
 			continue
 		}
 		id, failure := p.deliver(ctx, row)
@@ -60,32 +65,39 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 }
 
 // mark commits that the row is being sent. It reports false for a row that must not be sent any more: a person has taken the
-// conversation, an earlier part failed and took this one with it, or its text doesn't open. After a doubt the row is pending again:
-// its platform was not called.
-func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, err error) {
+// conversation, an earlier part failed and took this one with it, or its text doesn't open. A wait above 0 is the pause until the
+// platform's pace lets it be sent. After a doubt the row is pending again: its platform was not called.
+func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait time.Duration, err error) {
 	if row.State == inbox.OutboundSending {
-		return true, nil
-	}
-	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+		return true, 0, nil
 	}
 	if row.Unreadable {
-		return false, p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeUnreadable, inbox.SendFailure{RestOfTurn: true})
+		return false, 0, p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeUnreadable, inbox.SendFailure{RestOfTurn: true})
 	}
-	bounded, cancel := storing(ctx)
-	defer cancel()
-	err = p.Turns.Sending(bounded, p.lease, row.ID)
-	switch {
-	case over(err):
-		return false, nil
-	case err != nil:
-		if inDoubt(err) {
-			p.unmark(ctx, "")
+	for range maxPaced {
+		if wait = p.paced(ctx); wait > 0 {
+			return false, wait, nil
 		}
-		return false, fmt.Errorf("marking a message as sending: %w", err)
+		if ctx.Err() != nil {
+			return false, 0, context.Cause(ctx)
+		}
+		err := p.sending(ctx, row)
+		switch {
+		case p.early != nil:
+		case over(err):
+			return false, 0, nil
+		case err != nil:
+			if inDoubt(err) {
+				p.unmark(ctx, "")
+			}
+			return false, 0, fmt.Errorf("marking a message as sending: %w", err)
+		default:
+			row.State = inbox.OutboundSending
+			return true, 0, nil
+		}
 	}
-	row.State = inbox.OutboundSending
-	return true, nil
+	wait, p.early = p.early.Wait, nil
+	return false, wait, nil
 }
 
 // over reports whether a turn or a message has ended meanwhile, so that there is nothing left to do for it.
@@ -234,7 +246,7 @@ func (p *pass) sent(ctx context.Context, row *inbox.Outbound, id string, next *i
 	}
 	err := insist(ctx, func(ctx context.Context) error { return p.Turns.Sent(ctx, p.lease, row.ID, id, nextID) })
 	switch {
-	case over(err): // the row is stored as sent; the next one is not ours any more
+	case p.tooEarly(err), over(err): // the row is stored as sent; the next one is not ours any more
 		return nil
 	case err != nil:
 		if next != nil && inDoubt(err) {
@@ -275,19 +287,14 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	case platforms.Unknown:
 		return 0, p.unclear(ctx, row)
 	case platforms.Retry:
-		if failure.Closed {
-			p.postponed = true
-			wait := failure.RetryAfter + repeat.Jitter(openingSpread)
-			return wait, p.sendFailed(ctx, row, inbox.OutboundPending, "", inbox.SendFailure{Uncounted: true})
-		}
-		return p.later(ctx, row, failure.RetryAfter)
+		return p.later(ctx, row, failure)
 	case platforms.NeedsReauth:
 		mended, err := p.needsReauth(ctx)
 		switch {
 		case err != nil:
 			return 0, err
 		case mended:
-			return p.later(ctx, row, 0)
+			return p.later(ctx, row, &platforms.Error{Class: platforms.Retry})
 		}
 		return p.untilReconnected(ctx, row)
 	case platforms.WindowExpired, platforms.TemplateRequired:
@@ -299,12 +306,26 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	return 0, failed(codeSendRefused, rest)
 }
 
-// later keeps a message pending for another try, while that is of use.
-func (p *pass) later(ctx context.Context, row *inbox.Outbound, wish time.Duration) (wait time.Duration, err error) {
-	if p.waited(row.CreatedAt) >= inbox.PolicyOf(inbox.CodeSendFailed).For {
-		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeSendFailed, inbox.SendFailure{RestOfTurn: true})
+// later keeps a message pending for another try, while that is of use. What the platform asks for holds for its other messages, too.
+func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
+	if p.outdated(row) {
+		return 0, p.giveUp(ctx, row)
 	}
-	return backoff(row.Attempts, wish), p.sendFailed(ctx, row, inbox.OutboundPending, "", inbox.SendFailure{})
+	o := inbox.SendFailure{Uncounted: failure.Closed, HoldChannel: failure.RetryAfter}
+	if failure.OneCustomer {
+		o.HoldChannel, o.HoldCustomer = 0, failure.RetryAfter
+	}
+	p.postponed = failure.Closed
+	return max(backoff(row.Attempts, 0), failure.RetryAfter), p.sendFailed(ctx, row, inbox.OutboundPending, "", o)
+}
+
+// outdated reports whether a message has waited for so long that it is of no use any more.
+func (p *pass) outdated(row *inbox.Outbound) bool {
+	return p.waited(row.CreatedAt) >= inbox.PolicyOf(inbox.CodeSendFailed).For
+}
+
+func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
+	return p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeSendFailed, inbox.SendFailure{RestOfTurn: true})
 }
 
 // untilReconnected keeps a message pending until its channel is connected again, as long as its platform would take it then. The resume

@@ -380,6 +380,9 @@ func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) (row
 	bounded, cancel := storing(ctx)
 	defer cancel()
 	rows, err = p.Turns.Answer(bounded, p.lease, turn.ID, parts, sendFirst)
+	if p.tooEarly(err) {
+		return rows, false, nil
+	}
 	if err != nil {
 		if sendFirst && inDoubt(err) {
 			p.unmark(ctx, "")

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/verify"
@@ -50,6 +51,10 @@ func (Driver) Describe() *platforms.Description {
 			},
 			// The platform counts characters after it has parsed entities, which are UTF-16 units.
 			Limit: platforms.Limit{Most: 4096, Unit: platforms.UTF16Units},
+			// About 30 messages a second for all chats, and 1 in each, with short bursts (core.telegram.org/bots/faq, "My bot is hitting
+			// limits"): no second has more than 5 and 20 of ours.
+			Pace:         platforms.Pace{Every: 50 * time.Millisecond, Burst: 5},
+			CustomerPace: platforms.Pace{Every: time.Second, Burst: 3},
 			Before: []string{
 				"Make the bot at the platform and note its token.",
 				"Note the secret below, and connect the channel.",
@@ -196,7 +201,7 @@ func read(r *platforms.Response, result any) *platforms.Error {
 	case "403": // blocked, deactivated, kicked, or never spoken to
 		return platforms.Fail(platforms.CustomerBlocked, cause)
 	case "429":
-		return platforms.RetryLater(cmp.Or(platforms.Seconds(string(body.Parameters.RetryAfter)), r.RetryAfter()), cause)
+		return platforms.TooMany(cmp.Or(platforms.Seconds(string(body.Parameters.RetryAfter)), r.RetryAfter()), cause)
 	case "500", "502", "503", "504":
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	}

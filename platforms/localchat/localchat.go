@@ -61,7 +61,8 @@ func (Driver) Describe() *platforms.Description {
 				},
 			),
 			Limit:  platforms.Limit{Most: 2000},
-			Window: 7 * 24 * time.Hour, // the platform's 48 hours are about billing
+			Pace:   platforms.Pace{Every: 25 * time.Millisecond, Burst: 20}, // 4,000 a minute, by integrators' notes
+			Window: 7 * 24 * time.Hour,                                      // the platform's 48 hours are about billing
 			Before: []string{"Authorize the operator's application for the official account, and note both tokens."},
 			After: []string{
 				"Once for the application (the operator has done it if another channel works): webhook address %u",
@@ -214,7 +215,7 @@ func read(r *platforms.Response, data any, now time.Time) *platforms.Error {
 	case "-213", "-217", "-227", "-244": // doesn't follow, blocked, banned or long away, takes no messages
 		return platforms.Fail(platforms.CustomerBlocked, cause)
 	case "-32":
-		return platforms.RetryLater(r.RetryAfter(), cause)
+		return platforms.TooMany(r.RetryAfter(), cause)
 	case "-234":
 		if night := untilMorning(now); night > 0 {
 			return platforms.ClosedFor(night, cause)

@@ -252,7 +252,9 @@ func read(r *platforms.Response, result any) *platforms.Error {
 		return platforms.Unauthorized(true, cause)
 	case "error_permission":
 		return platforms.Unauthorized(false, cause)
-	case "error_limit", "error_inner", "error_server", "error_system", "exceed_send_limitaion":
+	case "error_limit", "exceed_send_limitaion":
+		return platforms.TooMany(r.RetryAfter(), cause)
+	case "error_inner", "error_server", "error_system":
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	case "user_is_forbidden", "reach_5_message_limit", "first_chat_without_order_info": // until the buyer writes again
 		return platforms.Fail(platforms.WindowExpired, cause)

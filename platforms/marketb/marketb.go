@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/option"
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -179,6 +180,7 @@ func read(r *platforms.Response, result any) *platforms.Error {
 		Code    *platforms.Word `json:"code"`
 		ErrCode platforms.Word  `json:"err_code"`
 		Success platforms.Word  `json:"success"`
+		Message string          `json:"message"`
 	}
 	if !r.Decode(&body) || body.Code == nil {
 		return r.Unreadable(true)
@@ -203,12 +205,22 @@ func read(r *platforms.Response, result any) *platforms.Error {
 		return platforms.Unauthorized(true, cause)
 	case "InsufficientPermission":
 		return platforms.Unauthorized(false, cause)
-	case "ApiCallLimit", "AppCallLimit", "ServiceUnavailable", "SellerCallLimit":
+	case "ApiCallLimit", "AppCallLimit", "SellerCallLimit":
+		return platforms.TooMany(max(r.RetryAfter(), ban(body.Message)), cause)
+	case "ServiceUnavailable":
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	case "ServiceTimeout": // of what is behind the gateway, which may have taken the message
 		return platforms.Fail(platforms.Unknown, cause)
 	}
 	return r.Unlisted(true, cause)
+}
+
+// ban returns how long calls are refused, by the text of a limit, which has no field for it: "… this ban will last 5 seconds"
+// (general knowledge); 0 if it doesn't say.
+func ban(message string) time.Duration {
+	_, lasts, _ := strings.Cut(strings.ToLower(message), "ban will last ")
+	number, _, _ := strings.Cut(lasts, " ")
+	return platforms.Seconds(number)
 }
 
 // refreshErrors classifies errors of a refresh. The codes are general knowledge, not from the vendor's documentation, and surely

@@ -85,7 +85,7 @@ func (s Suite) requireFailure(t testing.TB, p platforms.Platform, of platforms.T
 		require.Zero(t, failure.RetryAfter, "%s: %s", of, why)
 		require.False(t, failure.Closed, "%s: %s", of, why)
 	} else if failure.RetryAfter != 0 || failure.Closed {
-		most := time.Hour
+		most := 24 * time.Hour
 		if failure.Closed {
 			most = 12 * time.Hour
 		}

@@ -188,5 +188,28 @@ func TestPairRate(t *testing.T) {
 		failure := failureOf(&platforms.Response{Status: 400, Header: http.Header{"Retry-After": {header}}}, ChatApp, &graphError{Code: &code})
 		require.Equal(t, platforms.Retry, failure.Class)
 		require.Equal(t, want, failure.RetryAfter)
+		require.True(t, failure.OneCustomer, "other customers needn't wait")
+	}
+}
+
+// A limit of calls holds the whole account for as long as the platform says, in the header that it has for that.
+func TestLimitOfCalls(t *testing.T) {
+	t.Parallel()
+	const header = "X-Business-Use-Case-Usage"
+	for _, code := range []int{4, 17, 32, 613, 130429, 80007} {
+		for usage, want := range map[string]time.Duration{
+			`{"1001":[{"type":"messenger","call_count":101,"estimated_time_to_regain_access":19},{"type":"pages"}]}`: 19 * time.Minute,
+			`{"1001":[{"type":"messenger","call_count":100,"estimated_time_to_regain_access":0}]}`:                   2 * time.Second,
+			`{"1001":[{"estimated_time_to_regain_access":1e300}]}`:                                                   24 * time.Hour,
+			`{"1001":[{"estimated_time_to_regain_access":-1}]}`:                                                      2 * time.Second,
+			`{"1001":7}`: 2 * time.Second,
+			"":           2 * time.Second,
+		} {
+			r := &platforms.Response{Status: 400, Header: http.Header{header: {usage}}}
+			failure := failureOf(r, Messenger, &graphError{Code: &code})
+			require.Equal(t, platforms.Retry, failure.Class, "%d", code)
+			require.Equal(t, want, failure.RetryAfter, "%d %s", code, usage)
+			require.False(t, failure.OneCustomer)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package social
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -68,8 +69,10 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 	case 551, 131026:
 		return platforms.Fail(platforms.CustomerBlocked, cause)
 	case 131056:
-		return platforms.RetryLater(max(r.RetryAfter(), pairPause), cause)
-	case 1, 2, 4, 17, 32, 613, 1200, 130429, 131000, 131016, 131057, 133004, 133016:
+		return platforms.TooManyForOne(max(r.RetryAfter(), pairPause), cause)
+	case 4, 17, 32, 613, 130429:
+		return platforms.TooMany(max(r.RetryAfter(), regainAccess(r)), cause)
+	case 1, 2, 1200, 131000, 131016, 131057, 133004, 133016:
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	case 102, 190, 368, 131005, 131031, 131037, 131042, 131045, 133010: // the token, the account or its number may not send
 		return platforms.Unauthorized(false, cause)
@@ -88,10 +91,30 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 	switch {
 	case code >= 200 && code <= 299:
 		return platforms.Unauthorized(false, cause)
-	case code >= 80000 && code <= 80014, e.IsTransient:
+	case code >= 80000 && code <= 80014:
+		return platforms.TooMany(max(r.RetryAfter(), regainAccess(r)), cause)
+	case e.IsTransient:
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	}
 	return r.Unlisted(false, cause)
+}
+
+// regainAccess returns how long a page, account or number is refused, by the header that counts its calls, 0 if that doesn't say
+// (developers.facebook.com/docs/graph-api/overview/rate-limiting, "Business Use Case Rate Limits"). The platform states minutes.
+func regainAccess(r *platforms.Response) (longest time.Duration) {
+	var usage map[string][]struct {
+		Minutes float64 `json:"estimated_time_to_regain_access"`
+	}
+	if json.Unmarshal([]byte(r.Header.Get("X-Business-Use-Case-Usage")), &usage) != nil {
+		return 0
+	}
+	const day = 24 * 60
+	for _, uses := range usage {
+		for _, use := range uses {
+			longest = max(longest, time.Duration(min(max(use.Minutes, 0), day)*float64(time.Minute)))
+		}
+	}
+	return longest
 }
 
 func windowExpired(t platforms.Type, cause error) *platforms.Error {

@@ -61,6 +61,8 @@ func (Driver) Describe() *platforms.Description {
 	renewed := slices.Clone(token)
 	renewed[0] = platforms.AccessTokenField("A long-lived one. It lasts 60 days, and is renewed by itself long before it ends.")
 	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
+	// 300 calls a second for a page or account (developers.facebook.com/docs/graph-api/overview/rate-limiting).
+	direct := platforms.Pace{Every: 5 * time.Millisecond, Burst: 50}
 	const windowHelp = "Free text until 24 hours after the customer wrote. A person may write for 7 days, if the platform has granted the " +
 		"application the feature “Human Agent”."
 	return &platforms.Description{
@@ -91,19 +93,23 @@ func (Driver) Describe() *platforms.Description {
 			{
 				Type: Messenger, Label: "Social platform: messenger", Like: "Messenger", ExternalID: "Page id",
 				ExternalIDHint: "It stands in the page's settings.", Credentials: token, Limit: platforms.Limit{Most: 2000},
-				Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
+				Pace: direct, Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
 			},
 			{
 				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
 				ExternalIDHint: "The id of the professional account, not its name.", Credentials: renewed, RenewAhead: 30 * day,
-				Limit:  platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
-				Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
+				Limit: platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
+				Pace:  direct, Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
 			},
 			{
 				Type: ChatApp, Label: "Social platform: chat app", Like: "WhatsApp", ExternalID: "Phone number id",
 				ExternalIDHint: "The platform's id of the number, not the number itself.", Credentials: token,
-				Limit:  platforms.Limit{Most: 4096},
-				Window: day, AfterWindow: platforms.TemplateRequired,
+				Limit: platforms.Limit{Most: 4096},
+				// 80 messages a second, those that come in included; to one customer 45 in a row, and one each 6 s
+				// (developers.facebook.com/documentation/business-messaging/whatsapp/throughput).
+				Pace:         platforms.Pace{Every: 25 * time.Millisecond, Burst: 10},
+				CustomerPace: platforms.Pace{Every: pairPause, Burst: 20},
+				Window:       day, AfterWindow: platforms.TemplateRequired,
 				WindowHelp: "Free text until 24 hours after the customer wrote; afterwards only approved templates.",
 				Before:     before("number"), After: after("smb_message_echoes"),
 			},

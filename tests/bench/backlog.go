@@ -28,6 +28,8 @@ const (
 	backlogWriters  = 4
 	// backlogWarm is how many answers a worker gives before it is measured.
 	backlogWarm = 100
+	// backlogChannels is how many bots all organizations have: a worker keeps each bot's pace.
+	backlogChannels = 1_000
 	// backlogConnections are those of the row's measure, `respond`.
 	backlogConnections = 32
 
@@ -237,38 +239,48 @@ func openBacklog(ctx context.Context, binary string, r backlogRow) (l *backlog, 
 		return l, fmt.Errorf("reading the master key: %w", err)
 	}
 	l.queue = inbox.New(l.db, ring)
-	l.routes = make([]store.Route, r.organizations)
-	return l, inParallel(backlogWriters*4, r.organizations, func(i int) (err error) {
-		l.routes[i], err = l.organization(ctx, ring, i)
-		return err
+	l.routes = make([]store.Route, backlogChannels)
+	each := backlogChannels / r.organizations
+	return l, inParallel(backlogWriters*4, r.organizations, func(i int) error {
+		return l.organization(ctx, ring, i, l.routes[i*each:(i+1)*each])
 	})
 }
 
-// organization makes one with credits, and an assistant on a bot.
-func (l *backlog) organization(ctx context.Context, ring *vault.Ring, i int) (route store.Route, err error) {
-	number := strconv.Itoa(i + 1)
-	org, agent, channel := store.NewID("org"), store.NewID("agt"), store.NewID("chn")
-	credentials, err := json.Marshal(map[string]string{"botToken": number + ":bench", "secretToken": "bench"})
-	if err != nil {
-		return route, fmt.Errorf("writing credentials: %w", err)
-	}
+// organization makes one with credits, and an assistant on as many bots as routes.
+func (l *backlog) organization(ctx context.Context, ring *vault.Ring, i int, routes []store.Route) error {
+	org, agent := store.NewID("org"), store.NewID("agt")
 	const actor = "bench"
-	err = l.db.Organizations.Create(ctx, actor, store.Organization{ID: org, Name: "bench " + number, Plan: "bench"})
+	err := l.db.Organizations.Create(ctx, actor, store.Organization{ID: org, Name: "bench " + strconv.Itoa(i), Plan: "bench"})
 	if err != nil {
-		return route, fmt.Errorf("making an organization: %w", err)
+		return fmt.Errorf("making an organization: %w", err)
 	}
 	_, err = billing.NewBook(l.db).Credit(ctx, actor, billing.WalletID{OrgID: org, Env: store.Live}, 1_000_000_000_000, "bench")
 	if err != nil {
-		return route, fmt.Errorf("crediting: %w", err)
+		return fmt.Errorf("crediting: %w", err)
 	}
 	err = l.db.Agents.Create(ctx, actor, store.Agent{
 		ID: agent, OrgID: org, Name: "Mai", Model: "echo/m", Instructions: "You are Mai.", MaxTokens: 200, DebounceMS: 1, DebounceMaxMS: 1,
 	})
 	if err != nil {
-		return route, fmt.Errorf("making an assistant: %w", err)
+		return fmt.Errorf("making an assistant: %w", err)
 	}
-	err = l.db.Channels.Create(ctx, actor, store.Channel{
-		ID: channel, OrgID: org, Type: "bot", Name: "bot", ExternalID: number, AgentID: agent, State: store.ChannelActive,
+	for n := range routes {
+		if routes[n], err = l.bot(ctx, ring, org, agent, strconv.Itoa(i*len(routes)+n+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bot makes a channel with the number as its bot's.
+func (l *backlog) bot(ctx context.Context, ring *vault.Ring, org, agent, number string) (route store.Route, err error) {
+	channel := store.NewID("chn")
+	credentials, err := json.Marshal(map[string]string{"botToken": number + ":bench", "secretToken": "bench"})
+	if err != nil {
+		return route, fmt.Errorf("writing credentials: %w", err)
+	}
+	err = l.db.Channels.Create(ctx, "bench", store.Channel{
+		ID: channel, OrgID: org, Type: "bot", Name: "bot " + number, ExternalID: number, AgentID: agent, State: store.ChannelActive,
 		Credentials: ring.Seal(credentials, vault.ChannelCredentials(org, channel)),
 	}, 0)
 	if err != nil {

@@ -27,6 +27,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 16, DDL: Dialect(engine, schemaV16)},
 		{Number: 17, DDL: Dialect(engine, schemaV17)},
 		{Number: 18, indexes: indexesV18(), afterColumns: true},
+		{Number: 19, DDL: Dialect(engine, schemaV19)},
 	}
 }
 
@@ -255,4 +256,21 @@ CREATE TABLE erased_turns (
 	erased_at BIGINT NOT NULL
 ) {table};
 CREATE INDEX erased_turns_age ON erased_turns (erased_at);
+`
+
+// schemaV19 adds how fast messages are sent, by the rules of [schemaV1].
+const schemaV19 = `
+-- Until when messages to the customer keep the platform's pace, for package inbox; in the past for one who may be written to at once.
+ALTER TABLE conversations ADD COLUMN paced_until BIGINT NOT NULL DEFAULT 0;
+
+-- How fast a channel sends: paced_until as in conversations, for all its customers. queued_until is when the last of those will be
+-- tried that wait for their turn, and closed_until when the platform takes messages again, 0 for never closed. A channel that has
+-- sent nothing has no row. A process of an older version heeds none of this.
+CREATE TABLE channel_paces (
+	channel_id   TEXT   NOT NULL PRIMARY KEY,
+	org_id       TEXT   NOT NULL,
+	paced_until  BIGINT NOT NULL,
+	queued_until BIGINT NOT NULL,
+	closed_until BIGINT NOT NULL
+) {hot table};
 `
