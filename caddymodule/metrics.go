@@ -22,7 +22,8 @@ import (
 const namespace = "svc"
 
 // These collectors live as long as the process, so that counters survive a reload. Every configuration registers them on
-// its own registry. No label names a key or an organization, because there may be any number of them.
+// its own registry. No label names a key or an organization, because there may be any number of them; svc_queue_lag_seconds names
+// [mostLags] organizations.
 var (
 	requestsTotal = counters("requests_total",
 		"Requests that reached a svc handler, by handler; one request can pass several.", "handler")
@@ -85,6 +86,8 @@ var (
 		"Passes of the worker over an answer, by how they ended.", "outcome")
 	sendsTotal = counters("sends_total",
 		"Tries to send a message to a customer, by channel type and outcome.", "type", "outcome")
+	refreshesTotal = counters("token_refreshes_total",
+		"Tries to refresh a channel's access token, by channel type and outcome.", "type", "outcome")
 	conversationsLeasedTotal = counter("conversations_leased_total",
 		"Conversations that this process's worker took up.")
 	leasesLostTotal = counter("leases_lost_total",
@@ -244,10 +247,15 @@ func (a *App) openHolds() float64 {
 	return float64(n)
 }
 
-// queueGauges reads the whole queue's depth at each scrape, once for all gauges; -1 says that it can't be read.
+// mostLags is how many organizations svc_queue_lag_seconds names.
+const mostLags = 10
+
+// queueGauges reads the whole queue's depth at each scrape, once for all gauges; -1 says that it can't be read. What has a label is left
+// out then.
 type queueGauges struct {
-	app    *App
-	gauges []queueGauge
+	app            *App
+	gauges         []queueGauge
+	standing, lags *prometheus.Desc
 }
 
 type queueGauge struct {
@@ -260,14 +268,24 @@ func newQueueGauges(a *App) *queueGauges {
 		help += ", in the whole store; -1 if it can't be read."
 		return queueGauge{prometheus.NewDesc(prometheus.BuildFQName(namespace, "queue", name), help, nil, nil), read}
 	}
-	return &queueGauges{app: a, gauges: []queueGauge{
+	vector := func(name, help, label string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "queue", name), help+", in the whole store.", []string{label}, nil)
+	}
+	q := &queueGauges{
+		app:      a,
+		standing: vector("standing_turns", "Answers that stand still or were given up, by the reason", "code"),
+		lags: vector("lag_seconds", "How long the conversation of an organization has been due that waits longest for a worker; "+
+			"of the ten that wait longest", "organization"),
+	}
+	q.gauges = []queueGauge{
 		gauge("due_conversations", "Conversations that wait for a worker", func(d inbox.Depth) float64 { return float64(d.Due) }),
 		gauge("leased_conversations", "Conversations that a worker has", func(d inbox.Depth) float64 { return float64(d.Leased) }),
 		gauge("dead_turns", "Answers that were given up", func(d inbox.Depth) float64 { return float64(d.Dead) }),
 		gauge("attention_turns", "Answers that wait for a person to act", func(d inbox.Depth) float64 { return float64(d.Attention) }),
 		gauge("oldest_due_seconds", "How long the conversation that waits longest for a worker has been due",
 			func(d inbox.Depth) float64 { return d.OldestDue.Seconds() }),
-	}}
+	}
+	return q
 }
 
 var _ prometheus.Collector = (*queueGauges)(nil)
@@ -276,10 +294,12 @@ func (q *queueGauges) Describe(descs chan<- *prometheus.Desc) {
 	for _, g := range q.gauges {
 		descs <- g.desc
 	}
+	descs <- q.standing
+	descs <- q.lags
 }
 
 func (q *queueGauges) Collect(metrics chan<- prometheus.Metric) {
-	depth, err := q.app.queueDepth()
+	depth, err := readQueue(q.app, (*inbox.Queue).Depth)
 	for _, g := range q.gauges {
 		value := -1.0
 		if err == nil {
@@ -287,16 +307,28 @@ func (q *queueGauges) Collect(metrics chan<- prometheus.Metric) {
 		}
 		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value)
 	}
+	standing, err := readQueue(q.app, (*inbox.Queue).StandingByCode)
+	if err == nil {
+		for code, turns := range standing {
+			metrics <- prometheus.MustNewConstMetric(q.standing, prometheus.GaugeValue, float64(turns), code)
+		}
+	}
+	lags, err := readQueue(q.app, func(queue *inbox.Queue, ctx context.Context) ([]inbox.Lag, error) { return queue.Lags(ctx, mostLags) })
+	if err == nil {
+		for _, lag := range lags {
+			metrics <- prometheus.MustNewConstMetric(q.lags, prometheus.GaugeValue, lag.Due.Seconds(), lag.OrgID)
+		}
+	}
 }
 
-// queueDepth reads the queue, if the store is ready.
-func (a *App) queueDepth() (inbox.Depth, error) {
+// readQueue reads the queue, if the store is ready.
+func readQueue[T any](a *App, read func(*inbox.Queue, context.Context) (T, error)) (found T, err error) {
 	if !a.isReady() {
-		return inbox.Depth{}, errNotReady
+		return found, errNotReady
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
-	return a.runtime.queue.Depth(ctx)
+	return read(a.runtime.queue, ctx)
 }
 
 // callMetrics implements [gateway.Observer].
@@ -395,6 +427,10 @@ func (workerMetrics) Answered(channelType string, waited time.Duration) {
 func (workerMetrics) TurnEnded(outcome string) { turnsTotal.WithLabelValues(outcome).Inc() }
 func (workerMetrics) Sent(channelType, outcome string) {
 	sendsTotal.WithLabelValues(channelType, outcome).Inc()
+}
+
+func (workerMetrics) Refreshed(channelType, outcome string) {
+	refreshesTotal.WithLabelValues(channelType, outcome).Inc()
 }
 
 // redisMetrics implements [limit.RedisObserver].

@@ -75,6 +75,56 @@ func TestDepth(t *testing.T) {
 	require.Equal(t, Depth{Due: 2, Leased: 1, OldestDue: time.Second}, depth)
 }
 
+// Lags names the organizations that wait longest, and how long; those whose conversations a worker has, or that have nothing due, aren't
+// among them.
+func TestLags(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		lags := func(limit int) (orgs []string) {
+			found, err := q.Lags(t.Context(), limit)
+			require.NoError(t, err)
+			for _, lag := range found {
+				require.GreaterOrEqual(t, lag.Due, time.Hour)
+				orgs = append(orgs, lag.OrgID)
+			}
+			return orgs
+		}
+		require.Empty(t, lags(10))
+		for i := range 12 {
+			org := "org_" + number(i)
+			route := q.channel(t, org, "chn_of_"+number(i))
+			require.NoError(t, q.Enqueue(t.Context(), []Arrival{{route, []Item{
+				textOf("ann", "1", "hello"), textOf("bob", "2", "hello"),
+			}}}))
+			q.exec(t, `UPDATE conversations SET run_at = run_at - $2 WHERE org_id = $1`, org, int64(i)*time.Hour.Milliseconds())
+		}
+		q.exec(t, `UPDATE conversations SET lease_until = 4000000000000 WHERE org_id = 'org_11'`)
+		q.exec(t, `UPDATE conversations SET run_at = 4000000000000 WHERE org_id = 'org_10'`)
+		q.exec(t, `UPDATE conversations SET run_at = run_at - 864000000 WHERE org_id = 'org_3' AND customer_ref = 'bob'`)
+		require.Equal(t, []string{"org_3", "org_9", "org_8"}, lags(3))
+		require.Equal(t, []string{"org_3", "org_9", "org_8", "org_7", "org_6", "org_5", "org_4", "org_2", "org_1"}, lags(9))
+	})
+}
+
+// StandingByCode counts turns that stand, those of which nobody knows the code, too.
+func TestStandingByCode(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		for i, code := range []string{CodeNoAgent, CodeNoAgent, "of_another_version"} {
+			q.arrive(t, textOf(number(i), number(i), "hello"))
+			lease := q.take(t)
+			require.NoError(t, q.Stand(t.Context(), lease, Standing{Code: code, MessageIDs: idsOf(q.open(t, lease).Waiting)}))
+			require.NoError(t, q.Release(t.Context(), lease))
+		}
+		byCode, err := q.StandingByCode(t.Context())
+		require.NoError(t, err)
+		require.Len(t, byCode, len(Policies)+1)
+		require.EqualValues(t, 2, byCode[CodeNoAgent])
+		require.EqualValues(t, 1, byCode["of_another_version"])
+		require.Zero(t, byCode[CodeLoopGuard])
+	})
+}
+
 // Conversations of channels whose platform a program doesn't contain are neither leased by it nor do they end its Wait. They stay due
 // as they were, for a program that contains it.
 func TestSkippedTypes(t *testing.T) {

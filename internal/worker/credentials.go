@@ -117,10 +117,14 @@ func (p *pass) refresh(ctx context.Context, needed bool) (renewed bool, temporar
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Credentials: p.credentials,
 	})
 	if err == nil {
+		p.Observer.Refreshed(p.work.Channel.Type, endedRefreshed)
 		return p.replace(ctx, fresh), nil
 	}
 	p.Logger.WarnContext(ctx, "refreshing a channel's token failed", "channel", p.work.Channel.ID, "error", err)
 	failure, ok := errors.AsType[*platforms.Error](err)
+	if ok {
+		p.Observer.Refreshed(p.work.Channel.Type, string(failure.Class))
+	}
 	switch {
 	case !ok:
 		return false, nil

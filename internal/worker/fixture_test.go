@@ -448,6 +448,8 @@ func (o *observed) wait(what string, waited time.Duration) {
 	o.waits = append(o.waits, fmt.Sprintf("%s after %d h", what, waited/time.Hour))
 }
 
+func (o *observed) Refreshed(channelType, outcome string) { o.add(channelType+" token "+outcome, 1) }
+
 func (o *observed) Sent(channelType, outcome string) { o.add(channelType+" "+outcome, 1) }
 
 func (o *observed) all() map[string]int {

@@ -25,6 +25,9 @@ const (
 // endedSent is how a try to send ends well, for [Observer.Sent].
 const endedSent = "sent"
 
+// endedRefreshed is how a refresh ends well, for [Observer.Refreshed].
+const endedRefreshed = "refreshed"
+
 // send sends rows in order. A wait above 0 is the pause before another try; unsent rows stay pending. With last there is nothing to
 // do after them, and the lease ends with the commit of the last one.
 func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait time.Duration, err error) {

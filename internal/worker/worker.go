@@ -220,6 +220,9 @@ type Observer interface {
 	// Sent counts tries to send by type of channel and outcome: "sent", or the class of the platform's error
 	// ([platforms.Class]).
 	Sent(channelType, outcome string)
+	// Refreshed counts calls that refresh a channel's token, by type of channel and outcome: "refreshed", or the class of the
+	// platform's error.
+	Refreshed(channelType, outcome string)
 }
 
 type unobserved struct{}
@@ -230,6 +233,7 @@ func (unobserved) TurnBegan(string, time.Duration) {}
 func (unobserved) Answered(string, time.Duration)  {}
 func (unobserved) TurnEnded(string)                {}
 func (unobserved) Sent(string, string)             {}
+func (unobserved) Refreshed(string, string)        {}
 
 // Outcomes of passes over a turn, for [Observer.TurnEnded].
 const (
