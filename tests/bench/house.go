@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -29,6 +30,9 @@ func (h house) open(ctx context.Context, binary string) (*product, error) {
 	at, err := newPlace(ctx, h.engine, redis)
 	if err != nil {
 		return nil, err
+	}
+	if h.single {
+		return startProductWith(ctx, binary, at, strings.Replace(caddyfile, "\tsvc {\n", "\tsvc {\n\t\ttranches off\n", 1))
 	}
 	return startProduct(ctx, binary, at)
 }
