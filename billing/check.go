@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -94,7 +96,12 @@ type Checker struct {
 	Recent time.Duration
 
 	pageRows int // for tests; 0 is pageRows
+	searches int // at a time; 0 is 1
 }
+
+// concurrentSearches is how many invariants are checked at a time. Each reads on a connection of its own: two keep two processors
+// busy, the database's or SQLite's in this process, and leave the others to those who work.
+const concurrentSearches = 2
 
 // Check is [Checker.Check] with the default sweep interval.
 func Check(ctx context.Context, db *store.DB) (Report, error) {
@@ -108,6 +115,7 @@ func (c Checker) Check(ctx context.Context, db *store.DB) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	c.searches = concurrentSearches
 	return c.examine(ctx, db.Reader(), now)
 }
 
@@ -119,22 +127,34 @@ func (c Checker) examine(ctx context.Context, db reader, now int64) (Report, err
 	if c.pageRows == 0 {
 		c.pageRows = pageRows
 	}
-	var report Report
-	for _, invariant := range invariants {
-		search := search{
-			db: db, pageRows: c.pageRows, now: now, lateBefore: now - 2*c.SweepInterval.Milliseconds(), findings: []Finding{},
-		}
-		if c.Recent > 0 {
-			search.since = now - c.Recent.Milliseconds()
-		}
-		if err := invariant.search(ctx, &search); err != nil {
-			return Report{}, fmt.Errorf("check %s: %w", invariant.id, err)
-		}
-		report.Invariants = append(report.Invariants, Examined{
-			ID: invariant.id, Text: invariant.text, Advice: invariant.advice, Findings: search.findings, More: search.full(),
+	report := Report{make([]Examined, len(invariants))}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, c.searches))
+	for i, invariant := range invariants {
+		group.Go(func() (err error) {
+			report.Invariants[i], err = c.examineOne(ctx, db, now, invariant)
+			return err
 		})
 	}
+	if err := group.Wait(); err != nil {
+		return Report{}, err //nolint:wrapcheck // it names the invariant
+	}
 	return report, nil
+}
+
+func (c Checker) examineOne(ctx context.Context, db reader, now int64, invariant invariant) (Examined, error) {
+	search := search{
+		db: db, pageRows: c.pageRows, now: now, lateBefore: now - 2*c.SweepInterval.Milliseconds(), findings: []Finding{},
+	}
+	if c.Recent > 0 {
+		search.since = now - c.Recent.Milliseconds()
+	}
+	if err := invariant.search(ctx, &search); err != nil {
+		return Examined{}, fmt.Errorf("check %s: %w", invariant.id, err)
+	}
+	return Examined{
+		ID: invariant.id, Text: invariant.text, Advice: invariant.advice, Findings: search.findings, More: search.full(),
+	}, nil
 }
 
 // databaseClock reads the clock that holds expire by, in epoch milliseconds.
