@@ -95,6 +95,8 @@ type ChannelType struct {
 	Credentials []CredentialField
 	// Limit is the longest message. The zero value is no limit.
 	Limit Limit
+	// Markup is what customers see of a text's emphasis. The zero value is nothing: marks would be shown as characters.
+	Markup Markup
 	// MostParts is how many messages one text may be split into; 0 is no bound. A person's longer text is refused, and the end of an
 	// assistant's is left out.
 	MostParts int
@@ -124,6 +126,16 @@ type ChannelType struct {
 type Pace struct {
 	Every time.Duration
 	Burst int
+}
+
+// Markup is how a platform shows emphasis: each field is what stands on both sides of such a text, "" where the platform shows none.
+// An assistant's Markdown is turned into it; texts of people are sent as they wrote them.
+type Markup struct {
+	Strong, Emphasis string
+	// Code stands around code within a line, CodeBlock around lines of it.
+	Code, CodeBlock string
+	// Markdown leaves an assistant's texts as they are.
+	Markdown bool
 }
 
 // Channel is the channel that a call is made for.

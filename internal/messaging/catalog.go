@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/markup"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -119,14 +120,14 @@ func (c *Catalog) Find(name string) (t ChannelType, ok bool) {
 	return t, ok
 }
 
-// Split cuts a text into messages of a channel of the type, whole for a type without a limit. What exceeds the most messages that the
-// platform takes in a row is left out, which the end of the last one shows.
+// Split cuts an assistant's text, with its Markdown as the type shows it, into messages, whole for a type without a limit. What exceeds
+// the most messages that the platform takes in a row is left out, which the end of the last one shows.
 func (c *Catalog) Split(channelType, text string) []string {
 	t, ok := c.Find(channelType)
 	if !ok {
 		return platforms.Split(platforms.Limit{}, text)
 	}
-	parts := platforms.Split(t.Limit, text)
+	parts := platforms.Split(t.Limit, markup.Render(text, t.Markup))
 	if !t.TooMany(parts) {
 		return parts
 	}
@@ -170,6 +171,7 @@ func (c *Catalog) WebhookURL(baseURL, channelType, channelID string) string {
 func widget() *platforms.ChannelType {
 	return &platforms.ChannelType{
 		Type: Widget, Label: "Web widget",
+		Markup:     platforms.Markup{Markdown: true}, // visitors see the answer as it is written
 		Before:     []string{"Choose the sites on which the chat may appear. It is refused everywhere else."},
 		After:      []string{"Paste the snippet into your pages, before </body>. A data-title in it names the chat."},
 		WindowHelp: "An answer is shown as long as the visitor's page is open, and when they come back.",

@@ -104,7 +104,8 @@ func (Driver) Describe() *platforms.Description {
 			{
 				Type: ChatApp, Label: "Social platform: chat app", Like: "WhatsApp", ExternalID: "Phone number id",
 				ExternalIDHint: "The platform's id of the number, not the number itself.", Credentials: token,
-				Limit: platforms.Limit{Most: 4096},
+				Limit:  platforms.Limit{Most: 4096},
+				Markup: platforms.Markup{Strong: "*", Emphasis: "_", Code: "`", CodeBlock: "```"},
 				// 80 messages a second, those that come in included; to one customer 45 in a row, and one each 6 s
 				// (developers.facebook.com/documentation/business-messaging/whatsapp/throughput).
 				Pace:         platforms.Pace{Every: 25 * time.Millisecond, Burst: 10},
