@@ -2,8 +2,9 @@
 # Measures the built binary (without the race detector) against reverse_proxy in the same binary and prints ratios, on
 # SQLite, PostgreSQL, and PostgreSQL with Redis, then the ledger alone on both engines, and the counting of tokens for each
 # shape of text, which must be as fast for 200,000 characters as for 10,000. The servers are private
-# (scripts/services.sh). Without arguments everything but growth is measured three times and written to docs/benchmarks: a page, a plot
-# and a profile of each row. With arguments only what they ask for; -only is a part of the rows' names:
+# (scripts/services.sh). Without arguments everything but growth and queues of a million is measured three times and written
+# to docs/benchmarks: a page, a plot and a profile of each row. With arguments only what they ask for; -only is a part of the
+# rows' names:
 #
 #     scripts/bench.sh -only stream -rounds 3
 #     scripts/bench.sh -only stream -out docs/benchmarks
