@@ -105,7 +105,9 @@ func (d *Description) CheckPlatform(p Platform) error {
 	_, handshaker := p.(Handshaker)
 	_, refresher := p.(Refresher)
 	_, channelSigned := p.(ChannelSigned)
+	_, templater := p.(Templater)
 	refreshed := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return t.Refreshable() })
+	templates := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return t.AfterWindow == TemplateRequired })
 	signing := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return len(t.SigningFields()) > 0 })
 	switch {
 	case d.ChannelWebhooks && !secrets:
@@ -118,6 +120,8 @@ func (d *Description) CheckPlatform(p Platform) error {
 		return errors.New("it describes a handshake and has none, or has one and doesn't describe it")
 	case signing != channelSigned || channelSigned && !signed:
 		return errors.New("a credential signs deliveries and it has no VerifyOwn beside Verify, or VerifyOwn and no such credential")
+	case templater && !templates:
+		return errors.New("it has templates, and no channel type whose window ends with " + string(TemplateRequired))
 	case refreshed != refresher:
 		return errors.New("it has a refresh token and no Refresh, or Refresh and no refresh token")
 	}

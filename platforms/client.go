@@ -2,6 +2,7 @@ package platforms
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -20,7 +21,8 @@ import (
 // DefaultTimeout bounds a call to a platform, from the search for a connection to the end of the answer.
 const DefaultTimeout = 15 * time.Second
 
-// maxAnswer is how many bytes of an answer are read; all good answers and all known errors are far smaller.
+// maxAnswer is how many bytes of an answer are read unless the request allows more; all good answers to messages and all known errors
+// are far smaller.
 const maxAnswer = 64 << 10
 
 var errTooSlow = errors.New("the platform did not answer in time")
@@ -112,6 +114,8 @@ type Request struct {
 	// JSON or Form is the body; both nil is no body.
 	JSON any
 	Form url.Values
+	// MaxAnswer is how many bytes of the answer are read; 0 is 64 KiB.
+	MaxAnswer int
 }
 
 func (q *Request) build(ctx context.Context) (*http.Request, error) {
@@ -197,8 +201,9 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 		return nil, Fail(Unknown, cause)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err != nil || len(body) > maxAnswer {
+	most := cmp.Or(q.MaxAnswer, maxAnswer)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	if err != nil || len(body) > most {
 		body = nil // the status is still useful
 	}
 	return &Response{Name: q.Name, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil

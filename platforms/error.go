@@ -21,6 +21,10 @@ const (
 	WindowExpired Class = "window_expired"
 	// TemplateRequired: the same, and the platform still accepts approved templates.
 	TemplateRequired Class = "template_required"
+	// TemplatePaused: the platform doesn't take this template for some hours, because many customers didn't want it.
+	TemplatePaused Class = "template_paused"
+	// TemplateRefused: the platform has no such template, or not with these variables, or doesn't take it any more.
+	TemplateRefused Class = "template_refused"
 	// CustomerBlocked: the platform delivers nothing to this customer, who has blocked the channel or left. The conversation ends; the
 	// channel works.
 	CustomerBlocked Class = "customer_blocked"
@@ -33,7 +37,7 @@ const (
 
 // Classes returns all classes.
 func Classes() []Class {
-	return []Class{Retry, NeedsReauth, WindowExpired, TemplateRequired, CustomerBlocked, Refused, Unknown}
+	return []Class{Retry, NeedsReauth, WindowExpired, TemplateRequired, TemplatePaused, TemplateRefused, CustomerBlocked, Refused, Unknown}
 }
 
 // Bounds of [Error.RetryAfter].

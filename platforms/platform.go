@@ -154,7 +154,9 @@ type Outgoing struct {
 	// Conversation and Address are those of the [Inbound] that is answered.
 	Conversation, Address string
 	Text                  string
-	Credentials           Credentials
+	// Template is set for a template of a [Templater]; Text is then its text with the variables filled in.
+	Template    *FilledTemplate
+	Credentials Credentials
 	// Mark is our own id of the message, of visible ASCII characters, at most [MaxID] bytes. It goes along where the platform
 	// repeats it in its report of the message, so that the report is recognized even if the answer to the call was lost.
 	Mark string

@@ -18,7 +18,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // updateExamples records the answers anew; the difference is to be read before it is committed.
@@ -66,7 +68,10 @@ func TestDocumentedExamples(t *testing.T) {
 	_, s.key = c.newKey(t, identity.KeyRequest{Scopes: scopes})
 	link := p.svc(t, "user", "invite", "--org", c.OrgID, "--email", "lan@example.com", "--role", "owner")["link"].(string)
 	bot := platform.Account(bot.Type, "947000001")
+	number := platform.Account(social.ChatApp, "947000002")
+	platform.SetTemplates("947000002", readyTemplates()...)
 	s.real = strings.NewReplacer(
+		"TOKEN-OF-THE-NUMBER", number[platforms.AccessToken],
 		"TOKEN-OF-THE-LINK", link[strings.LastIndex(link, "#")+1:], "SECRET-OF-THE-WEBHOOK", bot["secretToken"],
 		"TOKEN-OF-THE-BOT", bot["botToken"], "VERIFY-TOKEN", socialVerifyToken, "APP-ID", localchatAppID,
 	)

@@ -6,8 +6,8 @@
 //     an unknown one not_found, decided by one shared helper.
 //   - Secrets that come in are sealed or hashed at once and are never shown again.
 //
-// It keeps no state. It calls a platform to find the account of new credentials, and the gateway for the playground. It exceeds
-// 3,000 lines because fourteen groups share the ownership check, the lists and tables, and the forms of change; more than half of
+// It keeps no state. It calls a platform to find the account of new credentials and to read templates, and the gateway for the playground.
+// It exceeds 3,000 lines because fourteen groups share the ownership check, the lists and tables, and the forms of change; more than half of
 // it are the groups' documented bodies and routes.
 package api
 
@@ -52,8 +52,8 @@ type Deps struct {
 	Ring *vault.Ring
 	// Models are those of the configuration: [gateway.Catalog].
 	Models ModelCatalog
-	// Platforms asks whose account a token belongs to: [messaging.Set]. Catalog has the channel types; nil has the widget's only.
-	Platforms Identifier
+	// Platforms asks the platforms of channels: [messaging.Set]. Catalog has the channel types; nil has the widget's only.
+	Platforms Platforms
 	Catalog   *messaging.Catalog
 	Plans     PlanLimits
 	// Knowledge are the documents of the database; nil makes it anew, over DB.
@@ -81,9 +81,11 @@ type ModelCatalog interface {
 	Model(id string) (*gateway.Model, bool)
 }
 
-// Identifier returns the external ids (pages, accounts, numbers, shops) that belong to a channel's credentials. It asks the
-// platform, as [messaging.Set] does.
-type Identifier interface {
+// Platforms asks the platforms of channels, as [messaging.Set] does.
+type Platforms interface {
+	Templates
+
+	// Identify returns the external ids (pages, accounts, numbers, shops) that belong to a channel's credentials.
 	Identify(ctx context.Context, channel *platforms.Channel) ([]string, error)
 }
 

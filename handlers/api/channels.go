@@ -33,6 +33,7 @@ func (g *channels) register(s *endpoint.Server) {
 	add(members, "getChannel", http.MethodGet, one, read, "Get a channel", g.get)
 	add(administrators, "updateChannel", http.MethodPatch, one, write, "Change a channel or its credentials", g.update)
 	add(administrators, "deleteChannel", http.MethodDelete, one, write, "Delete a channel", g.remove)
+	add(members, "listTemplates", http.MethodGet, one+"/templates", read, "List the templates that a channel's platform has approved", g.templates)
 	g.describeCredentials(s)
 	endpoint.Register(s, endpoint.Operation{ID: "verifyChannel", Status: http.StatusOK, Route: administrators.route(http.MethodPost, one+"/verify",
 		write, "Ask the platform again whose account the channel's credentials belong to")}, g.verify)

@@ -54,6 +54,9 @@ type OutgoingMessages interface {
 	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
 	SendKeyed(ctx context.Context, actor, orgID, conversationID string, parts []string, key inbox.SendKey) ([]inbox.Message, bool, error)
 	SentUnder(ctx context.Context, orgID string, key inbox.SendKey) ([]inbox.Message, error)
+	// SendTemplate queues a template, once for a key; nil is none.
+	SendTemplate(ctx context.Context, actor, orgID, conversationID, text string, template []byte, key *inbox.SendKey) (
+		sent []inbox.Message, replayed bool, err error)
 	// Outgoing reads a message that goes to the customer, and Resend queues it again.
 	Outgoing(ctx context.Context, orgID, conversationID, messageID string) (inbox.Message, error)
 	Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error
@@ -178,7 +181,7 @@ func (g *conversations) handBack(
 type MessageObject struct {
 	ID      string  `json:"id"`
 	Author  string  `json:"author" enum:"customer,assistant,human"`
-	Kind    string  `json:"kind"   enum:"text,event" doc:"event: something without text, whose text is a short name of it, like image"`
+	Kind    string  `json:"kind"   enum:"text,event,template" doc:"event: something without text, whose text is a short name of it, like image; template: a template with its variables filled in"` //nolint:lll // a struct tag can't be broken
 	Text    string  `json:"text"`
 	State   *string `json:"state"  enum:"pending,sending,sent,failed,delivery_unknown,discarded" doc:"Of the delivery to the customer; null: it came from the platform"` //nolint:lll // a struct tag can't be broken
 	Code    *string `json:"code"   doc:"The error code of a delivery that failed or has to wait"`
@@ -221,7 +224,8 @@ func (g *conversations) listMessages(
 
 // messageCreation is the body of POST /conversations/{id}/messages.
 type messageCreation struct {
-	Text string `json:"text" minLength:"1" maxLength:"20000"`
+	Text     string        `json:"text,omitempty"     minLength:"1" maxLength:"20000" doc:"Either this or template"`
+	Template *templateWish `json:"template,omitempty" doc:"An approved template, which may be sent at any time"`
 }
 
 type sentMessage struct {
@@ -242,6 +246,12 @@ type messageInput struct {
 func (g *conversations) sendMessage(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 ) (*endpoint.Replayable[sentMessage], error) {
+	switch {
+	case in.Body.Text == "" && in.Body.Template == nil:
+		return nil, handlers.InvalidRequest("text", "text is required, or template.")
+	case in.Body.Text != "" && in.Body.Template != nil:
+		return nil, handlers.InvalidRequest("template", "A message has either text or template.")
+	}
 	key, err := sendKey(in)
 	if err != nil {
 		return nil, err
@@ -256,26 +266,57 @@ func (g *conversations) sendMessage(
 			return g.showSent(ctx, principal, in.ID, sent, true, err)
 		}
 	}
-	if err := g.checkSendable(&channel, &conversation, inbox.AuthorHuman); err != nil {
-		return nil, err
+	queue := g.queueText
+	if in.Body.Template != nil {
+		queue = g.queueTemplate
+	}
+	messages, replayed, err := queue(ctx, principal, in, &channel, &conversation, key)
+	if refusal, ok := errors.AsType[*handlers.Error](err); ok {
+		return nil, refusal
+	}
+	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
+}
+
+// queueText queues a text. The error is public, or one of the queue.
+func (g *conversations) queueText(
+	ctx context.Context, principal *identity.Principal, in *messageInput,
+	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
+) (messages []inbox.Message, replayed bool, err error) {
+	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindText); err != nil {
+		return nil, false, err
 	}
 	kind, _ := g.Catalog.Find(channel.Type)
 	parts := platforms.Split(kind.Limit, in.Body.Text)
 	switch {
 	case len(parts) == 0:
-		return nil, handlers.InvalidRequest("text", "text is blank.")
+		return nil, false, handlers.InvalidRequest("text", "text is blank.")
 	case kind.TooMany(parts):
-		return nil, handlers.InvalidRequest("text", "text needs %d messages; the platform takes %d in a row, of %d characters each.",
+		return nil, false, handlers.InvalidRequest("text", "text needs %d messages; the platform takes %d in a row, of %d characters each.",
 			len(parts), kind.MostParts, kind.Limit.Most)
 	}
-	var messages []inbox.Message
-	var replayed bool
-	if key == nil {
-		messages, err = g.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
-	} else {
-		messages, replayed, err = g.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)
+	if key != nil {
+		return g.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)
 	}
-	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
+	messages, err = g.Conversations.SendAsHuman(ctx, principal.Actor(), principal.OrgID, in.ID, parts)
+	return messages, false, err
+}
+
+// queueTemplate queues a template, which its platform is asked for first. The error is public, or one of the queue.
+func (g *conversations) queueTemplate(
+	ctx context.Context, principal *identity.Principal, in *messageInput,
+	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
+) (messages []inbox.Message, replayed bool, err error) {
+	if !g.Platforms.HasTemplates(platforms.Type(channel.Type)) {
+		return nil, false, handlers.InvalidRequest("template", "Channels of type %s have no templates.", channel.Type)
+	}
+	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindTemplate); err != nil {
+		return nil, false, err
+	}
+	text, template, err := g.fillTemplate(ctx, channel, in.Body.Template)
+	if err != nil {
+		return nil, false, err
+	}
+	return g.Conversations.SendTemplate(ctx, principal.Actor(), principal.OrgID, in.ID, text, template, key)
 }
 
 // place reads a conversation and its channel.
@@ -301,9 +342,11 @@ func sendKey(in *messageInput) (*inbox.SendKey, error) {
 	if key == "" || err != nil {
 		return nil, err
 	}
-	return &inbox.SendKey{
-		Hash: sha256.Sum256([]byte(key)), Fingerprint: sha256.Sum256([]byte("text\n" + in.ID + "\n" + in.Body.Text)),
-	}, nil
+	content := "text\n" + in.ID + "\n" + in.Body.Text
+	if in.Body.Template != nil {
+		content = "template\n" + in.ID + "\n" + string(handlers.Marshal(in.Body.Template))
+	}
+	return &inbox.SendKey{Hash: sha256.Sum256([]byte(key)), Fingerprint: sha256.Sum256([]byte(content))}, nil
 }
 
 // showSent returns the answer of a message that was queued, now or, replayed, before; or the public form of the reason why it wasn't.
@@ -327,18 +370,13 @@ func (g *conversations) showSent(
 	return endpoint.Replay(sent, replayed), nil
 }
 
-// checkSendable returns the reason why no message can be sent now: the state of the channel or of the conversation, or the end of
-// the window in which the platform lets the author write to a customer.
-func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, author string) error {
-	switch {
-	case channel.State == store.ChannelNeedsReauth:
-		return &handlers.Error{
-			Code:    errcode.ChannelNeedsReauth,
-			Message: "The platform refuses the channel's credentials. Give new ones with PATCH /channels/" + channel.ID + ".",
-		}
-	case channel.State != store.ChannelActive:
-		return &handlers.Error{Code: errcode.Conflict, Message: "The channel is not verified yet."}
-	case conversation.State == inbox.StateClosed:
+// checkSendable returns the reason why no message of the author and kind can be sent now: the state of the channel or of the
+// conversation, or, of a text, the end of the window in which the platform lets the author write to a customer.
+func (g *conversations) checkSendable(channel *store.Channel, conversation *inbox.Conversation, author, messageKind string) error {
+	if err := usable(channel); err != nil {
+		return err
+	}
+	if conversation.State == inbox.StateClosed {
 		return customerBlocked(nil)
 	}
 	kind, ok := g.Catalog.Find(channel.Type)
@@ -349,13 +387,31 @@ func (g *conversations) checkSendable(channel *store.Channel, conversation *inbo
 	if author == inbox.AuthorHuman {
 		window = kind.PersonalWindow()
 	}
-	if kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
+	if messageKind == inbox.KindTemplate || kind.Window == 0 || g.Now().UnixMilli()-conversation.LastCustomerAt < window.Milliseconds() {
 		return nil
 	}
 	return &handlers.Error{
 		Code: errcode.Code(messaging.Code(kind.WindowClass())),
 		Message: fmt.Sprintf("The customer's last message is more than %d hours old; the platform takes no free text after that.",
 			int64(window.Hours())),
+	}
+}
+
+// usable returns the reason why the platform of a channel can't be called now: the channel's state.
+func usable(channel *store.Channel) error {
+	switch channel.State {
+	case store.ChannelActive:
+		return nil
+	case store.ChannelNeedsReauth:
+		return needsReauth(channel)
+	}
+	return &handlers.Error{Code: errcode.Conflict, Message: "The channel is not verified yet."}
+}
+
+func needsReauth(channel *store.Channel) *handlers.Error {
+	return &handlers.Error{
+		Code:    errcode.ChannelNeedsReauth,
+		Message: "The platform refuses the channel's credentials. Give new ones with PATCH /channels/" + channel.ID + ".",
 	}
 }
 

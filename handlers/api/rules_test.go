@@ -343,7 +343,8 @@ func TestRequiredMembersAreNamed(t *testing.T) {
 		path = strings.Replace(path, "{id}", "cnv_1", 1)
 		schema := item.Post.RequestBody.Content["application/json"].Schema
 		schema = o.Description().Components.Schemas.SchemaFromRef(schema.Ref)
-		require.Equal(t, path != "/api-keys", len(schema.Required) > 0, path)
+		free := path == "/api-keys" || path == "/conversations/cnv_1/messages" // a message has a text or a template
+		require.Equal(t, !free, len(schema.Required) > 0, path)
 		for i, name := range schema.Required {
 			var others []string
 			for j, other := range schema.Required {

@@ -125,7 +125,7 @@ func (g *conversations) resend(
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkSendable(&channel, &conversation, message.Author); err != nil {
+	if err := g.checkSendable(&channel, &conversation, message.Author, message.Kind); err != nil {
 		return nil, err
 	}
 	err = g.Conversations.Resend(ctx, principal.Actor(), principal.OrgID, in.ID, in.MessageID, in.Body.MayArriveTwice)

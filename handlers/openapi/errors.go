@@ -94,6 +94,9 @@ var ofCalls = []errcode.Code{
 // ofSends are the errors of a message that can't be sent to the customer now.
 var ofSends = []errcode.Code{errcode.Conflict, errcode.ChannelNeedsReauth, errcode.ServiceWindowExpired, errcode.TemplateRequired}
 
+// ofTemplates are the errors of reading a channel's templates from its platform.
+var ofTemplates = []errcode.Code{errcode.ChannelNeedsReauth, errcode.ProviderError, errcode.ProviderOverloaded, errcode.ProviderTimeout}
+
 // specificCodes are the errors of operations that don't follow from their routes, by operation.
 var specificCodes = map[string][]errcode.Code{
 	"createChatCompletion": slices.Concat(ofCalls, []errcode.Code{errcode.Conflict, errcode.IdempotencyKeyReused}),
@@ -116,7 +119,8 @@ var specificCodes = map[string][]errcode.Code{
 	"createKnowledgeBase": {errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
 	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
 	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
-	"sendMessage": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}), "resendMessage": ofSends,
+	"listTemplates": slices.Concat([]errcode.Code{errcode.Conflict}, ofTemplates),
+	"sendMessage":   slices.Concat(ofSends, ofTemplates, []errcode.Code{errcode.IdempotencyKeyReused}), "resendMessage": ofSends,
 	"handOver": {errcode.Conflict}, "handBack": {errcode.Conflict},
 	"retryConversation": {errcode.Conflict}, "dismissConversation": {errcode.Conflict},
 	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},

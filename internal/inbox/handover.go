@@ -69,10 +69,15 @@ type humanOp struct {
 	at    int64
 }
 
-func (op *humanOp) run(_ context.Context, s *session) error {
+func (op *humanOp) run(ctx context.Context, s *session) error {
 	c := op.open(s)
 	if c == nil {
 		return nil
+	}
+	if op.parts[0].template != nil {
+		if err := op.resolveByTemplate(ctx, s, c); err != nil {
+			return err
+		}
 	}
 	op.at = s.now
 	c.replied(0)
@@ -89,6 +94,9 @@ func (op *humanOp) messages() []Message {
 	for i, part := range op.parts {
 		sent[i] = Message{
 			ID: part.id, Author: AuthorHuman, Kind: KindText, Text: part.text, State: part.state, At: op.at,
+		}
+		if part.template != nil {
+			sent[i].Kind = KindTemplate
 		}
 	}
 	return sent

@@ -13,8 +13,8 @@ import (
 const (
 	inboundColumns = `id, org_id, author, kind, body, '' AS state, '' AS code, turn_id, platform_message_id,
 		sent_at AS at, received_at AS placed_at, handled FROM messages`
-	outboundColumns = `id, org_id, author, 'text' AS kind, body, state, code, turn_id, platform_message_id,
-		created_at AS at, created_at AS placed_at, FALSE AS handled FROM outbound_messages`
+	outboundColumns = `id, org_id, author, CASE WHEN template IS NULL THEN 'text' ELSE 'template' END AS kind, body, state, code, turn_id,
+		platform_message_id, created_at AS at, created_at AS placed_at, FALSE AS handled FROM outbound_messages`
 )
 
 // placedMessage is a message and its position in the conversation, the moment when it was stored.

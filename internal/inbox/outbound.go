@@ -45,6 +45,7 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 type outboundPart struct {
 	id, text, state string
 	body            []byte // text, sealed
+	template        []byte // the template, sealed; nil for a text
 }
 
 // sealParts assigns ids, in order, and seals the texts.
@@ -61,13 +62,13 @@ func (q *Queue) sealParts(orgID string, texts []string) []outboundPart {
 }
 
 const insertOutbound = `INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body,
-	state, code, platform_message_id, attempts, created_at, updated_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11)`
+	state, code, platform_message_id, attempts, created_at, updated_at, template)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11, $12)`
 
 func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) {
 	for i, part := range parts {
 		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
-			part.state, s.now, s.now)
+			part.state, s.now, s.now, part.template)
 	}
 }
 

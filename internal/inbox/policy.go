@@ -18,6 +18,7 @@ const (
 	EndsWithCause  Ending = "cause"    // the worker looks every few seconds whether the cause is gone
 	EndsInTime     Ending = "time"     // the worker tries again, with growing pauses
 	EndsByText     Ending = "text"     // the customer's next text is answered together with those that stand
+	EndsByPerson   Ending = "person"   // a person sends something else, or the same again; so does the customer's next text
 	EndsByOperator Ending = "operator" // nothing but [Queue.Retry]
 )
 
@@ -51,6 +52,9 @@ const (
 	CodeKeyReused  = "key_reused"
 	CodeNotKept    = "not_kept"
 	CodeSendFailed = "send_failed"
+	// CodeTemplatePaused and CodeTemplateRefused: the platform doesn't take the template for some hours, or not like this.
+	CodeTemplatePaused  = "template_paused"
+	CodeTemplateRefused = "template_refused"
 )
 
 // Policies are the policies of all codes. docs/channels.md has the same table; a test compares them.
@@ -69,6 +73,9 @@ var Policies = map[string]Policy{
 	string(errcode.ContextTooLong):        {EndsByText, 0, TellOrganization},
 	CodeEmpty:                             {EndsByText, 0, TellOrganization},
 	CodeUnreadable:                        {EndsByText, 0, TellOrganization},
+	string(errcode.TemplateRequired):      {EndsByPerson, 0, TellOrganization},
+	CodeTemplatePaused:                    {EndsByPerson, 0, TellOrganization},
+	CodeTemplateRefused:                   {EndsByPerson, 0, TellOrganization},
 	CodeKeyReused:                         {EndsByOperator, 0, TellOperator},
 	CodeNotKept:                           {EndsByOperator, 0, TellOperator},
 }

@@ -19,6 +19,7 @@ func TestPoliciesAreDocumented(t *testing.T) {
 	endings := map[string]Ending{
 		"by itself, when the cause is gone": EndsWithCause, "by itself, in time": EndsInTime,
 		"when the customer writes again": EndsByText, "by the operator": EndsByOperator,
+		"by a person": EndsByPerson,
 	}
 	documented := map[string]Policy{}
 	for line := range strings.Lines(table) {

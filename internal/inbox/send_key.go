@@ -34,9 +34,14 @@ func (q *Queue) SendKeyed(
 	if len(parts) == 0 {
 		return nil, false, fmt.Errorf("send a message: %w: it has no parts", ErrInvalid)
 	}
-	op := &keyedOp{humanOp: humanOp{
+	return q.sendKeyed(ctx, humanOp{
 		ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts),
-	}, key: key}
+	}, key)
+}
+
+// sendKeyed sends a person's message unless its key was used.
+func (q *Queue) sendKeyed(ctx context.Context, human humanOp, key SendKey) (sent []Message, replayed bool, err error) {
+	op := &keyedOp{humanOp: human, key: key}
 	for range enqueueTries { // another process may use the key at this moment
 		if err = q.do(ctx, "send a message", op); !errors.Is(err, store.ErrConflict) {
 			break
@@ -48,7 +53,7 @@ func (q *Queue) SendKeyed(
 	case len(op.before) == 0:
 		return op.messages(), false, nil
 	}
-	sent, err = q.sentMessages(ctx, orgID, op.before)
+	sent, err = q.sentMessages(ctx, human.orgID, op.before)
 	return sent, true, err
 }
 

@@ -45,6 +45,8 @@ const (
 const (
 	KindText  = "text"
 	KindEvent = "event" // a message without text, such as an image; Text is its short name ("image")
+	// KindTemplate is a message to the customer that is sent as a template; Text is its text with the variables filled in.
+	KindTemplate = "template"
 )
 
 // Lease is a worker's claim on a conversation. Token is the fencing token; Until is by the database's clock.
@@ -96,7 +98,7 @@ type Conversation struct {
 type Message struct {
 	ID                string
 	Author            string // customer | assistant | human
-	Kind              string // text | event
+	Kind              string // text | event | template
 	Text              string
 	State             string // of the delivery, "" for what came in
 	Code              string // the reason of a failure, or ""
@@ -123,6 +125,8 @@ type Outbound struct {
 	CreatedAt                       int64 // epoch milliseconds
 	Resends                         int64 // how often a person had it sent again; Attempts begin anew each time
 	Unreadable                      bool  // it doesn't open, so that Text is empty
+	// Template is the template to send, as it was given to [Queue.SendTemplate]; nil for a text.
+	Template []byte
 }
 
 // Mark names this try to send the part, for platforms that repeat it in their reports; see [Item].

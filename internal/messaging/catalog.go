@@ -201,6 +201,10 @@ func FailureCode(class platforms.Class) string {
 		return "send_refused"
 	case platforms.CustomerBlocked:
 		return "customer_blocked"
+	case platforms.TemplatePaused:
+		return "template_paused"
+	case platforms.TemplateRefused:
+		return "template_refused"
 	default:
 		return Code(class)
 	}

@@ -124,6 +124,8 @@ func (s *Set) Send(ctx context.Context, out platforms.Outgoing) (messageID strin
 		return "", platforms.Refusef("channels of type %q have no platform to send to", string(out.Type))
 	case strings.TrimSpace(out.Text) == "":
 		return "", platforms.Refusef("the message is empty")
+	case out.Template != nil && !s.HasTemplates(out.Type):
+		return "", platforms.Refusef("channels of type %q have no templates", string(out.Type))
 	case out.Address == "" || len(out.Address) > platforms.MaxID:
 		return "", platforms.Refusef("the customer's address is empty or too long")
 	}
@@ -136,6 +138,30 @@ func (s *Set) Send(ctx context.Context, out platforms.Outgoing) (messageID strin
 		return "", platforms.Fail(platforms.Unknown, errors.New("the platform took the message and gave it no usable id"))
 	}
 	return messageID, nil
+}
+
+// HasTemplates reports whether channels of the type have message templates.
+func (s *Set) HasTemplates(t platforms.Type) bool {
+	p, kind := s.of(t), s.byType[t]
+	return p != nil && p.templater != nil && kind.WindowClass() == platforms.TemplateRequired
+}
+
+// Templates reads a page of a channel's templates as [platforms.Templater] describes it. The error is a [*platforms.Error].
+func (s *Set) Templates(ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery) (page platforms.TemplatePage, err error) {
+	if !s.HasTemplates(channel.Type) {
+		return page, platforms.Refusef("channels of type %q have no templates", string(channel.Type))
+	}
+	p, asked := s.of(channel.Type), lend(channel)
+	page, err = call(ctx, p, func(ctx context.Context) (platforms.TemplatePage, error) {
+		return p.templater.Templates(ctx, asked, query)
+	})
+	if err != nil {
+		return page, err
+	}
+	if fault := platforms.CheckTemplatePage(&page); fault != nil {
+		return platforms.TemplatePage{}, platforms.Fail(platforms.Unknown, fault)
+	}
+	return page, nil
 }
 
 // Identify asks the platform which account the credentials belong to and returns its external ids. The error is a
@@ -182,6 +208,7 @@ type Platform struct {
 	secrets    platforms.ChannelSecrets
 	handshaker platforms.Handshaker
 	refresher  platforms.Refresher
+	templater  platforms.Templater
 	log        *slog.Logger
 }
 
@@ -201,6 +228,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.secrets, _ = p.adapter.(platforms.ChannelSecrets)
 	p.handshaker, _ = p.adapter.(platforms.Handshaker)
 	p.refresher, _ = p.adapter.(platforms.Refresher)
+	p.templater, _ = p.adapter.(platforms.Templater)
 	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
 }
 

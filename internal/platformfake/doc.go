@@ -14,10 +14,12 @@
 //   - Signatures of the marketplaces are recomputed; a wrong one is an error of the platform.
 //   - [Server.Verdict] counts messages that came faster than the platform publishes, and before the end of a pause that a 429 has
 //     asked for. They are delivered all the same.
+//   - The chat app's templates are judged as the platform does: language, state, number and form of the variables. Texts to customers
+//     whose window is closed ([Server.CloseWindow]) are refused.
 //   - While it is [Server.Down] nothing listens: connections are refused.
 //
 // # What it doesn't do
 //
-// It sends no webhooks, checks no length of texts and no service window, and accepts every access token for sending that
+// It sends no webhooks, checks no length of texts and no service window by itself, and accepts every access token for sending that
 // it did not expire or revoke itself: tests need no account to send.
 package platformfake

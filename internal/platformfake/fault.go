@@ -6,6 +6,7 @@ import "time"
 type Fault struct {
 	kind  faultKind
 	pause time.Duration // before answering, or what the platform asks for with 429
+	code  int           // the platform's own, of templateRefused
 }
 
 type faultKind uint8
@@ -28,6 +29,7 @@ const (
 	redirect
 	badRefreshToken
 	badSignature
+	templateRefused
 )
 
 // The faults. Those in the platform's own words have the form of the platform asked.

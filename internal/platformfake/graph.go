@@ -42,7 +42,7 @@ func (s *Server) identifySocial(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("fields") == "user_id":
 		g.platform = social.PhotoDM
 	}
-	g.identify(w, r)
+	g.read(w, r)
 }
 
 func (g graph) send(w http.ResponseWriter, r *http.Request) {
@@ -55,6 +55,7 @@ func (g graph) send(w http.ResponseWriter, r *http.Request) {
 		Text struct {
 			Body string `json:"body"`
 		} `json:"text"`
+		Template json.RawMessage `json:"template"`
 	}
 	if !read(w, r, &body) {
 		return
@@ -63,6 +64,7 @@ func (g graph) send(w http.ResponseWriter, r *http.Request) {
 	if g.platform == social.ChatApp {
 		message.ExternalID = r.PathValue("id")
 		_ = json.Unmarshal(body.Recipient, &message.Address) // there the id itself, if any
+		g.server.judgeChatApp(&message, body.Template)
 	} else {
 		var person struct {
 			ID string `json:"id"`
@@ -76,6 +78,15 @@ func (g graph) send(w http.ResponseWriter, r *http.Request) {
 		}
 		return `{"recipient_id":` + quoted(message.Address) + `,"message_id":` + quoted(id) + `}`
 	})
+}
+
+// read serves the fields of a node.
+func (g graph) read(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("fields") == "health_status" {
+		g.health(w, r)
+		return
+	}
+	g.identify(w, r)
 }
 
 func (g graph) identify(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +127,11 @@ func (g graph) fail(w http.ResponseWriter, fault Fault, text string) {
 		code = 551
 		if g.platform == social.ChatApp {
 			code = 131026
+		}
+	case templateRefused:
+		code = fault.code
+		if code == templateMissing {
+			status = http.StatusNotFound
 		}
 	default:
 		code = 100

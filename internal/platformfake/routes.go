@@ -24,7 +24,10 @@ func (s *Server) routes() http.Handler {
 	for _, t := range []platforms.Type{social.Messenger, social.PhotoDM, social.ChatApp} {
 		g := graph{s, t}
 		mux.HandleFunc("POST /"+string(t)+"/{id}/messages", g.send)
-		mux.HandleFunc("GET /"+string(t)+"/{id}", g.identify)
+		mux.HandleFunc("GET /"+string(t)+"/{id}", g.read)
+	}
+	for _, base := range []string{"social", string(social.ChatApp)} {
+		mux.HandleFunc("GET /"+base+"/{id}/message_templates", graph{s, social.ChatApp}.listTemplates)
 	}
 	mux.HandleFunc("POST /social/{id}/messages", s.sendSocial)
 	mux.HandleFunc("GET /social/{id}", s.identifySocial)

@@ -41,6 +41,10 @@ type Sent struct {
 	// Address, Text and Token are those of the request; MessageID is the id that the platform gave the message, even if the sender
 	// didn't receive it.
 	Address, Text, Token, MessageID string
+	// Template is the name of the template that was sent; "" for a text.
+	Template string
+
+	verdict Fault // what the platform's rules say about it
 }
 
 // Server plays all platforms. It is safe for concurrent use.
@@ -58,6 +62,9 @@ type Server struct {
 	arrival  chan struct{}       // closed and replaced when something arrives
 	numbers  int
 	judge    judge
+
+	templates map[string][]Template // of the chat app, by the number's id
+	late      map[string]bool       // the chat app's customers who take no texts now
 }
 
 // script has the faults that the next matching requests meet.
@@ -75,6 +82,9 @@ func Start(t testing.TB) *Server {
 		refresh:  map[string]*account{},
 		gate:     make(chan struct{}),
 		arrival:  make(chan struct{}),
+
+		templates: map[string][]Template{},
+		late:      map[string]bool{},
 	}
 	door, err := openDoor(s.routes())
 	require.NoError(t, err)
@@ -226,6 +236,9 @@ func (s *Server) take(message *Sent) (Fault, <-chan struct{}) {
 	fault := Unauthorized
 	if !owner.bad() {
 		fault = s.nextFault(message.Text, message.Address)
+		if fault.delivers() && !message.verdict.delivers() {
+			fault = message.verdict
+		}
 	}
 	if fault.asksForPause() {
 		s.judge.pauses(message, fault, now)

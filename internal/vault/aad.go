@@ -41,6 +41,11 @@ func OutboundBody(orgID, messageID string) AAD {
 	return AAD{Table: "outbound_messages", Column: "body", OrgID: orgID, RowID: messageID}
 }
 
+// OutboundTemplate is the AAD of the template that a message to a customer is sent as.
+func OutboundTemplate(orgID, messageID string) AAD {
+	return AAD{Table: "outbound_messages", Column: "template", OrgID: orgID, RowID: messageID}
+}
+
 // WidgetVisit is the AAD of a visitor's token of a web widget. The token isn't stored; the AAD binds it to its channel.
 func WidgetVisit(orgID, channelID string) AAD {
 	return AAD{Table: "channels", Column: "visit", OrgID: orgID, RowID: channelID}

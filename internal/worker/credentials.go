@@ -53,7 +53,7 @@ func (p *pass) makeReady(ctx context.Context) {
 	if p.Now().Add(refreshAhead).Before(time.UnixMilli(p.credentials.Expiry())) {
 		return
 	}
-	if p.refusal(inbox.AuthorHuman) == nil {
+	if p.refusal(inbox.AuthorHuman, false) == nil {
 		_, _ = p.refresh(ctx, false)
 	}
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -120,7 +121,7 @@ func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
 // deliver calls the platform, and once more when a newer token may help.
 func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, failure *platforms.Error) {
 	ctx, span := p.startSpan(ctx, "send", trace.WithSpanKind(trace.SpanKindProducer))
-	if failure = p.refusal(row.Author); failure == nil {
+	if failure = p.refusal(row.Author, row.Template != nil); failure == nil {
 		failure = p.tooMany(ctx)
 	}
 	if failure == nil {
@@ -144,13 +145,13 @@ func (p *pass) deliver(ctx context.Context, row *inbox.Outbound) (id string, fai
 	return id, failure
 }
 
-// refusal is why the platform need not be called for a message of the author, nil for no reason.
-func (p *pass) refusal(author string) *platforms.Error {
+// refusal is why the platform need not be called for a message of the author, nil for no reason. A template may be sent after the window.
+func (p *pass) refusal(author string, template bool) *platforms.Error {
 	channel, kind := &p.work.Channel, p.channelType()
 	if channel.ID == "" {
 		return refused(platforms.Refused, "the channel was deleted")
 	}
-	if class := p.windowOver(author); class != "" {
+	if class := p.windowOver(author); class != "" && !template {
 		return refused(class, "the customer's last message is too long ago")
 	}
 	switch {
@@ -225,10 +226,14 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	if p.channelType() == messaging.Widget {
 		return row.ID, nil
 	}
+	template, err := filledTemplate(row)
+	if err != nil {
+		return "", platforms.Fail(platforms.Refused, err)
+	}
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
-	id, err := p.Platforms.Send(ctx, platforms.Outgoing{
+	id, err = p.Platforms.Send(ctx, platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
-		Address: p.work.Conversation.Address, Text: row.Text, Credentials: p.credentials,
+		Address: p.work.Conversation.Address, Text: row.Text, Template: template, Credentials: p.credentials,
 		Mark: row.Mark(), Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
 	})
 	if err == nil {
@@ -239,6 +244,18 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 		failure = &platforms.Error{Class: platforms.Unknown, Cause: err}
 	}
 	return "", failure
+}
+
+// filledTemplate returns the template that the row is sent as, nil for a text.
+func filledTemplate(row *inbox.Outbound) (*platforms.FilledTemplate, error) {
+	if row.Template == nil {
+		return nil, nil //nolint:nilnil // most messages have none
+	}
+	filled := &platforms.FilledTemplate{}
+	if err := json.Unmarshal(row.Template, filled); err != nil {
+		return nil, fmt.Errorf("reading a stored template: %w", err)
+	}
+	return filled, nil
 }
 
 // sent stores the platform's id of a message, and marks the next one.
@@ -300,8 +317,8 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 			return p.later(ctx, row, &platforms.Error{Class: platforms.Retry})
 		}
 		return p.untilReconnected(ctx, row)
-	case platforms.WindowExpired, platforms.TemplateRequired:
-		return 0, failed(messaging.Code(failure.Class), rest)
+	case platforms.WindowExpired, platforms.TemplateRequired, platforms.TemplatePaused, platforms.TemplateRefused:
+		return 0, failed(messaging.FailureCode(failure.Class), rest)
 	case platforms.CustomerBlocked:
 		return 0, failed(codeCustomerBlocked, inbox.SendFailure{RestOfTurn: true, CloseConversation: true})
 	case platforms.Refused:
@@ -338,7 +355,7 @@ func (p *pass) untilReconnected(ctx context.Context, row *inbox.Outbound) (wait 
 	if wait <= 0 {
 		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codeNeedsReauth, inbox.SendFailure{RestOfTurn: true})
 	}
-	if window := p.window(row.Author); window > 0 {
+	if window := p.window(row.Author); window > 0 && row.Template == nil {
 		wait = min(wait, max(0, window-p.silence()))
 	}
 	p.postponed = true

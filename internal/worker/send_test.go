@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -262,4 +263,77 @@ func TestAChannelWithoutCredentialsNeedsThem(t *testing.T) {
 	row, err := h.db.Channels.ByID(t.Context(), acme, channel)
 	require.NoError(t, err)
 	require.Equal(t, store.ChannelNeedsReauth, row.State)
+}
+
+// TestTemplates: a template is sent after the window, as what the customer sees and the conversation shows. The platform judges each:
+// what it refuses fails by name, and waits for a person.
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		const channel = "chn_tested"
+		h.channel(t, acme, channel, social.ChatApp, "")
+		h.platform.CloseWindow("to-lan")
+		h.say(t, channel, "lan", "hello")
+		c := h.conversation(t, acme, "lan")
+		external := fmt.Sprint(1000 + h.accounts)
+		h.platform.SetTemplates(external,
+			platformfake.Template{Name: "ready", Language: "en", Body: "Dear {{1}}, order {{2}} is ready."},
+			platformfake.Template{Name: "slow", Language: "en", Body: "Wait", Status: "PAUSED"},
+			platformfake.Template{Name: "off", Language: "en", Body: "Off", Status: "DISABLED"},
+		)
+		late := h.worker(func(c *Config) {
+			c.Now = func() time.Time { return time.Now().Add(25 * time.Hour) }
+		})
+		send := func(text, template string) {
+			t.Helper()
+			_, _, err := h.queue.SendTemplate(t.Context(), "test", acme, c.ID, text, []byte(template), nil)
+			require.NoError(t, err)
+			h.drain(t, late)
+		}
+		send("Dear Lan, order 7 is ready.",
+			`{"name":"ready","language":"en","variables":[{"name":"1","value":"Lan"},{"name":"2","value":"7"}]}`)
+		require.Len(t, h.platform.Sent(), 1)
+		require.Equal(t, "Dear Lan, order 7 is ready.", h.platform.Sent()[0].Text)
+		require.Equal(t, "ready", h.platform.Sent()[0].Template)
+		for _, refused := range []struct{ template, code string }{
+			{`{"name":"ready","language":"en","variables":[{"name":"1","value":"Lan"}]}`, "template_refused"},
+			{`{"name":"ready","language":"de","variables":[]}`, "template_refused"},
+			{`{"name":"off","language":"en","variables":[]}`, "template_refused"},
+			{`{"name":"slow","language":"en","variables":[]}`, "template_paused"},
+			{`{"name":`, "send_refused"},
+		} {
+			send("x", refused.template)
+			lines := h.lines(t, acme, "lan")
+			require.Equal(t, "human: x (failed "+refused.code+")", lines[len(lines)-1])
+			require.Equal(t, refused.code, h.conversation(t, acme, "lan").Attention)
+		}
+		_, err := h.queue.SendAsHuman(t.Context(), "test", acme, c.ID, []string{"by hand"})
+		require.NoError(t, err)
+		h.drain(t, h.worker())
+		lines := h.lines(t, acme, "lan")
+		require.Equal(t, "human: by hand (failed template_required)", lines[len(lines)-1], "the platform refuses texts")
+		require.Len(t, h.platform.Sent(), 1)
+	})
+}
+
+// TestATemplateWaitsForItsChannel beyond the window, because it may be sent then.
+func TestATemplateWaitsForItsChannel(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	const channel = "chn_tested"
+	account := h.channel(t, acme, channel, social.ChatApp, "")
+	h.platform.SetTemplates(fmt.Sprint(1000+h.accounts), platformfake.Template{Name: "plain", Language: "en", Body: "Hello"})
+	h.say(t, channel, "lan", "hello")
+	c := h.conversation(t, acme, "lan")
+	h.platform.Expire(account[platforms.AccessToken])
+	_, _, err := h.queue.SendTemplate(t.Context(), "test", acme, c.ID, "Hello", []byte(`{"name":"plain","language":"en","variables":[]}`), nil)
+	require.NoError(t, err)
+	h.drain(t, h.worker(func(c *Config) {
+		c.Now = func() time.Time { return time.Now().Add(25 * time.Hour) }
+	}))
+	lines := h.lines(t, acme, "lan")
+	require.Equal(t, "human: Hello (pending channel_needs_reauth)", lines[len(lines)-1])
+	var due int64
+	require.NoError(t, h.db.Reader().QueryRowContext(t.Context(), `SELECT run_at FROM conversations WHERE id = $1`, c.ID).Scan(&due))
+	require.Greater(t, due, time.Now().Add(23*time.Hour).UnixMilli())
 }

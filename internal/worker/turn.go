@@ -376,7 +376,7 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 // store stores the answer. Its first part is marked as sending in the same commit when it can be sent now. After a doubt it is pending
 // again: its platform was not called. personFirst: a person's message waits, which is sent before the answer.
 func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) (rows []inbox.Outbound, personFirst bool, err error) {
-	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant) == nil
+	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant, false) == nil
 	bounded, cancel := storing(ctx)
 	defer cancel()
 	rows, err = p.Turns.Answer(bounded, p.lease, turn.ID, parts, sendFirst)

@@ -224,10 +224,59 @@ func (s Suite) calls(t testing.TB, p platforms.Platform, of platforms.Type) map[
 		"send":     func(ctx context.Context) error { _, err := p.Send(ctx, out); return err },
 		"identify": func(ctx context.Context) error { _, err := p.Identify(ctx, s.channel(of)); return err },
 	}
+	if templater, ok := s.templater(p, of); ok {
+		all["templates"] = func(ctx context.Context) error {
+			_, err := templater.Templates(ctx, s.channel(of), platforms.TemplateQuery{})
+			return err
+		}
+	}
 	if refresher, ok := s.refresher(p, of); ok {
 		all["refresh"] = func(ctx context.Context) error { _, err := refresher.Refresh(ctx, s.channel(of)); return err }
 	}
 	return all
+}
+
+// templater is the platform, if channels of the type have templates.
+func (s Suite) templater(p platforms.Platform, of platforms.Type) (platforms.Templater, bool) {
+	templater, ok := p.(platforms.Templater)
+	return templater, ok && slices.ContainsFunc(s.Driver.Describe().Channels, func(t platforms.ChannelType) bool {
+		return t.Type == of && t.AfterWindow == platforms.TemplateRequired
+	})
+}
+
+// A template is one request with its name and values. What is no list of templates is none, and reveals nothing.
+func (s Suite) templates(t testing.TB) {
+	t.Helper()
+	for _, of := range s.types() {
+		var wire traffic
+		p := s.served(t, wire.recording(answering(http.StatusOK, strings.ReplaceAll(s.Channels[of].Sent, "%m", "2001"))))
+		if _, ok := s.templater(p, of); !ok {
+			continue
+		}
+		out := s.outgoing(t, of, replyText)
+		out.Template = &platforms.FilledTemplate{
+			Name: "order_ready", Language: "en_US", Variables: []platforms.TemplateVariable{{Name: "1", Value: "value of the first"}},
+		}
+		id, err := p.Send(t.Context(), out)
+		require.NoError(t, err, "%s", of)
+		require.Contains(t, id, "2001", "%s: the platform's id of the message", of)
+		requests := wire.all()
+		require.Len(t, requests, 1, "%s: a template is one request", of)
+		for _, part := range []string{"order_ready", "en_US", "value of the first"} {
+			require.Contains(t, requests[0], part, "%s", of)
+		}
+		for _, status := range []int{200, 302, 401, 429, 500} {
+			for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
+				var wire traffic
+				p := s.served(t, wire.recording(answering(status, body)))
+				templater, _ := s.templater(p, of)
+				_, err := templater.Templates(t.Context(), s.channel(of), platforms.TemplateQuery{Name: "order_ready"})
+				why := fmt.Sprintf("%d %.60q lists no templates", status, body)
+				s.requireFailure(t, p, of, err, why)
+				require.LessOrEqual(t, len(wire.all()), 2, "%s: %s: templates are listed with two requests at most", of, why)
+			}
+		}
+	}
 }
 
 // refresher is the platform, if channels of the type have tokens that can be refreshed.

@@ -104,6 +104,7 @@ var checks = []check{
 	{"without credentials", Suite.withoutCredentials},
 	{"identify", Suite.identify},
 	{"refresh", Suite.refresh},
+	{"templates", Suite.templates},
 	{"concurrency", Suite.concurrency},
 }
 

@@ -78,6 +78,10 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 		return platforms.Unauthorized(false, cause)
 	case 131048, 131049, 131050, 131051, 131052, 131053, 131062, 131064: // spam, limits, the content, the customer's id
 		return platforms.Fail(platforms.Refused, cause)
+	case 132015:
+		return platforms.Fail(platforms.TemplatePaused, cause)
+	case 132000, 132001, 132005, 132007, 132012, 132016, 132018: // count, missing, too long, policy, format, disabled, values
+		return platforms.Fail(platforms.TemplateRefused, cause)
 	case 10:
 		if e.Subcode == 0 { // the permission was taken away; other subcodes are about one message
 			return platforms.Unauthorized(false, cause)
@@ -124,26 +128,37 @@ func windowExpired(t platforms.Type, cause error) *platforms.Error {
 	return platforms.Fail(platforms.WindowExpired, cause)
 }
 
+// chatAppSend is a message of the chat app: a text or a template
+// (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-phone-number/message-api).
+type chatAppSend struct {
+	Product   string           `json:"messaging_product"`
+	Kind      string           `json:"recipient_type"`
+	To        string           `json:"to,omitempty"`
+	Recipient string           `json:"recipient,omitempty"`
+	Type      string           `json:"type"`
+	Text      *chatAppText     `json:"text,omitempty"`
+	Template  *chatAppTemplate `json:"template,omitempty"`
+	// Mark comes back with every status of the message
+	// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
+	Mark string `json:"biz_opaque_callback_data,omitempty"`
+}
+
+type chatAppText struct {
+	Body string `json:"body"`
+}
+
 // sendChatApp sends from the channel's phone number. A customer is addressed by phone number, or, if they hide it, by the id
 // that the platform gave them for this business.
 func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	if !isID(out.ExternalID) {
 		return "", errPhoneNumberID()
 	}
-	type content struct {
-		Body string `json:"body"`
+	message := chatAppSend{Product: "whatsapp", Kind: "individual"}
+	if out.Template != nil {
+		message.Type, message.Template = "template", chatAppTemplateOf(out.Template)
+	} else {
+		message.Type, message.Text = "text", &chatAppText{out.Text}
 	}
-	message := struct {
-		Product   string  `json:"messaging_product"`
-		Kind      string  `json:"recipient_type"`
-		To        string  `json:"to,omitempty"`
-		Recipient string  `json:"recipient,omitempty"`
-		Type      string  `json:"type"`
-		Text      content `json:"text"`
-		// Mark comes back with every status of the message
-		// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
-		Mark string `json:"biz_opaque_callback_data,omitempty"`
-	}{Product: "whatsapp", Kind: "individual", Type: "text", Text: content{out.Text}}
 	if out.Mark != "" {
 		message.Mark = ownMark + out.Mark
 	}

@@ -111,7 +111,7 @@ func (Driver) Describe() *platforms.Description {
 				Pace:         platforms.Pace{Every: 25 * time.Millisecond, Burst: 10},
 				CustomerPace: platforms.Pace{Every: pairPause, Burst: 20},
 				Window:       day, AfterWindow: platforms.TemplateRequired,
-				WindowHelp: "Free text until 24 hours after the customer wrote; afterwards only approved templates.",
+				WindowHelp: "Free text until 24 hours after the customer wrote; afterwards only approved templates, which a person sends.",
 				Before:     before("number"), After: after("smb_message_echoes"),
 			},
 		},
@@ -183,6 +183,7 @@ var (
 	_ platforms.ChannelSigned    = (*social)(nil)
 	_ platforms.Handshaker       = (*social)(nil)
 	_ platforms.Refresher        = (*social)(nil)
+	_ platforms.Templater        = (*social)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the

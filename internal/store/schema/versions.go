@@ -28,6 +28,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 17, DDL: Dialect(engine, schemaV17)},
 		{Number: 18, indexes: indexesV18(), afterColumns: true},
 		{Number: 19, DDL: Dialect(engine, schemaV19)},
+		{Number: 20, DDL: Dialect(engine, schemaV20)},
 	}
 }
 
@@ -273,4 +274,11 @@ CREATE TABLE channel_paces (
 	queued_until BIGINT NOT NULL,
 	closed_until BIGINT NOT NULL
 ) {hot table};
+`
+
+// schemaV20 adds what people send as templates, by the rules of [schemaV1].
+const schemaV20 = `
+-- The template that the part is sent as, sealed; null for a text. A process of an older version sends the body as a text, which the
+-- platform refuses.
+ALTER TABLE outbound_messages ADD COLUMN template BYTEA;
 `

@@ -1,0 +1,201 @@
+package social
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// maxTemplatePage is how many bytes of a page of templates are read. A template takes some kilobytes, with its examples up to 40.
+const maxTemplatePage = 1 << 20
+
+// chatAppTemplate is a template as it is sent. Only the variables of the body are given; header, footer and buttons without any come
+// along by themselves.
+type chatAppTemplate struct {
+	Name       string             `json:"name"`
+	Language   templateLanguage   `json:"language"`
+	Components []chatAppComponent `json:"components,omitempty"`
+}
+
+type templateLanguage struct {
+	Code string `json:"code"`
+}
+
+type chatAppComponent struct {
+	Type       string             `json:"type"`
+	Parameters []chatAppParameter `json:"parameters"`
+}
+
+// chatAppParameter is the value of a variable, whose name is given unless it is a number: those are taken by their order.
+type chatAppParameter struct {
+	Type string `json:"type"`
+	Name string `json:"parameter_name,omitempty"`
+	Text string `json:"text"`
+}
+
+func chatAppTemplateOf(filled *platforms.FilledTemplate) *chatAppTemplate {
+	template := &chatAppTemplate{Name: filled.Name, Language: templateLanguage{filled.Language}}
+	if len(filled.Variables) == 0 {
+		return template
+	}
+	body := chatAppComponent{Type: "body"}
+	for _, variable := range filled.Variables {
+		parameter := chatAppParameter{Type: "text", Text: variable.Value}
+		if !platforms.IsDigits(variable.Name) {
+			parameter.Name = variable.Name
+		}
+		body.Parameters = append(body.Parameters, parameter)
+	}
+	template.Components = []chatAppComponent{body}
+	return template
+}
+
+// Templates implements [platforms.Templater]. Templates belong to the business account of the channel's number, which is asked for
+// first
+// (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-account/template-api).
+func (s *social) Templates(
+	ctx context.Context, channel *platforms.Channel, query platforms.TemplateQuery,
+) (platforms.TemplatePage, error) {
+	account, failure := s.businessAccount(ctx, channel)
+	if failure != nil {
+		return platforms.TemplatePage{}, failure
+	}
+	parameters := url.Values{
+		"status": {"APPROVED"}, "fields": {"name,language,status,category,components"}, "limit": {strconv.Itoa(platforms.MaxTemplates)},
+	}
+	if query.Name != "" {
+		parameters.Set("name", query.Name)
+	}
+	if query.After != "" {
+		parameters.Set("after", query.After)
+	}
+	var answer struct {
+		Data   *[]json.RawMessage `json:"data"`
+		Paging struct {
+			Cursors struct {
+				After string `json:"after"`
+			} `json:"cursors"`
+			Next string `json:"next"`
+		} `json:"paging"`
+	}
+	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+		Method: http.MethodGet, Path: "/" + account + "/message_templates", Query: parameters, MaxAnswer: maxTemplatePage,
+	}, &answer)
+	switch {
+	case failure != nil:
+		return platforms.TemplatePage{}, failure
+	case answer.Data == nil:
+		return platforms.TemplatePage{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
+	}
+	page := platforms.TemplatePage{}
+	if answer.Paging.Next != "" {
+		page.Next = answer.Paging.Cursors.After
+	}
+	for _, listed := range (*answer.Data)[:min(len(*answer.Data), platforms.MaxTemplates)] {
+		if template, ok := readTemplate(listed); ok {
+			page.Templates = append(page.Templates, template)
+		}
+	}
+	return page, nil
+}
+
+// businessAccount returns the id of the business account that the channel's number belongs to, which the number's health names
+// (developers.facebook.com/documentation/business-messaging/whatsapp/support/health-status).
+func (s *social) businessAccount(ctx context.Context, channel *platforms.Channel) (string, *platforms.Error) {
+	switch {
+	case channel.Type != ChatApp:
+		return "", platforms.Refusef("channels of type %s have no templates", string(channel.Type))
+	case !isID(channel.ExternalID):
+		return "", errPhoneNumberID()
+	}
+	var node struct {
+		Health struct {
+			Entities []struct {
+				Type platforms.Word `json:"entity_type"`
+				ID   platforms.Word `json:"id"`
+			} `json:"entities"`
+		} `json:"health_status"`
+	}
+	r, failure := s.call(ctx, ChatApp, channel.Credentials, &platforms.Request{
+		Method: http.MethodGet, Path: "/" + channel.ExternalID, Query: url.Values{"fields": {"health_status"}},
+	}, &node)
+	if failure != nil {
+		return "", failure
+	}
+	for _, entity := range node.Health.Entities {
+		if entity.Type == "WABA" && isID(string(entity.ID)) {
+			return string(entity.ID), nil
+		}
+	}
+	return "", platforms.Fail(platforms.Unknown, r.Error("", ""))
+}
+
+// listedTemplate is a template in the platform's list.
+type listedTemplate struct {
+	Name       string            `json:"name"`
+	Language   string            `json:"language"`
+	Status     string            `json:"status"`
+	Category   string            `json:"category"`
+	Components []listedComponent `json:"components"`
+}
+
+type listedComponent struct {
+	Type    string `json:"type"`
+	Format  string `json:"format"` // of a header
+	Text    string `json:"text"`
+	Buttons []struct {
+		Type string `json:"type"`
+		URL  string `json:"url"`
+	} `json:"buttons"`
+}
+
+// readTemplate returns a template in the form of the contract; ok is false for one that isn't approved, has no text or an unknown form.
+func readTemplate(listed json.RawMessage) (template platforms.Template, ok bool) {
+	var l listedTemplate
+	if json.Unmarshal(listed, &l) != nil {
+		return template, false
+	}
+	template = platforms.Template{Name: l.Name, Language: l.Language, Category: strings.ToLower(l.Category)}
+	for i := range l.Components {
+		component := &l.Components[i]
+		if strings.EqualFold(component.Type, "BODY") {
+			template.Body = component.Text
+		} else if needs := component.needs(); needs != "" {
+			template.Needs = needs
+		}
+	}
+	template.Variables = platforms.VariablesIn(template.Body)
+	approved := l.Status == "" || strings.EqualFold(l.Status, "APPROVED")
+	page := platforms.TemplatePage{Templates: []platforms.Template{template}}
+	return template, approved && platforms.CheckTemplatePage(&page) == nil
+}
+
+// needs says what a component other than the body needs and can't be given here; "" for one that comes along by itself.
+func (c *listedComponent) needs() string {
+	switch strings.ToUpper(c.Type) {
+	case "HEADER":
+		switch {
+		case c.Format != "" && !strings.EqualFold(c.Format, "TEXT"):
+			return "a picture, video, file or place in its header"
+		case len(platforms.VariablesIn(c.Text)) > 0:
+			return "a value for its header"
+		}
+	case "FOOTER":
+	case "BUTTONS":
+		for _, button := range c.Buttons {
+			switch kind := strings.ToUpper(button.Type); {
+			case kind == "QUICK_REPLY", kind == "PHONE_NUMBER", kind == "URL" && len(platforms.VariablesIn(button.URL)) == 0:
+			default:
+				return "a value for one of its buttons"
+			}
+		}
+	default:
+		return "a part that is neither header, text, footer nor button"
+	}
+	return ""
+}

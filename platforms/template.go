@@ -1,0 +1,175 @@
+package platforms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of templates.
+const (
+	// MaxTemplates is how many templates a page has at most.
+	MaxTemplates = 25
+	// MaxTemplateBody is how many bytes of text a template has at most.
+	MaxTemplateBody = 16 << 10
+	// MaxTemplateVariables is how many variables a template has at most.
+	MaxTemplateVariables = 64
+	// MaxTemplateValue is how many characters the value of a variable has at most.
+	MaxTemplateValue = 1024
+	// maxTemplateWord bounds names, languages and categories in bytes.
+	maxTemplateWord = 512
+)
+
+// Templater is a platform with message templates: texts with variables that it approved before, and that may be sent after a channel
+// type's window. At least one of its channel types has [TemplateRequired] as AfterWindow; these types have templates.
+type Templater interface {
+	// Templates returns a page of the channel's templates that may be sent now. The error is an [*Error].
+	Templates(ctx context.Context, channel *Channel, query TemplateQuery) (TemplatePage, error)
+}
+
+// TemplateQuery selects templates.
+type TemplateQuery struct {
+	// Name selects the templates with this name, one for each language; "" is all. The platform may return others, too.
+	Name string
+	// After is the Next of the page before; "" is the first page. It comes from a client: visible ASCII characters, at most [MaxID].
+	After string
+}
+
+// TemplatePage is a page of templates.
+type TemplatePage struct {
+	// Templates are at most [MaxTemplates].
+	Templates []Template
+	// Next is the platform's name of the next page, visible ASCII characters, at most [MaxID]; "" if there is none.
+	Next string
+}
+
+// Template is a text with variables that the platform has approved. A name has one template for each language.
+type Template struct {
+	Name, Language string
+	// Category is the platform's word for what the template is for, such as "utility"; "" if it has none.
+	Category string
+	// Body is the text, in which each variable stands as {{name}}.
+	Body string
+	// Variables are the names of the body's variables, each once, in the order in which [Outgoing.Template] has their values.
+	Variables []string
+	// Needs says what the template needs beside the variables, which can't be given here, such as "a picture in its header"; "" for a
+	// template that can be sent.
+	Needs string
+}
+
+// FilledTemplate is a template as it is sent to a customer. It is stored as JSON.
+type FilledTemplate struct {
+	Name     string `json:"name"`
+	Language string `json:"language"`
+	// Variables are those of the [Template], in its order.
+	Variables []TemplateVariable `json:"variables"`
+}
+
+// TemplateVariable is a variable with its value.
+type TemplateVariable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+var variablePlace = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_]+)\s*\}\}`)
+
+// VariablesIn returns the names of the variables that stand in a text as {{name}}: each once, in the order in which they stand there
+// first, but in numeric order if all are numbers.
+func VariablesIn(text string) (names []string) {
+	numbers := true
+	for _, place := range variablePlace.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(names, place[1]) {
+			names = append(names, place[1])
+			numbers = numbers && IsDigits(place[1])
+		}
+	}
+	if numbers {
+		slices.SortFunc(names, func(a, b string) int {
+			if len(a) != len(b) {
+				return len(a) - len(b)
+			}
+			return strings.Compare(a, b)
+		})
+	}
+	return names
+}
+
+// Fill returns the template with values for its variables, and its text with them. A value has 1 to [MaxTemplateValue] characters, and
+// no line breaks or other control characters. The error is a [*FieldError], whose field is the name of a variable, or "" if there is a
+// value for none.
+func (t *Template) Fill(values map[string]string) (filled FilledTemplate, text string, err error) {
+	filled = FilledTemplate{Name: t.Name, Language: t.Language, Variables: []TemplateVariable{}}
+	for _, name := range t.Variables {
+		value, given := values[name]
+		if problem := valueProblem(value, given); problem != "" {
+			return filled, "", &FieldError{Field: name, Problem: problem}
+		}
+		filled.Variables = append(filled.Variables, TemplateVariable{name, value})
+	}
+	if len(values) > len(t.Variables) {
+		return filled, "", &FieldError{Problem: "has one that the template doesn't have, which has " + t.listed()}
+	}
+	text = variablePlace.ReplaceAllStringFunc(t.Body, func(place string) string {
+		return values[variablePlace.FindStringSubmatch(place)[1]]
+	})
+	return filled, text, nil
+}
+
+func (t *Template) listed() string {
+	if len(t.Variables) == 0 {
+		return "none"
+	}
+	return strings.Join(t.Variables, ", ")
+}
+
+func valueProblem(value string, given bool) string {
+	switch {
+	case !given:
+		return "is missing"
+	case strings.TrimSpace(value) == "":
+		return "is blank"
+	case utf8.RuneCountInString(value) > MaxTemplateValue:
+		return fmt.Sprintf("has more than %d characters", MaxTemplateValue)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		return "contains a line break or another control character"
+	}
+	return ""
+}
+
+// CheckTemplatePage returns how a page breaks the contract, nil if it doesn't. The error quotes nothing.
+func CheckTemplatePage(page *TemplatePage) error {
+	if len(page.Templates) > MaxTemplates {
+		return errors.New("a page has too many templates")
+	}
+	if !isCursor(page.Next) {
+		return errors.New("the name of the next page is too long, or isn't made of visible ASCII characters")
+	}
+	for i := range page.Templates {
+		if err := page.Templates[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isCursor(s string) bool {
+	return s == "" || len(s) <= MaxID && ConsistsOf(s, func(b byte) bool { return b > ' ' && b < 0x7f })
+}
+
+func (t *Template) check() error {
+	switch {
+	case t.Name == "" || t.Language == "" || !storable(t.Name, maxTemplateWord) || !storable(t.Language, maxTemplateWord),
+		!storable(t.Category, maxTemplateWord), !storable(t.Needs, maxTemplateWord):
+		return errors.New("a template has no name or language, or a word of it is too long or isn't UTF-8 without NUL")
+	case strings.TrimSpace(t.Body) == "" || !storable(t.Body, MaxTemplateBody):
+		return errors.New("the text of a template is blank or too long, or isn't UTF-8 without NUL")
+	case len(t.Variables) > MaxTemplateVariables || !slices.Equal(t.Variables, VariablesIn(t.Body)):
+		return errors.New("a template has too many variables, or others than its text")
+	}
+	return nil
+}
