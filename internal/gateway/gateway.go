@@ -52,7 +52,8 @@ type Config struct {
 	// CallLimit bounds the calls of each organization that run in this process, 0 for any number. Among several providers one
 	// gets at most three quarters of them.
 	CallLimit int
-	// Places bounds all calls of this process, as in a worker; 0 for any number. Providers share them like CallLimit.
+	// Places bounds all calls of this process, as in a worker, where each organization has half of them at most; 0 for any number.
+	// Providers share them, and those of each organization, like CallLimit.
 	Places int
 	// HoldTTL is how long a hold outlives the longest possible call.
 	HoldTTL time.Duration

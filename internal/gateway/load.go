@@ -62,7 +62,7 @@ func (c *call) enterProvider() error {
 		owner placeOwner
 		limit int
 	}{
-		{placeOwner{c.req.OrgID, c.provider.Name}, c.Catalog.share(c.CallLimit)},
+		{placeOwner{c.req.OrgID, c.provider.Name}, least(c.Catalog.share(c.CallLimit), c.orgPlaces())},
 		{placeOwner{provider: c.provider.Name}, c.providerLimit()},
 	} {
 		if !c.Calls.load.enter(place.owner, place.limit) {
@@ -77,12 +77,23 @@ func (c *call) enterProvider() error {
 }
 
 // providerLimit returns how many calls to the provider may run in this process, 0 for any number.
-func (c *call) providerLimit() int {
-	limit, share := c.provider.MaxCalls, c.Catalog.share(c.Places)
-	if limit == 0 || share > 0 && share < limit {
+func (c *call) providerLimit() int { return least(c.provider.MaxCalls, c.Catalog.share(c.Places)) }
+
+// orgPlaces returns how many of its half of Places an organization may have at the provider, 0 for any number.
+func (c *call) orgPlaces() int {
+	half := c.Places / 2
+	if share := c.Catalog.share(half); share < half {
 		return share
 	}
-	return limit
+	return 0
+}
+
+// least returns the smaller of two limits, of which 0 is any number.
+func least(a, b int) int {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 func (c *call) leaveAll() {

@@ -102,6 +102,7 @@ func TestHangingVendor(t *testing.T) {
 		"max_calls":                         {maxCalls: 3, fit: 3},
 		"three quarters of an organization": {limits: gateway.Config{CallLimit: 8}, fit: 6},
 		"three quarters of a worker":        {limits: gateway.Config{Places: 4}, maxCalls: 2000, fit: 3},
+		"of an organization's half of it":   {limits: gateway.Config{Places: 16}, fit: 6},
 		"the least of them":                 {limits: gateway.Config{CallLimit: 100, Places: 40}, maxCalls: 2, fit: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
