@@ -275,9 +275,14 @@ var attentionTexts = map[string]string{
 	string(errcode.ProviderOverloaded): "The model provider is overloaded. The answer is tried again for 24 hours.",
 	string(errcode.ProviderTimeout):    "The model provider doesn't answer in time. The answer is tried again for 24 hours.",
 	string(errcode.InternalError):      "The service failed. The answer is tried again for 24 hours.",
-	"key_reused":                       "The service failed. Ask its operator to try the answer again.",
-	"not_kept":                         "The answer was too long to be kept. Ask the operator.",
-	"send_failed":                      "The platform could not be reached for 24 hours. Answers resume when the customer writes again.",
+	string(errcode.TemplateRequired): "A message came more than 24 hours after the customer wrote: the platform now accepts only " +
+		"approved templates, which the API sends. Answers resume when the customer writes again.",
+	"template_paused": "The platform doesn't take a template for some hours, because many customers didn't want it. " +
+		"Send it again later, or another one.",
+	"template_refused": "The platform doesn't take a template any more, or not with these values. Send another one.",
+	"key_reused":       "The service failed. Ask its operator to try the answer again.",
+	"not_kept":         "The answer was too long to be kept. Ask the operator.",
+	"send_failed":      "The platform could not be reached for 24 hours. Answers resume when the customer writes again.",
 }
 
 // deliveryTexts name the states of a delivery.
@@ -296,8 +301,10 @@ var failureTexts = map[string]string{
 	string(errcode.ServiceWindowExpired): "The customer's last message is too old: the platform no longer accepts free text. " +
 		"You can write again when the customer does.",
 	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, " +
-		"which can't be sent from here. " +
+		"which the API sends, and not yet this page. " +
 		"You can write again when the customer does.",
+	"template_paused":    "The platform doesn't take this template for some hours, because many customers didn't want it. Send it again later.",
+	"template_refused":   "The platform doesn't take this template any more, or not with these values. Send another one.",
 	"customer_blocked":   "The customer has blocked you, or is gone.",
 	"send_refused":       "The platform refused this message. The operator finds its reason in the worker's log.",
 	"unreadable_message": "Its text can't be decrypted any more.",

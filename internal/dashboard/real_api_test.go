@@ -40,6 +40,12 @@ func (oneModel) ChannelLimit(string) int64 { return 0 }
 
 func (oneModel) KnowledgeLimit(string) int64 { return -1 }
 
+func (oneModel) HasTemplates(platforms.Type) bool { return false }
+
+func (oneModel) Templates(context.Context, *platforms.Channel, platforms.TemplateQuery) (platforms.TemplatePage, error) {
+	return platforms.TemplatePage{}, errors.New("no templates")
+}
+
 func (oneModel) Identify(context.Context, *platforms.Channel) ([]string, error) {
 	return nil, errors.New("no platform answers")
 }
