@@ -107,6 +107,10 @@ func TestEvents(t *testing.T) {
 		b.post(t, "/conversations/"+conversation+"/handover", nil, http.StatusOK)
 		c.await("the handover", patience, func() bool { return len(system.all()) == 3 })
 		require.Equal(t, map[string]string{"conversationId": conversation, "channelId": l.ID, "reason": "person"}, system.all()[2].Data)
+		waiting := b.call(t, http.MethodGet, "/conversations?waiting=true", nil, http.StatusOK)["data"].([]any)
+		require.Len(t, waiting, 1)
+		require.Equal(t, "person", waiting[0].(map[string]any)["handoverReason"])
+		require.NotNil(t, waiting[0].(map[string]any)["unansweredSince"])
 		for _, one := range system.all() {
 			require.True(t, verify(secret, one.header, one.body))
 			require.False(t, verify(secret, one.header, append(one.body, ' ')))

@@ -150,7 +150,7 @@ func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.
 	for _, c := range f.conversations {
 		if c.OrgID == orgID && c.ID > page.After && len(found) < page.Rows() &&
 			(filter.ChannelID == "" || filter.ChannelID == c.ChannelID) && (filter.State == "" || filter.State == c.State) &&
-			(!filter.Attention || c.Attention != "") && (filter.Code == "" || filter.Code == c.Attention) {
+			(!filter.Attention || c.Attention != "") && (!filter.Waiting || c.Attention != "" || c.State == inbox.StateHuman && c.UnansweredSince > 0) && (filter.Code == "" || filter.Code == c.Attention) {
 			found = append(found, c)
 		}
 	}
@@ -158,6 +158,15 @@ func (f *fakeInbox) Conversations(_ context.Context, orgID string, filter inbox.
 		slices.Reverse(found)
 	}
 	return found, f.fail
+}
+
+func (f *fakeInbox) WaitingForPeople(_ context.Context, orgID string) (count int, _ error) {
+	for _, c := range f.conversations {
+		if c.OrgID == orgID && (c.Attention != "" || c.State == inbox.StateHuman && c.UnansweredSince > 0) {
+			count++
+		}
+	}
+	return count, f.fail
 }
 
 func (f *fakeInbox) find(orgID, id string) (*inbox.Conversation, error) {

@@ -64,6 +64,8 @@ type OutgoingMessages interface {
 
 // StandingConversations takes care of what stands in conversations, as [inbox.Queue] does.
 type StandingConversations interface {
+	// WaitingForPeople counts the conversations that wait for a person, to [inbox.MaxWaiting].
+	WaitingForPeople(ctx context.Context, orgID string) (int, error)
 	RetryStanding(ctx context.Context, actor, orgID, id, code string) error
 	Dismiss(ctx context.Context, actor, orgID, id, code string) error
 	ForEachStanding(ctx context.Context, actor, orgID string, filter inbox.ConversationFilter, page store.Page,
@@ -80,8 +82,11 @@ type conversationObject struct {
 	PausedUntil    *string `json:"pausedUntil"    format:"date-time" doc:"The agent is silent until then, because a human wrote from the platform's own app"`                         //nolint:lll // a struct tag can't be broken
 	BlockedAt      *string `json:"blockedAt"      format:"date-time" doc:"When somebody of the business blocked the customer: the agent answers nothing of theirs; null: nobody has"` //nolint:lll // a struct tag can't be broken
 	LastCustomerAt *string `json:"lastCustomerAt" format:"date-time" doc:"When the customer wrote last"`
-	CreatedAt      string  `json:"createdAt"      format:"date-time"`
-	UpdatedAt      string  `json:"updatedAt"      format:"date-time"`
+	// UnansweredSince and HandoverReason are for people who look after what waits.
+	UnansweredSince *string `json:"unansweredSince" format:"date-time" doc:"When the first text came that neither the agent nor a person has answered; null: there is none"` //nolint:lll // a struct tag can't be broken
+	HandoverReason  *string `json:"handoverReason"  enum:"person" doc:"Why a person has the conversation, or had it last; person: one took it over; null: none ever had it"` //nolint:lll // a struct tag can't be broken
+	CreatedAt       string  `json:"createdAt"      format:"date-time"`
+	UpdatedAt       string  `json:"updatedAt"      format:"date-time"`
 }
 
 func (g *conversations) show(c *inbox.Conversation) conversationObject {
@@ -93,8 +98,9 @@ func (g *conversations) show(c *inbox.Conversation) conversationObject {
 		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, CustomerName: endpoint.TextOrNull(c.CustomerName),
 		State: c.State, Attention: endpoint.TextOrNull(c.Attention),
 		PausedUntil: endpoint.TimestampOrNull(paused), BlockedAt: endpoint.TimestampOrNull(c.BlockedAt),
-		LastCustomerAt: endpoint.TimestampOrNull(c.LastCustomerAt),
-		CreatedAt:      endpoint.Timestamp(c.CreatedAt), UpdatedAt: endpoint.Timestamp(c.UpdatedAt),
+		LastCustomerAt:  endpoint.TimestampOrNull(c.LastCustomerAt),
+		UnansweredSince: endpoint.TimestampOrNull(c.UnansweredSince), HandoverReason: endpoint.TextOrNull(c.HandoverReason),
+		CreatedAt: endpoint.Timestamp(c.CreatedAt), UpdatedAt: endpoint.Timestamp(c.UpdatedAt),
 	}
 }
 
@@ -131,6 +137,7 @@ type conversationQuery struct {
 
 	State     string `query:"state" enum:"assistant,human,closed" doc:"Only in this state"`
 	Attention bool   `query:"attention" doc:"true: only those at which somebody should look"`
+	Waiting   bool   `query:"waiting" doc:"true: only those that wait for a person: at which somebody should look, or that a person has and whose customer has no answer yet"` //nolint:lll // a struct tag can't be broken
 	Order     string `query:"order" enum:"oldest,recent" default:"oldest" doc:"recent: whose customer wrote last comes first"`
 }
 
@@ -142,7 +149,8 @@ func (g *conversations) list(
 		return nil, err
 	}
 	filter := inbox.ConversationFilter{
-		ChannelID: in.ChannelID, Code: in.Code, State: in.State, Attention: in.Attention, Recent: in.Order == "recent",
+		ChannelID: in.ChannelID, Code: in.Code, State: in.State, Attention: in.Attention, Waiting: in.Waiting,
+		Recent: in.Order == "recent",
 	}
 	conversations, err := g.Conversations.Conversations(ctx, principal.OrgID, filter, page)
 	if err != nil {

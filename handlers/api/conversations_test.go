@@ -42,7 +42,7 @@ func TestConversationObject(t *testing.T) {
 	id, channelID := o.withConversation(t, bot.Type, time.Minute)
 	want := map[string]any{
 		"id": id, "channelId": channelID, "customerId": "8490", "customerName": nil, "state": "assistant", "attention": nil,
-		"pausedUntil": nil, "blockedAt": nil, "lastCustomerAt": "2026-11-21T09:59:00.000Z",
+		"pausedUntil": nil, "blockedAt": nil, "lastCustomerAt": "2026-11-21T09:59:00.000Z", "unansweredSince": nil, "handoverReason": nil,
 		"createdAt": "1970-01-01T00:00:01.000Z", "updatedAt": "1970-01-01T00:00:02.000Z",
 	}
 	require.Equal(t, want, o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id, "owner", ""))

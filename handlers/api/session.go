@@ -58,6 +58,8 @@ type sessionOrganization struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Suspended bool   `json:"suspended"`
+	// Waiting is shown on every page of the dashboard.
+	Waiting int `json:"waitingConversations" maximum:"100" doc:"How many conversations wait for a person, counted to 100"`
 }
 
 // sessionCreation is the body of POST /session.
@@ -126,10 +128,16 @@ func (g *session) get(ctx context.Context, principal *identity.Principal, _ *str
 	if err != nil {
 		return nil, handlers.Internal(fmt.Errorf("reading the organization of a session: %w", err))
 	}
+	waiting, err := g.Conversations.WaitingForPeople(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("counting what waits for people: %w", err))
+	}
 	return endpoint.Answer(sessionObject{
-		User:         sessionUser{ID: user.ID, Email: user.Email},
-		Organization: sessionOrganization{ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid},
-		Role:         handlers.Role(user.Role), PasswordReset: reset,
+		User: sessionUser{ID: user.ID, Email: user.Email},
+		Organization: sessionOrganization{
+			ID: organization.ID, Name: organization.Name, Suspended: organization.SuspendedAt.Valid, Waiting: waiting,
+		},
+		Role: handlers.Role(user.Role), PasswordReset: reset,
 	}), nil
 }
 

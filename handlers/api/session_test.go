@@ -59,7 +59,7 @@ func TestSignInAndOut(t *testing.T) {
 
 	w := handlertest.Served(o.Serve, request(http.MethodPost, "/session/password", "", link))
 	require.Equal(t, http.StatusCreated, w.Code, w.Body.String())
-	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com"\},"organization":\{"id":"org_1","name":"org_1","suspended":false\},"role":"member"\}$`,
+	require.Regexp(t, `^\{"user":\{"id":"usr_[a-z0-9]+","email":"lan@example.com"\},"organization":\{"id":"org_1","name":"org_1","suspended":false,"waitingConversations":0\},"role":"member"\}$`,
 		w.Body.String())
 	cookie := setCookie(t, w)
 	require.Regexp(t, `^__Host-svc_session=[A-Za-z0-9_-]{43}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, w.Header().Get("Set-Cookie"))

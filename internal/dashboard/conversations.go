@@ -18,6 +18,8 @@ type conversation struct {
 	PausedUntil    string `json:"pausedUntil"`
 	BlockedAt      string `json:"blockedAt"`
 	LastCustomerAt string `json:"lastCustomerAt"`
+	// UnansweredSince is when the first text came that has no answer.
+	UnansweredSince string `json:"unansweredSince"`
 }
 
 // The states of a conversation.
@@ -40,6 +42,17 @@ func (c *conversation) StateLabel() string { return cmp.Or(conversationStates[c.
 
 func (c *conversation) AttentionLabel() string {
 	return cmp.Or(attentionTexts[c.Attention], c.Attention)
+}
+
+// Waits reports whether the customer waits for the person who has the conversation.
+func (c *conversation) Waits() bool { return c.State == answeredByHuman && c.UnansweredSince != "" }
+
+// NeedLabel says why the conversation needs somebody; "" is a conversation that doesn't.
+func (c *conversation) NeedLabel() string {
+	if c.Attention == "" && c.Waits() {
+		return "The customer waits for a person."
+	}
+	return c.AttentionLabel()
 }
 
 type conversationRow struct {
@@ -74,7 +87,7 @@ func conversationPages() []page {
 }
 
 // filterNames are the parameters of the list's address, which are the API's.
-func filterNames() []string { return []string{"channelId", "state", "attention"} }
+func filterNames() []string { return []string{"channelId", "state", "waiting"} }
 
 func showConversations(req *pageRequest) (any, error) {
 	query := req.cursor()
@@ -100,9 +113,9 @@ func showConversations(req *pageRequest) (any, error) {
 	}
 	data.Pager = req.pager(conversations.NextCursor)
 	data.Filter = req.form(filterForm(channels, req.query))
-	if req.query("attention") != "" {
-		data.Retry = req.form(bulkForm("retry", "Try all of these again", req.query("channelId"), ""))
-		data.Dismiss = req.form(bulkForm("dismiss", "Dismiss all of these", req.query("channelId"),
+	if req.query("waiting") != "" {
+		data.Retry = req.form(bulkForm("retry", "Try again what stands", req.query("channelId"), ""))
+		data.Dismiss = req.form(bulkForm("dismiss", "Dismiss what stands", req.query("channelId"),
 			"Leave what stands in these conversations unanswered? Their customers get no answer to it."))
 	}
 	return &data, nil
@@ -149,7 +162,7 @@ func filterForm(channels []option, asked func(string) string) form {
 			{Value: answeredByHuman, Label: "A person"},
 			{Value: conversationClosed, Label: "Nobody: the customer has blocked the channel"},
 		}, asked("state"))},
-		{Name: "attention", Kind: checkField, Label: "Only those that need somebody", Value: asked("attention")},
+		{Name: "waiting", Kind: checkField, Label: "Only those that need somebody", Value: asked("waiting")},
 	}}
 }
 

@@ -14,10 +14,10 @@ import (
 func TestConversationFilters(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)
-	page := r.see(t, "/dashboard/conversations?channelId=chn_1&state=human&attention=true&cursor=abc")
+	page := r.see(t, "/dashboard/conversations?channelId=chn_1&state=human&waiting=true&cursor=abc")
 	holds(t, page, "conversation-filter-state", "human")
 	holds(t, page, "conversation-filter-channelId", "chn_1")
-	holds(t, page, "conversation-filter-attention", "true")
+	holds(t, page, "conversation-filter-waiting", "true")
 	var listed url.Values
 	for _, one := range r.asked {
 		if one.path == "/conversations" {
@@ -25,11 +25,34 @@ func TestConversationFilters(t *testing.T) {
 		}
 	}
 	require.Equal(t, url.Values{
-		"channelId": {"chn_1"}, "state": {"human"}, "attention": {"true"}, "cursor": {"abc"}, "order": {"recent"},
+		"channelId": {"chn_1"}, "state": {"human"}, "waiting": {"true"}, "cursor": {"abc"}, "order": {"recent"},
 	}, listed)
 	r.answer("GET /conversations", http.StatusOK, listOf())
 	require.Contains(t, r.see(t, "/dashboard/conversations"), "They appear when customers write")
 	require.Contains(t, r.see(t, "/dashboard/conversations?state=human"), "There is none like that.")
+}
+
+// A conversation that a person has is shown as waiting from the customer's first text without an answer on, and counted beside its
+// section on every page.
+func TestWaitingForPeople(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	require.NotContains(t, r.see(t, "/dashboard/conversations"), `id="waiting"`)
+	unanswered := strings.Replace(conversationJSON, `"pausedUntil"`, `"unansweredSince":"2026-11-21T10:00:00.000Z","pausedUntil"`, 1)
+	theirs := strings.Replace(unanswered, `"assistant"`, `"human"`, 1)
+	for body, waits := range map[string]bool{conversationJSON: false, unanswered: false, theirs: true} {
+		r.answer("GET /conversations", http.StatusOK, listOf(body))
+		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
+		require.Equal(t, waits, strings.Contains(r.see(t, "/dashboard/conversations"), "The customer waits for a person."))
+		require.Equal(t, waits, strings.Contains(r.see(t, "/dashboard/conversations/cnv_1"), `id="conversation-waiting"`))
+	}
+	for count, label := range map[string]string{"1": "1", "99": "99", "100": "99&#43;"} {
+		r.answer("GET /session", http.StatusOK, `{"user":{"id":"usr_1","email":"lan@shop.example"},
+			"organization":{"id":"org_1","name":"Shop","waitingConversations":`+count+`},"role":"member"}`)
+		page := r.see(t, "/dashboard/conversations/cnv_1")
+		require.Contains(t, page, `<span class="badge" id="waiting">`+label+`<span class="seen-by-readers"> wait for a person</span></span></a>`)
+		require.Equal(t, 1, strings.Count(page, `id="waiting"`))
+	}
 }
 
 // Both pages say in words why a conversation needs attention.
@@ -167,7 +190,7 @@ func TestStandingConversationsInBulk(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)
 	require.NotContains(t, r.see(t, "/dashboard/conversations"), `id="conversations-retry"`)
-	page := r.see(t, "/dashboard/conversations?attention=true&channelId=chn_1")
+	page := r.see(t, "/dashboard/conversations?waiting=true&channelId=chn_1")
 	element(t, page, "conversations-retry")
 	require.Contains(t, element(t, page, "conversations-dismiss"), "data-confirm")
 	for _, verb := range []string{"retry", "dismiss"} {

@@ -255,7 +255,7 @@ func TestOverview(t *testing.T) {
 	page = r.see(t, "/dashboard")
 	require.Contains(t, page, `href="/dashboard/channels/chn_1"`)
 	require.Contains(t, page, `href="/dashboard/conversations/cnv_1"`)
-	require.Contains(t, page, `href="/dashboard/conversations?attention=true"`)
+	require.Contains(t, page, `href="/dashboard/conversations?waiting=true"`)
 	r.answer("GET /channels", http.StatusOK, listOf())
 	r.answer("GET /conversations", http.StatusOK, listOf())
 	page = r.see(t, "/dashboard")

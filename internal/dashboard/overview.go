@@ -8,7 +8,7 @@ type overviewData struct {
 	Plot *plot
 	// Channels are those that need attention.
 	Channels []channel
-	// Waiting are conversations that need attention; More reports that there are others.
+	// Waiting are conversations that wait for a person; More reports that there are others.
 	Waiting []conversation
 	More    bool
 	// Agents is 0 or 1: whether there are assistants, for the first steps.
@@ -45,7 +45,7 @@ func showOverview(req *pageRequest) (any, error) {
 	}
 	shown.Agents = len(agents.Data)
 	var waiting list[conversation]
-	if err := req.get("/conversations", url.Values{"limit": {"10"}, "attention": {"true"}, "order": {"recent"}}, &waiting); err != nil {
+	if err := req.get("/conversations", url.Values{"limit": {"10"}, "waiting": {"true"}, "order": {"recent"}}, &waiting); err != nil {
 		return nil, err
 	}
 	shown.Waiting, shown.More = waiting.Data, waiting.NextCursor != ""

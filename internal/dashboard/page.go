@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -88,22 +89,39 @@ type section struct {
 	Path, Label string
 	// role is the lowest role that sees it.
 	role string
+	// Waiting is how much in it waits for a person.
+	Waiting int
+}
+
+// mostWaiting is how far what waits for people is counted.
+const mostWaiting = 100
+
+// WaitingLabel returns the number to show, or "" for none.
+func (s section) WaitingLabel() string {
+	switch {
+	case s.Waiting <= 0:
+		return ""
+	case s.Waiting >= mostWaiting:
+		return strconv.Itoa(mostWaiting-1) + "+"
+	default:
+		return strconv.Itoa(s.Waiting)
+	}
 }
 
 func sections() []section {
 	return []section{
-		{root, "Overview", roleMember},
-		{root + "/agents", "Assistants", roleMember},
-		{root + "/knowledge", "Knowledge", roleMember},
-		{root + "/channels", "Channels", roleMember},
-		{root + "/conversations", "Conversations", roleMember},
-		{root + "/wallet", "Wallet", roleMember},
-		{root + "/keys", "API keys", roleAdministrator},
-		{root + "/provider-keys", "Provider keys", roleAdministrator},
-		{root + "/events", "Events", roleAdministrator},
-		{root + "/members", "Members", roleAdministrator},
-		{root + "/audit", "Audit log", roleAdministrator},
-		{root + "/organization", "Organization", roleMember},
+		{Path: root, Label: "Overview", role: roleMember},
+		{Path: root + "/agents", Label: "Assistants", role: roleMember},
+		{Path: root + "/knowledge", Label: "Knowledge", role: roleMember},
+		{Path: root + "/channels", Label: "Channels", role: roleMember},
+		{Path: root + "/conversations", Label: "Conversations", role: roleMember},
+		{Path: root + "/wallet", Label: "Wallet", role: roleMember},
+		{Path: root + "/keys", Label: "API keys", role: roleAdministrator},
+		{Path: root + "/provider-keys", Label: "Provider keys", role: roleAdministrator},
+		{Path: root + "/events", Label: "Events", role: roleAdministrator},
+		{Path: root + "/members", Label: "Members", role: roleAdministrator},
+		{Path: root + "/audit", Label: "Audit log", role: roleAdministrator},
+		{Path: root + "/organization", Label: "Organization", role: roleMember},
 	}
 }
 
@@ -162,6 +180,9 @@ func (req *pageRequest) view(shown any) *view {
 		made.Section = req.page.path
 	}
 	for _, entry := range sections() {
+		if entry.Path == conversationsPath && req.session != nil {
+			entry.Waiting = req.session.Organization.Waiting
+		}
 		if req.session.has(entry.role) {
 			made.Sections = append(made.Sections, entry)
 		}

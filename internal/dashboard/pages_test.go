@@ -270,7 +270,7 @@ func TestRoomsAreShown(t *testing.T) {
 		"/dashboard/channels?type=market_a":  {"channel-create-externalId", "channel-create-credentials.accessToken", "channel-create-credentials.refreshToken"},
 		"/dashboard/channels?type=chat_app":  {"channel-create-externalId", "channel-create-credentials.accessToken"},
 		"/dashboard/channels/chn_1":          {"webhook-url", "channel-state", "channel-steps", "channel-edit", "channel-reconnect", "channel-delete"},
-		"/dashboard/conversations":           {"conversations", "conversation-filter", "conversation-filter-state", "conversation-filter-attention"},
+		"/dashboard/conversations":           {"conversations", "conversation-filter", "conversation-filter-state", "conversation-filter-waiting"},
 		"/dashboard/conversations/cnv_1":     {"messages", "conversation-state", "message-create-text", "conversation-handover", "conversation-delete"},
 	} {
 		page := r.see(t, path)

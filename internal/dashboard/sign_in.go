@@ -23,6 +23,8 @@ type session struct {
 	Organization struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
+		// Waiting is how many conversations wait for a person, counted to 100.
+		Waiting int `json:"waitingConversations"`
 	} `json:"organization"`
 	Role string `json:"role"`
 	// PasswordReset is set for 30 days after another person's link has reset the password.

@@ -12,7 +12,7 @@ import (
 )
 
 const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, address, customer_name, state, attention, attempts,
-	paused_until, last_customer_at, created_at, updated_at, blocked_at`
+	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason`
 
 // scanConversation reads conversationColumns, then further columns of the row into more. A name that doesn't open is left
 // empty, like one that the platform didn't send: the rest of the conversation is of use without it.
@@ -20,7 +20,7 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	var name []byte
 	err = row.Scan(append([]any{
 		&c.ID, &c.OrgID, &c.ChannelID, &c.CustomerRef, &c.Address, &name, &c.State, &c.Attention, &c.Attempts,
-		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt,
+		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt, &c.UnansweredSince, &c.HandoverReason,
 	}, more...)...)
 	if err != nil || name == nil {
 		return c, err
@@ -38,6 +38,7 @@ type ConversationFilter struct {
 	ChannelID string
 	State     string // assistant, human or closed
 	Attention bool   // only those that need attention
+	Waiting   bool   // only those that wait for a person, see [Queue.WaitingForPeople]
 	Code      string // only those that need attention for this reason
 	// Recent sorts by the customer's last message, the newest first. No index has that order, because it would slow down each
 	// message (PostgreSQL's HOT updates): all of the organization's conversations are read and sorted.
@@ -68,6 +69,9 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 func (f *ConversationFilter) where(text string, args []any) (conditioned string, with []any) {
 	if f.Attention {
 		text += " AND attention <> ''"
+	}
+	if f.Waiting {
+		text += " AND (" + waitsForPeople + ")"
 	}
 	equal := func(column, value string) string {
 		if value == "" {

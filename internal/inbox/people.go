@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"context"
+
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -55,4 +57,19 @@ func (c *conversationRow) queueEvents(tx store.Tx) {
 		event.Type, event.Reason, event.Code = store.EventAttention, "", c.attention
 		store.QueueEvent(tx, &event)
 	}
+}
+
+// waitsForPeople is the condition of the index conversations_people.
+const waitsForPeople = `attention <> '' OR (state = 'human' AND unanswered_since > 0)`
+
+const countWaiting = `SELECT count(*) FROM (SELECT 1 FROM conversations WHERE org_id = $1 AND (` + waitsForPeople + `) LIMIT $2) AS waiting`
+
+// MaxWaiting is the most that [Queue.WaitingForPeople] counts to.
+const MaxWaiting = 100
+
+// WaitingForPeople counts an organization's conversations that wait for a person: because something in them needs attention, or because
+// the customer wrote and a person has them. It counts to [MaxWaiting].
+func (q *Queue) WaitingForPeople(ctx context.Context, orgID string) (int, error) {
+	return store.ReadRow(ctx, q.db, "count waiting conversations", store.ScanValue[int],
+		countWaiting, orgID, MaxWaiting)
 }

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -121,5 +122,46 @@ func TestWaitingCustomersAreTold(t *testing.T) {
 		require.NoError(t, q.Block(ctx, "usr_1", "org_1", lease.ConversationID))
 		q.arrive(t, textOf("ann", "6", "more spam"))
 		require.Equal(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`), "nobody answers a blocked customer")
+	})
+}
+
+// A conversation waits for people while something in it needs attention, or while a person has it and the customer has no answer; the
+// count is that of the list, and of one organization.
+func TestWaitingForPeople(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		waiting := func() int {
+			count, err := q.WaitingForPeople(ctx, "org_1")
+			require.NoError(t, err)
+			listed, err := q.Conversations(ctx, "org_1", ConversationFilter{Waiting: true}, pageAll)
+			require.NoError(t, err)
+			require.Len(t, listed, count)
+			other, err := q.WaitingForPeople(ctx, "org_2")
+			require.NoError(t, err)
+			require.Zero(t, other)
+			return count
+		}
+		q.arrive(t, textOf("ann", "1", "hello"))
+		require.Zero(t, waiting(), "the assistant will answer")
+		id := q.value(t, `SELECT id FROM conversations`)
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", id))
+		require.Equal(t, 1, waiting())
+		shown, err := q.Conversation(ctx, "org_1", id)
+		require.NoError(t, err)
+		require.Positive(t, shown.UnansweredSince)
+		require.Equal(t, HandoverPerson, shown.HandoverReason)
+		_, err = q.SendAsHuman(ctx, "usr_1", "org_1", id, []string{"here I am"})
+		require.NoError(t, err)
+		require.Zero(t, waiting())
+		q.exec(t, `UPDATE conversations SET attention = $1`, CodeNoAgent)
+		require.Equal(t, 1, waiting())
+		for i := range MaxWaiting + 5 {
+			q.arrive(t, textOf(fmt.Sprint("customer", i), fmt.Sprint("m", i), "hello"))
+		}
+		q.exec(t, `UPDATE conversations SET attention = $1`, CodeNoAgent)
+		count, err := q.WaitingForPeople(ctx, "org_1")
+		require.NoError(t, err)
+		require.Equal(t, MaxWaiting, count)
 	})
 }

@@ -92,6 +92,9 @@ type Conversation struct {
 	Attempts                                                 int64  // failed in a row
 	PausedUntil, LastCustomerAt, CreatedAt, UpdatedAt        int64
 	BlockedAt                                                int64 // when a person has blocked the customer
+	// UnansweredSince is when the first of the customer's texts arrived that neither the assistant nor a person has answered, or 0.
+	UnansweredSince int64
+	HandoverReason  string // why a person has the conversation, or had it last; "" if none ever had
 }
 
 // Message is one line of a conversation, in either direction.
