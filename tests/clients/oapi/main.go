@@ -96,7 +96,7 @@ func agents(ctx context.Context, client *ClientWithResponses, model string) erro
 	if err != nil {
 		return err
 	}
-	if refused.JSON404 == nil || refused.JSON404.Error.Code != NotFound || refused.JSON404.Error.DocsUrl == nil {
+	if refused.JSON404 == nil || refused.JSON404.Error.Code != "not_found" || refused.JSON404.Error.DocsUrl == nil {
 		return fmt.Errorf("the agent is still there: %s", refused.Body)
 	}
 	return nil
