@@ -75,11 +75,37 @@ func (g *channels) create(
 }
 
 func (g *channels) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[channelObject], error) {
-	return listRows(ctx, principal, in, g.DB.Channels.List, func(row *store.Channel) string { return row.ID }, g.show)
+	show, err := g.shown(ctx, principal)
+	if err != nil {
+		return nil, err
+	}
+	return listRows(ctx, principal, in, g.DB.Channels.List, func(row *store.Channel) string { return row.ID }, show)
 }
 
 func (g *channels) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[channelObject], error) {
-	return getRow(ctx, g.Deps, principal, store.OwnedChannels, in.ID, g.DB.Channels.ByID, g.show)
+	show, err := g.shown(ctx, principal)
+	if err != nil {
+		return nil, err
+	}
+	return getRow(ctx, g.Deps, principal, store.OwnedChannels, in.ID, g.DB.Channels.ByID, show)
+}
+
+// shown is show for channels that may send already: it also shows pauses that platforms have asked for.
+func (g *channels) shown(ctx context.Context, principal *identity.Principal) (func(*store.Channel) channelObject, error) {
+	closed, err := g.DB.Channels.ClosedUntil(ctx, principal.OrgID)
+	if err != nil {
+		return nil, handlers.Internal(fmt.Errorf("reading the pauses of channels: %w", err))
+	}
+	return func(channel *store.Channel) channelObject {
+		object := g.show(channel)
+		if until := closed[channel.ID]; until > 0 {
+			object.ThrottledUntil = new(endpoint.Timestamp(until))
+			if object.State == store.ChannelActive {
+				object.State = stateThrottled
+			}
+		}
+		return object
+	}, nil
 }
 
 func (g *channels) update(ctx context.Context, principal *identity.Principal, in *idAndBody[channelChange]) (*endpoint.JSON[channelObject], error) {
@@ -131,7 +157,7 @@ func (g *channels) verify(ctx context.Context, principal *identity.Principal, in
 		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
 	if channel.State == store.ChannelActive || channel.Credentials == nil {
-		return endpoint.Answer(g.show(&channel)), nil
+		return g.get(ctx, principal, in)
 	}
 	credentials, err := webhook.OpenCredentials(g.Ring, channel.OrgID, channel.ID, channel.Credentials)
 	if err != nil {
@@ -194,9 +220,10 @@ type channelObject struct {
 	// LostExternalID is set in a pending channel that can't become active any more.
 	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
 	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
-	State          string  `json:"state"      enum:"pending,active,expiring,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. expiring: it works, and the platform doesn't renew its token, which ends in some days. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
+	State          string  `json:"state"      enum:"pending,active,expiring,throttled,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. expiring: it works, and the platform doesn't renew its token, which ends in some days. throttled: it works, and the platform has asked for a pause before anything more is sent. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
 	// UnavailableReason is set while the platform of the channel's type is missing, whatever its state.
 	UnavailableReason *string `json:"unavailableReason" doc:"Why the channel stands still whatever its state: its platform is not part of this installation. null: it does not"` //nolint:lll // a struct tag can't be broken
+	ThrottledUntil    *string `json:"throttledUntil" format:"date-time" doc:"When the pause ends that the platform has asked for; null: it has not"`
 	WebhookURL        *string `json:"webhookUrl" doc:"The address to enter at the platform"`
 	// Of channels of type widget only; null for others.
 	Origins           *[]string `json:"origins"           doc:"widget: the sites that may show it"`
@@ -227,6 +254,9 @@ func (g *channels) show(channel *store.Channel) channelObject {
 	}
 	return object
 }
+
+// stateThrottled is shown for an active channel whose platform has asked for a pause.
+const stateThrottled = "throttled"
 
 // stateExpiring is shown for an active channel whose token ends soon because the platform doesn't renew it.
 const stateExpiring = "expiring"

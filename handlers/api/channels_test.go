@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -42,7 +43,8 @@ func TestBotChannel(t *testing.T) {
 	require.Regexp(t, `^chn_[0-9a-v]{26}$`, id)
 	require.Equal(t, map[string]any{
 		"id": id, "type": "bot", "name": "Shop", "externalId": nil, "lostExternalId": nil, "agentId": nil, "state": "active", "unavailableReason": nil,
-		"webhookUrl": "https://svc.example/webhooks/bot/" + id, "origins": nil, "dailySpendMicros": nil, "requestsPerMinute": nil,
+		"throttledUntil": nil,
+		"webhookUrl":     "https://svc.example/webhooks/bot/" + id, "origins": nil, "dailySpendMicros": nil, "requestsPerMinute": nil,
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
 	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+id, "owner", ""))
@@ -287,6 +289,41 @@ func TestExpiringChannel(t *testing.T) {
 			State: &step.state, Credentials: o.Ring.Seal(handlers.Marshal(credentials), vault.ChannelCredentials("org_1", channel.ID)),
 		}))
 		require.Equal(t, step.shown, o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+channel.ID, "owner", "")["state"], step)
+	}
+}
+
+// TestThrottledChannel guarantees that a pause which a platform has asked for is shown until it is over, whatever else is the matter.
+func TestThrottledChannel(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	id := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Shop"))["id"].(string)
+	other := o.ask(t, http.StatusCreated, http.MethodPost, "/channels", "owner", botBody("Other"))["id"].(string)
+	const end = 4_000_000_000_000
+	pause := func(until int64) {
+		require.NoError(t, o.DB.Exec(t.Context(), func(_ context.Context, tx store.Tx) error {
+			tx.Queue(store.AnyRows, `DELETE FROM channel_paces`)
+			tx.Queue(1, `INSERT INTO channel_paces (channel_id, org_id, paced_until, queued_until, closed_until)
+				VALUES ($1, 'org_1', 0, 0, $2)`, id, until)
+			return nil
+		}))
+	}
+	for _, step := range []struct {
+		closed       int64
+		state, shown string
+		until        any
+	}{
+		{0, store.ChannelActive, "active", nil},
+		{1, store.ChannelActive, "active", nil},
+		{end, store.ChannelActive, "throttled", "2096-10-02T07:06:40.000Z"},
+		{end, store.ChannelNeedsReauth, "needs_reauth", "2096-10-02T07:06:40.000Z"},
+	} {
+		pause(step.closed)
+		require.NoError(t, o.DB.Channels.SetState(t.Context(), "test", "org_1", id, step.state))
+		shown := o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+id, "owner", "")
+		require.Equal(t, []any{step.shown, step.until}, []any{shown["state"], shown["throttledUntil"]})
+		listed := o.ask(t, http.StatusOK, http.MethodGet, "/channels", "owner", "")["data"].([]any)
+		require.Equal(t, shown, listed[0])
+		require.Equal(t, "active", o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+other, "owner", "")["state"])
 	}
 }
 

@@ -21,6 +21,7 @@ type channel struct {
 	State          string `json:"state"`
 	// UnavailableReason is set while the platform is not part of the installation.
 	UnavailableReason string `json:"unavailableReason"`
+	ThrottledUntil    string `json:"throttledUntil"`
 	WebhookURL        string `json:"webhookUrl"`
 	UpdatedAt         string `json:"updatedAt"`
 
@@ -32,6 +33,7 @@ const (
 	channelActive      = "active"
 	channelPending     = "pending"
 	channelExpiring    = "expiring"
+	channelThrottled   = "throttled"
 	channelNeedsReauth = "needs_reauth"
 )
 
@@ -49,6 +51,7 @@ var channelStates = map[string]string{
 	channelActive:      "Works",
 	channelPending:     "Waits for approval",
 	channelExpiring:    "Works, and must be reconnected soon",
+	channelThrottled:   "Works, and its platform has asked for a pause",
 	channelNeedsReauth: "Must be reconnected",
 }
 

@@ -287,6 +287,11 @@ func TestChannelStates(t *testing.T) {
 	require.Contains(t, page, "its token ends in some days")
 	require.Contains(t, page, `href="#channel-reconnect"`)
 
+	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, `"active"`, `"throttled","throttledUntil":"2026-11-23T11:00:00.000Z"`, 1))
+	page = r.see(t, "/dashboard/channels/chn_1")
+	require.Contains(t, page, "its platform has asked for a pause")
+	require.Contains(t, page, `datetime="2026-11-23T11:00:00.000Z"`)
+
 	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, "active", "needs_reauth", 1))
 	page = r.see(t, "/dashboard/channels/chn_1")
 	require.Contains(t, page, "Must be reconnected")

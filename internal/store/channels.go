@@ -268,6 +268,25 @@ type ChannelTypes struct {
 	Channels int64
 }
 
+// ClosedUntil reads until when platforms take no messages, because they have asked for a pause that isn't over: in epoch milliseconds,
+// by the id of the organization's channel.
+func (c Channels) ClosedUntil(ctx context.Context, orgID string) (map[string]int64, error) {
+	now, err := c.db.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	until := map[string]int64{}
+	_, err = ReadRows(ctx, c.db, "read the pauses of channels", func(row Row) (struct{}, error) {
+		var id string
+		var end int64
+		err := row.Scan(&id, &end)
+		until[id] = end
+		return struct{}{}, err
+	}, `SELECT c.id, p.closed_until FROM channels c JOIN channel_paces p ON p.channel_id = c.id
+		WHERE c.org_id = $1 AND p.closed_until > $2`, orgID, now)
+	return until, err
+}
+
 // Types reads the types that channels of any organization have. It reads all channels.
 func (c Channels) Types(ctx context.Context) ([]ChannelTypes, error) {
 	return ReadRows(ctx, c.db, "list the types of channels", func(row Row) (found ChannelTypes, err error) {

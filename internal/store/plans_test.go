@@ -355,6 +355,7 @@ func runReads(t *testing.T, db *store.DB) {
 		"provider":    func() error { _, _, err := db.ProviderKeys.Sealed(ctx, "org_a", "openai"); return err },
 		"providers":   func() error { _, err := db.ProviderKeys.List(ctx, "org_a"); return err },
 		"all sealed":  func() error { return db.ProviderKeys.Each(ctx, func(store.ProviderKey) error { return nil }) },
+		"pauses":      func() error { _, err := db.Channels.ClosedUntil(ctx, "org_a"); return err },
 		"credentials": func() error { return db.ChannelCredentials.Each(ctx, func(store.Channel) error { return nil }) },
 		"retentions":  func() error { _, err := db.Organizations.Retentions(ctx, store.Page{}); return err },
 		"org":         func() error { _, err := db.Organizations.ByID(ctx, "org_a"); return err },
