@@ -50,11 +50,15 @@ func (op *turnOp) supersede(s *session) {
 	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id = $1`, op.turnID)
 }
 
-// personWrote is the condition on a conversation $1 that a person's message waits to be sent.
-const personWrote = `EXISTS (SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND state IN ('pending', 'sending')
-	AND state = 'pending' AND author = 'human')`
+// wroteIn is the condition that a person's message waits to be sent in a conversation, whose id comes behind it.
+const wroteIn = `EXISTS (SELECT 1 FROM outbound_messages WHERE state IN ('pending', 'sending')
+	AND state = 'pending' AND author = 'human' AND conversation_id = `
 
-const selectInterrupted = `SELECT NOT EXISTS (SELECT 1 FROM turns WHERE id = $2 AND state = 'asking'), ` + personWrote
+// personWrote is the condition on a conversation $1 that a person's message waits to be sent.
+const personWrote = wroteIn + `$1)`
+
+var selectInterrupted = listSizes.Statement(`WITH asked (conversation_id, turn_id) AS ({list}) SELECT turn_id,
+	NOT EXISTS (SELECT 1 FROM turns WHERE id = asked.turn_id AND state = 'asking'), `+wroteIn+`asked.conversation_id) FROM asked`, 2, 0)
 
 // Interruption is what has happened while a model was called.
 type Interruption struct {
@@ -62,11 +66,28 @@ type Interruption struct {
 	Person bool // a person's message waits to be sent
 }
 
-// Interruption reads whether people have ended a running turn of a conversation, or have written to the customer meanwhile. It is a
-// cheap read, without locks.
-func (q *Queue) Interruption(ctx context.Context, conversationID, turnID string) (Interruption, error) {
-	return store.ReadRow(ctx, q.db, "look for a person", func(row store.Row) (i Interruption, err error) {
-		err = row.Scan(&i.Ended, &i.Person)
-		return i, err
-	}, selectInterrupted, conversationID, turnID)
+// RunningTurn names a running turn.
+type RunningTurn struct{ ConversationID, TurnID string }
+
+// Interruptions reads which of some running turns people have ended, or in whose conversations they have written to the customer
+// meanwhile; by the turn's id. It is a cheap read, without locks.
+func (q *Queue) Interruptions(ctx context.Context, turns []RunningTurn) (map[string]Interruption, error) {
+	seen := make(map[string]Interruption, len(turns))
+	err := store.EachPadded(listSizes, turns, func(size int, piece []RunningTurn) error {
+		args := make([]any, 0, 2*len(piece))
+		for _, turn := range piece {
+			args = append(args, turn.ConversationID, turn.TurnID)
+		}
+		_, err := store.ReadRows(ctx, q.db, "look for people", func(row store.Row) (struct{}, error) {
+			var id string
+			var i Interruption
+			err := row.Scan(&id, &i.Ended, &i.Person)
+			if i.Ended || i.Person {
+				seen[id] = i
+			}
+			return struct{}{}, err
+		}, selectInterrupted[size], args...)
+		return err
+	})
+	return seen, err
 }

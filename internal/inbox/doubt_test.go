@@ -45,9 +45,12 @@ func TestGiveWay(t *testing.T) {
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
 		interruption := func() Interruption {
-			seen, err := q.Interruption(ctx, lease.ConversationID, turnID)
+			running := make([]RunningTurn, 101)
+			running[100] = RunningTurn{lease.ConversationID, turnID}
+			seen, err := q.Interruptions(ctx, running)
 			require.NoError(t, err)
-			return seen
+			require.True(t, seen[""].Ended, "there is no such turn")
+			return seen[turnID]
 		}
 		require.Equal(t, Interruption{}, interruption())
 		_, err := q.SendAsHuman(ctx, "usr_1", "org_1", lease.ConversationID, []string{"by hand"})

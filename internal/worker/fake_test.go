@@ -26,6 +26,9 @@ type fakeQueue struct {
 	renewals int
 	// perLook bounds the leases of one look, 0 for no bound.
 	perLook int
+	// looks counts the reads of interruptions; interrupted is the turn that people have ended.
+	looks       int
+	interrupted string
 	// renew answers a renewal, nil always well.
 	renew func(n int) error
 	work  chan struct{}
@@ -141,9 +144,18 @@ func (q *fakeQueue) seen() (ended []string, put []time.Duration) {
 	return q.ended, q.put
 }
 
-// Interruption finds none.
-func (q *fakeQueue) Interruption(context.Context, string, string) (inbox.Interruption, error) {
-	return inbox.Interruption{}, nil
+// Interruptions finds those of the turns that are interrupted, and counts the looks.
+func (q *fakeQueue) Interruptions(_ context.Context, turns []inbox.RunningTurn) (map[string]inbox.Interruption, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.looks++
+	seen := map[string]inbox.Interruption{}
+	for _, turn := range turns {
+		if q.interrupted == turn.TurnID {
+			seen[turn.TurnID] = inbox.Interruption{Ended: true}
+		}
+	}
+	return seen, nil
 }
 
 var errStore = errors.New("the store is down")

@@ -4,44 +4,127 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
-// watchPause is about how often a running model call looks whether a person has taken the conversation or written in it, in whatever
-// process. Most calls take longer, and the read costs some microseconds.
+// watchPause is about how often a worker looks in which conversations with running model calls a person has taken over or written, in
+// whatever process. Most calls take longer, and one cheap read serves all of them.
 const watchPause = 250 * time.Millisecond
 
 // errInterrupted ends a model call whose answer is not wanted now.
 var errInterrupted = errors.New("a person has taken the conversation or written in it")
 
+// watches are the running model calls of a worker. The zero value has none.
+type watches struct {
+	mu      sync.Mutex
+	running map[*watch]struct{}
+	// stop ends the goroutine that looks, and returns when it has ended; nil while there is none.
+	stop func()
+}
+
+// watch is a running model call.
+type watch struct {
+	turn inbox.RunningTurn
+	end  context.CancelCauseFunc
+	seen inbox.Interruption // guarded by watches.mu
+}
+
 // untilInterrupted returns a context that ends with errInterrupted when the turn needs no answer any more, or a person's message
 // waits to be sent. stop must be called; afterwards interruption is what was seen.
 func (p *pass) untilInterrupted(ctx context.Context, turnID string) (held context.Context, stop func() inbox.Interruption) {
-	watched, cancel := context.WithCancelCause(ctx)
-	seen := make(chan inbox.Interruption, 1)
-	go func() { seen <- p.watch(watched, cancel, turnID) }()
-	return watched, func() inbox.Interruption {
-		cancel(nil)
-		return <-seen
+	held, end := context.WithCancelCause(ctx)
+	call := &watch{turn: inbox.RunningTurn{ConversationID: p.lease.ConversationID, TurnID: turnID}, end: end}
+	p.watches.begin(call, func() (stop func()) {
+		looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.look(looking)
+		}()
+		return func() {
+			cancel()
+			<-ended
+		}
+	})
+	return held, func() inbox.Interruption {
+		end(nil)
+		return p.watches.finish(call)
 	}
 }
 
-// watch looks until ctx ends or a person interrupts, which ends ctx. Faults of the store only postpone the next look: what is written
-// later is checked under the lease.
-func (p *pass) watch(ctx context.Context, cancel context.CancelCauseFunc, turnID string) inbox.Interruption {
-	for repeat.Pause(ctx, repeat.Around(watchPause)) == nil {
-		bounded, done := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
-		seen, err := p.Turns.Interruption(bounded, p.lease.ConversationID, turnID)
-		done()
-		if err == nil && (seen.Ended || seen.Person) {
-			cancel(errInterrupted)
-			return seen
+// begin adds a call. The first one starts the goroutine that looks.
+func (w *watches) begin(call *watch, start func() (stop func())) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running == nil {
+		w.running = map[*watch]struct{}{}
+	}
+	w.running[call] = struct{}{}
+	if w.stop == nil {
+		w.stop = start()
+	}
+}
+
+// finish removes a call, and returns what was seen. The last one ends the goroutine that looks.
+func (w *watches) finish(call *watch) inbox.Interruption {
+	w.mu.Lock()
+	delete(w.running, call)
+	seen, stop := call.seen, w.stop
+	if len(w.running) > 0 {
+		stop = nil
+	} else {
+		w.stop = nil
+	}
+	w.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	return seen
+}
+
+// turns returns those that weren't interrupted yet.
+func (w *watches) turns() (turns []inbox.RunningTurn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for call := range w.running {
+		if call.seen == (inbox.Interruption{}) {
+			turns = append(turns, call.turn)
 		}
 	}
-	return inbox.Interruption{}
+	return turns
+}
+
+// interrupt ends calls of turns that were interrupted.
+func (w *watches) interrupt(seen map[string]inbox.Interruption) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for call := range w.running {
+		if interruption, interrupted := seen[call.turn.TurnID]; interrupted {
+			call.seen = interruption
+			call.end(errInterrupted)
+		}
+	}
+}
+
+// look looks until ctx ends whether people interrupt running calls. Faults of the store only postpone the next look: what is written
+// later is checked under the lease.
+func (w *Worker) look(ctx context.Context) {
+	for repeat.Pause(ctx, repeat.Around(watchPause)) == nil {
+		turns := w.watches.turns()
+		if len(turns) == 0 {
+			continue
+		}
+		bounded, done := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
+		seen, err := w.Turns.Interruptions(bounded, turns)
+		done()
+		if err == nil {
+			w.watches.interrupt(seen)
+		}
+	}
 }
 
 // giveWay ends the turn of an interrupted call. What the person wrote is sent with the next pass, which is due at once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 )
 
 // turns replaces single methods of a queue.
@@ -307,4 +309,38 @@ func TestUnreadableMessagesAreSkipped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOneLookServesAllCalls: however many calls of a model run, a worker looks for people with one read about every 250 ms, and ends only
+// the calls that are interrupted.
+func TestOneLookServesAllCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(append(leases("a", 20), leases("b", 20)...)...)
+		var ended []string
+		var mu sync.Mutex
+		stop := running(t.Context(), q, 32, 0, func(ctx context.Context, org string) {
+			<-ctx.Done()
+			if errors.Is(context.Cause(ctx), errInterrupted) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended = append(ended, org)
+			}
+		})
+		_ = repeat.Pause(t.Context(), 10*time.Second)
+		q.mu.Lock()
+		require.InDelta(t, 40, q.looks, 12)
+		q.interrupted = "a-3"
+		q.mu.Unlock()
+		_ = repeat.Pause(t.Context(), 2*watchPause)
+		mu.Lock()
+		require.Equal(t, []string{"a"}, ended)
+		mu.Unlock()
+		stop()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		looks := q.looks
+		synctest.Wait()
+		require.Equal(t, looks, q.looks)
+	})
 }

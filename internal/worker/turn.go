@@ -191,8 +191,9 @@ func (p *pass) call(
 	ctx context.Context, turn *inbox.Turn, request *storedRequest,
 ) (result *gateway.Result, failure *gateway.Failure, seen inbox.Interruption) {
 	ctx, stop := p.untilInterrupted(ctx, turn.ID)
+	defer func() { seen = stop() }() // after a panic, too
 	result, failure = p.callGateway(ctx, turn, request)
-	return result, failure, stop()
+	return result, failure, seen
 }
 
 func (p *pass) callGateway(ctx context.Context, turn *inbox.Turn, request *storedRequest) (*gateway.Result, *gateway.Failure) {

@@ -59,7 +59,7 @@ type Turns interface {
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
 	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
-	Interruption(ctx context.Context, conversationID, turnID string) (inbox.Interruption, error)
+	Interruptions(ctx context.Context, turns []inbox.RunningTurn) (map[string]inbox.Interruption, error)
 	GiveWay(ctx context.Context, lease inbox.Lease, turnID string) error
 	Deliveries
 }
@@ -128,10 +128,11 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Worker answers customers. Its only state is what runs in [Worker.Run].
+// Worker answers customers. Its only state is what runs.
 type Worker struct {
 	Config
 	refreshes refreshes
+	watches   watches
 }
 
 // New returns a worker that is idle until [Worker.Run] or [Worker.AnswerNow].
