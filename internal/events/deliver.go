@@ -150,14 +150,14 @@ func (d *Deliverer) pause(ctx context.Context, pause time.Duration) {
 // look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or
 // the one that got the last free place, so that the next place is another's.
 func (d *Deliverer) look(ctx context.Context, cursor string) (next string, err error) {
+	if d.full() {
+		return cursor, nil
+	}
 	orgs, next, err := d.DB.EventDeliveries.Due(ctx, cursor)
 	if err != nil {
 		return cursor, err
 	}
 	for _, org := range orgs {
-		if d.full() {
-			return cursor, nil
-		}
 		free := d.free(org)
 		if free == 0 {
 			continue
@@ -171,7 +171,9 @@ func (d *Deliverer) look(ctx context.Context, cursor string) (next string, err e
 		for i := range leased {
 			d.start(ctx, &leased[i])
 		}
-		cursor = org
+		if cursor = org; d.full() {
+			return cursor, nil
+		}
 	}
 	return next, nil
 }
