@@ -128,7 +128,8 @@ func (p *product) startBinary(binary string, environment ...string) {
 	p.run(p.Dir, append(p.environment(), environment...), p.stop, binary, "run", "--config", p.configFile())
 }
 
-// awaitReady polls the readiness of the product, which includes its store.
+// awaitReady polls the readiness of the product, which includes its store, until its service listens, too: Caddy starts its servers
+// one after the other.
 func (p *product) awaitReady() {
 	p.t.Helper()
 	p.await("the product to be ready", startWait, func() bool {
@@ -137,7 +138,7 @@ func (p *product) awaitReady() {
 			return false
 		}
 		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		return response.StatusCode == http.StatusOK && listens(p, time.Second)
 	})
 }
 
