@@ -99,8 +99,8 @@ type Checker struct {
 	searches int // at a time; 0 is 1
 }
 
-// concurrentSearches is how many invariants are checked at a time. Each reads on a connection of its own: two keep two processors
-// busy, the database's or SQLite's in this process, and leave the others to those who work.
+// concurrentSearches is how many invariants are checked at a time, each on a connection of its own. More would take processor time
+// from the calls that are served meanwhile.
 const concurrentSearches = 2
 
 // Check is [Checker.Check] with the default sweep interval.
@@ -209,7 +209,7 @@ func (s *search) rows(ctx context.Context, query string, args ...any) error {
 const (
 	// pageRows is how many rows of a table one statement reads, on a machine that isn't too busy for so many.
 	pageRows = 4000
-	// walletShare is how much fewer wallets than other rows a page has: all that has moved them is read with them.
+	// walletShare divides pageRows for pages of wallets: each wallet is read with everything that has moved it.
 	walletShare = 4
 )
 

@@ -69,8 +69,8 @@ type App struct {
 	// commit instead of two: `on` or `off`. Default: `on`.
 	Tranches string `json:"tranches,omitempty"`
 
-	// Which addresses organizations may have told of events: `public`, by https only, or `any`, among them addresses of private networks,
-	// and this host itself by http. Default: `public`.
+	// Where organizations may receive events: `public` allows https addresses on the public internet, `any` also private networks, and
+	// http on this host. Default: `public`.
 	EventEndpoints string `json:"event_endpoints,omitempty"`
 
 	// How the process uses its memory.
@@ -152,7 +152,7 @@ const anyTarget = "any"
 
 var eventTargets = []string{"public", anyTarget}
 
-// eventPolicy is which addresses may be told of events.
+// eventPolicy returns which addresses event endpoints may have.
 func (a *App) eventPolicy() egress.Policy {
 	return egress.Policy{AllowPrivate: a.EventEndpoints == anyTarget}
 }

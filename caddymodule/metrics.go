@@ -250,8 +250,8 @@ func (a *App) openHolds() float64 {
 // mostLags is how many organizations svc_queue_lag_seconds names.
 const mostLags = 10
 
-// queueGauges reads the whole queue's depth at each scrape, once for all gauges; -1 says that it can't be read. What has a label is left
-// out then.
+// queueGauges reads the whole queue's depth at each scrape, once for all gauges. If it can't be read, gauges without labels are -1 and
+// those with labels are absent.
 type queueGauges struct {
 	app            *App
 	gauges         []queueGauge

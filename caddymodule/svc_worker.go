@@ -98,7 +98,7 @@ func (w *WorkerApp) work(ctx context.Context) error {
 	}
 	loop := worker.New(config)
 	w.running.Store(true)
-	// Of the events that a stopping worker writes, the next one delivers those that come too late here.
+	// Events written too late for this worker, while it stops, are delivered by the next one.
 	delivering := repeat.Start(time.Hour, w.app.deliverer(w.app.runtime).Run)
 	defer delivering.Stop()
 	if err := loop.Run(ctx, orDefault(w.GracePeriod, DefaultGracePeriod)); err != nil {
@@ -134,7 +134,7 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 	}
 }
 
-// deliverer tells of events for a worker of a runtime.
+// deliverer returns the part of a worker that sends events to organizations' endpoints.
 func (a *App) deliverer(rt *runtime) *events.Deliverer {
 	return events.New(events.Config{
 		DB: rt.shared.db, Ring: a.settings.ring, Policy: a.eventPolicy(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),

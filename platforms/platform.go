@@ -95,7 +95,7 @@ type ChannelType struct {
 	Credentials []CredentialField
 	// Limit is the longest message. The zero value is no limit.
 	Limit Limit
-	// Markup is what customers see of a text's emphasis. The zero value is nothing: marks would be shown as characters.
+	// Markup is the marks that the platform shows as emphasis. The zero value is none.
 	Markup Markup
 	// MostParts is how many messages one text may be split into; 0 is no bound. A person's longer text is refused, and the end of an
 	// assistant's is left out.
@@ -128,8 +128,8 @@ type Pace struct {
 	Burst int
 }
 
-// Markup is how a platform shows emphasis: each field is what stands on both sides of such a text, "" where the platform shows none.
-// An assistant's Markdown is turned into it; texts of people are sent as they wrote them.
+// Markup is how a text says what is emphasized: each field is put before and after such words, "" where the platform shows no
+// emphasis of the kind. An assistant's Markdown is turned into it; texts of people are sent as they wrote them.
 type Markup struct {
 	Strong, Emphasis string
 	// Code stands around code within a line, CodeBlock around lines of it.

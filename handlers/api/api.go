@@ -61,7 +61,7 @@ type Deps struct {
 	// Chat streams what agents answer in the playground, and PlaygroundCall makes the call for it.
 	Chat           *v1.Chat
 	PlaygroundCall PlaygroundCall
-	// EventTargets is which addresses may be told of events.
+	// EventTargets decides which addresses event endpoints may have.
 	EventTargets egress.Policy
 	// Providers are the names of those in the configuration: an organization may have a key of its own for each.
 	Providers []string

@@ -20,7 +20,7 @@ type organizationObject struct {
 	Suspended     bool   `json:"suspended"`
 	RetentionDays int64  `json:"retentionDays" doc:"For how many days conversations are kept; 0: until they are deleted"`
 	CreatedAt     string `json:"createdAt"     format:"date-time"`
-	// LowBalanceMicros and WaitingMinutes are bounds of events.
+	// LowBalanceMicros is the balance below which wallet.low is sent, WaitingMinutes the wait after which conversation.waiting is.
 	LowBalanceMicros string `json:"lowBalanceMicros" doc:"The event wallet.low is told when the live wallet has less; 0: never"`
 	WaitingMinutes   int64  `json:"waitingMinutes"   doc:"The event conversation.waiting is told when a customer has waited so long; 0: never"`
 }
@@ -77,7 +77,7 @@ func (g *organization) update(
 	return g.get(ctx, principal, nil)
 }
 
-// updateBounds changes when people are told.
+// updateBounds stores the bounds at which a low wallet and a long wait become events.
 func (g *organization) updateBounds(ctx context.Context, principal *identity.Principal, change organizationChange) error {
 	bounds := store.EventBounds{WaitingMinutes: change.WaitingMinutes}
 	if change.LowBalanceMicros != nil {

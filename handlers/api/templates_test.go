@@ -102,7 +102,7 @@ func TestListTemplates(t *testing.T) {
 	})
 }
 
-// What the platform says is told in our words, and a channel that can't be asked isn't.
+// A platform's error is reported with our code and message. The platform isn't called for a channel that has no credentials.
 func TestListTemplatesFails(t *testing.T) {
 	t.Parallel()
 	eachTemplated(t, func(t *testing.T, o *staffed, platform *platformfake.Server, _ string) {
@@ -143,7 +143,7 @@ func TestListTemplatesFails(t *testing.T) {
 	})
 }
 
-// Where a text is refused, a template goes: shown as its text, and the conversation needs nobody any more.
+// After the window a text is refused and a template is accepted. It is shown as its text, and ends the conversation's attention.
 func TestSendTemplate(t *testing.T) {
 	t.Parallel()
 	eachTemplated(t, func(t *testing.T, o *staffed, _ *platformfake.Server, id string) {
@@ -186,7 +186,7 @@ func TestSendTemplate(t *testing.T) {
 	})
 }
 
-// Whatever would make the platform refuse the template is said before it is queued, at its field.
+// A template that the platform would refuse is refused before it is queued, with the field that is wrong.
 func TestSendTemplateIsRefused(t *testing.T) {
 	t.Parallel()
 	eachTemplated(t, func(t *testing.T, o *staffed, platform *platformfake.Server, id string) {

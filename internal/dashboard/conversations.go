@@ -47,7 +47,7 @@ func (c *conversation) AttentionLabel() string {
 // Waits reports whether the customer waits for the person who has the conversation.
 func (c *conversation) Waits() bool { return c.State == answeredByHuman && c.UnansweredSince != "" }
 
-// NeedLabel says why the conversation needs somebody; "" is a conversation that doesn't.
+// NeedLabel returns the reason why the conversation needs a person, "" if it needs none.
 func (c *conversation) NeedLabel() string {
 	if c.Attention == "" && c.Waits() {
 		return "The customer waits for a person."

@@ -6,7 +6,7 @@ import (
 
 const eventsPath = root + "/events"
 
-// eventEndpoint is an address of the organization's own that is told of events. Secret is set only in the answer that creates it.
+// eventEndpoint is an address that receives the organization's events. Secret is set only in the answer that creates it.
 type eventEndpoint struct {
 	ID             string   `json:"id"`
 	URL            string   `json:"url"`

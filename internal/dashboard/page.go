@@ -89,11 +89,11 @@ type section struct {
 	Path, Label string
 	// role is the lowest role that sees it.
 	role string
-	// Waiting is how much in it waits for a person.
+	// Waiting is the number of its conversations that wait for a person.
 	Waiting int
 }
 
-// mostWaiting is how far what waits for people is counted.
+// mostWaiting is the number at which the count of waiting conversations stops.
 const mostWaiting = 100
 
 // WaitingLabel returns the number to show, or "" for none.

@@ -48,7 +48,7 @@ const (
 
 func (p Pace) every() int64 { return p.Every.Milliseconds() }
 
-// depth is how far ahead a whole burst brings the time until which messages keep the pace.
+// depth is the time that a whole burst takes up at the pace.
 func (p Pace) depth() int64 { return max(0, int64(p.Burst-1)) * p.every() }
 
 // free returns from when on the next message is in time, while those before keep the pace until until.

@@ -11,13 +11,13 @@ const (
 	HandoverPerson = "person" // one took it over
 )
 
-// peopleState is the part of a conversation's row by which people are told of it.
+// peopleState is the part of a conversation's row from which events are made.
 type peopleState struct {
 	// unansweredSince is when the first of the customer's texts arrived that neither the assistant nor a person has answered, or 0;
 	// epoch milliseconds.
 	unansweredSince int64
-	// attentionTold is the attention that people were told of since the last answer: one that comes again, such as with each try in an
-	// outage, isn't told again.
+	// attentionTold is the last attention for which an event was written since the last answer. The same attention again, such as with
+	// each try in an outage, writes none.
 	attentionTold  string
 	handoverReason string // why a person has the conversation, or had it last; "" if none ever had
 }
@@ -45,7 +45,7 @@ func (c *conversationRow) close() {
 	c.replied(0)
 }
 
-// queueEvents writes the events that the row's changes are.
+// queueEvents writes the events that follow from the row's changes.
 func (c *conversationRow) queueEvents(tx store.Tx) {
 	event := store.Event{OrgID: c.orgID, ConversationID: c.id, ChannelID: c.key.channelID}
 	if c.state == StateHuman && c.stored.state != StateHuman {

@@ -67,8 +67,7 @@ func TestEventsOfConversations(t *testing.T) {
 	})
 }
 
-// A customer waits from the first text on that nobody has answered, and is told of once for each wait, unless the organization wants no
-// events of waits.
+// A customer waits from the first unanswered text on. Each wait becomes one event, unless the organization has turned these events off.
 func TestWaitingCustomersAreTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

@@ -34,7 +34,7 @@ func (q *Queue) SendTemplate(
 	return op.messages(), false, nil
 }
 
-// resolveByTemplate ends an attention that a template resolves; what else stands in the conversation is shown in its place.
+// resolveByTemplate ends an attention that a template resolves. If another turn stands, its code becomes the attention.
 func (op *humanOp) resolveByTemplate(ctx context.Context, s *session, c *conversationRow) error {
 	if !slices.Contains(codesOfTemplates, c.attention) {
 		return nil

@@ -1,3 +1,3 @@
-// Package markup turns the Markdown that models write into what a messaging platform shows: a customer must not read asterisks and
-// brackets that nothing on their screen explains. Texts without Markdown stay as they are, to the byte.
+// Package markup turns the Markdown that models write into what a messaging platform shows, so that customers don't read asterisks and
+// brackets. Texts without Markdown stay the same, byte for byte. It knows no platform: [platforms.Markup] says what one shows.
 package markup

@@ -56,7 +56,7 @@ func TestRenderLeavesOtherTexts(t *testing.T) {
 	}
 }
 
-// FuzzRender looks for texts that panic, lose all they say, or are no UTF-8 any more.
+// FuzzRender looks for texts whose rendering panics, is empty, or is no valid UTF-8.
 func FuzzRender(f *testing.F) {
 	f.Add("# a\n\n- **b** [c](d)\n\n```\ne\n```\n| f |\n|---|\n")
 	f.Add("***a**b*c\n> - 1. &#0; \\*")

@@ -121,7 +121,7 @@ func (c *Catalog) Find(name string) (t ChannelType, ok bool) {
 }
 
 // Split cuts an assistant's text, with its Markdown as the type shows it, into messages, whole for a type without a limit. What exceeds
-// the most messages that the platform takes in a row is left out, which the end of the last one shows.
+// the most messages that the platform takes in a row is left out; the last one then ends with [leftOut].
 func (c *Catalog) Split(channelType, text string) []string {
 	t, ok := c.Find(channelType)
 	if !ok {

@@ -73,7 +73,7 @@ func TooManyFor(d time.Duration) Fault { return Fault{kind: tooMany, pause: d} }
 // answer as with [TooManyFor].
 var TooManyForOne = Fault{kind: tooManyForOne, pause: 6 * time.Second}
 
-// asksForPause reports whether the fault says, or its documentation, for how long nothing may be sent.
+// asksForPause reports whether the fault, or the platform's documentation of it, says for how long nothing may be sent.
 func (f Fault) asksForPause() bool {
 	return (f.kind == tooMany || f.kind == tooManyForOne) && f.pause > 0
 }

@@ -128,7 +128,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Worker answers customers. Its only state is what runs.
+// Worker answers customers. It keeps only what is running; everything else is in the store.
 type Worker struct {
 	Config
 	refreshes refreshes

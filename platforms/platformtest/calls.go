@@ -244,7 +244,7 @@ func (s Suite) templater(p platforms.Platform, of platforms.Type) (platforms.Tem
 	})
 }
 
-// A template is one request with its name and values. What is no list of templates is none, and reveals nothing.
+// A template is one request with its name and values. An answer that isn't a list of templates is an error that quotes nothing of it.
 func (s Suite) templates(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {

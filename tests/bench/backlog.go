@@ -399,8 +399,8 @@ func (w *workerProcess) stop() error {
 	return nil
 }
 
-// check requires that every customer who was answered got one answer, which was charged, and that the others still wait. A call that found
-// its provider's share of the worker's places taken never began, and is made again.
+// check requires that every customer who was answered got one answer, which was charged, and that the others still wait. Calls refused
+// with provider_busy are made again.
 func (l *backlog) check(ctx context.Context) error {
 	sent := &l.product.upstream.sent
 	answers, twice := sent.count(), sent.repeated()
