@@ -114,10 +114,17 @@ func (t *Template) Fill(values map[string]string) (filled FilledTemplate, text s
 	if len(values) > len(t.Variables) {
 		return filled, "", &FieldError{Problem: "has one that the template doesn't have, which has " + t.listed()}
 	}
-	text = variablePlace.ReplaceAllStringFunc(t.Body, func(place string) string {
-		return values[variablePlace.FindStringSubmatch(place)[1]]
+	return filled, FillIn(t.Body, values), nil
+}
+
+// FillIn returns a text with values in the places of its variables. Variables without a value stay as they stand.
+func FillIn(text string, values map[string]string) string {
+	return variablePlace.ReplaceAllStringFunc(text, func(place string) string {
+		if value, given := values[variablePlace.FindStringSubmatch(place)[1]]; given {
+			return value
+		}
+		return place
 	})
-	return filled, text, nil
 }
 
 func (t *Template) listed() string {

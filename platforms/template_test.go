@@ -49,6 +49,11 @@ func TestFillTemplate(t *testing.T) {
 	require.Equal(t, "Hello", text)
 }
 
+func TestFillIn(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "Dear Lan, order {{2}}. {{1}}", FillIn("Dear {{1}}, order {{2}}. {{ 3 }}", map[string]string{"1": "Lan", "3": "{{1}}"}))
+}
+
 func TestCheckTemplatePage(t *testing.T) {
 	t.Parallel()
 	good := Template{Name: "n", Language: "en", Body: "Hello {{1}}", Variables: []string{"1"}}

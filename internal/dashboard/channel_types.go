@@ -19,6 +19,8 @@ type channelType struct {
 	proposed map[string]bool
 	// Before are the steps before the channel is made, After the steps with its webhook address, which replaces %u in them.
 	Before, After []string
+	// Templates: the platform has templates, which may be sent when it takes no free text.
+	Templates bool
 	// Window explains for how long the platform accepts free text.
 	Window string
 }
@@ -47,7 +49,7 @@ const credentialsPrefix = "credentials."
 func channelTypeFrom(t *platforms.ChannelType) channelType {
 	of := channelType{
 		Value: string(t.Type), Label: t.Label, Like: t.Like, External: t.ExternalID, ExternalHint: t.ExternalIDHint,
-		Before: t.Before, After: t.After, Window: t.WindowHelp, proposed: map[string]bool{},
+		Before: t.Before, After: t.After, Window: t.WindowHelp, Templates: t.AfterWindow == platforms.TemplateRequired, proposed: map[string]bool{},
 	}
 	for _, c := range t.Credentials {
 		f := field{

@@ -93,6 +93,8 @@ type conversationData struct {
 	Retry    form
 	Block    form
 	Unblock  form
+	// Template is the address at which a template is sent, "" where the platform has none.
+	Template string
 	// Export is the address of the file with everything about the customer.
 	Export  string
 	Dismiss form
@@ -159,6 +161,9 @@ func showConversation(req *pageRequest) (any, error) {
 	switch err := req.get("/channels/"+c.ChannelID, nil, &on); {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
+		if kind, _ := req.d.channelTypeOf(on.Type); kind.Templates {
+			data.Template = conversationsPath + "/" + c.ID + "/template"
+		}
 	case req.d.apiErrorOf(err).Status != http.StatusNotFound: // the channel was deleted, and the conversation goes with it
 		return nil, err
 	}
@@ -276,7 +281,7 @@ var attentionTexts = map[string]string{
 	string(errcode.ProviderTimeout):    "The model provider doesn't answer in time. The answer is tried again for 24 hours.",
 	string(errcode.InternalError):      "The service failed. The answer is tried again for 24 hours.",
 	string(errcode.TemplateRequired): "A message came more than 24 hours after the customer wrote: the platform now accepts only " +
-		"approved templates, which the API sends. Answers resume when the customer writes again.",
+		"approved templates. Send one. Answers resume when the customer writes again.",
 	"template_paused": "The platform doesn't take a template for some hours, because many customers didn't want it. " +
 		"Send it again later, or another one.",
 	"template_refused": "The platform doesn't take a template any more, or not with these values. Send another one.",
@@ -300,9 +305,8 @@ var failureTexts = map[string]string{
 	string(errcode.ChannelNeedsReauth): "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again.",
 	string(errcode.ServiceWindowExpired): "The customer's last message is too old: the platform no longer accepts free text. " +
 		"You can write again when the customer does.",
-	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates, " +
-		"which the API sends, and not yet this page. " +
-		"You can write again when the customer does.",
+	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates. " +
+		"Send one. You can write again when the customer does.",
 	"template_paused":    "The platform doesn't take this template for some hours, because many customers didn't want it. Send it again later.",
 	"template_refused":   "The platform doesn't take this template any more, or not with these values. Send another one.",
 	"customer_blocked":   "The customer has blocked you, or is gone.",

@@ -82,7 +82,7 @@ func conversationPages() []page {
 				{verb: "dismiss", form: "conversations-dismiss", done: "Nobody needs to look at these conversations any more.", do: actOnAll},
 			},
 		},
-		conversationPage(),
+		conversationPage(), conversationTemplatePage(),
 	}
 }
 

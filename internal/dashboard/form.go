@@ -32,7 +32,9 @@ type form struct {
 	Action string
 	// Submit is the text of its button.
 	Submit string
-	Fields []field
+	// Preview is the address to which another button sends the form, which shows the page with what was entered; "" is none.
+	Preview string
+	Fields  []field
 	// Confirm is the question before it is sent; "" is none.
 	Confirm string
 	// Danger: the action deletes or revokes something.

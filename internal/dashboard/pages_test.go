@@ -150,6 +150,7 @@ func newBareFixture(t *testing.T) *fixture {
 		"GET /knowledge-bases": listOf(baseJSON), "GET /knowledge-bases/kb_1": baseJSON, "GET /knowledge-bases/kb_1/documents": documentsJSON,
 		"GET /channels": listOf(channelJSON), "GET /channels/chn_1": channelJSON,
 		"GET /conversations": listOf(conversationJSON), "GET /conversations/cnv_1": conversationJSON, "GET /conversations/cnv_1/messages": messagesJSON,
+		"GET /channels/chn_1/templates": listOf(templatesJSON),
 	} {
 		api.answer(request, http.StatusOK, body)
 	}
