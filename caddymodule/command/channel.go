@@ -31,8 +31,10 @@ type channelAnswer struct {
 	LostExternalID string `json:"lostExternalId,omitempty"`
 	AgentID        string `json:"agentId"`
 	State          string `json:"state"`
-	WebhookURL     string `json:"webhookUrl"`
-	CreatedAt      string `json:"createdAt"`
+	// MaxAgeMinutes is left out for messages of any age.
+	MaxAgeMinutes int64  `json:"maxAgeMinutes,omitempty"`
+	WebhookURL    string `json:"webhookUrl"`
+	CreatedAt     string `json:"createdAt"`
 }
 
 // channelTypes returns the types of the platforms of this build. A platform with a faulty description is reported when a
@@ -77,7 +79,7 @@ func credentialForms(catalog *messaging.Catalog) string {
 func (e *commandEnv) channelAnswer(c store.Channel) channelAnswer {
 	return channelAnswer{
 		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID,
-		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State,
+		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State, MaxAgeMinutes: c.Answers.MaxAgeMinutes,
 		WebhookURL: channelTypes().WebhookURL(e.app.BaseURL, c.Type, c.ID), CreatedAt: moment(c.CreatedAt),
 	}
 }
@@ -87,6 +89,9 @@ func (c channelAnswer) text(w *strings.Builder) {
 		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, dash(c.WebhookURL), c.CreatedAt)
 	if c.LostExternalID != "" {
 		fmt.Fprintf(w, "The platform confirmed the external id %s for another organization. Delete this channel.\n", c.LostExternalID)
+	}
+	if c.MaxAgeMinutes > 0 {
+		fmt.Fprintf(w, "oldest message answered\t%d minutes\n", c.MaxAgeMinutes)
 	}
 	if c.AgentID == "" {
 		fmt.Fprintln(w, "No agent answers here yet: messages wait with the conversation's attention code.")
@@ -100,8 +105,8 @@ func (c channelAnswer) cells() []string {
 func channelCommand(f *commandFlags) *cobra.Command {
 	return noun(&cobra.Command{
 		Use:   "channel",
-		Short: "Creates, lists, approves and deletes the messaging channels of an organization",
-	}, f.channelCreate(), f.channelList(), f.channelApprove(), f.channelDelete())
+		Short: "Creates, lists, changes, approves and deletes the messaging channels of an organization",
+	}, f.channelCreate(), f.channelList(), f.channelSet(), f.channelApprove(), f.channelDelete())
 }
 
 // channelRequest has the flags of `channel create`.

@@ -133,6 +133,23 @@ func TestChannelCommands(t *testing.T) {
 	}
 }
 
+func TestChannelSet(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	org := c.newOrg("Acme")
+	made := c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea")
+	id := strOf(t, made, "id")
+	require.NotContains(t, made, "maxAgeMinutes")
+	require.Equal(t, json.Number("240"), c.json("channel", "set", id, "--max-age-minutes", "240")["maxAgeMinutes"])
+	require.Equal(t, json.Number("240"), c.json("channel", "set", id)["maxAgeMinutes"], "no flag changes nothing")
+	require.Contains(t, c.run("", "channel", "set", id).stdout, "240 minutes")
+	c.refused("--max-age-minutes is 10081, want 0 to 10080", "channel", "set", id, "--max-age-minutes", "10081")
+	c.refused("--max-age-minutes is -1", "channel", "set", id, "--max-age-minutes", "-1")
+	c.refused(`there is no channel with the id "chn_x"`, "channel", "set", "chn_x", "--max-age-minutes", "1")
+	require.NotContains(t, c.json("channel", "set", id, "--max-age-minutes", "0"), "maxAgeMinutes")
+	require.Contains(t, c.run("", "audit").stdout, "channel.update")
+}
+
 func TestChannelCreateWidget(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)

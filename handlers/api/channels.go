@@ -129,7 +129,8 @@ func (g *channels) update(ctx context.Context, principal *identity.Principal, in
 		}
 		change.AgentID = &agentID
 	}
-	if change.Widget, err = in.Body.of(channel.Type, channel.Widget); err != nil {
+	change.Answers = in.Body.AnswerRulesChange.of(channel.Answers)
+	if change.Widget, err = in.Body.WidgetChange.of(channel.Type, channel.Widget); err != nil {
 		return nil, err
 	}
 	if in.Body.Credentials != nil {
@@ -229,16 +230,18 @@ type channelObject struct {
 	Origins           *[]string `json:"origins"           doc:"widget: the sites that may show it"`
 	DailySpendMicros  *string   `json:"dailySpendMicros"  doc:"widget: what the answers of one day (UTC) may cost; null: a tenth of the wallet"`
 	RequestsPerMinute *int64    `json:"requestsPerMinute" doc:"widget: how many messages a minute it takes from all visitors together"`
-	CreatedAt         string    `json:"createdAt"         format:"date-time"`
-	UpdatedAt         string    `json:"updatedAt"         format:"date-time"`
+	AnswerRulesObject
+	CreatedAt string `json:"createdAt"         format:"date-time"`
+	UpdatedAt string `json:"updatedAt"         format:"date-time"`
 }
 
 func (g *channels) show(channel *store.Channel) channelObject {
 	object := channelObject{
 		ID: channel.ID, Type: channel.Type, Name: channel.Name, ExternalID: endpoint.TextOrNull(channel.ExternalID),
 		LostExternalID: endpoint.TextOrNull(channel.LostExternalID), AgentID: endpoint.TextOrNull(channel.AgentID), State: channel.State,
-		WebhookURL: endpoint.TextOrNull(g.Catalog.WebhookURL(g.BaseURL, channel.Type, channel.ID)),
-		CreatedAt:  endpoint.Timestamp(channel.CreatedAt), UpdatedAt: endpoint.Timestamp(channel.UpdatedAt),
+		WebhookURL:        endpoint.TextOrNull(g.Catalog.WebhookURL(g.BaseURL, channel.Type, channel.ID)),
+		AnswerRulesObject: showAnswerRules(&channel.Answers),
+		CreatedAt:         endpoint.Timestamp(channel.CreatedAt), UpdatedAt: endpoint.Timestamp(channel.UpdatedAt),
 	}
 	switch kind, ok := g.Catalog.Find(channel.Type); {
 	case !ok:
@@ -274,6 +277,7 @@ type channelCreation struct {
 	AgentID     string           `json:"agentId,omitempty" maxLength:"64" doc:"Who answers; absent: nobody yet"`
 	Credentials credentialsInput `json:"credentials,omitempty" doc:"Required, but for a widget, which has none"`
 
+	AnswerRulesChange
 	WidgetChange
 }
 
@@ -342,7 +346,10 @@ func (c channelCreation) channel(catalog *messaging.Catalog, orgID string) (stor
 		ID: store.NewID("chn"), OrgID: orgID, Type: c.Type, Name: name, ExternalID: c.ExternalID, AgentID: c.AgentID,
 		State: store.ChannelPending,
 	}
-	if channel.Widget, err = c.of(c.Type, nil); err != nil {
+	if rules := c.AnswerRulesChange.of(channel.Answers); rules != nil {
+		channel.Answers = *rules
+	}
+	if channel.Widget, err = c.WidgetChange.of(c.Type, nil); err != nil {
 		return store.Channel{}, nil, err
 	}
 	kind, _ := catalog.Find(c.Type) // the schema allows no other
@@ -373,6 +380,7 @@ type channelChange struct {
 	AgentID     clearable[string] `json:"agentId,omitzero" minLength:"1" maxLength:"64" doc:"Who answers; null: nobody"`
 	Credentials credentialsInput  `json:"credentials,omitempty" doc:"Replace all that there were"`
 
+	AnswerRulesChange
 	WidgetChange
 }
 

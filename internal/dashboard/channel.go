@@ -64,8 +64,9 @@ func (req *pageRequest) addChannelForms(data *channelData, agents []option) {
 	c := &data.Channel
 	here := channelsPath + "/" + c.ID
 	fields := []field{versionField(c.UpdatedAt), channelNameField(c.Name), agentField(agents)}
+	fields = append(fields, c.answerRules.fields()...)
 	if c.Type == widgetTypeName {
-		fields = append(fields, c.fields()...)
+		fields = append(fields, c.widgetSettings.fields()...)
 	}
 	data.Edit = req.form(form{ID: "channel-edit", Action: here, Submit: "Save", Fields: fields})
 	data.Delete = req.form(button("channel-delete", here+"/delete", "Delete the channel",
@@ -89,6 +90,7 @@ func changeChannel(req *pageRequest) (outcome, error) {
 		return outcome{}, err
 	}
 	change := object{"name": req.text("name"), "agentId": orNull(req.text("agentId"))}
+	req.addAnswerRules(change)
 	if before.Type == widgetTypeName {
 		if err := req.addWidgetSettings(change); err != nil {
 			return outcome{}, err

@@ -25,6 +25,7 @@ type channel struct {
 	WebhookURL        string `json:"webhookUrl"`
 	UpdatedAt         string `json:"updatedAt"`
 
+	answerRules
 	widgetSettings
 }
 

@@ -274,6 +274,8 @@ var attentionTexts = map[string]string{
 		"Shorten the instructions; answers resume when the customer writes again.",
 	"empty_answer":       "The model's answer was empty. Answers resume when the customer writes again.",
 	"unreadable_message": "The message can't be decrypted. Answers resume when the customer writes again.",
+	"message_too_old": "The customer wrote too long ago for the channel's assistant to answer. Answer yourself, or let the assistant try again; " +
+		"answers resume when the customer writes again.",
 	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
 		"Answers resume by themselves after ten minutes.",
 	string(errcode.ProviderError):      "The model provider fails. The answer is tried again for 24 hours.",
@@ -312,6 +314,7 @@ var failureTexts = map[string]string{
 	"customer_blocked":   "The customer has blocked you, or is gone.",
 	"send_refused":       "The platform refused this message. The operator finds its reason in the worker's log.",
 	"unreadable_message": "Its text can't be decrypted any more.",
+	"message_too_old":    "It could not be sent before the customer's message was too old for the channel's assistant.",
 	"send_failed":        "The platform could not be reached, or was overloaded, for too long.",
 	"failed":             "The platform accepted it, and reported later that it did not arrive.",
 }

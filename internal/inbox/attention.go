@@ -140,6 +140,7 @@ func (op *reviveOp) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if op.actor != "" {
+		c.people.retriedAt = s.now
 		store.QueueAudit(s.tx, store.AuditEntry{
 			At: s.now, Actor: op.actor, Action: "turn.retry", Target: op.turnID, OrgID: c.orgID, Detail: c.id,
 		})

@@ -12,7 +12,7 @@ import (
 )
 
 const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, address, customer_name, state, attention, attempts,
-	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason`
+	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason, retried_at`
 
 // scanConversation reads conversationColumns, then further columns of the row into more. A name that doesn't open is left
 // empty, like one that the platform didn't send: the rest of the conversation is of use without it.
@@ -20,7 +20,7 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	var name []byte
 	err = row.Scan(append([]any{
 		&c.ID, &c.OrgID, &c.ChannelID, &c.CustomerRef, &c.Address, &name, &c.State, &c.Attention, &c.Attempts,
-		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt, &c.UnansweredSince, &c.HandoverReason,
+		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt, &c.UnansweredSince, &c.HandoverReason, &c.RetriedAt,
 	}, more...)...)
 	if err != nil || name == nil {
 		return c, err

@@ -20,6 +20,8 @@ type peopleState struct {
 	// each try in an outage, writes none.
 	attentionTold  string
 	handoverReason string // why a person has the conversation, or had it last; "" if none ever had
+	// retriedAt is when a person last had what stood answered again, or 0; epoch milliseconds.
+	retriedAt int64
 }
 
 // asked records that the customer waits for an answer, unless a person has blocked them.

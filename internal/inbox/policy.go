@@ -49,6 +49,7 @@ const (
 	CodeLoopGuard  = "loop_guard"
 	CodeEmpty      = "empty_answer"
 	CodeUnreadable = "unreadable_message"
+	CodeTooOld     = "message_too_old"
 	CodeKeyReused  = "key_reused"
 	CodeNotKept    = "not_kept"
 	CodeSendFailed = "send_failed"
@@ -73,6 +74,7 @@ var Policies = map[string]Policy{
 	string(errcode.ContextTooLong):        {EndsByText, 0, TellOrganization},
 	CodeEmpty:                             {EndsByText, 0, TellOrganization},
 	CodeUnreadable:                        {EndsByText, 0, TellOrganization},
+	CodeTooOld:                            {EndsByText, 0, TellOrganization},
 	string(errcode.TemplateRequired):      {EndsByPerson, 0, TellOrganization},
 	CodeTemplatePaused:                    {EndsByPerson, 0, TellOrganization},
 	CodeTemplateRefused:                   {EndsByPerson, 0, TellOrganization},

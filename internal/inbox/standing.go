@@ -101,6 +101,7 @@ func (op *retryStandingOp) run(ctx context.Context, s *session) error {
 		op.refused = ErrHandedOver
 		return nil
 	}
+	c.people.retriedAt = s.now
 	for _, turn := range turns {
 		if err := revive(ctx, s, c, turn, 0); err != nil {
 			return err

@@ -95,6 +95,7 @@ type Conversation struct {
 	// UnansweredSince is when the first of the customer's texts arrived that neither the assistant nor a person has answered, or 0.
 	UnansweredSince int64
 	HandoverReason  string // why a person has the conversation, or had it last; "" if none ever had
+	RetriedAt       int64  // when a person last had what stood answered again, or 0
 }
 
 // Message is one line of a conversation, in either direction.

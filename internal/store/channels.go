@@ -38,6 +38,8 @@ type Channel struct {
 	CredentialsVersion int64
 	// Widget is set for channels of type widget, and for no others.
 	Widget *WidgetSettings
+	// Answers are the rules by which the assistant answers here.
+	Answers AnswerRules
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
 	CreatedAt, UpdatedAt int64
 }
@@ -68,6 +70,9 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9)`,
 		channel.ID, channel.OrgID, channel.Type, channel.Name, channel.ExternalID, orNull(channel.AgentID),
 		channel.State, channel.Credentials, createdAt)
+	if channel.Answers != (AnswerRules{}) {
+		queueAnswerRules(tx, channel.ID, &channel.Answers)
+	}
 	if channel.Widget != nil {
 		if err := queueWidgetSettings(tx, channel.ID, channel.Widget); err != nil {
 			return err
@@ -107,6 +112,8 @@ type ChannelChange struct {
 	Credentials []byte
 	// Widget replaces all settings, of a channel of type widget.
 	Widget *WidgetSettings
+	// Answers replaces all rules.
+	Answers *AnswerRules
 }
 
 // Update changes an organization's channel. It returns [ErrNotFound] when there is none, [ErrConflict] when
@@ -126,6 +133,9 @@ func (c Channels) Update(ctx context.Context, actor, orgID, id string, update Ch
 			if err := queueWidgetSettings(tx, id, update.Widget); err != nil {
 				return err
 			}
+		}
+		if update.Answers != nil {
+			queueAnswerRules(tx, id, update.Answers)
 		}
 		if detail == "" {
 			return nil
@@ -154,6 +164,7 @@ func (c ChannelChange) statement(now int64, orgID, id string) (text string, argu
 		flag("credentials", c.Credentials != nil), c.Credentials,
 	}
 	flag("widget", c.Widget != nil)
+	flag("answers", c.Answers != nil)
 	arguments = append(arguments, len(names) > 0, now)
 	return `UPDATE channels SET
 		name = CASE WHEN $3 THEN $4 ELSE name END,
@@ -194,17 +205,17 @@ func queueChannelState(tx Tx, actor, orgID, id, state string) {
 }
 
 const channelColumns = `SELECT c.id, c.org_id, c.type, c.name, c.external_id, c.agent_id, c.state, c.credentials,
-	c.credentials_version, c.created_at, c.updated_at, c.lost_external_id, ` + widgetColumns + `
+	c.credentials_version, c.created_at, c.updated_at, c.lost_external_id, ` + answerRulesColumns + `, ` + widgetColumns + `
 	FROM channels c LEFT JOIN widget_settings w ON w.channel_id = c.id`
 
 func scanChannel(row Row) (channel Channel, err error) {
 	var agentID sql.NullString
 	var widget storedWidget
-	err = row.Scan(append([]any{
+	err = row.Scan(slices.Concat([]any{
 		&channel.ID, &channel.OrgID, &channel.Type, &channel.Name, &channel.ExternalID, &agentID,
 		&channel.State, &channel.Credentials, &channel.CredentialsVersion, &channel.CreatedAt, &channel.UpdatedAt,
 		&channel.LostExternalID,
-	}, widget.into()...)...)
+	}, channel.Answers.into(), widget.into())...)
 	if err != nil {
 		return channel, err
 	}

@@ -108,6 +108,9 @@ func TestUpdateChannel(t *testing.T) {
 		require.NoError(t, update(store.ChannelChange{AgentID: value("")}))
 		want.AgentID = ""
 		check("no agent")
+		require.NoError(t, update(store.ChannelChange{Answers: &store.AnswerRules{MaxAgeMinutes: 60}}))
+		want.Answers.MaxAgeMinutes = 60
+		check("rules of answers")
 
 		require.ErrorIs(t, update(store.ChannelChange{Name: value("taken")}), store.ErrConflict)
 		require.ErrorIs(t, update(store.ChannelChange{AgentID: value("agt_2")}), store.ErrAgentNotFound)
@@ -125,7 +128,7 @@ func TestUpdateChannel(t *testing.T) {
 				details = append(details, entry.Detail)
 			}
 		}
-		require.Equal(t, []string{"agent", "agent credentials", "name state"}, details)
+		require.Equal(t, []string{"answers", "agent", "agent credentials", "name state"}, details)
 	})
 }
 

@@ -75,8 +75,8 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait 
 	if row.State == inbox.OutboundSending {
 		return true, 0, nil
 	}
-	if row.Unreadable {
-		return false, 0, p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeUnreadable, inbox.SendFailure{RestOfTurn: true})
+	if code := p.unsendable(row); code != "" {
+		return false, 0, p.sendFailed(ctx, row, inbox.OutboundFailed, code, inbox.SendFailure{RestOfTurn: true})
 	}
 	for range maxPaced {
 		if wait = p.paced(ctx); wait > 0 {

@@ -87,6 +87,8 @@ func (p *pass) obstacle() string {
 	switch {
 	case p.work.Turn == nil && len(p.readable()) == 0:
 		return inbox.CodeUnreadable
+	case p.tooOld():
+		return inbox.CodeTooOld
 	case p.work.Suspended:
 		return codeSuspended
 	case p.work.Agent == nil:

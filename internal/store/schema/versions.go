@@ -29,6 +29,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 18, indexes: indexesV18(), afterColumns: true},
 		{Number: 19, DDL: Dialect(engine, schemaV19)},
 		{Number: 20, DDL: Dialect(engine, schemaV20)},
+		{Number: 21, DDL: Dialect(engine, schemaV21)},
 	}
 }
 
@@ -281,4 +282,12 @@ const schemaV20 = `
 -- The template that the part is sent as, sealed; null for a text. A process of an older version sends the body as a text, which the
 -- platform refuses.
 ALTER TABLE outbound_messages ADD COLUMN template BYTEA;
+`
+
+// schemaV21 adds how old a message may be that is still answered, by the rules of [schemaV1].
+const schemaV21 = `
+-- In minutes since the customer's last message; 0 is any age. A process of an older version answers messages of any age.
+ALTER TABLE channels ADD COLUMN max_age_minutes BIGINT NOT NULL DEFAULT 0 CHECK (max_age_minutes >= 0);
+-- When a person last had answered again what stood in the conversation: from then on its age counts anew. 0 is never.
+ALTER TABLE conversations ADD COLUMN retried_at BIGINT NOT NULL DEFAULT 0;
 `
