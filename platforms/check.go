@@ -162,9 +162,9 @@ func (d *Description) has(t Type) bool {
 // checkKind checks the fields that depend on the kind.
 func checkKind(in *Inbound) error {
 	ofChannel := in.Kind == TokenExpiring || in.Kind == AccessRefused
-	message := in.Kind != Blocked && !ofChannel
+	message := in.Kind != Blocked && in.Kind != ErasureWanted && !ofChannel
 	switch {
-	case in.Kind < Text || in.Kind > AccessRefused:
+	case in.Kind < Text || in.Kind > ErasureWanted:
 		return errors.New("it has no known kind")
 	case (in.MessageID != "") != message:
 		return errors.New("its message id is missing, or its kind has none")
@@ -172,7 +172,7 @@ func checkKind(in *Inbound) error {
 		return errors.New("its conversation is missing, or its kind has none")
 	case in.Kind <= AutomaticEcho && strings.TrimSpace(in.Text) == "":
 		return errors.New("its text is blank")
-	case !message && in.Text != "":
+	case (!message || in.Kind == Unsent) && in.Text != "":
 		return errors.New("it has a text, and its kind has none")
 	case in.Mark != "" && in.Kind != FailedDelivery:
 		return errors.New("it has a mark, and its kind has none")

@@ -45,6 +45,11 @@ const (
 	// AccessRefused: by the platform's own report, and not in answer to a call, the channel's account may not send any more. What
 	// fails with [NeedsReauth] in answer to a call needs no such report.
 	AccessRefused
+	// Unsent: its sender, the customer or somebody of the business, has taken the message MessageID back. Platforms demand that copies of
+	// it are deleted.
+	Unsent
+	// ErasureWanted: the customer asks, through the platform, for the deletion of all that is stored about them.
+	ErasureWanted
 )
 
 // Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
@@ -58,7 +63,8 @@ type Inbound struct {
 	Conversation string
 	// Address is where replies go; often the same as Conversation. Empty where the platform doesn't say.
 	Address string
-	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring and AccessRefused.
+	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring,
+	// AccessRefused and ErasureWanted.
 	MessageID string
 	// Mark is [Outgoing.Mark] of a FailedDelivery where the platform repeats it; it finds messages whose id never arrived.
 	Mark string
@@ -162,9 +168,9 @@ func (c *Collector) All() []Inbound { return c.all }
 func (c *Collector) Add(in Inbound) {
 	routed := c.channelRouted || in.ExternalID != ""
 	switch in.Kind {
-	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery:
+	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent:
 		routed = routed && in.Conversation != "" && in.MessageID != ""
-	case Blocked:
+	case Blocked, ErasureWanted:
 		routed = routed && in.Conversation != ""
 	case TokenExpiring, AccessRefused:
 	default:

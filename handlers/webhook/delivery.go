@@ -220,6 +220,11 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 	case platforms.AccessRefused:
 		h.log.Warn("the platform says that a channel's account may not send", "channel", route.ChannelID, "type", route.Type)
 		item.Kind = inbox.AccessRefused
+	case platforms.Unsent:
+		item.Kind = inbox.Unsent
+	case platforms.ErasureWanted:
+		h.log.Info("a customer asks through the platform for the erasure of their data", "channel", route.ChannelID, "type", route.Type)
+		item.Kind = inbox.ErasureWanted
 	case platforms.TokenExpiring:
 		h.log.Warn("the platform says that a channel's access ends soon", "channel", route.ChannelID, "type", route.Type)
 		return item, false

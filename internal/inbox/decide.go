@@ -104,7 +104,7 @@ func (d *decisions) decide(item *arrivedItem) {
 			c.close()
 			d.silence(c, codeBlocked)
 		}
-	case AccessRefused: // it is the channel's, and belongs to no conversation
+	case AccessRefused, Unsent, ErasureWanted: // see [Queue.Enqueue], which has left them out
 	}
 }
 

@@ -29,6 +29,7 @@
 // turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted. policy.go says what becomes
 // of a turn or part that stands, and lets it; attention.go and reconnect.go end that. People's operations are in handover.go, send_key.go,
 // template.go, standing.go (what stands unanswered), resend.go (what wasn't delivered), customer.go and export.go (the customer as a person).
+// withdraw.go deletes what its sender has taken back.
 //
 // [Kind] is the only writer. It makes missing conversations (sorted), locks all that a batch touches in order of id and reads with
 // that what its operations depend on, decides arrivals in plain Go (decide.go, of echoes echo.go), writes them with few statements, runs the workers'

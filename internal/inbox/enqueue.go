@@ -21,6 +21,8 @@ const (
 	Blocked                        // the customer has blocked the channel
 	AccessRefused                  // the platform reports that the channel's account may not send; it belongs to no conversation
 	AutomaticEcho                  // the business's message that no person typed, by the platform's marks; it may be one of ours
+	Unsent                         // its sender has taken a message back: MessageID, of either direction
+	ErasureWanted                  // the customer asks for the deletion of all that is stored about them
 )
 
 // Arrival is the part of a delivery for one channel.
@@ -53,7 +55,7 @@ const enqueueTries = 5
 // no answer. An echo is ours when its id or its text is that of a part, and automatic by the platform's mark, its time or an earlier one
 // with its text; any other means that a person has written: the assistant is silent for the agent's pause, and its unsent answers are
 // discarded. A part whose delivery was unknown is sent when its echo arrives. A block closes the conversation until the customer writes
-// again.
+// again. Of a message that its sender has taken back, [WithdrawnText] is left.
 //
 // It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
 // store, after which it may be repeated.
@@ -72,6 +74,9 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue messages: %w", err)
+	}
+	if err := q.withdraw(ctx, arrivals); err != nil {
+		return err
 	}
 	return q.refuse(ctx, arrivals)
 }
@@ -141,9 +146,9 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			switch {
 			case item.Kind == Text && !complete:
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
-			case item.Kind < Text || item.Kind > AutomaticEcho:
+			case item.Kind < Text || item.Kind > ErasureWanted:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
-			case item.Kind == AccessRefused, // it is the channel's
+			case item.Kind == AccessRefused, item.Kind == Unsent, item.Kind == ErasureWanted, // see refuse and withdraw
 				item.Kind == Blocked && item.CustomerRef == "",
 				item.Kind == FailedDelivery && item.MessageID == "",
 				item.Kind != Blocked && item.Kind != FailedDelivery && !complete:

@@ -134,6 +134,7 @@ func (q *inboxTest) everything(t *testing.T) {
 		items = append(items, textOf("c"+number(n), "m"+number(n), "text"))
 	}
 	q.arrive(t, append(items, echoOf("c1", "h1"), Item{Kind: Blocked, CustomerRef: "c2"}, Item{Kind: FailedDelivery, MessageID: "p7"})...)
+	q.arrive(t, tookBack("c3", "m3"), tookBack("c7", "p7"))
 	lease := q.take(t)
 	turnID := q.begin(t, lease)
 	q.arrive(t, textOf(lease.CustomerRef, "more", "more"))

@@ -18,7 +18,8 @@ const (
 	tombstoneRows = 1000
 )
 
-// tombstone returns the hash that is kept of a deleted conversation's message, to recognize a repeated delivery. It reveals
+// tombstone returns the hash that is kept of a deleted conversation's message, or of one that was taken back before it arrived, to
+// recognize its delivery. It reveals
 // nothing.
 func tombstone(key messageKey) [sha256.Size]byte {
 	return sha256.Sum256([]byte(key.channelID + "\n" + key.platformID))
@@ -118,6 +119,12 @@ func bury(ctx context.Context, s *session, c *conversationRow) error {
 		hash := tombstone(messageKey{c.key.channelID, id})
 		hashes[i] = hash[:]
 	}
+	s.queueTombstones(hashes)
+	return nil
+}
+
+// queueTombstones writes tombstones.
+func (s *session) queueTombstones(hashes [][]byte) {
 	store.EachExact(listSizes, hashes, func(size int, piece [][]byte) {
 		args := make([]any, 0, 2*len(piece))
 		for _, hash := range piece {
@@ -125,7 +132,6 @@ func bury(ctx context.Context, s *session, c *conversationRow) error {
 		}
 		s.tx.Queue(store.AnyRows, insertTombstones[size], args...)
 	})
-	return nil
 }
 
 // spendDays is how long the turns of deleted conversations are kept: a widget's spend is bounded by the day.

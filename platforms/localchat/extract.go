@@ -11,7 +11,8 @@ import (
 
 // Extract reads one event. Only user_send_text is a message; other things
 // that a customer sends are Media, and what the business sends is an echo: a person's if it names an administrator, else an
-// automatic one. All other events, groups and anonymous users among them, hold nothing.
+// automatic one. A customer who withdraws their consent wants everything deleted. All other events, groups
+// and anonymous users among them, hold nothing.
 func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	var e event
 	if err := e.read(body); err != nil {
@@ -21,6 +22,8 @@ func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	account, customer := e.recipient, e.sender
 	kind, fromCustomer := strings.CutPrefix(e.name, "user_send_")
 	switch {
+	case e.name == "user_withdraw":
+		in.Kind, in.MessageID, customer = platforms.ErasureWanted, "", e.user
 	case e.name == "user_send_text":
 		in = in.WithContent(e.text, "")
 	case fromCustomer:
@@ -60,6 +63,7 @@ type event struct {
 	name, account            string
 	timestamp                time.Time
 	sender, admin, recipient string
+	user                     string // whom an event without sender is about
 	messageID, text          string
 }
 
@@ -80,6 +84,8 @@ func (e *event) read(body []byte) error {
 			e.sender, e.admin = w.Value.Member("id").ID(), w.Value.Member("admin_id").ID()
 		case "recipient":
 			e.recipient = w.Value.Member("id").ID()
+		case "user_id":
+			e.user = w.Value.ID()
 		case "message":
 			e.readMessage(w.Value)
 		}

@@ -55,8 +55,12 @@ func TestExtract(t *testing.T) {
 		"automatic image":     {fromUs("oa_send_image", ``, `{"msg_id":"cb31"}`), one(platforms.AutomaticEcho, "image")},
 		"reacted":             {of("user_reacted_message", `{"msg_id":"cb31","react_icon":"/-heart"}`), nil},
 		"location":            {of("user_send_location", `{"msg_id":"cb31","attachments":[{"type":"location","payload":{"coordinates":{"latitude":"1","longitude":"2"}}}]}`), one(platforms.Media, "location")},
-		"withdraws consent":   {`{"event_name":"user_withdraw","oa_id":"3662729599332560487","user_id":"6142494823000000001","timestamp":"1763650003354"}`, nil},
-		"staff wrote a group": {fromUs("oa_send_group_text", `,"admin_id":"1"`, text), nil},
+		"withdraws consent": {`{"event_name":"user_withdraw","oa_id":"3662729599332560487","user_id":"6142494823000000001","timestamp":"1763650003354"}`, []platforms.Inbound{{
+			Type: Type, ExternalID: "3662729599332560487", Kind: platforms.ErasureWanted, Conversation: "6142494823000000001", Address: "6142494823000000001",
+			SentAt: platformtest.Unix(1763650003354),
+		}}},
+		"withdraws, no account": {`{"event_name":"user_withdraw","user_id":"6142494823000000001","timestamp":"1763650003354"}`, nil},
+		"staff wrote a group":   {fromUs("oa_send_group_text", `,"admin_id":"1"`, text), nil},
 		"staff, by oa_id": {`{"event_name":"oa_send_text","oa_id":"77","sender":{"id":"88","admin_id":"1"},"recipient":{"id":"5"},"message":{"msg_id":"m","text":"x"}}`, []platforms.Inbound{
 			{Type: Type, ExternalID: "77", Kind: platforms.HumanEcho, Conversation: "5", Address: "5", MessageID: "m", Text: "x"},
 		}},

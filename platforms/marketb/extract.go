@@ -14,7 +14,7 @@ const (
 )
 
 // Extract reads one push of marketplace B: a chat message, of a customer or of the shop itself, or the warning that
-// the shop's token ends within two days. Orders, sessions and recalled messages hold nothing.
+// the shop's token ends within two days. A recalled message was taken back. Orders and sessions hold nothing.
 func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	push, err := platforms.ParseObject(body)
 	if err != nil {
@@ -93,8 +93,15 @@ func (m *message) inbound(shop string) platforms.Inbound {
 		MessageID:    m.id,
 		SentAt:       m.sentAt,
 	}
-	ordinary := cmp.Or(m.kind, "1") == "1" && cmp.Or(m.status, "0") == "0" && !m.noted
-	if !ordinary {
+	const ordinary, recalled = "0", "1"
+	status := cmp.Or(m.status, ordinary)
+	switch {
+	case cmp.Or(m.kind, "1") != "1":
+		return platforms.Inbound{}
+	case status == recalled:
+		in.Kind = platforms.Unsent
+		return in
+	case status != ordinary || m.noted:
 		return platforms.Inbound{}
 	}
 	text, media := "", ""

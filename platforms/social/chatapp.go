@@ -17,8 +17,8 @@ const maxClasses = 64
 
 // chatAppChange adds what a change of a chat-app business account holds
 // (developers.facebook.com/docs/whatsapp/cloud-api/webhooks/payload-examples): messages, those typed in the business's own
-// app, sends that failed, and errors of the account. Groups, reactions, edits, deletions, receipts and changes of settings hold
-// nothing. A change belongs to one phone number; some fields of changes have no metadata and belong to none.
+// app, those of both that were taken back, sends that failed, and errors of the account. Groups, reactions, edits, receipts and changes of
+// settings hold nothing. A change belongs to one phone number; some fields of changes have no metadata and belong to none.
 func (s *reader) chatAppChange(field string, value platforms.Value) {
 	var phone chatAppPhone
 	var contacts, messages, echoes, statuses, faults platforms.Value
@@ -103,6 +103,10 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 		return
 	}
 	in := phone.about(customer, m.id, m.timestamp)
+	if m.kind == revoked {
+		s.Add(m.unsent(in))
+		return
+	}
 	in.CustomerName = s.names[customer]
 	s.Add(in.WithContent(m.content()))
 }
@@ -110,11 +114,15 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	var m chatAppMessage
 	m.read(value)
+	in := phone.about(cmp.Or(m.to, m.toUser), m.id, m.timestamp)
 	text, media := m.content()
-	if m.group != "" || text == "" && media == "" {
-		return
+	switch {
+	case m.group != "":
+	case m.kind == revoked:
+		s.Add(m.unsent(in))
+	case text != "" || media != "":
+		s.Add(in.AsEcho(text, media))
 	}
-	s.Add(phone.about(cmp.Or(m.to, m.toUser), m.id, m.timestamp).AsEcho(text, media))
 }
 
 // accessRefused adds that the number may not send, at most once for each: the codes of account, payment and registration are about
@@ -194,6 +202,7 @@ type chatAppMessage struct {
 	group                      string
 	timestamp                  time.Time
 	kind                       string
+	original                   string // the message that was taken back
 	// Where the words may be, by the kind.
 	text, button, image, video, document, interactive, order platforms.Value
 }
@@ -217,6 +226,8 @@ func (m *chatAppMessage) read(value platforms.Value) {
 			m.timestamp = w.Value.Time()
 		case "type":
 			m.kind = w.Value.Word()
+		case "revoke":
+			m.original = w.Value.Member("original_message_id").ID()
 		case "text":
 			m.text = w.Value
 		case "button":
@@ -235,8 +246,18 @@ func (m *chatAppMessage) read(value platforms.Value) {
 	}
 }
 
+// revoked is the type of a message that takes another one back
+// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/revoke).
+const revoked = "revoke"
+
+// unsent returns in as the taking back of the message that m names.
+func (m *chatAppMessage) unsent(in platforms.Inbound) platforms.Inbound {
+	in.Kind, in.MessageID = platforms.Unsent, m.original
+	return in
+}
+
 // content returns the words of a message, and a short name of what it is without them; both empty for what is no
-// message: reactions, edits, deletions, and what the platform says itself.
+// message: reactions, edits, and what the platform says itself.
 func (m *chatAppMessage) content() (text, media string) {
 	switch m.kind {
 	case "text":

@@ -70,6 +70,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 					{Status: 400, Body: failed(10, 2018065), Class: platforms.WindowExpired},
 					{Status: 403, Body: failed(10, 0), Class: platforms.NeedsReauth},
 					{Status: 400, Body: failed(10, 99), Class: platforms.Refused},
+					{Status: 400, Body: failed(10, 1893063), Class: platforms.Retry},
 					{Status: 400, Body: failed(190, 463), Class: platforms.NeedsReauth},
 					{Status: 400, Body: failed(200, 0), Class: platforms.NeedsReauth},
 					{Status: 400, Body: failed(299, 0), Class: platforms.NeedsReauth},

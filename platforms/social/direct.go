@@ -8,8 +8,9 @@ import (
 )
 
 // directMessage adds what an event of a conversation with a page or photo account holds
-// (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, or a
-// pressed button. Receipts, reactions, edits, deletions, referrals, hand-overs between apps and comments hold nothing.
+// (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, a
+// pressed button, or that a message was taken back. Receipts, reactions, edits, referrals, hand-overs between apps and comments hold
+// nothing.
 func (s *reader) directMessage(account string, value platforms.Value) {
 	var sender, recipient string
 	var timestamp time.Time
@@ -31,11 +32,14 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 	in := platforms.Inbound{Type: s.channel, ExternalID: account, Conversation: sender, Address: sender, SentAt: timestamp}
 	var m directMessage
 	m.read(message)
+	if m.isEcho || m.isDeleted && sender == account {
+		in.Conversation, in.Address = recipient, recipient
+	}
 	switch {
 	case m.isDeleted:
-		return
+		in.Kind, in.MessageID = platforms.Unsent, m.id
+		s.Add(in)
 	case m.isEcho:
-		in.Conversation, in.Address = recipient, recipient
 		in.MessageID = m.id
 		if m.isOurs {
 			s.Add(in.AsAutomatic(m.text, m.media()))

@@ -62,6 +62,8 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 		return windowExpired(t, cause)
 	case 1545041, 2018108:
 		return platforms.Fail(platforms.CustomerBlocked, cause)
+	case 1893063: // the page is restricted for some time (developers.facebook.com/docs/messenger-platform/changelog, 2026-06-25)
+		return platforms.RetryLater(r.RetryAfter(), cause)
 	}
 	switch code {
 	case 131047, 470:

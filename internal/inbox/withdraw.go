@@ -1,0 +1,129 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// WithdrawnText is the text of a message that its sender has taken back.
+const WithdrawnText = "[This message was deleted by its sender.]"
+
+// platformActor is the actor of what platforms demand, in the audit log.
+const platformActor = "platform"
+
+// withdraw deletes what a delivery asks to have deleted: messages that their senders have taken back, and all that is stored about customers
+// who want that. It is rare, and has transactions of its own, after that of the delivery's messages. It may be repeated.
+func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
+	for i := range arrivals {
+		route := &arrivals[i].Route
+		for j := range arrivals[i].Items {
+			var err error
+			switch item := &arrivals[i].Items[j]; item.Kind {
+			case Unsent:
+				err = q.do(ctx, "delete a message that was taken back", &withdrawOp{
+					ring: q.ring, orgID: route.OrgID, key: messageKey{route.ChannelID, item.MessageID},
+				})
+			case ErasureWanted:
+				err = q.eraseWanted(ctx, route, item.CustomerRef)
+			default:
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eraseWanted deletes the conversation of a customer, if there is one.
+func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, customerRef string) error {
+	id, err := store.ReadRow(ctx, q.db, "find a customer", store.ScanValue[string],
+		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, route.ChannelID, customerRef)
+	if err == nil {
+		err = q.DeleteConversation(ctx, platformActor, route.OrgID, id)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// withdrawOp deletes the text of a message that its sender has taken back, and the requests that may repeat it. A message that arrives later
+// is not stored.
+type withdrawOp struct {
+	ring  *vault.Ring
+	orgID string
+	key   messageKey
+
+	conversationID string
+	received, sent string // the message's id, in one of the two directions
+	at             int64  // when it was stored
+	asking         string // the running turn of its conversation
+	others         bool   // another text waits for an answer
+}
+
+func (op *withdrawOp) refusal() error { return nil }
+
+func (op *withdrawOp) conversation() string { return op.conversationID }
+
+// find reads the conversation of the message, which never changes.
+func (op *withdrawOp) find(ctx context.Context, tx store.Tx) error {
+	op.conversationID = ""
+	return tx.Query(ctx, func(row store.Row) error { return row.Scan(&op.conversationID) },
+		`SELECT conversation_id FROM messages WHERE channel_id = $1 AND platform_message_id = $2
+		UNION SELECT conversation_id FROM outbound_messages WHERE channel_id = $1 AND platform_message_id = $2 AND platform_message_id <> ''`,
+		op.key.channelID, op.key.platformID)
+}
+
+func (op *withdrawOp) read(s *session) {
+	op.received, op.sent, op.asking, op.others = "", "", "", false
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at) },
+		`SELECT id, received_at FROM messages WHERE channel_id = $1 AND platform_message_id = $2`, op.key.channelID, op.key.platformID)
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.sent, &op.at) },
+		`SELECT id, created_at FROM outbound_messages WHERE channel_id = $1 AND platform_message_id = $2 AND platform_message_id <> ''
+			AND state = 'sent'`, op.key.channelID, op.key.platformID)
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.asking) },
+		`SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversationID)
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.others) }, `SELECT
+		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND platform_message_id <> $2)
+		OR EXISTS (SELECT 1 FROM messages WHERE turn_id = (SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking')
+			AND NOT handled AND platform_message_id <> $2)`, op.conversationID, op.key.platformID)
+}
+
+func (op *withdrawOp) run(_ context.Context, s *session) error {
+	c := s.rows[op.conversationID]
+	if c == nil || c.deleted {
+		hash := tombstone(op.key)
+		s.queueTombstones([][]byte{hash[:]})
+		return nil
+	}
+	if op.received != "" {
+		s.tx.Queue(1, `UPDATE messages SET body = $2, handled = TRUE WHERE id = $1`, op.received, op.sealed(vault.InboundBody, op.received))
+	}
+	if op.sent != "" { // of a template, the values go too
+		s.tx.Queue(1, `UPDATE outbound_messages SET body = $2, template = NULL WHERE id = $1`, op.sent, op.sealed(vault.OutboundBody, op.sent))
+	}
+	if op.asking != "" { // the texts that are left wait for a turn that doesn't know this one
+		(&turnOp{turnID: op.asking}).supersede(s)
+		c.runBy(s.now)
+	}
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL WHERE conversation_id = $1 AND created_at >= $2 AND request IS NOT NULL`, c.id, op.at)
+	if !op.others && c.state == StateAssistant && c.attention == "" {
+		c.replied(0)
+	}
+	c.touch(s.now)
+	return nil
+}
+
+// sealed returns what replaces the text of a message.
+func (op *withdrawOp) sealed(aad func(orgID, messageID string) vault.AAD, id string) []byte {
+	return op.ring.Seal([]byte(WithdrawnText), aad(op.orgID, id))
+}
+
+var (
+	_ finder = (*withdrawOp)(nil)
+	_ reader = (*withdrawOp)(nil)
+)

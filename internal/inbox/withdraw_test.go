@@ -1,0 +1,152 @@
+package inbox
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+func tookBack(customer, id string) Item {
+	return Item{Kind: Unsent, CustomerRef: customer, MessageID: id}
+}
+
+// said is what the customer's conversation shows.
+func (q *inboxTest) said(t *testing.T, customer string) []string {
+	t.Helper()
+	c, err := q.ConversationOf(t.Context(), "org_1", "chn_1", customer)
+	require.NoError(t, err)
+	messages, err := q.Messages(t.Context(), "org_1", c.ID, pageAll)
+	require.NoError(t, err)
+	return textsOf(messages)
+}
+
+// requests counts the turns whose requests are stored.
+func (q *inboxTest) requests(t *testing.T) string {
+	t.Helper()
+	return q.value(t, `SELECT count(*) FROM turns WHERE request IS NOT NULL`)
+}
+
+// Of a message that was taken back nothing is left: neither its text nor the requests that repeat it, however often the platform says so.
+// Those of others, and earlier requests, stay.
+func TestWithdrawnMessage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		other := q.channel(t, "org_2", "chn_2")
+		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{other, []Item{textOf("ann", "2", "kept")}}}))
+		require.NoError(t, q.Release(t.Context(), q.take(t)))
+		q.exec(t, `UPDATE conversations SET run_at = NULL WHERE org_id = 'org_2'`)
+		q.exec(t, `UPDATE messages SET handled = TRUE WHERE org_id = 'org_2'`)
+
+		q.arrive(t, textOf("ann", "1", "first"))
+		q.reply(t, "answer", "p1")
+		q.exec(t, `UPDATE turns SET created_at = created_at - 10`)
+		q.exec(t, `UPDATE messages SET received_at = received_at - 10 WHERE org_id = 'org_1'`)
+		q.arrive(t, textOf("ann", "2", "my card is 4711"))
+		q.reply(t, "another", "p2")
+		q.arrive(t, textOf("ann", "3", "thanks"))
+		q.reply(t, "welcome", "p3")
+		require.Equal(t, "3", q.requests(t))
+		for range 2 {
+			q.arrive(t, tookBack("ann", "2"))
+			require.Equal(t, []string{"first", "answer", WithdrawnText, "another", "thanks", "welcome"}, q.said(t, "ann"))
+			require.Equal(t, "1", q.requests(t), "the one before it doesn't know it")
+		}
+		q.idle(t)
+		messages, err := q.Messages(t.Context(), "org_2", q.value(t, `SELECT id FROM conversations WHERE org_id = 'org_2'`), pageAll)
+		require.NoError(t, err)
+		require.Equal(t, []string{"kept"}, textsOf(messages))
+
+		q.arrive(t, echoOf("ann", "h1"), tookBack("ann", "h1"), tookBack("ann", "p3"))
+		said := q.said(t, "ann")
+		require.Equal(t, []string{WithdrawnText, WithdrawnText}, said[5:], "so do those of the business")
+		q.healthy(t)
+	})
+}
+
+// What is taken back before it is answered gets no answer, and the texts beside it get one that doesn't know it.
+func TestWithdrawnBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"), textOf("ann", "2", "two"), tookBack("ann", "1"))
+		lease := q.take(t)
+		require.Equal(t, []string{"two"}, textsOf(q.open(t, lease).Waiting))
+		turn := q.begin(t, lease)
+		q.arrive(t, textOf("ann", "3", "three"), tookBack("ann", "2"))
+		seen, err := q.Interruptions(ctx, []RunningTurn{{lease.ConversationID, turn}})
+		require.NoError(t, err)
+		require.True(t, seen[turn].Ended, "the running call ends")
+		_, err = q.Answer(ctx, lease, turn, []string{"x"}, true)
+		require.ErrorIs(t, err, ErrEnded)
+		require.Equal(t, "0", q.requests(t))
+		require.NoError(t, q.Release(ctx, lease))
+
+		lease = q.take(t)
+		require.Equal(t, []string{"three"}, textsOf(q.open(t, lease).Waiting))
+		turn = q.begin(t, lease)
+		q.arrive(t, tookBack("ann", "3"))
+		_, err = q.Answer(ctx, lease, turn, []string{"x"}, true)
+		require.ErrorIs(t, err, ErrEnded)
+		require.Empty(t, q.open(t, lease).Waiting)
+		require.NoError(t, q.Release(ctx, lease))
+		q.idle(t)
+		c, err := q.Conversation(ctx, "org_1", lease.ConversationID)
+		require.NoError(t, err)
+		require.Zero(t, c.UnansweredSince, "nobody waits")
+		q.healthy(t)
+	})
+}
+
+// A text whose turn stands is not asked about when the cause is gone, and those beside it are.
+func TestWithdrawnWhileItStands(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"), textOf("ann", "2", "two"))
+		lease := q.take(t)
+		turn := q.begin(t, lease)
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turn, Code: CodeNoAgent}))
+		require.NoError(t, q.Release(ctx, lease))
+		q.arrive(t, tookBack("ann", "1"))
+		q.idle(t)
+		require.Equal(t, "0", q.requests(t))
+		q.healthy(t)
+		require.NoError(t, q.Resume(ctx, turn, 0))
+		lease = q.take(t)
+		require.Equal(t, []string{"two"}, textsOf(q.open(t, lease).Waiting))
+		q.healthy(t)
+	})
+}
+
+// A message that is taken back before it arrives is not stored, and begins no conversation.
+func TestWithdrawnBeforeItArrives(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, tookBack("ann", "1"))
+		q.arrive(t, textOf("ann", "1", "one"))
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM conversations`))
+		q.arrive(t, textOf("ann", "2", "two"))
+		require.Equal(t, []string{"two"}, q.said(t, "ann"))
+	})
+}
+
+// A customer who wants it is erased, by the platform's word, and nobody else.
+func TestErasureWanted(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		other := q.channel(t, "org_2", "chn_2")
+		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{other, []Item{textOf("ann", "1", "kept")}}}))
+		q.arrive(t, textOf("ann", "1", "one"), textOf("bob", "2", "two"))
+		for range 2 {
+			q.arrive(t, Item{Kind: ErasureWanted, CustomerRef: "ann"})
+			_, err := q.ConversationOf(t.Context(), "org_1", "chn_1", "ann")
+			require.ErrorIs(t, err, store.ErrNotFound)
+		}
+		require.Equal(t, []string{"two"}, q.said(t, "bob"))
+		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM conversations WHERE org_id = 'org_2'`))
+		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE actor = 'platform' AND action = 'conversation.delete' AND org_id = 'org_1'`))
+		q.healthy(t)
+	})
+}
