@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
@@ -15,6 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -162,6 +165,9 @@ type agentObject struct {
 	DebounceMaxSeconds float64  `json:"debounceMaxSeconds"`
 	Supersede          bool     `json:"supersede"`
 	PauseMinutes       *float64 `json:"pauseMinutes"       doc:"null: 30"`
+	Handover           bool     `json:"handover"`
+	HandoverWords      []string `json:"handoverWords"      nullable:"false"`
+	HandoverReply      string   `json:"handoverReply"`
 	KnowledgeBaseIDs   []string `json:"knowledgeBaseIds"   nullable:"false"`
 	CreatedAt          string   `json:"createdAt"          format:"date-time"`
 	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
@@ -172,6 +178,7 @@ func showAgent(agent *store.Agent) agentObject {
 		ID: agent.ID, Name: agent.Name, Model: agent.Model, Instructions: agent.Instructions, UseBYOK: agent.UseBYOK,
 		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
 		Supersede: agent.Supersede, PauseMinutes: showPause(agent.PauseMS),
+		Handover: agent.Handover, HandoverWords: append([]string{}, agent.HandoverWords...), HandoverReply: agent.HandoverReply,
 		KnowledgeBaseIDs: append([]string{}, agent.KnowledgeBaseIDs...),
 		CreatedAt:        endpoint.Timestamp(agent.CreatedAt), UpdatedAt: endpoint.Timestamp(agent.UpdatedAt),
 	}
@@ -232,6 +239,10 @@ type AgentChange struct {
 
 	PauseMinutes clearable[float64] `json:"pauseMinutes,omitzero" minimum:"0" maximum:"1440" doc:"How long the agent is silent after a human wrote from the platform's own app; 0: never; null, the default: 30 minutes"` //nolint:lll // as above
 
+	Handover      *bool     `json:"handover,omitempty" doc:"The agent may hand conversations over to people: when the customer asks for one, when it doesn't know, and when it has failed twice in a row"` //nolint:lll // as above
+	HandoverWords *[]string `json:"handoverWords,omitempty" maxItems:"20" doc:"A customer's message with one of these words or phrases of 1 to 50 characters is handed over without asking the model"`     //nolint:lll // as above
+	HandoverReply *string   `json:"handoverReply,omitempty" maxLength:"1000" doc:"What the customer is told when a conversation is handed over without words of the model's; empty: nothing"`              //nolint:lll // as above
+
 	KnowledgeBaseIDs []string `json:"knowledgeBaseIds,omitempty" maxItems:"20" doc:"What the agent knows: parts that fit a customer's message are shown to the model; [] for nothing"` //nolint:lll // as above
 }
 
@@ -248,6 +259,9 @@ func (c AgentChange) apply(agent *store.Agent) error {
 	set(&agent.Instructions, c.Instructions)
 	set(&agent.UseBYOK, c.UseBYOK)
 	set(&agent.Supersede, c.Supersede)
+	if err := c.applyHandover(agent); err != nil {
+		return err
+	}
 	setMillis(&agent.DebounceMS, c.DebounceSeconds, secondMS)
 	setMillis(&agent.DebounceMaxMS, c.DebounceMaxSeconds, secondMS)
 	if c.PauseMinutes.given {
@@ -272,6 +286,32 @@ func (c AgentChange) apply(agent *store.Agent) error {
 	}
 	if agent.DebounceMaxMS > 0 && agent.DebounceMaxMS < agent.DebounceMS {
 		return handlers.InvalidRequest("debounceMaxSeconds", "debounceMaxSeconds must not be less than debounceSeconds.")
+	}
+	return nil
+}
+
+// maxHandoverWord is the length of a word or phrase in characters.
+const maxHandoverWord = 50
+
+func (c AgentChange) applyHandover(agent *store.Agent) error {
+	set(&agent.Handover, c.Handover)
+	if c.HandoverReply != nil {
+		agent.HandoverReply = strings.TrimSpace(*c.HandoverReply)
+	}
+	if c.HandoverWords == nil {
+		return nil
+	}
+	agent.HandoverWords = nil
+	for i, typed := range *c.HandoverWords {
+		word := strings.Join(strings.Fields(typed), " ")
+		// A phrase that says itself has words that are compared.
+		if utf8.RuneCountInString(word) > maxHandoverWord || !knowledge.Says(word, []string{word}) {
+			return handlers.InvalidRequest("handoverWords",
+				"Entry %d of handoverWords must have 1 to %d characters, among them a letter or digit.", i+1, maxHandoverWord)
+		}
+		if !slices.Contains(agent.HandoverWords, word) {
+			agent.HandoverWords = append(agent.HandoverWords, word)
+		}
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ func TestAgentWithDefaults(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"id": id, "name": "Lan", "model": "echo/a", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
 		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": nil, "knowledgeBaseIds": []any{},
+		"handover": false, "handoverWords": []any{}, "handoverReply": "",
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
 	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", ""))
@@ -33,12 +34,14 @@ func TestAgentWithEverything(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a","instructions":"Be kind.\n",
-		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90}`)
+		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90,
+		"handover":true,"handoverWords":[" a   person ","người","a person"],"handoverReply":" One moment.\n"}`)
 	agent, err := o.DB.Agents.ByID(t.Context(), "org_1", created["id"].(string))
 	require.NoError(t, err)
 	require.Equal(t, store.Agent{
 		ID: agent.ID, OrgID: "org_1", Name: "Lan", Model: "echo/a", Instructions: "Be kind.\n", UseBYOK: true, MaxTokens: 200,
 		TemperatureMilli: sql.NullInt64{Int64: 700, Valid: true}, DebounceMS: 2500, DebounceMaxMS: 30_000, Supersede: true,
+		Handover: true, HandoverWords: []string{"a person", "người"}, HandoverReply: "One moment.",
 		PauseMS: 90 * 60_000, CreatedAt: apiNow().UnixMilli(), UpdatedAt: apiNow().UnixMilli(),
 	}, agent)
 
@@ -56,6 +59,8 @@ func TestAgentWithEverything(t *testing.T) {
 	require.EqualValues(t, store.NoPause, agent.PauseMS)
 	changed = o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{"pauseMinutes":null}`)
 	require.Nil(t, changed["pauseMinutes"], "the default")
+	changed = o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{"handover":false,"handoverWords":[],"handoverReply":""}`)
+	require.Equal(t, []any{false, []any{}, ""}, []any{changed["handover"], changed["handoverWords"], changed["handoverReply"]})
 	same := o.ask(t, http.StatusOK, http.MethodPatch, "/agents/"+agent.ID, "owner", `{}`)
 	same["updatedAt"] = changed["updatedAt"]
 	require.Equal(t, changed, same)
@@ -92,6 +97,13 @@ func TestAgentRefusals(t *testing.T) {
 		{`"debounceSeconds":20,"debounceMaxSeconds":10`, "debounceMaxSeconds"},
 		{`"supersede":1`, "supersede"},
 		{`"pauseMinutes":1441`, "pauseMinutes"},
+		{`"handover":"yes"`, "handover"},
+		{`"handoverWords":"person"`, "handoverWords"},
+		{`"handoverWords":["ok","` + strings.Repeat("é", 51) + `"]`, "handoverWords"},
+		{`"handoverWords":["?!"]`, "handoverWords"},
+		{`"handoverWords":[" "]`, "handoverWords"},
+		{`"handoverWords":[` + strings.Repeat(`"a",`, 20) + `"a"]`, "handoverWords"},
+		{`"handoverReply":"` + strings.Repeat("é", 1001) + `"`, "handoverReply"},
 	} {
 		body := `{"model":"echo/a",` + c.member + `}`
 		if !strings.Contains(c.member, `"name"`) {

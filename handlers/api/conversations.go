@@ -83,8 +83,8 @@ type conversationObject struct {
 	BlockedAt      *string `json:"blockedAt"      format:"date-time" doc:"When somebody of the business blocked the customer: the agent answers nothing of theirs; null: nobody has"` //nolint:lll // a struct tag can't be broken
 	LastCustomerAt *string `json:"lastCustomerAt" format:"date-time" doc:"When the customer wrote last"`
 	// UnansweredSince and HandoverReason are for people who look after what waits.
-	UnansweredSince *string `json:"unansweredSince" format:"date-time" doc:"When the first text came that neither the agent nor a person has answered; null: there is none"` //nolint:lll // a struct tag can't be broken
-	HandoverReason  *string `json:"handoverReason"  enum:"person" doc:"Why a person has the conversation, or had it last; person: one took it over; null: none ever had it"` //nolint:lll // a struct tag can't be broken
+	UnansweredSince *string `json:"unansweredSince" format:"date-time" doc:"When the first text came that neither the agent nor a person has answered; null: there is none"`                                                                                                                                                         //nolint:lll // a struct tag can't be broken
+	HandoverReason  *string `json:"handoverReason"  enum:"person,assistant,words,failures" doc:"Why a person has the conversation, or had it last; person: one took it over; assistant: the agent asked for one; words: the customer wrote one of handoverWords; failures: the agent failed twice in a row; null: none ever had it"` //nolint:lll // a struct tag can't be broken
 	CreatedAt       string  `json:"createdAt"      format:"date-time"`
 	UpdatedAt       string  `json:"updatedAt"      format:"date-time"`
 }

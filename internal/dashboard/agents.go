@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,6 +23,9 @@ type agent struct {
 	DebounceMaxSeconds json.Number `json:"debounceMaxSeconds"`
 	Supersede          bool        `json:"supersede"`
 	PauseMinutes       json.Number `json:"pauseMinutes"`
+	Handover           bool        `json:"handover"`
+	HandoverWords      []string    `json:"handoverWords"`
+	HandoverReply      string      `json:"handoverReply"`
 	KnowledgeBaseIDs   []string    `json:"knowledgeBaseIds"`
 	UpdatedAt          string      `json:"updatedAt"`
 }
@@ -86,7 +90,7 @@ func showAgents(req *pageRequest) (any, error) {
 	}
 	data.Create = req.form(form{
 		ID: "agent-create", Action: agentsPath, Submit: "Create the assistant",
-		Fields: []field{agentNameField(""), modelField(options), instructionsField("")},
+		Fields: []field{agentNameField(""), modelField(options), instructionsField(""), handoverField(true)},
 	})
 	return &data, nil
 }
@@ -95,6 +99,7 @@ func createAgent(req *pageRequest) (outcome, error) {
 	var created agent
 	err := req.send(http.MethodPost, "/agents", object{
 		"name": req.text("name"), "model": req.text("model"), "instructions": req.text("instructions"),
+		"handover": req.flag("handover"),
 	}, &created)
 	return goTo(agentsPath + "/" + created.ID), err
 }
@@ -121,7 +126,9 @@ func showAgent(req *pageRequest) (any, error) {
 			Hint: "Parts of their documents that fit a customer's message are shown to the model.",
 		})
 	}
-	data.Edit = req.form(form{ID: "agent-edit", Action: agentsPath + "/" + a.ID, Submit: "Save", Fields: append(fields, agentSettings(a)...)})
+	data.Edit = req.form(form{
+		ID: "agent-edit", Action: agentsPath + "/" + a.ID, Submit: "Save", Fields: slices.Concat(fields, handoverFields(a), agentSettings(a)),
+	})
 	data.Delete = req.form(button("agent-delete", agentsPath+"/"+a.ID+"/delete", "Delete the assistant",
 		"Delete the assistant "+a.Name+"? Its channels have no assistant then, and nobody answers there."))
 	return &data, nil
@@ -141,6 +148,7 @@ func changeAgent(req *pageRequest) (outcome, error) {
 		"useByok": req.flag("useByok"), "maxTokens": req.number("maxTokens"), "temperature": req.number("temperature"),
 		"debounceSeconds": req.numberOrZero("debounceSeconds"), "debounceMaxSeconds": req.numberOrZero("debounceMaxSeconds"),
 		"supersede": req.flag("supersede"), "pauseMinutes": req.number("pauseMinutes"),
+		"handover": req.flag("handover"), "handoverWords": linesOf(req.text("handoverWords")), "handoverReply": req.text("handoverReply"),
 	}
 	if req.sent.Has("knowledgeBaseIds") { // a form from before the first knowledge base has no such field
 		change["knowledgeBaseIds"] = req.texts("knowledgeBaseIds")
@@ -170,6 +178,35 @@ func instructionsField(value string) field {
 		Name: "instructions", Kind: areaField, Label: "Instructions", Value: value, MaxLength: 100_000, Rows: 12,
 		Hint: "Who the assistant is, how it speaks, what it may promise, and what it leaves to people.",
 	}
+}
+
+func handoverField(on bool) field {
+	return field{
+		Name: "handover", Kind: checkField, Label: "May hand conversations over to people", Value: checked(on),
+		Hint: "When a customer asks for a person, when the assistant doesn't know, and when it has failed twice in a row. It is silent then " +
+			"until you hand the conversation back: look at what waits for you.",
+	}
+}
+
+// handoverFields returns the fields that say when the assistant leaves a conversation to people.
+func handoverFields(a *agent) []field {
+	return []field{
+		handoverField(a.Handover),
+		{
+			Name: "handoverWords", Kind: areaField, Label: "Words for which a person is called", Rows: 3,
+			Value: strings.Join(a.HandoverWords, "\n"),
+			Hint:  "One word or phrase a line, at most 20. A message with one of them is handed over at once, and the model isn't called.",
+		},
+		{
+			Name: "handoverReply", Kind: areaField, Label: "What customers are told then", Rows: 2, Value: a.HandoverReply, MaxLength: 1000,
+			Hint: "Sent after one of these words, and after failures. Empty: nothing.",
+		},
+	}
+}
+
+// linesOf returns the lines of a text that aren't blank; never nil.
+func linesOf(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
 }
 
 // agentSettings returns the fields for the model's bounds and for the timing of answers.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 const conversationsPath = root + "/conversations"
@@ -20,6 +21,7 @@ type conversation struct {
 	LastCustomerAt string `json:"lastCustomerAt"`
 	// UnansweredSince is when the first text came that has no answer.
 	UnansweredSince string `json:"unansweredSince"`
+	HandoverReason  string `json:"handoverReason"`
 }
 
 // The states of a conversation.
@@ -38,6 +40,15 @@ var conversationStates = map[string]string{
 	conversationClosed:  "Closed",
 }
 
+var handoverReasons = map[string]string{
+	"assistant": "The assistant asked for a person.",
+	"words":     "The customer wrote a word for which a person is called.",
+	"failures":  "The assistant failed to answer twice in a row.",
+}
+
+// HandoverLabel returns why the assistant gave the conversation to people, "" if it didn't.
+func (c *conversation) HandoverLabel() string { return handoverReasons[c.HandoverReason] }
+
 func (c *conversation) StateLabel() string { return cmp.Or(conversationStates[c.State], c.State) }
 
 func (c *conversation) AttentionLabel() string {
@@ -50,7 +61,7 @@ func (c *conversation) Waits() bool { return c.State == answeredByHuman && c.Una
 // NeedLabel returns the reason why the conversation needs a person, "" if it needs none.
 func (c *conversation) NeedLabel() string {
 	if c.Attention == "" && c.Waits() {
-		return "The customer waits for a person."
+		return strings.TrimSpace("The customer waits for a person. " + c.HandoverLabel())
 	}
 	return c.AttentionLabel()
 }

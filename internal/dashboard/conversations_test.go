@@ -46,6 +46,17 @@ func TestWaitingForPeople(t *testing.T) {
 		require.Equal(t, waits, strings.Contains(r.see(t, "/dashboard/conversations"), "The customer waits for a person."))
 		require.Equal(t, waits, strings.Contains(r.see(t, "/dashboard/conversations/cnv_1"), `id="conversation-waiting"`))
 	}
+	for reason, label := range map[string]string{
+		"assistant": "The assistant asked for a person.", "words": "The customer wrote a word for which a person is called.",
+		"failures": "The assistant failed to answer twice in a row.", "person": "",
+	} {
+		body := strings.Replace(theirs, `"pausedUntil"`, `"handoverReason":"`+reason+`","pausedUntil"`, 1)
+		r.answer("GET /conversations", http.StatusOK, listOf(body))
+		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
+		require.Contains(t, r.see(t, "/dashboard/conversations"), "The customer waits for a person."+strings.TrimRight(" "+label, " "))
+		page := r.see(t, "/dashboard/conversations/cnv_1")
+		require.Equal(t, label != "", strings.Contains(page, `<p id="conversation-reason">`+label+`</p>`))
+	}
 	for count, label := range map[string]string{"1": "1", "99": "99", "100": "99&#43;"} {
 		r.answer("GET /session", http.StatusOK, `{"user":{"id":"usr_1","email":"lan@shop.example"},
 			"organization":{"id":"org_1","name":"Shop","waitingConversations":`+count+`},"role":"member"}`)

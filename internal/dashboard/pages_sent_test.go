@@ -18,9 +18,9 @@ func TestAgentIsCreated(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)
 	r.answer("POST /agents", http.StatusCreated, agentJSON)
-	w := r.submit(t, "/dashboard/agents", url.Values{"name": {"Lan"}, "model": {"echo/a"}, "instructions": {"Be kind.\r\nAlways."}})
+	w := r.submit(t, "/dashboard/agents", url.Values{"name": {"Lan"}, "model": {"echo/a"}, "instructions": {"Be kind.\r\nAlways."}, "handover": {"true"}})
 	requireTo(t, w, "/dashboard/agents/agt_1", "agent-create")
-	require.Equal(t, map[string]any{"name": "Lan", "model": "echo/a", "instructions": "Be kind.\nAlways."}, r.last(t, http.MethodPost).body)
+	require.Equal(t, map[string]any{"name": "Lan", "model": "echo/a", "instructions": "Be kind.\nAlways.", "handover": true}, r.last(t, http.MethodPost).body)
 }
 
 // The picker says what one chooses by, and keeps a model that was taken away.
@@ -45,12 +45,13 @@ func TestAgentIsChanged(t *testing.T) {
 	typed := url.Values{
 		"name": {"Mai"}, "model": {"echo/a"}, "instructions": {"x"}, "maxTokens": {" 200 "}, "temperature": {"0.5"},
 		"debounceSeconds": {"2.5"}, "debounceMaxSeconds": {"30"}, "pauseMinutes": {"90"}, "supersede": {"true"},
-		"knowledgeBaseIds": {"kb_1", "kb_2"},
+		"knowledgeBaseIds": {"kb_1", "kb_2"}, "handover": {"true"}, "handoverWords": {"a person\r\n\r\nboss\r\n"}, "handoverReply": {"Soon."},
 	}
 	requireTo(t, r.submit(t, "/dashboard/agents/agt_1", typed), "/dashboard/agents/agt_1", "agent-edit")
 	want := map[string]any{
 		"name": "Mai", "instructions": "x", "useByok": false, "maxTokens": 200.0, "temperature": 0.5, "debounceSeconds": 2.5,
 		"debounceMaxSeconds": 30.0, "supersede": true, "pauseMinutes": 90.0, "knowledgeBaseIds": []any{"kb_1", "kb_2"},
+		"handover": true, "handoverWords": []any{"a person", "boss"}, "handoverReply": "Soon.",
 	}
 	require.Equal(t, want, r.last(t, http.MethodPatch).body, "the model was not touched")
 
@@ -58,6 +59,7 @@ func TestAgentIsChanged(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"name": "Mai", "model": "echo/b", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
 		"debounceSeconds": "soon", "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": nil,
+		"handover": false, "handoverWords": []any{}, "handoverReply": "",
 	}, r.last(t, http.MethodPatch).body, "what is no number is refused by the API at its field, and what the form didn't have stays")
 	r.submit(t, "/dashboard/agents/agt_1", url.Values{"name": {"Mai"}, "knowledgeBaseIds": {""}})
 	require.Equal(t, []any{}, r.last(t, http.MethodPatch).body["knowledgeBaseIds"], "no box is checked")

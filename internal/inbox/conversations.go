@@ -12,7 +12,8 @@ import (
 )
 
 const conversationColumns = `SELECT id, org_id, channel_id, customer_ref, address, customer_name, state, attention, attempts,
-	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason, retried_at`
+	paused_until, last_customer_at, created_at, updated_at, blocked_at, unanswered_since, handover_reason, retried_at,
+	attention_told`
 
 // scanConversation reads conversationColumns, then further columns of the row into more. A name that doesn't open is left
 // empty, like one that the platform didn't send: the rest of the conversation is of use without it.
@@ -21,6 +22,7 @@ func (q *Queue) scanConversation(row store.Row, more ...any) (c Conversation, er
 	err = row.Scan(append([]any{
 		&c.ID, &c.OrgID, &c.ChannelID, &c.CustomerRef, &c.Address, &name, &c.State, &c.Attention, &c.Attempts,
 		&c.PausedUntil, &c.LastCustomerAt, &c.CreatedAt, &c.UpdatedAt, &c.BlockedAt, &c.UnansweredSince, &c.HandoverReason, &c.RetriedAt,
+		&c.AttentionTold,
 	}, more...)...)
 	if err != nil || name == nil {
 		return c, err

@@ -18,7 +18,8 @@
 //     time, then arrival; a conversation has one running turn (unique index).
 //   - `sending` is committed before the platform is called. A worker that finds such a part marks it delivery_unknown, because
 //     its own worker died; no part is sent twice, unless a person wishes so ([Queue.Resend]).
-//   - No part of the assistant's is sent while a person has the conversation ([ErrHandedOver]).
+//   - No part of the assistant's is sent while a person has the conversation ([ErrHandedOver]), but the last words with which it gave the
+//     conversation to people.
 //   - Bodies, names and requests are sealed before they reach the writer, and never logged.
 //
 // [Check] verifies the invariants that rows can show.
@@ -26,7 +27,8 @@
 // # Files
 //
 // lease.go chooses which due conversations a worker gets, and in which order; claim.go leases one for a waiting visitor. open.go,
-// turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted. policy.go says what becomes
+// turn.go and outbound.go have the worker's operations under a lease, doubt.go those for what was interrupted, last_words.go the
+// assistant's handing over. policy.go says what becomes
 // of a turn or part that stands, and lets it; attention.go and reconnect.go end that. People's operations are in handover.go, send_key.go,
 // template.go, standing.go (what stands unanswered), resend.go (what wasn't delivered), customer.go and export.go (the customer as a person).
 // withdraw.go deletes what its sender has taken back.

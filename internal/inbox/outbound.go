@@ -21,17 +21,26 @@ func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("answer: %w: the answer has no parts", ErrInvalid)
 	}
-	op := &answerOp{
+	op := q.answer(lease, turnID, parts, sendFirst)
+	if err := q.do(ctx, "answer", &op); err != nil {
+		return nil, err
+	}
+	return op.outbound()
+}
+
+func (q *Queue) answer(lease Lease, turnID string, parts []string, sendFirst bool) answerOp {
+	return answerOp{
 		turnOp: turnOp{leased: leased{lease: lease}, turnID: turnID},
 		parts:  q.sealParts(lease.OrgID, parts), sendFirst: sendFirst,
 	}
-	if err := q.do(ctx, "answer", op); err != nil {
-		return nil, err
-	}
+}
+
+// outbound returns the parts as they were stored, with a [PacedError] when it is too early for the first.
+func (op *answerOp) outbound() ([]Outbound, error) {
 	outbound := make([]Outbound, len(op.parts))
 	for i, part := range op.parts {
 		outbound[i] = Outbound{
-			ID: part.id, TurnID: turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i),
+			ID: part.id, TurnID: op.turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i),
 			CreatedAt: op.at,
 		}
 	}
@@ -96,24 +105,10 @@ func (op *answerOp) Size() (bytes int) {
 }
 
 func (op *answerOp) run(_ context.Context, s *session) error {
-	c := op.asking(s)
+	c := op.answering(s)
 	if c == nil {
 		return nil
 	}
-	if c.silent(s.now) {
-		s.silence(c, codeHandedOver)
-		op.refused = ErrHandedOver
-		return nil
-	}
-	op.early = nil
-	if op.sendFirst && !op.personWrote {
-		op.early = s.inTime(c, op.lease.Paces, true)
-	}
-	op.parts[0].state = OutboundPending
-	if op.sendFirst && !op.personWrote && op.early == nil {
-		op.parts[0].state = OutboundSending
-	}
-	op.at = s.now
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
 	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts = 0
@@ -123,10 +118,37 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
+// answering returns the conversation when the answer may be stored, and decides whether its first part is sending at once. Otherwise it
+// refuses and returns nil.
+func (op *answerOp) answering(s *session) *conversationRow {
+	c := op.asking(s)
+	if c == nil {
+		return nil
+	}
+	if c.silent(s.now) {
+		s.silence(c, codeHandedOver)
+		op.refused = ErrHandedOver
+		return nil
+	}
+	op.at, op.early = s.now, nil
+	if len(op.parts) == 0 {
+		return c
+	}
+	if op.sendFirst && !op.personWrote {
+		op.early = s.inTime(c, op.lease.Paces, true)
+	}
+	op.parts[0].state = OutboundPending
+	if op.sendFirst && !op.personWrote && op.early == nil {
+		op.parts[0].state = OutboundSending
+	}
+	return c
+}
+
 // Sending marks a pending part as sending, which must be durable before the platform is called. A part of the assistant's is
-// discarded instead when a person has the conversation, unless a person had it sent again, or the customer has blocked the channel, and
-// Sending returns [ErrHandedOver]. Other errors are a [PacedError] when the lease's paces don't let it, [ErrEnded] for a part that isn't
-// pending, [ErrLeaseLost], or wrapped ones of the store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
+// discarded instead when a person has the conversation, unless a person had it sent again or it belongs to the assistant's last words
+// ([Queue.AnswerAndHandOver]), or when the customer has blocked the channel, and Sending returns [ErrHandedOver]. Other errors are a
+// [PacedError] when the lease's paces don't let it, [ErrEnded] for a part that isn't pending, [ErrLeaseLost], or wrapped ones of the
+// store, after which the part may be sending, and must not be sent: see [Queue.Unmark].
 func (q *Queue) Sending(ctx context.Context, lease Lease, outboundID string) error {
 	return q.do(ctx, "mark a part as sending", &sendingOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}})
 }
@@ -170,17 +192,25 @@ type sendingOp struct {
 	first bool // the part hasn't waited
 }
 
-func (op *sendingOp) run(_ context.Context, s *session) error {
+func (op *sendingOp) run(ctx context.Context, s *session) error {
 	c := op.holder(s)
 	if c == nil {
 		return nil
+	}
+	silenced := op.author == AuthorAssistant && c.silent(s.now) && (op.resends == 0 || c.state == StateClosed)
+	if silenced && op.state == OutboundPending {
+		last, err := op.lastWords(ctx, s, c)
+		if err != nil {
+			return err
+		}
+		silenced = !last
 	}
 	switch {
 	case op.state == OutboundDiscarded:
 		op.refused = ErrHandedOver
 	case op.state != OutboundPending:
 		op.refused = ErrEnded
-	case op.author == AuthorAssistant && c.silent(s.now) && (op.resends == 0 || c.state == StateClosed):
+	case silenced:
 		s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
 		op.refused = ErrHandedOver
 	default:

@@ -8,7 +8,10 @@ import (
 
 // Why a person has a conversation.
 const (
-	HandoverPerson = "person" // one took it over
+	HandoverPerson    = "person"    // one took it over
+	HandoverAssistant = "assistant" // the assistant asked for one
+	HandoverWords     = "words"     // the customer wrote a word that the agent leaves to people
+	HandoverFailures  = "failures"  // the assistant failed to answer twice in a row
 )
 
 // peopleState is the part of a conversation's row from which events are made.

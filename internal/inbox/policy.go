@@ -90,6 +90,17 @@ func PolicyOf(code string) Policy {
 	return Policy{EndsByOperator, 0, TellOperator}
 }
 
+// AssistantFailed reports whether an assistant that stands with a code has failed by itself, rather than for want of funds, of its channel
+// or of an agent.
+func AssistantFailed(code string) bool {
+	switch code {
+	case string(errcode.ProviderError), string(errcode.InternalError), string(errcode.UnsupportedModel), string(errcode.ContextTooLong),
+		CodeEmpty, CodeUnreadable, CodeKeyReused, CodeNotKept:
+		return true
+	}
+	return false
+}
+
 // Standing ends a running turn, or one that is made for waiting texts, without an answer.
 type Standing struct {
 	// TurnID is the turn, or "" for one that is made of AgentID and MessageIDs.
@@ -101,6 +112,12 @@ type Standing struct {
 	BalanceMicros *int64
 	// Final: another try would fail in the same way, whatever the policy says.
 	Final bool
+}
+
+// Heals reports whether the standing may end without the customer or a person.
+func (s *Standing) Heals() bool {
+	ends := PolicyOf(s.Code).Ends
+	return !s.Final && (ends == EndsInTime || ends == EndsWithCause)
 }
 
 // state returns the row's state of a turn that was made some time ago: needs_attention while its standing can end by itself or by the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 )
 
 // Agent is an assistant: the instructions of its model, and how it is asked. The store accepts what the tables accept; the limits
@@ -24,6 +25,11 @@ type Agent struct {
 	Supersede                 bool // a newer message discards the unsent answer and asks once more
 	// PauseMS is how long the agent is silent after a human wrote, in milliseconds; 0 is the queue's default, [NoPause] never.
 	PauseMS int64
+	// Handover: the agent may hand conversations over to people. HandoverWords are the customers' words for which it always does, and
+	// HandoverReply is what it says where the model has said nothing; none and "" for nothing.
+	Handover      bool
+	HandoverWords []string
+	HandoverReply string
 	// KnowledgeBaseIDs are the organization's knowledge bases that the agent searches, in order of id.
 	KnowledgeBaseIDs []string
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
@@ -47,10 +53,11 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 		}
 		createdAt := orNow(tx, agent.CreatedAt)
 		tx.Queue(1, `INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
-				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)`,
+				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16)`,
 			agent.ID, agent.OrgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
-			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt)
+			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt,
+			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply)
 		queueAgentKnowledge(tx, agent.OrgID, agent.ID, agent.KnowledgeBaseIDs)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name})
 		return nil
@@ -88,10 +95,12 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 			return err
 		}
 		tx.Queue(1, `UPDATE agents SET name = $3, model = $4, instructions = $5, use_byok = $6, max_tokens = $7,
-				temperature_milli = $8, debounce_ms = $9, debounce_max_ms = $10, supersede = $11, pause_ms = $12, updated_at = $13
+				temperature_milli = $8, debounce_ms = $9, debounce_max_ms = $10, supersede = $11, pause_ms = $12, updated_at = $13,
+				handover = $14, handover_words = $15, handover_reply = $16
 			WHERE id = $1 AND org_id = $2`,
 			id, orgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
-			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, tx.Now())
+			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, tx.Now(),
+			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.update", Target: id, OrgID: orgID, Detail: agent.Name})
 		return nil
 	})
@@ -112,12 +121,16 @@ func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 }
 
 const agentColumns = `SELECT id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
-	debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at FROM agents`
+	debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply FROM agents`
 
 func scanAgent(row Row) (agent Agent, err error) {
+	var words string
 	err = row.Scan(&agent.ID, &agent.OrgID, &agent.Name, &agent.Model, &agent.Instructions, &agent.UseBYOK,
 		&agent.MaxTokens, &agent.TemperatureMilli, &agent.DebounceMS, &agent.DebounceMaxMS, &agent.Supersede,
-		&agent.PauseMS, &agent.CreatedAt, &agent.UpdatedAt)
+		&agent.PauseMS, &agent.CreatedAt, &agent.UpdatedAt, &agent.Handover, &words, &agent.HandoverReply)
+	if words != "" {
+		agent.HandoverWords = strings.Split(words, "\n")
+	}
 	return agent, err
 }
 

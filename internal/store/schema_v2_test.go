@@ -13,7 +13,8 @@ import (
 func queueRows(t *testing.T, db *store.DB) {
 	t.Helper()
 	createOrganization(t, db, "org_1")
-	createAgent(t, db, "org_1", "agt_1")
+	write(t, db, `INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, debounce_ms, debounce_max_ms, supersede, pause_ms,
+		created_at, updated_at) VALUES ('agt_1', 'org_1', 'one', 'a/b', '', FALSE, 0, 0, 0, FALSE, 0, 1, 1)`)
 	createChannel(t, db, store.Channel{ID: "chn_1", OrgID: "org_1", Type: "photo_dm", ExternalID: "x", AgentID: "agt_1"})
 	fillChannel(t, db, "org_1", "chn_1", 2, 1)
 	write(t, db, `UPDATE turns SET state = 'asking' WHERE id = 'chn_1/cnv_000/0'`)

@@ -86,6 +86,14 @@ func (m *mortal) Answer(
 	return step(m, func() ([]inbox.Outbound, error) { return m.Queue.Answer(ctx, lease, turnID, parts, sendFirst) })
 }
 
+func (m *mortal) AnswerAndHandOver(
+	ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool,
+) ([]inbox.Outbound, error) {
+	return step(m, func() ([]inbox.Outbound, error) {
+		return m.Queue.AnswerAndHandOver(ctx, lease, turnID, reason, parts, sendFirst)
+	})
+}
+
 func (m *mortal) Sending(ctx context.Context, lease inbox.Lease, id string) error {
 	return m.step(func() error { return m.Queue.Sending(ctx, lease, id) })
 }

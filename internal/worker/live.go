@@ -125,10 +125,13 @@ func (l *live) begun(turnID string, messages []inbox.Message) {
 // waitsFor reports whether the visitor waits for the answer of a turn.
 func (l *live) waitsFor(turnID string) bool { return l != nil && l.turnID == turnID }
 
-// liveSink passes an answer on to a visitor without surrounding white space, and keeps all of it: the answer is stored even if the
-// visitor leaves.
+// liveSink passes an answer on to a visitor without surrounding white space and without the mark that hands the conversation over, and
+// keeps all of it: the answer is stored even if the visitor leaves.
 type liveSink struct {
 	to gateway.Sink
+	// marked: the answer may contain the mark, which mark takes out.
+	marked bool
+	mark   markFilter
 	// whole is the vendor's answer; space is white space that no text has followed yet.
 	whole strings.Builder
 	space string
@@ -142,7 +145,7 @@ var _ gateway.Sink = (*liveSink)(nil)
 // Begin discards an answer that broke off; a visitor that has received a part of it gets no other.
 func (s *liveSink) Begin(head gateway.Head) error {
 	s.whole.Reset()
-	s.space = ""
+	s.space, s.mark = "", markFilter{}
 	s.cut = s.cut || s.shown
 	s.pass(func() error { return s.to.Begin(head) })
 	return nil
@@ -151,6 +154,20 @@ func (s *liveSink) Begin(head gateway.Head) error {
 // Text passes a piece on.
 func (s *liveSink) Text(piece string) error {
 	s.whole.WriteString(piece)
+	if s.marked {
+		piece = s.mark.add(piece)
+	}
+	s.show(piece)
+	return nil
+}
+
+// end passes on what was kept back of an answer that is complete.
+func (s *liveSink) end() {
+	s.show(s.mark.rest())
+	_ = s.Flush()
+}
+
+func (s *liveSink) show(piece string) {
 	if !s.shown {
 		piece = strings.TrimLeftFunc(piece, unicode.IsSpace)
 	}
@@ -161,7 +178,6 @@ func (s *liveSink) Text(piece string) error {
 		s.shown = true
 		s.pass(func() error { return s.to.Text(piece[:end]) })
 	}
-	return nil
 }
 
 // Flush passes on.

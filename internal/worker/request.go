@@ -27,6 +27,10 @@ type storedRequest struct {
 	Since int64 `json:"since,omitempty"`
 	// First is the platform's id of the first text; "" in the requests of older programs.
 	First string `json:"first,omitempty"`
+	// MayHandOver: the instructions name the mark that hands the conversation over.
+	MayHandOver bool `json:"mayHandOver,omitempty"`
+	// Person is the reason to hand the conversation over without asking the model; then there are no messages.
+	Person string `json:"person,omitempty"`
 }
 
 // message is one message of a prompt.
@@ -43,12 +47,12 @@ type span struct {
 
 // newRequest returns the request that answers the waiting texts of a conversation.
 func newRequest(agent *store.Agent, model *gateway.Model, p prompt) *storedRequest {
-	p.Instructions = agent.Instructions
+	p.Instructions = instructed(agent)
 	p.Window, p.MaxOutput = model.ContextWindow, model.MaxOutputTokens
 	if agent.MaxTokens > 0 {
 		p.MaxOutput = min(p.MaxOutput, agent.MaxTokens)
 	}
-	r := &storedRequest{Model: agent.Model, MaxTokens: agent.MaxTokens, BYOK: agent.UseBYOK}
+	r := &storedRequest{Model: agent.Model, MaxTokens: agent.MaxTokens, BYOK: agent.UseBYOK, MayHandOver: agent.Handover}
 	r.Messages, r.History = p.build()
 	if agent.TemperatureMilli.Valid {
 		r.TemperatureMilli = &agent.TemperatureMilli.Int64
@@ -70,7 +74,7 @@ func decodeRequest(encoded []byte) (*storedRequest, error) {
 	if err := json.Unmarshal(encoded, r); err != nil {
 		return nil, fmt.Errorf("reading a turn's stored request: %w", err)
 	}
-	if h := r.History; len(r.Messages) == 0 || h.From < 0 || h.To < h.From || h.To > len(r.Messages) {
+	if h := r.History; len(r.Messages) == 0 && r.Person == "" || h.From < 0 || h.To < h.From || h.To > len(r.Messages) {
 		return nil, errors.New("a turn's stored request makes no sense")
 	}
 	return r, nil

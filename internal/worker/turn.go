@@ -74,6 +74,9 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 		p.Logger.ErrorContext(ctx, "a turn's stored request can't be read", "turn", turn.ID, "error", err)
 		return 0, p.dead(ctx, turn, inbox.CodeUnreadable)
 	}
+	if request.Person != "" {
+		return 0, p.handOver(ctx, turn.ID, request.Person)
+	}
 	return p.ask(ctx, turn, request)
 }
 
@@ -107,6 +110,9 @@ func (p *pass) obstacle() string {
 // begin makes a turn of all waiting texts.
 func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	agent := p.work.Agent
+	if p.asksForPerson() {
+		return p.beginWith(ctx, &storedRequest{Person: inbox.HandoverWords})
+	}
 	model, known := p.Gateway.Model(agent.Model)
 	if !known {
 		return nil, fmt.Errorf("the model %q left the catalog", agent.Model)
@@ -115,7 +121,11 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked := newRequest(agent, model, prompt{History: p.work.History, Waiting: p.readable(), Knowledge: snippets})
+	return p.beginWith(ctx, newRequest(agent, model, prompt{History: p.work.History, Waiting: p.readable(), Knowledge: snippets}))
+}
+
+// beginWith makes a turn of all waiting texts, with a request.
+func (p *pass) beginWith(ctx context.Context, asked *storedRequest) (*inbox.Turn, error) {
 	asked.Since, asked.First = p.work.WaitingSince, p.work.Waiting[0].PlatformMessageID
 	request, err := asked.encode()
 	if err != nil {
@@ -123,14 +133,14 @@ func (p *pass) begin(ctx context.Context) (*inbox.Turn, error) {
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
-	id, err := p.Turns.BeginTurn(ctx, p.lease, agent.ID, p.waitingIDs(), request)
+	id, err := p.Turns.BeginTurn(ctx, p.lease, p.work.Agent.ID, p.waitingIDs(), request)
 	if err != nil {
 		return nil, fmt.Errorf("beginning a turn: %w", err)
 	}
 	p.live.begun(id, p.work.Waiting)
 	p.traceJoined(p.work.Waiting)
 	p.Observer.TurnBegan(p.work.Channel.Type, p.waited(asked.Since))
-	return &inbox.Turn{ID: id, AgentID: agent.ID, Request: request}, nil
+	return &inbox.Turn{ID: id, AgentID: p.work.Agent.ID, Request: request}, nil
 }
 
 // searchDocuments searches the agent's documents for the waiting texts. A failed search ends the try: an answer without the documents
@@ -206,7 +216,9 @@ func (p *pass) callGateway(ctx context.Context, turn *inbox.Turn, request *store
 	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
 	if p.live.waitsFor(turn.ID) {
 		call.Stream = true
+		p.live.sink.marked = request.MayHandOver
 		if result, err = p.Gateway.Call(ctx, call, p.live.sink); err == nil {
+			p.live.sink.end()
 			result.Text = p.live.sink.whole.String()
 		}
 	} else {
@@ -325,7 +337,8 @@ func (p *pass) freeBalance(ctx context.Context) (int64, error) {
 func (p *pass) answer(
 	ctx context.Context, turn *inbox.Turn, request *storedRequest, text string,
 ) (wait time.Duration, err error) {
-	if text = strings.TrimSpace(text); text == "" {
+	text, reason := p.lastWords(request, text)
+	if text == "" && reason == "" {
 		return 0, p.stand(ctx, turn, inbox.CodeEmpty, nil)
 	}
 	if p.work.Agent.Supersede && !p.superseded && !p.stopping() {
@@ -337,13 +350,20 @@ func (p *pass) answer(
 			return p.again(ctx)
 		}
 	}
-	parts := p.Platforms.Split(p.work.Channel.Type, text)
+	var parts []string
+	if text != "" {
+		parts = p.Platforms.Split(p.work.Channel.Type, text)
+	}
 	p.makeReady(ctx)
-	rows, personFirst, err := p.store(ctx, turn, parts)
+	rows, personFirst, err := p.store(ctx, turn, reason, parts)
 	if err != nil {
 		return 0, err
 	}
-	p.turnEnded(endedAnswered)
+	if reason == "" {
+		p.turnEnded(endedAnswered)
+	} else {
+		p.turnEnded(endedHandedOver)
+	}
 	if request.Since > 0 {
 		p.Observer.Answered(p.work.Channel.Type, p.waited(request.Since))
 	}
@@ -376,13 +396,16 @@ func (p *pass) again(ctx context.Context) (wait time.Duration, err error) {
 	return p.tryTurn(ctx)
 }
 
-// store stores the answer. Its first part is marked as sending in the same commit when it can be sent now. After a doubt it is pending
-// again: its platform was not called. personFirst: a person's message waits, which is sent before the answer.
-func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) (rows []inbox.Outbound, personFirst bool, err error) {
+// store stores the answer, with which the conversation is handed over for the reason, "" for none. Its first part is marked as sending in
+// the same commit when it can be sent now. After a doubt it is pending again: its platform was not called. personFirst: a person's message
+// waits, which is sent before the answer.
+func (p *pass) store(
+	ctx context.Context, turn *inbox.Turn, reason string, parts []string,
+) (rows []inbox.Outbound, personFirst bool, err error) {
 	sendFirst := ctx.Err() == nil && p.refusal(inbox.AuthorAssistant, false) == nil
 	bounded, cancel := storing(ctx)
 	defer cancel()
-	rows, err = p.Turns.Answer(bounded, p.lease, turn.ID, parts, sendFirst)
+	rows, err = p.storeAnswer(bounded, turn.ID, reason, parts, sendFirst)
 	if p.tooEarly(err) {
 		return rows, false, nil
 	}
@@ -392,7 +415,7 @@ func (p *pass) store(ctx context.Context, turn *inbox.Turn, parts []string) (row
 		}
 		return nil, false, fmt.Errorf("storing the answer: %w", err)
 	}
-	return rows, sendFirst && rows[0].State == inbox.OutboundPending, nil
+	return rows, sendFirst && len(rows) > 0 && rows[0].State == inbox.OutboundPending, nil
 }
 
 // stand lets the turn stand with a code; without a turn the waiting texts become one.
@@ -415,6 +438,9 @@ func (p *pass) dead(ctx context.Context, turn *inbox.Turn, code string) error {
 }
 
 func (p *pass) storeStanding(ctx context.Context, standing inbox.Standing, outcome string) error {
+	if p.failsAgain(&standing) {
+		return p.handOver(ctx, standing.TurnID, inbox.HandoverFailures)
+	}
 	ctx, cancel := storing(ctx)
 	defer cancel()
 	if err := p.Queue.Stand(ctx, p.lease, standing); err != nil {

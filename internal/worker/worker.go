@@ -59,6 +59,7 @@ type Turns interface {
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
 	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
 	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
+	AnswerAndHandOver(ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	Interruptions(ctx context.Context, turns []inbox.RunningTurn) (map[string]inbox.Interruption, error)
 	GiveWay(ctx context.Context, lease inbox.Lease, turnID string) error
 	Deliveries
@@ -215,7 +216,7 @@ type Observer interface {
 	TurnBegan(channelType string, waited time.Duration)
 	// Answered observes how long the first of a turn's texts has waited until the answer was stored.
 	Answered(channelType string, waited time.Duration)
-	// TurnEnded counts passes over a turn by how they ended: "answered", "superseded", "discarded", "retried",
+	// TurnEnded counts passes over a turn by how they ended: "answered", "handed_over", "superseded", "discarded", "retried",
 	// "postponed", "released", or "attention_" or "dead_" with the code.
 	TurnEnded(outcome string)
 	// Sent counts tries to send by type of channel and outcome: "sent", or the class of the platform's error
@@ -239,6 +240,7 @@ func (unobserved) Refreshed(string, string)        {}
 // Outcomes of passes over a turn, for [Observer.TurnEnded].
 const (
 	endedAnswered   = "answered"
+	endedHandedOver = "handed_over"
 	endedSuperseded = "superseded"
 	endedDiscarded  = "discarded"
 	endedRetried    = "retried"

@@ -30,6 +30,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 19, DDL: Dialect(engine, schemaV19)},
 		{Number: 20, DDL: Dialect(engine, schemaV20)},
 		{Number: 21, DDL: Dialect(engine, schemaV21)},
+		{Number: 22, DDL: Dialect(engine, schemaV22)},
 	}
 }
 
@@ -290,4 +291,13 @@ const schemaV21 = `
 ALTER TABLE channels ADD COLUMN max_age_minutes BIGINT NOT NULL DEFAULT 0 CHECK (max_age_minutes >= 0);
 -- When a person last had answered again what stood in the conversation: from then on its age counts anew. 0 is never.
 ALTER TABLE conversations ADD COLUMN retried_at BIGINT NOT NULL DEFAULT 0;
+`
+
+// schemaV22 adds when agents hand conversations over to people, by the rules of [schemaV1].
+const schemaV22 = `
+-- Whether the agent may do that; the customers' words for which it always does, one a line; and what it says where the model has said
+-- nothing.
+ALTER TABLE agents ADD COLUMN handover BOOLEAN NOT NULL DEFAULT FALSE;
+ALTER TABLE agents ADD COLUMN handover_words TEXT NOT NULL DEFAULT '';
+ALTER TABLE agents ADD COLUMN handover_reply TEXT NOT NULL DEFAULT '';
 `

@@ -1,0 +1,193 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/knowledge"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// handoverMark is what an assistant writes to hand the conversation over to a person. Customers never see it.
+const handoverMark = "[[HANDOVER]]"
+
+// handoverInstructions are added to the instructions of an agent that may hand over.
+const handoverInstructions = "You work together with people. Hand the conversation over to them when the customer asks for a person, when " +
+	"these instructions, the conversation and the reference texts don't contain the answer, or when only a person may decide. Never guess " +
+	"instead. To hand over, tell the customer in one sentence, in their language, that a person will answer, and write " + handoverMark +
+	" behind it. Write this mark for nothing else, and never mention it to the customer."
+
+// instructed returns the agent's instructions as the model gets them.
+func instructed(agent *store.Agent) string {
+	switch {
+	case !agent.Handover:
+		return agent.Instructions
+	case agent.Instructions == "":
+		return handoverInstructions
+	}
+	return agent.Instructions + "\n\n" + handoverInstructions
+}
+
+// asksForPerson reports whether the waiting texts contain one of the words that the agent leaves to people.
+func (p *pass) asksForPerson() bool {
+	if len(p.work.Agent.HandoverWords) == 0 {
+		return false
+	}
+	for _, m := range p.readable() {
+		if knowledge.Says(m.Text, p.work.Agent.HandoverWords) {
+			return true
+		}
+	}
+	return false
+}
+
+// failsAgain reports whether the agent hands conversations over in which it fails twice in a row, this is the second time, and no later
+// try would end it. While the first failure isn't answered, the conversation remembers it.
+func (p *pass) failsAgain(standing *inbox.Standing) bool {
+	agent := p.work.Agent
+	return agent != nil && agent.Handover && !standing.Heals() &&
+		inbox.AssistantFailed(standing.Code) && inbox.AssistantFailed(p.work.Conversation.AttentionTold)
+}
+
+// handOver ends the turn by giving the conversation to people, without an answer of the model's; without a turn the waiting texts become
+// one. What the agent says then is sent in the next pass, which is due at once.
+func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
+	if turnID == "" {
+		turn, err := p.beginWith(ctx, &storedRequest{Person: reason})
+		if err != nil {
+			return err
+		}
+		turnID = turn.ID
+	}
+	var parts []string
+	if text, _ := p.lastWords(&storedRequest{Person: reason}, ""); text != "" {
+		parts = p.Platforms.Split(p.work.Channel.Type, text)
+	}
+	ctx, cancel := storing(ctx)
+	defer cancel()
+	if _, err := p.storeAnswer(ctx, turnID, reason, parts, false); err != nil {
+		return fmt.Errorf("handing over: %w", err)
+	}
+	p.turnEnded(endedHandedOver)
+	return nil
+}
+
+// lastWords returns the text of an answer as the customer gets it, and the reason to hand the conversation over, "" for none.
+func (p *pass) lastWords(request *storedRequest, text string) (said, reason string) {
+	reason = request.Person
+	if request.MayHandOver {
+		var mark markFilter
+		text = mark.add(text) + mark.rest()
+		if mark.found {
+			reason = inbox.HandoverAssistant
+		}
+	}
+	if text = strings.TrimSpace(text); text == "" && reason != "" {
+		text = p.work.Agent.HandoverReply
+	}
+	return text, reason
+}
+
+// markFilter takes the mark, and the formatting around it, out of a text that comes in pieces.
+type markFilter struct {
+	// held is the end of the text so far, which may belong to a mark: fewer bytes than a formatted one has.
+	held  string
+	found bool
+}
+
+const (
+	// formatting are the characters in which models wrap what they are told to write.
+	formatting = "*_`"
+	// maxFormatting is how many of them wrap it on either side at most.
+	maxFormatting = 3
+)
+
+// add takes the next piece, and returns what is certain of the text.
+func (f *markFilter) add(piece string) (text string) {
+	return f.filter(f.held+piece, false)
+}
+
+// rest returns what is left when the text has ended.
+func (f *markFilter) rest() (text string) {
+	return f.filter(f.held, true)
+}
+
+func (f *markFilter) filter(text string, ended bool) string {
+	var kept strings.Builder
+	f.held = ""
+	for {
+		at := indexMark(text)
+		if at < 0 {
+			break
+		}
+		behind := text[at+len(handoverMark):]
+		open, closed := wrapped(text[:at], behind)
+		if closed < open && closed == len(behind) && !ended {
+			kept.WriteString(text[:at-open])
+			f.held = text[at-open:]
+			return kept.String()
+		}
+		f.found = true
+		if closed < open {
+			open, closed = 0, 0
+		}
+		kept.WriteString(text[:at-open])
+		text = behind[closed:]
+	}
+	if !ended {
+		begun := len(text) - beginsMark(text)
+		open, _ := wrapped(text[:begun], "")
+		f.held, text = text[begun-open:], text[:begun-open]
+	}
+	kept.WriteString(text)
+	return kept.String()
+}
+
+// indexMark returns where the first mark is, in letters of either case, or -1.
+func indexMark(text string) int {
+	for from := 0; ; from++ {
+		at := strings.Index(text[from:], handoverMark[:2])
+		if at < 0 || len(text)-from-at < len(handoverMark) {
+			return -1
+		}
+		from += at
+		if strings.EqualFold(text[from:from+len(handoverMark)], handoverMark) {
+			return from
+		}
+	}
+}
+
+// beginsMark returns how many bytes at the end of a text may be the beginning of a mark.
+func beginsMark(text string) int {
+	for n := min(len(text), len(handoverMark)-1); n > 0; n-- {
+		if strings.EqualFold(text[len(text)-n:], handoverMark[:n]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// wrapped returns how often the same formatting character stands before a mark, up to [maxFormatting], and how many of as many behind it.
+func wrapped(before, behind string) (open, closed int) {
+	if before == "" || !strings.Contains(formatting, before[len(before)-1:]) {
+		return 0, 0
+	}
+	character := before[len(before)-1]
+	for open < min(len(before), maxFormatting) && before[len(before)-1-open] == character {
+		open++
+	}
+	for closed < min(len(behind), open) && behind[closed] == character {
+		closed++
+	}
+	return open, closed
+}
+
+// storeAnswer stores the answer, or with a reason the last words before the conversation is handed over.
+func (p *pass) storeAnswer(ctx context.Context, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error) {
+	if reason == "" {
+		return p.Turns.Answer(ctx, p.lease, turnID, parts, sendFirst)
+	}
+	return p.Turns.AnswerAndHandOver(ctx, p.lease, turnID, reason, parts, sendFirst)
+}
