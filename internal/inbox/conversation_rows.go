@@ -88,10 +88,11 @@ func scanConversationRow(row store.Row) (*conversationRow, error) {
 
 var (
 	findConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations
-		WHERE (channel_id, customer_ref) IN ({list})`, 2, 0)
-	insertConversations = listSizes.Statement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, state,
-		attention, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at)
-		{list} ON CONFLICT (channel_id, customer_ref) DO NOTHING`, 14, 0)
+		WHERE (channel_id, customer_ref) IN ({list}) ORDER BY id`, 2, 0)
+	insertConversations = listSizes.Statement(`INSERT INTO conversations (id, org_id, channel_id, customer_ref, address, customer_name,
+		state, attention, run_at, waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, created_at, updated_at,
+		unanswered_since, attention_told, handover_reason)
+		{list} ON CONFLICT (channel_id, customer_ref) DO NOTHING RETURNING id`, 20, 0)
 	lockConversations = listSizes.Statement(`SELECT `+conversationRowColumns+` FROM conversations WHERE id IN {list} ORDER BY id`, 1, 0)
 )
 
@@ -148,9 +149,10 @@ func (c *conversationRow) update() (text string, args []any) {
 	return conversationUpdates[changes], append(args, c.id)
 }
 
-// queueFind reads the ids of conversations, without locks. On an engine whose writer has locked everything, the rows are final.
-func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow) {
-	final := !locksRows(tx)
+// queueFind reads conversations by their keys: their ids, and with lock, or on an engine whose writer has locked everything, the rows,
+// which are final then.
+func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]string, rows map[string]*conversationRow, lock string) {
+	final := lock != "" || !locksRows(tx)
 	for size, piece := range store.Padded(listSizes, keys) {
 		tx.QueueQuery(func(row store.Row) error {
 			c, err := scanConversationRow(row)
@@ -162,7 +164,7 @@ func queueFind(tx store.Tx, keys []conversationKey, ids map[conversationKey]stri
 				rows[c.id] = c
 			}
 			return nil
-		}, findConversations[size], conversationKeyArgs(piece)...)
+		}, findConversations[size]+lock, conversationKeyArgs(piece)...)
 	}
 }
 
@@ -199,14 +201,18 @@ func collectConversations(rows map[string]*conversationRow) func(store.Row) erro
 func queueConversations(tx store.Tx, rows map[string]*conversationRow) {
 	wake := false
 	for _, c := range rows {
-		if !c.changed || c.deleted {
+		if c.deleted {
+			continue
+		}
+		wake = wake || c.wake
+		c.wake = false
+		if !c.changed {
 			continue
 		}
 		c.queueEvents(tx)
 		text, args := c.update()
 		tx.Queue(store.AnyRows, text, args...)
-		wake = wake || c.wake
-		c.stored, c.storedPeople, c.changed, c.wake = c.queueState, c.people, false, false
+		c.stored, c.storedPeople, c.changed = c.queueState, c.people, false
 	}
 	if wake && locksRows(tx) {
 		tx.Queue(store.AnyRows, `SELECT pg_notify('`+wakeChannel+`', '')`)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,19 +18,38 @@ var errVanished = errors.New("inbox: the conversation was deleted meanwhile")
 // delivery reads and writes the rows of a batch's arrivals.
 type delivery struct {
 	ops     []*enqueueOp
-	ids     map[conversationKey]string
-	failed  []string                    // conversations of messages that were not delivered
-	made    []conversationKey           // that begin, where another process may make the same ones
-	rows    map[string]*conversationRow // the session's
+	keys    []conversationKey                // of all arrivals, sorted
+	makers  map[conversationKey]*arrivedItem // the item that begins the conversation of a key, if it isn't there; nil: none does
+	ids     map[conversationKey]string       // of the conversations that are there
+	failed  []string                         // conversations of messages that were not delivered
+	there   map[string]bool                  // channels on which conversations may begin
+	begun   []*conversationRow               // that begin with this batch, by key
+	rows    map[string]*conversationRow      // the session's
 	decided *decisions
 }
 
 func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
-	return &delivery{ops: ops, ids: map[conversationKey]string{}, rows: rows, decided: &decisions{
-		byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
-		sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
-		automatic: map[[sha256.Size]byte]bool{},
-	}}
+	d := &delivery{
+		ops: ops, makers: map[conversationKey]*arrivedItem{}, ids: map[conversationKey]string{}, there: map[string]bool{}, rows: rows,
+		decided: &decisions{
+			byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
+			sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
+			automatic: map[[sha256.Size]byte]bool{},
+		},
+	}
+	for _, op := range ops {
+		op.again = false // of a transaction that was undone
+		for _, item := range op.items {
+			switch {
+			case item.stored() && d.makers[item.key] == nil:
+				d.makers[item.key] = item
+			case (item.Kind == Blocked || item.Kind == AutomaticEcho) && d.makers[item.key] == nil:
+				d.makers[item.key] = nil
+			}
+		}
+	}
+	d.keys = slices.SortedFunc(maps.Keys(d.makers), conversationKey.compare)
+	return d
 }
 
 var (
@@ -46,32 +66,22 @@ var (
 		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
 )
 
-// find returns the stored conversations of all arrivals, and makes missing ones. All processes make theirs in the same order
-// and before they lock any, so that two that meet the same new customers wait for each other in turn.
-func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
+// find queues the reading of the arrivals' conversations. Where nothing else is locked and one statement does it, it locks them, too: all
+// transactions take these locks in the order of the ids. Else, and where messages that were not delivered name further conversations, it
+// reads now and returns the ids of all that are to be locked.
+func (d *delivery) find(ctx context.Context, tx store.Tx, alone bool) ([]string, error) {
+	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
+	if alone && len(undelivered) == 0 && len(d.keys) <= listSizes[0] {
+		queueFind(tx, d.keys, d.ids, d.rows, tx.LockRows())
+		return nil, nil
+	}
 	if len(d.ops) == 0 {
 		return nil, nil
 	}
-	makers := map[conversationKey]*arrivedItem{} // the item that makes it; nil: none does
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			switch {
-			case item.stored() && makers[item.key] == nil:
-				makers[item.key] = item
-			case (item.Kind == Blocked || item.Kind == AutomaticEcho) && makers[item.key] == nil:
-				makers[item.key] = nil
-			}
-		}
-	}
-	keys := make([]conversationKey, 0, len(makers))
-	for key := range makers {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, conversationKey.compare)
-	queueFind(tx, keys, d.ids, d.rows)
+	queueFind(tx, d.keys, d.ids, d.rows, "")
 	failed := decisions{sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}}
-	failed.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }))
-	failed.queueMarked(tx, d.markedIDs())
+	failed.queueSent(tx, undelivered)
+	failed.queueMarked(tx, marks)
 	if err := tx.Flush(ctx); err != nil {
 		return nil, err
 	}
@@ -85,8 +95,7 @@ func (d *delivery) find(ctx context.Context, tx store.Tx) ([]string, error) {
 	for _, sent := range failed.marked {
 		d.failed = append(d.failed, sent.conversationID)
 	}
-	ids = append(ids, d.failed...)
-	return ids, d.makeMissing(ctx, tx, keys, makers)
+	return append(ids, d.failed...), nil
 }
 
 // messageKeys returns the keys of the arrivals that are wanted.
@@ -113,81 +122,30 @@ func (d *delivery) markedIDs() (ids []string) {
 	return ids
 }
 
-// makeMissing queues the conversations that begin. [delivery.queueMade] reads them, where another process may have been faster.
-func (d *delivery) makeMissing(ctx context.Context, tx store.Tx, keys []conversationKey, makers map[conversationKey]*arrivedItem) error {
-	missing := slices.DeleteFunc(keys, func(key conversationKey) bool { return d.ids[key] != "" || makers[key] == nil })
-	if len(missing) == 0 {
-		return nil
-	}
-	missing, err := d.beginning(ctx, tx, missing)
-	if err != nil {
-		return err
-	}
-	now := tx.Now()
-	store.EachExact(listSizes, missing, func(size int, piece []conversationKey) {
-		args := make([]any, 0, 14*len(piece))
-		for _, key := range piece {
-			c := newConversation(makers[key], now)
-			d.ids[key] = c.id
-			if locksRows(tx) {
-				d.made = append(d.made, key)
-			} else {
-				d.rows[c.id] = c
-			}
-			args = append(args, c.id, c.orgID, key.channelID, key.customerRef, c.address, c.state, c.attention, c.leaseUntil,
-				c.leaseToken, c.attempts, c.pausedUntil, c.lastCustomerAt, now, c.updatedAt)
-		}
-		tx.Queue(store.AnyRows, insertConversations[size], args...)
-	})
-	return nil
-}
-
-// queueMade locks and reads the conversations that begin: each is this transaction's, or one that another process has made at this
-// moment. They are locked after all others: ids rise with time, so this is the order of ids, too.
-func (d *delivery) queueMade(tx store.Tx) {
-	for size, piece := range store.Padded(listSizes, d.made) {
-		tx.QueueQuery(func(row store.Row) error {
-			c, err := scanConversationRow(row)
-			if err == nil {
-				d.ids[c.key], d.rows[c.id] = c.id, c
-			}
-			return err
-		}, findConversations[size]+" ORDER BY id"+tx.LockRows(), conversationKeyArgs(piece)...)
-	}
-}
-
-func newConversation(maker *arrivedItem, now int64) *conversationRow {
+func newConversation(maker *arrivedItem) *conversationRow {
 	begun := queueState{state: StateAssistant}
 	return &conversationRow{
-		queueState: begun, stored: begun, id: store.NewID("cnv"), orgID: maker.route.OrgID, key: maker.key,
-		address: maker.Address, updatedAt: now,
+		queueState: begun, stored: begun, id: store.NewID("cnv"), orgID: maker.route.OrgID, key: maker.key, address: maker.Address,
 	}
 }
 
-// beginning leaves out conversations of a channel that was deleted since its route was read, which match no channel any more and
-// must not block the other tenants of their delivery, and those of which only deleted messages have arrived again.
-func (d *delivery) beginning(ctx context.Context, tx store.Tx, missing []conversationKey) (kept []conversationKey, err error) {
+// queueChannels reads which channels are still there. One that was deleted since its route was read matches no conversation any more, and
+// must not block the other tenants of its delivery.
+func (d *delivery) queueChannels(tx store.Tx) {
 	var channels []string
-	for _, key := range missing { // sorted by channel
-		if len(channels) == 0 || channels[len(channels)-1] != key.channelID {
+	for _, key := range d.keys { // sorted by channel
+		if d.ids[key] == "" && d.makers[key] != nil && (len(channels) == 0 || channels[len(channels)-1] != key.channelID) {
 			channels = append(channels, key.channelID)
 		}
 	}
-	there := make(map[string]bool, len(channels))
 	for size, piece := range store.Padded(listSizes, channels) {
 		tx.QueueQuery(func(row store.Row) error {
 			var id string
 			err := row.Scan(&id)
-			there[id] = true
+			d.there[id] = true
 			return err
 		}, selectChannels[size], store.Arguments(piece)...)
 	}
-	alive := d.queueAlive(tx, missing)
-	if err := tx.Flush(ctx); err != nil {
-		return nil, err
-	}
-	living := alive()
-	return slices.DeleteFunc(missing, func(key conversationKey) bool { return !there[key.channelID] || !living[key] }), nil
 }
 
 // store decides the arrivals on the locked conversations and queues what they change.
@@ -199,6 +157,12 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 		}
 		d.decided.rows[key] = s.rows[id]
 	}
+	for _, key := range d.keys { // in one order in all processes
+		if maker := d.makers[key]; d.ids[key] == "" && maker != nil && d.there[key.channelID] {
+			c := newConversation(maker)
+			d.begun, d.decided.rows[key] = append(d.begun, c), c
+		}
+	}
 	if err := d.readEchoes(ctx, s); err != nil {
 		return err
 	}
@@ -207,8 +171,66 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 			d.decided.decide(item)
 		}
 	}
+	if err := d.insertBegun(ctx, s); err != nil {
+		return err
+	}
 	d.decided.write(s)
 	return nil
+}
+
+// insertBegun writes the conversations that begin, as the arrivals leave them: one that was written first and changed then would cost
+// twice. Where another process has begun the same one meanwhile, its arrivals are left out, and their operations are to be repeated. Every
+// transaction comes here after it has locked the conversations that it found, and in the order of the keys, so that two that meet the
+// same new customers wait for each other in turn.
+func (d *delivery) insertBegun(ctx context.Context, s *session) error {
+	// Where all was there before, in another conversation or in one that was deleted, none begins.
+	d.begun = slices.DeleteFunc(d.begun, func(c *conversationRow) bool { return !c.changed })
+	if len(d.begun) == 0 {
+		return nil
+	}
+	stored := make(map[string]bool, len(d.begun))
+	store.EachExact(listSizes, d.begun, func(size int, piece []*conversationRow) {
+		args := make([]any, 0, 20*len(piece))
+		for _, c := range piece {
+			args = append(args, c.id, c.orgID, c.key.channelID, c.key.customerRef, c.address, c.name, c.state, c.attention,
+				c.runAt, c.waitingSince, c.leaseUntil, c.leaseToken, c.attempts, c.pausedUntil, c.lastCustomerAt, s.now, c.updatedAt,
+				c.people.unansweredSince, c.people.attentionTold, c.people.handoverReason)
+		}
+		s.tx.QueueQuery(func(row store.Row) error {
+			var id string
+			err := row.Scan(&id)
+			stored[id] = true
+			return err
+		}, insertConversations[size], args...)
+	})
+	if err := s.tx.Flush(ctx); err != nil {
+		return err
+	}
+	lost := map[string]bool{}
+	for _, c := range d.begun {
+		if !stored[c.id] {
+			lost[c.id] = true
+			continue
+		}
+		c.stored, c.storedPeople, c.changed = c.queueState, c.people, false
+		d.rows[c.id] = c
+	}
+	if len(lost) > 0 {
+		d.leaveOut(lost)
+	}
+	return nil
+}
+
+// leaveOut forgets what was decided for conversations that another process has begun.
+func (d *delivery) leaveOut(lost map[string]bool) {
+	d.decided.messages = slices.DeleteFunc(d.decided.messages, func(m *messageRow) bool { return lost[m.conversationID] })
+	d.decided.effects = slices.DeleteFunc(d.decided.effects, func(e effect) bool { return lost[e.conversationID] })
+	for _, op := range d.ops {
+		for _, item := range op.items {
+			c := d.decided.rows[item.key]
+			op.again = op.again || c != nil && lost[c.id]
+		}
+	}
 }
 
 // conversations returns the ids of the conversations that the arrivals may change.

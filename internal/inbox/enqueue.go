@@ -48,8 +48,9 @@ type Item struct {
 // of its conversation or channel.
 const enqueueTries = 5
 
-// Enqueue stores a delivery, of any number of channels and messages, in one transaction, and returns once that is durable: the
-// platform may be answered only then. Repeating it, whole or in part, changes nothing.
+// Enqueue stores a delivery, of any number of channels and messages, and returns once that is durable: the platform may be answered only
+// then. It takes one transaction, and another one for a conversation that another process has begun at this moment. Repeating it, whole or
+// in part, changes nothing.
 //
 // Texts make the conversation due after its agent's quiet window. While a person has the conversation, they are stored and need
 // no answer. An echo is ours when its id or its text is that of a part, and automatic by the platform's mark, its time or an earlier one
@@ -68,9 +69,12 @@ func (q *Queue) Enqueue(ctx context.Context, arrivals []Arrival) error {
 		if len(op.items) == 0 {
 			break
 		}
-		if err = q.db.Do(ctx, Kind, op); !met(err) {
+		if err = q.db.Do(ctx, Kind, op); !met(err) && !op.again {
 			break
 		}
+	}
+	if err == nil && op.again {
+		err = errVanished
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue messages: %w", err)
@@ -107,6 +111,8 @@ func met(err error) bool {
 type enqueueOp struct {
 	ring  *vault.Ring // for the names of new customers
 	items []*arrivedItem
+	// again is set by the transaction when another process has begun a conversation of this delivery meanwhile, whose items it left out.
+	again bool
 }
 
 // Size implements [store.Sized].

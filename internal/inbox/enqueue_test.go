@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -118,53 +117,20 @@ func TestTaskIDIsChannelAndMessage(t *testing.T) {
 	})
 }
 
-// Two servers that meet the same new customers in opposite order, again and again, neither deadlock nor fail a
-// delivery, and store everything once.
-func TestCrossingDeliveries(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, q *inboxTest) {
-		other := newHandle(t, q)
-		const rounds, customers = 15, 20
-		errs := make(chan error, 2)
-		deliver := func(queue *Queue, reverse bool) {
-			for round := range rounds {
-				var items []Item
-				for n := range customers {
-					customer := fmt.Sprintf("%d-%d", round/3, n) // new ones every third round
-					items = append(items, textOf(customer, fmt.Sprintf("%d-%d", round, n), "text"))
-				}
-				if reverse {
-					slices.Reverse(items)
-				}
-				err := storetest.Insist(func() error {
-					return queue.Enqueue(context.Background(), []Arrival{{q.route, items[:customers/2]}, {q.route, items[customers/2:]}})
-				})
-				if err != nil {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}
-		go deliver(q.Queue, false)
-		go deliver(other, true)
-		require.NoError(t, <-errs)
-		require.NoError(t, <-errs)
-		require.Equal(t, number(rounds*customers), q.value(t, `SELECT count(*) FROM messages`))
-		require.Equal(t, number(rounds/3*customers), q.value(t, `SELECT count(*) FROM conversations`))
-	})
-}
-
-// Two servers that meet the same new customer at the same moment make one conversation, and neither has to begin anew.
+// Two servers that meet the same new customer at the same moment make one conversation. Only the delivery that came second is stored once
+// more, not those that share its transaction.
 func TestSameNewCustomerOnTwoServers(t *testing.T) {
 	t.Parallel()
 	q := newInboxTest(t, storetest.OpenAt(t, storetest.Location(t, store.Postgres), store.Options{Kinds: []store.Kind{Kind}}))
 	other := newHandle(t, q)
-	storeText := func(db *store.DB, id string, written func()) error {
-		op, err := q.seal([]Arrival{{q.route, []Item{textOf("eve", id, "text of "+id)}}})
+	delivery := func(customer, id string) *enqueueOp {
+		op, err := q.seal([]Arrival{{q.route, []Item{textOf(customer, id, "text of "+id)}}})
 		require.NoError(t, err)
+		return op
+	}
+	apply := func(db *store.DB, written func(), ops ...store.Op) error {
 		return db.Exec(context.Background(), func(ctx context.Context, tx store.Tx) error {
-			err := errors.Join(Kind.Apply(ctx, tx, []store.Op{op})...)
+			err := errors.Join(Kind.Apply(ctx, tx, ops)...)
 			if err == nil {
 				err = tx.Flush(ctx)
 			}
@@ -175,20 +141,26 @@ func TestSameNewCustomerOnTwoServers(t *testing.T) {
 	made, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	commit := sync.OnceFunc(func() { close(goOn) })
 	defer commit()
+	first, second, neighbour := delivery("eve", "1"), delivery("eve", "2"), delivery("bob", "3")
 	go func() {
-		ended <- storeText(q.db, "1", func() {
+		ended <- apply(q.db, func() {
 			close(made)
 			<-goOn
-		})
+		}, first)
 	}()
 	<-made
-	go func() { ended <- storeText(other.db, "2", func() {}) }()
+	go func() { ended <- apply(other.db, func() {}, second, neighbour) }()
 	require.Eventually(t, func() bool {
 		return q.value(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) != "0"
 	}, 30*time.Second, 5*time.Millisecond, "the second did not wait for the first")
 	commit()
 	require.NoError(t, <-ended)
 	require.NoError(t, <-ended)
+	require.Equal(t, []bool{false, true, false}, []bool{first.again, second.again, neighbour.again})
+	require.Equal(t, "2", q.value(t, `SELECT count(*) FROM messages`))
+	require.NoError(t, apply(other.db, func() {}, second))
+	require.False(t, second.again)
+	require.Equal(t, "2", q.value(t, `SELECT count(*) FROM conversations`))
 	require.Equal(t, []string{"text of 1", "text of 2"}, textsOf(q.open(t, q.take(t)).Waiting))
 	q.healthy(t)
 }

@@ -91,7 +91,7 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 
 func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []operation) error {
 	delivery := newDelivery(arrived, s.rows)
-	ids, err := delivery.find(ctx, s.tx)
+	ids, err := delivery.find(ctx, s.tx, len(others) == 0)
 	if err != nil {
 		return fmt.Errorf("find conversations: %w", err)
 	}
@@ -107,7 +107,7 @@ func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []ope
 	}
 	queueLock(s.tx, ids, s.rows)
 	s.queuePaces(others)
-	delivery.queueMade(s.tx)
+	delivery.queueChannels(s.tx)
 	delivery.queueReads(s.tx)
 	late := s.queueReads(delivery, others)
 	if err := s.tx.Flush(ctx); err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -62,47 +61,6 @@ func (d *decisions) queueSeen(tx store.Tx, keys []messageKey) {
 			return err
 		}, selectSeen[size], args...)
 	}
-}
-
-// queueAlive reads the tombstones of the messages that would begin conversations. After they are read, alive returns the
-// conversations that have another message: of those without, only deleted messages have arrived again, and they don't begin anew.
-func (d *delivery) queueAlive(tx store.Tx, missing []conversationKey) (alive func() map[conversationKey]bool) {
-	var items []*arrivedItem
-	var hashes [][]byte
-	for _, item := range d.storedItems() {
-		if _, is := slices.BinarySearchFunc(missing, item.key, conversationKey.compare); is {
-			hash := tombstone(messageKey{item.key.channelID, item.MessageID})
-			items, hashes = append(items, item), append(hashes, hash[:])
-		}
-	}
-	dead := map[string]bool{}
-	for size, piece := range store.Padded(listSizes, hashes) {
-		tx.QueueQuery(func(row store.Row) error {
-			var hash []byte
-			err := row.Scan(&hash)
-			dead[string(hash)] = true
-			return err
-		}, selectTombstones[size], store.Arguments(piece)...)
-	}
-	return func() map[conversationKey]bool {
-		living := make(map[conversationKey]bool, len(missing))
-		for i, item := range items {
-			living[item.key] = living[item.key] || !dead[string(hashes[i])]
-		}
-		return living
-	}
-}
-
-// storedItems returns the arrivals that become rows.
-func (d *delivery) storedItems() (items []*arrivedItem) {
-	for _, op := range d.ops {
-		for _, item := range op.items {
-			if item.stored() {
-				items = append(items, item)
-			}
-		}
-	}
-	return items
 }
 
 // bury writes tombstones for a conversation's messages of both directions.
