@@ -65,10 +65,10 @@ func openPools(ctx context.Context, location driver.Location) (pools *connPools,
 	}
 	pooled := location.Direct != ""
 	work, reads := max(1, (total+1)/2), max(1, total/2)
-	if pools.work, err = pools.open(ctx, config.Copy(), work, idleInWriteTimeout, pooled); err != nil {
+	if pools.work, err = pools.open(ctx, config.Copy(), work, writeSession, pooled); err != nil {
 		return pools, err
 	}
-	if pools.reads, err = pools.open(ctx, config, reads, idleInReadTimeout, pooled); err != nil {
+	if pools.reads, err = pools.open(ctx, config, reads, readSession, pooled); err != nil {
 		return pools, err
 	}
 	pools.sessions = pools.reads
@@ -79,7 +79,7 @@ func openPools(ctx context.Context, location driver.Location) (pools *connPools,
 	if err != nil {
 		return pools, driver.ErrPostgresDSN
 	}
-	pools.sessions, err = pools.open(ctx, direct, maxSessions, idleInReadTimeout, false)
+	pools.sessions, err = pools.open(ctx, direct, maxSessions, readSession, false)
 	return pools, err
 }
 
@@ -87,7 +87,7 @@ func openPools(ctx context.Context, location driver.Location) (pools *connPools,
 // transaction another session (PgBouncer's transaction mode): then nothing is set for a session and no statement is kept
 // in it; the writer sets what it needs in each transaction.
 func (p *connPools) open(
-	ctx context.Context, config *pgxpool.Config, size int32, idle time.Duration, pooled bool,
+	ctx context.Context, config *pgxpool.Config, size int32, session string, pooled bool,
 ) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns, config.MinIdleConns = size, 0, 0
 	if config.MaxConnLifetimeJitter == 0 {
@@ -105,7 +105,7 @@ func (p *connPools) open(
 	if pooled {
 		keepNothing(config.ConnConfig)
 	} else {
-		config.AfterConnect = setSession(idle)
+		config.AfterConnect = setSession(session)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -123,6 +123,13 @@ func keepNothing(config *pgx.ConnConfig) {
 	}
 }
 
+// The settings of sessions, besides those that all have.
+var (
+	readSession = noticeVanished(idleInReadTimeout)
+	// A write looks up the few rows that it is about, one by one: a hash or merge join would read a whole index for them.
+	writeSession = noticeVanished(idleInWriteTimeout) + "SET enable_hashjoin = off; SET enable_mergejoin = off; "
+)
+
 // setSession sets the server's bounds by statement: a pooler refuses them as parameters of the connection, even in
 // session mode.
 //
@@ -130,10 +137,10 @@ func keepNothing(config *pgx.ConnConfig) {
 // connection keeps from when a table was small, to read it from end to end, lasts until the server has counted the rows
 // anew: a minute in which a busy new installation wrote so many that each write took over four seconds. Where only the
 // whole table will do, its cost then looks so high that the server would compile the plan, hence the second setting.
-func setSession(idle time.Duration) func(context.Context, *pgx.Conn) error {
-	text := noticeVanished(idle) + fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
+func setSession(settings string) func(context.Context, *pgx.Conn) error {
+	settings += fmt.Sprintf("SET enable_seqscan = off; SET jit = off; SET statement_timeout = %d", statementTimeout.Milliseconds())
 	return func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, text)
+		_, err := conn.Exec(ctx, settings)
 		return err //nolint:wrapcheck // the caller says that it connects
 	}
 }

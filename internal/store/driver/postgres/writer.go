@@ -32,7 +32,8 @@ func newWriterConn(pools *connPools, pooled bool) *writerConn {
 	if pooled {
 		w.opening = append(w.opening, statement{want: driver.AnyRows, text: fmt.Sprintf(
 			"SELECT set_config('statement_timeout', '%d', true), set_config('idle_in_transaction_session_timeout', '%d', true), "+
-				"set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
+				"set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), "+
+				"set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)",
 			statementTimeout.Milliseconds(), idleInWriteTimeout.Milliseconds())})
 	}
 	w.opening = append(w.opening, statement{text: "SELECT " + ClockSQL, clock: true})
