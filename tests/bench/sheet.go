@@ -86,16 +86,25 @@ func (b *bench) profile(ctx context.Context, p *product, row string, v variant, 
 			if err != nil {
 				return err
 			}
-			top, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount=60", raw).Output() //nolint:gosec // our own file
-			if err != nil {
-				return fmt.Errorf("reading a profile: %w", err)
-			}
-			// The lines before the table name the machine.
-			_, table, _ := strings.Cut(string(top), "\nShowing")
-			return os.WriteFile(filepath.Join(folder, name+".txt"), []byte("Showing"+table), 0o644) //nolint:gosec,wrapcheck // it is published
+			return writeProfile(ctx, raw, filepath.Join(folder, name+".txt"))
 		default:
 		}
 	}
+}
+
+// writeProfile writes a profile as text: the functions that take the most with what they call, then the most by themselves.
+func writeProfile(ctx context.Context, raw, file string) error {
+	var text strings.Builder
+	for _, sorted := range [][]string{{"-cum", "-nodecount=100"}, {"-flat", "-nodecount=30"}} {
+		args := append([]string{"tool", "pprof", "-top"}, append(sorted, raw)...)
+		top, err := exec.CommandContext(ctx, "go", args...).Output() //nolint:gosec // our own file
+		if err != nil {
+			return fmt.Errorf("reading a profile: %w", err)
+		}
+		_, table, _ := strings.Cut(string(top), "\nShowing") // the lines before it name the machine
+		text.WriteString("Showing" + table + "\n")
+	}
+	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec,wrapcheck // it is published
 }
 
 // cpuProfile asks the product's admin socket.
