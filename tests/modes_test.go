@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
 // said is the delivery of a text that the customer wrote some time ago.
@@ -44,6 +46,79 @@ func TestMaximumAge(t *testing.T) {
 		b.post(t, "/conversations/"+waiting[0].(map[string]any)["id"].(string)+"/retry", nil, http.StatusOK)
 		require.Equal(t, []string{"Re: old?"}, c.awaitSent(late, 1))
 		b.awaitCalls(t, 2)
+		c.svc(t, "doctor")
+	})
+}
+
+// TestDrafts guarantees that where the assistant only proposes, customers get what a person sends and nothing else: the draft is charged
+// once, people are told of it, the customer's next message makes it stale, and what waits stays with people when the mode changes.
+func TestDrafts(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		b := c.business(t, 1_000_000, c.up.script(replying), nil)
+		l := b.line(t, social.Messenger)
+		b.call(t, http.MethodPatch, "/channels/"+l.ID, map[string]any{"answerMode": "draft"}, http.StatusOK)
+		customer := l.from(1)
+		path := ""
+		proposed := func(text string) string {
+			t.Helper()
+			id := ""
+			c.await("the draft "+text, patience, func() bool {
+				all := b.conversations(t, l)
+				if len(all) != 1 || all[0].Attention != "draft_waiting" {
+					return false
+				}
+				path = "/conversations/" + all[0].ID + "/drafts"
+				drafts := b.call(t, http.MethodGet, path, nil, http.StatusOK)["data"].([]any)
+				if len(drafts) != 1 || !strings.HasSuffix(drafts[0].(map[string]any)["text"].(string), text) {
+					return false
+				}
+				id = drafts[0].(map[string]any)["id"].(string)
+				return true
+			})
+			return id
+		}
+		requireQueued(t, c.deliver(t, customer.says("one?")), 1)
+		stale := proposed("Re: one?")
+		waiting := b.call(t, http.MethodGet, "/conversations?waiting=true&code=draft_waiting", nil, http.StatusOK)["data"].([]any)
+		require.Len(t, waiting, 1)
+		require.NotNil(t, waiting[0].(map[string]any)["unansweredSince"])
+		require.Empty(t, c.sentTo(customer))
+
+		requireQueued(t, c.deliver(t, customer.says("two?")), 1)
+		b.awaitCalls(t, 2)
+		draft := ""
+		c.await("a new draft", patience, func() bool {
+			drafts := b.call(t, http.MethodGet, path, nil, http.StatusOK)["data"].([]any)
+			if len(drafts) == 0 {
+				return false
+			}
+			draft = drafts[0].(map[string]any)["id"].(string)
+			return draft != stale
+		})
+		requireError(t, b.ask(t, http.MethodPost, path+"/"+stale+"/send", map[string]any{}), "conflict")
+		b.post(t, path+"/"+draft+"/send", map[string]any{"text": "To both."}, http.StatusCreated)
+		requireError(t, b.ask(t, http.MethodPost, path+"/"+draft+"/send", map[string]any{}), "conflict")
+		require.Equal(t, []string{"To both."}, c.awaitSent(customer, 1))
+		require.Empty(t, b.conversation(t, l).Attention)
+
+		requireQueued(t, c.deliver(t, customer.says("three?")), 1)
+		discarded := proposed("Re: three?")
+		a := b.ask(t, http.MethodDelete, path+"/"+discarded, nil)
+		require.Equal(t, http.StatusNoContent, a.Status, "%s", a.Body)
+		require.Empty(t, b.conversation(t, l).Attention)
+
+		requireQueued(t, c.deliver(t, customer.says("four?")), 1)
+		last := proposed("Re: four?")
+		b.call(t, http.MethodPatch, "/channels/"+l.ID, map[string]any{"answerMode": "automatic"}, http.StatusOK)
+		other := l.from(2)
+		requireQueued(t, c.deliver(t, other.says("five?")), 1)
+		require.Equal(t, []string{"Re: five?"}, c.awaitSent(other, 1))
+		require.Len(t, c.sentTo(customer), 1, "it waits for a person")
+		b.post(t, path+"/"+last+"/send", map[string]any{}, http.StatusCreated)
+		require.Regexp(t, `^Re: .*four\?$`, strings.ReplaceAll(c.awaitSent(customer, 2)[1], "\n", " "))
+		b.awaitCalls(t, 5)
 		c.svc(t, "doctor")
 	})
 }

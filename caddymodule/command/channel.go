@@ -31,6 +31,7 @@ type channelAnswer struct {
 	LostExternalID string `json:"lostExternalId,omitempty"`
 	AgentID        string `json:"agentId"`
 	State          string `json:"state"`
+	AnswerMode     string `json:"answerMode"`
 	// MaxAgeMinutes is left out for messages of any age.
 	MaxAgeMinutes int64  `json:"maxAgeMinutes,omitempty"`
 	WebhookURL    string `json:"webhookUrl"`
@@ -79,14 +80,16 @@ func credentialForms(catalog *messaging.Catalog) string {
 func (e *commandEnv) channelAnswer(c store.Channel) channelAnswer {
 	return channelAnswer{
 		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID,
-		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State, MaxAgeMinutes: c.Answers.MaxAgeMinutes,
+		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State,
+		AnswerMode: answerMode(&c.Answers), MaxAgeMinutes: c.Answers.MaxAgeMinutes,
 		WebhookURL: channelTypes().WebhookURL(e.app.BaseURL, c.Type, c.ID), CreatedAt: moment(c.CreatedAt),
 	}
 }
 
 func (c channelAnswer) text(w *strings.Builder) {
-	fmt.Fprintf(w, "channel\t%s\norganization\t%s\ntype\t%s\nname\t%s\nexternal id\t%s\nagent\t%s\nstate\t%s\nwebhook\t%s\ncreated\t%s\n",
-		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, dash(c.WebhookURL), c.CreatedAt)
+	fmt.Fprintf(w, "channel\t%s\norganization\t%s\ntype\t%s\nname\t%s\nexternal id\t%s\nagent\t%s\nstate\t%s\n"+
+		"answers\t%s\nwebhook\t%s\ncreated\t%s\n",
+		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, c.AnswerMode, dash(c.WebhookURL), c.CreatedAt)
 	if c.LostExternalID != "" {
 		fmt.Fprintf(w, "The platform confirmed the external id %s for another organization. Delete this channel.\n", c.LostExternalID)
 	}

@@ -99,7 +99,7 @@ func TestChannelCommands(t *testing.T) {
 	bot := c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent)
 	id := strOf(t, bot, "id")
 	require.Equal(t, map[string]any{
-		"id": id, "orgId": org, "type": "bot", "name": "Tea", "externalId": "", "agentId": agent, "state": "active",
+		"id": id, "orgId": org, "type": "bot", "name": "Tea", "externalId": "", "agentId": agent, "state": "active", "answerMode": "automatic",
 		"webhookUrl": "http://localhost:8080/webhooks/bot/" + id, "createdAt": bot["createdAt"],
 	}, bot)
 	channel, err := c.db().Channels.ByID(t.Context(), org, id)
@@ -147,6 +147,10 @@ func TestChannelSet(t *testing.T) {
 	c.refused("--max-age-minutes is -1", "channel", "set", id, "--max-age-minutes", "-1")
 	c.refused(`there is no channel with the id "chn_x"`, "channel", "set", "chn_x", "--max-age-minutes", "1")
 	require.NotContains(t, c.json("channel", "set", id, "--max-age-minutes", "0"), "maxAgeMinutes")
+	require.Equal(t, "draft", c.json("channel", "set", id, "--answer-mode", "draft")["answerMode"])
+	require.Equal(t, "draft", c.json("channel", "set", id, "--max-age-minutes", "5")["answerMode"])
+	require.Equal(t, "automatic", c.json("channel", "set", id, "--answer-mode", "automatic")["answerMode"])
+	c.refused(`--answer-mode is "bot", want automatic or draft`, "channel", "set", id, "--answer-mode", "bot")
 	require.Contains(t, c.run("", "audit").stdout, "channel.update")
 }
 

@@ -141,6 +141,7 @@ func (p *fakePlatform) Identify(ctx context.Context, channel *platforms.Channel)
 type fakeInbox struct {
 	conversations []inbox.Conversation
 	messages      []inbox.Message
+	drafts        []inbox.Draft
 	sent          []string
 	actor         string
 	fail          error

@@ -26,4 +26,15 @@ func TestAnswerRules(t *testing.T) {
 	}
 	require.EqualValues(t, 10080, o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")["maxAgeMinutes"])
 	require.Nil(t, change(`{"maxAgeMinutes":null}`))
+
+	mode := func(body string) any {
+		return o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", body)["answerMode"]
+	}
+	require.Equal(t, "automatic", created["answerMode"])
+	require.Equal(t, "draft", mode(`{"answerMode":"draft"}`))
+	require.Equal(t, "draft", mode(`{"maxAgeMinutes":60}`))
+	for _, body := range []string{`{"answerMode":"bot"}`, `{"answerMode":true}`} {
+		o.refused(t, errcode.InvalidRequest, "answerMode", http.MethodPatch, path, "owner", body)
+	}
+	require.Equal(t, "automatic", mode(`{"answerMode":"automatic"}`))
 }

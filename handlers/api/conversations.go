@@ -49,6 +49,8 @@ type CustomerRights interface {
 
 // OutgoingMessages are those to customers, as [inbox.Queue] has them.
 type OutgoingMessages interface {
+	Drafts
+
 	// SendAsHuman queues the parts in order, and returns a message for each. SendKeyed does so once for a key, and SentUnder returns what
 	// it has sent.
 	SendAsHuman(ctx context.Context, actor, orgID, conversationID string, parts []string) ([]inbox.Message, error)
@@ -122,6 +124,7 @@ func (g *conversations) register(s *endpoint.Server) {
 	endpoint.Register(s, act("handBack", one+"/handback", "Give a conversation back to the agent"), g.handBack)
 	endpoint.Register(s, act("blockCustomer", one+"/block", "Let the agent answer nothing of the customer any more"), g.block)
 	endpoint.Register(s, act("unblockCustomer", one+"/unblock", "Let the agent answer the customer again"), g.unblock)
+	g.registerDrafts(members)
 	g.registerExport(s, members.route(http.MethodGet, one+"/export", read, "Get everything that is stored about the customer, as one file"))
 	endpoint.Register(s, act("retryConversation", one+"/retry", "Let the agent answer again what stands unanswered"), g.retry)
 	endpoint.Register(s, act("dismissConversation", one+"/dismiss", "End a conversation's attention without an answer"), g.dismiss)
@@ -293,14 +296,9 @@ func (g *conversations) queueText(
 	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindText); err != nil {
 		return nil, false, err
 	}
-	kind, _ := g.Catalog.Find(channel.Type)
-	parts := platforms.Split(kind.Limit, in.Body.Text)
-	switch {
-	case len(parts) == 0:
-		return nil, false, handlers.InvalidRequest("text", "text is blank.")
-	case kind.TooMany(parts):
-		return nil, false, handlers.InvalidRequest("text", "text needs %d messages; the platform takes %d in a row, of %d characters each.",
-			len(parts), kind.MostParts, kind.Limit.Most)
+	parts, err := g.split(channel, in.Body.Text)
+	if err != nil {
+		return nil, false, err
 	}
 	if key != nil {
 		return g.Conversations.SendKeyed(ctx, principal.Actor(), principal.OrgID, in.ID, parts, *key)

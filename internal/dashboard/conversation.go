@@ -98,6 +98,7 @@ type conversationData struct {
 	// Export is the address of the file with everything about the customer.
 	Export  string
 	Dismiss form
+	Draft   draftData
 	Answer  form
 	Delete  form
 }
@@ -135,6 +136,8 @@ func conversationPage() page {
 				verb: "dismiss", form: "conversation-dismiss", done: "Nobody needs to look at this conversation any more.",
 				do: ask("/dismiss"),
 			},
+			{verb: "draft", form: "draft-send", done: "The answer is on its way.", do: sendDraft},
+			{verb: "discard", form: "draft-discard", done: "The proposed answer was discarded.", do: discardDraft},
 			{verb: "resend", form: "message-resend", done: "The message is sent again.", do: resendMessage},
 			{
 				verb: "block", form: "conversation-block", done: "The customer is blocked. The assistant answers nothing of theirs.",
@@ -169,7 +172,11 @@ func showConversation(req *pageRequest) (any, error) {
 	}
 	here := conversationsPath + "/" + c.ID
 	data.LiveState = req.live("conversation-state")
-	if c.Attention != "" {
+	if c.Attention == attentionDraft {
+		if err := req.addDraft(&data, here); err != nil {
+			return nil, err
+		}
+	} else if c.Attention != "" {
 		data.Retry = req.form(button("conversation-retry", here+"/retry", "Try again", ""))
 		data.Dismiss = req.form(button("conversation-dismiss", here+"/dismiss", "Dismiss",
 			"Leave what stands here unanswered? The customer gets no answer to it."))
@@ -274,6 +281,7 @@ var attentionTexts = map[string]string{
 		"Shorten the instructions; answers resume when the customer writes again.",
 	"empty_answer":       "The model's answer was empty. Answers resume when the customer writes again.",
 	"unreadable_message": "The message can't be decrypted. Answers resume when the customer writes again.",
+	attentionDraft:       "The assistant proposes an answer, and the customer gets it when one of you sends it.",
 	"message_too_old": "The customer wrote too long ago for the channel's assistant to answer. Answer yourself, or let the assistant try again; " +
 		"answers resume when the customer writes again.",
 	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +

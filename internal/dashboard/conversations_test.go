@@ -71,13 +71,14 @@ func TestAttentionInWords(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{
 		"insufficient_credits", "organization_suspended", "no_agent", "channel_needs_reauth", "unsupported_model", "context_too_long",
-		"empty_answer", "message_too_old", "loop_guard", "unreadable_message", "provider_error", "provider_overloaded", "provider_timeout", "internal_error",
+		"empty_answer", "message_too_old", "draft_waiting", "loop_guard", "unreadable_message", "provider_error", "provider_overloaded", "provider_timeout", "internal_error",
 		"key_reused", "not_kept", "send_failed", "template_required", "template_paused", "template_refused",
 	} {
 		r := newBareFixture(t)
 		body := strings.Replace(conversationJSON, `"attention":null`, `"attention":"`+code+`"`, 1)
 		r.answer("GET /conversations", http.StatusOK, listOf(body))
 		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
+		r.answer("GET /conversations/cnv_1/drafts", http.StatusOK, listOf())
 		require.NotEqual(t, code, (&conversation{Attention: code}).AttentionLabel())
 		for _, path := range []string{"/dashboard/conversations", "/dashboard/conversations/cnv_1"} {
 			page := r.see(t, path)

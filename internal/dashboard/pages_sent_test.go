@@ -309,8 +309,8 @@ func TestChannelStates(t *testing.T) {
 
 	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, `"state"`, `"maxAgeMinutes":240,"state"`, 1))
 	holds(t, r.see(t, "/dashboard/channels/chn_1"), "channel-edit-maxAgeMinutes", "240")
-	r.submit(t, "/dashboard/channels/chn_1", url.Values{"name": {"Page"}, "agentId": {""}, "maxAgeMinutes": {"60"}})
-	require.Equal(t, map[string]any{"name": "Page", "agentId": nil, "maxAgeMinutes": 60.0}, r.last(t, http.MethodPatch).body)
+	r.submit(t, "/dashboard/channels/chn_1", url.Values{"name": {"Page"}, "agentId": {""}, "maxAgeMinutes": {"60"}, "answerMode": {"draft"}})
+	require.Equal(t, map[string]any{"name": "Page", "agentId": nil, "maxAgeMinutes": 60.0, "answerMode": "draft"}, r.last(t, http.MethodPatch).body)
 }
 
 const widgetJSON = `{"id":"chn_2","type":"widget","name":"Site","externalId":null,"agentId":null,"state":"active","webhookUrl":null,

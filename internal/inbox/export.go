@@ -43,6 +43,7 @@ type exportedTurn struct {
 	AgentID   string `json:"agentId"`
 	State     string `json:"state"`
 	Code      string `json:"code,omitzero"`
+	Draft     string `json:"draft,omitzero"` // an answer that was proposed to people
 	CreatedAt string `json:"createdAt"`
 	UpdatedAt string `json:"updatedAt"`
 }
@@ -94,10 +95,15 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 	err = exportList(w, out, `],"turns":[`, func(t *exportedTurn) string { return t.ID }, func(page store.Page) ([]exportedTurn, error) {
 		return store.ReadRows(ctx, q.db, "list turns", func(row store.Row) (t exportedTurn, err error) {
 			var created, updated int64
-			err = row.Scan(&t.ID, &t.AgentID, &t.State, &t.Code, &created, &updated)
+			var draft []byte
+			err = row.Scan(&t.ID, &t.AgentID, &t.State, &t.Code, &created, &updated, &draft)
 			t.CreatedAt, t.UpdatedAt = exportTime(created), exportTime(updated)
+			if draft != nil && err == nil {
+				proposed := q.openedDraft(draft, orgID, t.ID)
+				t.Draft = proposed.Text()
+			}
 			return t, err
-		}, `SELECT id, agent_id, state, code, created_at, updated_at FROM turns WHERE conversation_id = $1 AND org_id = $2 AND id > $3
+		}, `SELECT id, agent_id, state, code, created_at, updated_at, draft FROM turns WHERE conversation_id = $1 AND org_id = $2 AND id > $3
 			ORDER BY id LIMIT $4`, id, orgID, page.After, page.Rows())
 	})
 	if err != nil {

@@ -50,6 +50,7 @@ const (
 	CodeEmpty      = "empty_answer"
 	CodeUnreadable = "unreadable_message"
 	CodeTooOld     = "message_too_old"
+	CodeDraft      = "draft_waiting" // nothing failed: the turn has a [Draft]
 	CodeKeyReused  = "key_reused"
 	CodeNotKept    = "not_kept"
 	CodeSendFailed = "send_failed"
@@ -75,6 +76,7 @@ var Policies = map[string]Policy{
 	CodeEmpty:                             {EndsByText, 0, TellOrganization},
 	CodeUnreadable:                        {EndsByText, 0, TellOrganization},
 	CodeTooOld:                            {EndsByText, 0, TellOrganization},
+	CodeDraft:                             {EndsByPerson, 0, TellOrganization},
 	string(errcode.TemplateRequired):      {EndsByPerson, 0, TellOrganization},
 	CodeTemplatePaused:                    {EndsByPerson, 0, TellOrganization},
 	CodeTemplateRefused:                   {EndsByPerson, 0, TellOrganization},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -11,7 +12,8 @@ import (
 // codeDismissed is the code of a turn that a person has dismissed.
 const codeDismissed = "dismissed"
 
-// RetryStanding lets the standing turns of an organization's conversation run again, oldest first, as [Queue.Retry] does for one.
+// RetryStanding lets the standing turns of an organization's conversation run again, oldest first, as [Queue.Retry] does for one, but
+// not those with a draft, which a person sends or discards.
 // code selects those that stand for this reason; "" is all. It returns [store.ErrNotFound], [ErrEnded] when no turn stands,
 // [ErrHandedOver] while the assistant may not answer there, or a wrapped error of the store.
 func (q *Queue) RetryStanding(ctx context.Context, actor, orgID, id, code string) error {
@@ -91,6 +93,7 @@ func (op *retryStandingOp) run(ctx context.Context, s *session) error {
 		return nil
 	}
 	turns, _, err := op.turns(ctx, s)
+	turns = slices.DeleteFunc(turns, func(turn standingTurn) bool { return turn.code == CodeDraft })
 	switch {
 	case err != nil:
 		return err

@@ -1,16 +1,18 @@
 package store
 
-// AnswerRules decide which messages of a channel its assistant answers. The zero value answers every message.
+// AnswerRules decide which messages of a channel its assistant answers, and whether by itself. The zero value answers every message.
 type AnswerRules struct {
 	// MaxAgeMinutes is for how many minutes after the customer's last message the assistant still answers; 0 is for any time.
 	MaxAgeMinutes int64
+	// Drafts: the assistant proposes its answers, and a person sends them.
+	Drafts bool
 }
 
-const answerRulesColumns = `c.max_age_minutes`
+const answerRulesColumns = `c.max_age_minutes, c.drafts`
 
-func (r *AnswerRules) into() []any { return []any{&r.MaxAgeMinutes} }
+func (r *AnswerRules) into() []any { return []any{&r.MaxAgeMinutes, &r.Drafts} }
 
 // queueAnswerRules writes the rules of a channel that the transaction has made or found.
 func queueAnswerRules(tx Tx, channelID string, rules *AnswerRules) {
-	tx.Queue(1, `UPDATE channels SET max_age_minutes = $2 WHERE id = $1`, channelID, rules.MaxAgeMinutes)
+	tx.Queue(1, `UPDATE channels SET max_age_minutes = $2, drafts = $3 WHERE id = $1`, channelID, rules.MaxAgeMinutes, rules.Drafts)
 }

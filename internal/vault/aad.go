@@ -36,6 +36,11 @@ func TurnRequest(orgID, turnID string) AAD {
 	return AAD{Table: "turns", Column: "request", OrgID: orgID, RowID: turnID}
 }
 
+// TurnDraft is the AAD of an answer that a person may send.
+func TurnDraft(orgID, turnID string) AAD {
+	return AAD{Table: "turns", Column: "draft", OrgID: orgID, RowID: turnID}
+}
+
 // OutboundBody is the AAD of a message to a customer.
 func OutboundBody(orgID, messageID string) AAD {
 	return AAD{Table: "outbound_messages", Column: "body", OrgID: orgID, RowID: messageID}

@@ -62,7 +62,7 @@ func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
 		turnID = turn.ID
 	}
 	var parts []string
-	if text, _ := p.lastWords(&storedRequest{Person: reason}, ""); text != "" {
+	if text, _ := p.lastWords(&storedRequest{Person: reason}, ""); text != "" && !p.work.Channel.Answers.Drafts {
 		parts = p.Platforms.Split(p.work.Channel.Type, text)
 	}
 	ctx, cancel := storing(ctx)

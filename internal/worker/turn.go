@@ -56,6 +56,9 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 // tryTurn calls the model for the turn that was running when its worker ended, or for a new one of all waiting texts.
 func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 	turn := p.work.Turn
+	if err := p.countRequests(ctx); err != nil {
+		return 0, err
+	}
 	if code := p.obstacle(); code != "" {
 		return 0, p.stand(ctx, turn, code, nil)
 	}
@@ -214,7 +217,7 @@ func (p *pass) callGateway(ctx context.Context, turn *inbox.Turn, request *store
 	call := request.call(p.lease.OrgID, turn.ID)
 	call.AllModels = !p.work.HasOrgModels
 	p.work.HasOrgModels = true // a later call reads them: the model may be taken away meanwhile
-	if p.live.waitsFor(turn.ID) {
+	if p.live.waitsFor(turn.ID) && !p.work.Channel.Answers.Drafts {
 		call.Stream = true
 		p.live.sink.marked = request.MayHandOver
 		if result, err = p.Gateway.Call(ctx, call, p.live.sink); err == nil {
@@ -341,6 +344,10 @@ func (p *pass) answer(
 	if text == "" && reason == "" {
 		return 0, p.stand(ctx, turn, inbox.CodeEmpty, nil)
 	}
+	drafts := p.work.Channel.Answers.Drafts
+	if drafts && reason == "" {
+		return 0, p.propose(ctx, turn, text)
+	}
 	if p.work.Agent.Supersede && !p.superseded && !p.stopping() {
 		newer, err := p.supersede(ctx, turn)
 		if err != nil {
@@ -351,7 +358,7 @@ func (p *pass) answer(
 		}
 	}
 	var parts []string
-	if text != "" {
+	if text != "" && !drafts { // last words aren't sent by themselves there
 		parts = p.Platforms.Split(p.work.Channel.Type, text)
 	}
 	p.makeReady(ctx)

@@ -58,11 +58,17 @@ type Turns interface {
 	OpenLeased(ctx context.Context, lease inbox.Lease, history int) (inbox.Work, error)
 	BeginTurn(ctx context.Context, lease inbox.Lease, agentID string, messageIDs []string, request []byte) (turnID string, err error)
 	Unanswered(ctx context.Context, lease inbox.Lease) (sent int, err error)
-	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
-	AnswerAndHandOver(ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	Interruptions(ctx context.Context, turns []inbox.RunningTurn) (map[string]inbox.Interruption, error)
 	GiveWay(ctx context.Context, lease inbox.Lease, turnID string) error
+	Answers
 	Deliveries
+}
+
+// Answers are the methods of [inbox.Queue] that store what a customer, or a person who sends it, gets.
+type Answers interface {
+	Answer(ctx context.Context, lease inbox.Lease, turnID string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
+	AnswerAndHandOver(ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
+	Propose(ctx context.Context, lease inbox.Lease, turnID string, parts []string) error
 }
 
 // Deliveries are the methods of [inbox.Queue] that take a part from its answer to its end.

@@ -37,7 +37,7 @@ var allTables = [...]struct{ name, columns string }{
 		"created_at:int updated_at:int"},
 	{"chunks", "document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
-		"created_at:int updated_at:int lost_external_id expiry_told:int max_age_minutes:int"},
+		"created_at:int updated_at:int lost_external_id expiry_told:int max_age_minutes:int drafts:bool"},
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"channel_paces", "channel_id org_id paced_until:int queued_until:int closed_until:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
@@ -47,7 +47,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
-		"created_at:int updated_at:int"},
+		"created_at:int updated_at:int draft:bytes"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
 		"platform_message_id attempts:int created_at:int updated_at:int resends:int template:bytes"},
 	{"message_keys", "org_id key_hash:bytes fingerprint:bytes message_ids created_at:int"},

@@ -31,6 +31,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 20, DDL: Dialect(engine, schemaV20)},
 		{Number: 21, DDL: Dialect(engine, schemaV21)},
 		{Number: 22, DDL: Dialect(engine, schemaV22)},
+		{Number: 23, DDL: Dialect(engine, schemaV23)},
 	}
 }
 
@@ -300,4 +301,12 @@ const schemaV22 = `
 ALTER TABLE agents ADD COLUMN handover BOOLEAN NOT NULL DEFAULT FALSE;
 ALTER TABLE agents ADD COLUMN handover_words TEXT NOT NULL DEFAULT '';
 ALTER TABLE agents ADD COLUMN handover_reply TEXT NOT NULL DEFAULT '';
+`
+
+// schemaV23 adds answers that a person sends, by the rules of [schemaV1].
+const schemaV23 = `
+-- The assistant proposes, and a person sends. A process of an older version sends answers by itself.
+ALTER TABLE channels ADD COLUMN drafts BOOLEAN NOT NULL DEFAULT FALSE;
+-- The proposed answer, sealed, of a turn with the code 'draft_waiting', or that had it; null for others.
+ALTER TABLE turns ADD COLUMN draft BYTEA;
 `

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/endpoint"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// Drafts are answers that wait for a person, as [inbox.Queue] has them.
+type Drafts interface {
+	Drafts(ctx context.Context, orgID, conversationID string) ([]inbox.Draft, error)
+	SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool) ([]inbox.Message, error)
+	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
+}
+
+func (g *conversations) registerDrafts(members operations) {
+	const drafts = "/conversations/{id}/drafts"
+	add(members, "listDrafts", http.MethodGet, drafts, identity.ConversationsRead,
+		"List the answers that the agent proposes: one, or none", g.listDrafts)
+	add(members, "sendDraft", http.MethodPost, drafts+"/{draftId}/send", identity.ConversationsWrite,
+		"Send a proposed answer, as it is or changed", g.sendDraft)
+	add(members, "discardDraft", http.MethodDelete, drafts+"/{draftId}", identity.ConversationsWrite,
+		"Discard a proposed answer", g.discardDraft)
+}
+
+// draftObject is a proposed answer as the API shows it.
+type draftObject struct {
+	ID        string `json:"id"`
+	Text      string `json:"text"      doc:"The whole answer; a long one is sent in several messages"`
+	CreatedAt string `json:"createdAt" format:"date-time"`
+}
+
+func showDraft(d *inbox.Draft) draftObject {
+	return draftObject{ID: d.ID, Text: d.Text(), CreatedAt: endpoint.Timestamp(d.CreatedAt)}
+}
+
+func (g *conversations) listDrafts(
+	ctx context.Context, principal *identity.Principal, in *endpoint.PathID,
+) (*endpoint.JSON[endpoint.ListObject[draftObject]], error) {
+	drafts, err := g.Conversations.Drafts(ctx, principal.OrgID, in.ID)
+	if err != nil {
+		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	}
+	return endpoint.Listed(endpoint.PageQuery{}, drafts, func(d *inbox.Draft) string { return d.ID }, showDraft), nil
+}
+
+// DraftPath names a draft. It is exported for the framework, see [endpoint.PathID].
+type DraftPath struct {
+	endpoint.PathID
+
+	DraftID string `path:"draftId"`
+}
+
+type draftInput struct {
+	DraftPath
+
+	Body draftWish
+}
+
+// draftWish is the body of POST /conversations/{id}/drafts/{draftId}/send.
+type draftWish struct {
+	Text string `json:"text,omitempty" minLength:"1" maxLength:"20000" doc:"What is sent in place of the proposed text; absent: that text"`
+}
+
+// sendDraft queues a draft as a message of the person who sends it. Whatever would make the platform refuse it is checked before.
+func (g *conversations) sendDraft(
+	ctx context.Context, principal *identity.Principal, in *draftInput,
+) (*endpoint.JSON[sentMessage], error) {
+	conversation, channel, err := g.place(ctx, principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.checkSendable(&channel, &conversation, inbox.AuthorHuman, inbox.KindText); err != nil {
+		return nil, err
+	}
+	parts, changed, err := g.draftParts(ctx, principal, in, &channel)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := g.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed)
+	if errors.Is(err, inbox.ErrEnded) {
+		return nil, draftGone(err)
+	}
+	sent, err := g.showSent(ctx, principal, in.ID, messages, false, err)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.Answer(sent.Body), nil
+}
+
+// draftParts returns the messages that the draft is sent as: the text of the body, or what was proposed.
+func (g *conversations) draftParts(
+	ctx context.Context, principal *identity.Principal, in *draftInput, channel *store.Channel,
+) (parts []string, changed bool, err error) {
+	if in.Body.Text != "" {
+		parts, err = g.split(channel, in.Body.Text)
+		return parts, true, err
+	}
+	drafts, err := g.Conversations.Drafts(ctx, principal.OrgID, in.ID)
+	switch {
+	case err != nil:
+		return nil, false, g.refuse(ctx, principal, store.OwnedConversations, in.ID, err)
+	case len(drafts) == 0 || drafts[0].ID != in.DraftID:
+		return nil, false, draftGone(nil)
+	case drafts[0].Unreadable:
+		return nil, false, &handlers.Error{
+			Code: errcode.Conflict, Message: "The proposed answer can't be decrypted. Discard it, or send another text.",
+		}
+	}
+	return drafts[0].Parts, false, nil
+}
+
+// split cuts a person's text into messages.
+func (g *conversations) split(channel *store.Channel, text string) ([]string, error) {
+	kind, _ := g.Catalog.Find(channel.Type)
+	parts := platforms.Split(kind.Limit, text)
+	switch {
+	case len(parts) == 0:
+		return nil, handlers.InvalidRequest("text", "text is blank.")
+	case kind.TooMany(parts):
+		return nil, handlers.InvalidRequest("text", "text needs %d messages; the platform takes %d in a row, of %d characters each.",
+			len(parts), kind.MostParts, kind.Limit.Most)
+	}
+	return parts, nil
+}
+
+func (g *conversations) discardDraft(ctx context.Context, principal *identity.Principal, in *DraftPath) (*endpoint.Empty, error) {
+	err := g.Conversations.DiscardDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID)
+	switch {
+	case errors.Is(err, inbox.ErrEnded):
+		return nil, draftGone(err)
+	case err != nil:
+		return nil, g.refuse(ctx, principal, store.OwnedConversations, in.ID, fmt.Errorf("discarding a draft: %w", err))
+	}
+	return &endpoint.Empty{}, nil
+}
+
+// draftGone is the refusal for a draft that doesn't wait any more.
+func draftGone(cause error) error {
+	return &handlers.Error{
+		Code:    errcode.Conflict,
+		Message: "This proposed answer doesn't wait any more: it was sent or discarded, or the customer wrote again. Read the drafts again.",
+		Cause:   cause,
+	}
+}
