@@ -70,7 +70,7 @@ type App struct {
 	Tranches string `json:"tranches,omitempty"`
 
 	// Where organizations may receive events: `public` allows https addresses on the public internet, `any` also private networks, and
-	// http on this host. Default: `public`.
+	// http on this host. The same holds for the files that customers send, where platforms name them by an address. Default: `public`.
 	EventEndpoints string `json:"event_endpoints,omitempty"`
 
 	// How the process uses its memory.

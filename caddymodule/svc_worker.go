@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
 	"github.com/caddy-svc/caddy-svc/internal/events"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/worker"
 )
@@ -101,6 +102,8 @@ func (w *WorkerApp) work(ctx context.Context) error {
 	// Events written too late for this worker, while it stops, are delivered by the next one.
 	delivering := repeat.Start(time.Hour, w.app.deliverer(w.app.runtime).Run)
 	defer delivering.Stop()
+	fetching := repeat.Start(time.Hour, w.app.fetcher(w.app.runtime).Run)
+	defer fetching.Stop()
 	if err := loop.Run(ctx, orDefault(w.GracePeriod, DefaultGracePeriod)); err != nil {
 		return fmt.Errorf("running the worker: %w", err)
 	}
@@ -139,5 +142,14 @@ func (a *App) deliverer(rt *runtime) *events.Deliverer {
 	return events.New(events.Config{
 		DB: rt.shared.db, Ring: a.settings.ring, Policy: a.eventPolicy(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Tried: func(outcome string) { eventTriesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
+	})
+}
+
+// fetcher returns the part of a worker that fetches the files of customers' messages. What tenants' event endpoints may reach, they may
+// reach, too: a channel's owner can sign deliveries that name addresses.
+func (a *App) fetcher(rt *runtime) *media.Fetcher {
+	return media.New(media.Config{
+		DB: rt.shared.db, Ring: a.settings.ring, Platforms: rt.platforms, Policy: a.eventPolicy(),
+		Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease), Logger: a.log,
 	})
 }

@@ -147,6 +147,9 @@ func (d *Description) CheckInbound(in *Inbound) error {
 	case in.SentAt.Before(time.Unix(0, 0)) && !in.SentAt.IsZero():
 		return errors.New("its time is before 1970")
 	}
+	if err := checkAttachments(in); err != nil {
+		return err
+	}
 	return checkKind(in)
 }
 

@@ -57,6 +57,9 @@ func NewClient(config ClientConfig) *Client {
 	return c
 }
 
+// Transport carries requests to addresses that the operator chose, of any size. It follows no redirects and has no timeout.
+func (c *Client) Transport() http.RoundTripper { return c.transport }
+
 // Close closes the idle connections of the client's own transport.
 func (c *Client) Close() {
 	if c.own != nil {

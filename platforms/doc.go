@@ -9,7 +9,8 @@
 // people. Forms, API, command line and documentation are made from that description. [Driver.New] makes the [Platform],
 // which verifies and reads deliveries, sends replies and identifies accounts. What only some platforms can do are small
 // interfaces of their own: [SignedDeliveries] or [ChannelSecrets] (every platform has exactly one of the two),
-// [ChannelSigned], [Refresher], [Templater], [Handshaker], [option.Checker]. A Caddy module of the namespace svc.platforms makes an adapter
+// [ChannelSigned], [Refresher], [Templater], [MediaSource], [Handshaker],
+// [option.Checker]. A Caddy module of the namespace svc.platforms makes an adapter
 // available; it needs nothing but the driver.
 //
 // The packages platforms/bot, platforms/social, platforms/localchat, platforms/marketa and platforms/marketb are the

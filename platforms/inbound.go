@@ -72,6 +72,9 @@ type Inbound struct {
 	CustomerName string
 	// Text is up to MaxText bytes, and not blank where Kind is Text.
 	Text string
+	// Attached are the files of a Text or Media that can be fetched, at most MaxAttachments, nil for none; see [Collector.Attach]. It is a
+	// pointer because few of a delivery's items have files, and a delivery may have very many.
+	Attached *[]Attachment
 	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds.
 	Failure Class
 	// SentAt is the platform's time; the zero time if there is none or it is implausible.
@@ -141,6 +144,7 @@ func JoinNames(first, second string) string {
 type Collector struct {
 	all           []Inbound
 	most          int
+	attached      int
 	channelRouted bool
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/caddymodule"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -60,7 +61,11 @@ open.`,
 		if err != nil {
 			return nil, err
 		}
-		report.Invariants = append(report.Invariants, queue, channels, events)
+		files, err := examineFiles(ctx, e.db)
+		if err != nil {
+			return nil, err
+		}
+		report.Invariants = append(report.Invariants, queue, channels, events, files)
 		// Without the secret the doctor still checks the books.
 		if ring, err := e.app.Ring(e.repl); err != nil {
 			_, _ = fmt.Fprintf(e.stderr, "svc.master_key was not checked: %v\n", err)
@@ -129,6 +134,22 @@ func examineEvents(ctx context.Context, db *store.DB) (billing.Examined, error) 
 		examined.Findings = append(examined.Findings, billing.Finding{
 			Subject: "event_deliveries", Detail: fmt.Sprintf("no worker delivers events; overdue: %d", overdue),
 		})
+	}
+	return examined, nil
+}
+
+// examineFiles checks the files of customers' messages for the doctor's report.
+func examineFiles(ctx context.Context, db *store.DB) (billing.Examined, error) {
+	examined := billing.Examined{
+		ID: "FILES", Text: "a file that a customer sent is stored whole, or says why not, and goes with its message",
+		Advice: "run a worker, and look into its log",
+	}
+	findings, err := media.Check(ctx, db)
+	if err != nil {
+		return examined, fmt.Errorf("checking the files: %w", err)
+	}
+	for _, f := range findings {
+		examined.Findings = append(examined.Findings, billing.Finding{Subject: f.Subject, Detail: f.Detail})
 	}
 	return examined, nil
 }

@@ -40,6 +40,8 @@ type Conversations interface {
 
 // CustomerRights are what concerns a customer as a person, as [inbox.Queue] has it.
 type CustomerRights interface {
+	CustomerFiles
+
 	DeleteConversation(ctx context.Context, actor, orgID, id string) error
 	Block(ctx context.Context, actor, orgID, id string) error
 	Unblock(ctx context.Context, actor, orgID, id string) error
@@ -125,6 +127,7 @@ func (g *conversations) register(s *endpoint.Server) {
 	endpoint.Register(s, act("blockCustomer", one+"/block", "Let the agent answer nothing of the customer any more"), g.block)
 	endpoint.Register(s, act("unblockCustomer", one+"/unblock", "Let the agent answer the customer again"), g.unblock)
 	g.registerDrafts(members)
+	g.registerFile(s, members.route(http.MethodGet, one+"/files/{fileId}", read, "Get a file that the customer sent"))
 	g.registerExport(s, members.route(http.MethodGet, one+"/export", read, "Get everything that is stored about the customer, as one file"))
 	endpoint.Register(s, act("retryConversation", one+"/retry", "Let the agent answer again what stands unanswered"), g.retry)
 	endpoint.Register(s, act("dismissConversation", one+"/dismiss", "End a conversation's attention without an answer"), g.dismiss)
@@ -199,12 +202,14 @@ type MessageObject struct {
 	TurnID  *string `json:"turnId" doc:"The same for an answer and the messages that it answers"`
 	Handled bool    `json:"handled" doc:"It came in, and nobody has to answer it"`
 	At      string  `json:"at"     format:"date-time"`
+
+	Files []fileObject `json:"files" nullable:"false" doc:"The files that the customer sent with it"`
 }
 
 func showMessage(m *inbox.Message) MessageObject {
 	return MessageObject{
 		ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: endpoint.TextOrNull(m.State), Code: endpoint.TextOrNull(m.Code),
-		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, At: endpoint.Timestamp(m.At),
+		TurnID: endpoint.TextOrNull(m.TurnID), Handled: m.Handled, At: endpoint.Timestamp(m.At), Files: showFiles(m.Files),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
@@ -97,18 +98,25 @@ func TestListMessages(t *testing.T) {
 	o := newFixture(t)
 	id, _ := o.withConversation(t, bot.Type, 0)
 	o.inbox.messages = []inbox.Message{
-		{ID: "msg_1", Author: "customer", Kind: "text", Text: "hi", TurnID: "trn_1", At: 1000},
+		{ID: "msg_1", Author: "customer", Kind: "text", Text: "hi", TurnID: "trn_1", At: 1000, Files: []media.File{
+			{ID: "med_1", Kind: "image", State: media.Stored, Name: "a.png", MediaType: "image/png", Bytes: 7},
+			{ID: "med_2", Kind: "file", State: media.Failed, Code: media.CodeExpired},
+		}},
 		{ID: "msg_2", Author: "assistant", Kind: "text", Text: "hello", State: "failed", Code: "service_window_expired", TurnID: "trn_1", At: 2000},
 	}
 	page := o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id+"/messages", "owner", "")
 	require.Equal(t, []any{
 		map[string]any{
 			"id": "msg_1", "author": "customer", "kind": "text", "text": "hi", "state": nil, "code": nil, "turnId": "trn_1",
-			"handled": false, "at": "1970-01-01T00:00:01.000Z",
+			"handled": false, "at": "1970-01-01T00:00:01.000Z", "files": []any{map[string]any{
+				"id": "med_1", "kind": "image", "state": "stored", "code": nil, "name": "a.png", "mediaType": "image/png", "bytes": 7.0,
+			}, map[string]any{
+				"id": "med_2", "kind": "file", "state": "failed", "code": "media_expired", "name": nil, "mediaType": nil, "bytes": nil,
+			}},
 		},
 		map[string]any{
 			"id": "msg_2", "author": "assistant", "kind": "text", "text": "hello", "state": "failed", "code": "service_window_expired",
-			"turnId": "trn_1", "handled": false, "at": "1970-01-01T00:00:02.000Z",
+			"turnId": "trn_1", "handled": false, "at": "1970-01-01T00:00:02.000Z", "files": []any{},
 		},
 	}, page["data"])
 	newest := o.ask(t, http.StatusOK, http.MethodGet, "/conversations/"+id+"/messages?order=newest", "owner", "")["data"].([]any)
@@ -125,7 +133,7 @@ func TestSendAsHuman(t *testing.T) {
 	sent := o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"Hello"}`)
 	require.Equal(t, map[string]any{
 		"id": "msg_1", "author": "human", "kind": "text", "text": "Hello", "state": "pending", "code": nil, "turnId": nil, "handled": false,
-		"at": "2026-11-21T10:00:00.000Z", "parts": []any{"msg_1"},
+		"at": "2026-11-21T10:00:00.000Z", "parts": []any{"msg_1"}, "files": []any{},
 	}, sent)
 	require.Equal(t, []string{"Hello"}, o.inbox.sent)
 	require.Equal(t, "key_1", o.inbox.actor)

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
@@ -61,6 +62,12 @@ func (f *fakeInbox) Block(_ context.Context, actor, orgID, id string) error {
 func (f *fakeInbox) Unblock(_ context.Context, actor, orgID, id string) error {
 	return f.setState(actor, orgID, id, inbox.StateAssistant)
 }
+
+func (*fakeInbox) File(context.Context, string, string, string) (media.File, error) {
+	return media.File{}, store.ErrNotFound
+}
+
+func (*fakeInbox) WriteFile(context.Context, *media.File, io.Writer) error { return store.ErrNotFound }
 
 func (f *fakeInbox) Export(_ context.Context, orgID, id string, w io.Writer, begin func()) error {
 	if _, err := f.find(orgID, id); err != nil {

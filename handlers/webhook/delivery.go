@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/tracing"
@@ -203,6 +204,9 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 	}
 	if !in.SentAt.IsZero() {
 		item.SentAt = in.SentAt.UnixMilli()
+	}
+	for _, a := range in.Attachments() {
+		item.Files = append(item.Files, media.Reference(a))
 	}
 	switch in.Kind {
 	case platforms.Text:

@@ -24,6 +24,8 @@ type message struct {
 	Handled bool   `json:"handled"`
 	At      string `json:"at"`
 
+	Files []sentFile `json:"files"`
+
 	// Resend is the button of a message that wasn't delivered, or perhaps not.
 	Resend form `json:"-"`
 }
@@ -118,7 +120,7 @@ func conversationPage() page {
 		show:      showConversation,
 		relays: []relay{{method: http.MethodGet, name: "export", ask: func(req *pageRequest) (apiRequest, error) {
 			return apiRequest{method: http.MethodGet, path: "/conversations/" + req.id() + "/export"}, nil
-		}}},
+		}}, fileRelay()},
 		actions: []action{
 			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: answerCustomer},
 			{
@@ -216,8 +218,12 @@ func (req *pageRequest) readMessages(data *conversationData) error {
 	data.Messages = messages.Data
 	here := conversationsPath + "/" + req.id()
 	for i := range data.Messages {
-		if m := &data.Messages[i]; m.Unclear() || m.Failed() {
+		m := &data.Messages[i]
+		if m.Unclear() || m.Failed() {
 			m.Resend = req.form(resendForm(m, here))
+		}
+		for k := range m.Files {
+			m.Files[k].Address = here + "/file?" + url.Values{"id": {m.Files[k].ID}}.Encode()
 		}
 	}
 	if messages.NextCursor != "" {

@@ -280,3 +280,33 @@ func TestConversationWithoutItsChannel(t *testing.T) {
 	r.refuse("GET /channels/chn_1", http.StatusNotFound, "not_found", "", "There is nothing with this id.")
 	element(t, r.see(t, "/dashboard/conversations/cnv_1"), "conversation-delete")
 }
+
+// Files of customers are shown: pictures in the page, others as links, and those that can't be had with the reason.
+func TestFilesAreShown(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	r.answer("GET /conversations/cnv_1/messages", http.StatusOK, `{"data":[{"id":"msg_1","author":"customer","kind":"event","text":"image","files":[
+		{"id":"med_1","kind":"image","state":"stored","mediaType":"image/png","bytes":2048},
+		{"id":"med_2","kind":"file","state":"stored","name":"<b>.pdf","mediaType":"application/pdf","bytes":3355443},
+		{"id":"med_3","kind":"audio","state":"waiting"},
+		{"id":"med_4","kind":"video","state":"failed","code":"media_too_large"},
+		{"id":"med_5","kind":"odd","state":"failed","code":"something_new"}]}]}`)
+	page := r.see(t, "/dashboard/conversations/cnv_1")
+	for _, part := range []string{
+		`<img src="/dashboard/conversations/cnv_1/file?id=med_1" alt="Picture" loading="lazy">`,
+		`<a href="/dashboard/conversations/cnv_1/file?id=med_2" download>&lt;b&gt;.pdf</a>, 3.2 MB`,
+		"Voice or sound: It is being fetched from the platform.", "Video: It has more than 8 MB.", "File: It could not be fetched.",
+	} {
+		require.Contains(t, page, part)
+	}
+	for code := range fileTexts {
+		require.NotEmpty(t, (&sentFile{State: "failed", Code: code}).Why())
+	}
+	r.answer("GET /conversations/cnv_1/files/med_1", http.StatusOK, `"content"`)
+	require.Equal(t, `"content"`, r.see(t, "/dashboard/conversations/cnv_1/file?id=med_1"))
+	for _, id := range []string{"", "..", "a/b"} {
+		w := httptest.NewRecorder()
+		r.dashboard.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/dashboard/conversations/cnv_1/file?id="+url.QueryEscape(id), nil))
+		require.Equal(t, http.StatusNotFound, w.Code)
+	}
+}

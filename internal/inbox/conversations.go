@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -121,7 +123,7 @@ func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page
 		return nil, err
 	}
 	slices.SortFunc(all, placedMessage.before)
-	return messages(all[:min(len(all), page.Rows())]), nil
+	return q.withFiles(ctx, orgID, messages(all[:min(len(all), page.Rows())]))
 }
 
 // LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the page
@@ -142,7 +144,32 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b placedMessage) int { return b.before(a) })
-	return messages(all[:min(len(all), page.Rows())]), nil
+	return q.withFiles(ctx, orgID, messages(all[:min(len(all), page.Rows())]))
+}
+
+// withFiles adds the files of customers' messages.
+func (q *Queue) withFiles(ctx context.Context, orgID string, all []Message) ([]Message, error) {
+	var ids []string
+	for i := range all {
+		if all[i].Author == AuthorCustomer {
+			ids = append(ids, all[i].ID)
+		}
+	}
+	files, err := media.OfMessages(ctx, q.db, q.ring, orgID, ids)
+	for i := range all {
+		all[i].Files = files[all[i].ID]
+	}
+	return all, err
+}
+
+// File reads a file of an organization's conversation, or returns [store.ErrNotFound].
+func (q *Queue) File(ctx context.Context, orgID, conversationID, id string) (media.File, error) {
+	return media.Find(ctx, q.db, q.ring, orgID, conversationID, id)
+}
+
+// WriteFile writes the content of a stored file, as [media.File.WriteTo].
+func (q *Queue) WriteFile(ctx context.Context, file *media.File, w io.Writer) error {
+	return file.WriteTo(ctx, q.db, q.ring, w)
 }
 
 // messages reads up to rows messages of each direction. part is the condition and order; %[1]s in it is the column with a

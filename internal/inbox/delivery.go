@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -318,4 +319,7 @@ func (d *decisions) write(s *session) {
 		}
 		s.tx.Queue(store.AnyRows, insertMessages[size], args...)
 	})
+	for _, m := range d.messages {
+		media.Queue(s.tx, m.route.OrgID, m.key.channelID, m.id, m.files)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -41,7 +42,8 @@ type Item struct {
 	MessageID    string // the platform's, unique within the channel
 	Mark         string // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
 	Text, Code   string
-	SentAt       int64 // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
+	Files        []media.Reference // of a customer's message, to be fetched
+	SentAt       int64             // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
 }
 
 // enqueueTries bounds how often a delivery is stored again after meeting, in another process, the same new message, or the end
@@ -130,8 +132,9 @@ type arrivedItem struct {
 	key   conversationKey
 	ring  *vault.Ring
 
-	id   string // of its row, if it gets one
-	body []byte // sealed
+	id    string      // of its row, if it gets one
+	body  []byte      // sealed
+	files []media.Row // sealed
 }
 
 // stored reports whether the item becomes a row of the conversation.
@@ -168,6 +171,9 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 				last = idAfter(last)
 				arrived.id = last
 				arrived.body = q.ring.Seal([]byte(item.Text), vault.InboundBody(arrival.Route.OrgID, last))
+				if !arrived.isEcho() {
+					arrived.files = media.Rows(q.ring, arrival.Route.OrgID, item.Files)
+				}
 			}
 			op.items = append(op.items, arrived)
 		}

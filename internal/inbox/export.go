@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -36,6 +37,27 @@ type exportedMessage struct {
 	TurnID            string `json:"turnId,omitzero"`
 	PlatformMessageID string `json:"platformMessageId,omitzero"`
 	At                string `json:"at"`
+
+	Files []exportedFile `json:"files,omitzero"`
+}
+
+// exportedFile names a file of a message. Its content is fetched by itself.
+type exportedFile struct {
+	ID        string `json:"id"`
+	Kind      string `json:"kind"`
+	State     string `json:"state"`
+	Code      string `json:"code,omitzero"`
+	Name      string `json:"name,omitzero"`
+	MediaType string `json:"mediaType,omitzero"`
+	Bytes     int64  `json:"bytes,omitzero"`
+}
+
+func exportFiles(files []media.File) (all []exportedFile) {
+	for i := range files {
+		f := &files[i]
+		all = append(all, exportedFile{f.ID, f.Kind, f.State, f.Code, f.Name, f.MediaType, f.Bytes})
+	}
+	return all
 }
 
 type exportedTurn struct {
@@ -57,9 +79,9 @@ func exportTime(ms int64) string {
 }
 
 // Export writes everything that is stored about the customer of an organization's conversation as one JSON object: the conversation
-// with names and external ids, all messages, and the turns. The requests of turns and the answers that are kept for repeated calls
-// repeat these texts, and are left out. It reads page by page while the conversation goes on. begin is called before the first byte, when
-// the conversation was found. The error is [store.ErrNotFound], of the store or of w; w may have got a part.
+// with names and external ids, all messages with the names of their files, and the turns. The requests of turns and the answers that are
+// kept for repeated calls repeat these texts, and are left out. It reads page by page while the conversation goes on. begin is called
+// before the first byte, when the conversation was found. The error is [store.ErrNotFound], of the store or of w; w may have got a part.
 func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin func()) error {
 	c, err := q.Conversation(ctx, orgID, id)
 	if err != nil {
@@ -84,7 +106,7 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 		for i, m := range messages {
 			all[i] = exportedMessage{
 				ID: m.ID, Author: m.Author, Kind: m.Kind, Text: m.Text, State: m.State, Code: m.Code, TurnID: m.TurnID,
-				PlatformMessageID: m.PlatformMessageID, At: exportTime(m.At),
+				PlatformMessageID: m.PlatformMessageID, At: exportTime(m.At), Files: exportFiles(m.Files),
 			}
 		}
 		return all, err

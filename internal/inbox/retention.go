@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -247,8 +248,8 @@ func deleted(ctx context.Context, s *session, texts store.ListStatement, ids []s
 // SweepInterval is the pause between two sweeps of [StartRetention], and the longest that one may take: retention counts days.
 const SweepInterval = time.Hour
 
-// StartRetention runs [SweepRetention] and [ForgetAnswers] at once and about every [SweepInterval], until the task is stopped, which finishes a
-// transaction that runs. The database was opened with [Kind] among its kinds.
+// StartRetention runs [SweepRetention], [ForgetAnswers] and [media.Sweep] at once and about every [SweepInterval], until the task is
+// stopped, which finishes a transaction that runs. The database was opened with [Kind] among its kinds.
 func StartRetention(
 	db *store.DB, logger *slog.Logger, forget func(ctx context.Context, orgID string, turnIDs []string) error,
 ) *repeat.Task {
@@ -256,7 +257,8 @@ func StartRetention(
 		bounded, cancel := context.WithTimeout(ctx, SweepInterval)
 		defer cancel()
 		swept, err := SweepRetention(bounded, db)
-		err = errors.Join(err, ForgetAnswers(bounded, db, forget))
+		_, unswept := media.Sweep(bounded, db)
+		err = errors.Join(err, ForgetAnswers(bounded, db, forget), unswept)
 		if swept != (Swept{}) {
 			logger.InfoContext(ctx, "deleted conversations that organizations don't keep any longer",
 				"conversations", swept.Conversations, "messages", swept.Messages, "turns", swept.Turns)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -102,6 +103,7 @@ func (op *withdrawOp) run(_ context.Context, s *session) error {
 	}
 	if op.received != "" {
 		s.tx.Queue(1, `UPDATE messages SET body = $2, handled = TRUE WHERE id = $1`, op.received, op.sealed(vault.InboundBody, op.received))
+		media.Drop(s.tx, op.received)
 	}
 	if op.sent != "" { // of a template, the values go too
 		s.tx.Queue(1, `UPDATE outbound_messages SET body = $2, template = NULL WHERE id = $1`, op.sent, op.sealed(vault.OutboundBody, op.sent))

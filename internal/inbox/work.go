@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -113,6 +114,8 @@ type Message struct {
 	At                int64  // the platform's time of an incoming message, else when it was written; epoch milliseconds
 	Handled           bool   // incoming, and needs no answer
 	Unreadable        bool   // Text is [UnreadableText]
+	// Files are those of a customer's message, for [Queue.Messages] and [Queue.LatestMessages] only.
+	Files []media.File
 }
 
 // Turn is one answer of an assistant in progress.

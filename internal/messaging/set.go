@@ -191,6 +191,22 @@ func (s *Set) Refresh(ctx context.Context, channel *platforms.Channel) (next pla
 	return next, nil
 }
 
+// Locate returns where a file of a message on the channel can be fetched now. An address is its own location. The error is a
+// [*platforms.Error].
+func (s *Set) Locate(ctx context.Context, channel *platforms.Channel, reference string) (where platforms.Location, err error) {
+	if platforms.IsAddress(reference) {
+		return platforms.Location{Address: reference}, nil
+	}
+	p, asked := s.of(channel.Type), lend(channel)
+	if p == nil || p.media == nil {
+		return where, platforms.Refusef("channels of type %q have no files that can be fetched", string(channel.Type))
+	}
+	return call(ctx, p, func(ctx context.Context) (platforms.Location, error) { return p.media.Locate(ctx, asked, reference) })
+}
+
+// Transport carries requests to the addresses that the operator has configured.
+func (s *Set) Transport() http.RoundTripper { return s.client.Transport() }
+
 // lend returns a copy of a channel for an adapter, which may keep it beyond the call.
 func lend(channel *platforms.Channel) *platforms.Channel {
 	lent := *channel
@@ -209,6 +225,7 @@ type Platform struct {
 	handshaker platforms.Handshaker
 	refresher  platforms.Refresher
 	templater  platforms.Templater
+	media      platforms.MediaSource
 	log        *slog.Logger
 }
 
@@ -229,6 +246,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.handshaker, _ = p.adapter.(platforms.Handshaker)
 	p.refresher, _ = p.adapter.(platforms.Refresher)
 	p.templater, _ = p.adapter.(platforms.Templater)
+	p.media, _ = p.adapter.(platforms.MediaSource)
 	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
 }
 

@@ -16,6 +16,8 @@
 //     asked for. They are delivered all the same.
 //   - The chat app's templates are judged as the platform does: language, state, number and form of the variables. Texts to customers
 //     whose window is closed ([Server.CloseWindow]) are refused.
+//   - Files of customers ([Server.PutFile]) are downloaded as each platform serves them: by an id and the token, or by a link that
+//     ends with [Server.ExpireLinks]. Scripts match a download by [Download] and the file's id, the request for its link by the id.
 //   - While it is [Server.Down] nothing listens: connections are refused.
 //
 // # What it doesn't do

@@ -86,6 +86,10 @@ func (g graph) read(w http.ResponseWriter, r *http.Request) {
 		g.health(w, r)
 		return
 	}
+	if g.server.has(r.PathValue("id")) {
+		g.locate(w, r)
+		return
+	}
 	g.identify(w, r)
 }
 

@@ -21,6 +21,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /bot/{bot}/sendMessage", s.sendBot)
 	mux.HandleFunc("POST /bot/{bot}/getMe", s.identifyBot)
+	mux.HandleFunc("POST /bot/{bot}/getFile", s.locateBot)
+	mux.HandleFunc("GET /bot/file/{bot}/files/{id}", s.downloadBot)
+	mux.HandleFunc("GET /files/{ticket}", s.downloadLink)
 	for _, t := range []platforms.Type{social.Messenger, social.PhotoDM, social.ChatApp} {
 		g := graph{s, t}
 		mux.HandleFunc("POST /"+string(t)+"/{id}/messages", g.send)

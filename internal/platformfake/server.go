@@ -63,6 +63,8 @@ type Server struct {
 	numbers  int
 	judge    judge
 
+	files     map[string]*file      // by id
+	links     map[string]*link      // by ticket
 	templates map[string][]Template // of the chat app, by the number's id
 	late      map[string]bool       // the chat app's customers who take no texts now
 }
@@ -83,6 +85,8 @@ func Start(t testing.TB) *Server {
 		gate:     make(chan struct{}),
 		arrival:  make(chan struct{}),
 
+		files:     map[string]*file{},
+		links:     map[string]*link{},
 		templates: map[string][]Template{},
 		late:      map[string]bool{},
 	}

@@ -1,5 +1,7 @@
 package vault
 
+import "strconv"
+
 // AAD says where a sealed value is stored. It is authenticated as additional data and not part of the value: a value copied to
 // another table, column, organization or row doesn't open.
 type AAD struct {
@@ -59,4 +61,14 @@ func WidgetVisit(orgID, channelID string) AAD {
 // EventSecret is the AAD of the secrets that sign an endpoint's events.
 func EventSecret(orgID, endpointID string) AAD {
 	return AAD{Table: "event_endpoints", Column: "secret", OrgID: orgID, RowID: endpointID}
+}
+
+// MediaAbout is the AAD of the reference and the name of a customer's file.
+func MediaAbout(orgID, mediaID string) AAD {
+	return AAD{Table: "media", Column: "about", OrgID: orgID, RowID: mediaID}
+}
+
+// MediaPiece is the AAD of a piece of a customer's file: pieces can't be left out, exchanged or reordered.
+func MediaPiece(orgID, mediaID string, position int64) AAD {
+	return AAD{Table: "media_pieces", Column: "body", OrgID: orgID, RowID: mediaID + "/" + strconv.FormatInt(position, 10)}
 }

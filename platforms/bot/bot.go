@@ -89,6 +89,7 @@ var (
 	_ platforms.Driver         = Driver{}
 	_ platforms.Platform       = (*bot)(nil)
 	_ platforms.ChannelSecrets = (*bot)(nil)
+	_ platforms.MediaSource    = (*bot)(nil)
 )
 
 func checkSecretToken(s string) string {
@@ -156,6 +157,35 @@ func (b *bot) Identify(ctx context.Context, channel *platforms.Channel) ([]strin
 		return nil, r.NoID()
 	}
 	return []string{string(me.ID)}, nil
+}
+
+// Locate implements [platforms.MediaSource]. The platform wants the token in the path of the file, too, and serves up to 20 MB
+// (core.telegram.org/bots/api#getfile).
+func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string) (platforms.Location, error) {
+	var file struct {
+		Path  string `json:"file_path"`
+		Bytes int64  `json:"file_size"`
+	}
+	r, failure := b.call(ctx, channel.Credentials, "/getFile", struct {
+		FileID string `json:"file_id"`
+	}{id}, &file)
+	switch {
+	case failure != nil:
+		return platforms.Location{}, failure
+	case !isFilePath(file.Path):
+		return platforms.Location{}, platforms.Fail(platforms.Unknown, r.Error("", ""))
+	}
+	address := b.base.JoinPath("file", "bot"+channel.Credentials[botToken], file.Path)
+	return platforms.Location{Address: address.String(), Own: true, Bytes: file.Bytes}, nil
+}
+
+// isFilePath recognises paths below the files of a bot, such as photos/file_1.jpg. A server of the operator's own may return a path on
+// its disk.
+func isFilePath(path string) bool {
+	plain := platforms.ConsistsOf(path, func(b byte) bool {
+		return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("/._-", b) >= 0
+	})
+	return plain && path[0] != '/' && !strings.Contains(path, "..")
 }
 
 // call calls a method and reads its result. The platform wants the token in the path.

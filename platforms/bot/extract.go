@@ -18,7 +18,11 @@ func (*bot) Extract(body []byte) ([]platforms.Inbound, error) {
 	found.ByChannel()
 	var m message
 	m.read(update.Member("message"))
-	found.Add(m.inbound())
+	in := m.inbound()
+	if in.Kind != 0 {
+		found.Attach(&in, m.attachment())
+	}
+	found.Add(in)
 	found.Add(blocked(update.Member("my_chat_member")))
 	return found.All(), nil
 }
@@ -31,6 +35,7 @@ type message struct {
 	text      string
 	caption   string
 	mediaRank int
+	media     platforms.Value // of mediaRank
 }
 
 // mediaMembers are the members of a message that name what it holds, and the names that we give it. Of several the first one
@@ -71,7 +76,7 @@ func (m *message) read(value platforms.Value) {
 		default:
 			for rank := range mediaMembers[:m.mediaRank] {
 				if w.Key() == mediaMembers[rank].member && w.Value.Given() {
-					m.mediaRank = rank
+					m.mediaRank, m.media = rank, w.Value
 					break
 				}
 			}
@@ -99,6 +104,41 @@ func (m *message) inbound() platforms.Inbound {
 	}
 	return in.WithContent(platforms.FirstText(m.text, m.caption), media)
 }
+
+// attachment returns the file of the message. Of a photo, which comes in several sizes, it is the largest that may be fetched; stickers
+// and dice that move have a form of their own and are left out, as is what is no file.
+func (m *message) attachment() platforms.Attachment {
+	if m.mediaRank >= len(mediaMembers) {
+		return platforms.Attachment{}
+	}
+	a := platforms.Attachment{Kind: mediaMembers[m.mediaRank].media}
+	switch member := mediaMembers[m.mediaRank].member; member {
+	case "photo":
+		a.Reference = largest(m.media)
+	case "animation":
+		a.Kind = "video"
+		a.Reference = m.media.Member("file_id").Reference()
+	case "video", "video_note", "audio", "voice", "document", "sticker":
+		a.Reference = m.media.Member("file_id").Reference()
+	}
+	a.Name = m.media.Member("file_name").Name()
+	return a
+}
+
+// largest returns the id of the largest size of a photo. The sizes come in rising order; a photo has at most 10 MB, and all sizes but the
+// original far less than may be fetched.
+func largest(sizes platforms.Value) (id string) {
+	for w := sizes.Elements(); w.Next(); {
+		bytes := w.Value.Member("file_size").ID()
+		if id == "" || len(bytes) < len(mostFetched) || len(bytes) == len(mostFetched) && bytes <= mostFetched {
+			id = w.Value.Member("file_id").Reference()
+		}
+	}
+	return id
+}
+
+// mostFetched is how many bytes of a file are fetched, in decimal digits.
+const mostFetched = "8388608"
 
 // blocked reads a change of our membership in a chat: in a private one the customer blocked the bot.
 func blocked(value platforms.Value) platforms.Inbound {

@@ -132,6 +132,7 @@ type message struct {
 	to               string
 	kind, status     string
 	business         string
+	region           string
 	createdAt        time.Time
 	content          platforms.Value
 }
@@ -157,6 +158,8 @@ func (m *message) read(value platforms.Value) {
 			m.status = w.Value.Word()
 		case "business_type":
 			m.business = w.Value.ID()
+		case "region":
+			m.region = w.Value.Word()
 		case "created_timestamp":
 			m.createdAt = w.Value.Time()
 		case "content":
@@ -196,7 +199,36 @@ func (m *message) add(found *platforms.Collector, shop string) {
 	if m.business == affiliates {
 		text, media = "", "affiliate_message"
 	}
-	found.Add(in.WithContent(text, media))
+	in = in.WithContent(text, media)
+	if in.Kind != 0 && m.business != affiliates {
+		found.Attach(&in, m.attachment())
+	}
+	found.Add(in)
+}
+
+// fileHosts are the top-level domains of the platform's countries, by region, below which its files have their addresses.
+var fileHosts = map[string]string{
+	"BR": "com.br", "ID": "co.id", "MX": "com.mx", "MY": "com.my", "PH": "ph", "SG": "sg", "TH": "co.th", "TW": "tw", "VN": "vn",
+}
+
+// attachment returns the picture or video of a message, whose address is given whole or as the name of a file.
+func (m *message) attachment() (a platforms.Attachment) {
+	content := m.content.Nested()
+	switch m.kind {
+	case "image", "image_with_text":
+		a.Kind, a.Reference = "image", content.Member("url").Reference()
+	case "video":
+		a.Kind, a.Reference = "video", content.Member("video_url").Reference()
+	}
+	domain := fileHosts[m.region]
+	switch {
+	case platforms.IsAddress(a.Reference):
+	case platforms.IsWord(a.Reference) && domain != "":
+		a.Reference = "https://cf.shopee." + domain + "/file/" + a.Reference
+	default:
+		a.Reference = ""
+	}
+	return a
 }
 
 // words returns the text of a message, and a short name of what it is without one. faq_liveagent is a buyer who pressed the

@@ -40,7 +40,11 @@ func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 	case chatPush:
 		var m message
 		m.read(data)
-		found.Add(m.inbound(shop))
+		in := m.inbound(shop)
+		if in.Kind == platforms.Media {
+			found.Attach(&in, m.attachment())
+		}
+		found.Add(in)
 	case expiryPush:
 		found.Add(platforms.Inbound{Type: Type, ExternalID: shop, Kind: platforms.TokenExpiring})
 	}
@@ -121,6 +125,20 @@ func (m *message) inbound(shop string) platforms.Inbound {
 	default:
 		return platforms.Inbound{}
 	}
+}
+
+// attachment returns the picture of a message. A video has no address of its own.
+func (m *message) attachment() (a platforms.Attachment) {
+	if m.template != "3" {
+		return a
+	}
+	content := m.content.Nested()
+	for _, name := range []string{"imgUrl", "img_url", "url"} { // the documentation of deliveries doesn't name it; sending has img_url
+		if address := content.Member(name).Reference(); platforms.IsAddress(address) {
+			return platforms.Attachment{Kind: "image", Reference: address}
+		}
+	}
+	return a
 }
 
 // mediaOf names what a message of the template is.

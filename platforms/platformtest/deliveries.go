@@ -34,6 +34,15 @@ func RequireDeliveries(t *testing.T, platform platforms.Platform, cases Deliveri
 	}
 }
 
+// With returns the items with attachments, the same for each.
+func With(items []platforms.Inbound, attached ...platforms.Attachment) []platforms.Inbound {
+	items = slices.Clone(items)
+	for i := range items {
+		items[i].Attached = &attached
+	}
+	return items
+}
+
 // Unix is a time as Extract returns it, from milliseconds since 1970.
 func Unix(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
@@ -70,6 +79,15 @@ func cloned(in platforms.Inbound) platforms.Inbound {
 	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text} {
 		*text = strings.Clone(*text)
 	}
+	if in.Attached == nil {
+		return in
+	}
+	attached := slices.Clone(*in.Attached)
+	for i := range attached {
+		a := &attached[i]
+		a.Kind, a.Reference, a.Name = strings.Clone(a.Kind), strings.Clone(a.Reference), strings.Clone(a.Name)
+	}
+	in.Attached = &attached
 	return in
 }
 

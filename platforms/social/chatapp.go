@@ -108,7 +108,11 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 		return
 	}
 	in.CustomerName = s.names[customer]
-	s.Add(in.WithContent(m.content()))
+	in = in.WithContent(m.content())
+	if in.Kind != 0 {
+		s.Attach(&in, m.attachment())
+	}
+	s.Add(in)
 }
 
 func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
@@ -205,6 +209,7 @@ type chatAppMessage struct {
 	original                   string // the message that was taken back
 	// Where the words may be, by the kind.
 	text, button, image, video, document, interactive, order platforms.Value
+	audio, sticker                                           platforms.Value
 }
 
 func (m *chatAppMessage) read(value platforms.Value) {
@@ -238,6 +243,10 @@ func (m *chatAppMessage) read(value platforms.Value) {
 			m.video = w.Value
 		case "document":
 			m.document = w.Value
+		case "audio", "voice":
+			m.audio = w.Value
+		case "sticker":
+			m.sticker = w.Value
 		case "interactive":
 			m.interactive = w.Value
 		case "order":
@@ -289,6 +298,30 @@ func (m *chatAppMessage) content() (text, media string) {
 	default:
 		return "", ""
 	}
+}
+
+// attachment returns the file of the message, which the platform keeps for 7 days under its id
+// (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
+func (m *chatAppMessage) attachment() platforms.Attachment {
+	var kind string
+	var file platforms.Value
+	switch m.kind {
+	case "image":
+		kind, file = "image", m.image
+	case "video":
+		kind, file = "video", m.video
+	case "document":
+		kind, file = "file", m.document
+	case "audio", "voice":
+		kind, file = "audio", m.audio
+	case "sticker":
+		kind, file = "sticker", m.sticker
+	}
+	id := file.Member("id").ID()
+	if !isID(id) {
+		return platforms.Attachment{}
+	}
+	return platforms.Attachment{Kind: kind, Reference: id, Name: file.Member("filename").Name()}
 }
 
 // chatAppWords are where the words of a message are: the body of a text, the text of a template's button, the title of

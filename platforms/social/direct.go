@@ -7,6 +7,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
+// shortestDirect is how many bytes of a delivery a message takes at least: {"sender":{"id":1},"message":{"mid":1,"text":"x"}} and a comma.
+const shortestDirect = 51
+
 // directMessage adds what an event of a conversation with a page or photo account holds
 // (developers.facebook.com/docs/messenger-platform/reference/webhook-events): a message, an echo of the business's own, a
 // pressed button, or that a message was taken back. Receipts, reactions, edits, referrals, hand-overs between apps and comments hold
@@ -50,7 +53,11 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 		return
 	case message.Given():
 		in.MessageID = m.id
-		s.Add(in.WithContent(m.text, m.media()))
+		in = in.WithContent(m.text, m.media())
+		if in.Kind != 0 {
+			s.attach(&in, m.attachments)
+		}
+		s.Add(in)
 	default:
 		in.MessageID = postback.Member("mid").ID()
 		s.Add(in.WithContent(postback.Member("title").Text(platforms.MaxText), ""))
@@ -106,4 +113,29 @@ func (m *directMessage) media() string {
 		return "sticker"
 	}
 	return platforms.MediaName(kind)
+}
+
+// attach adds the files of a message, whose addresses end after some time. Stories, reels and shared posts aren't the customer's, and
+// mentions in stories must not be stored (developers.facebook.com/docs/messenger-platform/instagram/features/story-mention).
+func (s *reader) attach(in *platforms.Inbound, attachments platforms.Value) {
+	for w := attachments.Elements(); w.Next(); {
+		kind, payload := "", platforms.Value(nil)
+		for m := w.Value.Members(); m.Next(); {
+			switch m.Key() {
+			case "type":
+				kind = m.Value.Word()
+			case "payload":
+				payload = m.Value
+			}
+		}
+		switch {
+		case kind != "image" && kind != "audio" && kind != "video" && kind != "file" && kind != "sticker":
+			continue
+		case payload.Member("sticker_id").Given():
+			kind = "sticker"
+		}
+		if address := payload.Member("url").Reference(); platforms.IsAddress(address) {
+			s.Attach(in, platforms.Attachment{Kind: kind, Reference: address})
+		}
+	}
 }

@@ -17,6 +17,9 @@ func (s *social) Extract(body []byte) ([]platforms.Inbound, error) {
 		return nil, err
 	}
 	r := reader{Collector: platforms.Collect(len(body)), channel: channel}
+	if channel != ChatApp {
+		r.Collector = platforms.CollectAtMost(len(body)/shortestDirect + 1)
+	}
 	for w := entries.Elements(); w.Next(); {
 		r.entry(w.Value)
 	}

@@ -184,6 +184,7 @@ var (
 	_ platforms.Handshaker       = (*social)(nil)
 	_ platforms.Refresher        = (*social)(nil)
 	_ platforms.Templater        = (*social)(nil)
+	_ platforms.MediaSource      = (*social)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the

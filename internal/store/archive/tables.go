@@ -46,6 +46,9 @@ var allTables = [...]struct{ name, columns string }{
 		"retried_at:int"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int"},
+	{"media", "id org_id channel_id message_id position:int kind state code about:bytes media_type bytes:int pieces:int attempts:int " +
+		"run_at:int created_at:int updated_at:int"},
+	{"media_pieces", "media_id position:int body:bytes"},
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
 		"created_at:int updated_at:int draft:bytes"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +

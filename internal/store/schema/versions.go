@@ -32,6 +32,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 21, DDL: Dialect(engine, schemaV21)},
 		{Number: 22, DDL: Dialect(engine, schemaV22)},
 		{Number: 23, DDL: Dialect(engine, schemaV23)},
+		{Number: 24, DDL: Dialect(engine, schemaV24)},
 	}
 }
 

@@ -1,0 +1,102 @@
+package media
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+const (
+	// findingLimit bounds the findings of each sort.
+	findingLimit = 20
+	// checkPage is how many files one read of a check covers.
+	checkPage = 500
+	// lateWaiting is for how long a file may wait, in milliseconds: longer than it is tried.
+	lateWaiting = 8 * 24 * 60 * 60 * 1000
+	// sweepLooks and sweepPause are for how long a check waits until the files of deleted messages are swept.
+	sweepLooks = 15
+	sweepPause = time.Second
+)
+
+// Finding is a file that breaks an invariant.
+type Finding struct {
+	Subject string // its id
+	Detail  string // what was found
+}
+
+// selectBroken selects the files of a page that break an invariant, of which a piece has Overhead bytes more than it is long.
+var selectBroken = `SELECT f.id, CASE
+		WHEN f.state = 'stored' AND (p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes)
+			THEN 'is stored with ' || f.pieces || ' pieces of ' || f.bytes || ' bytes, and has ' || p.n || ' of ' || p.bytes
+		WHEN f.state = 'failed' AND p.n > 0 THEN 'has failed, and has ' || p.n || ' pieces'
+		WHEN f.state = 'waiting' AND f.created_at < $3 THEN 'waits for more than eight days'
+		ELSE 'belongs to a message of another organization' END
+	FROM media f JOIN (
+		SELECT f.id, count(p.media_id) AS n, COALESCE(max(p.position), -1) AS last,
+			CAST(COALESCE(sum(length(p.body) - ` + strconv.Itoa(vault.Overhead) + `), 0) AS BIGINT) AS bytes
+		FROM media f LEFT JOIN media_pieces p ON p.media_id = f.id WHERE f.id > $1 AND f.id <= $2 GROUP BY f.id
+	) AS p ON p.id = f.id
+	LEFT JOIN messages m ON m.id = f.message_id
+	WHERE f.message_id IS NOT NULL AND (
+		f.state = 'stored' AND (p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes)
+		OR f.state = 'failed' AND p.n > 0 OR f.state = 'waiting' AND f.created_at < $3 OR m.org_id <> f.org_id)
+	ORDER BY f.id`
+
+// Check looks for files that break an invariant: a stored one has all of its pieces, a failed one none, none waits for longer than it is
+// tried, and none outlives its message but for some seconds, for which Check waits. It writes nothing. The error is one of reading.
+func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
+	now, err := db.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("check the files: %w", err)
+	}
+	after := ""
+	err = store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
+		ids, err := store.ReadRows(ctx, db, "turn a page of media", store.ScanValue[string],
+			`SELECT id FROM media WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
+		if err != nil || len(ids) == 0 {
+			return false, err
+		}
+		last := ids[len(ids)-1]
+		found, err := store.ReadRows(ctx, db, "look at a page of media", scanFinding, selectBroken, after, last, now-lateWaiting)
+		if err != nil {
+			return false, err
+		}
+		findings = append(findings, found...)
+		after = last
+		return len(findings) < findingLimit, nil
+	})
+	if err == nil {
+		var left []Finding
+		left, err = unswept(ctx, db)
+		findings = append(findings[:min(len(findings), findingLimit)], left...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("check the files: %w", err)
+	}
+	return findings, nil
+}
+
+// unswept returns files whose messages are gone, if they aren't deleted while it waits.
+func unswept(ctx context.Context, db *store.DB) (left []Finding, err error) {
+	for look := range sweepLooks {
+		if look > 0 {
+			_ = repeat.Pause(ctx, sweepPause)
+		}
+		left, err = store.ReadRows(ctx, db, "look for files of deleted messages", scanFinding,
+			`SELECT id, 'is left of a deleted message' FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`, findingLimit)
+		if err != nil || len(left) == 0 {
+			break
+		}
+	}
+	return left, err
+}
+
+func scanFinding(row store.Row) (f Finding, err error) {
+	err = row.Scan(&f.Subject, &f.Detail)
+	return f, err
+}

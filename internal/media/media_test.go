@@ -1,0 +1,457 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/caddy-svc/caddy-svc/internal/egress"
+	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
+	"github.com/caddy-svc/caddy-svc/internal/platformfake"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+	"github.com/caddy-svc/caddy-svc/platforms/bot"
+	"github.com/caddy-svc/caddy-svc/platforms/social"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = time.Minute
+
+var local = egress.Policy{AllowPrivate: true}
+
+// fixture is a database with a queue, scripted platforms, and a fetcher's configuration.
+type fixture struct {
+	*store.DB
+	t        *testing.T
+	ring     *vault.Ring
+	queue    *inbox.Queue
+	platform *platformfake.Server
+	set      *messaging.Set
+	log      bytes.Buffer
+	logging  sync.Mutex
+	channels map[string]store.Route
+}
+
+func each(t *testing.T, run func(f *fixture)) {
+	t.Helper()
+	ring, err := vault.ParseRing("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	require.NoError(t, err)
+	storetest.Each(t, []store.Kind{inbox.Kind}, func(t *testing.T, db *store.DB) {
+		f := &fixture{DB: db, t: t, ring: ring, queue: inbox.New(db, ring), platform: platformfake.Start(t), channels: map[string]store.Route{}}
+		f.set = f.platform.Client(t)
+		run(f)
+		for _, secret := range []string{platformfake.Secret, "bot-token", "access-", "http://"} {
+			require.NotContains(t, f.logged(), secret, "the log has a secret, or an address")
+		}
+	})
+}
+
+func (f *fixture) Write(p []byte) (int, error) {
+	f.logging.Lock()
+	defer f.logging.Unlock()
+	return f.log.Write(p)
+}
+
+func (f *fixture) logged() string {
+	f.logging.Lock()
+	defer f.logging.Unlock()
+	return f.log.String()
+}
+
+// channel makes a channel of an organization.
+func (f *fixture) channel(org, id string, kind platforms.Type) {
+	f.t.Helper()
+	err := f.Organizations.Create(f.t.Context(), "test", store.Organization{ID: org, Name: org, Plan: "free"})
+	if err != nil {
+		require.ErrorIs(f.t, err, store.ErrConflict)
+	}
+	plain, err := json.Marshal(f.platform.Account(kind, "77"+id[len(id)-1:]))
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.Channels.Create(f.t.Context(), "test", store.Channel{
+		ID: id, OrgID: org, Type: string(kind), Name: id, ExternalID: "77" + id[len(id)-1:], State: store.ChannelActive,
+		Credentials: f.ring.Seal(plain, vault.ChannelCredentials(org, id)),
+	}, 0))
+	f.channels[id] = store.Route{ChannelID: id, OrgID: org, Type: string(kind), State: store.ChannelActive}
+}
+
+// arrives enqueues a message of the customer with files, and returns the conversation.
+func (f *fixture) arrives(channel, customer string, files ...media.Reference) (conversation string) {
+	f.t.Helper()
+	route := f.channels[channel]
+	require.NoError(f.t, f.queue.Enqueue(f.t.Context(), []inbox.Arrival{{Route: route, Items: []inbox.Item{{
+		Kind: inbox.Event, CustomerRef: customer, Address: customer, MessageID: store.NewID("m"), Text: "image", Files: files,
+	}}}}))
+	id, err := store.ReadRow(f.t.Context(), f.DB, "find", store.ScanValue[string],
+		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, channel, customer)
+	require.NoError(f.t, err)
+	return id
+}
+
+// files are those of a conversation, in the order of its messages.
+func (f *fixture) files(org, conversation string) (all []media.File) {
+	f.t.Helper()
+	messages, err := f.queue.Messages(f.t.Context(), org, conversation, store.Page{})
+	require.NoError(f.t, err)
+	for i := range messages {
+		all = append(all, messages[i].Files...)
+	}
+	return all
+}
+
+// start runs a fetcher until stop is called, or the test ends.
+func (f *fixture) start(change func(*media.Config)) (stop func()) {
+	config := media.Config{
+		DB: f.DB, Ring: f.ring, Platforms: f.set, Policy: local, Logger: slog.New(slog.NewTextHandler(f, nil)),
+	}
+	if change != nil {
+		change(&config)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		media.New(config).Run(ctx)
+	}()
+	stop = func() { cancel(); <-ended }
+	f.t.Cleanup(stop)
+	return stop
+}
+
+func (f *fixture) await(what string, reached func() bool) {
+	f.t.Helper()
+	require.Eventually(f.t, reached, patience, 5*time.Millisecond, what)
+}
+
+// settled waits until no file of the conversation waits, and returns them.
+func (f *fixture) settled(org, conversation string) []media.File {
+	f.t.Helper()
+	f.await("the files to be fetched", func() bool {
+		for _, one := range f.files(org, conversation) {
+			if one.State == media.Waiting {
+				return false
+			}
+		}
+		return true
+	})
+	return f.files(org, conversation)
+}
+
+func (f *fixture) content(one *media.File) []byte {
+	f.t.Helper()
+	var w bytes.Buffer
+	require.NoError(f.t, f.queue.WriteFile(f.t.Context(), one, &w))
+	return w.Bytes()
+}
+
+func (f *fixture) exec(text string, args ...any) {
+	f.t.Helper()
+	require.NoError(f.t, f.Exec(f.t.Context(), func(_ context.Context, tx store.Tx) error {
+		tx.Queue(store.AnyRows, text, args...)
+		return nil
+	}))
+}
+
+func (f *fixture) number(text string, args ...any) (n int64) {
+	f.t.Helper()
+	n, err := store.ReadRow(f.t.Context(), f.DB, "count", store.ScanValue[int64], text, args...)
+	require.NoError(f.t, err)
+	return n
+}
+
+// hurry makes all waiting files due.
+func (f *fixture) hurry() { f.exec(`UPDATE media SET run_at = 0 WHERE state = 'waiting'`) }
+
+func (f *fixture) healthy() {
+	f.t.Helper()
+	findings, err := media.Check(f.t.Context(), f.DB)
+	require.NoError(f.t, err)
+	require.Empty(f.t, findings)
+}
+
+// picture is a PNG of so many bytes, as far as anybody looks.
+func picture(size int) []byte {
+	content := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{byte(size)})
+	_, _ = random.Read(content)
+	copy(content, "\x89PNG\r\n\x1a\n")
+	return content
+}
+
+// TestFilesAreStored guarantees that files are fetched the way their platform serves them, and stored whole and sealed.
+func TestFilesAreStored(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		f.channel("org_1", "chn_2", social.ChatApp)
+		f.channel("org_1", "chn_3", social.Messenger)
+		f.start(nil)
+		for _, size := range []int{40, media.PieceBytes - 1, media.PieceBytes, media.PieceBytes + 1, 3*media.PieceBytes + 7} {
+			content := picture(size)
+			id := f.platform.PutFile(content)
+			for channel, reference := range map[string]string{"chn_1": id, "chn_2": id, "chn_3": f.platform.Link(id)} {
+				conversation := f.arrives(channel, "c"+id, media.Reference{Kind: "image", Reference: reference, Name: "Ảnh.png"})
+				files := f.settled("org_1", conversation)
+				require.Len(t, files, 1)
+				one := files[0]
+				require.Equal(t, media.Stored, one.State, "%s: %s", channel, one.Code)
+				require.Equal(t, "Ảnh.png", one.Name)
+				require.Equal(t, "image/png", one.MediaType)
+				require.EqualValues(t, size, one.Bytes)
+				require.Equal(t, content, f.content(&one))
+				found, err := f.queue.File(t.Context(), "org_1", conversation, one.ID)
+				require.NoError(t, err)
+				require.Equal(t, one, found)
+				for _, other := range [][2]string{{"org_2", conversation}, {"org_1", "cnv_other"}} {
+					_, err = f.queue.File(t.Context(), other[0], other[1], one.ID)
+					require.ErrorIs(t, err, store.ErrNotFound)
+				}
+				pieces, err := store.ReadRows(t.Context(), f.DB, "read pieces", store.ScanValue[[]byte],
+					`SELECT body FROM media_pieces WHERE media_id = $1 ORDER BY position`, one.ID)
+				require.NoError(t, err)
+				require.Len(t, pieces, (size+media.PieceBytes-1)/media.PieceBytes)
+				for _, piece := range pieces {
+					require.NotContains(t, string(piece), string(content[20:40]), "it is sealed")
+				}
+				require.Zero(t, f.number(`SELECT count(*) FROM conversations WHERE run_at IS NOT NULL`), "a file makes no conversation due")
+			}
+		}
+		f.healthy()
+	})
+}
+
+// A piece that was exchanged with another one doesn't open.
+func TestPiecesAreBoundToTheirPlace(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		f.start(nil)
+		id := f.platform.PutFile(picture(2 * media.PieceBytes))
+		files := f.settled("org_1", f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id}))
+		f.exec(`UPDATE media_pieces SET position = 7 WHERE position = 0`)
+		f.exec(`UPDATE media_pieces SET position = 0 WHERE position = 1`)
+		f.exec(`UPDATE media_pieces SET position = 1 WHERE position = 7`)
+		require.ErrorIs(t, f.queue.WriteFile(t.Context(), &files[0], &bytes.Buffer{}), vault.ErrCorrupt)
+	})
+}
+
+// TestLinksExpire guarantees that a file named by its address is given up when the address has ended, and that one named by an id gets a
+// new address.
+func TestLinksExpire(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", social.Messenger)
+		f.channel("org_1", "chn_2", social.ChatApp)
+		id := f.platform.PutFile(picture(100))
+		expired := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: f.platform.Link(id), Name: "a.png"})
+		f.platform.ExpireLinks()
+		f.platform.Script(platformfake.Download+id, platformfake.ServerError, platformfake.DropBefore, platformfake.Truncated)
+		renewed := f.arrives("chn_2", "c", media.Reference{Kind: "image", Reference: id})
+		f.start(func(c *media.Config) { c.Lease = time.Hour })
+		files := f.settled("org_1", expired)
+		require.Equal(t, media.Failed, files[0].State)
+		require.Equal(t, media.CodeExpired, files[0].Code)
+		require.Equal(t, "a.png", files[0].Name)
+		for n := range 3 {
+			f.platform.WaitDownloads(t, id, n+1)
+			f.await("the failure to be stored", func() bool {
+				return f.number(`SELECT count(*) FROM media WHERE state = 'waiting' AND attempts = $1 AND run_at - updated_at < 1000000`, n+1) == 1
+			})
+			f.platform.ExpireLinks()
+			f.hurry()
+		}
+		require.Equal(t, media.Stored, f.settled("org_1", renewed)[0].State)
+		f.platform.RemoveFile(id)
+		gone := f.arrives("chn_2", "c2", media.Reference{Kind: "image", Reference: id})
+		f.await("the first try", func() bool {
+			return f.number(`SELECT count(*) FROM media WHERE attempts > 0 AND state = 'waiting'`) > 0
+		})
+		f.exec(`UPDATE media SET attempts = 6, run_at = 0 WHERE state = 'waiting'`)
+		f.await("the last try", func() bool { f.hurry(); return f.files("org_1", gone)[0].State == media.Failed })
+		f.healthy()
+	})
+}
+
+// TestBounds guarantees that what isn't a file of the kind, is too large, lies in a private network or exceeds the organization's space,
+// isn't stored, and says so.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", social.Messenger)
+		endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/again" {
+				http.Redirect(w, r, "/again", http.StatusFound)
+				return
+			}
+			_, _ = w.Write(picture(media.MaxBytes))
+			_, _ = w.Write([]byte("x"))
+		}))
+		t.Cleanup(endless.Close)
+		stop := f.start(nil)
+		largest := f.platform.PutFile(picture(media.MaxBytes))
+		for what, c := range map[string]struct{ kind, reference, code string }{
+			"the largest":          {"image", f.platform.Link(largest), ""},
+			"stated too large":     {"image", f.platform.Link(f.platform.PutFile(picture(media.MaxBytes + 1))), media.CodeTooLarge},
+			"too large":            {"image", endless.URL + "/", media.CodeTooLarge},
+			"redirects":            {"image", endless.URL + "/again", media.CodeRefused},
+			"a page":               {"image", f.platform.Link(f.platform.PutFile([]byte("<html><body>Sign in"))), media.CodeType},
+			"a page as a voice":    {"audio", f.platform.Link(f.platform.PutFile([]byte("<html><body>Sign in"))), media.CodeType},
+			"a drawing":            {"image", f.platform.Link(f.platform.PutFile([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))), media.CodeType},
+			"another scheme":       {"image", "ftp://example.com/a", media.CodeRefused},
+			"a page as a document": {"file", f.platform.Link(f.platform.PutFile([]byte("<html><body>Invoice"))), ""},
+		} {
+			one := f.settled("org_1", f.arrives("chn_1", what, media.Reference{Kind: c.kind, Reference: c.reference}))[0]
+			require.Equal(t, c.code, one.Code, what)
+			if c.kind == "file" {
+				require.Equal(t, "application/octet-stream", one.MediaType)
+			}
+		}
+		require.Zero(t, f.number(`SELECT count(*) FROM media_pieces p JOIN media m ON m.id = p.media_id WHERE m.state <> 'stored'`))
+		stop()
+		stop = f.start(func(c *media.Config) { c.Policy = egress.Policy{} })
+		one := f.settled("org_1", f.arrives("chn_1", "private", media.Reference{Kind: "image", Reference: f.platform.Link(largest)}))[0]
+		require.Equal(t, media.CodeRefused, one.Code)
+		require.Equal(t, 1, f.platform.Downloads(largest))
+		stop()
+		f.start(func(c *media.Config) { c.OrgBytes = media.MaxBytes + 200 })
+		small := f.platform.PutFile(picture(150))
+		for customer, code := range map[string]string{"fits": "", "does not": media.CodeStorageFull} {
+			if code != "" {
+				f.arrives("chn_1", "fits", media.Reference{Kind: "image", Reference: f.platform.Link(small)})
+				f.settled("org_1", f.arrives("chn_1", "fits"))
+			}
+			if customer == "fits" {
+				continue
+			}
+			one = f.settled("org_1", f.arrives("chn_1", customer, media.Reference{Kind: "image", Reference: f.platform.Link(small)}))[0]
+			require.Equal(t, code, one.Code)
+		}
+		f.healthy()
+	})
+}
+
+// TestNothingIsHalfStored guarantees that a file of which a fetcher has stored some pieces, when it stops or dies, is nowhere to be had
+// until another one has fetched all of it.
+func TestNothingIsHalfStored(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		content := picture(4*media.PieceBytes + 9)
+		id := f.platform.PutFile(content)
+		f.platform.HoldFile(id, 2*media.PieceBytes+5)
+		stop := f.start(func(c *media.Config) { c.Lease = 300 * time.Millisecond })
+		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id})
+		f.await("two pieces", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 2 })
+		until := f.number(`SELECT run_at FROM media`)
+		f.await("the lease to be renewed", func() bool { return f.number(`SELECT run_at FROM media`) > until })
+		require.Equal(t, media.Waiting, f.files("org_1", conversation)[0].State)
+		f.healthy()
+		stop()
+		require.Zero(t, f.number(`SELECT attempts FROM media`), "a try that was stopped doesn't count")
+		require.EqualValues(t, 2, f.number(`SELECT count(*) FROM media_pieces`))
+		f.exec(`UPDATE media SET attempts = 1, run_at = 0`) // as a process leaves it that was killed
+		f.platform.HoldFile(id, 0)
+		f.start(nil)
+		files := f.settled("org_1", conversation)
+		require.Equal(t, media.Stored, files[0].State)
+		require.Equal(t, content, f.content(&files[0]))
+		f.healthy()
+	})
+}
+
+// Two fetchers that both believe to have a file store it once.
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		content := picture(3 * media.PieceBytes)
+		id := f.platform.PutFile(content)
+		f.platform.HoldFile(id, media.PieceBytes+1)
+		f.start(func(c *media.Config) { c.Lease = time.Hour })
+		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: id})
+		f.await("a piece", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 1 })
+		f.platform.HoldFile(id, 0)
+		f.hurry()
+		f.start(nil)
+		files := f.settled("org_1", conversation)
+		f.platform.Release()
+		require.Equal(t, content, f.content(&files[0]))
+		require.EqualValues(t, 2, f.number(`SELECT attempts FROM media`))
+		f.healthy()
+	})
+}
+
+// TestFilesGoWithTheirMessages guarantees that nothing of a file outlives the message: erased, swept by retention, or deleted by a program
+// that knows of no files, also while it is fetched.
+func TestFilesGoWithTheirMessages(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		stop := f.start(nil)
+		id := f.platform.PutFile(picture(20 * media.PieceBytes))
+		held := f.platform.PutFile(picture(3 * media.PieceBytes))
+		f.platform.HoldFile(held, media.PieceBytes)
+		left := func() int64 {
+			return f.number(`SELECT (SELECT count(*) FROM media) + (SELECT count(*) FROM media_pieces)`)
+		}
+		for what, remove := range map[string]func(conversation string){
+			"erased": func(c string) { require.NoError(t, f.queue.DeleteConversation(t.Context(), "me", "org_1", c)) },
+			"taken back": func(c string) {
+				messages, err := f.queue.Messages(t.Context(), "org_1", c, store.Page{})
+				require.NoError(t, err)
+				for i := range messages {
+					require.NoError(t, f.queue.Enqueue(t.Context(), []inbox.Arrival{{Route: f.channels["chn_1"], Items: []inbox.Item{{
+						Kind: inbox.Unsent, CustomerRef: "taken back", MessageID: messages[i].PlatformMessageID,
+					}}}}))
+				}
+			},
+			"deleted": func(c string) { f.exec(`DELETE FROM messages WHERE conversation_id = $1`, c) },
+			"swept": func(string) {
+				require.NoError(t, f.Organizations.SetRetention(t.Context(), "me", "org_1", store.MinRetentionDays))
+				f.exec(`UPDATE messages SET received_at = 1`)
+				_, err := inbox.SweepRetention(t.Context(), f.DB)
+				require.NoError(t, err)
+			},
+		} {
+			conversation := f.arrives("chn_1", what, media.Reference{Kind: "image", Reference: id})
+			one := f.settled("org_1", conversation)[0]
+			require.Equal(t, media.Stored, one.State)
+			f.arrives("chn_1", what, media.Reference{Kind: "image", Reference: held})
+			f.await("a piece of the file that is held", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 21 })
+			remove(conversation)
+			_, err := f.queue.File(t.Context(), "org_1", conversation, one.ID)
+			require.ErrorIs(t, err, store.ErrNotFound, what)
+			f.await(what+": nothing to be left", func() bool { return left() == 0 })
+			f.platform.Release()
+		}
+		stop()
+		conversation := f.arrives("chn_1", "without a worker", media.Reference{Kind: "image", Reference: id})
+		require.NoError(t, f.queue.DeleteConversation(t.Context(), "me", "org_1", conversation))
+		deleted, err := media.Sweep(t.Context(), f.DB)
+		require.NoError(t, err)
+		require.Equal(t, 1, deleted)
+		require.Zero(t, left())
+		f.healthy()
+	})
+}

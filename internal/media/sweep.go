@@ -1,0 +1,54 @@
+package media
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// sweepPage is how many files one read of a sweep covers.
+const sweepPage = 50
+
+// Sweep deletes the files whose messages were deleted, in small transactions. Any number of processes may sweep at once. The error ends
+// the sweep; what was deleted stays deleted.
+func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
+	for {
+		ids, err := store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanValue[string],
+			`SELECT id FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`, sweepPage)
+		if err != nil {
+			return deleted, fmt.Errorf("delete files: %w", err)
+		}
+		for _, id := range ids {
+			if err := remove(ctx, db, id); err != nil {
+				return deleted, fmt.Errorf("delete a file: %w", err)
+			}
+			deleted++
+		}
+		if len(ids) < sweepPage {
+			return deleted, nil
+		}
+	}
+}
+
+// remove deletes a file without a message: its pieces, some in each transaction, and with the last of them the row.
+func remove(ctx context.Context, db *store.DB, id string) error {
+	for pieces := clearedPieces; pieces == clearedPieces; {
+		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+			pieces = 0
+			free, err := store.Changed(ctx, tx, `SELECT id FROM media WHERE id = $1 AND message_id IS NULL`+tx.LockRows(), id)
+			if err != nil || !free {
+				return err // another process was faster
+			}
+			pieces, err = deletePieces(ctx, tx, id)
+			if err == nil && pieces < clearedPieces {
+				tx.Queue(store.AnyRows, `DELETE FROM media WHERE id = $1`, id)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

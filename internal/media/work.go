@@ -1,0 +1,203 @@
+package media
+
+import (
+	"context"
+	"errors"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+)
+
+// errLost: another process tries the file, or its message was deleted.
+var errLost = errors.New("media: the file is another process's, or its message was deleted")
+
+// errFull: the organization has as many bytes as it may have.
+var errFull = errors.New("media: the organization's files have too many bytes")
+
+// clearedPieces is how many pieces one transaction deletes.
+const clearedPieces = 8
+
+// try is a file that this process fetches.
+type try struct {
+	id, orgID, channelID string
+	kind                 string
+	about                []byte // sealed
+	attempts             int64  // this one included; it fences off older tries
+	createdAt            int64  // epoch milliseconds
+}
+
+// waitingOrganizations are how many organizations with waiting files one look visits.
+const waitingOrganizations = 256
+
+// walkWaiting visits $2 organizations with waiting files, in order of id from the one after $1 on. Each costs two look-ups in the index
+// media_due, however much waits.
+const walkWaiting = `WITH RECURSIVE walk (org_id, step) AS (
+		SELECT org_id, 1 FROM (SELECT (SELECT org_id FROM media WHERE state = 'waiting' AND org_id > $1
+			ORDER BY org_id LIMIT 1) AS org_id) AS beginning
+	UNION ALL
+		SELECT (SELECT d.org_id FROM media d WHERE d.state = 'waiting' AND d.org_id > walk.org_id
+			ORDER BY d.org_id LIMIT 1), step + 1
+		FROM walk WHERE org_id IS NOT NULL AND step < $2
+	)
+	SELECT org_id, EXISTS (SELECT 1 FROM media d WHERE d.state = 'waiting' AND d.org_id = walk.org_id AND d.run_at <= $3)
+	FROM walk WHERE org_id IS NOT NULL`
+
+// due returns the organizations after cursor that have a file to fetch now. next is the cursor of the next look, "" for the beginning.
+func due(ctx context.Context, db *store.DB, cursor string) (orgs []string, next string, err error) {
+	now, err := db.Now(ctx)
+	if err != nil {
+		return nil, cursor, err
+	}
+	visited := 0
+	_, err = store.ReadRows(ctx, db, "look for files to fetch", func(row store.Row) (struct{}, error) {
+		var isDue bool
+		err := row.Scan(&next, &isDue)
+		if isDue {
+			orgs = append(orgs, next)
+		}
+		visited++
+		return struct{}{}, err
+	}, walkWaiting, cursor, waitingOrganizations, now)
+	if visited < waitingOrganizations {
+		next = ""
+	}
+	return orgs, next, err
+}
+
+// lease takes up to so many files of an organization to be fetched now. Other processes leave them alone for life milliseconds.
+func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int64) (leased []try, err error) {
+	err = db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+		leased = nil
+		text := `SELECT id, org_id, channel_id, kind, about, attempts, created_at FROM media
+			WHERE org_id = $1 AND state = 'waiting' AND run_at <= $2 ORDER BY run_at LIMIT $3` + skipLocked(tx)
+		err := tx.Query(ctx, func(row store.Row) error {
+			var t try
+			err := row.Scan(&t.id, &t.orgID, &t.channelID, &t.kind, &t.about, &t.attempts, &t.createdAt)
+			leased = append(leased, t)
+			return err
+		}, text, orgID, tx.Now(), atMost)
+		if err != nil {
+			return err
+		}
+		for i := range leased {
+			leased[i].attempts++
+			tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4 WHERE id = $1`,
+				leased[i].id, leased[i].attempts, tx.Now()+life, tx.Now())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return leased, nil
+}
+
+// skipLocked is the end of a SELECT that locks the rows it reads and leaves out what others have locked.
+func skipLocked(tx store.Tx) string {
+	if lock := tx.LockRows(); lock != "" {
+		return lock + " SKIP LOCKED"
+	}
+	return ""
+}
+
+// exec runs a write on the locked row of the file, or fails with errLost when the try isn't the file's last one any more. It never waits
+// for the lock: what has it may wait for rows of this transaction.
+func (t *try) exec(ctx context.Context, db *store.DB, write func(ctx context.Context, tx store.Tx) error) error {
+	return db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+		current, err := store.Changed(ctx, tx, `SELECT id FROM media
+			WHERE id = $1 AND attempts = $2 AND state = 'waiting' AND message_id IS NOT NULL`+skipLocked(tx), t.id, t.attempts)
+		switch {
+		case err != nil:
+			return err
+		case !current:
+			return errLost
+		}
+		return write(ctx, tx)
+	})
+}
+
+// clear deletes the pieces that a try before has left.
+func (t *try) clear(ctx context.Context, db *store.DB) error {
+	for deleted := clearedPieces; deleted == clearedPieces; {
+		err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) (err error) {
+			deleted, err = deletePieces(ctx, tx, t.id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletePieces deletes some pieces of a file and returns how many.
+func deletePieces(ctx context.Context, tx store.Tx, id string) (deleted int, err error) {
+	err = tx.Query(ctx, func(store.Row) error {
+		deleted++
+		return nil
+	}, `DELETE FROM media_pieces WHERE media_id = $1 AND position IN (
+		SELECT position FROM media_pieces WHERE media_id = $1 ORDER BY position LIMIT $2) RETURNING position`, id, clearedPieces)
+	return deleted, err
+}
+
+// add stores a piece.
+func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position int64, plain []byte) error {
+	sealed := ring.Seal(plain, vault.MediaPiece(t.orgID, t.id, position))
+	return t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
+		tx.Queue(store.AnyRows, `INSERT INTO media_pieces (media_id, position, body) VALUES ($1, $2, $3)`, t.id, position, sealed)
+		return nil
+	})
+}
+
+// selectStored sums up what an organization has.
+const selectStored = `SELECT CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM media WHERE org_id = $1 AND state = 'stored'`
+
+// hasRoom reports whether the organization has less than limit bytes.
+func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, error) {
+	stored, err := store.ReadRow(ctx, db, "sum up files", store.ScanValue[int64], selectStored, t.orgID)
+	return stored < limit, err
+}
+
+// finish makes the file stored, or fails with errFull.
+func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType string, bytes, pieces, limit int64) error {
+	return t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
+		var stored int64
+		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
+			return err
+		}
+		if stored+bytes > limit {
+			return errFull
+		}
+		tx.Queue(1, `UPDATE media SET state = 'stored', about = $2, media_type = $3, bytes = $4, pieces = $5, updated_at = $6 WHERE id = $1`,
+			t.id, about, mediaType, bytes, pieces, tx.Now())
+		return nil
+	})
+}
+
+// fail ends the file, of which no piece is left.
+func (t *try) fail(ctx context.Context, db *store.DB, about []byte, code string) error {
+	return t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
+		tx.Queue(1, `UPDATE media SET state = 'failed', code = $2, about = $3, updated_at = $4 WHERE id = $1`, t.id, code, about, tx.Now())
+		return nil
+	})
+}
+
+// renew keeps other processes away for another life milliseconds.
+func (t *try) renew(ctx context.Context, db *store.DB, life int64) error {
+	return t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
+		tx.Queue(1, `UPDATE media SET run_at = $2 WHERE id = $1`, t.id, tx.Now()+life)
+		return nil
+	})
+}
+
+// again lets the file be tried again after wait milliseconds. counted is whether the try that ends counts.
+func (t *try) again(ctx context.Context, db *store.DB, wait int64, counted bool) error {
+	attempts := t.attempts
+	if !counted {
+		attempts--
+	}
+	return t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
+		tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4 WHERE id = $1`, t.id, attempts, tx.Now()+wait, tx.Now())
+		return nil
+	})
+}
