@@ -118,6 +118,9 @@ type ChannelType struct {
 	PersonWindow time.Duration
 	// WindowHelp states the window to people.
 	WindowHelp string
+	// TypingFor is how long the platform shows that an answer is being written, once a [Signaler] has said so; 0 for types that only
+	// show that messages were read.
+	TypingFor time.Duration
 	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
 	Before, After []string
 }

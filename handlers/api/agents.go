@@ -168,6 +168,7 @@ type agentObject struct {
 	Handover           bool     `json:"handover"`
 	HandoverWords      []string `json:"handoverWords"      nullable:"false"`
 	HandoverReply      string   `json:"handoverReply"`
+	Typing             bool     `json:"typing"`
 	KnowledgeBaseIDs   []string `json:"knowledgeBaseIds"   nullable:"false"`
 	CreatedAt          string   `json:"createdAt"          format:"date-time"`
 	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
@@ -179,6 +180,7 @@ func showAgent(agent *store.Agent) agentObject {
 		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
 		Supersede: agent.Supersede, PauseMinutes: showPause(agent.PauseMS),
 		Handover: agent.Handover, HandoverWords: append([]string{}, agent.HandoverWords...), HandoverReply: agent.HandoverReply,
+		Typing:           agent.Typing,
 		KnowledgeBaseIDs: append([]string{}, agent.KnowledgeBaseIDs...),
 		CreatedAt:        endpoint.Timestamp(agent.CreatedAt), UpdatedAt: endpoint.Timestamp(agent.UpdatedAt),
 	}
@@ -239,6 +241,8 @@ type AgentChange struct {
 
 	PauseMinutes clearable[float64] `json:"pauseMinutes,omitzero" minimum:"0" maximum:"1440" doc:"How long the agent is silent after a human wrote from the platform's own app; 0: never; null, the default: 30 minutes"` //nolint:lll // as above
 
+	Typing *bool `json:"typing,omitempty" doc:"Customers are shown that their messages were read and that an answer is being written, where the platform can; a call or more of the platform for each answer"` //nolint:lll // as above
+
 	Handover      *bool     `json:"handover,omitempty" doc:"The agent may hand conversations over to people: when the customer asks for one, when it doesn't know, and when it has failed twice in a row"` //nolint:lll // as above
 	HandoverWords *[]string `json:"handoverWords,omitempty" maxItems:"20" doc:"A customer's message with one of these words or phrases of 1 to 50 characters is handed over without asking the model"`     //nolint:lll // as above
 	HandoverReply *string   `json:"handoverReply,omitempty" maxLength:"1000" doc:"What the customer is told when a conversation is handed over without words of the model's; empty: nothing"`              //nolint:lll // as above
@@ -259,6 +263,7 @@ func (c AgentChange) apply(agent *store.Agent) error {
 	set(&agent.Instructions, c.Instructions)
 	set(&agent.UseBYOK, c.UseBYOK)
 	set(&agent.Supersede, c.Supersede)
+	set(&agent.Typing, c.Typing)
 	if err := c.applyHandover(agent); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestAgentWithDefaults(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"id": id, "name": "Lan", "model": "echo/a", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
 		"debounceSeconds": 0.0, "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": nil, "knowledgeBaseIds": []any{},
-		"handover": false, "handoverWords": []any{}, "handoverReply": "",
+		"handover": false, "handoverWords": []any{}, "handoverReply": "", "typing": false,
 		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
 	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", ""))
@@ -34,14 +34,14 @@ func TestAgentWithEverything(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	created := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Lan","model":"echo/a","instructions":"Be kind.\n",
-		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90,
+		"useByok":true,"maxTokens":2e2,"temperature":0.7,"debounceSeconds":2.5,"debounceMaxSeconds":30.0,"supersede":true,"pauseMinutes":90,"typing":true,
 		"handover":true,"handoverWords":[" a   person ","người","a person"],"handoverReply":" One moment.\n"}`)
 	agent, err := o.DB.Agents.ByID(t.Context(), "org_1", created["id"].(string))
 	require.NoError(t, err)
 	require.Equal(t, store.Agent{
 		ID: agent.ID, OrgID: "org_1", Name: "Lan", Model: "echo/a", Instructions: "Be kind.\n", UseBYOK: true, MaxTokens: 200,
 		TemperatureMilli: sql.NullInt64{Int64: 700, Valid: true}, DebounceMS: 2500, DebounceMaxMS: 30_000, Supersede: true,
-		Handover: true, HandoverWords: []string{"a person", "người"}, HandoverReply: "One moment.",
+		Handover: true, HandoverWords: []string{"a person", "người"}, HandoverReply: "One moment.", Typing: true,
 		PauseMS: 90 * 60_000, CreatedAt: apiNow().UnixMilli(), UpdatedAt: apiNow().UnixMilli(),
 	}, agent)
 
@@ -96,6 +96,7 @@ func TestAgentRefusals(t *testing.T) {
 		{`"debounceMaxSeconds":301`, "debounceMaxSeconds"},
 		{`"debounceSeconds":20,"debounceMaxSeconds":10`, "debounceMaxSeconds"},
 		{`"supersede":1`, "supersede"},
+		{`"typing":"on"`, "typing"},
 		{`"pauseMinutes":1441`, "pauseMinutes"},
 		{`"handover":"yes"`, "handover"},
 		{`"handoverWords":"person"`, "handoverWords"},

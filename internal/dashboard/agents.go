@@ -26,6 +26,7 @@ type agent struct {
 	Handover           bool        `json:"handover"`
 	HandoverWords      []string    `json:"handoverWords"`
 	HandoverReply      string      `json:"handoverReply"`
+	Typing             bool        `json:"typing"`
 	KnowledgeBaseIDs   []string    `json:"knowledgeBaseIds"`
 	UpdatedAt          string      `json:"updatedAt"`
 }
@@ -149,6 +150,7 @@ func changeAgent(req *pageRequest) (outcome, error) {
 		"debounceSeconds": req.numberOrZero("debounceSeconds"), "debounceMaxSeconds": req.numberOrZero("debounceMaxSeconds"),
 		"supersede": req.flag("supersede"), "pauseMinutes": req.number("pauseMinutes"),
 		"handover": req.flag("handover"), "handoverWords": linesOf(req.text("handoverWords")), "handoverReply": req.text("handoverReply"),
+		"typing": req.flag("typing"),
 	}
 	if req.sent.Has("knowledgeBaseIds") { // a form from before the first knowledge base has no such field
 		change["knowledgeBaseIds"] = req.texts("knowledgeBaseIds")
@@ -235,6 +237,10 @@ func agentSettings(a *agent) []field {
 		{
 			Name: "supersede", Kind: checkField, Label: "Start over when a new message arrives", Value: checked(a.Supersede),
 			Hint: "A newer message discards the unsent answer, and the model is called once more. Both calls are charged.",
+		},
+		{
+			Name: "typing", Kind: checkField, Label: "Show customers that it reads and writes", Value: checked(a.Typing),
+			Hint: "Where the platform can: bots and the social platform show both, the marketplaces that messages were read.",
 		},
 		{
 			Name: "pauseMinutes", Kind: numberField, Label: "Silence after a person wrote, in minutes", Value: a.PauseMinutes.String(),

@@ -45,13 +45,13 @@ func TestAgentIsChanged(t *testing.T) {
 	typed := url.Values{
 		"name": {"Mai"}, "model": {"echo/a"}, "instructions": {"x"}, "maxTokens": {" 200 "}, "temperature": {"0.5"},
 		"debounceSeconds": {"2.5"}, "debounceMaxSeconds": {"30"}, "pauseMinutes": {"90"}, "supersede": {"true"},
-		"knowledgeBaseIds": {"kb_1", "kb_2"}, "handover": {"true"}, "handoverWords": {"a person\r\n\r\nboss\r\n"}, "handoverReply": {"Soon."},
+		"knowledgeBaseIds": {"kb_1", "kb_2"}, "handover": {"true"}, "handoverWords": {"a person\r\n\r\nboss\r\n"}, "handoverReply": {"Soon."}, "typing": {"true"},
 	}
 	requireTo(t, r.submit(t, "/dashboard/agents/agt_1", typed), "/dashboard/agents/agt_1", "agent-edit")
 	want := map[string]any{
 		"name": "Mai", "instructions": "x", "useByok": false, "maxTokens": 200.0, "temperature": 0.5, "debounceSeconds": 2.5,
 		"debounceMaxSeconds": 30.0, "supersede": true, "pauseMinutes": 90.0, "knowledgeBaseIds": []any{"kb_1", "kb_2"},
-		"handover": true, "handoverWords": []any{"a person", "boss"}, "handoverReply": "Soon.",
+		"handover": true, "handoverWords": []any{"a person", "boss"}, "handoverReply": "Soon.", "typing": true,
 	}
 	require.Equal(t, want, r.last(t, http.MethodPatch).body, "the model was not touched")
 
@@ -59,7 +59,7 @@ func TestAgentIsChanged(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"name": "Mai", "model": "echo/b", "instructions": "", "useByok": false, "maxTokens": nil, "temperature": nil,
 		"debounceSeconds": "soon", "debounceMaxSeconds": 0.0, "supersede": false, "pauseMinutes": nil,
-		"handover": false, "handoverWords": []any{}, "handoverReply": "",
+		"handover": false, "handoverWords": []any{}, "handoverReply": "", "typing": false,
 	}, r.last(t, http.MethodPatch).body, "what is no number is refused by the API at its field, and what the form didn't have stays")
 	r.submit(t, "/dashboard/agents/agt_1", url.Values{"name": {"Mai"}, "knowledgeBaseIds": {""}})
 	require.Equal(t, []any{}, r.last(t, http.MethodPatch).body["knowledgeBaseIds"], "no box is checked")

@@ -164,6 +164,23 @@ func (s *Set) Templates(ctx context.Context, channel *platforms.Channel, query p
 	return page, nil
 }
 
+// Signals reports whether the platform can show customers of the type what becomes of their messages, see [platforms.Signaler].
+func (s *Set) Signals(t platforms.Type) bool {
+	p := s.of(t)
+	return p != nil && p.signaler != nil
+}
+
+// Signal shows a customer something as [platforms.Signaler] describes it. The error is a [*platforms.Error].
+func (s *Set) Signal(ctx context.Context, signal platforms.Signal) error {
+	if !s.Signals(signal.Type) {
+		return platforms.Refusef("channels of type %q show customers nothing", string(signal.Type))
+	}
+	p := s.of(signal.Type)
+	signal.Credentials = maps.Clone(signal.Credentials)
+	_, err := call(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.signaler.Signal(ctx, &signal) })
+	return err
+}
+
 // Identify asks the platform which account the credentials belong to and returns its external ids. The error is a
 // [*platforms.Error].
 func (s *Set) Identify(ctx context.Context, channel *platforms.Channel) (externalIDs []string, err error) {
@@ -226,6 +243,7 @@ type Platform struct {
 	refresher  platforms.Refresher
 	templater  platforms.Templater
 	media      platforms.MediaSource
+	signaler   platforms.Signaler
 	log        *slog.Logger
 }
 
@@ -247,6 +265,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.refresher, _ = p.adapter.(platforms.Refresher)
 	p.templater, _ = p.adapter.(platforms.Templater)
 	p.media, _ = p.adapter.(platforms.MediaSource)
+	p.signaler, _ = p.adapter.(platforms.Signaler)
 	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
 }
 

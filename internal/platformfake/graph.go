@@ -28,7 +28,7 @@ func (s *Server) sendSocial(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.PathValue("id") != "me":
 		g.platform = social.ChatApp
-	case bytes.Contains(body, []byte(`"messaging_type":`)):
+	case bytes.Contains(body, []byte(`"messaging_type":`)), bytes.Contains(body, []byte(`"sender_action":`)) && s.isMessenger(bearer(r)):
 		g.platform = social.Messenger
 	}
 	g.send(w, r)
@@ -47,6 +47,8 @@ func (s *Server) identifySocial(w http.ResponseWriter, r *http.Request) {
 
 func (g graph) send(w http.ResponseWriter, r *http.Request) {
 	var body struct {
+		socialSignal
+
 		To        string          `json:"to"`
 		Recipient json.RawMessage `json:"recipient"`
 		Message   struct {
@@ -60,16 +62,19 @@ func (g graph) send(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &body) {
 		return
 	}
+	var person struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(body.Recipient, &person)
+	if g.signal(w, r, &body.socialSignal, person.ID) {
+		return
+	}
 	message := Sent{Type: g.platform, Address: body.To, Text: body.Message.Text + body.Text.Body, Token: bearer(r)}
 	if g.platform == social.ChatApp {
 		message.ExternalID = r.PathValue("id")
 		_ = json.Unmarshal(body.Recipient, &message.Address) // there the id itself, if any
 		g.server.judgeChatApp(&message, body.Template)
 	} else {
-		var person struct {
-			ID string `json:"id"`
-		}
-		_ = json.Unmarshal(body.Recipient, &person)
 		message.Address = person.ID
 	}
 	g.server.deliver(w, r, g.fail, message, func(id string) string {

@@ -24,6 +24,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /bot/{bot}/getFile", s.locateBot)
 	mux.HandleFunc("GET /bot/file/{bot}/files/{id}", s.downloadBot)
 	mux.HandleFunc("GET /files/{ticket}", s.downloadLink)
+	mux.HandleFunc("POST /bot/{bot}/sendChatAction", s.signalBot)
 	for _, t := range []platforms.Type{social.Messenger, social.PhotoDM, social.ChatApp} {
 		g := graph{s, t}
 		mux.HandleFunc("POST /"+string(t)+"/{id}/messages", g.send)
@@ -41,9 +42,11 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /localchat/v2.0/oa/getoa", s.identifyLocalChat)
 	mux.HandleFunc("POST /localchat/v4/oa/access_token", s.refreshLocalChat)
 	mux.HandleFunc("POST /market_a/api/v2/sellerchat/send_message", signedA(s.sendMarketA))
+	mux.HandleFunc("POST /market_a/api/v2/sellerchat/read_conversation", signedA(s.signalMarketA))
 	mux.HandleFunc("GET /market_a/api/v2/shop/get_shop_info", signedA(s.identifyMarketA))
 	mux.HandleFunc("POST /market_a/api/v2/auth/access_token/get", signedA(s.refreshMarketA))
 	mux.HandleFunc("POST /market_b/im/message/send", signedB(s.sendMarketB))
+	mux.HandleFunc("POST /market_b/im/session/read", signedB(s.signalMarketB))
 	mux.HandleFunc("GET /market_b/seller/get", signedB(s.identifyMarketB))
 	mux.HandleFunc("POST /market_b/auth/token/refresh", signedB(s.refreshMarketB))
 	return mux

@@ -55,6 +55,7 @@ type Server struct {
 	mu       sync.Mutex
 	sent     []Sent
 	attempts []Sent
+	signals  []Signal
 	scripts  []*script
 	accounts map[string]*account // by access token
 	refresh  map[string]*account // by refresh token

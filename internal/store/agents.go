@@ -30,6 +30,8 @@ type Agent struct {
 	Handover      bool
 	HandoverWords []string
 	HandoverReply string
+	// Typing: customers are shown that their messages were read, and that an answer is being written.
+	Typing bool
 	// KnowledgeBaseIDs are the organization's knowledge bases that the agent searches, in order of id.
 	KnowledgeBaseIDs []string
 	// CreatedAt and UpdatedAt are epoch milliseconds. CreatedAt 0 is the transaction's clock when it is written.
@@ -53,11 +55,12 @@ func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 		}
 		createdAt := orNow(tx, agent.CreatedAt)
 		tx.Queue(1, `INSERT INTO agents (id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
-				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16)`,
+				debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply,
+				typing)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17)`,
 			agent.ID, agent.OrgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
 			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, createdAt,
-			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply)
+			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply, agent.Typing)
 		queueAgentKnowledge(tx, agent.OrgID, agent.ID, agent.KnowledgeBaseIDs)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.create", Target: agent.ID, OrgID: agent.OrgID, Detail: agent.Name})
 		return nil
@@ -96,11 +99,11 @@ func (a Agents) Update(ctx context.Context, actor, orgID, id string, edit func(*
 		}
 		tx.Queue(1, `UPDATE agents SET name = $3, model = $4, instructions = $5, use_byok = $6, max_tokens = $7,
 				temperature_milli = $8, debounce_ms = $9, debounce_max_ms = $10, supersede = $11, pause_ms = $12, updated_at = $13,
-				handover = $14, handover_words = $15, handover_reply = $16
+				handover = $14, handover_words = $15, handover_reply = $16, typing = $17
 			WHERE id = $1 AND org_id = $2`,
 			id, orgID, agent.Name, agent.Model, agent.Instructions, agent.UseBYOK, agent.MaxTokens,
 			agent.TemperatureMilli, agent.DebounceMS, agent.DebounceMaxMS, agent.Supersede, agent.PauseMS, tx.Now(),
-			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply)
+			agent.Handover, strings.Join(agent.HandoverWords, "\n"), agent.HandoverReply, agent.Typing)
 		QueueAudit(tx, AuditEntry{Actor: actor, Action: "agent.update", Target: id, OrgID: orgID, Detail: agent.Name})
 		return nil
 	})
@@ -121,13 +124,15 @@ func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 }
 
 const agentColumns = `SELECT id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
-	debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply FROM agents`
+	debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply,
+	typing FROM agents`
 
 func scanAgent(row Row) (agent Agent, err error) {
 	var words string
 	err = row.Scan(&agent.ID, &agent.OrgID, &agent.Name, &agent.Model, &agent.Instructions, &agent.UseBYOK,
 		&agent.MaxTokens, &agent.TemperatureMilli, &agent.DebounceMS, &agent.DebounceMaxMS, &agent.Supersede,
-		&agent.PauseMS, &agent.CreatedAt, &agent.UpdatedAt, &agent.Handover, &words, &agent.HandoverReply)
+		&agent.PauseMS, &agent.CreatedAt, &agent.UpdatedAt, &agent.Handover, &words, &agent.HandoverReply,
+		&agent.Typing)
 	if words != "" {
 		agent.HandoverWords = strings.Split(words, "\n")
 	}

@@ -29,7 +29,7 @@ func TestAgents(t *testing.T) {
 			ID: "agt_1", OrgID: "org_1", Name: "Trợ lý", Model: "openai/gpt-4o-mini", Instructions: "Be kind.\n", UseBYOK: true,
 			MaxTokens: 300, TemperatureMilli: sql.NullInt64{Int64: 0, Valid: true}, DebounceMS: 1500, DebounceMaxMS: 9000,
 			Supersede: true, PauseMS: 60_000, CreatedAt: 5,
-			Handover: true, HandoverWords: []string{"a person", "người"}, HandoverReply: "One moment.",
+			Handover: true, HandoverWords: []string{"a person", "người"}, HandoverReply: "One moment.", Typing: true,
 		}
 		require.NoError(t, db.Agents.Create(ctx, "key_1", agent))
 		agent.UpdatedAt = 5

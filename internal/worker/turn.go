@@ -207,6 +207,7 @@ func (p *pass) call(
 ) (result *gateway.Result, failure *gateway.Failure, seen inbox.Interruption) {
 	ctx, stop := p.untilInterrupted(ctx, turn.ID)
 	defer func() { seen = stop() }() // after a panic, too
+	defer p.signal(ctx)()
 	result, failure = p.callGateway(ctx, turn, request)
 	return result, failure, seen
 }

@@ -94,6 +94,8 @@ type Platforms interface {
 	Refreshable(t platforms.Type) bool
 	Send(ctx context.Context, out platforms.Outgoing) (messageID string, err error)
 	Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error)
+	Signals(t platforms.Type) bool
+	Signal(ctx context.Context, signal platforms.Signal) error
 }
 
 // Knowledge is implemented by [knowledge.Library].
@@ -140,6 +142,7 @@ type Worker struct {
 	Config
 	refreshes refreshes
 	watches   watches
+	signals   signals
 }
 
 // New returns a worker that is idle until [Worker.Run] or [Worker.AnswerNow].
@@ -183,6 +186,7 @@ func (w *Worker) Run(ctx context.Context, grace time.Duration) error {
 	graceOver := time.AfterFunc(grace, func() { cut(errStopping) })
 	defer graceOver.Stop()
 	d.wait()
+	w.signals.running.Wait()
 	loops.Wait()
 	return nil
 }

@@ -55,6 +55,7 @@ func (Driver) Describe() *platforms.Description {
 			// limits"): no second has more than 5 and 20 of ours.
 			Pace:         platforms.Pace{Every: 50 * time.Millisecond, Burst: 5},
 			CustomerPace: platforms.Pace{Every: time.Second, Burst: 3},
+			TypingFor:    5 * time.Second,
 			Before: []string{
 				"Make the bot at the platform and note its token.",
 				"Note the secret below, and connect the channel.",
@@ -90,6 +91,7 @@ var (
 	_ platforms.Platform       = (*bot)(nil)
 	_ platforms.ChannelSecrets = (*bot)(nil)
 	_ platforms.MediaSource    = (*bot)(nil)
+	_ platforms.Signaler       = (*bot)(nil)
 )
 
 func checkSecretToken(s string) string {
@@ -134,6 +136,19 @@ func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error)
 		return "", r.NoID()
 	}
 	return string(cmp.Or(result.Chat.ID, platforms.Word(out.Address)) + ":" + result.MessageID), nil
+}
+
+// Signal implements [platforms.Signaler]. Ordinary bots can't mark messages as read.
+func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
+	var done bool
+	_, failure := b.call(ctx, signal.Credentials, "/sendChatAction", struct {
+		ChatID any    `json:"chat_id"`
+		Action string `json:"action"`
+	}{chatID(signal.Address), "typing"}, &done)
+	if failure != nil {
+		return failure
+	}
+	return nil
 }
 
 // chatID is a number, or the @name of a public chat.

@@ -117,6 +117,7 @@ var (
 	_ platforms.SignedDeliveries = (*market)(nil)
 	_ platforms.ChannelSigned    = (*market)(nil)
 	_ platforms.Refresher        = (*market)(nil)
+	_ platforms.Signaler         = (*market)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The platform signs the configured address, too.
@@ -169,6 +170,23 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 		return "", r.NoID()
 	}
 	return string(body.Response.MessageID), nil
+}
+
+// Signal implements [platforms.Signaler]: the marketplace shows what was read, and no typing. By one survey of the interface; not
+// verified against the real one.
+func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
+	if !platforms.IsDigits(signal.Conversation) {
+		return platforms.Refusef("the conversation's id is not a number")
+	}
+	var done struct{}
+	_, failure := m.call(ctx, signal.ExternalID, signal.Credentials, http.MethodPost, "/api/v2/sellerchat/read_conversation", struct {
+		Conversation json.Number `json:"conversation_id"`
+		MessageID    string      `json:"last_read_message_id"`
+	}{json.Number(signal.Conversation), signal.MessageID}, &done)
+	if failure != nil {
+		return failure
+	}
+	return nil
 }
 
 // Identify confirms the channel's shop id: a call for a shop that the token isn't good for fails.

@@ -82,6 +82,7 @@ var (
 	_ platforms.Platform         = (*market)(nil)
 	_ platforms.SignedDeliveries = (*market)(nil)
 	_ platforms.Refresher        = (*market)(nil)
+	_ platforms.Signaler         = (*market)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries].
@@ -108,6 +109,18 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 		return "", r.NoID()
 	}
 	return string(body.Data.MessageID), nil
+}
+
+// Signal implements [platforms.Signaler]: the marketplace shows what was read, and no typing.
+func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
+	var done struct{}
+	_, failure := m.call(ctx, signal.Credentials, http.MethodPost, "/im/session/read", url.Values{
+		"session_id": {signal.Address}, "last_read_message_id": {signal.MessageID},
+	}, &done)
+	if failure != nil {
+		return failure
+	}
+	return nil
 }
 
 // Identify returns the id of the seller.

@@ -230,6 +230,9 @@ func (s Suite) calls(t testing.TB, p platforms.Platform, of platforms.Type) map[
 			return err
 		}
 	}
+	if signaler, ok := p.(platforms.Signaler); ok {
+		all["signal"] = func(ctx context.Context) error { return signaler.Signal(ctx, s.signal(t, of)) }
+	}
 	if refresher, ok := s.refresher(p, of); ok {
 		all["refresh"] = func(ctx context.Context) error { _, err := refresher.Refresh(ctx, s.channel(of)); return err }
 	}
@@ -242,6 +245,37 @@ func (s Suite) templater(p platforms.Platform, of platforms.Type) (platforms.Tem
 	return templater, ok && slices.ContainsFunc(s.Driver.Describe().Channels, func(t platforms.ChannelType) bool {
 		return t.Type == of && t.AfterWindow == platforms.TemplateRequired
 	})
+}
+
+// signal answers the sample's message.
+func (s Suite) signal(t testing.TB, of platforms.Type) *platforms.Signal {
+	t.Helper()
+	out := s.outgoing(t, of, replyText)
+	return &platforms.Signal{
+		Type: of, ExternalID: out.ExternalID, Conversation: out.Conversation, Address: out.Address, MessageID: "1001", Credentials: out.Credentials,
+	}
+}
+
+// A signal is at most two requests, of which each has the channel's credentials. What the platform refuses is an error that reveals nothing.
+func (s Suite) signals(t testing.TB) {
+	t.Helper()
+	for _, of := range s.types() {
+		for _, status := range []int{200, 302, 401, 429, 500} {
+			for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
+				var wire traffic
+				p := s.served(t, wire.recording(answering(status, body)))
+				signaler, ok := p.(platforms.Signaler)
+				if !ok {
+					return
+				}
+				why := fmt.Sprintf("%d %.60q shows nothing", status, body)
+				if err := signaler.Signal(t.Context(), s.signal(t, of)); err != nil || status != http.StatusOK {
+					s.requireFailure(t, p, of, err, why)
+				}
+				require.LessOrEqual(t, len(wire.all()), 2, "%s: %s", of, why)
+			}
+		}
+	}
 }
 
 // A template is one request with its name and values. An answer that isn't a list of templates is an error that quotes nothing of it.

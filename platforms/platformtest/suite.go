@@ -105,6 +105,7 @@ var checks = []check{
 	{"identify", Suite.identify},
 	{"refresh", Suite.refresh},
 	{"templates", Suite.templates},
+	{"signals", Suite.signals},
 	{"concurrency", Suite.concurrency},
 }
 

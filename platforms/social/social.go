@@ -94,12 +94,14 @@ func (Driver) Describe() *platforms.Description {
 				Type: Messenger, Label: "Social platform: messenger", Like: "Messenger", ExternalID: "Page id",
 				ExternalIDHint: "It stands in the page's settings.", Credentials: token, Limit: platforms.Limit{Most: 2000},
 				Pace: direct, Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
+				TypingFor: 20 * time.Second,
 			},
 			{
 				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
 				ExternalIDHint: "The id of the professional account, not its name.", Credentials: renewed, RenewAhead: 30 * day,
 				Limit: platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
 				Pace:  direct, Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
+				TypingFor: 20 * time.Second,
 			},
 			{
 				Type: ChatApp, Label: "Social platform: chat app", Like: "WhatsApp", ExternalID: "Phone number id",
@@ -110,6 +112,7 @@ func (Driver) Describe() *platforms.Description {
 				// (developers.facebook.com/documentation/business-messaging/whatsapp/throughput).
 				Pace:         platforms.Pace{Every: 25 * time.Millisecond, Burst: 10},
 				CustomerPace: platforms.Pace{Every: pairPause, Burst: 20},
+				TypingFor:    25 * time.Second,
 				Window:       day, AfterWindow: platforms.TemplateRequired,
 				WindowHelp: "Free text until 24 hours after the customer wrote; afterwards only approved templates, which a person sends.",
 				Before:     before("number"), After: after("smb_message_echoes"),
@@ -185,6 +188,7 @@ var (
 	_ platforms.Refresher        = (*social)(nil)
 	_ platforms.Templater        = (*social)(nil)
 	_ platforms.MediaSource      = (*social)(nil)
+	_ platforms.Signaler         = (*social)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the

@@ -51,7 +51,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO calls VALUES ('call_2', 'req_1', 'org_1', 'live', 'key_1', 'a/b', 'openai', $1, $2, 'completed', 1, 2, 0, 'provider', 5, 0, 0, 'txn_2', 1, 9, NULL, 0, 7, 8),
 			('call_3', 'req_2', 'org_1', 'live', 'key_1', 'a/b', 'openai', $2, $1, 'completed', 1, 2, 0, 'none', 0, 0, 0, NULL, 1, 9, 'trc_1', 7, NULL, NULL)`, []any{false, true}},
 		{`INSERT INTO idempotency_keys VALUES ('org_1', 'live', $1, $2, 'in_progress', 'call_1', 1, NULL, 1, NULL, 2), ('org_1', 'live', $2, $1, 'done', 'call_2', 1, $3, 1, 2, 3)`, []any{hash, make([]byte, 32), allBytes()}},
-		{`INSERT INTO agents VALUES ('agt_1', 'org_1', 'one', 'a/b', $1, $2, 0, NULL, 0, 0, $3, 0, 1, 1, $3, '', ''), ('agt_2', 'org_1', 'two', 'a/b', '', $3, 9, 2000, 1, 2, $2, 3, 1, 1, $2, 'a person', 'soon')`, []any{oddText, true, false}},
+		{`INSERT INTO agents VALUES ('agt_1', 'org_1', 'one', 'a/b', $1, $2, 0, NULL, 0, 0, $3, 0, 1, 1, $3, '', '', $2), ('agt_2', 'org_1', 'two', 'a/b', '', $3, 9, 2000, 1, 2, $2, 3, 1, 1, $2, 'a person', 'soon', $3)`, []any{oddText, true, false}},
 		{`INSERT INTO knowledge_bases VALUES ('kb_1', 'org_1', $1, '', 1, 2), ('kb_2', 'org_2', 'x', $1, 1, 2)`, []any{oddText}},
 		{`INSERT INTO agent_knowledge_bases VALUES ('agt_1', 'kb_1', 'org_1'), ('agt_2', 'kb_1', 'org_1')`, nil},
 		{`INSERT INTO documents VALUES ('doc_1', 'org_1', 'kb_1', $1, 'text/html', 9, 'ready', 2, 2, '', 1, 2), ('doc_2', 'org_1', 'kb_1', 'f', 'text/plain', 0, 'failed', 0, 5, 'x', 1, 2)`, []any{oddText}},

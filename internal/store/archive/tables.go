@@ -30,7 +30,8 @@ var allTables = [...]struct{ name, columns string }{
 	{"idempotency_keys", "org_id env key_hash:bytes fingerprint:bytes state call_id lease_until:int response:bytes " +
 		"created_at:int finished_at:int expires_at:int"},
 	{"agents", "id org_id name model instructions use_byok:bool max_tokens:int temperature_milli:int debounce_ms:int " +
-		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int handover:bool handover_words handover_reply"},
+		"debounce_max_ms:int supersede:bool pause_ms:int created_at:int updated_at:int handover:bool handover_words handover_reply " +
+		"typing:bool"},
 	{"knowledge_bases", "id org_id name description created_at:int updated_at:int"},
 	{"agent_knowledge_bases", "agent_id knowledge_base_id org_id"},
 	{"documents", "id org_id knowledge_base_id name media_type bytes:int state chunks_done:int chunks_total:int reason " +

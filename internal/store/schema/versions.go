@@ -33,6 +33,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 22, DDL: Dialect(engine, schemaV22)},
 		{Number: 23, DDL: Dialect(engine, schemaV23)},
 		{Number: 24, DDL: Dialect(engine, schemaV24)},
+		{Number: 25, DDL: Dialect(engine, schemaV25)},
 	}
 }
 
@@ -310,4 +311,10 @@ const schemaV23 = `
 ALTER TABLE channels ADD COLUMN drafts BOOLEAN NOT NULL DEFAULT FALSE;
 -- The proposed answer, sealed, of a turn with the code 'draft_waiting', or that had it; null for others.
 ALTER TABLE turns ADD COLUMN draft BYTEA;
+`
+
+// schemaV25 adds whether agents show that they write, by the rules of [schemaV1].
+const schemaV25 = `
+-- Customers are shown that their messages were read, and that an answer is being written.
+ALTER TABLE agents ADD COLUMN typing BOOLEAN NOT NULL DEFAULT FALSE;
 `
