@@ -126,7 +126,7 @@ func TestTwoFailures(t *testing.T) {
 		require.Equal(t, []string{"Here I am.", "A colleague will answer."}, h.texts())
 
 		fail("bob")
-		h.vendor.reply = func(context.Context, int, []string) (string, error) { return "", broken(providers.FailureOverloaded) }
+		h.vendor.reply = func(context.Context, int, []string) (string, error) { return "", broken(providers.FailureUnreachable) }
 		h.say(t, bot, "bob", "hello?")
 		h.drain(t, h.worker())
 		for range maxTries {
