@@ -122,3 +122,41 @@ func TestDrafts(t *testing.T) {
 		c.svc(t, "doctor")
 	})
 }
+
+// TestOpeningHours guarantees that a customer who writes while a business is closed gets its notice once, without a call of the model and
+// without a charge, and an answer to everything when it is open.
+func TestOpeningHours(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		b := c.business(t, 1_000_000, c.up.script(replying), nil)
+		l := b.line(t, bot.Type)
+		path := "/channels/" + l.ID
+		opens := strings.ToLower(time.Now().UTC().AddDate(0, 0, 3).Weekday().String()[:3]) + " 08:00-17:30"
+		requireError(t, b.ask(t, http.MethodPatch, path, map[string]any{"openingHours": []string{opens}}), "invalid_request")
+		const notice = "We are closed until *Monday*."
+		changed := b.call(t, http.MethodPatch, path, map[string]any{
+			"openingHours": []string{opens}, "timeZone": "Asia/Ho_Chi_Minh", "closedNotice": notice,
+		}, http.StatusOK)
+		require.Equal(t, []any{opens}, changed["openingHours"])
+		customer := l.from(1)
+		requireQueued(t, c.deliver(t, customer.says("one?")), 1)
+		require.Equal(t, []string{notice}, c.awaitSent(customer, 1))
+		requireQueued(t, c.deliver(t, customer.says("two?")), 1)
+		c.awaitMessages(b, l, "both to wait", func(by, to []message) bool { return len(by) == 2 && len(to) == 1 && to[0].State == "sent" })
+		require.Empty(t, b.Model.Calls())
+		require.Empty(t, b.conversation(t, l).Attention)
+		c.svc(t, "doctor")
+
+		b.call(t, http.MethodPatch, path, map[string]any{"openingHours": []string{}}, http.StatusOK)
+		requireQueued(t, c.deliver(t, customer.says("three?")), 1)
+		sent := c.awaitSent(customer, 2)
+		require.Equal(t, notice, sent[0], "once")
+		for _, text := range []string{"one?", "two?", "three?"} {
+			require.Contains(t, b.Model.Calls()[0].Raw, text)
+		}
+		b.awaitCalls(t, 1)
+		require.EqualValues(t, 1_000_000-usualCharge, b.wallet(t).BalanceMicros)
+		c.svc(t, "doctor")
+	})
+}

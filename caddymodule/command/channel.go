@@ -32,10 +32,13 @@ type channelAnswer struct {
 	AgentID        string `json:"agentId"`
 	State          string `json:"state"`
 	AnswerMode     string `json:"answerMode"`
-	// MaxAgeMinutes is left out for messages of any age.
-	MaxAgeMinutes int64  `json:"maxAgeMinutes,omitempty"`
-	WebhookURL    string `json:"webhookUrl"`
-	CreatedAt     string `json:"createdAt"`
+	// MaxAgeMinutes is left out for messages of any age, and opening hours for any time.
+	MaxAgeMinutes int64    `json:"maxAgeMinutes,omitempty"`
+	OpeningHours  []string `json:"openingHours,omitempty"`
+	TimeZone      string   `json:"timeZone,omitempty"`
+	ClosedNotice  string   `json:"closedNotice,omitempty"`
+	WebhookURL    string   `json:"webhookUrl"`
+	CreatedAt     string   `json:"createdAt"`
 }
 
 // channelTypes returns the types of the platforms of this build. A platform with a faulty description is reported when a
@@ -82,6 +85,7 @@ func (e *commandEnv) channelAnswer(c store.Channel) channelAnswer {
 		ID: c.ID, OrgID: c.OrgID, Type: c.Type, Name: c.Name, ExternalID: c.ExternalID,
 		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State,
 		AnswerMode: answerMode(&c.Answers), MaxAgeMinutes: c.Answers.MaxAgeMinutes,
+		OpeningHours: openingHours(&c.Answers), TimeZone: c.Answers.TimeZone, ClosedNotice: c.Answers.ClosedNotice,
 		WebhookURL: channelTypes().WebhookURL(e.app.BaseURL, c.Type, c.ID), CreatedAt: moment(c.CreatedAt),
 	}
 }
@@ -95,6 +99,9 @@ func (c channelAnswer) text(w *strings.Builder) {
 	}
 	if c.MaxAgeMinutes > 0 {
 		fmt.Fprintf(w, "oldest message answered\t%d minutes\n", c.MaxAgeMinutes)
+	}
+	if len(c.OpeningHours) > 0 {
+		fmt.Fprintf(w, "open\t%s (%s)\n", strings.Join(c.OpeningHours, "; "), c.TimeZone)
 	}
 	if c.AgentID == "" {
 		fmt.Fprintln(w, "No agent answers here yet: messages wait with the conversation's attention code.")

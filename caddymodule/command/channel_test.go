@@ -151,6 +151,15 @@ func TestChannelSet(t *testing.T) {
 	require.Equal(t, "draft", c.json("channel", "set", id, "--max-age-minutes", "5")["answerMode"])
 	require.Equal(t, "automatic", c.json("channel", "set", id, "--answer-mode", "automatic")["answerMode"])
 	c.refused(`--answer-mode is "bot", want automatic or draft`, "channel", "set", id, "--answer-mode", "bot")
+	set := c.json("channel", "set", id, "--open", "mon-fri 08:00-17:30", "--open", "sat 09:00-12:00", "--time-zone", "Asia/Ho_Chi_Minh",
+		"--closed-notice", "We are closed.")
+	require.Equal(t, []any{"mon-fri 08:00-17:30", "sat 09:00-12:00"}, set["openingHours"])
+	require.Equal(t, []any{"Asia/Ho_Chi_Minh", "We are closed."}, []any{set["timeZone"], set["closedNotice"]})
+	require.Contains(t, c.run("", "channel", "set", id).stdout, "mon-fri 08:00-17:30; sat 09:00-12:00 (Asia/Ho_Chi_Minh)")
+	c.refused("--open: line 1 must be days and a time", "channel", "set", id, "--open", "weekdays")
+	c.refused(`--time-zone is "Mars": there is no such time zone`, "channel", "set", id, "--time-zone", "Mars")
+	c.refused("--closed-notice: at most 1000", "channel", "set", id, "--closed-notice", strings.Repeat("x", 1001))
+	require.NotContains(t, c.json("channel", "set", id, "--open", "always"), "openingHours")
 	require.Contains(t, c.run("", "audit").stdout, "channel.update")
 }
 

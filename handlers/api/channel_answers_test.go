@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,4 +38,26 @@ func TestAnswerRules(t *testing.T) {
 		o.refused(t, errcode.InvalidRequest, "answerMode", http.MethodPatch, path, "owner", body)
 	}
 	require.Equal(t, "automatic", mode(`{"answerMode":"automatic"}`))
+
+	a := o.refused(t, errcode.InvalidRequest, "timeZone", http.MethodPatch, path, "owner", `{"openingHours":["mon-fri 08:00-17:30"]}`)
+	require.Contains(t, a.Text, "required")
+	open := o.ask(t, http.StatusOK, http.MethodPatch, path, "owner",
+		`{"openingHours":["mon-fri 08:00-17:30","sat 09:00-12:00"],"timeZone":"Asia/Ho_Chi_Minh","closedNotice":"We are closed."}`)
+	require.Equal(t, []any{"mon-fri 08:00-17:30", "sat 09:00-12:00"}, open["openingHours"])
+	require.Equal(t, []any{"Asia/Ho_Chi_Minh", "We are closed."}, []any{open["timeZone"], open["closedNotice"]})
+	for body, field := range map[string]string{
+		`{"openingHours":["mon 08:00-17:30","weekdays"]}`:      "openingHours[1]",
+		`{"openingHours":["mon\n08:00-17:30"]}`:                "openingHours[0]",
+		`{"openingHours":["mon 22:00-02:00"]}`:                 "openingHours[0]",
+		`{"openingHours":"mon 08:00-17:30"}`:                   "openingHours",
+		`{"timeZone":"Mars"}`:                                  "timeZone",
+		`{"timeZone":null}`:                                    "timeZone",
+		`{"closedNotice":" "}`:                                 "closedNotice",
+		`{"closedNotice":"` + strings.Repeat("x", 1001) + `"}`: "closedNotice",
+	} {
+		o.refused(t, errcode.InvalidRequest, field, http.MethodPatch, path, "owner", body)
+	}
+	require.Equal(t, open["openingHours"], o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")["openingHours"])
+	closed := o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"openingHours":[],"timeZone":null,"closedNotice":null}`)
+	require.Equal(t, []any{[]any{}, nil, nil}, []any{closed["openingHours"], closed["timeZone"], closed["closedNotice"]})
 }

@@ -129,7 +129,9 @@ func (g *channels) update(ctx context.Context, principal *identity.Principal, in
 		}
 		change.AgentID = &agentID
 	}
-	change.Answers = in.Body.AnswerRulesChange.of(channel.Answers)
+	if change.Answers, err = in.Body.AnswerRulesChange.of(channel.Answers); err != nil {
+		return nil, err
+	}
 	if change.Widget, err = in.Body.WidgetChange.of(channel.Type, channel.Widget); err != nil {
 		return nil, err
 	}
@@ -346,7 +348,11 @@ func (c channelCreation) channel(catalog *messaging.Catalog, orgID string) (stor
 		ID: store.NewID("chn"), OrgID: orgID, Type: c.Type, Name: name, ExternalID: c.ExternalID, AgentID: c.AgentID,
 		State: store.ChannelPending,
 	}
-	if rules := c.AnswerRulesChange.of(channel.Answers); rules != nil {
+	rules, err := c.AnswerRulesChange.of(channel.Answers)
+	if err != nil {
+		return store.Channel{}, nil, err
+	}
+	if rules != nil {
 		channel.Answers = *rules
 	}
 	if channel.Widget, err = c.WidgetChange.of(c.Type, nil); err != nil {

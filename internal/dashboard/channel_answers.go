@@ -1,6 +1,9 @@
 package dashboard
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // modeDraft is the API's name of the mode in which people send.
 const modeDraft = "draft"
@@ -9,6 +12,9 @@ const modeDraft = "draft"
 type answerRules struct {
 	AnswerMode    string      `json:"answerMode"`
 	MaxAgeMinutes json.Number `json:"maxAgeMinutes"` // "" is any age
+	OpeningHours  []string    `json:"openingHours"`
+	TimeZone      string      `json:"timeZone"`
+	ClosedNotice  string      `json:"closedNotice"`
 }
 
 // fields returns the inputs of the rules.
@@ -22,6 +28,16 @@ func (r *answerRules) fields() []field {
 	}, {
 		Name: "maxAgeMinutes", Kind: numberField, Label: "Oldest message that is still answered, in minutes", Value: r.MaxAgeMinutes.String(),
 		Hint: "After an outage, older ones wait for you instead of being answered late. 1 to 10,080. Empty: any age.",
+	}, {
+		Name: "openingHours", Kind: areaField, Label: "Opening hours", Value: strings.Join(r.OpeningHours, "\n"), Rows: 3,
+		Hint: "One line for days and a time: mon-fri 08:00-17:30. What customers write at other times is answered when you open. " +
+			"Empty: answers at any time.",
+	}, {
+		Name: "timeZone", Kind: textField, Label: "Time zone of the opening hours", Value: r.TimeZone, MaxLength: 64,
+		Hint: "Such as Asia/Ho_Chi_Minh or Europe/Berlin.",
+	}, {
+		Name: "closedNotice", Kind: areaField, Label: "Answer while you are closed", Value: r.ClosedNotice, MaxLength: 1000, Rows: 3,
+		Hint: "Sent once to each customer who writes while you are closed, and costs nothing. Empty: nothing is sent.",
 	}}
 }
 
@@ -30,5 +46,14 @@ func (req *pageRequest) addAnswerRules(body object) {
 	if mode := req.text("answerMode"); mode != "" {
 		body["answerMode"] = mode
 	}
+	lines := []string{}
+	for line := range strings.Lines(req.text("openingHours")) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	body["openingHours"] = lines
+	body["timeZone"] = orNull(strings.TrimSpace(req.text("timeZone")))
+	body["closedNotice"] = orNull(strings.TrimSpace(req.text("closedNotice")))
 	body["maxAgeMinutes"] = req.number("maxAgeMinutes")
 }

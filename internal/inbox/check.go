@@ -49,7 +49,7 @@ var sentences = []sentence{
 		WHERE t.id > $1 AND t.id <= $2 AND t.state <> 'answered'
 			AND EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id)`},
 	{"turns", `SELECT t.id, 'is ' || t.state || ' and answers no message' FROM turns t
-		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('asking', 'answered', 'needs_attention', 'dead')
+		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('asking', 'answered', 'needs_attention', 'dead') AND t.code <> '` + codeClosed + `'
 			AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.turn_id = t.id)`},
 	{"turns", `SELECT t.id, 'is asking in a conversation that is never due' FROM turns t
 		LEFT JOIN conversations c ON c.id = t.conversation_id

@@ -75,13 +75,14 @@ func (c *conversationRow) answered() {
 
 const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
 	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at, unanswered_since,
-	attention_told, handover_reason, retried_at, paced_until`
+	attention_told, handover_reason, retried_at, closed_until, paced_until`
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
-		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt, &c.pacedUntil)
+		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt,
+		&c.people.closedUntil, &c.pacedUntil)
 	c.stored, c.storedPeople = c.queueState, c.people
 	return c, err
 }
@@ -104,7 +105,7 @@ var conversationUpdates = func() (texts [16]string) {
 		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
 		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11`}, 11
 		for change, columns := range [...][]string{
-			{"lease_until"}, {"run_at"}, {"unanswered_since", "attention_told", "handover_reason", "retried_at"}, {"paced_until"},
+			{"lease_until"}, {"run_at"}, {"unanswered_since", "attention_told", "handover_reason", "retried_at", "closed_until"}, {"paced_until"},
 		} {
 			for _, column := range columns {
 				if changes&(1<<change) != 0 {
@@ -130,7 +131,7 @@ const (
 
 // update returns the statement that writes the row, with its arguments.
 func (c *conversationRow) update() (text string, args []any) {
-	args = append(make([]any, 0, 19), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
+	args = append(make([]any, 0, 20), c.address, c.name, c.lastCustomerAt, c.updatedAt, c.state,
 		c.attention, c.waitingSince, c.leaseToken, c.attempts, c.pausedUntil, c.blockedAt)
 	var changes rowChanges
 	if c.leaseUntil != c.stored.leaseUntil {
@@ -141,7 +142,7 @@ func (c *conversationRow) update() (text string, args []any) {
 	}
 	if c.people != c.storedPeople {
 		p := &c.people
-		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt)
+		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt, p.closedUntil)
 	}
 	if c.pacedUntil != c.stored.pacedUntil {
 		changes, args = changes|paceChanged, append(args, c.pacedUntil)

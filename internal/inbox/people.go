@@ -25,6 +25,8 @@ type peopleState struct {
 	handoverReason string // why a person has the conversation, or had it last; "" if none ever had
 	// retriedAt is when a person last had what stood answered again, or 0; epoch milliseconds.
 	retriedAt int64
+	// closedUntil is until when the customer has been told that the business is closed; epoch milliseconds.
+	closedUntil int64
 }
 
 // asked records that the customer waits for an answer, unless a person has blocked them.

@@ -7,11 +7,15 @@ import (
 )
 
 // tooOld reports whether the customer wrote, or a person had what stood tried again, longer ago than the channel's assistant still
-// answers.
+// answers. Only the time since the business opened counts.
 func (p *pass) tooOld() bool {
 	most := time.Duration(p.work.Channel.Answers.MaxAgeMinutes) * time.Minute
 	c := &p.work.Conversation
-	return most > 0 && p.waited(max(c.LastCustomerAt, c.RetriedAt)) > most
+	if most == 0 || p.waited(max(c.LastCustomerAt, c.RetriedAt)) <= most {
+		return false
+	}
+	open, since := p.openNow()
+	return open && (since.IsZero() || p.waited(since.UnixMilli()) > most)
 }
 
 // unsendable returns the code of a part that must not be sent, "" for any other. Of an answer that has become too old nothing is sent,

@@ -45,6 +45,9 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 		p.turnEnded(endedReleased)
 		return 0, nil
 	}
+	if opening := p.opening(); !opening.IsZero() {
+		return p.untilOpening(ctx, opening)
+	}
 	wait, err = p.tryTurn(ctx)
 	if over(err) {
 		p.turnEnded(endedDiscarded)

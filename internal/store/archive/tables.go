@@ -38,13 +38,14 @@ var allTables = [...]struct{ name, columns string }{
 		"created_at:int updated_at:int"},
 	{"chunks", "document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
-		"created_at:int updated_at:int lost_external_id expiry_told:int max_age_minutes:int drafts:bool"},
+		"created_at:int updated_at:int lost_external_id expiry_told:int max_age_minutes:int drafts:bool " +
+		"opening_hours time_zone closed_notice"},
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"channel_paces", "channel_id org_id paced_until:int queued_until:int closed_until:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason paced_until:int " +
-		"retried_at:int"},
+		"retried_at:int closed_until:int"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int"},
 	{"media", "id org_id channel_id message_id position:int kind state code about:bytes media_type bytes:int pieces:int attempts:int " +

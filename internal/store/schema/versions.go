@@ -34,6 +34,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 23, DDL: Dialect(engine, schemaV23)},
 		{Number: 24, DDL: Dialect(engine, schemaV24)},
 		{Number: 25, DDL: Dialect(engine, schemaV25)},
+		{Number: 26, DDL: Dialect(engine, schemaV26)},
 	}
 }
 
@@ -317,4 +318,15 @@ ALTER TABLE turns ADD COLUMN draft BYTEA;
 const schemaV25 = `
 -- Customers are shown that their messages were read, and that an answer is being written.
 ALTER TABLE agents ADD COLUMN typing BOOLEAN NOT NULL DEFAULT FALSE;
+`
+
+// schemaV26 adds when a business is open, by the rules of [schemaV1].
+const schemaV26 = `
+-- Lines for package hours; '' is always open. closed_notice is what customers are sent while it is closed, '' for nothing. A process of
+-- an older version answers at any time.
+ALTER TABLE channels ADD COLUMN opening_hours TEXT NOT NULL DEFAULT '';
+ALTER TABLE channels ADD COLUMN time_zone TEXT NOT NULL DEFAULT '';
+ALTER TABLE channels ADD COLUMN closed_notice TEXT NOT NULL DEFAULT '';
+-- Until when the customer has been told that the business is closed; in the past for one who hasn't.
+ALTER TABLE conversations ADD COLUMN closed_until BIGINT NOT NULL DEFAULT 0;
 `

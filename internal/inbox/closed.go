@@ -1,0 +1,69 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// codeClosed is the code of answered turns that answer no message: they have what a customer was sent because the business is closed.
+const codeClosed = "closed"
+
+// SayClosed records that the customer of a leased conversation has to wait until the business opens: for people their wait begins then.
+// Unless they were told before that it is closed, and that time hasn't come, the parts become pending messages of the assistant, which
+// SayClosed returns; without parts nothing is said. The texts go on waiting. It returns [ErrHandedOver], [ErrLeaseLost], or a wrapped
+// error of the store.
+func (q *Queue) SayClosed(ctx context.Context, lease Lease, parts []string, opening time.Time) ([]Outbound, error) {
+	op := &closedOp{
+		leased: leased{lease: lease}, turnID: store.NewID("trn"), parts: q.sealParts(lease.OrgID, parts), opening: opening.UnixMilli(),
+	}
+	if err := q.do(ctx, "say that a business is closed", op); err != nil {
+		return nil, err
+	}
+	if !op.said {
+		return nil, nil
+	}
+	outbound := make([]Outbound, len(op.parts))
+	for i, part := range op.parts {
+		outbound[i] = Outbound{
+			ID: part.id, TurnID: op.turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i), CreatedAt: op.at,
+		}
+	}
+	return outbound, nil
+}
+
+type closedOp struct {
+	leased
+
+	turnID  string
+	parts   []outboundPart
+	opening int64
+	said    bool
+	at      int64
+}
+
+func (op *closedOp) run(_ context.Context, s *session) error {
+	op.said = false
+	c := op.holder(s)
+	switch {
+	case c == nil:
+		return nil
+	case c.silent(s.now):
+		op.refused = ErrHandedOver
+		return nil
+	}
+	if c.people.unansweredSince > 0 {
+		c.people.unansweredSince = op.opening
+	}
+	c.changed = true
+	if c.people.closedUntil > s.now || len(op.parts) == 0 {
+		return nil
+	}
+	c.people.closedUntil, op.said, op.at = op.opening, true, s.now
+	s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeClosed, sql.NullInt64{}, s.now, s.now)
+	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
+	c.touch(s.now)
+	return nil
+}

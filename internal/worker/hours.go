@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/hours"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// longestClosed bounds how long a conversation rests while its business is closed: then it looks whether the hours were changed.
+const longestClosed = 15 * time.Minute
+
+// openNow returns whether the channel's business is open, and since when or when it opens next, zero for any time. Hours that can't be
+// read, which no version writes, keep nobody from being answered.
+func (p *pass) openNow() (open bool, change time.Time) {
+	rules := &p.work.Channel.Answers
+	if rules.OpeningHours == "" {
+		return true, time.Time{}
+	}
+	when, err := hours.Parse(rules.TimeZone, strings.Split(rules.OpeningHours, "\n"))
+	if err != nil {
+		p.Logger.Error("a channel's opening hours can't be read", "channel", p.work.Channel.ID, "error", err)
+		return true, time.Time{}
+	}
+	return when.At(time.UnixMilli(p.work.ReadAt).Add(time.Since(p.opened)))
+}
+
+// opening returns when the business opens, zero while it is open. A turn that was begun is answered, and for a suspended organization
+// nothing is sent.
+func (p *pass) opening() time.Time {
+	if p.work.Turn != nil || p.work.Suspended {
+		return time.Time{}
+	}
+	open, change := p.openNow()
+	if open {
+		return time.Time{}
+	}
+	return change
+}
+
+// untilOpening lets the texts wait until the business opens, and tells the customer once. No model is called.
+func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.Duration, err error) {
+	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	bounded, cancel := storing(ctx)
+	rows, err := p.Turns.SayClosed(bounded, p.lease, platforms.Split(kind.Limit, p.work.Channel.Answers.ClosedNotice), opening)
+	cancel()
+	switch {
+	case over(err):
+		p.turnEnded(endedDiscarded)
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("telling a customer that the business is closed: %w", err)
+	}
+	if wait, err := p.send(ctx, rows, false); wait > 0 || err != nil {
+		return wait, err
+	}
+	p.postponed = true
+	p.turnEnded(endedClosed)
+	left := time.Duration(opening.UnixMilli()-p.work.ReadAt)*time.Millisecond - time.Since(p.opened)
+	return min(max(left, time.Second), longestClosed+repeat.Jitter(time.Minute)), nil
+}
