@@ -154,6 +154,14 @@ func value[T any](p *pair, on *pgx.Conn, query string) (v T) {
 	return v
 }
 
+// promote makes the standby the server. A statement that waited for that would have a snapshot meanwhile, for which the server may put off
+// what it still has to replay until it ends the statement.
+func (p *pair) promote() {
+	p.t.Helper()
+	require.True(p.t, value[bool](p, p.onStandby, `SELECT pg_promote(wait => false)`))
+	require.Eventually(p.t, func() bool { return !value[bool](p, p.onStandby, `SELECT pg_is_in_recovery()`) }, failoverWait, 10*time.Millisecond)
+}
+
 // A failover to a synchronous standby loses nothing that was acknowledged, also when the standby was behind when the server
 // died; and the same store writes on, without being opened again, when its address names both servers.
 func TestFailoverToASynchronousStandby(t *testing.T) {
@@ -203,7 +211,7 @@ func TestFailoverToASynchronousStandby(t *testing.T) {
 	}, failoverWait, time.Millisecond)
 	require.NoError(t, p.primary.Process.Signal(syscall.SIGQUIT))
 	p.network.Drop()
-	require.True(t, value[bool](p, p.onStandby, `SELECT pg_promote()`))
+	p.promote()
 
 	require.Eventually(t, wrote(50), failoverWait, time.Millisecond, "the store goes on with the standby")
 	stop.Store(true)
