@@ -42,8 +42,9 @@ step "soak: the packages of a release, twice, and what they install"
 scripts/dist.sh twice
 SVC_DIST=$PWD/dist/release go -C packaging test -count=1 ./...
 
-step "soak: attacks on the binary without the race detector"
+step "soak: attacks on the binary without the race detector, and more than its store can do"
 scripts/bench.sh -only abuse
+scripts/bench.sh -only overload
 
 packages=$(grep -rl --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | xargs -r -n 1 dirname | sort -u)
 # shellcheck disable=SC2086 # one word for each package

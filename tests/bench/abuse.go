@@ -48,8 +48,12 @@ func force(attack string) *abuse.Siege {
 
 func abuseRowName(a abuse.Attack) string { return "abuse, " + a.Name }
 
-// abuseRows are the attacks whose row's name contains only.
+// abuseRows are the attacks whose row's name contains only. They take as long as all others together: they are measured when they are asked
+// for, as make soak does.
 func abuseRows(only string) (rows []abuse.Attack) {
+	if !strings.Contains(only, "abuse") {
+		return nil
+	}
 	for _, attack := range abuse.Attacks() {
 		if strings.Contains(abuseRowName(attack), only) {
 			rows = append(rows, attack)
