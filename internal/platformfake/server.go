@@ -41,6 +41,8 @@ type Sent struct {
 	// Address, Text and Token are those of the request; MessageID is the id that the platform gave the message, even if the sender
 	// didn't receive it.
 	Address, Text, Token, MessageID string
+	// At is when the platform took it.
+	At time.Time
 	// Template is the name of the template that was sent; "" for a text.
 	Template string
 
@@ -49,8 +51,9 @@ type Sent struct {
 
 // Server plays all platforms. It is safe for concurrent use.
 type Server struct {
-	door   *door
-	closed chan struct{}
+	door    *door // nil: in memory
+	address string
+	closed  chan struct{}
 
 	mu       sync.Mutex
 	sent     []Sent
@@ -79,6 +82,18 @@ type script struct {
 // Start serves on a free port of the loopback interface until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	s := InMemory(t)
+	door, err := openDoor(s.Handler())
+	require.NoError(t, err)
+	s.door, s.address = door, door.address
+	t.Cleanup(door.close)
+	return s
+}
+
+// InMemory listens nowhere: the test has [Server.Handler] serve the requests. That is for bubbles of package synctest, whose clock stands
+// while somebody waits for the network.
+func InMemory(t testing.TB) *Server {
+	t.Helper()
 	s := &Server{
 		closed:   make(chan struct{}),
 		accounts: map[string]*account{},
@@ -91,23 +106,20 @@ func Start(t testing.TB) *Server {
 		templates: map[string][]Template{},
 		late:      map[string]bool{},
 	}
-	door, err := openDoor(s.routes())
-	require.NoError(t, err)
-	s.door = door
-	t.Cleanup(func() {
-		close(s.closed)
-		door.close()
-	})
+	t.Cleanup(func() { close(s.closed) })
 	return s
 }
 
+// Handler serves the requests of all platforms, each below its name.
+func (s *Server) Handler() http.Handler { return s.routes() }
+
 // URL is the base to configure for a type; tokens are refreshed there, too.
-func (s *Server) URL(t platforms.Type) string { return "http://" + s.door.address + "/" + string(t) }
+func (s *Server) URL(t platforms.Type) string { return "http://" + s.address + "/" + string(t) }
 
 // Config is a configuration of the built-in platforms that calls this server only, with the applications it expects.
 func (s *Server) Config() messaging.Config {
 	return messaging.Config{Drivers: builtin.Platforms(), Options: Options(func(platform string) string {
-		return "http://" + s.door.address + "/" + platform
+		return "http://" + s.address + "/" + platform
 	})}
 }
 
@@ -237,6 +249,7 @@ func (s *Server) take(message *Sent) (Fault, <-chan struct{}) {
 	}
 	s.attempts = append(s.attempts, *message)
 	now := time.Now()
+	message.At = now
 	s.judge.sees(message, now)
 	fault := Unauthorized
 	if !owner.bad() {
