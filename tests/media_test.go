@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// pictureBodies replace the text of a customer's message by a picture whose id is %[1]s and whose address is %[2]s.
+// pictureBodies say, for each platform, which part of a text delivery to replace by a picture. %[1]s is the picture's id, %[2]s its address.
 var pictureBodies = map[platforms.Type][2]string{
 	bot.Type:         {`"text":"x"`, `"photo":[{"file_id":"%[1]s","file_size":90,"width":90}]`},
 	social.Messenger: {`"text":"x"`, `"attachments":[{"type":"image","payload":{"url":"%[2]s"}}]`},

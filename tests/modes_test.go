@@ -50,8 +50,8 @@ func TestMaximumAge(t *testing.T) {
 	})
 }
 
-// TestDrafts guarantees that where the assistant only proposes, customers get what a person sends and nothing else: the draft is charged
-// once, people are told of it, the customer's next message makes it stale, and what waits stays with people when the mode changes.
+// TestDrafts guarantees that in draft mode customers get only what a person sends. A draft is charged once, people get an event, the
+// customer's next message makes it stale, and a waiting draft stays with people when the mode changes.
 func TestDrafts(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
-// TestTyping guarantees that customers of an assistant with typing see, while the model writes, that their messages were read and that an
-// answer is being written, where the platform can show it; those of another assistant see nothing of the kind.
+// TestTyping guarantees that customers see, while the model writes, that their message was read and that an answer is being written: on
+// platforms that can show it, and only if the assistant's typing is on.
 func TestTyping(t *testing.T) {
 	t.Parallel()
 	c := startConnected(t, store.SQLite)

@@ -38,8 +38,8 @@ func (f *fakeInbox) DiscardDraft(_ context.Context, _, orgID, id, draftID string
 	return nil
 }
 
-// TestDrafts guarantees that a proposed answer is shown whole, goes out in the messages that it was made for or as somebody has changed
-// it, and that one which waits no more is neither sent nor discarded.
+// TestDrafts guarantees that a draft is shown whole and sent as it was proposed, or with a person's changes, and that a draft that has ended
+// can't be sent or discarded again.
 func TestDrafts(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)

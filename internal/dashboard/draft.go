@@ -59,7 +59,7 @@ func (req *pageRequest) draftPath() (path string, err error) {
 	return "/conversations/" + req.id() + "/drafts/" + id, nil
 }
 
-// sendDraft sends what was proposed, in the messages that it was made for unless somebody has changed the text.
+// sendDraft sends a draft: split into messages as it was proposed, or with the person's text if they have changed it.
 func sendDraft(req *pageRequest) (outcome, error) {
 	path, err := req.draftPath()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A customer is told once in a closed period that the business is closed, waits until it opens, and is answered together with what they
-// wrote meanwhile.
+// A customer gets one notice in a closed period and waits until the business opens. Then one answer covers everything that they wrote
+// meanwhile.
 func TestSayClosed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

@@ -67,9 +67,9 @@ var (
 		author, kind, body, handled, sent_at, received_at) {list}`, 11, 0)
 )
 
-// find queues the reading of the arrivals' conversations. Where nothing else is locked and one statement does it, it locks them, too: all
-// transactions take these locks in the order of the ids. Else, and where messages that were not delivered name further conversations, it
-// reads now and returns the ids of all that are to be locked.
+// find queues the reading of the arrivals' conversations. All transactions lock conversations in the order of their ids. So find locks them
+// itself only if one statement covers everything that this transaction locks. Otherwise it reads at once, and returns the ids of the
+// conversations to lock; a failed delivery names only its message, whose conversation has to be read first.
 func (d *delivery) find(ctx context.Context, tx store.Tx, alone bool) ([]string, error) {
 	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
 	if alone && len(undelivered) == 0 && len(d.keys) <= listSizes[0] {
@@ -130,8 +130,8 @@ func newConversation(maker *arrivedItem) *conversationRow {
 	}
 }
 
-// queueChannels reads which channels are still there. One that was deleted since its route was read matches no conversation any more, and
-// must not block the other tenants of its delivery.
+// queueChannels reads which channels still exist. A channel may be deleted after its route was read; then its arrivals are dropped, and the
+// other tenants' arrivals of the same delivery are stored.
 func (d *delivery) queueChannels(tx store.Tx) {
 	var channels []string
 	for _, key := range d.keys { // sorted by channel
@@ -179,12 +179,11 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 	return nil
 }
 
-// insertBegun writes the conversations that begin, as the arrivals leave them: one that was written first and changed then would cost
-// twice. Where another process has begun the same one meanwhile, its arrivals are left out, and their operations are to be repeated. Every
-// transaction comes here after it has locked the conversations that it found, and in the order of the keys, so that two that meet the
-// same new customers wait for each other in turn.
+// insertBegun inserts the new conversations once, in the state that the arrivals leave them in. If another process has inserted one of them
+// meanwhile, that conversation's arrivals are left out, and their operations run again. Every transaction inserts after it has locked
+// the existing conversations, and in the order of the keys, so that two processes with the same new customers can't deadlock.
 func (d *delivery) insertBegun(ctx context.Context, s *session) error {
-	// Where all was there before, in another conversation or in one that was deleted, none begins.
+	// One that is unchanged has no new message: all of its messages were stored before, or deleted.
 	d.begun = slices.DeleteFunc(d.begun, func(c *conversationRow) bool { return !c.changed })
 	if len(d.begun) == 0 {
 		return nil

@@ -31,7 +31,7 @@ func (q *inboxTest) drafts(t testing.TB, id string) (texts []string) {
 	return texts
 }
 
-// A draft waits for a person, who is told once; nothing is sent, and the customer still waits.
+// A draft waits for a person. One event is written about it, nothing is sent, and the customer still waits.
 func TestPropose(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -57,7 +57,7 @@ func TestPropose(t *testing.T) {
 	})
 }
 
-// What a person sends is their message; the draft ends with it, once.
+// A draft that is sent becomes a message of the person who sent it. It can be sent once.
 func TestSendDraft(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -149,7 +149,7 @@ func TestEndOfDrafts(t *testing.T) {
 	})
 }
 
-// What was proposed is the customer's, too: it is exported, erased, and shown as unreadable when its key is gone.
+// A draft belongs to the customer's data: it is exported and erased with it, and shown as unreadable when its key is gone.
 func TestDraftsAreTheCustomers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

@@ -113,7 +113,7 @@ func met(err error) bool {
 type enqueueOp struct {
 	ring  *vault.Ring // for the names of new customers
 	items []*arrivedItem
-	// again is set by the transaction when another process has begun a conversation of this delivery meanwhile, whose items it left out.
+	// again is set when the transaction left out items because another process had just begun their conversation.
 	again bool
 }
 

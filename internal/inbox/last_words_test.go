@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the assistant says when it hands a conversation over is sent though a person has the conversation from the same commit on; the
-// customer goes on waiting, and what they write is left to people.
+// The assistant's answer that hands a conversation over is still sent, although the same commit gives the conversation to a person. The
+// customer keeps waiting for that person, and the assistant answers no further texts.
 func TestLastWords(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

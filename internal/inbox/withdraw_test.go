@@ -28,8 +28,8 @@ func (q *inboxTest) requests(t *testing.T) string {
 	return q.value(t, `SELECT count(*) FROM turns WHERE request IS NOT NULL`)
 }
 
-// Of a message that was taken back nothing is left: neither its text nor the requests that repeat it, however often the platform says so.
-// Those of others, and earlier requests, stay.
+// The text of a message that was taken back is deleted, and so are the stored requests that repeat it. The platform may report it several
+// times. Other messages and earlier requests stay.
 func TestWithdrawnMessage(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {

@@ -37,7 +37,7 @@ func TestHangingFilesTakeNoOthersPlace(t *testing.T) {
 	})
 }
 
-// A file whose channel must be reconnected waits for that.
+// While a channel needs new credentials, its files wait.
 func TestFilesWaitForNewCredentials(t *testing.T) {
 	t.Parallel()
 	each(t, func(f *fixture) {

@@ -45,8 +45,8 @@ func (s *signals) rests(channelID string, now time.Time) bool {
 	return now.Before(s.resting[channelID])
 }
 
-// signal shows the customer that their message was read and that an answer is being written, until stop is called, which waits for
-// nothing. An agent that isn't set so shows nothing, nor does one that goes on with a turn that was begun before.
+// signal shows the customer that their message was read and that an answer is being written, until stop is called. stop doesn't wait for
+// calls that still run. Nothing is shown if the agent's typing is off, or if the turn was begun in an earlier pass.
 func (p *pass) signal(ctx context.Context) (stop func()) {
 	channel := &p.work.Channel
 	if !p.work.Agent.Typing || len(p.work.Waiting) == 0 || !p.Platforms.Signals(p.channelType()) ||

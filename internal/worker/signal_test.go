@@ -93,8 +93,8 @@ func TestSignalsAreRepeated(t *testing.T) {
 	require.Equal(t, []string{"Hello."}, h.texts())
 }
 
-// A signal that hangs ends with the model's answer, which doesn't wait for it; one that is refused leaves the channel's customers without
-// signals for a while, and no answer fails because of either.
+// The answer doesn't wait for a signal that hangs: the signal ends with the model call. After a refusal the channel sends no signals for a
+// while. No answer fails because of either.
 func TestSignalsHinderNothing(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -105,8 +105,8 @@ func (m *message) inbound() platforms.Inbound {
 	return in.WithContent(platforms.FirstText(m.text, m.caption), media)
 }
 
-// attachment returns the file of the message. Of a photo, which comes in several sizes, it is the largest that may be fetched; stickers
-// and dice that move have a form of their own and are left out, as is what is no file.
+// attachment returns the file of the message. A photo comes in several sizes; the largest one that may be fetched is taken. It is empty for a
+// message without a file, and for animated stickers and dice, which have a format of their own.
 func (m *message) attachment() platforms.Attachment {
 	if m.mediaRank >= len(mediaMembers) {
 		return platforms.Attachment{}

@@ -211,7 +211,7 @@ var fileHosts = map[string]string{
 	"BR": "com.br", "ID": "co.id", "MX": "com.mx", "MY": "com.my", "PH": "ph", "SG": "sg", "TH": "co.th", "TW": "tw", "VN": "vn",
 }
 
-// attachment returns the picture or video of a message, whose address is given whole or as the name of a file.
+// attachment returns the picture or video of a message. The platform gives a whole address, or only the name of a file.
 func (m *message) attachment() (a platforms.Attachment) {
 	content := m.content.Nested()
 	switch m.kind {

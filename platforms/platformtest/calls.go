@@ -256,7 +256,7 @@ func (s Suite) signal(t testing.TB, of platforms.Type) *platforms.Signal {
 	}
 }
 
-// A signal is at most two requests, of which each has the channel's credentials. What the platform refuses is an error that reveals nothing.
+// A signal makes at most two requests, each with the channel's credentials. A refusal by the platform is an error without any secret.
 func (s Suite) signals(t testing.TB) {
 	t.Helper()
 	for _, of := range s.types() {

@@ -81,7 +81,7 @@ type message struct {
 	acceptedAt time.Time
 }
 
-// newWorld makes a world of tenants, of which the first is the biggest. Only those that are chosen write.
+// newWorld makes the chosen ones of the plan's tenants. Number 0 is the biggest.
 func newWorld(t *testing.T, location store.Location, seed uint64, p plan, chosen func(number int) bool) *world {
 	t.Helper()
 	numbers := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) } //nolint:gosec // a test's
