@@ -20,8 +20,9 @@ const (
 	queueWorkers = 2
 	// queueWriters is how many customers write on each channel at a time, queueMessages how many messages each writes.
 	queueWriters, queueMessages = 8, 4
-	// queuePlaces is how many conversations of one organization a worker answers at a time: half of its concurrency.
-	queuePlaces = 6
+	// queueConcurrency is how many conversations a worker answers at a time. Half of it is one organization's, and three
+	// quarters of that half, rounded up, one vendor's: queuePlaces.
+	queueConcurrency, queuePlaces = 12, 5
 )
 
 // TestNodesShareTheQueue guarantees that it doesn't matter which node takes a message and which worker answers it. Many
@@ -58,7 +59,7 @@ func prepareQueue(t *testing.T) *queueRun {
 	platform, up := platformfake.Start(t), startUpstream(t)
 	d := deploy(t, store.Postgres, up).receiving(t, platform)
 	d.Lease, d.Longest, d.HoldTTL, d.Sweep = "3s", "20s", "1s", "200ms"
-	d.App += fmt.Sprintf("worker {\nconcurrency %d\n}\n", 2*queuePlaces)
+	d.App += fmt.Sprintf("worker {\nconcurrency %d\n}\n", queueConcurrency)
 	r := &queueRun{cluster: startCluster(t, d, clusterNodes, queueWorkers)}
 	r.wreck = &wreck{
 		connectedProduct: &connectedProduct{product: r.cluster.balanced(), up: up, platform: platform}, workers: r.cluster.workers,

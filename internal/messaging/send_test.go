@@ -2,6 +2,7 @@ package messaging_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -168,6 +169,8 @@ func TestSendToAllPlatforms(t *testing.T) {
 		id, err := client.Send(t.Context(), out)
 		require.NoError(t, err)
 		sent := server.WaitSent(t, i+1)[i]
+		require.NotZero(t, sent.At)
+		sent.At = time.Time{}
 		token := out.Credentials[platforms.AccessToken] + out.Credentials["botToken"]
 		require.Equal(t, platformfake.Sent{
 			Type: platform, ExternalID: "947042923", Address: "165105353", Text: out.Text, Token: token, MessageID: id,
