@@ -167,13 +167,13 @@ func checkKind(in *Inbound) error {
 	ofChannel := in.Kind == TokenExpiring || in.Kind == AccessRefused
 	message := in.Kind != Blocked && in.Kind != ErasureWanted && !ofChannel
 	switch {
-	case in.Kind < Text || in.Kind > ErasureWanted:
+	case in.Kind < Text || in.Kind > Event:
 		return errors.New("it has no known kind")
 	case (in.MessageID != "") != message:
 		return errors.New("its message id is missing, or its kind has none")
 	case (in.Conversation == "") != ofChannel:
 		return errors.New("its conversation is missing, or its kind has none")
-	case in.Kind <= AutomaticEcho && strings.TrimSpace(in.Text) == "":
+	case (in.Kind <= AutomaticEcho || in.Kind == Event) && strings.TrimSpace(in.Text) == "":
 		return errors.New("its text is blank")
 	case (!message || in.Kind == Unsent) && in.Text != "":
 		return errors.New("it has a text, and its kind has none")

@@ -24,11 +24,12 @@ const (
 // Kind is the kind of an [Inbound].
 type Kind int
 
-// The kinds. Only [Text] is a customer's message that is answered and counts as queued.
+// The kinds. Only [Text] counts as queued and is answered by a model.
 const (
 	// Text is a message that a customer wrote, including captions of media, titles of pressed buttons, and commands.
 	Text Kind = iota + 1
-	// Media is a customer's message without text; Text is a short name of its content, such as "image".
+	// Media is a customer's message without text; Text is a short name of its content, such as "image". The channel's notice answers it, or
+	// people are told.
 	Media
 	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
 	// or sent by us; the queue distinguishes the two by the MessageID. Text is the text, or a short name like Media's.
@@ -50,6 +51,8 @@ const (
 	Unsent
 	// ErasureWanted: the customer asks, through the platform, for the deletion of all that is stored about them.
 	ErasureWanted
+	// Event is like Media, but only shown: its files aren't fetched, nobody is told, and nothing answers it.
+	Event
 )
 
 // Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
@@ -90,6 +93,15 @@ func (in Inbound) WithContent(text, media string) Inbound {
 		in.Kind = Text
 	case media != "":
 		in.Kind, in.Text = Media, media
+	}
+	return in
+}
+
+// AsEvent returns in as a message of a customer that is only shown, without a kind if media names none.
+func (in Inbound) AsEvent(media string) Inbound {
+	in = in.WithContent("", media)
+	if in.Kind == Media {
+		in.Kind = Event
 	}
 	return in
 }
@@ -172,7 +184,7 @@ func (c *Collector) All() []Inbound { return c.all }
 func (c *Collector) Add(in Inbound) {
 	routed := c.channelRouted || in.ExternalID != ""
 	switch in.Kind {
-	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent:
+	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent, Event:
 		routed = routed && in.Conversation != "" && in.MessageID != ""
 	case Blocked, ErasureWanted:
 		routed = routed && in.Conversation != ""

@@ -166,3 +166,49 @@ func TestFilesOutliveWorkers(t *testing.T) {
 		c.svc(t, "doctor")
 	})
 }
+
+// TestMessagesWithoutText guarantees that a picture without a text never meets silence, and never counts as queued: the customer gets the
+// channel's notice, once, without a charge; without one people are told until one of them answers or the customer writes. The local chat
+// platform's are only shown.
+func TestMessagesWithoutText(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		b := c.business(t, 1_000_000, c.up.script(replying), nil)
+		id := c.platform.PutFile(pictureOf(100))
+		shown, noticed, told := b.line(t, localchat.Type), b.line(t, bot.Type), b.line(t, social.ChatApp)
+		requireError(t, b.ask(t, http.MethodPatch, "/channels/"+noticed.ID, map[string]any{"mediaNotice": ""}), "invalid_request")
+		const notice = "Please write what you need."
+		for _, l := range []*line{shown, noticed} {
+			changed := b.call(t, http.MethodPatch, "/channels/"+l.ID, map[string]any{"mediaNotice": notice}, http.StatusOK)
+			require.Equal(t, notice, changed["mediaNotice"])
+		}
+		for _, l := range []*line{shown, noticed, told} {
+			requireQueued(t, c.deliver(t, l.from(1).picture(t, id, c.platform.Link(id))), 0)
+		}
+		require.Equal(t, []string{notice}, c.awaitSent(noticed.from(1), 1))
+		c.await("people to be told", patience, func() bool { return b.conversation(t, told).Attention == "media_message" })
+		waiting := b.call(t, http.MethodGet, "/conversations?waiting=true&code=media_message", nil, http.StatusOK)["data"].([]any)
+		require.Len(t, waiting, 1)
+		require.NotNil(t, waiting[0].(map[string]any)["unansweredSince"])
+
+		requireQueued(t, c.deliver(t, noticed.from(1).picture(t, id, "")), 0)
+		c.await("the second picture to be done with", patience, func() bool {
+			by, _ := written(b.messages(t, b.conversation(t, noticed).ID))
+			return len(by) == 2 && by[0].Handled && by[1].Handled
+		})
+		b.post(t, "/conversations/"+b.conversation(t, told).ID+"/messages", map[string]any{"text": "A cup."}, http.StatusCreated)
+		require.Equal(t, []string{"A cup."}, c.awaitSent(told.from(1), 1))
+		require.Empty(t, b.conversation(t, told).Attention)
+		require.Empty(t, b.Model.Calls())
+		requireQueued(t, c.deliver(t, told.from(1).picture(t, id, "")), 0)
+		requireQueued(t, c.deliver(t, told.from(1).says("what is this?")), 1)
+		require.Contains(t, c.awaitSent(told.from(1), 2)[1], "what is this?")
+		require.Contains(t, b.Model.Calls()[0].Raw, "[image]")
+		b.awaitCalls(t, 1)
+		require.Empty(t, b.conversation(t, shown).Attention)
+		require.Empty(t, c.sentTo(shown.from(1)))
+		require.Len(t, c.sentTo(noticed.from(1)), 1, "once")
+		c.svc(t, "doctor")
+	})
+}

@@ -37,6 +37,7 @@ type channelAnswer struct {
 	OpeningHours  []string `json:"openingHours,omitempty"`
 	TimeZone      string   `json:"timeZone,omitempty"`
 	ClosedNotice  string   `json:"closedNotice,omitempty"`
+	MediaNotice   string   `json:"mediaNotice,omitempty"`
 	WebhookURL    string   `json:"webhookUrl"`
 	CreatedAt     string   `json:"createdAt"`
 }
@@ -86,7 +87,8 @@ func (e *commandEnv) channelAnswer(c store.Channel) channelAnswer {
 		LostExternalID: c.LostExternalID, AgentID: c.AgentID, State: c.State,
 		AnswerMode: answerMode(&c.Answers), MaxAgeMinutes: c.Answers.MaxAgeMinutes,
 		OpeningHours: openingHours(&c.Answers), TimeZone: c.Answers.TimeZone, ClosedNotice: c.Answers.ClosedNotice,
-		WebhookURL: channelTypes().WebhookURL(e.app.BaseURL, c.Type, c.ID), CreatedAt: moment(c.CreatedAt),
+		MediaNotice: c.Answers.MediaNotice,
+		WebhookURL:  channelTypes().WebhookURL(e.app.BaseURL, c.Type, c.ID), CreatedAt: moment(c.CreatedAt),
 	}
 }
 

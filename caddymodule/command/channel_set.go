@@ -15,7 +15,7 @@ import (
 // mostMaxAge is the largest --max-age-minutes, as in the API: a week.
 const mostMaxAge = 7 * 24 * 60
 
-// mostNotice is the longest --closed-notice in characters, as in the API.
+// mostNotice is the longest notice for customers in characters, as in the API.
 const mostNotice = 1000
 
 // The answer modes, as in the API.
@@ -33,7 +33,7 @@ func answerMode(rules *store.AnswerRules) string {
 
 func (f *commandFlags) channelSet() *cobra.Command {
 	var maxAge int64
-	var mode, zone, notice string
+	var mode, zone, notice, mediaNotice string
 	var open []string
 	command := &cobra.Command{
 		Use:   "set CHANNEL_ID [flags]",
@@ -47,7 +47,9 @@ Messages that are older than --max-age-minutes, such as after an outage, aren't 
 message_too_old, and people are told.
 
 With --open the assistant answers at these times only, in --time-zone; what customers write at others is answered when the business opens.
-Meanwhile each of them is sent --closed-notice once, if there is one.`,
+Meanwhile each of them is sent --closed-notice once, if there is one.
+
+A customer who sends a picture, a voice or a file without a text is sent --media-notice; without one people are told.`,
 		Example: `  $ caddy svc channel set chn_… --answer-mode draft
   $ caddy svc channel set chn_… --max-age-minutes 240
   $ caddy svc channel set chn_… --open 'mon-fri 08:00-17:30' --open 'sat 09:00-12:00' --time-zone Asia/Ho_Chi_Minh`,
@@ -60,6 +62,7 @@ Meanwhile each of them is sent --closed-notice once, if there is one.`,
 		"`days and a time` at which it answers, of all that there are; may be repeated; "+alwaysOpen+" for any time")
 	flags.StringVar(&zone, "time-zone", "", "the `zone` of --open, such as Asia/Ho_Chi_Minh")
 	flags.StringVar(&notice, "closed-notice", "", "the `text` for customers who write at other times; empty for none")
+	flags.StringVar(&mediaNotice, "media-notice", "", "the `text` for customers who send something without a text; empty for none")
 	return f.verb(command, openExisting, func(ctx context.Context, e *commandEnv) (answer, error) {
 		if maxAge < 0 || maxAge > mostMaxAge {
 			return nil, fmt.Errorf("--max-age-minutes is %d, want 0 to %d", maxAge, mostMaxAge)
@@ -77,6 +80,12 @@ Meanwhile each of them is sent --closed-notice once, if there is one.`,
 			if flags.Changed("closed-notice") {
 				rules.ClosedNotice = strings.TrimSpace(notice)
 			}
+			if flags.Changed("media-notice") {
+				rules.MediaNotice = strings.TrimSpace(mediaNotice)
+			}
+			if err := checkNotices(rules); err != nil {
+				return err
+			}
 			if flags.Changed("time-zone") {
 				rules.TimeZone = zone
 			}
@@ -92,6 +101,17 @@ func openingHours(rules *store.AnswerRules) []string {
 	return strings.Split(rules.OpeningHours, "\n")
 }
 
+// checkNotices refuses texts for customers that are too long.
+func checkNotices(rules *store.AnswerRules) error {
+	switch {
+	case len([]rune(rules.ClosedNotice)) > mostNotice:
+		return fmt.Errorf("--closed-notice: at most %d characters", mostNotice)
+	case len([]rune(rules.MediaNotice)) > mostNotice:
+		return fmt.Errorf("--media-notice: at most %d characters", mostNotice)
+	}
+	return nil
+}
+
 // alwaysOpen is the value of --open for any time.
 const alwaysOpen = "always"
 
@@ -102,9 +122,6 @@ func setHours(rules *store.AnswerRules, lines []string) error {
 		rules.OpeningHours = ""
 	case len(lines) > 0:
 		rules.OpeningHours = strings.Join(lines, "\n")
-	}
-	if len([]rune(rules.ClosedNotice)) > mostNotice {
-		return fmt.Errorf("--closed-notice: at most %d characters", mostNotice)
 	}
 	if rules.OpeningHours == "" && rules.TimeZone == "" {
 		return nil

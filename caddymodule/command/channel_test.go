@@ -159,6 +159,9 @@ func TestChannelSet(t *testing.T) {
 	c.refused("--open: line 1 must be days and a time", "channel", "set", id, "--open", "weekdays")
 	c.refused(`--time-zone is "Mars": there is no such time zone`, "channel", "set", id, "--time-zone", "Mars")
 	c.refused("--closed-notice: at most 1000", "channel", "set", id, "--closed-notice", strings.Repeat("x", 1001))
+	require.Equal(t, "Please write.", c.json("channel", "set", id, "--media-notice", " Please write. ")["mediaNotice"])
+	c.refused("--media-notice: at most 1000", "channel", "set", id, "--media-notice", strings.Repeat("x", 1001))
+	require.NotContains(t, c.json("channel", "set", id, "--media-notice", ""), "mediaNotice")
 	require.NotContains(t, c.json("channel", "set", id, "--open", "always"), "openingHours")
 	require.Contains(t, c.run("", "audit").stdout, "channel.update")
 }

@@ -54,10 +54,16 @@ func TestAnswerRules(t *testing.T) {
 		`{"timeZone":null}`:                                    "timeZone",
 		`{"closedNotice":" "}`:                                 "closedNotice",
 		`{"closedNotice":"` + strings.Repeat("x", 1001) + `"}`: "closedNotice",
+		`{"mediaNotice":" "}`:                                  "mediaNotice",
+		`{"mediaNotice":"` + strings.Repeat("x", 1001) + `"}`:  "mediaNotice",
 	} {
 		o.refused(t, errcode.InvalidRequest, field, http.MethodPatch, path, "owner", body)
 	}
 	require.Equal(t, open["openingHours"], o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")["openingHours"])
+	require.Nil(t, open["mediaNotice"])
+	for body, want := range map[string]any{`{"mediaNotice":"Please write."}`: "Please write.", `{"mediaNotice":null}`: nil} {
+		require.Equal(t, want, o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", body)["mediaNotice"])
+	}
 	closed := o.ask(t, http.StatusOK, http.MethodPatch, path, "owner", `{"openingHours":[],"timeZone":null,"closedNotice":null}`)
 	require.Equal(t, []any{[]any{}, nil, nil}, []any{closed["openingHours"], closed["timeZone"], closed["closedNotice"]})
 }

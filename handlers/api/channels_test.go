@@ -46,7 +46,8 @@ func TestBotChannel(t *testing.T) {
 		"throttledUntil": nil,
 		"webhookUrl":     "https://svc.example/webhooks/bot/" + id, "origins": nil, "dailySpendMicros": nil, "requestsPerMinute": nil,
 		"maxAgeMinutes": nil, "answerMode": "automatic", "openingHours": []any{}, "timeZone": nil, "closedNotice": nil,
-		"createdAt": "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
+		"mediaNotice": nil,
+		"createdAt":   "2026-11-21T10:00:00.000Z", "updatedAt": "2026-11-21T10:00:00.000Z",
 	}, created)
 	require.Equal(t, created, o.ask(t, http.StatusOK, http.MethodGet, "/channels/"+id, "owner", ""))
 	require.Equal(t, []any{created}, o.ask(t, http.StatusOK, http.MethodGet, "/channels", "owner", "")["data"])

@@ -212,6 +212,8 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 	case platforms.Text:
 		item.Kind = inbox.Text
 	case platforms.Media:
+		item.Kind = inbox.Media
+	case platforms.Event:
 		item.Kind = inbox.Event
 	case platforms.HumanEcho:
 		item.Kind = inbox.HumanEcho

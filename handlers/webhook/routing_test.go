@@ -104,7 +104,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	kinds := map[platforms.Kind]inbox.ItemKind{
-		platforms.Media: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
+		platforms.Media: inbox.Media, platforms.Event: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
 		platforms.AccessRefused: inbox.AccessRefused, platforms.AutomaticEcho: inbox.AutomaticEcho,
 	}
 	at := time.UnixMilli(1763650000123)

@@ -15,6 +15,7 @@ type answerRules struct {
 	OpeningHours  []string    `json:"openingHours"`
 	TimeZone      string      `json:"timeZone"`
 	ClosedNotice  string      `json:"closedNotice"`
+	MediaNotice   string      `json:"mediaNotice"`
 }
 
 // fields returns the inputs of the rules.
@@ -38,6 +39,10 @@ func (r *answerRules) fields() []field {
 	}, {
 		Name: "closedNotice", Kind: areaField, Label: "Answer while you are closed", Value: r.ClosedNotice, MaxLength: 1000, Rows: 3,
 		Hint: "Sent once to each customer who writes while you are closed, and costs nothing. Empty: nothing is sent.",
+	}, {
+		Name: "mediaNotice", Kind: areaField, Label: "Answer to pictures, voices and files without a text", Value: r.MediaNotice,
+		MaxLength: 1000, Rows: 3,
+		Hint: "Sent at most once in 15 minutes to each customer, and costs nothing. Empty: such messages wait for one of you.",
 	}}
 }
 
@@ -55,5 +60,6 @@ func (req *pageRequest) addAnswerRules(body object) {
 	body["openingHours"] = lines
 	body["timeZone"] = orNull(strings.TrimSpace(req.text("timeZone")))
 	body["closedNotice"] = orNull(strings.TrimSpace(req.text("closedNotice")))
+	body["mediaNotice"] = orNull(strings.TrimSpace(req.text("mediaNotice")))
 	body["maxAgeMinutes"] = req.number("maxAgeMinutes")
 }

@@ -288,6 +288,8 @@ var attentionTexts = map[string]string{
 	"empty_answer":       "The model's answer was empty. Answers resume when the customer writes again.",
 	"unreadable_message": "The message can't be decrypted. Answers resume when the customer writes again.",
 	attentionDraft:       "The assistant proposes an answer, and the customer gets it when one of you sends it.",
+	"media_message": "The customer sent something without a text, which the assistant can't read. Answer yourself; a text of the customer's is " +
+		"answered by the assistant.",
 	"message_too_old": "The customer wrote too long ago for the channel's assistant to answer. Answer yourself, or let the assistant try again; " +
 		"answers resume when the customer writes again.",
 	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +

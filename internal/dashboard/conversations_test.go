@@ -71,7 +71,7 @@ func TestAttentionInWords(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{
 		"insufficient_credits", "organization_suspended", "no_agent", "channel_needs_reauth", "unsupported_model", "context_too_long",
-		"empty_answer", "message_too_old", "draft_waiting", "loop_guard", "unreadable_message", "provider_error", "provider_overloaded", "provider_timeout", "internal_error",
+		"empty_answer", "message_too_old", "draft_waiting", "media_message", "loop_guard", "unreadable_message", "provider_error", "provider_overloaded", "provider_timeout", "internal_error",
 		"key_reused", "not_kept", "send_failed", "template_required", "template_paused", "template_refused",
 	} {
 		r := newBareFixture(t)

@@ -305,17 +305,17 @@ func TestChannelStates(t *testing.T) {
 
 	w = r.submit(t, "/dashboard/channels/chn_1", url.Values{"name": {"Page 2"}, "agentId": {""}})
 	requireTo(t, w, "/dashboard/channels/chn_1", "channel-edit")
-	require.Equal(t, map[string]any{"name": "Page 2", "agentId": nil, "maxAgeMinutes": nil, "openingHours": []any{}, "timeZone": nil, "closedNotice": nil}, r.last(t, http.MethodPatch).body)
+	require.Equal(t, map[string]any{"name": "Page 2", "agentId": nil, "maxAgeMinutes": nil, "openingHours": []any{}, "timeZone": nil, "closedNotice": nil, "mediaNotice": nil}, r.last(t, http.MethodPatch).body)
 
 	r.answer("GET /channels/chn_1", http.StatusOK, strings.Replace(channelJSON, `"state"`, `"maxAgeMinutes":240,"state"`, 1))
 	holds(t, r.see(t, "/dashboard/channels/chn_1"), "channel-edit-maxAgeMinutes", "240")
 	r.submit(t, "/dashboard/channels/chn_1", url.Values{
 		"name": {"Page"}, "agentId": {""}, "maxAgeMinutes": {"60"}, "answerMode": {"draft"},
-		"openingHours": {"mon-fri 08:00-17:30\r\n\r\n sat 09:00-12:00 "}, "timeZone": {"Asia/Ho_Chi_Minh"}, "closedNotice": {"We are closed."},
+		"openingHours": {"mon-fri 08:00-17:30\r\n\r\n sat 09:00-12:00 "}, "timeZone": {"Asia/Ho_Chi_Minh"}, "closedNotice": {"We are closed."}, "mediaNotice": {"Please write. "},
 	})
 	require.Equal(t, map[string]any{
 		"name": "Page", "agentId": nil, "maxAgeMinutes": 60.0, "answerMode": "draft",
-		"openingHours": []any{"mon-fri 08:00-17:30", "sat 09:00-12:00"}, "timeZone": "Asia/Ho_Chi_Minh", "closedNotice": "We are closed.",
+		"openingHours": []any{"mon-fri 08:00-17:30", "sat 09:00-12:00"}, "timeZone": "Asia/Ho_Chi_Minh", "closedNotice": "We are closed.", "mediaNotice": "Please write.",
 	}, r.last(t, http.MethodPatch).body)
 }
 
@@ -346,7 +346,7 @@ func TestWidgetChannel(t *testing.T) {
 	requireTo(t, r.submit(t, "/dashboard/channels/chn_2", typed), "/dashboard/channels/chn_2", "channel-edit")
 	require.Equal(t, map[string]any{
 		"name": "Site", "agentId": "agt_1", "origins": []any{}, "dailySpendMicros": nil, "requestsPerMinute": 9.0, "maxAgeMinutes": nil,
-		"openingHours": []any{}, "timeZone": nil, "closedNotice": nil,
+		"openingHours": []any{}, "timeZone": nil, "closedNotice": nil, "mediaNotice": nil,
 	}, r.last(t, http.MethodPatch).body)
 
 	typed.Set("dailySpendMicros", "much")

@@ -37,8 +37,8 @@ var sentences = []sentence{
 	{"messages", `SELECT m.id, 'names the turn ' || m.turn_id || ', which was superseded' FROM messages m
 		JOIN turns t ON t.id = m.turn_id
 		WHERE m.id > $1 AND m.id <= $2 AND t.state = 'superseded'`},
-	{"messages", `SELECT m.id, 'is no text, and names the turn ' || m.turn_id FROM messages m
-		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NOT NULL AND (m.kind <> 'text' OR m.author <> 'customer')`},
+	{"messages", `SELECT m.id, 'is no customer''s message, and names the turn ' || m.turn_id FROM messages m
+		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NOT NULL AND m.author <> 'customer'`},
 	{"messages", `SELECT m.id, 'waits in a conversation that is never due' FROM messages m
 		LEFT JOIN conversations c ON c.id = m.conversation_id
 		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NULL AND NOT m.handled AND c.run_at IS NULL`},

@@ -11,12 +11,12 @@ import (
 func TestCheckFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	faults := map[string]struct{ fault, detail string }{
-		"a lost turn":       {`UPDATE messages SET turn_id = 'trn_x' WHERE platform_message_id = '1'`, "names the turn trn_x, which is not of its conversation"},
-		"a foreign turn":    {`UPDATE messages SET turn_id = (SELECT id FROM turns WHERE state = 'answered') WHERE platform_message_id = '2'`, "is not of its conversation"},
-		"a superseded turn": {`UPDATE turns SET state = 'superseded' WHERE state = 'asking'`, "which was superseded"},
-		"an answered event": {`UPDATE messages SET kind = 'event' WHERE platform_message_id = '1'`, "is no text"},
-		"a forgotten text":  {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'cid'`, "waits in a conversation that is never due"},
-		"no parts":          {`DELETE FROM outbound_messages WHERE state = 'sent'`, "is answered and has no parts"},
+		"a lost turn":        {`UPDATE messages SET turn_id = 'trn_x' WHERE platform_message_id = '1'`, "names the turn trn_x, which is not of its conversation"},
+		"a foreign turn":     {`UPDATE messages SET turn_id = (SELECT id FROM turns WHERE state = 'answered') WHERE platform_message_id = '2'`, "is not of its conversation"},
+		"a superseded turn":  {`UPDATE turns SET state = 'superseded' WHERE state = 'asking'`, "which was superseded"},
+		"a person's message": {`UPDATE messages SET author = 'human' WHERE turn_id IS NOT NULL`, "is no customer's message"},
+		"a forgotten text":   {`UPDATE conversations SET run_at = NULL WHERE customer_ref = 'cid'`, "waits in a conversation that is never due"},
+		"no parts":           {`DELETE FROM outbound_messages WHERE state = 'sent'`, "is answered and has no parts"},
 		"parts of a running turn": {
 			`UPDATE turns SET state = 'dead' WHERE state = 'answered'`, "is dead and has parts",
 		},

@@ -25,13 +25,7 @@ func (q *Queue) SayClosed(ctx context.Context, lease Lease, parts []string, open
 	if !op.said {
 		return nil, nil
 	}
-	outbound := make([]Outbound, len(op.parts))
-	for i, part := range op.parts {
-		outbound[i] = Outbound{
-			ID: part.id, TurnID: op.turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i), CreatedAt: op.at,
-		}
-	}
-	return outbound, nil
+	return assistantParts(op.turnID, op.parts, op.at), nil
 }
 
 type closedOp struct {

@@ -16,6 +16,8 @@ const (
 	// defaultDebounceMax bounds how long the first of several messages waits for an answer, unless the agent sets it or its
 	// quiet window is longer.
 	defaultDebounceMax = 30 * time.Second
+	// mediaWindow is for how long a message without text waits at least for the text that often follows.
+	mediaWindow = 5 * time.Second
 )
 
 // Codes of discarded turns.
@@ -27,8 +29,10 @@ const (
 // effect is a change to rows of a conversation that were stored before the item.
 type effect struct {
 	conversationID string
-	// silence discards what the assistant has not sent, with this code; "" takes up turns that need attention.
+	// silence discards what the assistant has not sent, with this code; "" takes up turns that need attention, or with person ends those of
+	// messages without text.
 	silence string
+	person  bool
 }
 
 // decisions is the part of the database that a batch of arrivals touches, and the changes by the arrivals, applied in order. It
@@ -86,7 +90,9 @@ func (d *decisions) decide(item *arrivedItem) {
 	}
 	switch item.Kind {
 	case Text:
-		d.text(c, item, sentAt)
+		d.message(c, item, KindText, sentAt)
+	case Media:
+		d.message(c, item, KindEvent, sentAt)
 	case Event:
 		d.meet(c, item, sentAt)
 		d.add(c, item, AuthorCustomer, KindEvent, true, sentAt)
@@ -120,19 +126,20 @@ func (d *decisions) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
 	}
 }
 
-func (d *decisions) text(c *conversationRow, item *arrivedItem, sentAt int64) {
+// message stores a message that waits for an answer.
+func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, sentAt int64) {
 	d.meet(c, item, sentAt)
 	if c.state == StateClosed {
 		c.state = StateAssistant
 	}
 	silent := c.silent(d.now)
 	c.asked(d.now)
-	d.add(c, item, AuthorCustomer, KindText, silent, sentAt)
+	d.add(c, item, AuthorCustomer, kind, silent, sentAt)
 	if silent {
 		return
 	}
 	if c.attention != "" {
-		// Texts that could not be answered are answered together with this one, so that the order stays.
+		// Messages that could not be answered are answered together with this one, so that the order stays.
 		d.effects = append(d.effects, effect{conversationID: c.id})
 	}
 	d.schedule(c, item)
@@ -142,6 +149,9 @@ func (d *decisions) text(c *conversationRow, item *arrivedItem, sentAt int64) {
 // retry, and nothing that is due already.
 func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
+	if item.Kind == Media {
+		window = max(window, mediaWindow.Milliseconds())
+	}
 	longest := item.route.DebounceMaxMS
 	if longest <= 0 {
 		longest = max(window, defaultDebounceMax.Milliseconds())
@@ -178,6 +188,7 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 	}
 	if !d.automaticReply(c, item) {
 		c.replied(0)
+		d.personAnswered(c)
 		d.pause(c, item, sentAt)
 	}
 	d.add(c, item, AuthorHuman, kind, true, sentAt)
@@ -223,7 +234,7 @@ func (d *decisions) silence(c *conversationRow, code string) {
 	}
 	c.waitingSince, c.attention = sql.NullInt64{}, ""
 	c.touch(d.now)
-	d.effects = append(d.effects, effect{c.id, code})
+	d.effects = append(d.effects, effect{conversationID: c.id, silence: code})
 }
 
 func (d *decisions) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {

@@ -292,9 +292,12 @@ func messageKeyArgs(keys []messageKey) []any {
 // moment, under another conversation, the unique index reports [store.ErrConflict].
 func (d *decisions) write(s *session) {
 	for _, effect := range d.effects {
-		if effect.silence != "" {
+		switch {
+		case effect.silence != "":
 			silence(s.tx, effect.conversationID, effect.silence, s.now)
-		} else {
+		case effect.person:
+			endMedia(s.tx, effect.conversationID, s.now)
+		default:
 			takeUp(s.tx, effect.conversationID, s.now)
 		}
 	}

@@ -16,7 +16,7 @@ type ItemKind int
 // The kinds of items.
 const (
 	Text           ItemKind = iota // a customer's text
-	Event                          // a customer's message without text; Text is a short name of it
+	Event                          // a customer's message without text that is only shown; Text is a short name of it
 	HumanEcho                      // the business wrote from the platform's own app, or the platform repeats one of our messages
 	FailedDelivery                 // one of our messages was not delivered: MessageID is ours, Code the reason
 	Blocked                        // the customer has blocked the channel
@@ -24,6 +24,7 @@ const (
 	AutomaticEcho                  // the business's message that no person typed, by the platform's marks; it may be one of ours
 	Unsent                         // its sender has taken a message back: MessageID, of either direction
 	ErasureWanted                  // the customer asks for the deletion of all that is stored about them
+	Media                          // a customer's message without text that waits for a notice or a person; Text is a short name of it
 )
 
 // Arrival is the part of a delivery for one channel.
@@ -54,11 +55,11 @@ const enqueueTries = 5
 // then. It takes one transaction, and another one for a conversation that another process has begun at this moment. Repeating it, whole or
 // in part, changes nothing.
 //
-// Texts make the conversation due after its agent's quiet window. While a person has the conversation, they are stored and need
-// no answer. An echo is ours when its id or its text is that of a part, and automatic by the platform's mark, its time or an earlier one
-// with its text; any other means that a person has written: the assistant is silent for the agent's pause, and its unsent answers are
-// discarded. A part whose delivery was unknown is sent when its echo arrives. A block closes the conversation until the customer writes
-// again. Of a message that its sender has taken back, [WithdrawnText] is left.
+// Texts make the conversation due after its agent's quiet window, [Media] after some seconds, in which a text may come. While a person
+// has the conversation, they are stored and need no answer. An echo is ours when its id or its text is that of a part, and automatic by
+// the platform's mark, its time or an earlier one with its text; any other means that a person has written: the assistant is silent for
+// the agent's pause, and its unsent answers are discarded. A part whose delivery was unknown is sent when its echo arrives. A block
+// closes the conversation until the customer writes again. Of a message that its sender has taken back, [WithdrawnText] is left.
 //
 // It returns [ErrInvalid] for a text without message id or conversation (nothing is stored then), or a wrapped error of the
 // store, after which it may be repeated.
@@ -139,7 +140,7 @@ type arrivedItem struct {
 
 // stored reports whether the item becomes a row of the conversation.
 func (i *arrivedItem) stored() bool {
-	return i.Kind == Text || i.Kind == Event || i.Kind == HumanEcho
+	return i.Kind == Text || i.Kind == Media || i.Kind == Event || i.Kind == HumanEcho
 }
 
 // isEcho reports whether the item is a message of the business itself.
@@ -155,7 +156,7 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			switch {
 			case item.Kind == Text && !complete:
 				return nil, fmt.Errorf("%w: a text without message id or conversation", ErrInvalid)
-			case item.Kind < Text || item.Kind > ErasureWanted:
+			case item.Kind < Text || item.Kind > Media:
 				return nil, fmt.Errorf("%w: an item of unknown kind", ErrInvalid)
 			case item.Kind == AccessRefused, item.Kind == Unsent, item.Kind == ErasureWanted, // see refuse and withdraw
 				item.Kind == Blocked && item.CustomerRef == "",

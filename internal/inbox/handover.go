@@ -81,6 +81,7 @@ func (op *humanOp) run(ctx context.Context, s *session) error {
 	}
 	op.at = s.now
 	c.replied(0)
+	s.personAnswered(c)
 	s.dropLastWords(c)
 	s.queueParts(c, sql.NullString{}, AuthorHuman, op.parts)
 	op.audit(s, "send")

@@ -37,17 +37,22 @@ func (q *Queue) answer(lease Lease, turnID string, parts []string, sendFirst boo
 
 // outbound returns the parts as they were stored, with a [PacedError] when it is too early for the first.
 func (op *answerOp) outbound() ([]Outbound, error) {
-	outbound := make([]Outbound, len(op.parts))
-	for i, part := range op.parts {
-		outbound[i] = Outbound{
-			ID: part.id, TurnID: op.turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i),
-			CreatedAt: op.at,
-		}
-	}
+	outbound := assistantParts(op.turnID, op.parts, op.at)
 	if op.early != nil {
 		return outbound, op.early
 	}
 	return outbound, nil
+}
+
+// assistantParts returns the parts of an answer as they were stored at a time.
+func assistantParts(turnID string, parts []outboundPart, at int64) []Outbound {
+	outbound := make([]Outbound, len(parts))
+	for i, part := range parts {
+		outbound[i] = Outbound{
+			ID: part.id, TurnID: turnID, Author: AuthorAssistant, Text: part.text, State: part.state, Part: int64(i), CreatedAt: at,
+		}
+	}
+	return outbound
 }
 
 // outboundPart is a part as it is written.

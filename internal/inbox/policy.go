@@ -51,6 +51,7 @@ const (
 	CodeUnreadable = "unreadable_message"
 	CodeTooOld     = "message_too_old"
 	CodeDraft      = "draft_waiting" // nothing failed: the turn has a [Draft]
+	CodeMedia      = "media_message" // the customer wrote no text, and the channel has no notice for that
 	CodeKeyReused  = "key_reused"
 	CodeNotKept    = "not_kept"
 	CodeSendFailed = "send_failed"
@@ -77,6 +78,7 @@ var Policies = map[string]Policy{
 	CodeUnreadable:                        {EndsByText, 0, TellOrganization},
 	CodeTooOld:                            {EndsByText, 0, TellOrganization},
 	CodeDraft:                             {EndsByPerson, 0, TellOrganization},
+	CodeMedia:                             {EndsByPerson, 0, TellOrganization},
 	string(errcode.TemplateRequired):      {EndsByPerson, 0, TellOrganization},
 	CodeTemplatePaused:                    {EndsByPerson, 0, TellOrganization},
 	CodeTemplateRefused:                   {EndsByPerson, 0, TellOrganization},

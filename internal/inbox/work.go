@@ -73,8 +73,8 @@ type Work struct {
 	// Outbound are the pending and sending parts, in the order to send them, people's first. A part that is sending when the lease is new was left by
 	// a worker that died: its delivery is unknown.
 	Outbound []Outbound
-	// Waiting are the unanswered texts, in order of platform time, then arrival; empty while their quiet window lasts. Those of
-	// a running turn are not among them.
+	// Waiting are the unanswered messages, in order of platform time, then arrival; empty while their quiet window lasts. Those of
+	// a running turn are not among them. They are texts, and of [KindEvent] such as need a notice or a person.
 	Waiting []Message
 	// WaitingSince is when the first of Waiting was stored, 0 without any; ReadAt is when Work was read. Both are epoch
 	// milliseconds by the database's clock.

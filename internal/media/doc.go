@@ -16,5 +16,5 @@
 //
 // # What it does not do
 //
-// It parses no deliveries (package platforms), shows nothing to people, and answers nobody: a file never makes a conversation due.
+// It parses no deliveries (package platforms), shows nothing to people, and answers nobody.
 package media

@@ -10,16 +10,19 @@ type AnswerRules struct {
 	OpeningHours, TimeZone string
 	// ClosedNotice is sent once in a conversation while the business is closed; "" is nothing.
 	ClosedNotice string
+	// MediaNotice answers a customer who sends no text; "" leaves them to people.
+	MediaNotice string
 }
 
-const answerRulesColumns = `c.max_age_minutes, c.drafts, c.opening_hours, c.time_zone, c.closed_notice`
+const answerRulesColumns = `c.max_age_minutes, c.drafts, c.opening_hours, c.time_zone, c.closed_notice, c.media_notice`
 
 func (r *AnswerRules) into() []any {
-	return []any{&r.MaxAgeMinutes, &r.Drafts, &r.OpeningHours, &r.TimeZone, &r.ClosedNotice}
+	return []any{&r.MaxAgeMinutes, &r.Drafts, &r.OpeningHours, &r.TimeZone, &r.ClosedNotice, &r.MediaNotice}
 }
 
 // queueAnswerRules writes the rules of a channel that the transaction has made or found.
 func queueAnswerRules(tx Tx, channelID string, rules *AnswerRules) {
-	tx.Queue(1, `UPDATE channels SET max_age_minutes = $2, drafts = $3, opening_hours = $4, time_zone = $5, closed_notice = $6 WHERE id = $1`,
-		channelID, rules.MaxAgeMinutes, rules.Drafts, rules.OpeningHours, rules.TimeZone, rules.ClosedNotice)
+	tx.Queue(1, `UPDATE channels SET max_age_minutes = $2, drafts = $3, opening_hours = $4, time_zone = $5, closed_notice = $6,
+		media_notice = $7 WHERE id = $1`,
+		channelID, rules.MaxAgeMinutes, rules.Drafts, rules.OpeningHours, rules.TimeZone, rules.ClosedNotice, rules.MediaNotice)
 }

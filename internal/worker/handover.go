@@ -35,7 +35,7 @@ func (p *pass) asksForPerson() bool {
 	if len(p.work.Agent.HandoverWords) == 0 {
 		return false
 	}
-	for _, m := range p.readable() {
+	for _, m := range p.readableTexts() {
 		if knowledge.Says(m.Text, p.work.Agent.HandoverWords) {
 			return true
 		}

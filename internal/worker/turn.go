@@ -48,7 +48,11 @@ func (p *pass) turn(ctx context.Context) (wait time.Duration, err error) {
 	if opening := p.opening(); !opening.IsZero() {
 		return p.untilOpening(ctx, opening)
 	}
-	wait, err = p.tryTurn(ctx)
+	if p.wordless() {
+		wait, err = p.answerWordless(ctx)
+	} else {
+		wait, err = p.tryTurn(ctx)
+	}
 	if over(err) {
 		p.turnEnded(endedDiscarded)
 		return 0, nil
@@ -89,6 +93,11 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 // readable returns the waiting texts that could be opened. The others belong to the turn, too, but can't be shown to a model.
 func (p *pass) readable() []inbox.Message {
 	return slices.DeleteFunc(slices.Clone(p.work.Waiting), func(m inbox.Message) bool { return m.Unreadable })
+}
+
+// readableTexts returns what the customer has written of it.
+func (p *pass) readableTexts() []inbox.Message {
+	return slices.DeleteFunc(p.readable(), func(m inbox.Message) bool { return !isText(m) })
 }
 
 // obstacle returns the code that keeps the assistant from answering, "" for none. No model is called for it.
@@ -156,7 +165,7 @@ func (p *pass) searchDocuments(ctx context.Context, agent *store.Agent) ([]knowl
 		return nil, nil
 	}
 	var asked strings.Builder
-	for _, m := range p.readable() {
+	for _, m := range p.readableTexts() {
 		asked.WriteString(m.Text)
 		asked.WriteByte('\n')
 	}

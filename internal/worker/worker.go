@@ -70,6 +70,7 @@ type Answers interface {
 	AnswerAndHandOver(ctx context.Context, lease inbox.Lease, turnID, reason string, parts []string, sendFirst bool) ([]inbox.Outbound, error)
 	Propose(ctx context.Context, lease inbox.Lease, turnID string, parts []string) error
 	SayClosed(ctx context.Context, lease inbox.Lease, parts []string, opening time.Time) ([]inbox.Outbound, error)
+	SayNotice(ctx context.Context, lease inbox.Lease, messageIDs, parts []string) ([]inbox.Outbound, error)
 }
 
 // Deliveries are the methods of [inbox.Queue] that take a part from its answer to its end.
@@ -228,7 +229,7 @@ type Observer interface {
 	// Answered observes how long the first of a turn's texts has waited until the answer was stored.
 	Answered(channelType string, waited time.Duration)
 	// TurnEnded counts passes over a turn by how they ended: "answered", "handed_over", "superseded", "discarded", "retried",
-	// "postponed", "closed", "released", or "attention_" or "dead_" with the code.
+	// "postponed", "closed", "notice", "released", or "attention_" or "dead_" with the code.
 	TurnEnded(outcome string)
 	// Sent counts tries to send by type of channel and outcome: "sent", or the class of the platform's error
 	// ([platforms.Class]).
@@ -257,6 +258,7 @@ const (
 	endedRetried    = "retried"
 	endedPostponed  = "postponed"
 	endedClosed     = "closed"
+	endedNotice     = "notice"
 	endedReleased   = "released"
 	endedAttention  = "attention_"
 	endedDead       = "dead_"

@@ -10,7 +10,7 @@ import (
 )
 
 // Extract reads one event. Only user_send_text is a message; other things
-// that a customer sends are Media, and what the business sends is an echo: a person's if it names an administrator, else an
+// that a customer sends are only shown, and what the business sends is an echo: a person's if it names an administrator, else an
 // automatic one. A customer who withdraws their consent wants everything deleted. All other events, groups
 // and anonymous users among them, hold nothing.
 func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
@@ -27,7 +27,7 @@ func (*localChat) Extract(body []byte) ([]platforms.Inbound, error) {
 	case e.name == "user_send_text":
 		in = in.WithContent(e.text, "")
 	case fromCustomer:
-		in = in.WithContent("", mediaOf(kind))
+		in = in.AsEvent(mediaOf(kind))
 	case e.fromAccount():
 		account, customer = customer, account
 		if media := strings.TrimPrefix(e.name, "oa_send_"); e.admin != "" {

@@ -33,12 +33,12 @@ func TestExtract(t *testing.T) {
 		"no message":          {of("user_send_text", `null`), nil},
 		"no sender":           {`{"event_name":"user_send_text","oa_id":"77","message":{"msg_id":"m","text":"x"}}`, nil},
 		"no account":          {`{"event_name":"user_send_text","sender":{"id":"5"},"message":{"msg_id":"m","text":"x"}}`, nil},
-		"image":               {of("user_send_image", `{"msg_id":"cb31","attachments":[{"type":"image"}]}`), one(platforms.Media, "image")},
-		"image with words":    {of("user_send_image", text), one(platforms.Media, "image")}, // only user_send_text is answered
-		"gif":                 {of("user_send_gif", `{"msg_id":"cb31"}`), one(platforms.Media, "image")},
-		"sticker":             {of("user_send_sticker", `{"msg_id":"cb31"}`), one(platforms.Media, "sticker")},
-		"link":                {of("user_send_link", text), one(platforms.Media, "link")},
-		"business card":       {of("user_send_business_card", `{"msg_id":"cb31"}`), one(platforms.Media, "contact")},
+		"image":               {of("user_send_image", `{"msg_id":"cb31","attachments":[{"type":"image"}]}`), one(platforms.Event, "image")},
+		"image with words":    {of("user_send_image", text), one(platforms.Event, "image")}, // only user_send_text is answered
+		"gif":                 {of("user_send_gif", `{"msg_id":"cb31"}`), one(platforms.Event, "image")},
+		"sticker":             {of("user_send_sticker", `{"msg_id":"cb31"}`), one(platforms.Event, "sticker")},
+		"link":                {of("user_send_link", text), one(platforms.Event, "link")},
+		"business card":       {of("user_send_business_card", `{"msg_id":"cb31"}`), one(platforms.Event, "contact")},
 		"group":               {of("user_send_group_text", text), nil},
 		"group's image":       {of("user_send_group_image", text), nil},
 		"a kind of next year": {of("user_send_hologram", text), nil},
@@ -54,7 +54,7 @@ func TestExtract(t *testing.T) {
 		"sent by no person":   {fromUs("oa_send_text", ``, text), one(platforms.AutomaticEcho, "Chào")},
 		"automatic image":     {fromUs("oa_send_image", ``, `{"msg_id":"cb31"}`), one(platforms.AutomaticEcho, "image")},
 		"reacted":             {of("user_reacted_message", `{"msg_id":"cb31","react_icon":"/-heart"}`), nil},
-		"location":            {of("user_send_location", `{"msg_id":"cb31","attachments":[{"type":"location","payload":{"coordinates":{"latitude":"1","longitude":"2"}}}]}`), one(platforms.Media, "location")},
+		"location":            {of("user_send_location", `{"msg_id":"cb31","attachments":[{"type":"location","payload":{"coordinates":{"latitude":"1","longitude":"2"}}}]}`), one(platforms.Event, "location")},
 		"withdraws consent": {`{"event_name":"user_withdraw","oa_id":"3662729599332560487","user_id":"6142494823000000001","timestamp":"1763650003354"}`, []platforms.Inbound{{
 			Type: Type, ExternalID: "3662729599332560487", Kind: platforms.ErasureWanted, Conversation: "6142494823000000001", Address: "6142494823000000001",
 			SentAt: platformtest.Unix(1763650003354),

@@ -197,10 +197,11 @@ func (m *message) add(found *platforms.Collector, shop string) {
 	}
 	in.CustomerName = m.fromName
 	if m.business == affiliates {
-		text, media = "", "affiliate_message"
+		found.Add(in.AsEvent("affiliate_message"))
+		return
 	}
 	in = in.WithContent(text, media)
-	if in.Kind != 0 && m.business != affiliates {
+	if in.Kind != 0 {
 		found.Attach(&in, m.attachment())
 	}
 	found.Add(in)

@@ -109,7 +109,7 @@ func TestExtractPushed(t *testing.T) {
 		"bundle":                  {push(0, shop, "normal", "bundle_message", `{"messages":["1","2"]}`), all(of(platforms.Media, "bundle_message"))},
 		"affiliate": {
 			strings.Replace(push(0, shop, "normal", "text", words), `"business_type":0`, `"business_type":11`, 1),
-			all(of(platforms.Media, "affiliate_message")),
+			all(of(platforms.Event, "affiliate_message")),
 		},
 		"a person of the shop":     {push(shop, 0, "user_chat", "text", words), all(own(platforms.HumanEcho, "Size M?", ""))},
 		"a person's image":         {push(shop, 0, "web_chat", "image", picture), all(own(platforms.HumanEcho, "image", ""))},

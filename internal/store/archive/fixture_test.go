@@ -56,7 +56,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO agent_knowledge_bases VALUES ('agt_1', 'kb_1', 'org_1'), ('agt_2', 'kb_1', 'org_1')`, nil},
 		{`INSERT INTO documents VALUES ('doc_1', 'org_1', 'kb_1', $1, 'text/html', 9, 'ready', 2, 2, '', 1, 2), ('doc_2', 'org_1', 'kb_1', 'f', 'text/plain', 0, 'failed', 0, 5, 'x', 1, 2)`, []any{oddText}},
 		{`INSERT INTO chunks (document_id, position, text, words) VALUES ('doc_1', 0, $1, 'b1 one'), ('doc_1', 1, '', ''), ('doc_2', 0, 'x', 'b1 two')`, []any{oddText}},
-		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, '', 0, 0, $2, '', '', ''), ('chn_2', 'org_1', 'fax_of_a_guest', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y', 9, 10080, $3, $4, 'UTC', $4)`, []any{allBytes(), false, true, oddText}},
+		{`INSERT INTO channels VALUES ('chn_1', 'org_1', 'bot', 'one', '', NULL, 'active', NULL, 0, 1, 1, '', 0, 0, $2, '', '', '', ''), ('chn_2', 'org_1', 'fax_of_a_guest', 'two', 'x', 'agt_1', 'pending', $1, 7, 1, 1, 'y', 9, 10080, $3, $4, 'UTC', $4, $4)`, []any{allBytes(), false, true, oddText}},
 		{`INSERT INTO widget_settings VALUES ('chn_1', '[]', NULL, 1), ('chn_2', $1, 0, 9)`, []any{oddText}},
 		{`INSERT INTO channel_paces VALUES ('chn_1', 'org_1', 0, 1, $1)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO conversations VALUES ('cnv_1', 'org_1', 'chn_1', 'c', '', $1, 'assistant', '', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, '', '', 11, 12, 13), ('cnv_2', 'org_1', 'chn_1', $2, '', NULL, 'human', 'x', NULL,NULL, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9, $2, $2, 0, 0, 0)`, []any{[]byte{}, oddText}},

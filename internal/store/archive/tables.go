@@ -39,7 +39,7 @@ var allTables = [...]struct{ name, columns string }{
 	{"chunks", "document_id position:int text words"},
 	{"channels", "id org_id type name external_id agent_id state credentials:bytes credentials_version:int " +
 		"created_at:int updated_at:int lost_external_id expiry_told:int max_age_minutes:int drafts:bool " +
-		"opening_hours time_zone closed_notice"},
+		"opening_hours time_zone closed_notice media_notice"},
 	{"widget_settings", "channel_id origins daily_spend_micros:int requests_per_minute:int"},
 	{"channel_paces", "channel_id org_id paced_until:int queued_until:int closed_until:int"},
 	{"conversations", "id org_id channel_id customer_ref address customer_name:bytes state attention run_at:int " +

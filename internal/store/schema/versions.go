@@ -35,6 +35,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 24, DDL: Dialect(engine, schemaV24)},
 		{Number: 25, DDL: Dialect(engine, schemaV25)},
 		{Number: 26, DDL: Dialect(engine, schemaV26)},
+		{Number: 27, DDL: Dialect(engine, schemaV27)},
 	}
 }
 
@@ -329,4 +330,11 @@ ALTER TABLE channels ADD COLUMN time_zone TEXT NOT NULL DEFAULT '';
 ALTER TABLE channels ADD COLUMN closed_notice TEXT NOT NULL DEFAULT '';
 -- Until when the customer has been told that the business is closed; in the past for one who hasn't.
 ALTER TABLE conversations ADD COLUMN closed_until BIGINT NOT NULL DEFAULT 0;
+`
+
+// schemaV27 adds what customers are sent who write no text, by the rules of [schemaV1].
+const schemaV27 = `
+-- '' for nothing: people are told instead. Messages without text wait from this version on as texts do. A worker of an older version asks the
+-- model about them.
+ALTER TABLE channels ADD COLUMN media_notice TEXT NOT NULL DEFAULT '';
 `
