@@ -168,7 +168,7 @@ func revive(ctx context.Context, s *session, c *conversationRow, turn standingTu
 	s.tx.Queue(1, `UPDATE turns SET state = $2, code = '', balance_micros = NULL, attempts = $4, updated_at = $3
 		WHERE id = $1`, turn.id, state, s.now, attempts)
 	c.attempts = 0
-	c.answered()
+	c.stands("")
 	c.runBy(s.now)
 	c.touch(s.now)
 	return nil

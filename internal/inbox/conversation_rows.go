@@ -65,24 +65,36 @@ func (c *conversationRow) touch(now int64) {
 	c.updatedAt, c.changed = max(c.updatedAt, now), true
 }
 
-// answered ends the attention that an answer resolves. An unknown delivery of an earlier answer isn't resolved by the next:
-// only a person who takes the conversation over ends that.
-func (c *conversationRow) answered() {
-	if c.attention != OutboundDeliveryUnknown {
-		c.attention = ""
+// stands shows in the conversation why a turn stands that isn't answered, "" for none. Then it shows that a delivery is unknown, if one
+// is: an answer doesn't resolve that, only a person who has looked at it, or the platform's echo of the message.
+func (c *conversationRow) stands(code string) {
+	if code == "" && c.doubtful() {
+		code = OutboundDeliveryUnknown
 	}
+	c.attention = code
+}
+
+// doubtful reports whether a delivery is unknown that no person has looked at. A process of an older version writes the attention alone.
+func (c *conversationRow) doubtful() bool {
+	return c.people.doubtSince != 0 || c.attention == OutboundDeliveryUnknown
+}
+
+// looked ends the conversation's attention but for code, why a turn still stands: a person has looked at the rest.
+func (c *conversationRow) looked(code string) {
+	c.people.doubtSince = 0
+	c.attention = code
 }
 
 const conversationRowColumns = `id, org_id, channel_id, customer_ref, address, customer_name, state, attention, run_at,
 	waiting_since, lease_until, lease_token, attempts, paused_until, last_customer_at, updated_at, blocked_at, unanswered_since,
-	attention_told, handover_reason, retried_at, closed_until, paced_until`
+	attention_told, handover_reason, retried_at, closed_until, doubt_since, paced_until`
 
 func scanConversationRow(row store.Row) (*conversationRow, error) {
 	c := &conversationRow{}
 	err := row.Scan(&c.id, &c.orgID, &c.key.channelID, &c.key.customerRef, &c.address, &c.name, &c.state, &c.attention,
 		&c.runAt, &c.waitingSince, &c.leaseUntil, &c.leaseToken, &c.attempts, &c.pausedUntil, &c.lastCustomerAt, &c.updatedAt, &c.blockedAt,
 		&c.people.unansweredSince, &c.people.attentionTold, &c.people.handoverReason, &c.people.retriedAt,
-		&c.people.closedUntil, &c.pacedUntil)
+		&c.people.closedUntil, &c.people.doubtSince, &c.pacedUntil)
 	c.stored, c.storedPeople = c.queueState, c.people
 	return c, err
 }
@@ -105,7 +117,8 @@ var conversationUpdates = func() (texts [16]string) {
 		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
 		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11`}, 11
 		for change, columns := range [...][]string{
-			{"lease_until"}, {"run_at"}, {"unanswered_since", "attention_told", "handover_reason", "retried_at", "closed_until"}, {"paced_until"},
+			{"lease_until"}, {"run_at"},
+			{"unanswered_since", "attention_told", "handover_reason", "retried_at", "closed_until", "doubt_since"}, {"paced_until"},
 		} {
 			for _, column := range columns {
 				if changes&(1<<change) != 0 {
@@ -142,7 +155,8 @@ func (c *conversationRow) update() (text string, args []any) {
 	}
 	if c.people != c.storedPeople {
 		p := &c.people
-		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt, p.closedUntil)
+		changes, args = changes|peopleChanged, append(args, p.unansweredSince, p.attentionTold, p.handoverReason, p.retriedAt, p.closedUntil,
+			p.doubtSince)
 	}
 	if c.pacedUntil != c.stored.pacedUntil {
 		changes, args = changes|paceChanged, append(args, c.pacedUntil)

@@ -232,7 +232,8 @@ func (d *decisions) silence(c *conversationRow, code string) {
 			message.handled = true
 		}
 	}
-	c.waitingSince, c.attention = sql.NullInt64{}, ""
+	c.waitingSince = sql.NullInt64{}
+	c.looked("")
 	c.touch(d.now)
 	d.effects = append(d.effects, effect{conversationID: c.id, silence: code})
 }
@@ -261,7 +262,8 @@ func silence(tx store.Tx, conversationID, code string, now int64) {
 // silence is the function of the same name for an operation on a locked conversation.
 func (s *session) silence(c *conversationRow, code string) {
 	silence(s.tx, c.id, code, s.now)
-	c.waitingSince, c.attention = sql.NullInt64{}, ""
+	c.waitingSince = sql.NullInt64{}
+	c.looked("")
 	c.touch(s.now)
 }
 

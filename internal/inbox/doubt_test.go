@@ -36,6 +36,49 @@ func TestUnmark(t *testing.T) {
 	})
 }
 
+// An unknown delivery waits for a person to look at it, whatever happens in its conversation meanwhile. It is told once.
+func TestUnknownDeliveryIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.endpoint(t)
+		id, part := q.failPart(t, OutboundDeliveryUnknown, "delivery_unknown")
+		fails := func(text string) {
+			q.arrive(t, textOf("ann", text, text))
+			q.stand(t, "provider_error", true)
+			require.Equal(t, "provider_error", q.attention(t, id))
+		}
+		fails("two")
+		require.NoError(t, q.RetryStanding(ctx, "usr_1", "org_1", id, ""))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.open(t, lease).Turn.ID, []string{"hello again"}, true)
+		require.NoError(t, err)
+		require.NoError(t, q.SentAndRelease(ctx, lease, parts[0].ID, "p2"))
+		require.Equal(t, OutboundDeliveryUnknown, q.attention(t, id), "the other attention has ended, this one has not")
+		require.Equal(t, []string{"conversation.attention delivery_unknown", "conversation.attention provider_error"}, q.told(t))
+
+		fails("three")
+		require.NoError(t, q.Dismiss(ctx, "usr_1", "org_1", id, "provider_error"))
+		require.Equal(t, OutboundDeliveryUnknown, q.attention(t, id))
+		fails("four")
+		require.NoError(t, q.Dismiss(ctx, "usr_1", "org_1", id, OutboundDeliveryUnknown))
+		require.Equal(t, "provider_error", q.attention(t, id), "only what was hidden is dismissed")
+		require.NoError(t, q.Dismiss(ctx, "usr_1", "org_1", id, ""))
+		require.Empty(t, q.attention(t, id))
+
+		require.NoError(t, q.Resend(ctx, "usr_1", "org_1", id, part, true))
+		lease = q.take(t)
+		require.NoError(t, q.Sending(ctx, lease, part))
+		require.NoError(t, q.SendFailed(ctx, lease, part, OutboundDeliveryUnknown, "delivery_unknown", SendFailure{}))
+		require.NoError(t, q.Release(ctx, lease))
+		fails("five")
+		require.NoError(t, q.HandOver(ctx, "usr_1", "org_1", id))
+		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", id))
+		require.Empty(t, q.attention(t, id), "a person who takes over has looked")
+		q.healthy(t)
+	})
+}
+
 // A person's message interrupts a running turn, whose texts then wait again, and goes before the assistant's.
 func TestGiveWay(t *testing.T) {
 	t.Parallel()

@@ -220,7 +220,7 @@ func endDraft(ctx context.Context, s *session, c *conversationRow, draftID, code
 	}
 	s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id = $1`, draftID)
 	s.tx.Queue(1, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id = $1`, draftID, code, s.now)
-	c.attention = newestCode(others)
+	c.stands(newestCode(others))
 	c.touch(s.now)
 	return true, nil
 }

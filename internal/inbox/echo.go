@@ -113,6 +113,7 @@ func (d *decisions) settle(c *conversationRow) {
 			return
 		}
 	}
+	c.people.doubtSince = 0
 	if c.attention == OutboundDeliveryUnknown {
 		c.attention = ""
 	}

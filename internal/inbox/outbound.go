@@ -117,7 +117,7 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
 	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts = 0
-	c.answered()
+	c.stands("")
 	c.replied(c.waitingSince.Int64)
 	c.touch(s.now)
 	return nil
@@ -411,6 +411,9 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 	}
 	if op.to != OutboundPending || op.code != "" || op.CloseConversation {
 		c.attention = cmp.Or(op.code, op.to)
+	}
+	if op.to == OutboundDeliveryUnknown {
+		c.people.doubtSince = s.now
 	}
 	c.touch(s.now)
 	return nil

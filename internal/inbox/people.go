@@ -27,6 +27,9 @@ type peopleState struct {
 	retriedAt int64
 	// closedUntil is until when the customer has been told that the business is closed; epoch milliseconds.
 	closedUntil int64
+	// doubtSince is when a message to the customer last became [OutboundDeliveryUnknown] that no person has looked at yet, or 0; epoch
+	// milliseconds. Another attention may hide this one, and gives way to it again when it ends.
+	doubtSince int64
 }
 
 // asked records that the customer waits for an answer, unless a person has blocked them.
@@ -59,7 +62,8 @@ func (c *conversationRow) queueEvents(tx store.Tx) {
 		event.Type, event.Reason = store.EventHandover, c.people.handoverReason
 		store.QueueEvent(tx, &event)
 	}
-	if c.attention != "" && c.attention != c.stored.attention && c.attention != c.people.attentionTold {
+	shown := c.attention == OutboundDeliveryUnknown && c.people.doubtSince == c.storedPeople.doubtSince // not for the first time
+	if c.attention != "" && c.attention != c.stored.attention && c.attention != c.people.attentionTold && !shown {
 		c.people.attentionTold = c.attention
 		event.Type, event.Reason, event.Code = store.EventAttention, "", c.attention
 		store.QueueEvent(tx, &event)

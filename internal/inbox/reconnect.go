@@ -59,7 +59,7 @@ func (s *session) reconnected(ctx context.Context, c *conversationRow) error {
 		return fmt.Errorf("look for standing turns: %w", err)
 	}
 	if !stands {
-		c.attention = ""
+		c.stands("")
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (op *resendOp) end(ctx context.Context, s *session, c *conversationRow) err
 	if err != nil {
 		return err
 	}
-	c.attention = newestCode(turns)
+	c.looked(newestCode(turns))
 	c.runBy(s.now)
 	c.touch(s.now)
 	store.QueueAudit(s.tx, store.AuditEntry{

@@ -222,8 +222,9 @@ func (op *sweepOp) sweepRest(ctx context.Context, s *session, c *conversationRow
 		s.tx.Queue(store.AnyRows, `DELETE FROM conversations WHERE id = $1`, c.id)
 		c.deleted = true
 		op.swept.Conversations = 1
-	case !attention && c.attention != "":
-		c.attention, c.changed = "", true
+	case !attention && (c.attention != "" || c.people.doubtSince != 0):
+		c.looked("")
+		c.changed = true
 	}
 	return nil
 }

@@ -125,7 +125,8 @@ func (op *dismissOp) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	shown := c.attention != "" && (op.code == "" || op.code == c.attention)
+	doubted := c.doubtful() && (op.code == "" || op.code == OutboundDeliveryUnknown)
+	shown := doubted || c.attention != "" && (op.code == "" || op.code == c.attention)
 	if len(turns) == 0 && !shown {
 		op.refused = ErrEnded
 		return nil
@@ -134,7 +135,13 @@ func (op *dismissOp) run(ctx context.Context, s *session) error {
 		s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id = $1`, turn.id)
 		s.tx.Queue(1, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id = $1`, turn.id, codeDismissed, s.now)
 	}
-	c.attention = newestCode(others)
+	if doubted {
+		c.people.doubtSince = 0
+	}
+	if op.code == "" || op.code == c.attention {
+		c.attention = ""
+		c.stands(newestCode(others))
+	}
 	if c.attention == "" {
 		c.replied(c.waitingSince.Int64) // a person has decided that what stood needs no answer
 	}

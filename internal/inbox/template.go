@@ -44,6 +44,6 @@ func (op *humanOp) resolveByTemplate(ctx context.Context, s *session, c *convers
 	if err != nil {
 		return err
 	}
-	c.attention = newestCode(turns)
+	c.stands(newestCode(turns))
 	return nil
 }

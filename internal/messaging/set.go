@@ -181,6 +181,28 @@ func (s *Set) Signal(ctx context.Context, signal platforms.Signal) error {
 	return err
 }
 
+// ReadsThreads reports whether channels of the type need a look at what people wrote before an answer is sent, see
+// [platforms.ThreadReader].
+func (s *Set) ReadsThreads(t platforms.Type) bool {
+	p := s.of(t)
+	return p != nil && p.threads != nil
+}
+
+// ReadThread reads a thread as [platforms.ThreadReader] describes it, and returns nothing of another one. The error is a
+// [*platforms.Error].
+func (s *Set) ReadThread(ctx context.Context, thread platforms.Thread) ([]platforms.Inbound, error) {
+	if !s.ReadsThreads(thread.Type) {
+		return nil, platforms.Refusef("channels of type %q list no messages", string(thread.Type))
+	}
+	p := s.of(thread.Type)
+	thread.Credentials = maps.Clone(thread.Credentials)
+	items, err := call(ctx, p, func(ctx context.Context) ([]platforms.Inbound, error) { return p.threads.ReadThread(ctx, &thread) })
+	return slices.DeleteFunc(p.checked(items), func(in platforms.Inbound) bool {
+		echo := in.Kind == platforms.HumanEcho || in.Kind == platforms.AutomaticEcho
+		return !echo || in.Type != thread.Type || in.ExternalID != thread.ExternalID || in.Conversation != thread.Conversation
+	}), err
+}
+
 // Identify asks the platform which account the credentials belong to and returns its external ids. The error is a
 // [*platforms.Error].
 func (s *Set) Identify(ctx context.Context, channel *platforms.Channel) (externalIDs []string, err error) {
@@ -244,6 +266,7 @@ type Platform struct {
 	templater  platforms.Templater
 	media      platforms.MediaSource
 	signaler   platforms.Signaler
+	threads    platforms.ThreadReader
 	log        *slog.Logger
 }
 
@@ -266,6 +289,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.templater, _ = p.adapter.(platforms.Templater)
 	p.media, _ = p.adapter.(platforms.MediaSource)
 	p.signaler, _ = p.adapter.(platforms.Signaler)
+	p.threads, _ = p.adapter.(platforms.ThreadReader)
 	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
 }
 
@@ -381,6 +405,11 @@ func (p *Platform) Extract(body []byte) (items []platforms.Inbound, err error) {
 	if items, err = p.adapter.Extract(body); err != nil {
 		return nil, err //nolint:wrapcheck // it is ErrMalformed
 	}
+	return p.checked(items), nil
+}
+
+// checked returns the items that keep the contract.
+func (p *Platform) checked(items []platforms.Inbound) []platforms.Inbound {
 	var fault error
 	kept := items[:0]
 	for i := range items {
@@ -394,5 +423,5 @@ func (p *Platform) Extract(body []byte) (items []platforms.Inbound, err error) {
 		p.log.Error("the adapter of a platform extracted items that break its contract; they are dropped",
 			"platform", p.Name, "items", len(items)-len(kept), "last", fault)
 	}
-	return kept, nil
+	return kept
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/platforms/marketa"
 )
@@ -44,6 +46,34 @@ func (s *Server) sendMarketA(w http.ResponseWriter, r *http.Request) {
 	s.deliver(w, r, failMarketA, message, func(id string) string {
 		return `{"error":"","message":"","request_id":"x","response":{"message_id":` + quoted(id) + `,"to_id":` + body.ToID.String() + `}}`
 	})
+}
+
+// WriteAtMarketA lets somebody of the shop write in the marketplace's own app, which the marketplace doesn't report: only the list of the
+// conversation's messages has it. source is where it was written, such as "ios", or "openapi" for a program.
+func (s *Server) WriteAtMarketA(shop, conversation, text, source string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbers++
+	if s.written == nil {
+		s.written = map[string][]string{}
+	}
+	s.written[conversation] = append(s.written[conversation], `{"message_id":"`+strconv.Itoa(s.numbers)+`","from_id":1,"from_shop_id":`+shop+
+		`,"to_id":7,"to_shop_id":0,"message_type":"text","content":{"text":`+quoted(text)+`},"conversation_id":`+conversation+
+		`,"created_timestamp":`+strconv.FormatInt(at.Unix(), 10)+`,"source":`+quoted(source)+`,"status":"normal"}`)
+}
+
+func (s *Server) listMarketA(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	fault, gate := s.takeOther("list " + query.Get("conversation_id"))
+	s.mu.Lock()
+	owner := s.accounts[query.Get("access_token")]
+	list := strings.Join(s.written[query.Get("conversation_id")], ",")
+	s.mu.Unlock()
+	if owner == nil || owner.bad() || owner.externalID != query.Get("shop_id") {
+		fault = Unauthorized
+	}
+	s.end(exchange{w, r, fault, gate, failMarketA, query.Get("access_token")},
+		`{"error":"","message":"","request_id":"x","response":{"messages":[`+list+`],"page_result":{"page_size":25,"next_offset":""}}}`)
 }
 
 func (s *Server) identifyMarketA(w http.ResponseWriter, r *http.Request) {

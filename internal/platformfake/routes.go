@@ -43,6 +43,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /localchat/v4/oa/access_token", s.refreshLocalChat)
 	mux.HandleFunc("POST /market_a/api/v2/sellerchat/send_message", signedA(s.sendMarketA))
 	mux.HandleFunc("POST /market_a/api/v2/sellerchat/read_conversation", signedA(s.signalMarketA))
+	mux.HandleFunc("GET /market_a/api/v2/sellerchat/get_message", signedA(s.listMarketA))
 	mux.HandleFunc("GET /market_a/api/v2/shop/get_shop_info", signedA(s.identifyMarketA))
 	mux.HandleFunc("POST /market_a/api/v2/auth/access_token/get", signedA(s.refreshMarketA))
 	mux.HandleFunc("POST /market_b/im/message/send", signedB(s.sendMarketB))

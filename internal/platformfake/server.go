@@ -59,6 +59,7 @@ type Server struct {
 	sent     []Sent
 	attempts []Sent
 	signals  []Signal
+	written  map[string][]string // messages of the shop by conversation, see WriteAtMarketA
 	scripts  []*script
 	accounts map[string]*account // by access token
 	refresh  map[string]*account // by refresh token

@@ -59,7 +59,7 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 		case last && i == len(rows)-1:
 			err = p.sentLast(ctx, row, id)
 		default:
-			err = p.sent(ctx, row, id, next(ctx, rows[i+1:]))
+			err = p.sent(ctx, row, id, p.next(ctx, rows[i+1:]))
 		}
 		if wait > 0 || err != nil {
 			return wait, err
@@ -81,6 +81,11 @@ func (p *pass) mark(ctx context.Context, row *inbox.Outbound) (ready bool, wait 
 	for range maxPaced {
 		if wait = p.paced(ctx); wait > 0 {
 			return false, wait, nil
+		}
+		if row.Author == inbox.AuthorAssistant {
+			if err := p.lookForPeople(ctx); err != nil {
+				return false, 0, err
+			}
 		}
 		if ctx.Err() != nil {
 			return false, 0, context.Cause(ctx)
@@ -111,8 +116,8 @@ func over(err error) bool {
 
 // next is the row to mark as sending together with the end of the one before it, nil for none: it saves a commit for each
 // part of a long answer.
-func next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
-	if len(rest) == 0 || rest[0].State != inbox.OutboundPending || ctx.Err() != nil {
+func (p *pass) next(ctx context.Context, rest []inbox.Outbound) *inbox.Outbound {
+	if len(rest) == 0 || rest[0].State != inbox.OutboundPending || ctx.Err() != nil || p.looksFirst() {
 		return nil
 	}
 	return &rest[0]

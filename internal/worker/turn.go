@@ -375,6 +375,9 @@ func (p *pass) answer(
 		parts = p.Platforms.Split(p.work.Channel.Type, text)
 	}
 	p.makeReady(ctx)
+	if err := p.lookForPeople(ctx); err != nil {
+		return 0, err
+	}
 	rows, personFirst, err := p.store(ctx, turn, reason, parts)
 	if err != nil {
 		return 0, err

@@ -98,6 +98,8 @@ type Platforms interface {
 	Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error)
 	Signals(t platforms.Type) bool
 	Signal(ctx context.Context, signal platforms.Signal) error
+	ReadsThreads(t platforms.Type) bool
+	ReadThread(ctx context.Context, thread platforms.Thread) ([]platforms.Inbound, error)
 }
 
 // Knowledge is implemented by [knowledge.Library].

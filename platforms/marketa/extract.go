@@ -131,6 +131,7 @@ type message struct {
 	from, fromName   string
 	to               string
 	kind, status     string
+	source           string // where it was written; only listed messages say so
 	business         string
 	region           string
 	createdAt        time.Time
@@ -156,6 +157,8 @@ func (m *message) read(value platforms.Value) {
 			m.kind = w.Value.Word()
 		case "status":
 			m.status = w.Value.Word()
+		case "source":
+			m.source = w.Value.Word()
 		case "business_type":
 			m.business = w.Value.ID()
 		case "region":

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -118,6 +119,7 @@ var (
 	_ platforms.ChannelSigned    = (*market)(nil)
 	_ platforms.Refresher        = (*market)(nil)
 	_ platforms.Signaler         = (*market)(nil)
+	_ platforms.ThreadReader     = (*market)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The platform signs the configured address, too.
@@ -189,6 +191,46 @@ func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	return nil
 }
 
+// threadPage is how many messages of a conversation are read, of customer and shop together.
+const threadPage = 25
+
+// ReadThread implements [platforms.ThreadReader]: what people write in the seller's app is not pushed to ordinary applications, only
+// listed, with where it was written. As integrators describe it; not verified against the real one.
+func (m *market) ReadThread(ctx context.Context, thread *platforms.Thread) ([]platforms.Inbound, error) {
+	if !platforms.IsDigits(thread.Conversation) {
+		return nil, platforms.Refusef("the conversation's id is not a number")
+	}
+	var body struct {
+		Response struct {
+			Messages []json.RawMessage `json:"messages"`
+		} `json:"response"`
+	}
+	_, failure := m.call(ctx, thread.ExternalID, thread.Credentials, http.MethodGet, "/api/v2/sellerchat/get_message", url.Values{
+		"conversation_id": {thread.Conversation}, "page_size": {strconv.Itoa(threadPage)},
+	}, &body)
+	if failure != nil {
+		return nil, failure
+	}
+	found := platforms.CollectAtMost(threadPage)
+	for _, raw := range body.Response.Messages {
+		value, err := platforms.ParseObject(raw)
+		if err != nil {
+			continue
+		}
+		var one message
+		one.read(value)
+		one.conversation = thread.Conversation
+		if one.fromShop != thread.ExternalID {
+			continue
+		}
+		if one.source == "openapi" || one.source == "server" { // a program wrote it, perhaps this one, or the marketplace
+			one.status = "auto_reply"
+		}
+		one.add(&found, thread.ExternalID)
+	}
+	return found.All(), nil
+}
+
 // Identify confirms the channel's shop id: a call for a shop that the token isn't good for fails.
 func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]string, error) {
 	var shop struct {
@@ -204,7 +246,8 @@ func (m *market) Identify(ctx context.Context, channel *platforms.Channel) ([]st
 	return []string{channel.ExternalID}, nil
 }
 
-// call makes a call for a shop. The marketplace wants token and signature in the query.
+// call makes a call for a shop. The marketplace wants token and signature in the query. The body is sent as JSON; [url.Values] go into the
+// query instead.
 func (m *market) call(
 	ctx context.Context, shopID string, credentials platforms.Credentials, method, path string, body, result any,
 ) (*platforms.Response, *platforms.Error) {
@@ -221,6 +264,10 @@ func (m *market) call(
 	}
 	query.Set("access_token", token)
 	query.Set("shop_id", shopID)
+	if more, is := body.(url.Values); is {
+		maps.Copy(query, more)
+		body = nil
+	}
 	r, failure := m.config.Client.Do(ctx, &platforms.Request{
 		Name: string(Type), Base: m.base, Method: method, Path: path, Query: query, JSON: body,
 	})

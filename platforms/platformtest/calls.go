@@ -233,6 +233,9 @@ func (s Suite) calls(t testing.TB, p platforms.Platform, of platforms.Type) map[
 	if signaler, ok := p.(platforms.Signaler); ok {
 		all["signal"] = func(ctx context.Context) error { return signaler.Signal(ctx, s.signal(t, of)) }
 	}
+	if reader, ok := p.(platforms.ThreadReader); ok {
+		all["read thread"] = func(ctx context.Context) error { _, err := reader.ReadThread(ctx, s.thread(t, of)); return err }
+	}
 	if refresher, ok := s.refresher(p, of); ok {
 		all["refresh"] = func(ctx context.Context) error { _, err := refresher.Refresh(ctx, s.channel(of)); return err }
 	}
@@ -270,6 +273,37 @@ func (s Suite) signals(t testing.TB) {
 				}
 				why := fmt.Sprintf("%d %.60q shows nothing", status, body)
 				if err := signaler.Signal(t.Context(), s.signal(t, of)); err != nil || status != http.StatusOK {
+					s.requireFailure(t, p, of, err, why)
+				}
+				require.LessOrEqual(t, len(wire.all()), 2, "%s: %s", of, why)
+			}
+		}
+	}
+}
+
+// thread is that of the sample's message.
+func (s Suite) thread(t testing.TB, of platforms.Type) *platforms.Thread {
+	t.Helper()
+	out := s.outgoing(t, of, replyText)
+	return &platforms.Thread{Type: of, ExternalID: out.ExternalID, Conversation: out.Conversation, Credentials: out.Credentials}
+}
+
+// A thread is read with at most two requests. What isn't a list of messages has none, or is an error without any secret.
+func (s Suite) threads(t testing.TB) {
+	t.Helper()
+	for _, of := range s.types() {
+		for _, status := range []int{200, 302, 401, 429, 500} {
+			for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
+				var wire traffic
+				p := s.served(t, wire.recording(answering(status, body)))
+				reader, ok := p.(platforms.ThreadReader)
+				if !ok {
+					return
+				}
+				why := fmt.Sprintf("%d %.60q lists no messages", status, body)
+				found, err := reader.ReadThread(t.Context(), s.thread(t, of))
+				require.Empty(t, found, why)
+				if err != nil || status != http.StatusOK {
 					s.requireFailure(t, p, of, err, why)
 				}
 				require.LessOrEqual(t, len(wire.all()), 2, "%s: %s", of, why)

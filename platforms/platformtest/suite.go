@@ -106,6 +106,7 @@ var checks = []check{
 	{"refresh", Suite.refresh},
 	{"templates", Suite.templates},
 	{"signals", Suite.signals},
+	{"threads", Suite.threads},
 	{"concurrency", Suite.concurrency},
 }
 

@@ -36,6 +36,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 25, DDL: Dialect(engine, schemaV25)},
 		{Number: 26, DDL: Dialect(engine, schemaV26)},
 		{Number: 27, DDL: Dialect(engine, schemaV27)},
+		{Number: 28, DDL: Dialect(engine, schemaV28)},
 	}
 }
 
@@ -337,4 +338,10 @@ const schemaV27 = `
 -- '' for nothing: people are told instead. Messages without text wait from this version on as texts do. A worker of an older version asks the
 -- model about them.
 ALTER TABLE channels ADD COLUMN media_notice TEXT NOT NULL DEFAULT '';
+`
+
+// schemaV28 adds whether people have looked at a delivery that is unknown, by the rules of [schemaV1].
+const schemaV28 = `
+-- Since when a message of unknown delivery waits for a person to look at it, or 0.
+ALTER TABLE conversations ADD COLUMN doubt_since BIGINT NOT NULL DEFAULT 0;
 `
