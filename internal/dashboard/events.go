@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 )
 
 const eventsPath = root + "/events"
@@ -23,10 +25,16 @@ type eventEndpoint struct {
 // Active reports whether events are sent to it.
 func (e eventEndpoint) Active() bool { return e.State == "active" }
 
+// eventBounds say when people are told that a customer waits, and that the wallet runs low.
+type eventBounds struct {
+	LowBalanceMicros string `json:"lowBalanceMicros"`
+	WaitingMinutes   int    `json:"waitingMinutes"`
+}
+
 type eventsData struct {
-	Endpoints []eventEndpoint
-	Pager     pager
-	Create    form
+	Endpoints      []eventEndpoint
+	Pager          pager
+	Create, Bounds form
 }
 
 func eventsPage() page {
@@ -35,6 +43,7 @@ func eventsPage() page {
 		show: showEvents,
 		actions: []action{
 			{form: "event-endpoint-create", done: "The endpoint was made.", do: createEventEndpoint},
+			{verb: "bounds", form: "event-bounds", done: "Saved.", do: changeEventBounds},
 			{verb: "test", form: "event-endpoint-test", done: "The event endpoint.test is on its way.", do: func(req *pageRequest) (outcome, error) {
 				return goTo(eventsPath), req.send(http.MethodPost, req.eventEndpoint()+"/test", nil, nil)
 			}},
@@ -66,7 +75,39 @@ func showEvents(req *pageRequest) (any, error) {
 		endpoint.Test, endpoint.Activate = row("test", "Send a test", ""), row("activate", "Activate", "")
 		endpoint.Delete = row("delete", "Delete", "Delete the endpoint "+endpoint.URL+" with the log of its deliveries? It gets no events any more.")
 	}
-	return eventsData{Endpoints: endpoints.Data, Pager: req.pager(endpoints.NextCursor), Create: req.form(eventEndpointForm())}, nil
+	var bounds eventBounds
+	if err := req.get("/organization", nil, &bounds); err != nil {
+		return nil, err
+	}
+	return eventsData{
+		Endpoints: endpoints.Data, Pager: req.pager(endpoints.NextCursor),
+		Create: req.form(eventEndpointForm()), Bounds: req.form(bounds.form()),
+	}, nil
+}
+
+func (b eventBounds) form() form {
+	return form{ID: "event-bounds", Action: eventsPath + "/bounds", Submit: "Save", Fields: []field{
+		{
+			Name: "waitingMinutes", Kind: numberField, Label: "A customer waits for so many minutes", Required: true,
+			Value: strconv.Itoa(b.WaitingMinutes), Hint: "Then conversation.waiting is sent. Up to 10,080, a week; with 0 it never is.",
+		},
+		{
+			Name: "lowBalanceMicros", Kind: numberField, Label: "The wallet has less than so many credits", Required: true,
+			Value: credits(b.LowBalanceMicros), Hint: "Then wallet.low is sent. With 0 it never is.",
+		},
+	}}
+}
+
+func changeEventBounds(req *pageRequest) (outcome, error) {
+	micros, ok := microsOf(strings.TrimSpace(req.text("lowBalanceMicros")))
+	if !ok {
+		return outcome{}, refuseField("lowBalanceMicros", "Enter an amount of credits, such as 2.50.")
+	}
+	if req.number("waitingMinutes") == nil { // null would change nothing
+		return outcome{}, refuseField("waitingMinutes", "Enter a number of minutes; with 0 nobody is told.")
+	}
+	body := object{"waitingMinutes": req.number("waitingMinutes"), "lowBalanceMicros": micros}
+	return goTo(eventsPath), req.send(http.MethodPatch, "/organization", body, nil)
 }
 
 func eventEndpointForm() form {

@@ -91,6 +91,30 @@ func TestEventsPage(t *testing.T) {
 	requireTo(t, r.submit(t, "/dashboard/events/delete", url.Values{"id": {"evep_1"}}), "/dashboard/events", "event-endpoint-delete")
 }
 
+// When people are told of waiting customers and of a low wallet is typed in minutes and credits.
+func TestEventBounds(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.answer("GET /organization", http.StatusOK, `{"waitingMinutes":15,"lowBalanceMicros":"2500000"}`)
+	page := r.see(t, "/dashboard/events")
+	holds(t, page, "event-bounds-waitingMinutes", "15")
+	holds(t, page, "event-bounds-lowBalanceMicros", "2.50")
+	r.answer("PATCH /organization", http.StatusOK, organizationJSON)
+	typed := url.Values{"waitingMinutes": {"0"}, "lowBalanceMicros": {" 10 "}}
+	requireTo(t, r.submit(t, "/dashboard/events/bounds", typed), "/dashboard/events", "event-bounds")
+	require.Equal(t, map[string]any{"waitingMinutes": 0.0, "lowBalanceMicros": "10000000"}, r.last(t, http.MethodPatch).body)
+	asked := r.count(http.MethodPatch)
+	for name, wrong := range map[string]url.Values{
+		"lowBalanceMicros": {"waitingMinutes": {"5"}, "lowBalanceMicros": {"much"}},
+		"waitingMinutes":   {"waitingMinutes": {""}, "lowBalanceMicros": {"1"}},
+	} {
+		w := r.submit(t, "/dashboard/events/bounds", wrong)
+		require.Equal(t, http.StatusBadRequest, w.Code)
+		element(t, w.Body.String(), "event-bounds-"+name+"-error")
+	}
+	require.Equal(t, asked, r.count(http.MethodPatch))
+}
+
 // A key is shown once, after the answer that made it, and what was chosen goes to the API as it was chosen.
 func TestKeyIsShownOnce(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (op *noticeOp) run(_ context.Context, s *session) error {
 	c.waitingSince = sql.NullInt64{}
 	c.replied(0)
 	if !op.dead {
-		c.answered()
+		c.stands("")
 	}
 	c.touch(s.now)
 	return nil
@@ -106,7 +106,7 @@ func endMedia(tx store.Tx, conversationID string, now int64) {
 // personAnswered ends the attention of messages without text.
 func (s *session) personAnswered(c *conversationRow) {
 	if c.attention == CodeMedia {
-		c.attention = ""
+		c.stands("")
 		endMedia(s.tx, c.id, s.now)
 	}
 }
@@ -114,7 +114,7 @@ func (s *session) personAnswered(c *conversationRow) {
 // personAnswered is the function of the same name for an echo.
 func (d *decisions) personAnswered(c *conversationRow) {
 	if c.attention == CodeMedia {
-		c.attention = ""
+		c.stands("")
 		d.effects = append(d.effects, effect{conversationID: c.id, person: true})
 	}
 }
