@@ -117,8 +117,10 @@ var conversationUpdates = func() (texts [16]string) {
 		set, n := []string{`UPDATE conversations SET address = $1, customer_name = $2, last_customer_at = $3, updated_at = $4, state = $5,
 		attention = $6, waiting_since = $7, lease_token = $8, attempts = $9, paused_until = $10, blocked_at = $11`}, 11
 		for change, columns := range [...][]string{
-			{"lease_until"}, {"run_at"},
-			{"unanswered_since", "attention_told", "handover_reason", "retried_at", "closed_until", "doubt_since"}, {"paced_until"},
+			{"lease_until"},
+			{"run_at"},
+			{"unanswered_since", "attention_told", "handover_reason", "retried_at", "closed_until", "doubt_since"},
+			{"paced_until"},
 		} {
 			for _, column := range columns {
 				if changes&(1<<change) != 0 {

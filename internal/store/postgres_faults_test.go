@@ -140,6 +140,34 @@ func TestKilledDuringCommit(t *testing.T) {
 	require.Equal(t, 1, countItems(t, db))
 }
 
+// A transaction that the server ended because nothing came for too long, as from a starved process, has certainly not committed: the
+// write may be repeated.
+func TestTransactionEndedIdle(t *testing.T) {
+	t.Parallel()
+	location := storetest.Location(t, store.Postgres)
+	db := storetest.OpenAt(t, location, store.Options{})
+	witness := storetest.OpenAt(t, location, store.Options{})
+	createItems(t, db)
+	err := db.Exec(t.Context(), func(ctx context.Context, tx store.Tx) error {
+		tx.Queue(store.AnyRows, `SET LOCAL idle_in_transaction_session_timeout = 1`)
+		if err := tx.Flush(ctx); err != nil {
+			return err
+		}
+		tx.Queue(1, `INSERT INTO items (id) VALUES (1)`)
+		require.Eventually(t, func() bool {
+			var idle int
+			err := witness.Reader().QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND state LIKE 'idle in transaction%'`).Scan(&idle)
+			return err == nil && idle == 0
+		}, time.Minute, time.Millisecond)
+		return nil
+	})
+	require.ErrorIs(t, err, store.ErrBusy)
+	require.NotErrorIs(t, err, store.ErrCommitUnknown)
+	write(t, db, `INSERT INTO items (id) VALUES (2)`)
+	require.Equal(t, 1, countItems(t, db))
+}
+
 // A transaction the server refuses to commit has certainly not committed.
 func TestRefusedCommit(t *testing.T) {
 	t.Parallel()

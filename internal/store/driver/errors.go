@@ -49,7 +49,7 @@ func WrapError(doing string, err error) error {
 		return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
 	case isForeignKey(err):
 		return fmt.Errorf("%s: %w: %w", doing, ErrNotFound, err)
-	case isLocked(err), IsDeadlock(err):
+	case isLocked(err), IsDeadlock(err), EndedIdle(err):
 		return fmt.Errorf("%s: %w: %w", doing, ErrBusy, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
@@ -62,6 +62,10 @@ func isUnique(err error) bool {
 
 // IsDeadlock reports whether PostgreSQL rolled a statement back to end a deadlock with another transaction.
 func IsDeadlock(err error) bool { return PostgresCode(err) == "40P01" }
+
+// EndedIdle reports whether PostgreSQL has ended a transaction because it heard nothing of it for too long: this process had no time to
+// go on. The server had not read COMMIT, so nothing was committed.
+func EndedIdle(err error) bool { return PostgresCode(err) == "25P03" }
 
 func isForeignKey(err error) bool {
 	return PostgresCode(err) == "23503" || SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY

@@ -325,7 +325,9 @@ func (t *transaction) sendCommit(ctx context.Context) error {
 	if errors.As(err, &refused) && refused.SeverityUnlocalized == "ERROR" {
 		return err
 	}
-	t.broken = fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+	if t.broken = err; !driver.EndedIdle(err) {
+		t.broken = fmt.Errorf("%w: %w", driver.ErrCommitUnknown, err)
+	}
 	return t.broken
 }
 
