@@ -98,7 +98,14 @@ func TestDrafts(t *testing.T) {
 			return draft != stale
 		})
 		requireError(t, b.ask(t, http.MethodPost, path+"/"+stale+"/send", map[string]any{}), "conflict")
-		b.post(t, path+"/"+draft+"/send", map[string]any{"text": "To both."}, http.StatusCreated)
+		keyed := func(body string) answer {
+			return c.as(b.customer).send(t, http.MethodPost, path+"/"+draft+"/send", strings.NewReader(body),
+				"Content-Type", "application/json", keyHeader, "k-draft")
+		}
+		first, again := keyed(`{"text":"To both."}`), keyed(`{"text":"To both."}`)
+		require.Equal(t, []int{http.StatusCreated, http.StatusCreated}, []int{first.Status, again.Status}, "%s", again.Body)
+		require.Equal(t, "true", again.Header.Get(replayHeader))
+		requireError(t, keyed(`{}`), "idempotency_key_reused")
 		requireError(t, b.ask(t, http.MethodPost, path+"/"+draft+"/send", map[string]any{}), "conflict")
 		require.Equal(t, []string{"To both."}, c.awaitSent(customer, 1))
 		require.Empty(t, b.conversation(t, l).Attention)

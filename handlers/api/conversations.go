@@ -268,7 +268,7 @@ func (g *conversations) sendMessage(
 	case in.Body.Text != "" && in.Body.Template != nil:
 		return nil, handlers.InvalidRequest("template", "A message has either text or template.")
 	}
-	key, err := sendKey(in)
+	key, err := sendKey(&in.KeyHeader, in.content())
 	if err != nil {
 		return nil, err
 	}
@@ -347,15 +347,19 @@ func (g *conversations) place(
 	return conversation, channel, err
 }
 
-// sendKey returns the key of a message, nil without one.
-func sendKey(in *messageInput) (*inbox.SendKey, error) {
+// content is what the key of a message stands for.
+func (in *messageInput) content() string {
+	if in.Body.Template != nil {
+		return "template\n" + in.ID + "\n" + string(handlers.Marshal(in.Body.Template))
+	}
+	return "text\n" + in.ID + "\n" + in.Body.Text
+}
+
+// sendKey returns the key of a message with this content, nil without one.
+func sendKey(in *endpoint.KeyHeader, content string) (*inbox.SendKey, error) {
 	key, err := in.IdempotencyKey()
 	if key == "" || err != nil {
 		return nil, err
-	}
-	content := "text\n" + in.ID + "\n" + in.Body.Text
-	if in.Body.Template != nil {
-		content = "template\n" + in.ID + "\n" + string(handlers.Marshal(in.Body.Template))
 	}
 	return &inbox.SendKey{Hash: sha256.Sum256([]byte(key)), Fingerprint: sha256.Sum256([]byte(content))}, nil
 }

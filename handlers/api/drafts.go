@@ -18,7 +18,9 @@ import (
 // Drafts are answers that wait for a person, as [inbox.Queue] has them.
 type Drafts interface {
 	Drafts(ctx context.Context, orgID, conversationID string) ([]inbox.Draft, error)
-	SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool) ([]inbox.Message, error)
+	// SendDraft queues a draft as a person's message, once for a key; nil is none.
+	SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool, key *inbox.SendKey) (
+		sent []inbox.Message, replayed bool, err error)
 	DiscardDraft(ctx context.Context, actor, orgID, conversationID, draftID string) error
 }
 
@@ -62,6 +64,7 @@ type DraftPath struct {
 
 type draftInput struct {
 	DraftPath
+	endpoint.KeyHeader
 
 	Body draftWish
 }
@@ -71,13 +74,24 @@ type draftWish struct {
 	Text string `json:"text,omitempty" minLength:"1" maxLength:"20000" doc:"What is sent in place of the proposed text; absent: that text"`
 }
 
-// sendDraft queues a draft as a message of the person who sends it. Whatever would make the platform refuse it is checked before.
+// sendDraft queues a draft as a message of the person who sends it. Whatever would make the platform refuse it is checked before, but for
+// one that was queued before under the same key.
 func (g *conversations) sendDraft(
 	ctx context.Context, principal *identity.Principal, in *draftInput,
-) (*endpoint.JSON[sentMessage], error) {
+) (*endpoint.Replayable[sentMessage], error) {
+	key, err := sendKey(&in.KeyHeader, "draft\n"+in.ID+"\n"+in.DraftID+"\n"+in.Body.Text)
+	if err != nil {
+		return nil, err
+	}
 	conversation, channel, err := g.place(ctx, principal, in.ID)
 	if err != nil {
 		return nil, err
+	}
+	if key != nil {
+		sent, err := g.Conversations.SentUnder(ctx, principal.OrgID, *key)
+		if err != nil || len(sent) > 0 {
+			return g.showSent(ctx, principal, in.ID, sent, true, err)
+		}
 	}
 	if err := g.checkSendable(&channel, &conversation, inbox.AuthorHuman, inbox.KindText); err != nil {
 		return nil, err
@@ -86,15 +100,11 @@ func (g *conversations) sendDraft(
 	if err != nil {
 		return nil, err
 	}
-	messages, err := g.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed)
+	messages, replayed, err := g.Conversations.SendDraft(ctx, principal.Actor(), principal.OrgID, in.ID, in.DraftID, parts, changed, key)
 	if errors.Is(err, inbox.ErrEnded) {
 		return nil, draftGone(err)
 	}
-	sent, err := g.showSent(ctx, principal, in.ID, messages, false, err)
-	if err != nil {
-		return nil, err
-	}
-	return endpoint.Answer(sent.Body), nil
+	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
 }
 
 // draftParts returns the messages that the draft is sent as: the text of the body, or what was proposed.

@@ -20,11 +20,14 @@ func (f *fakeInbox) Drafts(_ context.Context, orgID, id string) ([]inbox.Draft, 
 	return f.drafts, err
 }
 
-func (f *fakeInbox) SendDraft(ctx context.Context, actor, orgID, id, draftID string, parts []string, _ bool) ([]inbox.Message, error) {
+func (f *fakeInbox) SendDraft(
+	ctx context.Context, actor, orgID, id, draftID string, parts []string, _ bool, _ *inbox.SendKey,
+) (sent []inbox.Message, replayed bool, err error) {
 	if err := f.DiscardDraft(ctx, actor, orgID, id, draftID); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return f.SendAsHuman(ctx, actor, orgID, id, parts)
+	sent, err = f.SendAsHuman(ctx, actor, orgID, id, parts)
+	return sent, false, err
 }
 
 func (f *fakeInbox) DiscardDraft(_ context.Context, _, orgID, id, draftID string) error {

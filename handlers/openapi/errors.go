@@ -121,7 +121,7 @@ var specificCodes = map[string][]errcode.Code{
 	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
 	"listTemplates": slices.Concat([]errcode.Code{errcode.Conflict}, ofTemplates),
 	"sendMessage":   slices.Concat(ofSends, ofTemplates, []errcode.Code{errcode.IdempotencyKeyReused}), "resendMessage": ofSends,
-	"sendDraft": ofSends, "discardDraft": {errcode.Conflict},
+	"sendDraft": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}), "discardDraft": {errcode.Conflict},
 	"handOver": {errcode.Conflict}, "handBack": {errcode.Conflict},
 	"retryConversation": {errcode.Conflict}, "dismissConversation": {errcode.Conflict},
 	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},

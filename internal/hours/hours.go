@@ -93,7 +93,9 @@ func (h *Hours) add(line string) (problem string) {
 			return form
 		}
 		for _, day := range days {
-			h.week[day] = append(h.week[day], open)
+			if !slices.Contains(h.week[day], open) { // a line may name a day many times
+				h.week[day] = append(h.week[day], open)
+			}
 		}
 	}
 	return ""

@@ -1,6 +1,7 @@
 package hours
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,17 @@ func TestAt(t *testing.T) {
 		open, change := h.At(moment)
 		require.Equal(t, test.open, open, test)
 		require.Equal(t, test.change, change.UTC().Format(time.RFC3339), test)
+	}
+}
+
+// A line that names its days many times costs no more than one that names them once: hours are read for each answer.
+func TestDaysCountOnce(t *testing.T) {
+	t.Parallel()
+	h, err := Parse("UTC", slices.Repeat([]string{strings.Repeat("mon-sun ", 23) + "08:00-09:00"}, MostLines))
+	require.NoError(t, err)
+	require.Len(t, h.spans(time.Now()), 2*daysAround+1)
+	for day := range h.week {
+		require.Len(t, h.week[day], 1)
 	}
 }
 

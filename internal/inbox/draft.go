@@ -140,41 +140,30 @@ func (q *Queue) openDraft(sealed []byte, orgID, turnID string) (parts []string, 
 }
 
 // SendDraft queues the parts of a draft, as they were proposed or as a person has changed them, as that person's message, and ends its
-// turn. It returns the messages as [Queue.SendAsHuman] does, and [ErrEnded] for a draft that doesn't wait any more: it was sent,
-// discarded, or replaced.
-func (q *Queue) SendDraft(ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool) ([]Message, error) {
+// turn. key is that of [Queue.SendKeyed], nil for none. Errors are those of [Queue.SendKeyed], and [ErrEnded] for a draft that doesn't
+// wait any more: it was sent, discarded, or replaced.
+func (q *Queue) SendDraft(
+	ctx context.Context, actor, orgID, conversationID, draftID string, parts []string, changed bool, key *SendKey,
+) (sent []Message, replayed bool, err error) {
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("send a draft: %w: it has no parts", ErrInvalid)
+		return nil, false, fmt.Errorf("send a draft: %w: it has no parts", ErrInvalid)
 	}
-	op := &sendDraftOp{
-		humanOp: humanOp{ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts)},
-		draftID: draftID, code: codeDraftSent,
-	}
+	code := codeDraftSent
 	if changed {
-		op.code = codeDraftChanged
+		code = codeDraftChanged
 	}
-	if err := q.do(ctx, "send a draft", op); err != nil {
-		return nil, err
-	}
-	return op.messages(), nil
+	return q.sendAsHuman(ctx, humanOp{
+		ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts),
+		draftID: draftID, draftCode: code,
+	}, key)
 }
 
-type sendDraftOp struct {
-	humanOp
-
-	draftID, code string
-}
-
-func (op *sendDraftOp) run(ctx context.Context, s *session) error {
-	c := op.open(s)
-	if c == nil {
-		return nil
-	}
-	if waited, err := endDraft(ctx, s, c, op.draftID, op.code); err != nil || !waited {
+// endDraft ends the turn of the draft that the message was made of, or refuses and reports false.
+func (op *humanOp) endDraft(ctx context.Context, s *session, c *conversationRow) (ended bool, err error) {
+	if ended, err = endDraft(ctx, s, c, op.draftID, op.draftCode); err == nil && !ended {
 		op.refused = ErrEnded
-		return err
 	}
-	return op.humanOp.run(ctx, s)
+	return ended, err
 }
 
 // DiscardDraft ends a draft without sending it; the customer gets no answer to what it was about. It returns [store.ErrNotFound],

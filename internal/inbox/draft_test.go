@@ -65,15 +65,16 @@ func TestSendDraft(t *testing.T) {
 		for n, changed := range []bool{false, true} {
 			q.arrive(t, textOf("ann", number(n), "hello"))
 			id, draft := q.propose(t, "Good day")
-			_, err := q.SendDraft(ctx, "usr_2", "org_2", id, draft, []string{"x"}, changed)
+			_, _, err := q.SendDraft(ctx, "usr_2", "org_2", id, draft, []string{"x"}, changed, nil)
 			require.ErrorIs(t, err, store.ErrNotFound)
-			_, err = q.SendDraft(ctx, "usr_1", "org_1", id, "trn_x", []string{"x"}, changed)
+			_, _, err = q.SendDraft(ctx, "usr_1", "org_1", id, "trn_x", []string{"x"}, changed, nil)
 			require.ErrorIs(t, err, ErrEnded)
-			sent, err := q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"Good", "day"}, changed)
+			sent, replayed, err := q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"Good", "day"}, changed, nil)
 			require.NoError(t, err)
+			require.False(t, replayed)
 			require.Equal(t, []string{"Good", "day"}, textsOf(sent))
 			require.Equal(t, AuthorHuman, sent[0].Author)
-			_, err = q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"Good", "day"}, changed)
+			_, _, err = q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"Good", "day"}, changed, nil)
 			require.ErrorIs(t, err, ErrEnded)
 			require.ErrorIs(t, q.DiscardDraft(ctx, "usr_1", "org_1", id, draft), ErrEnded)
 			require.Empty(t, q.drafts(t, id))
@@ -95,6 +96,37 @@ func TestSendDraft(t *testing.T) {
 	})
 }
 
+// A draft that is sent again under the key of the first time is not sent twice, and the answer is that of the first time. Nor does a key
+// send another draft.
+func TestSendDraftAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "hello"))
+		id, draft := q.propose(t, "Good day")
+		key := keyOf("k", draft)
+		_, _, err := q.SendDraft(ctx, "usr_1", "org_1", id, "trn_x", []string{"x"}, false, &key)
+		require.ErrorIs(t, err, ErrEnded, "a refusal takes no key")
+		sent, replayed, err := q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"Good", "day"}, false, &key)
+		require.NoError(t, err)
+		require.False(t, replayed)
+		again, replayed, err := q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"Good", "day"}, false, &key)
+		require.NoError(t, err)
+		require.True(t, replayed)
+		require.Equal(t, sent, again)
+		require.Empty(t, q.drafts(t, id))
+
+		q.arrive(t, textOf("ann", "2", "and now?"))
+		_, next := q.propose(t, "Good night")
+		other := keyOf("k", next)
+		_, _, err = q.SendDraft(ctx, "usr_1", "org_1", id, next, []string{"Good night"}, false, &other)
+		require.ErrorIs(t, err, ErrKeyReused)
+		require.Equal(t, []string{"Good night"}, q.drafts(t, id))
+		require.Equal(t, "2", q.value(t, `SELECT count(*) FROM outbound_messages`))
+		q.healthy(t)
+	})
+}
+
 // The customer's next text makes the draft stale: all is answered by the next one, and the stale one can't be sent any more.
 func TestStaleDraft(t *testing.T) {
 	t.Parallel()
@@ -104,7 +136,7 @@ func TestStaleDraft(t *testing.T) {
 		id, stale := q.propose(t, "to one")
 		q.arrive(t, textOf("ann", "2", "two"))
 		require.Empty(t, q.drafts(t, id))
-		_, err := q.SendDraft(ctx, "usr_1", "org_1", id, stale, []string{"to one"}, false)
+		_, _, err := q.SendDraft(ctx, "usr_1", "org_1", id, stale, []string{"to one"}, false, nil)
 		require.ErrorIs(t, err, ErrEnded)
 		require.ErrorIs(t, q.DiscardDraft(ctx, "usr_1", "org_1", id, stale), ErrEnded)
 
@@ -120,6 +152,37 @@ func TestStaleDraft(t *testing.T) {
 		q.propose(t, "to three")
 		require.Equal(t, []string{"to three"}, q.drafts(t, id))
 		require.Equal(t, "3", q.value(t, `SELECT count(*) FROM messages WHERE turn_id = (SELECT id FROM turns WHERE state = 'needs_attention')`))
+		q.healthy(t)
+	})
+}
+
+// When a channel's answers become drafts while an answer is made, that one isn't sent either. A turn that ends without a word can still
+// hand its conversation over.
+func TestAnswersThatBecomeDrafts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		turn := q.begin(t, lease)
+		q.exec(t, `UPDATE channels SET drafts = TRUE`)
+		for _, sendFirst := range []bool{true, false} {
+			_, err := q.Answer(ctx, lease, turn, []string{"to one"}, sendFirst)
+			require.ErrorIs(t, err, ErrDraftMode)
+			_, err = q.AnswerAndHandOver(ctx, lease, turn, HandoverAssistant, []string{"to one"}, sendFirst)
+			require.ErrorIs(t, err, ErrDraftMode)
+		}
+		require.Equal(t, TurnAsking, q.value(t, `SELECT state FROM turns`))
+		require.NoError(t, q.Propose(ctx, lease, turn, []string{"to one"}))
+		require.NoError(t, q.Release(ctx, lease))
+		require.Equal(t, []string{"to one"}, q.drafts(t, lease.ConversationID))
+
+		q.arrive(t, textOf("bob", "2", "two"))
+		lease = q.take(t)
+		_, err := q.AnswerAndHandOver(ctx, lease, q.begin(t, lease), HandoverAssistant, nil, false)
+		require.NoError(t, err)
+		require.Equal(t, StateHuman, q.value(t, `SELECT state FROM conversations WHERE id = $1`, lease.ConversationID))
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM outbound_messages`))
 		q.healthy(t)
 	})
 }

@@ -15,13 +15,10 @@ func (q *Queue) SendAsHuman(ctx context.Context, actor, orgID, conversationID st
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("send a message: %w: it has no parts", ErrInvalid)
 	}
-	op := &humanOp{
+	sent, _, err := q.sendAsHuman(ctx, humanOp{
 		ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts),
-	}
-	if err := q.do(ctx, "send a message", op); err != nil {
-		return nil, err
-	}
-	return op.messages(), nil
+	}, nil)
+	return sent, err
 }
 
 // ownOp is an operation of an organization on one of its conversations.
@@ -66,13 +63,20 @@ type humanOp struct {
 	ownOp
 
 	parts []outboundPart
-	at    int64
+	// draftID is the draft that the message was made of, "" for none, and draftCode how that ends.
+	draftID, draftCode string
+	at                 int64
 }
 
 func (op *humanOp) run(ctx context.Context, s *session) error {
 	c := op.open(s)
 	if c == nil {
 		return nil
+	}
+	if op.draftID != "" {
+		if ended, err := op.endDraft(ctx, s, c); err != nil || !ended {
+			return err
+		}
 	}
 	if op.parts[0].template != nil {
 		if err := op.resolveByTemplate(ctx, s, c); err != nil {

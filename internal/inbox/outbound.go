@@ -13,10 +13,10 @@ import (
 
 // Answer ends a running turn with its answer: the parts become outbound messages, in order, and the turn is answered. With
 // sendFirst the first part is sending at once, which saves a commit, unless a person's message waits, which is sent before it, or the
-// lease's paces don't let it: then Answer returns the parts with a [PacedError]. When
-// a person has taken the conversation meanwhile, or the customer has blocked the channel, the turn is discarded instead, and Answer
-// returns [ErrHandedOver]. Other errors are [ErrEnded], [ErrLeaseLost], [ErrInvalid] without parts, or wrapped ones of the store,
-// after which the answer may be stored: see [Queue.Unmark].
+// lease's paces don't let it: then Answer returns the parts with a [PacedError]. When a person has taken the conversation meanwhile, or
+// the customer has blocked the channel, the turn is discarded instead, and Answer returns [ErrHandedOver]. When the channel's answers
+// have become drafts meanwhile, nothing changes, and Answer returns [ErrDraftMode]. Other errors are [ErrEnded], [ErrLeaseLost],
+// [ErrInvalid] without parts, or wrapped ones of the store, after which the answer may be stored: see [Queue.Unmark].
 func (q *Queue) Answer(ctx context.Context, lease Lease, turnID string, parts []string, sendFirst bool) ([]Outbound, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("answer: %w: the answer has no parts", ErrInvalid)
@@ -92,13 +92,15 @@ type answerOp struct {
 	parts       []outboundPart
 	sendFirst   bool
 	personWrote bool // a person's message waits
+	drafts      bool // the channel's answers are drafts
 	early       *PacedError
 	at          int64
 }
 
 func (op *answerOp) read(s *session) {
 	op.turnOp.read(s)
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.personWrote) }, `SELECT `+personWrote, op.conversation())
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.personWrote, &op.drafts) },
+		`SELECT `+personWrote+`, EXISTS (SELECT 1 FROM channels WHERE id = $2 AND drafts)`, op.conversation(), op.lease.ChannelID)
 }
 
 // Size implements [store.Sized].
@@ -136,8 +138,12 @@ func (op *answerOp) answering(s *session) *conversationRow {
 		return nil
 	}
 	op.at, op.early = s.now, nil
-	if len(op.parts) == 0 {
+	switch {
+	case len(op.parts) == 0:
 		return c
+	case op.drafts:
+		op.refused = ErrDraftMode
+		return nil
 	}
 	if op.sendFirst && !op.personWrote {
 		op.early = s.inTime(c, op.lease.Paces, true)

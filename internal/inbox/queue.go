@@ -93,6 +93,8 @@ var (
 	ErrEnded = errors.New("inbox: the turn or message has ended")
 	// ErrConversationClosed: the customer has blocked the channel, so that nothing can be sent.
 	ErrConversationClosed = errors.New("inbox: the conversation is closed")
+	// ErrDraftMode: the channel's answers are drafts, see [Queue.Propose].
+	ErrDraftMode = errors.New("inbox: the channel's answers are drafts")
 	// ErrInvalid: the caller's arguments can't be stored.
 	ErrInvalid = errors.New("inbox: invalid")
 )

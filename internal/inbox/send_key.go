@@ -34,14 +34,20 @@ func (q *Queue) SendKeyed(
 	if len(parts) == 0 {
 		return nil, false, fmt.Errorf("send a message: %w: it has no parts", ErrInvalid)
 	}
-	return q.sendKeyed(ctx, humanOp{
+	return q.sendAsHuman(ctx, humanOp{
 		ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, parts),
-	}, key)
+	}, &key)
 }
 
-// sendKeyed sends a person's message unless its key was used.
-func (q *Queue) sendKeyed(ctx context.Context, human humanOp, key SendKey) (sent []Message, replayed bool, err error) {
-	op := &keyedOp{humanOp: human, key: key}
+// sendAsHuman sends a person's message unless its key was used; nil is none.
+func (q *Queue) sendAsHuman(ctx context.Context, human humanOp, key *SendKey) (sent []Message, replayed bool, err error) {
+	if key == nil {
+		if err := q.do(ctx, "send a message", &human); err != nil {
+			return nil, false, err
+		}
+		return human.messages(), false, nil
+	}
+	op := &keyedOp{humanOp: human, key: *key}
 	for range enqueueTries { // another process may use the key at this moment
 		if err = q.do(ctx, "send a message", op); !errors.Is(err, store.ErrConflict) {
 			break

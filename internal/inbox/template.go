@@ -25,13 +25,7 @@ func (q *Queue) SendTemplate(
 	op := humanOp{ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}, parts: q.sealParts(orgID, []string{text})}
 	part := &op.parts[0]
 	part.template = q.ring.Seal(template, vault.OutboundTemplate(orgID, part.id))
-	if key != nil {
-		return q.sendKeyed(ctx, op, *key)
-	}
-	if err := q.do(ctx, "send a template", &op); err != nil {
-		return nil, false, err
-	}
-	return op.messages(), false, nil
+	return q.sendAsHuman(ctx, op, key)
 }
 
 // resolveByTemplate ends an attention that a template resolves. If another turn stands, its code becomes the attention.

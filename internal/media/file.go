@@ -17,6 +17,8 @@ const (
 	PieceBytes = 256 << 10
 	// OrgBytes bounds the stored files of an organization, but for those that are stored at the same moment.
 	OrgBytes = 1 << 30
+	// LeastBytes is as how many a smaller file counts, so that an organization can't have any number of them.
+	LeastBytes = 64 << 10
 )
 
 // States of a file.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,7 +332,7 @@ func TestBounds(t *testing.T) {
 		require.Equal(t, media.CodeRefused, one.Code)
 		require.Equal(t, 1, f.platform.Downloads(largest))
 		stop()
-		f.start(func(c *media.Config) { c.OrgBytes = media.MaxBytes + 200 })
+		f.start(func(c *media.Config) { c.OrgBytes = media.MaxBytes + 2*media.LeastBytes }) // one small file is there
 		small := f.platform.PutFile(picture(150))
 		for customer, code := range map[string]string{"fits": "", "does not": media.CodeStorageFull} {
 			if code != "" {
@@ -397,6 +398,61 @@ func TestLostLease(t *testing.T) {
 		f.platform.Release()
 		require.Equal(t, content, f.content(&files[0]))
 		require.EqualValues(t, 2, f.number(`SELECT attempts FROM media`))
+		f.healthy()
+	})
+}
+
+// A try that stands still while another worker has the file, and stops, stores nothing of it any more: the other one has deleted what
+// was stored.
+func TestATryThatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", social.Messenger)
+		content := picture(3 * media.PieceBytes)
+		var requests atomic.Int64
+		goOn := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			begin := func(bytes int) {
+				_, _ = w.Write(content[:bytes])
+				_ = http.NewResponseController(w).Flush()
+			}
+			n := int64(2)
+			if r.URL.Path != "/hang" {
+				n = requests.Add(1)
+			}
+			switch n {
+			case 1:
+				begin(media.PieceBytes + 1)
+				select {
+				case <-goOn:
+					_, _ = w.Write(content[media.PieceBytes+1:])
+				case <-r.Context().Done():
+				}
+			case 2:
+				begin(10)
+				<-r.Context().Done()
+			default:
+				begin(len(content))
+			}
+		}))
+		t.Cleanup(server.Close)
+		patient := func(c *media.Config) { c.Lease = time.Hour }
+		f.start(patient)
+		conversation := f.arrives("chn_1", "c", media.Reference{Kind: "image", Reference: server.URL + "/file"})
+		f.await("a piece", func() bool { return f.number(`SELECT count(*) FROM media_pieces`) == 1 })
+		f.arrives("chn_1", "other", media.Reference{Kind: "image", Reference: server.URL + "/hang"})
+		f.await("the organization to have no place left", func() bool { return f.number(`SELECT count(*) FROM media WHERE attempts = 1`) == 2 })
+
+		stop := f.start(patient)
+		f.exec(`UPDATE media SET run_at = 0 WHERE message_id IN (SELECT id FROM messages WHERE conversation_id = $1)`, conversation)
+		f.await("the other worker's request", func() bool { return requests.Load() == 2 })
+		require.Zero(t, f.number(`SELECT count(*) FROM media_pieces`))
+		stop()
+		close(goOn)
+		files := f.settled("org_1", conversation)
+		require.Equal(t, media.Stored, files[0].State)
+		require.Equal(t, content, f.content(&files[0]))
 		f.healthy()
 	})
 }

@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -22,8 +23,9 @@ type try struct {
 	id, orgID, channelID string
 	kind                 string
 	about                []byte // sealed
-	attempts             int64  // this one included; it fences off older tries
-	createdAt            int64  // epoch milliseconds
+	attempts             int64  // this one included
+	leasedAt             int64  // with attempts it fences off older tries: after one that doesn't count the next has its number
+	createdAt            int64  // epoch milliseconds, as leasedAt
 }
 
 // waitingOrganizations are how many organizations with waiting files one look visits.
@@ -81,6 +83,7 @@ func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int
 		}
 		for i := range leased {
 			leased[i].attempts++
+			leased[i].leasedAt = tx.Now()
 			tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4 WHERE id = $1`,
 				leased[i].id, leased[i].attempts, tx.Now()+life, tx.Now())
 		}
@@ -105,7 +108,8 @@ func skipLocked(tx store.Tx) string {
 func (t *try) exec(ctx context.Context, db *store.DB, write func(ctx context.Context, tx store.Tx) error) error {
 	return db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 		current, err := store.Changed(ctx, tx, `SELECT id FROM media
-			WHERE id = $1 AND attempts = $2 AND state = 'waiting' AND message_id IS NOT NULL`+skipLocked(tx), t.id, t.attempts)
+			WHERE id = $1 AND attempts = $2 AND updated_at = $3 AND state = 'waiting' AND message_id IS NOT NULL`+skipLocked(tx),
+			t.id, t.attempts, t.leasedAt)
 		switch {
 		case err != nil:
 			return err
@@ -149,8 +153,14 @@ func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position 
 	})
 }
 
-// selectStored sums up what an organization has.
-const selectStored = `SELECT CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM media WHERE org_id = $1 AND state = 'stored'`
+// selectStored sums up what the files of an organization take, see [counted]. [LeastBytes] bounds how many rows it reads.
+var selectStored = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
+	FROM media WHERE org_id = $1 AND state = 'stored'`
+
+var least = strconv.Itoa(LeastBytes)
+
+// counted returns how many bytes of its organization's space a file takes.
+func counted(bytes int64) int64 { return max(bytes, LeastBytes) }
 
 // hasRoom reports whether the organization has less than limit bytes.
 func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, error) {
@@ -165,7 +175,7 @@ func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType 
 		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
 			return err
 		}
-		if stored+bytes > limit {
+		if stored+counted(bytes) > limit {
 			return errFull
 		}
 		tx.Queue(1, `UPDATE media SET state = 'stored', about = $2, media_type = $3, bytes = $4, pieces = $5, updated_at = $6 WHERE id = $1`,

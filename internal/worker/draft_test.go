@@ -52,7 +52,7 @@ func TestDrafts(t *testing.T) {
 		h.drain(t, w)
 		id, draft := h.draft(t, "lan")
 		require.Equal(t, "You said: hello and with tea?", draft.Text())
-		_, err := h.queue.SendDraft(t.Context(), "usr_1", acme, id, draft.ID, []string{"Tea, yes."}, true)
+		_, _, err := h.queue.SendDraft(t.Context(), "usr_1", acme, id, draft.ID, []string{"Tea, yes."}, true, nil)
 		require.NoError(t, err)
 		h.drain(t, w)
 		require.Equal(t, []string{"Tea, yes."}, h.texts())
@@ -61,6 +61,30 @@ func TestDrafts(t *testing.T) {
 		h.drain(t, w)
 		require.Contains(t, h.vendor.calls()[2], "assistant: Tea, yes.")
 		require.EqualValues(t, 3*answerCost, h.spent(t, acme))
+		h.leaseless(t)
+	})
+}
+
+// TestDraftModeDuringACall: from the moment at which a channel's answers are drafts, no answer goes out by itself, not even one that a model
+// is making.
+func TestDraftModeDuringACall(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.handsOver(t)
+		for customer, answer := range map[string]string{"lan": "Good day.", "mai": "I'll get a colleague. " + handoverMark} {
+			h.setDrafts(t, bot, false)
+			h.vendor.reply = func(context.Context, int, []string) (string, error) {
+				h.setDrafts(t, bot, true)
+				return answer, nil
+			}
+			h.say(t, bot, customer, "hello")
+			h.drain(t, h.worker())
+			require.Empty(t, h.texts())
+		}
+		_, draft := h.draft(t, "lan")
+		require.Equal(t, "Good day.", draft.Text())
+		require.Equal(t, inbox.StateHuman, h.conversation(t, acme, "mai").State)
+		require.EqualValues(t, 2*answerCost, h.spent(t, acme))
 		h.leaseless(t)
 	})
 }
@@ -161,7 +185,7 @@ func TestAVisitorSeesNoDraft(t *testing.T) {
 		require.Empty(t, shown.text.String())
 
 		id, draft := h.draft(t, "ann")
-		_, err = h.queue.SendDraft(t.Context(), "usr_1", acme, id, draft.ID, draft.Parts, false)
+		_, _, err = h.queue.SendDraft(t.Context(), "usr_1", acme, id, draft.ID, draft.Parts, false, nil)
 		require.NoError(t, err)
 		h.drain(t, h.worker())
 		require.Contains(t, h.lines(t, acme, "ann"), "human: You said: hello (sent)")

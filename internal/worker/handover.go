@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -189,5 +190,9 @@ func (p *pass) storeAnswer(ctx context.Context, turnID, reason string, parts []s
 	if reason == "" {
 		return p.Turns.Answer(ctx, p.lease, turnID, parts, sendFirst)
 	}
-	return p.Turns.AnswerAndHandOver(ctx, p.lease, turnID, reason, parts, sendFirst)
+	rows, err := p.Turns.AnswerAndHandOver(ctx, p.lease, turnID, reason, parts, sendFirst)
+	if errors.Is(err, inbox.ErrDraftMode) { // last words aren't sent by themselves there
+		return p.Turns.AnswerAndHandOver(ctx, p.lease, turnID, reason, nil, false)
+	}
+	return rows, err
 }

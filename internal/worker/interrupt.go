@@ -157,5 +157,10 @@ func inDoubt(err error) bool {
 	if _, early := errors.AsType[*inbox.PacedError](err); early {
 		return false
 	}
-	return err != nil && !over(err) && !errors.Is(err, inbox.ErrLeaseLost) && !errors.Is(err, inbox.ErrInvalid)
+	for _, certain := range []error{nil, inbox.ErrLeaseLost, inbox.ErrInvalid, inbox.ErrDraftMode} {
+		if errors.Is(err, certain) {
+			return false
+		}
+	}
+	return !over(err)
 }

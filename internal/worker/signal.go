@@ -46,10 +46,10 @@ func (s *signals) rests(channelID string, now time.Time) bool {
 }
 
 // signal shows the customer that their message was read and that an answer is being written, until stop is called. stop doesn't wait for
-// calls that still run. Nothing is shown if the agent's typing is off, or if the turn was begun in an earlier pass.
+// calls that still run. Nothing is shown if the agent's typing is off, if answers are drafts, or if the turn was begun in an earlier pass.
 func (p *pass) signal(ctx context.Context) (stop func()) {
 	channel := &p.work.Channel
-	if !p.work.Agent.Typing || len(p.work.Waiting) == 0 || !p.Platforms.Signals(p.channelType()) ||
+	if !p.work.Agent.Typing || channel.Answers.Drafts || len(p.work.Waiting) == 0 || !p.Platforms.Signals(p.channelType()) ||
 		p.windowOver(inbox.AuthorAssistant) != "" || p.signals.rests(channel.ID, p.Now()) {
 		return func() {}
 	}

@@ -70,6 +70,21 @@ func TestSignals(t *testing.T) {
 	h.spent(t, acme)
 }
 
+// Where a person decides what is sent, the assistant shows customers nothing.
+func TestNoSignalsOfDrafts(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.changeAgent(t, func(a *store.Agent) { a.Typing = true })
+	h.channel(t, acme, "chn_m", social.Messenger, helper)
+	h.setDrafts(t, "chn_m", true)
+	h.say(t, "chn_m", "ann", "hello")
+	w := h.worker()
+	h.drain(t, w)
+	h.draft(t, "ann")
+	w.signals.running.Wait()
+	require.Empty(t, h.platform.Signals())
+}
+
 // Typing is shown again for as long as the model writes, up to a bound, and read receipts are not.
 func TestSignalsAreRepeated(t *testing.T) {
 	t.Parallel()

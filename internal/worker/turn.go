@@ -379,7 +379,10 @@ func (p *pass) answer(
 		return 0, err
 	}
 	rows, personFirst, err := p.store(ctx, turn, reason, parts)
-	if err != nil {
+	switch {
+	case errors.Is(err, inbox.ErrDraftMode): // since the conversation was opened
+		return 0, p.propose(ctx, turn, text)
+	case err != nil:
 		return 0, err
 	}
 	if reason == "" {
