@@ -13,7 +13,6 @@ package events
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/egress"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -33,12 +33,6 @@ const (
 	orgPlaces = places / 4
 	// tryTime bounds a try: connecting, sending and the header of the answer.
 	tryTime = 10 * time.Second
-	// lookPause is about how long the queue is left alone when nothing was due.
-	lookPause = time.Second
-	// faultPause follows a fault of the store.
-	faultPause = 5 * time.Second
-	// storeWait bounds every wait for the store.
-	storeWait = 10 * time.Second
 	// giveUpAfter is the age at which an event gets no further try, however few it had: where an endpoint is slower than its events
 	// come, they wait for each other.
 	giveUpAfter = 36 * time.Hour
@@ -54,14 +48,11 @@ const (
 	actor = "events"
 )
 
-// retries are the pauses after the tries of an event, which [jittered] varies: a day in all.
+// retries are the pauses after the tries of an event, up to a quarter longer or shorter: a day in all.
 var retries = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 	8 * time.Hour, 8 * time.Hour,
 }
-
-// jittered returns a pause, up to a quarter longer or shorter.
-func jittered(pause time.Duration) time.Duration { return pause - pause/4 + repeat.Jitter(pause/2) }
 
 // Outcomes of tries.
 const (
@@ -91,12 +82,6 @@ type Config struct {
 type Deliverer struct {
 	Config
 	client *http.Client
-
-	mu      sync.Mutex
-	taken   int
-	running map[string]int // by organization
-	freed   chan struct{}
-	tries   sync.WaitGroup
 }
 
 // New returns a deliverer that is idle until [Deliverer.Run].
@@ -110,116 +95,33 @@ func New(config Config) *Deliverer {
 	if config.Tried == nil {
 		config.Tried = func(string) {}
 	}
-	return &Deliverer{Config: config, client: config.Policy.Client(tryTime), running: map[string]int{}, freed: make(chan struct{}, 1)}
+	return &Deliverer{Config: config, client: config.Policy.Client(tryTime)}
 }
 
-// Run delivers, watches and prunes until ctx ends, and returns when the tries that run have ended, [tryTime] and [storeWait] later at most.
+// Run delivers, watches and prunes until ctx ends, and returns when the tries that run have ended, [tryTime] and the time of a write later at most.
 func (d *Deliverer) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { repeat.Every(ctx, watchInterval, d.watch) })
 	loops.Go(func() { repeat.Every(ctx, pruneInterval, d.prune) })
-	for cursor := ""; ctx.Err() == nil; {
-		next, err := d.look(ctx, cursor)
-		pause := time.Duration(0)
-		switch {
-		case err != nil && ctx.Err() == nil:
+	dispatch.Queue[store.EventDelivery]{
+		Places: places, OrgPlaces: orgPlaces,
+		Due: d.DB.EventDeliveries.Due,
+		Lease: func(ctx context.Context, org string, atMost int) ([]store.EventDelivery, error) {
+			return d.DB.EventDeliveries.Lease(ctx, org, atMost, (tryTime + d.Lease).Milliseconds())
+		},
+		Try: func(ctx context.Context, one *store.EventDelivery) { d.deliver(context.WithoutCancel(ctx), one) },
+		Failed: func(ctx context.Context, err error) {
 			d.Logger.ErrorContext(ctx, "looking for events failed", "error", err)
-			pause = faultPause
-		case next == "" || d.full():
-			pause = jittered(lookPause)
-		}
-		cursor = next
-		d.pause(ctx, pause)
-	}
-	d.tries.Wait()
+		},
+	}.Run(ctx)
 	loops.Wait()
 	d.client.CloseIdleConnections()
-}
-
-// pause waits, shorter if a place gets free meanwhile.
-func (d *Deliverer) pause(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-d.freed:
-	case <-ctx.Done():
-	}
-}
-
-// look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or
-// the one that got the last free place, so that the next place is another's.
-func (d *Deliverer) look(ctx context.Context, cursor string) (next string, err error) {
-	if d.full() {
-		return cursor, nil
-	}
-	orgs, next, err := d.DB.EventDeliveries.Due(ctx, cursor)
-	if err != nil {
-		return cursor, err
-	}
-	for _, org := range orgs {
-		free := d.free(org)
-		if free == 0 {
-			continue
-		}
-		bounded, cancel := storing(ctx)
-		leased, err := d.DB.EventDeliveries.Lease(bounded, org, free, (tryTime + d.Lease).Milliseconds())
-		cancel()
-		if err != nil {
-			return cursor, err
-		}
-		for i := range leased {
-			d.start(ctx, &leased[i])
-		}
-		if cursor = org; d.full() {
-			return cursor, nil
-		}
-	}
-	return next, nil
-}
-
-// full reports whether no place is free.
-func (d *Deliverer) full() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.taken >= places
-}
-
-// free returns how many more tries an organization may have.
-func (d *Deliverer) free(org string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return min(places-d.taken, orgPlaces-d.running[org])
-}
-
-func (d *Deliverer) start(ctx context.Context, delivery *store.EventDelivery) {
-	d.mu.Lock()
-	d.taken++
-	d.running[delivery.OrgID]++
-	d.mu.Unlock()
-	d.tries.Go(func() {
-		defer d.ended(delivery.OrgID)
-		d.deliver(context.WithoutCancel(ctx), delivery)
-	})
-}
-
-func (d *Deliverer) ended(org string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.taken--
-	if d.running[org]--; d.running[org] == 0 {
-		delete(d.running, org)
-	}
-	select {
-	case d.freed <- struct{}{}:
-	default:
-	}
 }
 
 // deliver makes one try and stores how it ended.
 func (d *Deliverer) deliver(ctx context.Context, delivery *store.EventDelivery) {
 	log := d.Logger.With("event", delivery.EventID, "endpoint", delivery.EndpointID)
-	bounded, cancel := storing(ctx)
+	bounded, cancel := dispatch.Storing(ctx)
 	endpoint, err := d.DB.EventEndpoints.ByID(bounded, delivery.OrgID, delivery.EndpointID)
 	cancel()
 	var try store.EventTry
@@ -234,7 +136,7 @@ func (d *Deliverer) deliver(ctx context.Context, delivery *store.EventDelivery) 
 		d.Tried(outcome)
 		try = after(delivery, outcome, status)
 	}
-	bounded, cancel = storing(ctx)
+	bounded, cancel = dispatch.Storing(ctx)
 	defer cancel()
 	disabled, err := d.DB.EventDeliveries.Finish(bounded, actor, delivery, try)
 	if err != nil {
@@ -256,7 +158,7 @@ func after(delivery *store.EventDelivery, outcome string, status int) store.Even
 	case delivery.Attempts > int64(len(retries)), time.Now().UnixMilli()-delivery.CreatedAt > giveUpAfter.Milliseconds():
 		try.State, try.DisableFor, try.FailingFor = store.DeliveryFailed, store.EndpointFailing, FailingTime.Milliseconds()
 	default:
-		try.Wait = jittered(retries[delivery.Attempts-1]).Milliseconds()
+		try.Wait = repeat.Around(retries[delivery.Attempts-1]).Milliseconds()
 	}
 	return try
 }
@@ -323,9 +225,4 @@ func (d *Deliverer) prune(ctx context.Context) {
 	if _, err := d.DB.EventDeliveries.Prune(ctx, Retention.Milliseconds()); err != nil && ctx.Err() == nil {
 		d.Logger.ErrorContext(ctx, "deleting old events failed", "error", err)
 	}
-}
-
-// storing returns the context of one write of the store, which outlives a stop.
-func storing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), storeWait, fmt.Errorf("the store took longer than %s", storeWait))
 }

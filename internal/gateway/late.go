@@ -21,7 +21,7 @@ const (
 	maxLateBytes = 64 << 20
 	// lateAtOnce is how many are tried at a time: enough to share the writer's transactions.
 	lateAtOnce = 64
-	// firstLatePause and longestLatePause bound the pause after a round without success; it is jittered by half. With the 5 s
+	// firstLatePause and longestLatePause bound the pause after a round without success; it is jittered by a quarter. With the 5 s
 	// that a try may take, all calls are decided within 10 s of the store's return.
 	firstLatePause   = 250 * time.Millisecond
 	longestLatePause = 2 * time.Second

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/egress"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -24,14 +25,8 @@ const (
 	orgPlaces = places / 4
 	// tryTime bounds a try: asking the platform for the address, connecting, and the whole file.
 	tryTime = time.Minute
-	// lookPause is about how long the queue is left alone when nothing was due.
-	lookPause = time.Second
 	// sweepInterval is the pause between two looks for files of deleted messages.
 	sweepInterval = 5 * time.Second
-	// faultPause follows a fault of the store.
-	faultPause = 5 * time.Second
-	// storeWait bounds every wait for the store.
-	storeWait = 10 * time.Second
 	// reconnectPause and reconnectLife are how often and how long a file is tried whose channel needs new credentials; platforms keep files
 	// for about as long.
 	reconnectPause = 10 * time.Minute
@@ -72,12 +67,6 @@ type Fetcher struct {
 	public *http.Client
 	// writing holds a token while a piece is written.
 	writing chan struct{}
-
-	mu      sync.Mutex
-	taken   int
-	running map[string]int // by organization
-	freed   chan struct{}
-	tries   sync.WaitGroup
 }
 
 // New returns a fetcher that is idle until [Fetcher.Run].
@@ -91,108 +80,26 @@ func New(config Config) *Fetcher {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Fetcher{
-		Config: config, public: config.Policy.Client(tryTime), writing: make(chan struct{}, 1), running: map[string]int{},
-		freed: make(chan struct{}, 1),
-	}
+	return &Fetcher{Config: config, public: config.Policy.Client(tryTime), writing: make(chan struct{}, 1)}
 }
 
 // Run fetches and sweeps until ctx ends, which ends what is being fetched, to be tried again by the next fetcher.
 func (f *Fetcher) Run(ctx context.Context) {
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() { repeat.Every(ctx, sweepInterval, f.sweep) })
-	for cursor := ""; ctx.Err() == nil; {
-		next, err := f.look(ctx, cursor)
-		pause := time.Duration(0)
-		switch {
-		case err != nil && ctx.Err() == nil:
+	dispatch.Queue[try]{
+		Places: places, OrgPlaces: orgPlaces,
+		Due: func(ctx context.Context, cursor string) ([]string, string, error) { return due(ctx, f.DB, cursor) },
+		Lease: func(ctx context.Context, org string, atMost int) ([]try, error) {
+			return lease(ctx, f.DB, org, atMost, f.Lease.Milliseconds())
+		},
+		Try: f.fetch,
+		Failed: func(ctx context.Context, err error) {
 			f.Logger.ErrorContext(ctx, "looking for files to fetch failed", "error", err)
-			pause = faultPause
-		case next == "" || f.free("") <= 0:
-			pause = repeat.Around(lookPause)
-		}
-		cursor = next
-		f.pause(ctx, pause)
-	}
-	f.tries.Wait()
+		},
+	}.Run(ctx)
 	sweeping.Wait()
 	f.public.CloseIdleConnections()
-}
-
-// pause waits, shorter if a place gets free meanwhile.
-func (f *Fetcher) pause(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.freed:
-	case <-ctx.Done():
-	}
-}
-
-// look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or the
-// one that got the last free place, so that the next place is another's.
-func (f *Fetcher) look(ctx context.Context, cursor string) (next string, err error) {
-	if f.free("") <= 0 {
-		return cursor, nil
-	}
-	orgs, next, err := due(ctx, f.DB, cursor)
-	if err != nil {
-		return cursor, err
-	}
-	for _, org := range orgs {
-		free := f.free(org)
-		if free <= 0 {
-			continue
-		}
-		bounded, cancel := storing(ctx)
-		leased, err := lease(bounded, f.DB, org, free, f.Lease.Milliseconds())
-		cancel()
-		if err != nil {
-			return cursor, err
-		}
-		for i := range leased {
-			f.start(ctx, &leased[i])
-		}
-		if cursor = org; f.free("") <= 0 {
-			return cursor, nil
-		}
-	}
-	return next, nil
-}
-
-// free returns how many more files may be fetched, of one organization or, for "", of all together.
-func (f *Fetcher) free(org string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if org == "" {
-		return places - f.taken
-	}
-	return min(places-f.taken, orgPlaces-f.running[org])
-}
-
-func (f *Fetcher) start(ctx context.Context, t *try) {
-	f.mu.Lock()
-	f.taken++
-	f.running[t.orgID]++
-	f.mu.Unlock()
-	f.tries.Go(func() {
-		defer f.ended(t.orgID)
-		f.fetch(ctx, t)
-	})
-}
-
-func (f *Fetcher) ended(org string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.taken--
-	if f.running[org]--; f.running[org] == 0 {
-		delete(f.running, org)
-	}
-	select {
-	case f.freed <- struct{}{}:
-	default:
-	}
 }
 
 // fetch makes one try and stores how it ended.
@@ -222,7 +129,7 @@ func (f *Fetcher) keep(ctx context.Context, t *try) (stop func()) {
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		for repeat.Pause(ctx, f.Lease/3) == nil {
-			bounded, done := storing(ctx)
+			bounded, done := dispatch.Storing(ctx)
 			err := t.renew(bounded, f.DB, f.Lease.Milliseconds())
 			done()
 			if errors.Is(err, errLost) {
@@ -235,7 +142,7 @@ func (f *Fetcher) keep(ctx context.Context, t *try) (stop func()) {
 
 // end stores how a try has failed.
 func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *slog.Logger) error {
-	bounded, cancel := storing(ctx)
+	bounded, cancel := dispatch.Storing(ctx)
 	defer cancel()
 	failed, ok := errors.AsType[*fetchError](cause)
 	switch {
@@ -265,7 +172,7 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 // pause returns how long the file is left alone after the try, in milliseconds, at least as long as the platform has asked for.
 func (t *try) pause(atLeast time.Duration) int64 {
 	pause := retries[min(t.attempts, int64(len(retries)))-1]
-	return max(pause-pause/4+repeat.Jitter(pause/2), atLeast).Milliseconds()
+	return max(repeat.Around(pause), atLeast).Milliseconds()
 }
 
 // age returns for how long the file has been waiting.
@@ -388,9 +295,4 @@ func (f *Fetcher) sweep(ctx context.Context) {
 	if _, err := Sweep(ctx, f.DB); err != nil && ctx.Err() == nil {
 		f.Logger.ErrorContext(ctx, "deleting the files of deleted messages failed; it is tried again", "error", err)
 	}
-}
-
-// storing returns the context of one write of the store, which outlives a stop.
-func storing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), storeWait, fmt.Errorf("the store took longer than %s", storeWait))
 }

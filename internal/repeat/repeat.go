@@ -56,8 +56,8 @@ func Pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// Around returns a random duration from half of d to one and a half times d.
-func Around(d time.Duration) time.Duration { return d/2 + Jitter(d) }
+// Around returns d, up to a quarter longer or shorter at random.
+func Around(d time.Duration) time.Duration { return d - d/4 + Jitter(d/2) }
 
 // Jitter returns a random duration from 0 to most, which must not be negative.
 func Jitter(most time.Duration) time.Duration {

@@ -77,8 +77,8 @@ func TestJitter(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
 		around := Around(time.Second)
-		require.GreaterOrEqual(t, around, 500*time.Millisecond)
-		require.LessOrEqual(t, around, 1500*time.Millisecond)
+		require.GreaterOrEqual(t, around, 750*time.Millisecond)
+		require.LessOrEqual(t, around, 1250*time.Millisecond)
 		require.LessOrEqual(t, Jitter(3), time.Duration(3))
 	}
 	require.Zero(t, Jitter(0))

@@ -1,0 +1,150 @@
+// Package dispatch starts what is due in a queue of the store, a bounded number at a time, so that organizations take turns: one that has
+// much to do, or whose tries hang, keeps no other waiting. What a try is, and what follows from it, belongs to its callers.
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+)
+
+const (
+	// lookPause is about how long the queue is left alone when nothing was due.
+	lookPause = time.Second
+	// faultPause follows a fault of the store.
+	faultPause = 5 * time.Second
+	// storeWait bounds every wait for the store.
+	storeWait = 10 * time.Second
+)
+
+// Queue is what a dispatcher starts. All fields are required.
+type Queue[T any] struct {
+	// Places is how many tries run at a time, OrgPlaces how many of them for one organization.
+	Places, OrgPlaces int
+	// Due returns the organizations after cursor that have something to try now. next is the cursor of the next look, "" for the beginning.
+	Due func(ctx context.Context, cursor string) (orgs []string, next string, err error)
+	// Lease takes up to so many tries of an organization.
+	Lease func(ctx context.Context, org string, atMost int) ([]T, error)
+	// Try makes one try. It gets the context of [Queue.Run].
+	Try func(ctx context.Context, one *T)
+	// Failed is told of faults of Due and Lease, which are tried again.
+	Failed func(ctx context.Context, err error)
+}
+
+// Run starts what is due until ctx ends, and returns when the tries that run have ended.
+func (q Queue[T]) Run(ctx context.Context) {
+	d := &dispatcher[T]{Queue: q, running: map[string]int{}, freed: make(chan struct{}, 1)}
+	for cursor := ""; ctx.Err() == nil; {
+		next, err := d.look(ctx, cursor)
+		pause := time.Duration(0)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.Failed(ctx, err)
+			pause = faultPause
+		case next == "" || d.full():
+			pause = repeat.Around(lookPause)
+		}
+		cursor = next
+		d.pause(ctx, pause)
+	}
+	d.tries.Wait()
+}
+
+// Storing returns the context of one write of the store, which outlives a stop.
+func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), storeWait, fmt.Errorf("the store took longer than %s", storeWait))
+}
+
+// dispatcher is a queue at work.
+type dispatcher[T any] struct {
+	Queue[T]
+
+	mu      sync.Mutex
+	taken   int
+	running map[string]int // by organization
+	freed   chan struct{}
+	tries   sync.WaitGroup
+}
+
+// pause waits, shorter if a place gets free meanwhile.
+func (d *dispatcher[T]) pause(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.freed:
+	case <-ctx.Done():
+	}
+}
+
+// look starts what is due of the organizations after cursor. next is where the next look goes on: "" after the last organization, or the
+// one that got the last free place, so that the next place is another's.
+func (d *dispatcher[T]) look(ctx context.Context, cursor string) (next string, err error) {
+	if d.full() {
+		return cursor, nil
+	}
+	orgs, next, err := d.Due(ctx, cursor)
+	if err != nil {
+		return cursor, err
+	}
+	for _, org := range orgs {
+		free := d.free(org)
+		if free <= 0 {
+			continue
+		}
+		bounded, cancel := Storing(ctx)
+		leased, err := d.Lease(bounded, org, free)
+		cancel()
+		if err != nil {
+			return cursor, err
+		}
+		for i := range leased {
+			d.start(ctx, org, &leased[i])
+		}
+		if cursor = org; d.full() {
+			return cursor, nil
+		}
+	}
+	return next, nil
+}
+
+// full reports whether no place is free.
+func (d *dispatcher[T]) full() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.taken >= d.Places
+}
+
+// free returns how many more tries an organization may have.
+func (d *dispatcher[T]) free(org string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return min(d.Places-d.taken, d.OrgPlaces-d.running[org])
+}
+
+func (d *dispatcher[T]) start(ctx context.Context, org string, one *T) {
+	d.mu.Lock()
+	d.taken++
+	d.running[org]++
+	d.mu.Unlock()
+	d.tries.Go(func() {
+		defer d.ended(org)
+		d.Try(ctx, one)
+	})
+}
+
+func (d *dispatcher[T]) ended(org string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.taken--
+	if d.running[org]--; d.running[org] == 0 {
+		delete(d.running, org)
+	}
+	select {
+	case d.freed <- struct{}{}:
+	default:
+	}
+}
