@@ -70,8 +70,13 @@ type App struct {
 	Tranches string `json:"tranches,omitempty"`
 
 	// Where organizations may receive events: `public` allows https addresses on the public internet, `any` also private networks, and
-	// http on this host. The same holds for the files that customers send, where platforms name them by an address. Default: `public`.
+	// http on this host. Default: `public`.
 	EventEndpoints string `json:"event_endpoints,omitempty"`
+
+	// Where files that customers send may be fetched, if platforms name them by an address: `public` or `any`, as for events. `any` is
+	// for platforms inside your own network, such as one that is played for a trial: whoever signs a channel's deliveries chooses the
+	// addresses, and reads what is there. Default: `public`.
+	CustomerFiles string `json:"customer_files,omitempty"`
 
 	// How the process uses its memory.
 	Memory *Memory `json:"memory,omitempty"`
@@ -135,9 +140,8 @@ func (a *App) faults() *config.Faults {
 	if a.Tranches != "" && !slices.Contains(onOff, a.Tranches) {
 		fs.Addf("svc.tranches", "%q is not known; allowed: %s", a.Tranches, config.Listed(onOff))
 	}
-	if a.EventEndpoints != "" && !slices.Contains(eventTargets, a.EventEndpoints) {
-		fs.Addf("svc.event_endpoints", "%q is not known; allowed: %s", a.EventEndpoints, config.Listed(eventTargets))
-	}
+	targetFaults(fs, "svc.event_endpoints", a.EventEndpoints)
+	targetFaults(fs, "svc.customer_files", a.CustomerFiles)
 	a.Memory.faults(fs)
 	return fs
 }
@@ -147,14 +151,20 @@ const tranchesOff = "off"
 
 var onOff = []string{"on", tranchesOff}
 
-// anyTarget is the value of event_endpoints that allows every address.
+// anyTarget is the value of event_endpoints and customer_files that allows every address.
 const anyTarget = "any"
 
-var eventTargets = []string{"public", anyTarget}
+var targets = []string{"public", anyTarget}
 
-// eventPolicy returns which addresses event endpoints may have.
-func (a *App) eventPolicy() egress.Policy {
-	return egress.Policy{AllowPrivate: a.EventEndpoints == anyTarget}
+func targetFaults(fs *config.Faults, path, target string) {
+	if target != "" && !slices.Contains(targets, target) {
+		fs.Addf(path, "%q is not known; allowed: %s", target, config.Listed(targets))
+	}
+}
+
+// targetPolicy returns which addresses an option allows.
+func targetPolicy(target string) egress.Policy {
+	return egress.Policy{AllowPrivate: target == anyTarget}
 }
 
 func baseURLFaults(fs *config.Faults, address string) {

@@ -27,6 +27,19 @@ func secretFile(t *testing.T, content string) config.Secret {
 	return config.Secret("{file." + path + "}")
 }
 
+// What organizations' event endpoints may reach opens no address to those who sign deliveries that name files, nor the other way round.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	for _, app := range []*App{{}, {EventEndpoints: "any"}, {CustomerFiles: "any"}, {EventEndpoints: "public", CustomerFiles: "public"}} {
+		rt := &runtime{shared: &sharedStore{}}
+		require.Equal(t, app.EventEndpoints == "any", app.deliverer(rt).Policy.AllowPrivate)
+		require.Equal(t, app.CustomerFiles == "any", app.fetcher(rt).Policy.AllowPrivate)
+	}
+	app := goodApp(t)
+	app.CustomerFiles = "private"
+	require.ErrorContains(t, app.faults().Err(), `svc.customer_files: "private" is not known; allowed: public, any`)
+}
+
 // goodApp is a configuration without a fault.
 func goodApp(t *testing.T) *App {
 	t.Helper()

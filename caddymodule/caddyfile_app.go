@@ -106,6 +106,7 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 //	    }
 //	    tranches on | off
 //	    event_endpoints public | any
+//	    customer_files  public | any
 //	    memory {
 //	        gc_floor <size>
 //	    }
@@ -128,7 +129,8 @@ func (a *App) UnmarshalCaddyfile(d *caddytokens.Dispenser) error {
 		{Word: "timing", HasBlock: true, Read: a.readTiming(r)},
 		{Word: "limits", HasBlock: true, Read: a.readLimits(r)},
 		{Word: "tranches", Read: r.Text(&a.Tranches, config.Listed(onOff))},
-		{Word: "event_endpoints", Read: r.Text(&a.EventEndpoints, config.Listed(eventTargets))},
+		{Word: "event_endpoints", Read: r.Text(&a.EventEndpoints, config.Listed(targets))},
+		{Word: "customer_files", Read: r.Text(&a.CustomerFiles, config.Listed(targets))},
 		{Word: "memory", HasBlock: true, Read: a.readMemory(r)},
 	})
 	slices.SortStableFunc(a.Providers, func(a, b *Provider) int { return strings.Compare(a.Name, b.Name) })

@@ -73,7 +73,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
-		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: a.eventPolicy(),
+		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),
 	})
 	described, err := a.newDocs(api, set.Catalog)
 	if err != nil {

@@ -140,16 +140,16 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 // deliverer returns the part of a worker that sends events to organizations' endpoints.
 func (a *App) deliverer(rt *runtime) *events.Deliverer {
 	return events.New(events.Config{
-		DB: rt.shared.db, Ring: a.settings.ring, Policy: a.eventPolicy(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		DB: rt.shared.db, Ring: a.settings.ring, Policy: targetPolicy(a.EventEndpoints),
+		Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Tried: func(outcome string) { eventTriesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})
 }
 
-// fetcher returns the part of a worker that fetches the files of customers' messages. What tenants' event endpoints may reach, they may
-// reach, too: a channel's owner can sign deliveries that name addresses.
+// fetcher returns the part of a worker that fetches the files of customers' messages.
 func (a *App) fetcher(rt *runtime) *media.Fetcher {
 	return media.New(media.Config{
-		DB: rt.shared.db, Ring: a.settings.ring, Platforms: rt.platforms, Policy: a.eventPolicy(),
+		DB: rt.shared.db, Ring: a.settings.ring, Platforms: rt.platforms, Policy: targetPolicy(a.CustomerFiles),
 		Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease), Logger: a.log,
 	})
 }

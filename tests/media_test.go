@@ -61,7 +61,7 @@ func (b *business) filesOf(t testing.TB, conversation string) (files []map[strin
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
-		c := prepareConnectedWith(t, engine, func(d *deployment) { d.App += "event_endpoints any\n" })
+		c := prepareConnected(t, engine)
 		c.worker = c.startWorker()
 		b := c.business(t, 1_000_000, c.up.script(replying), nil)
 		other := c.business(t, 0, c.up.script(replying), nil)
@@ -92,6 +92,7 @@ func TestFiles(t *testing.T) {
 			for name, value := range map[string]string{
 				"Content-Type": "image/png", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox",
 				"Content-Disposition": "attachment; filename=" + file["id"].(string), "Content-Length": "600000",
+				"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "private, no-store",
 			} {
 				require.Equal(t, value, a.Header.Get(name))
 			}
@@ -142,7 +143,7 @@ func countFiles(t testing.TB, tables *sql.Conn) (n int) {
 func TestFilesOutliveWorkers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, engine store.Engine) {
-		c := prepareConnectedWith(t, engine, func(d *deployment) { d.App += "event_endpoints any\n"; d.Lease = "2s" })
+		c := prepareConnectedWith(t, engine, func(d *deployment) { d.Lease = "2s" })
 		c.worker = c.startWorker()
 		b := c.business(t, 1_000_000, c.up.script(replying), nil)
 		l := b.line(t, social.ChatApp)

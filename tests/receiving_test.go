@@ -53,6 +53,7 @@ func (d *deployment) receiving(t testing.TB, platform *platformfake.Server) *dep
 		"api_base "+platform.URL(localchat.Type))
 	block("market_a", "partner_id "+marketAPartnerID, "partner_key {env.MARKET_A_PARTNER_KEY}", "api_base "+platform.URL(marketa.Type))
 	block("market_b", "app_key "+marketBAppKey, "app_secret {env.MARKET_B_APP_SECRET}", "api_base "+platform.URL(marketb.Type))
+	app.WriteString("customer_files any\n") // the platform's links to files are of this machine
 	d.App += app.String()
 	d.env = append(d.env, "SOCIAL_APP_SECRET="+socialAppSecret, "SOCIAL_VERIFY_TOKEN="+socialVerifyToken,
 		"LOCALCHAT_APP_SECRET="+localchatAppSecret, "MARKET_A_PARTNER_KEY="+marketAPartnerKey, "MARKET_B_APP_SECRET="+marketBAppSecret)

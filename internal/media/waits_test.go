@@ -1,8 +1,12 @@
 package media_test
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +38,59 @@ func TestHangingFilesTakeNoOthersPlace(t *testing.T) {
 			require.Equal(t, media.Stored, f.settled("org_2", conversation)[0].State)
 		}
 		require.Equal(t, 2, f.platform.Downloads(slow), "an organization has a quarter of the places")
+	})
+}
+
+// located answers every reference with one location.
+type located struct {
+	media.Platforms
+
+	where platforms.Location
+}
+
+func (l located) Locate(context.Context, *platforms.Channel, string) (platforms.Location, error) {
+	return l.where, nil
+}
+
+// TestRedirects guarantees that an address which refers to another one opens nothing that the first could not, and that the platform's
+// token doesn't go there.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		var tokens sync.Map
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			tokens.Store(r.URL.Path, r.Header.Get("Authorization"))
+			if to, moved := strings.CutPrefix(r.URL.Path, "/to/"); moved {
+				w.Header().Set("Location", to)
+				w.WriteHeader(http.StatusFound)
+				return
+			}
+			_, _ = w.Write(picture(100))
+		}))
+		t.Cleanup(server.Close)
+		for to, c := range map[string]struct {
+			own  bool
+			code string
+		}{
+			"/file":              {code: ""},
+			"http://10.0.0.1/":   {code: media.CodeRefused}, // the policy of the test allows http to this host only
+			"ftp://example.com/": {code: media.CodeRefused},
+			"/other":             {own: true, code: media.CodeRefused},
+		} {
+			where := platforms.Location{Address: server.URL + "/to/" + to, Own: c.own, Authorization: "Bearer secret"}
+			stop := f.start(func(config *media.Config) { config.Platforms = located{f.set, where} })
+			one := f.settled("org_1", f.arrives("chn_1", to, media.Reference{Kind: "image", Reference: "1"}))[0]
+			require.Equal(t, c.code, one.Code, to)
+			stop()
+		}
+		token, _ := tokens.Load("/file")
+		require.Empty(t, token)
+		token, _ = tokens.Load("/to//file")
+		require.Equal(t, "Bearer secret", token)
+		_, asked := tokens.Load("/other")
+		require.False(t, asked)
 	})
 }
 

@@ -42,11 +42,16 @@ func (p *pass) opening() time.Time {
 	return change
 }
 
-// untilOpening lets the texts wait until the business opens, and tells the customer once. No model is called.
+// untilOpening lets the texts wait until the business opens, and tells the customer once. No model is called. In draft mode nothing is sent
+// by itself.
 func (p *pass) untilOpening(ctx context.Context, opening time.Time) (wait time.Duration, err error) {
-	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	var notice []string
+	if rules := &p.work.Channel.Answers; !rules.Drafts {
+		kind, _ := p.Platforms.Find(p.work.Channel.Type)
+		notice = platforms.Split(kind.Limit, rules.ClosedNotice)
+	}
 	bounded, cancel := storing(ctx)
-	rows, err := p.Turns.SayClosed(bounded, p.lease, platforms.Split(kind.Limit, p.work.Channel.Answers.ClosedNotice), opening)
+	rows, err := p.Turns.SayClosed(bounded, p.lease, notice, opening)
 	cancel()
 	switch {
 	case over(err):

@@ -68,6 +68,18 @@ func TestClosedBusiness(t *testing.T) {
 	})
 }
 
+// TestNoNoticeInDraftMode: where a person sends what the assistant proposes, no notice goes out by itself either.
+func TestNoNoticeInDraftMode(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.setOpen(t, bot, false, func(rules *store.AnswerRules) { rules.Drafts = true })
+	h.say(t, bot, "lan", "hello")
+	h.drain(t, h.worker())
+	require.Empty(t, h.texts())
+	require.Greater(t, h.conversation(t, acme, "lan").UnansweredSince, time.Now().Add(time.Hour).UnixMilli(), "it waits for the opening")
+	require.Empty(t, h.vendor.calls())
+}
+
 // TestANoticeThatFails is sent later, and once.
 func TestANoticeThatFails(t *testing.T) {
 	t.Parallel()
