@@ -63,6 +63,7 @@ type withdrawOp struct {
 	received, sent string // the message's id, in one of the two directions
 	at             int64  // when it was stored
 	asking         string // the running turn of its conversation
+	drafted        bool   // a draft waits that was made after the message
 	others         bool   // another text waits for an answer
 }
 
@@ -80,7 +81,7 @@ func (op *withdrawOp) find(ctx context.Context, tx store.Tx) error {
 }
 
 func (op *withdrawOp) read(s *session) {
-	op.received, op.sent, op.asking, op.others = "", "", "", false
+	op.received, op.sent, op.asking, op.drafted, op.others = "", "", "", false, false
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at) },
 		`SELECT id, received_at FROM messages WHERE channel_id = $1 AND platform_message_id = $2`, op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.sent, &op.at) },
@@ -88,9 +89,15 @@ func (op *withdrawOp) read(s *session) {
 			AND state = 'sent'`, op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.asking) },
 		`SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking'`, op.conversationID)
+	s.tx.QueueQuery(func(row store.Row) error {
+		madeAt, err := store.ScanValue[int64](row)
+		op.drafted = madeAt >= op.at
+		return err
+	}, `SELECT created_at FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = '`+CodeDraft+`'`, op.conversationID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.others) }, `SELECT
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND platform_message_id <> $2)
-		OR EXISTS (SELECT 1 FROM messages WHERE turn_id = (SELECT id FROM turns WHERE conversation_id = $1 AND state = 'asking')
+		OR EXISTS (SELECT 1 FROM messages WHERE turn_id IN (SELECT id FROM turns WHERE conversation_id = $1
+				AND (state = 'asking' OR state = 'needs_attention' AND code = '`+CodeDraft+`'))
 			AND NOT handled AND platform_message_id <> $2)`, op.conversationID, op.key.platformID)
 }
 
@@ -112,7 +119,13 @@ func (op *withdrawOp) run(_ context.Context, s *session) error {
 		(&turnOp{turnID: op.asking}).supersede(s)
 		c.runBy(s.now)
 	}
-	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL WHERE conversation_id = $1 AND created_at >= $2 AND request IS NOT NULL`, c.id, op.at)
+	if op.drafted { // it may repeat the text; as with a new text, the next draft is about what is left
+		takeUp(s.tx, c.id, s.now)
+		c.stands("")
+		c.runBy(s.now)
+	}
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1 AND created_at >= $2
+		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id, op.at)
 	if !op.others && c.state == StateAssistant && c.attention == "" {
 		c.replied(0)
 	}

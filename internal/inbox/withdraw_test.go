@@ -120,6 +120,36 @@ func TestWithdrawnWhileItStands(t *testing.T) {
 	})
 }
 
+// A draft may repeat what was taken back: it can't be read or sent any more, and the next one is about the other texts, if there are any.
+func TestWithdrawnUnderADraft(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "my card is 4711"), textOf("ann", "2", "is it here?"))
+		id, draft := q.propose(t, "4711 is here")
+		q.arrive(t, tookBack("ann", "1"))
+		require.Empty(t, q.drafts(t, id))
+		require.Empty(t, q.attention(t, id))
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM turns WHERE draft IS NOT NULL`), "nothing repeats it")
+		_, _, err := q.SendDraft(ctx, "usr_1", "org_1", id, draft, []string{"4711 is here"}, false, nil)
+		require.ErrorIs(t, err, ErrEnded)
+		q.healthy(t)
+
+		id, _ = q.propose(t, "It is here")
+		require.Equal(t, []string{"It is here"}, q.drafts(t, id))
+		q.arrive(t, tookBack("ann", "2"))
+		require.Empty(t, q.drafts(t, id))
+		lease := q.take(t)
+		require.Empty(t, q.open(t, lease).Waiting)
+		require.NoError(t, q.Release(ctx, lease))
+		q.idle(t)
+		c, err := q.Conversation(ctx, "org_1", id)
+		require.NoError(t, err)
+		require.Zero(t, c.UnansweredSince, "nobody waits")
+		q.healthy(t)
+	})
+}
+
 // A message that is taken back before it arrives is not stored, and begins no conversation.
 func TestWithdrawnBeforeItArrives(t *testing.T) {
 	t.Parallel()
