@@ -19,7 +19,11 @@ type conversation struct {
 type message struct {
 	ID, Author, Kind, Text, State, Code, TurnID string
 	Handled                                     bool
+	Files                                       []messageFile
 }
+
+// messageFile is a file of a customer's message.
+type messageFile struct{ ID, State, Code string }
 
 // call asks the API and decodes its object; status is what the answer must have.
 func (b *business) call(t testing.TB, method, path string, body any, status int) map[string]any {

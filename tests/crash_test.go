@@ -4,9 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,7 +47,7 @@ func TestCrash(t *testing.T) {
 	for _, crash := range crashes {
 		covered = append(covered, crash.point)
 	}
-	require.Equal(t, failpoint.Points(), covered)
+	require.Equal(t, failpoint.CallPoints(), covered)
 	binary, err := crashBinary()
 	require.NoError(t, err)
 
@@ -121,15 +119,7 @@ func (a *aftermath) requireDeath(t *testing.T, headers []string) {
 		require.Error(t, answer.Broken, "%d %s", answer.Status, answer.Body)
 		requireCut(t, answer)
 	}
-	select {
-	case <-a.ended:
-	case <-time.After(patience):
-		t.Fatalf("the process lives:\n%s", a.log.tail(4000))
-	}
-	a.killed = true
-	status, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok)
-	require.True(t, status.Signaled() && status.Signal() == syscall.SIGKILL, "%v\n%s", a.status, a.log.tail(4000))
+	a.awaitDeath()
 }
 
 // requireLeft requires of the store, before anything else runs on it, what the crash is said to leave.

@@ -93,12 +93,15 @@ func requireQueued(t testing.TB, a answer, queued int) {
 }
 
 // accepted says whether an answer is that of one message, for goroutines.
-func (a answer) accepted() bool {
+func (a answer) accepted() bool { return a.acknowledges(1) }
+
+// acknowledges says whether an answer is that of so many messages.
+func (a answer) acknowledges(queued int) bool {
 	var body struct {
 		OK     bool
 		Queued int
 	}
-	return a.Status == http.StatusOK && json.Unmarshal(a.Body, &body) == nil && body.OK && body.Queued == 1
+	return a.Status == http.StatusOK && json.Unmarshal(a.Body, &body) == nil && body.OK && body.Queued == queued
 }
 
 // The five signatures, written from docs/contract.md#signatures and not from package verify.

@@ -3,7 +3,6 @@ package tests
 import (
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -203,30 +202,13 @@ func TestMessagesOnABadNetwork(t *testing.T) {
 	})
 	r.business = r.connectedProduct.business(t, wreckFunds, r.up.script(r.answer), nil)
 	for _, kind := range []platforms.Type{bot.Type, marketa.Type} {
-		l := r.business.line(t, kind)
-		r.lines = append(r.lines, l)
-		for range 3 {
-			n := len(r.writers)
-			r.writers = append(r.writers, &wreckWriter{
-				line: l, number: n,
-				random: rand.New(rand.NewPCG(seed, uint64(n))), //nolint:gosec // the same for the same seed
-			})
-		}
+		r.lines = append(r.lines, r.connect(t, r.business, kind, 3, nil))
 	}
 	for range 2 {
 		links = append(links, x.before(r.storeAddress(t)))
 		r.workers = append(r.workers, r.startWorkerWith(r.storeBehind(t, links[len(links)-1].Address)))
 	}
-	var stop atomic.Bool
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		together(len(r.writers), func(i int) { r.writers[i].work(r, &stop) })
-	}()
-	func() {
-		defer func() { stop.Store(true); <-ended }() // also when the test ends here
-		r.breakNetwork(t, links)
-	}()
+	meanwhile(r.write, func() { r.breakNetwork(t, links) })
 	r.awaitQuiet(t)
 	r.requireAgreement(t)
 }

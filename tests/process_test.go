@@ -81,6 +81,20 @@ func (p *process) kill() {
 	<-p.ended
 }
 
+// awaitDeath waits until the process has killed itself at a failpoint.
+func (p *process) awaitDeath() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Fatalf("the %s lives:\n%s", p.what, p.log.tail(4000))
+	}
+	p.killed = true
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(p.t, ok)
+	require.True(p.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "%v\n%s", p.status, p.log.tail(4000))
+}
+
 // wait waits for the end of the process, which must be an orderly one.
 func (p *process) wait() {
 	p.t.Helper()

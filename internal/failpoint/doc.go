@@ -1,5 +1,5 @@
-// Package failpoint kills the process at a named point of a call's path, as a power failure would, so that tests find the rows
-// it leaves behind, and delays the commits of a database that has no network to slow down.
+// Package failpoint kills the process at a named point of a call's or a message's path, as a power failure would, so that tests find the
+// rows it leaves behind, and delays the commits of a database that has no network to slow down.
 //
 // A normal build contains none of it: [Enabled] is the constant false, and [Hit] is empty and inlined. Only a build with the
 // tag "failpoint" (XCADDY_FAILPOINTS=1 ./xcaddy.sh), which is never shipped, reads the environment:
@@ -18,10 +18,10 @@ const Variable = "SVC_FAILPOINT"
 // SlowVariable is the environment variable that names the file of [SlowCommit].
 const SlowVariable = "SVC_SLOW_COMMITS"
 
-// Point is a point in the path of a call.
+// Point is a point in the path of a call or of a message.
 type Point string
 
-// The points, in the order in which a call passes them. A hold and its claim are one transaction: AfterClaim and AfterHold are
+// The points of calls, in the order in which a call passes them. A hold and its claim are one transaction: AfterClaim and AfterHold are
 // the two sides of its COMMIT, BeforeCommit and AfterCommitBeforeWrite those of the settlement's.
 const (
 	// AfterClaim: all rows of the claim of the Idempotency-Key, if any, and of the hold are written; COMMIT has not been sent.
@@ -39,7 +39,43 @@ const (
 	AfterCommitBeforeWrite Point = "after_commit_before_write"
 )
 
-// Points returns all points in the order in which a call passes them.
-func Points() []Point {
+// The points of customers' messages and of what people do with them. All but the first two are the worker's.
+const (
+	// BeforePersonCommit: all rows of what a person does in a conversation are written (a draft or a template is sent, a customer is
+	// erased); COMMIT has not been sent.
+	BeforePersonCommit Point = "before_person_commit"
+	// AfterPersonCommit: it is committed, and the person has no answer yet.
+	AfterPersonCommit Point = "after_person_commit"
+	// BeforeDraftCommit: the call of a draft is settled, and all rows of the draft are written; COMMIT has not been sent.
+	BeforeDraftCommit Point = "before_draft_commit"
+	// AfterDraftCommit: the draft is committed, and the conversation still leased.
+	AfterDraftCommit Point = "after_draft_commit"
+	// BeforeSend: a message is marked as being sent; its platform hasn't been called.
+	BeforeSend Point = "before_send"
+	// AfterSend: the platform has taken the message; the store hasn't received that.
+	AfterSend Point = "after_send"
+	// AfterPiece: a piece of a customer's file is committed.
+	AfterPiece Point = "after_piece"
+	// BeforeFileCommit: all pieces are committed, and the row is written that makes the file stored; COMMIT has not been sent.
+	BeforeFileCommit Point = "before_file_commit"
+	// AfterFileCommit: the file is stored.
+	AfterFileCommit Point = "after_file_commit"
+	// AfterSweptPieces: some pieces of an erased customer's file are deleted, and others are left.
+	AfterSweptPieces Point = "after_swept_pieces"
+)
+
+// Points returns all points.
+func Points() []Point { return append(CallPoints(), MessagePoints()...) }
+
+// CallPoints returns the points in the order in which a call passes them.
+func CallPoints() []Point {
 	return []Point{AfterClaim, AfterHold, AfterUpstreamHeaders, AfterLastByte, BeforeCommit, AfterCommitBeforeWrite}
+}
+
+// MessagePoints returns the points of messages.
+func MessagePoints() []Point {
+	return []Point{
+		BeforePersonCommit, AfterPersonCommit, BeforeDraftCommit, AfterDraftCommit, BeforeSend, AfterSend,
+		AfterPiece, BeforeFileCommit, AfterFileCommit, AfterSweptPieces,
+	}
 }

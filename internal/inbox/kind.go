@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -86,7 +87,41 @@ func apply(ctx context.Context, tx store.Tx, ops []store.Op) error {
 			return fmt.Errorf("lease conversations: %w", err)
 		}
 	}
+	return passFailpoints(ctx, tx, others)
+}
+
+// passFailpoints writes the last row of the batch and passes the failpoints between it and COMMIT.
+func passFailpoints(ctx context.Context, tx store.Tx, ops []operation) error {
+	if !failpoint.Enabled {
+		return nil
+	}
+	if err := tx.Flush(ctx); err != nil {
+		return fmt.Errorf("write the queue: %w", err)
+	}
+	for _, op := range ops {
+		if before, _, passes := failpoints(op); passes {
+			failpoint.Hit(before)
+		}
+	}
 	return nil
+}
+
+// personal is an operation of a person.
+type personal interface {
+	own(s *session) *conversationRow
+}
+
+// failpoints returns the points on both sides of an operation's COMMIT, if it has such points and was not refused.
+func failpoints(op operation) (before, after failpoint.Point, passes bool) {
+	refusable, ok := op.(refusable)
+	if !ok || refusable.refusal() != nil {
+		return "", "", false
+	}
+	if _, passes = op.(*proposeOp); passes {
+		return failpoint.BeforeDraftCommit, failpoint.AfterDraftCommit, true
+	}
+	_, passes = op.(personal)
+	return failpoint.BeforePersonCommit, failpoint.AfterPersonCommit, passes
 }
 
 func (s *session) runAll(ctx context.Context, arrived []*enqueueOp, others []operation) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -146,6 +147,11 @@ func (q *Queue) do(ctx context.Context, doing string, op refusable) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if failpoint.Enabled {
+		if _, after, passes := failpoints(op); passes {
+			failpoint.Hit(after)
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -48,6 +49,9 @@ func remove(ctx context.Context, db *store.DB, id string) error {
 		})
 		if err != nil {
 			return err
+		}
+		if pieces == clearedPieces {
+			failpoint.Hit(failpoint.AfterSweptPieces)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -147,10 +148,14 @@ func deletePieces(ctx context.Context, tx store.Tx, id string) (deleted int, err
 // add stores a piece.
 func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position int64, plain []byte) error {
 	sealed := ring.Seal(plain, vault.MediaPiece(t.orgID, t.id, position))
-	return t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
+	err := t.exec(ctx, db, func(_ context.Context, tx store.Tx) error {
 		tx.Queue(store.AnyRows, `INSERT INTO media_pieces (media_id, position, body) VALUES ($1, $2, $3)`, t.id, position, sealed)
 		return nil
 	})
+	if err == nil {
+		failpoint.Hit(failpoint.AfterPiece)
+	}
+	return err
 }
 
 // selectStored sums up what the files of an organization take, see [counted]. [LeastBytes] bounds how many rows it reads.
@@ -170,7 +175,7 @@ func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, err
 
 // finish makes the file stored, or fails with errFull.
 func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType string, bytes, pieces, limit int64) error {
-	return t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
+	err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
 		var stored int64
 		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
 			return err
@@ -180,8 +185,18 @@ func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType 
 		}
 		tx.Queue(1, `UPDATE media SET state = 'stored', about = $2, media_type = $3, bytes = $4, pieces = $5, updated_at = $6 WHERE id = $1`,
 			t.id, about, mediaType, bytes, pieces, tx.Now())
+		if failpoint.Enabled {
+			if err := tx.Flush(ctx); err != nil {
+				return err
+			}
+			failpoint.Hit(failpoint.BeforeFileCommit)
+		}
 		return nil
 	})
+	if err == nil {
+		failpoint.Hit(failpoint.AfterFileCommit)
+	}
+	return err
 }
 
 // fail ends the file, of which no piece is left.

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
@@ -236,12 +237,14 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 		return "", platforms.Fail(platforms.Refused, err)
 	}
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
+	failpoint.Hit(failpoint.BeforeSend)
 	id, err = p.Platforms.Send(ctx, platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
 		Address: p.work.Conversation.Address, Text: row.Text, Template: template, Credentials: p.credentials,
 		Mark: row.Mark(), Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
 	})
 	if err == nil {
+		failpoint.Hit(failpoint.AfterSend)
 		return id, nil
 	}
 	failure, ok := errors.AsType[*platforms.Error](err)
