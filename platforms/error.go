@@ -61,6 +61,8 @@ type Error struct {
 	// Closed is set with [Retry] if the platform takes no messages at this time of the day. RetryAfter is then how long that lasts, up
 	// to 12 h, and such a try isn't counted.
 	Closed bool
+	// MostTries is set with [Retry] if the message is worth only so many tries, whatever they fail for; 0: as many as a day has time for.
+	MostTries int64
 	// Refreshable is set with [NeedsReauth] if a refresh may help: refresh once, then try once more.
 	Refreshable bool
 	// Cause is the underlying error, for logs only.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -482,26 +481,4 @@ func TestTokens(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestFailedDelivery guarantees that a platform which takes a message first and says later that it could not be delivered
-// is believed: the message's state is failed, with the code of the reason.
-func TestFailedDelivery(t *testing.T) {
-	t.Parallel()
-	c := startConnected(t, store.SQLite)
-	b := c.business(t, 1_000_000, c.up.script(replying), nil)
-	l := b.line(t, social.ChatApp)
-	customer := l.from(1)
-	requireQueued(t, c.deliver(t, customer.says("hello")), 1)
-	c.awaitSent(customer, 1)
-	c.requireDelivered(b, l, 1)
-	status := fmt.Sprintf(`{"object":"whatsapp_business_account","entry":[{"id":"1","changes":[{"field":"messages","value":{`+
-		`"messaging_product":"whatsapp","metadata":{"phone_number_id":"%s"},"statuses":[{"id":"%s","status":"failed","timestamp":"%d",`+
-		`"recipient_id":"%s","errors":[{"code":131047,"title":"Re-engagement message"}]}]}}]}]}`,
-		l.External, c.platform.Sent()[0].MessageID, time.Now().Unix(), customer.Customer)
-	requireQueued(t, c.deliver(t, l.sign(status)), 0)
-	_, to := written(b.messages(t, b.conversation(t, l).ID))
-	require.Equal(t, "failed", to[0].State)
-	require.Equal(t, "template_required", to[0].Code)
-	c.svc(t, "doctor")
 }

@@ -188,6 +188,8 @@ func TestFailuresOfAGuest(t *testing.T) {
 		"no class":           {&platforms.Error{Cause: cause}, platforms.Fail(platforms.Unknown, cause)},
 		"too long a pause":   {&platforms.Error{Class: platforms.Retry, RetryAfter: 1000 * time.Hour, Cause: cause}, platforms.RetryLater(24*time.Hour, cause)},
 		"one customer":       {platforms.TooManyForOne(0, cause), &platforms.Error{Class: platforms.Retry, RetryAfter: 2 * time.Second, OneCustomer: true, Cause: cause}},
+		"three tries":        {&platforms.Error{Class: platforms.Retry, MostTries: 3, Cause: cause}, &platforms.Error{Class: platforms.Retry, MostTries: 3, Cause: cause}},
+		"fewer than none":    {&platforms.Error{Class: platforms.Retry, MostTries: -1, Cause: cause}, platforms.RetryLater(0, cause)},
 		"nobody's pause":     {&platforms.Error{Class: platforms.Retry, OneCustomer: true, Cause: cause}, platforms.RetryLater(0, cause)},
 		"closed":             {platforms.ClosedFor(8*time.Hour, cause), platforms.ClosedFor(8*time.Hour, cause)},
 		"closed for days":    {&platforms.Error{Class: platforms.Retry, Closed: true, RetryAfter: 100 * time.Hour, Cause: cause}, platforms.ClosedFor(12*time.Hour, cause)},

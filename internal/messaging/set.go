@@ -350,7 +350,9 @@ func (p *Platform) failure(err error) *platforms.Error {
 	case said.Class == platforms.Retry && said.RetryAfter > 0 && said.OneCustomer:
 		return platforms.TooManyForOne(said.RetryAfter, said.Cause)
 	case said.Class == platforms.Retry:
-		return platforms.RetryLater(said.RetryAfter, said.Cause)
+		later := platforms.RetryLater(said.RetryAfter, said.Cause)
+		later.MostTries = max(said.MostTries, 0)
+		return later
 	case said.Class == platforms.NeedsReauth:
 		return platforms.Unauthorized(said.Refreshable && p.refresher != nil, said.Cause)
 	case !slices.Contains(platforms.Classes(), said.Class):

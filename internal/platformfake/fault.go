@@ -30,6 +30,7 @@ const (
 	badRefreshToken
 	badSignature
 	templateRefused
+	unexplained
 )
 
 // The faults. Those in the platform's own words have the form of the platform asked.
@@ -40,6 +41,8 @@ var (
 	TooMany = Fault{kind: tooMany}
 	// Temporary is a fault of the platform, in its own words.
 	Temporary = Fault{kind: temporary}
+	// Unexplained is the chat app's error that something went wrong. Other platforms answer as with Rejected.
+	Unexplained = Fault{kind: unexplained}
 	// ServerError is a 502 page of a proxy before the platform. Nothing is delivered, but the sender can't be sure of that.
 	ServerError = Fault{kind: serverError}
 	// WindowExpired says that the customer's last message is too old. The bot platform and marketplace A have no words for it

@@ -124,6 +124,11 @@ func (g graph) fail(w http.ResponseWriter, fault Fault, text string) {
 		code, fault.pause = 131056, 0
 	case temporary:
 		status, code = http.StatusInternalServerError, 2
+	case unexplained:
+		code = 100
+		if g.platform == social.ChatApp {
+			status, code = http.StatusInternalServerError, 131000
+		}
 	case windowExpired:
 		code, subcode = 10, 2018278
 		if g.platform == social.PhotoDM {

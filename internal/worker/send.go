@@ -334,9 +334,10 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	return 0, failed(codeSendRefused, rest)
 }
 
-// later keeps a message pending for another try, while that is of use. What the platform asks for holds for its other messages, too.
+// later keeps a message pending for another try, or lets it fail when that is of no use any more. What the platform asks for holds for its
+// other messages, too.
 func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platforms.Error) (wait time.Duration, err error) {
-	if p.outdated(row) {
+	if p.outdated(row) || failure.MostTries > 0 && row.Attempts+1 >= failure.MostTries {
 		return 0, p.giveUp(ctx, row)
 	}
 	o := inbox.SendFailure{Uncounted: failure.Closed, HoldChannel: failure.RetryAfter}

@@ -125,6 +125,34 @@ func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 	require.Equal(t, "send_failed", h.conversation(t, acme, "lan").Attention)
 }
 
+// TestUnexplainedErrors guarantees that a message of which the chat app says no more than that something went wrong is tried three times,
+// then failed, and that a person may have it sent again.
+func TestUnexplainedErrors(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		const channel = "chn_tested"
+		h.channel(t, acme, channel, social.ChatApp, helper)
+		h.platform.Script("hello", platformfake.Repeat(4, platformfake.Unexplained)...)
+		h.say(t, channel, "lan", "hello")
+		for range 4 {
+			h.drain(t, h.worker())
+			h.hurry(t)
+		}
+		require.Equal(t, 3, h.platform.Attempts("hello"))
+		require.Equal(t, "assistant: You said: hello (failed send_failed)", h.lines(t, acme, "lan")[1])
+		c := h.conversation(t, acme, "lan")
+		require.Equal(t, "send_failed", c.Attention)
+		messages, err := h.queue.Messages(t.Context(), acme, c.ID, store.Page{})
+		require.NoError(t, err)
+		require.NoError(t, h.queue.Resend(t.Context(), "test", acme, c.ID, messages[1].ID, false))
+		for range 2 {
+			h.drain(t, h.worker())
+			h.hurry(t)
+		}
+		require.Equal(t, []string{"You said: hello"}, h.texts())
+	})
+}
+
 // TestThePlatformsWishIsHonoured guarantees that the next try is as far away as the platform wants.
 func TestThePlatformsWishIsHonoured(t *testing.T) {
 	t.Parallel()

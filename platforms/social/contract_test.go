@@ -117,7 +117,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 					{Status: 403, Body: failed(4, 0), Class: platforms.Retry},
 					{Status: 403, Body: failed(80007, 0), Class: platforms.Retry},
 					{Status: 429, Body: failed(130429, 0), Class: platforms.Retry},
-					{Status: 400, Body: failed(131000, 0), Class: platforms.Retry},
+					{Status: 500, Body: failed(131000, 0), Class: platforms.Retry},
 					{Status: 400, Body: failed(131057, 0), Class: platforms.Retry},
 					{Status: 400, Body: failed(131042, 0), Class: platforms.NeedsReauth},
 					{Status: 400, Body: failed(133010, 0), Class: platforms.NeedsReauth},
@@ -196,6 +196,16 @@ func TestPairRate(t *testing.T) {
 		require.Equal(t, platforms.Retry, failure.Class)
 		require.Equal(t, want, failure.RetryAfter)
 		require.True(t, failure.OneCustomer, "other customers needn't wait")
+	}
+}
+
+// An error without a reason is worth three tries. Others are temporary, and tried for as long as the message is of use.
+func TestUnexplainedErrors(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]int64{131000: 3, 131016: 0, 131057: 0, 131056: 0, 130429: 0, 2: 0} {
+		failure := failureOf(&platforms.Response{Status: 500, Header: http.Header{}}, ChatApp, &graphError{Code: &code})
+		require.Equal(t, platforms.Retry, failure.Class, "%d", code)
+		require.Equal(t, want, failure.MostTries, "%d", code)
 	}
 }
 

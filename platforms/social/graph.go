@@ -51,6 +51,10 @@ func (s *social) call(
 // pairPause is the chat app's pause between messages to one customer, beyond a few in a row.
 const pairPause = 6 * time.Second
 
+// unexplainedTries bounds the tries of a message of which the chat app says no more than that something went wrong: its reason may be the
+// message.
+const unexplainedTries = 3
+
 // failureOf classifies an error. A code of one of the three services is unknown to the others, so one table serves all
 // (developers.facebook.com/documentation/business-messaging/whatsapp/support/error-codes). Codes 1, 2 and 1200 and the subcodes of
 // unreachable customers are general knowledge, not from the vendor's documentation.
@@ -74,7 +78,11 @@ func failureOf(r *platforms.Response, t platforms.Type, e *graphError) *platform
 		return platforms.TooManyForOne(max(r.RetryAfter(), pairPause), cause)
 	case 4, 17, 32, 613, 130429:
 		return platforms.TooMany(max(r.RetryAfter(), regainAccess(r)), cause)
-	case 1, 2, 1200, 131000, 131016, 131057, 133004, 133016:
+	case 131000:
+		failure := platforms.RetryLater(r.RetryAfter(), cause)
+		failure.MostTries = unexplainedTries
+		return failure
+	case 1, 2, 1200, 131016, 131057, 133004, 133016:
 		return platforms.RetryLater(r.RetryAfter(), cause)
 	case 102, 190, 368, 131005, 131031, 131037, 131042, 131045, 133010: // the token, the account or its number may not send
 		return platforms.Unauthorized(false, cause)
