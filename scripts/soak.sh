@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then the packages of a release, which two
-# builds must make alike, then the attacks on the binary without the race detector, which multiplies times and memory
-# (scripts/bench.sh -only abuse), then each fuzz target for FUZZTIME.
+# The long forms of the tests (SVC_SOAK=1: more rounds, more processes, more kills), then a simulated week of fifty tenants without the
+# race detector, with which it takes hours, then the packages of a release, which two builds must make alike, then the attacks on the
+# binary without the race detector, which multiplies times and memory (scripts/bench.sh -only abuse), then each fuzz target for FUZZTIME.
 # Arguments are packages: then only their fuzz targets run.
 #
 #     FUZZTIME=2s scripts/soak.sh ./verify
@@ -36,7 +36,11 @@ need go git node npm
 . scripts/parts.sh
 
 step "soak: tests"
-SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h ./...
+# shellcheck disable=SC2046 # one word for each package
+SVC_SOAK=1 SVC_POSTGRES_FSYNC=off scripts/services.sh go test -race -shuffle=on -count=1 -timeout=4h $(go list ./... | grep -v '/tests/week$')
+
+step "soak: a week of fifty tenants"
+SVC_SOAK=1 go test -count=1 -timeout=4h -v ./tests/week
 
 step "soak: the packages of a release, twice, and what they install"
 scripts/dist.sh twice
