@@ -65,6 +65,9 @@ func (t *ChannelType) check(f *faults, channelWebhooks bool) {
 	f.unlessf(t.AfterWindow == "" || t.Window > 0 && slices.Contains([]Class{WindowExpired, TemplateRequired}, t.AfterWindow),
 		"channel type %s has no window, or one that ends with another class than %s and %s", t.Type, WindowExpired, TemplateRequired)
 	f.unlessf(t.PersonWindow == 0 || t.Window > 0 && t.PersonWindow > t.Window, "channel type %s has a window for people that isn't longer", t.Type)
+	for _, kind := range t.Files {
+		f.unlessf(slices.Contains(FileKinds(), kind), "channel type %s takes files of the unknown kind %q", t.Type, kind)
+	}
 	f.unlessf(t.WindowHelp != "", "channel type %s has no WindowHelp", t.Type)
 	f.unlessf(len(t.Before) > 0 && len(t.After) > 0, "channel type %s has no steps before or after connecting", t.Type)
 	f.unlessf(slices.ContainsFunc(t.After, func(step string) bool { return strings.Contains(step, "%u") }),
@@ -106,6 +109,8 @@ func (d *Description) CheckPlatform(p Platform) error {
 	_, refresher := p.(Refresher)
 	_, channelSigned := p.(ChannelSigned)
 	_, templater := p.(Templater)
+	_, sender := p.(FileSender)
+	files := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return len(t.Files) > 0 })
 	refreshed := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return t.Refreshable() })
 	templates := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return t.AfterWindow == TemplateRequired })
 	signing := slices.ContainsFunc(d.Channels, func(t ChannelType) bool { return len(t.SigningFields()) > 0 })
@@ -122,6 +127,8 @@ func (d *Description) CheckPlatform(p Platform) error {
 		return errors.New("a credential signs deliveries and it has no VerifyOwn beside Verify, or VerifyOwn and no such credential")
 	case templater && !templates:
 		return errors.New("it has templates, and no channel type whose window ends with " + string(TemplateRequired))
+	case files != sender:
+		return errors.New("it takes files and has no SendFile, or SendFile and takes none")
 	case refreshed != refresher:
 		return errors.New("it has a refresh token and no Refresh, or Refresh and no refresh token")
 	}

@@ -8,9 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
@@ -24,6 +27,12 @@ const DefaultTimeout = 15 * time.Second
 // maxAnswer is how many bytes of an answer are read unless the request allows more; all good answers to messages and all known errors
 // are far smaller.
 const maxAnswer = 64 << 10
+
+// uploadFactor is how many times as long a call with a file may take.
+const uploadFactor = 4
+
+// UploadTime bounds a call with a file and one more.
+const UploadTime = (uploadFactor + 1) * DefaultTimeout
 
 var errTooSlow = errors.New("the platform did not answer in time")
 
@@ -114,9 +123,10 @@ type Request struct {
 	Query url.Values
 	// Header has the names as they are sent, not in canonical form.
 	Header map[string]string
-	// JSON or Form is the body; both nil is no body.
-	JSON any
-	Form url.Values
+	// JSON, Form or Parts is the body; all nil is no body. One of parts may take four times as long as others.
+	JSON  any
+	Form  url.Values
+	Parts []Part
 	// MaxAnswer is how many bytes of the answer are read; 0 is 64 KiB.
 	MaxAnswer int
 }
@@ -125,17 +135,9 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 	u := *q.Base
 	u.Path += q.Path
 	u.RawQuery = q.Query.Encode()
-	var body []byte
-	contentType := ""
-	switch {
-	case q.JSON != nil:
-		encoded, err := json.Marshal(q.JSON)
-		if err != nil {
-			return nil, errors.New("the message can't be written as JSON")
-		}
-		body, contentType = encoded, "application/json"
-	case q.Form != nil:
-		body, contentType = []byte(q.Form.Encode()), "application/x-www-form-urlencoded"
+	body, contentType, err := q.body()
+	if err != nil {
+		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, q.Method, u.String(), bytes.NewReader(body))
 	if err != nil {
@@ -151,6 +153,49 @@ func (q *Request) build(ctx context.Context) (*http.Request, error) {
 		req.Header[name] = []string{value}
 	}
 	return req, nil
+}
+
+// body returns the body with its media type, "" for none.
+func (q *Request) body() (body []byte, contentType string, err error) {
+	switch {
+	case q.JSON != nil:
+		encoded, err := json.Marshal(q.JSON)
+		if err != nil {
+			return nil, "", errors.New("the message can't be written as JSON")
+		}
+		return encoded, "application/json", nil
+	case q.Form != nil:
+		return []byte(q.Form.Encode()), "application/x-www-form-urlencoded", nil
+	case q.Parts != nil:
+		return multipartBody(q.Parts)
+	}
+	return nil, "", nil
+}
+
+// multipartBody writes parts as a form with files (RFC 7578).
+func multipartBody(parts []Part) (body []byte, contentType string, err error) {
+	var text bytes.Buffer
+	form := multipart.NewWriter(&text)
+	for _, part := range parts {
+		parameters := map[string]string{"name": part.Name}
+		header := textproto.MIMEHeader{}
+		if part.FileName != "" {
+			parameters["filename"] = part.FileName
+			header.Set("Content-Type", cmp.Or(part.MediaType, "application/octet-stream"))
+		}
+		header.Set("Content-Disposition", mime.FormatMediaType("form-data", parameters))
+		in, err := form.CreatePart(header)
+		if err == nil {
+			_, err = in.Write(part.Content)
+		}
+		if err != nil {
+			return nil, "", errors.New("the file can't be written as a form")
+		}
+	}
+	if form.Close() != nil {
+		return nil, "", errors.New("the file can't be written as a form")
+	}
+	return text.Bytes(), form.FormDataContentType(), nil
 }
 
 // Response is the response to a [Request].
@@ -188,7 +233,11 @@ func (c *Client) Do(parent context.Context, q *Request) (*Response, *Error) {
 	if err := context.Cause(parent); err != nil {
 		return nil, RetryLater(0, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(parent, c.timeout, errTooSlow)
+	timeout := c.timeout
+	if q.Parts != nil {
+		timeout *= uploadFactor
+	}
+	ctx, cancel := context.WithTimeoutCause(parent, timeout, errTooSlow)
 	defer cancel()
 	var progress wire
 	req, err := q.build(httptrace.WithClientTrace(ctx, progress.trace()))

@@ -121,6 +121,8 @@ type ChannelType struct {
 	// TypingFor is how long the platform shows that an answer is being written, once a [Signaler] has said so; 0 for types that only
 	// show that messages were read.
 	TypingFor time.Duration
+	// Files are the kinds of files, of [FileKinds], that a person may send through a [FileSender]; nil for none.
+	Files []string
 	// Before are the steps before a channel is connected, After those with its webhook address, which replaces %u in them.
 	Before, After []string
 }

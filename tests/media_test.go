@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"database/sql"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -210,6 +211,64 @@ func TestMessagesWithoutText(t *testing.T) {
 		require.Empty(t, b.conversation(t, shown).Attention)
 		require.Empty(t, c.sentTo(shown.from(1)))
 		require.Len(t, c.sentTo(noticed.from(1)), 1, "once")
+		c.svc(t, "doctor")
+	})
+}
+
+// TestPeopleSendFiles guarantees that a file which a person sends arrives whole on every platform that takes some, once for a key, is shown
+// in the conversation, and is deleted with it; the others refuse it at once.
+func TestPeopleSendFiles(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, engine store.Engine) {
+		c := startConnected(t, engine)
+		b := c.business(t, 1_000_000, c.up.script(replying), nil)
+		content := pictureOf(600_000)
+		file := map[string]any{"file": map[string]any{"name": "cup.png", "content": base64.StdEncoding.EncodeToString(content)}}
+		var conversations []string
+		for _, kind := range connected {
+			l := b.line(t, kind)
+			customer := l.from(1)
+			requireQueuedAs(t, string(kind), c.deliver(t, customer.says("one?")), 1)
+			require.Len(t, c.awaitSent(customer, 1), 1)
+			conversation := b.conversation(t, l).ID
+			path := "/conversations/" + conversation + "/messages"
+			if kind == localchat.Type || kind == marketa.Type || kind == marketb.Type {
+				refused := b.ask(t, http.MethodPost, path, file)
+				requireError(t, refused, "invalid_request")
+				require.Contains(t, string(refused.Body), "take no files")
+				continue
+			}
+			sent := b.call(t, http.MethodPost, path, file, http.StatusCreated)
+			require.Equal(t, []any{"event", "image"}, []any{sent["kind"], sent["text"]})
+			conversations = append(conversations, conversation)
+			c.awaitSent(customer, 2)
+			arrived := c.platform.Sent()[len(c.platform.Sent())-1]
+			require.NotNil(t, arrived.File, "%s", kind)
+			require.Equal(t, content, arrived.File.Content)
+			c.await("the message to be sent", patience, func() bool {
+				_, to := written(b.messages(t, conversation))
+				return len(to) == 2 && to[1].State == "sent"
+			})
+			files := b.filesOf(t, conversation)
+			require.Len(t, files, 1)
+			require.Equal(t, map[string]any{
+				"id": files[0]["id"], "kind": "image", "state": "stored", "code": nil, "name": "cup.png", "mediaType": "image/png", "bytes": 600000.0,
+			}, files[0])
+			a := b.ask(t, http.MethodGet, "/conversations/"+conversation+"/files/"+files[0]["id"].(string), nil)
+			require.Equal(t, content, a.Body)
+			require.Contains(t, string(b.ask(t, http.MethodGet, "/conversations/"+conversation+"/export", nil).Body), files[0]["id"].(string))
+		}
+		require.Len(t, conversations, 4)
+		c.svc(t, "doctor")
+		for _, conversation := range conversations {
+			b.call(t, http.MethodDelete, "/conversations/"+conversation, nil, http.StatusNoContent)
+		}
+		tables := connect(t, c.location)
+		c.await("nothing to be left of the files", patience, func() bool {
+			var left int
+			require.NoError(t, tables.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM sent_files) + (SELECT count(*) FROM sent_file_pieces)`).Scan(&left))
+			return left == 0
+		})
 		c.svc(t, "doctor")
 	})
 }

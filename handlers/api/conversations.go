@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
@@ -60,6 +61,9 @@ type OutgoingMessages interface {
 	SentUnder(ctx context.Context, orgID string, key inbox.SendKey) ([]inbox.Message, error)
 	// SendTemplate queues a template, once for a key; nil is none.
 	SendTemplate(ctx context.Context, actor, orgID, conversationID, text string, template []byte, key *inbox.SendKey) (
+		sent []inbox.Message, replayed bool, err error)
+	// SendFile stores a file and queues it, once for a key; nil is none. It also returns [media.ErrFull] and [media.ErrBusy].
+	SendFile(ctx context.Context, actor, orgID, conversationID string, file *media.Upload, key *inbox.SendKey) (
 		sent []inbox.Message, replayed bool, err error)
 	// Outgoing reads a message that goes to the customer, and Resend queues it again.
 	Outgoing(ctx context.Context, orgID, conversationID, messageID string) (inbox.Message, error)
@@ -118,7 +122,9 @@ func (g *conversations) register(s *endpoint.Server) {
 	add(members, "deleteConversation", http.MethodDelete, one, write, "Erase a conversation: everything that is stored about the customer", g.remove)
 	add(members, "listMessages", http.MethodGet, one+"/messages", read,
 		"List a conversation's messages of both directions, oldest first unless order says otherwise", g.listMessages)
-	add(members, "sendMessage", http.MethodPost, one+"/messages", write, "Write to the customer as a human", g.sendMessage)
+	endpoint.Register(s, endpoint.Operation{
+		ID: "sendMessage", Route: members.route(http.MethodPost, one+"/messages", write, "Write to the customer as a human"), MaxBody: maxMessageBody,
+	}, g.sendMessage)
 	act := func(id, path, summary string) endpoint.Operation {
 		return endpoint.Operation{ID: id, Status: http.StatusOK, Route: members.route(http.MethodPost, path, write, summary)}
 	}
@@ -127,7 +133,7 @@ func (g *conversations) register(s *endpoint.Server) {
 	endpoint.Register(s, act("blockCustomer", one+"/block", "Let the agent answer nothing of the customer any more"), g.block)
 	endpoint.Register(s, act("unblockCustomer", one+"/unblock", "Let the agent answer the customer again"), g.unblock)
 	g.registerDrafts(members)
-	g.registerFile(s, members.route(http.MethodGet, one+"/files/{fileId}", read, "Get a file that the customer sent"))
+	g.registerFile(s, members.route(http.MethodGet, one+"/files/{fileId}", read, "Get a file that the customer sent, or was sent"))
 	g.registerExport(s, members.route(http.MethodGet, one+"/export", read, "Get everything that is stored about the customer, as one file"))
 	endpoint.Register(s, act("retryConversation", one+"/retry", "Let the agent answer again what stands unanswered"), g.retry)
 	endpoint.Register(s, act("dismissConversation", one+"/dismiss", "End a conversation's attention without an answer"), g.dismiss)
@@ -203,7 +209,7 @@ type MessageObject struct {
 	Handled bool    `json:"handled" doc:"It came in, and nobody has to answer it"`
 	At      string  `json:"at"     format:"date-time"`
 
-	Files []fileObject `json:"files" nullable:"false" doc:"The files that the customer sent with it"`
+	Files []fileObject `json:"files" nullable:"false" doc:"The files that the customer sent with it, or that it is"`
 }
 
 func showMessage(m *inbox.Message) MessageObject {
@@ -240,8 +246,9 @@ func (g *conversations) listMessages(
 
 // messageCreation is the body of POST /conversations/{id}/messages.
 type messageCreation struct {
-	Text     string        `json:"text,omitempty"     minLength:"1" maxLength:"20000" doc:"Either this or template"`
+	Text     string        `json:"text,omitempty"     minLength:"1" maxLength:"20000" doc:"Either this, template or file"`
 	Template *templateWish `json:"template,omitempty" doc:"An approved template, which may be sent at any time"`
+	File     *fileWish     `json:"file,omitempty"     doc:"A picture, sound, video or document, where the platform takes it"`
 }
 
 type sentMessage struct {
@@ -262,11 +269,9 @@ type messageInput struct {
 func (g *conversations) sendMessage(
 	ctx context.Context, principal *identity.Principal, in *messageInput,
 ) (*endpoint.Replayable[sentMessage], error) {
-	switch {
-	case in.Body.Text == "" && in.Body.Template == nil:
-		return nil, handlers.InvalidRequest("text", "text is required, or template.")
-	case in.Body.Text != "" && in.Body.Template != nil:
-		return nil, handlers.InvalidRequest("template", "A message has either text or template.")
+	queue, err := g.queueOf(&in.Body)
+	if err != nil {
+		return nil, err
 	}
 	key, err := sendKey(&in.KeyHeader, in.content())
 	if err != nil {
@@ -282,15 +287,34 @@ func (g *conversations) sendMessage(
 			return g.showSent(ctx, principal, in.ID, sent, true, err)
 		}
 	}
-	queue := g.queueText
-	if in.Body.Template != nil {
-		queue = g.queueTemplate
-	}
 	messages, replayed, err := queue(ctx, principal, in, &channel, &conversation, key)
 	if refusal, ok := errors.AsType[*handlers.Error](err); ok {
 		return nil, refusal
 	}
 	return g.showSent(ctx, principal, in.ID, messages, replayed, err)
+}
+
+// queueMessage queues a message with one kind of content. Its error is public, or one of the queue.
+type queueMessage func(
+	ctx context.Context, principal *identity.Principal, in *messageInput,
+	channel *store.Channel, conversation *inbox.Conversation, key *inbox.SendKey,
+) (messages []inbox.Message, replayed bool, err error)
+
+// queueOf returns what queues the message, or refuses one that has not exactly one content.
+func (g *conversations) queueOf(body *messageCreation) (queueMessage, error) {
+	switch {
+	case body.Text == "" && body.Template == nil && body.File == nil:
+		return nil, handlers.InvalidRequest("text", "text is required, or template or file.")
+	case body.Text != "" && body.Template != nil:
+		return nil, handlers.InvalidRequest("template", "A message has either text or template.")
+	case body.File != nil && (body.Text != "" || body.Template != nil):
+		return nil, handlers.InvalidRequest("file", "A message with a file has neither text nor template.")
+	case body.File != nil:
+		return g.queueFile, nil
+	case body.Template != nil:
+		return g.queueTemplate, nil
+	}
+	return g.queueText, nil
 }
 
 // queueText queues a text. The error is public, or one of the queue.
@@ -349,8 +373,11 @@ func (g *conversations) place(
 
 // content is what the key of a message stands for.
 func (in *messageInput) content() string {
-	if in.Body.Template != nil {
+	switch {
+	case in.Body.Template != nil:
 		return "template\n" + in.ID + "\n" + string(handlers.Marshal(in.Body.Template))
+	case in.Body.File != nil:
+		return "file\n" + in.ID + "\n" + in.Body.File.Name + "\n" + in.Body.File.Content
 	}
 	return "text\n" + in.ID + "\n" + in.Body.Text
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// CustomerFiles are those that customers sent, as [inbox.Queue] has them.
+// CustomerFiles are those that customers sent, or were sent, as [inbox.Queue] has them.
 type CustomerFiles interface {
 	File(ctx context.Context, orgID, conversationID, id string) (media.File, error)
 	// WriteFile writes the content of a stored file; after an error w may have got a part.
@@ -30,7 +30,7 @@ type fileObject struct {
 	Kind      string  `json:"kind"      enum:"image,audio,video,sticker,file"`
 	State     string  `json:"state"     enum:"waiting,stored,failed" doc:"waiting: a worker fetches it from the platform; stored: GET …/files/{fileId} has it; failed: nobody will"` //nolint:lll // a struct tag can't be broken
 	Code      *string `json:"code"      doc:"Why it failed: media_too_large, media_type, media_expired, media_refused, media_unavailable or media_storage_full"`                     //nolint:lll // a struct tag can't be broken
-	Name      *string `json:"name"      doc:"The name that the customer's file has"`
+	Name      *string `json:"name"      doc:"The name that the file has"`
 	MediaType *string `json:"mediaType" doc:"Of a stored file, by its content"`
 	Bytes     *int64  `json:"bytes"     doc:"The size of a stored file"`
 }

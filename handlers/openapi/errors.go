@@ -120,9 +120,10 @@ var specificCodes = map[string][]errcode.Code{
 	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
 	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
 	"listTemplates": slices.Concat([]errcode.Code{errcode.Conflict}, ofTemplates),
-	"sendMessage":   slices.Concat(ofSends, ofTemplates, []errcode.Code{errcode.IdempotencyKeyReused}), "resendMessage": ofSends,
-	"sendDraft": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}), "discardDraft": {errcode.Conflict},
-	"handOver": {errcode.Conflict}, "handBack": {errcode.Conflict},
+	"sendMessage":   slices.Concat(ofSends, ofTemplates, []errcode.Code{errcode.IdempotencyKeyReused, errcode.PlanLimitExceeded}),
+	"resendMessage": ofSends, "discardDraft": {errcode.Conflict},
+	"sendDraft": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}),
+	"handOver":  {errcode.Conflict}, "handBack": {errcode.Conflict},
 	"retryConversation": {errcode.Conflict}, "dismissConversation": {errcode.Conflict},
 	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
 }

@@ -21,6 +21,8 @@ type channelType struct {
 	Before, After []string
 	// Templates: the platform has templates, which may be sent when it takes no free text.
 	Templates bool
+	// Files are the kinds of files that the platform takes, none for nil.
+	Files []string
 	// Window explains for how long the platform accepts free text.
 	Window string
 }
@@ -49,7 +51,8 @@ const credentialsPrefix = "credentials."
 func channelTypeFrom(t *platforms.ChannelType) channelType {
 	of := channelType{
 		Value: string(t.Type), Label: t.Label, Like: t.Like, External: t.ExternalID, ExternalHint: t.ExternalIDHint,
-		Before: t.Before, After: t.After, Window: t.WindowHelp, Templates: t.AfterWindow == platforms.TemplateRequired, proposed: map[string]bool{},
+		Before: t.Before, After: t.After, Window: t.WindowHelp, Templates: t.AfterWindow == platforms.TemplateRequired,
+		Files: t.Files, proposed: map[string]bool{},
 	}
 	for _, c := range t.Credentials {
 		f := field{

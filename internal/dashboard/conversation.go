@@ -102,7 +102,9 @@ type conversationData struct {
 	Dismiss form
 	Draft   draftData
 	Answer  form
-	Delete  form
+	// File sends a file; without an id on channels that take none.
+	File   form
+	Delete form
 }
 
 func (d *conversationData) PageTitle() string { return d.Conversation.Customer() }
@@ -123,6 +125,7 @@ func conversationPage() page {
 		}}, fileRelay()},
 		actions: []action{
 			{verb: "messages", form: "message-create", done: "Your answer is on its way.", do: answerCustomer},
+			{verb: "files", form: "file-create", done: "The file is on its way.", maxBody: maxSentUpload, do: sendFile},
 			{
 				verb: "handover", form: "conversation-handover", done: "The conversation is yours. The assistant is silent in it.",
 				do: ask("/handover"),
@@ -166,8 +169,12 @@ func showConversation(req *pageRequest) (any, error) {
 	switch err := req.get("/channels/"+c.ChannelID, nil, &on); {
 	case err == nil:
 		data.ChannelName, data.ChannelPath = on.Name, channelsPath+"/"+on.ID
-		if kind, _ := req.d.channelTypeOf(on.Type); kind.Templates {
+		kind, _ := req.d.channelTypeOf(on.Type)
+		if kind.Templates {
 			data.Template = conversationsPath + "/" + c.ID + "/template"
+		}
+		if len(kind.Files) > 0 {
+			data.File = req.form(sendFileForm(conversationsPath+"/"+c.ID, kind.Files))
 		}
 	case req.d.apiErrorOf(err).Status != http.StatusNotFound: // the channel was deleted, and the conversation goes with it
 		return nil, err

@@ -105,6 +105,12 @@ func TestDeletes(t *testing.T) {
 // upload sends the form of a document with a file.
 func (r *fixture) upload(t *testing.T, fileName, content string, typed map[string]string) *httptest.ResponseRecorder {
 	t.Helper()
+	return r.uploadTo(t, "/dashboard/knowledge/kb_1/documents", fileName, content, typed)
+}
+
+// uploadTo sends a form with a file.
+func (r *fixture) uploadTo(t *testing.T, path, fileName, content string, typed map[string]string) *httptest.ResponseRecorder {
+	t.Helper()
 	var body bytes.Buffer
 	parts := multipart.NewWriter(&body)
 	file, err := parts.CreateFormFile("file", fileName)
@@ -115,7 +121,7 @@ func (r *fixture) upload(t *testing.T, fileName, content string, typed map[strin
 		require.NoError(t, parts.WriteField(name, value))
 	}
 	require.NoError(t, parts.Close())
-	sent := httptest.NewRequest(http.MethodPost, "/dashboard/knowledge/kb_1/documents", &body)
+	sent := httptest.NewRequest(http.MethodPost, path, &body)
 	sent.Header.Set("Content-Type", parts.FormDataContentType())
 	return r.serve(t, sent)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 
@@ -147,15 +148,23 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 	return q.withFiles(ctx, orgID, messages(all[:min(len(all), page.Rows())]))
 }
 
-// withFiles adds the files of customers' messages.
+// withFiles adds the files of messages.
 func (q *Queue) withFiles(ctx context.Context, orgID string, all []Message) ([]Message, error) {
-	var ids []string
+	var came, went []string
 	for i := range all {
-		if all[i].Author == AuthorCustomer {
-			ids = append(ids, all[i].ID)
+		switch m := &all[i]; {
+		case m.Author == AuthorCustomer:
+			came = append(came, m.ID)
+		case m.Kind == KindEvent && m.State != "":
+			went = append(went, m.ID)
 		}
 	}
-	files, err := media.OfMessages(ctx, q.db, q.ring, orgID, ids)
+	files, err := media.OfMessages(ctx, q.db, q.ring, orgID, came)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := media.OfSent(ctx, q.db, q.ring, orgID, went)
+	maps.Copy(files, sent)
 	for i := range all {
 		all[i].Files = files[all[i].ID]
 	}

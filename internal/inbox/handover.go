@@ -101,8 +101,11 @@ func (op *humanOp) messages() []Message {
 		sent[i] = Message{
 			ID: part.id, Author: AuthorHuman, Kind: KindText, Text: part.text, State: part.state, At: op.at,
 		}
-		if part.template != nil {
+		switch {
+		case part.template != nil:
 			sent[i].Kind = KindTemplate
+		case part.fileID != "":
+			sent[i].Kind = KindEvent
 		}
 	}
 	return sent

@@ -13,7 +13,8 @@ import (
 const (
 	inboundColumns = `id, org_id, author, kind, body, '' AS state, '' AS code, turn_id, platform_message_id,
 		sent_at AS at, received_at AS placed_at, handled FROM messages`
-	outboundColumns = `id, org_id, author, CASE WHEN template IS NULL THEN 'text' ELSE 'template' END AS kind, body, state, code, turn_id,
+	outboundColumns = `id, org_id, author,
+		CASE WHEN template IS NOT NULL THEN 'template' WHEN file_id IS NOT NULL THEN 'event' ELSE 'text' END AS kind, body, state, code, turn_id,
 		platform_message_id, created_at AS at, created_at AS placed_at, FALSE AS handled FROM outbound_messages`
 )
 

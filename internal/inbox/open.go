@@ -25,7 +25,7 @@ const (
 const (
 	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
 		WHERE conversation_id = $1 AND state = 'asking'`
-	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at, resends, template FROM outbound_messages
+	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at, resends, template, file_id FROM outbound_messages
 		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY state DESC, author DESC, created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
@@ -220,9 +220,10 @@ func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
 
 func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, error) {
 	return store.ReadRows(ctx, q.db, "read what is to be sent", func(row store.Row) (part Outbound, err error) {
-		var turnID sql.NullString
+		var turnID, fileID sql.NullString
 		var body, template []byte
-		err = row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts, &part.CreatedAt, &part.Resends, &template)
+		err = row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts, &part.CreatedAt, &part.Resends, &template,
+			&fileID)
 		if err != nil {
 			return part, err
 		}
@@ -234,7 +235,7 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 			part.Unreadable = true
 			q.unreadable("message "+part.ID, err)
 		}
-		part.TurnID, part.Text = turnID.String, string(text)
+		part.TurnID, part.Text, part.FileID = turnID.String, string(text), fileID.String
 		return part, nil
 	}, selectUnsent, lease.ConversationID)
 }

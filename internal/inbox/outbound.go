@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -60,6 +61,7 @@ type outboundPart struct {
 	id, text, state string
 	body            []byte // text, sealed
 	template        []byte // the template, sealed; nil for a text
+	fileID          string // the file; "" for none
 }
 
 // sealParts assigns ids, in order, and seals the texts.
@@ -76,13 +78,16 @@ func (q *Queue) sealParts(orgID string, texts []string) []outboundPart {
 }
 
 const insertOutbound = `INSERT INTO outbound_messages (id, org_id, channel_id, conversation_id, turn_id, part, author, body,
-	state, code, platform_message_id, attempts, created_at, updated_at, template)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11, $12)`
+	state, code, platform_message_id, attempts, created_at, updated_at, template, file_id)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11, $12, $13)`
 
 func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) {
 	for i, part := range parts {
 		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
-			part.state, s.now, s.now, part.template)
+			part.state, s.now, s.now, part.template, sql.NullString{String: part.fileID, Valid: part.fileID != ""})
+		if part.fileID != "" {
+			media.Attach(s.tx, c.orgID, part.fileID, part.id)
+		}
 	}
 }
 

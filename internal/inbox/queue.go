@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -20,8 +21,9 @@ type Queue struct {
 	// It must be set before the queue is used.
 	Log *slog.Logger
 
-	db   *store.DB
-	ring *vault.Ring
+	db    *store.DB
+	ring  *vault.Ring
+	files *media.Keeper
 
 	mu        sync.Mutex
 	awoke     time.Time // when Wait last returned because of due work
@@ -33,7 +35,7 @@ type Queue struct {
 // New opens the queue kept in db, which must have been opened with [Kind] among its kinds. The ring seals and opens what
 // customers and assistants write; nil suffices for reads of states ([Queue.Depth], [Queue.DeadTurns]).
 func New(db *store.DB, ring *vault.Ring) *Queue {
-	return &Queue{db: db, ring: ring}
+	return &Queue{db: db, ring: ring, files: media.NewKeeper(db, ring)}
 }
 
 // SkipUnknown leaves conversations of channels of unknown types out of [Queue.Lease] and [Queue.Wait] from now on: this program

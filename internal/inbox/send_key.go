@@ -97,7 +97,7 @@ func (q *Queue) sentMessages(ctx context.Context, orgID string, ids []string) ([
 		return nil, err
 	}
 	slices.SortFunc(sent, placedMessage.before)
-	return messages(sent), nil
+	return q.withFiles(ctx, orgID, messages(sent))
 }
 
 const selectKey = `SELECT fingerprint, message_ids FROM message_keys WHERE org_id = $1 AND key_hash = $2 AND created_at > $3`

@@ -113,7 +113,9 @@ func (op *withdrawOp) run(_ context.Context, s *session) error {
 		media.Drop(s.tx, op.received)
 	}
 	if op.sent != "" { // of a template, the values go too
-		s.tx.Queue(1, `UPDATE outbound_messages SET body = $2, template = NULL WHERE id = $1`, op.sent, op.sealed(vault.OutboundBody, op.sent))
+		s.tx.Queue(1, `UPDATE outbound_messages SET body = $2, template = NULL, file_id = NULL WHERE id = $1`, op.sent,
+			op.sealed(vault.OutboundBody, op.sent))
+		media.DropSent(s.tx, op.sent)
 	}
 	if op.asking != "" { // the texts that are left wait for a turn that doesn't know this one
 		(&turnOp{turnID: op.asking}).supersede(s)

@@ -114,7 +114,7 @@ type Message struct {
 	At                int64  // the platform's time of an incoming message, else when it was written; epoch milliseconds
 	Handled           bool   // incoming, and needs no answer
 	Unreadable        bool   // Text is [UnreadableText]
-	// Files are those of a customer's message, for [Queue.Messages] and [Queue.LatestMessages] only.
+	// Files are those that the customer sent with it, or that a person sent as it, where messages are listed.
 	Files []media.File
 }
 
@@ -136,6 +136,8 @@ type Outbound struct {
 	Unreadable                      bool  // it doesn't open, so that Text is empty
 	// Template is the template to send, as it was given to [Queue.SendTemplate]; nil for a text.
 	Template []byte
+	// FileID is the file to send, "" for a text or a template. Text is then its kind.
+	FileID string
 }
 
 // Mark names this try to send the part, for platforms that repeat it in their reports; see [Item].

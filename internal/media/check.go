@@ -47,7 +47,7 @@ var selectBroken = `SELECT f.id, CASE
 		OR f.state = 'failed' AND p.n > 0 OR f.state = 'waiting' AND f.created_at < $3 OR m.org_id <> f.org_id)
 	ORDER BY f.id`
 
-// Check looks for files that break an invariant: a stored one has all of its pieces, a failed one none, none waits for longer than it is
+// Check looks for files that break an invariant: a stored or sent one has all of its pieces, a failed one none, none waits for longer than it is
 // tried, and none outlives its message but for some seconds, for which Check waits. It writes nothing. The error is one of reading.
 func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
 	now, err := db.Now(ctx)
@@ -70,15 +70,48 @@ func Check(ctx context.Context, db *store.DB) (findings []Finding, err error) {
 		after = last
 		return len(findings) < findingLimit, nil
 	})
+	var sent, left []Finding
 	if err == nil {
-		var left []Finding
+		sent, err = checkSent(ctx, db)
+	}
+	if err == nil {
 		left, err = unswept(ctx, db)
-		findings = append(findings[:min(len(findings), findingLimit)], left...)
+		findings = append(append(findings[:min(len(findings), findingLimit)], sent...), left...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("check the files: %w", err)
 	}
 	return findings, nil
+}
+
+// selectBrokenSent selects the sent files of a page that break an invariant.
+var selectBrokenSent = `SELECT f.id, CASE WHEN m.org_id <> f.org_id OR m.file_id IS NULL OR m.file_id <> f.id
+			THEN 'belongs to a message that is not its own'
+		ELSE 'was sent with ' || f.pieces || ' pieces of ' || f.bytes || ' bytes, and has ' || p.n || ' of ' || p.bytes END
+	FROM sent_files f JOIN outbound_messages m ON m.id = f.outbound_id JOIN (
+		SELECT f.id, count(p.file_id) AS n, COALESCE(max(p.position), -1) AS last,
+			CAST(COALESCE(sum(length(p.body) - ` + strconv.Itoa(vault.Overhead) + `), 0) AS BIGINT) AS bytes
+		FROM sent_files f LEFT JOIN sent_file_pieces p ON p.file_id = f.id WHERE f.id > $1 AND f.id <= $2 GROUP BY f.id
+	) AS p ON p.id = f.id
+	WHERE p.n <> f.pieces OR p.last <> f.pieces - 1 OR p.bytes <> f.bytes OR m.org_id <> f.org_id OR m.file_id IS NULL OR m.file_id <> f.id
+	ORDER BY f.id`
+
+// checkSent looks for sent files that break an invariant.
+func checkSent(ctx context.Context, db *store.DB) (findings []Finding, err error) {
+	after := ""
+	err = store.ReadPages(ctx, checkPage, func(rows int) (bool, error) {
+		ids, err := store.ReadRows(ctx, db, "turn a page of sent files", store.ScanValue[string],
+			`SELECT id FROM sent_files WHERE id > $1 ORDER BY id LIMIT $2`, after, rows)
+		if err != nil || len(ids) == 0 {
+			return false, err
+		}
+		last := ids[len(ids)-1]
+		found, err := store.ReadRows(ctx, db, "look at a page of sent files", scanFinding, selectBrokenSent, after, last)
+		findings = append(findings, found...)
+		after = last
+		return len(findings) < findingLimit, err
+	})
+	return findings[:min(len(findings), findingLimit)], err //nolint:wrapcheck // the page says what was being done
 }
 
 // unswept returns files whose messages are gone, if they aren't deleted while it waits.
@@ -87,8 +120,14 @@ func unswept(ctx context.Context, db *store.DB) (left []Finding, err error) {
 		if look > 0 {
 			_ = repeat.Pause(ctx, sweepPause)
 		}
+		var now int64
+		if now, err = db.Now(ctx); err != nil {
+			return nil, err
+		}
 		left, err = store.ReadRows(ctx, db, "look for files of deleted messages", scanFinding,
-			`SELECT id, 'is left of a deleted message' FROM media WHERE message_id IS NULL ORDER BY position LIMIT $1`, findingLimit)
+			`SELECT id, 'is left of a deleted message' FROM media WHERE message_id IS NULL
+				UNION ALL SELECT id, 'is left of a deleted message' FROM sent_files WHERE outbound_id IS NULL AND expires_at <= $1 LIMIT $2`,
+			now, findingLimit)
 		if err != nil || len(left) == 0 {
 			break
 		}

@@ -150,7 +150,7 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 		return cause
 	case ctx.Err() != nil: // we stop; the next process goes on at once
 		return t.again(bounded, f.DB, 0, false)
-	case errors.Is(cause, errFull):
+	case errors.Is(cause, ErrFull):
 		failed = &fetchError{code: CodeStorageFull, cause: cause}
 	case !ok: // of the store
 		return errors.Join(cause, t.again(bounded, f.DB, t.pause(0), true))
@@ -178,7 +178,7 @@ func (t *try) pause(atLeast time.Duration) int64 {
 // age returns for how long the file has been waiting.
 func (t *try) age() time.Duration { return time.Since(time.UnixMilli(t.createdAt)) }
 
-// store fetches the file and stores it. The error is errLost, errFull, a [*fetchError], or one of the store.
+// store fetches the file and stores it. The error is errLost, ErrFull, a [*fetchError], or one of the store.
 func (f *Fetcher) store(ctx context.Context, t *try, a about) error {
 	channel, err := f.channel(ctx, t)
 	if err != nil {
@@ -189,7 +189,7 @@ func (f *Fetcher) store(ctx context.Context, t *try, a about) error {
 	case err != nil:
 		return err
 	case !room:
-		return errFull
+		return ErrFull
 	}
 	if t.attempts > 1 {
 		if err := t.clear(ctx, f.DB); err != nil {

@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -95,7 +96,7 @@ func Drop(tx store.Tx, messageID string) {
 	tx.Queue(store.AnyRows, `UPDATE media SET message_id = NULL WHERE message_id = $1`, messageID)
 }
 
-// File is a file of a message.
+// File is a file of a message. One that a person sent is always stored.
 type File struct {
 	ID, MessageID string
 	Kind          string // image, audio, video, sticker or file
@@ -107,6 +108,7 @@ type File struct {
 
 	orgID  string
 	pieces int64
+	sent   bool // a person sent it
 }
 
 const fileColumns = `SELECT f.id, f.org_id, f.message_id, f.kind, f.state, f.code, f.about, f.media_type, f.bytes, f.pieces FROM media f`
@@ -144,21 +146,28 @@ func OfMessages(ctx context.Context, db *store.DB, ring *vault.Ring, orgID strin
 
 // Find reads a file of an organization's conversation, or [store.ErrNotFound].
 func Find(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversationID, id string) (File, error) {
-	return store.ReadRow(ctx, db, "read a file", scanFile(ring),
+	f, err := store.ReadRow(ctx, db, "read a file", scanFile(ring),
 		fileColumns+` JOIN messages m ON m.id = f.message_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
 		id, orgID, conversationID)
+	if errors.Is(err, store.ErrNotFound) {
+		return findSent(ctx, db, ring, orgID, conversationID, id)
+	}
+	return f, err
 }
 
 // WriteTo writes the content of a stored file, piece by piece. The error is [store.ErrNotFound] if the file was deleted meanwhile, one of
 // the store or the vault, or of w, which may have got a part.
 func (f *File) WriteTo(ctx context.Context, db *store.DB, ring *vault.Ring, w io.Writer) error {
+	text, aad := `SELECT body FROM media_pieces WHERE media_id = $1 AND position = $2`, vault.MediaPiece
+	if f.sent {
+		text, aad = `SELECT body FROM sent_file_pieces WHERE file_id = $1 AND position = $2`, vault.SentFilePiece
+	}
 	for position := range f.pieces {
-		sealed, err := store.ReadRow(ctx, db, "read a piece of a file", store.ScanValue[[]byte],
-			`SELECT body FROM media_pieces WHERE media_id = $1 AND position = $2`, f.ID, position)
+		sealed, err := store.ReadRow(ctx, db, "read a piece of a file", store.ScanValue[[]byte], text, f.ID, position)
 		if err != nil {
 			return err
 		}
-		plain, err := ring.Open(sealed, vault.MediaPiece(f.orgID, f.ID, position))
+		plain, err := ring.Open(sealed, aad(f.orgID, f.ID, position))
 		if err != nil {
 			return fmt.Errorf("open piece %d of file %s: %w", position, f.ID, err)
 		}

@@ -11,8 +11,8 @@ import (
 // sweepPage is how many files one read of a sweep covers.
 const sweepPage = 50
 
-// Sweep deletes the files whose messages were deleted, in small transactions. Any number of processes may sweep at once. The error ends
-// the sweep; what was deleted stays deleted.
+// Sweep deletes the files whose messages were deleted, or never came, in small transactions. Any number of processes may sweep at once. The
+// error ends the sweep; what was deleted stays deleted.
 func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
 	for {
 		ids, err := store.ReadRows(ctx, db, "look for files of deleted messages", store.ScanValue[string],
@@ -27,7 +27,8 @@ func Sweep(ctx context.Context, db *store.DB) (deleted int, err error) {
 			deleted++
 		}
 		if len(ids) < sweepPage {
-			return deleted, nil
+			sent, err := sweepSent(ctx, db)
+			return deleted + sent, err
 		}
 	}
 }

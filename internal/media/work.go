@@ -13,9 +13,6 @@ import (
 // errLost: another process tries the file, or its message was deleted.
 var errLost = errors.New("media: the file is another process's, or its message was deleted")
 
-// errFull: the organization has as many bytes as it may have.
-var errFull = errors.New("media: the organization's files have too many bytes")
-
 // clearedPieces is how many pieces one transaction deletes.
 const clearedPieces = 8
 
@@ -160,7 +157,7 @@ func (t *try) add(ctx context.Context, db *store.DB, ring *vault.Ring, position 
 
 // selectStored sums up what the files of an organization take, see [counted]. [LeastBytes] bounds how many rows it reads.
 var selectStored = `SELECT CAST(COALESCE(sum(CASE WHEN bytes < ` + least + ` THEN ` + least + ` ELSE bytes END), 0) AS BIGINT)
-	FROM media WHERE org_id = $1 AND state = 'stored'`
+	FROM (SELECT bytes FROM media WHERE org_id = $1 AND state = 'stored' UNION ALL SELECT bytes FROM sent_files WHERE org_id = $1) AS files`
 
 var least = strconv.Itoa(LeastBytes)
 
@@ -173,7 +170,7 @@ func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, err
 	return stored < limit, err
 }
 
-// finish makes the file stored, or fails with errFull.
+// finish makes the file stored, or fails with ErrFull.
 func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType string, bytes, pieces, limit int64) error {
 	err := t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
 		var stored int64
@@ -181,7 +178,7 @@ func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType 
 			return err
 		}
 		if stored+counted(bytes) > limit {
-			return errFull
+			return ErrFull
 		}
 		tx.Queue(1, `UPDATE media SET state = 'stored', about = $2, media_type = $3, bytes = $4, pieces = $5, updated_at = $6 WHERE id = $1`,
 			t.id, about, mediaType, bytes, pieces, tx.Now())

@@ -130,7 +130,24 @@ func (s *Set) Send(ctx context.Context, out platforms.Outgoing) (messageID strin
 		return "", platforms.Refusef("the customer's address is empty or too long")
 	}
 	out.Credentials = maps.Clone(out.Credentials)
-	messageID, err = call(ctx, p, func(ctx context.Context) (string, error) { return p.adapter.Send(ctx, &out) })
+	return taken(call(ctx, p, func(ctx context.Context) (string, error) { return p.adapter.Send(ctx, &out) }))
+}
+
+// SendFile sends a file as [platforms.FileSender] describes it. The error is a [*platforms.Error].
+func (s *Set) SendFile(ctx context.Context, out platforms.Outgoing, file platforms.File) (messageID string, err error) {
+	p, kind := s.of(out.Type), s.byType[out.Type]
+	switch {
+	case p == nil || p.files == nil || !slices.Contains(kind.Files, file.Kind):
+		return "", platforms.Refusef("channels of type %q take no files of the kind %q", string(out.Type), file.Kind)
+	case out.Address == "" || len(out.Address) > platforms.MaxID:
+		return "", platforms.Refusef("the customer's address is empty or too long")
+	}
+	out.Credentials, out.Text = maps.Clone(out.Credentials), ""
+	return taken(callWithin(ctx, p, platforms.UploadTime, func(ctx context.Context) (string, error) { return p.files.SendFile(ctx, &out, &file) }))
+}
+
+// taken checks the platform's id of a message that it has taken.
+func taken(messageID string, err error) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
@@ -267,6 +284,7 @@ type Platform struct {
 	media      platforms.MediaSource
 	signaler   platforms.Signaler
 	threads    platforms.ThreadReader
+	files      platforms.FileSender
 	log        *slog.Logger
 }
 
@@ -290,6 +308,7 @@ func (p *Platform) open(driver platforms.Driver, config *platforms.Config) (err 
 	p.media, _ = p.adapter.(platforms.MediaSource)
 	p.signaler, _ = p.adapter.(platforms.Signaler)
 	p.threads, _ = p.adapter.(platforms.ThreadReader)
+	p.files, _ = p.adapter.(platforms.FileSender)
 	return p.CheckPlatform(p.adapter) //nolint:wrapcheck // the deferred function says what was being done
 }
 
@@ -304,11 +323,16 @@ func (p *Platform) contain(err *error) {
 // call makes a call of an adapter under our deadline. An adapter that ignores the end of its context is left behind after
 // lateReturn. The error is a [*platforms.Error] within its bounds; after a panic the outcome is unknown.
 func call[T any](ctx context.Context, p *Platform, do func(ctx context.Context) (T, error)) (result T, err error) {
+	return callWithin(ctx, p, callTimeout, do)
+}
+
+// callWithin is call with another deadline.
+func callWithin[T any](ctx context.Context, p *Platform, timeout time.Duration, do func(ctx context.Context) (T, error)) (result T, err error) {
 	type outcome struct {
 		result T
 		err    error
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errTooSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
 	returned := make(chan outcome, 1)
 	go func() {

@@ -48,10 +48,13 @@ func (s *Server) identifySocial(w http.ResponseWriter, r *http.Request) {
 func (g graph) send(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		socialSignal
+		chatAppFiles
 
 		To        string          `json:"to"`
 		Recipient json.RawMessage `json:"recipient"`
 		Message   struct {
+			attached
+
 			Text string `json:"text"`
 		} `json:"message"`
 		Text struct {
@@ -74,8 +77,11 @@ func (g graph) send(w http.ResponseWriter, r *http.Request) {
 		message.ExternalID = r.PathValue("id")
 		_ = json.Unmarshal(body.Recipient, &message.Address) // there the id itself, if any
 		g.server.judgeChatApp(&message, body.Template)
+		id, as := body.of()
+		g.server.addFile(&message, id, as)
 	} else {
 		message.Address = person.ID
+		g.server.addFile(&message, body.Message.Attachment.Payload.ID, body.Message.Attachment.Type)
 	}
 	g.server.deliver(w, r, g.fail, message, func(id string) string {
 		if g.platform == social.ChatApp {

@@ -20,6 +20,8 @@ const tokenLife = 14400
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /bot/{bot}/sendMessage", s.sendBot)
+	mux.HandleFunc("POST /bot/{bot}/sendPhoto", s.sendBotFile("photo"))
+	mux.HandleFunc("POST /bot/{bot}/sendDocument", s.sendBotFile("document"))
 	mux.HandleFunc("POST /bot/{bot}/getMe", s.identifyBot)
 	mux.HandleFunc("POST /bot/{bot}/getFile", s.locateBot)
 	mux.HandleFunc("GET /bot/file/{bot}/files/{id}", s.downloadBot)
@@ -32,6 +34,12 @@ func (s *Server) routes() http.Handler {
 	}
 	for _, base := range []string{"social", string(social.ChatApp)} {
 		mux.HandleFunc("GET /"+base+"/{id}/message_templates", graph{s, social.ChatApp}.listTemplates)
+		mux.HandleFunc("POST /"+base+"/{id}/media", graph{s, social.ChatApp}.upload)
+	}
+	for base, t := range map[string]platforms.Type{
+		"social": social.Messenger, string(social.Messenger): social.Messenger, string(social.PhotoDM): social.PhotoDM,
+	} {
+		mux.HandleFunc("POST /"+base+"/me/message_attachments", graph{s, t}.upload)
 	}
 	mux.HandleFunc("POST /social/{id}/messages", s.sendSocial)
 	mux.HandleFunc("GET /social/{id}", s.identifySocial)

@@ -45,6 +45,8 @@ type Sent struct {
 	At time.Time
 	// Template is the name of the template that was sent; "" for a text.
 	Template string
+	// File is what was sent in place of a text; nil for a text. Text is then empty.
+	File *SentFile
 
 	verdict Fault // what the platform's rules say about it
 }
@@ -69,6 +71,7 @@ type Server struct {
 	judge    judge
 
 	files     map[string]*file      // by id
+	uploads   map[string]*SentFile  // by id
 	links     map[string]*link      // by ticket
 	templates map[string][]Template // of the chat app, by the number's id
 	late      map[string]bool       // the chat app's customers who take no texts now
@@ -103,6 +106,7 @@ func InMemory(t testing.TB) *Server {
 		arrival:  make(chan struct{}),
 
 		files:     map[string]*file{},
+		uploads:   map[string]*SentFile{},
 		links:     map[string]*link{},
 		templates: map[string][]Template{},
 		late:      map[string]bool{},

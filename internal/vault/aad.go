@@ -72,3 +72,13 @@ func MediaAbout(orgID, mediaID string) AAD {
 func MediaPiece(orgID, mediaID string, position int64) AAD {
 	return AAD{Table: "media_pieces", Column: "body", OrgID: orgID, RowID: mediaID + "/" + strconv.FormatInt(position, 10)}
 }
+
+// SentFileName is the AAD of the name of a file that a person sends.
+func SentFileName(orgID, fileID string) AAD {
+	return AAD{Table: "sent_files", Column: "name", OrgID: orgID, RowID: fileID}
+}
+
+// SentFilePiece is the AAD of a piece of a file that a person sends.
+func SentFilePiece(orgID, fileID string, position int64) AAD {
+	return AAD{Table: "sent_file_pieces", Column: "body", OrgID: orgID, RowID: fileID + "/" + strconv.FormatInt(position, 10)}
+}

@@ -238,11 +238,16 @@ func (p *pass) callPlatform(ctx context.Context, row *inbox.Outbound) (id string
 	}
 	kind, _ := p.Platforms.Find(p.work.Channel.Type)
 	failpoint.Hit(failpoint.BeforeSend)
-	id, err = p.Platforms.Send(ctx, platforms.Outgoing{
+	out := platforms.Outgoing{
 		Type: p.channelType(), ExternalID: p.work.Channel.ExternalID, Conversation: p.lease.CustomerRef,
 		Address: p.work.Conversation.Address, Text: row.Text, Template: template, Credentials: p.credentials,
 		Mark: row.Mark(), Late: kind.ChannelType != nil && kind.PersonWindow > 0 && p.silence() > kind.Window,
-	})
+	}
+	if row.FileID == "" {
+		id, err = p.Platforms.Send(ctx, out)
+	} else {
+		id, err = p.sendFile(ctx, row, &out)
+	}
 	if err == nil {
 		failpoint.Hit(failpoint.AfterSend)
 		return id, nil

@@ -95,6 +95,7 @@ type Platforms interface {
 	Split(channelType, text string) []string
 	Refreshable(t platforms.Type) bool
 	Send(ctx context.Context, out platforms.Outgoing) (messageID string, err error)
+	SendFile(ctx context.Context, out platforms.Outgoing, file platforms.File) (messageID string, err error)
 	Refresh(ctx context.Context, channel *platforms.Channel) (platforms.Credentials, error)
 	Signals(t platforms.Type) bool
 	Signal(ctx context.Context, signal platforms.Signal) error
@@ -147,6 +148,8 @@ type Worker struct {
 	refreshes refreshes
 	watches   watches
 	signals   signals
+	// files holds a token for each file in memory.
+	files chan struct{}
 }
 
 // New returns a worker that is idle until [Worker.Run] or [Worker.AnswerNow].
@@ -170,7 +173,7 @@ func New(cfg Config) *Worker {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Worker{Config: cfg}
+	return &Worker{Config: cfg, files: make(chan struct{}, filesAtOnce)}
 }
 
 // Run works until ctx ends. Then it leases nothing new and calls no model any more; running model calls and sends have grace to

@@ -56,6 +56,7 @@ func (Driver) Describe() *platforms.Description {
 			Pace:         platforms.Pace{Every: 50 * time.Millisecond, Burst: 5},
 			CustomerPace: platforms.Pace{Every: time.Second, Burst: 3},
 			TypingFor:    5 * time.Second,
+			Files:        platforms.FileKinds(),
 			Before: []string{
 				"Make the bot at the platform and note its token.",
 				"Note the secret below, and connect the channel.",
@@ -92,6 +93,7 @@ var (
 	_ platforms.ChannelSecrets = (*bot)(nil)
 	_ platforms.MediaSource    = (*bot)(nil)
 	_ platforms.Signaler       = (*bot)(nil)
+	_ platforms.FileSender     = (*bot)(nil)
 )
 
 func checkSecretToken(s string) string {
@@ -119,32 +121,58 @@ func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credential
 // Send calls sendMessage. Message ids are unique within a chat only, so the id is "<chat.id>:<message_id>", like that of an
 // Inbound.
 func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
-	var result struct {
-		MessageID platforms.Word `json:"message_id"`
-		Chat      struct {
-			ID platforms.Word `json:"id"`
-		} `json:"chat"`
-	}
-	r, failure := b.call(ctx, out.Credentials, "/sendMessage", struct {
+	var result sentMessage
+	r, failure := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: struct {
 		ChatID any    `json:"chat_id"`
 		Text   string `json:"text"`
-	}{chatID(out.Address), out.Text}, &result)
+	}{chatID(out.Address), out.Text}}, &result)
+	return result.id(out, r, failure)
+}
+
+// maxPhoto is how large the files are that the platform takes as photos, in bytes, which it makes smaller.
+const maxPhoto = 10 << 20
+
+// SendFile implements [platforms.FileSender]: still pictures are photos, everything else goes as it is
+// (core.telegram.org/bots/api#sending-files).
+func (b *bot) SendFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
+	method, name := "/sendDocument", "document"
+	if (file.MediaType == "image/jpeg" || file.MediaType == "image/png") && len(file.Content) <= maxPhoto {
+		method, name = "/sendPhoto", "photo"
+	}
+	var result sentMessage
+	r, failure := b.call(ctx, out.Credentials, method, &platforms.Request{Parts: []platforms.Part{
+		{Name: "chat_id", Content: []byte(out.Address)},
+		{Name: name, FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
+	}}, &result)
+	return result.id(out, r, failure)
+}
+
+// sentMessage is a message that the platform has taken.
+type sentMessage struct {
+	MessageID platforms.Word `json:"message_id"`
+	Chat      struct {
+		ID platforms.Word `json:"id"`
+	} `json:"chat"`
+}
+
+// id returns the id of the message.
+func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, failure *platforms.Error) (string, error) {
 	switch {
 	case failure != nil:
 		return "", failure
-	case result.MessageID == "":
+	case m.MessageID == "":
 		return "", r.NoID()
 	}
-	return string(cmp.Or(result.Chat.ID, platforms.Word(out.Address)) + ":" + result.MessageID), nil
+	return string(cmp.Or(m.Chat.ID, platforms.Word(out.Address)) + ":" + m.MessageID), nil
 }
 
 // Signal implements [platforms.Signaler]. Ordinary bots can't mark messages as read.
 func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done bool
-	_, failure := b.call(ctx, signal.Credentials, "/sendChatAction", struct {
+	_, failure := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: struct {
 		ChatID any    `json:"chat_id"`
 		Action string `json:"action"`
-	}{chatID(signal.Address), "typing"}, &done)
+	}{chatID(signal.Address), "typing"}}, &done)
 	if failure != nil {
 		return failure
 	}
@@ -164,7 +192,7 @@ func (b *bot) Identify(ctx context.Context, channel *platforms.Channel) ([]strin
 	var me struct {
 		ID platforms.Word `json:"id"`
 	}
-	r, failure := b.call(ctx, channel.Credentials, "/getMe", struct{}{}, &me)
+	r, failure := b.call(ctx, channel.Credentials, "/getMe", &platforms.Request{JSON: struct{}{}}, &me)
 	switch {
 	case failure != nil:
 		return nil, failure
@@ -181,9 +209,9 @@ func (b *bot) Locate(ctx context.Context, channel *platforms.Channel, id string)
 		Path  string `json:"file_path"`
 		Bytes int64  `json:"file_size"`
 	}
-	r, failure := b.call(ctx, channel.Credentials, "/getFile", struct {
+	r, failure := b.call(ctx, channel.Credentials, "/getFile", &platforms.Request{JSON: struct {
 		FileID string `json:"file_id"`
-	}{id}, &file)
+	}{id}}, &file)
 	switch {
 	case failure != nil:
 		return platforms.Location{}, failure
@@ -203,17 +231,16 @@ func isFilePath(path string) bool {
 	return plain && path[0] != '/' && !strings.Contains(path, "..")
 }
 
-// call calls a method and reads its result. The platform wants the token in the path.
+// call calls a method with the body of a request and reads its result. The platform wants the token in the path.
 func (b *bot) call(
-	ctx context.Context, credentials platforms.Credentials, method string, body, result any,
+	ctx context.Context, credentials platforms.Credentials, method string, request *platforms.Request, result any,
 ) (*platforms.Response, *platforms.Error) {
 	token := credentials[botToken]
 	if problem := checkBotToken(token); problem != "" {
 		return nil, platforms.Unauthorized(false, &platforms.FieldError{Field: botToken, Problem: problem})
 	}
-	r, failure := b.client.Do(ctx, &platforms.Request{
-		Name: string(Type), Base: b.base, Method: http.MethodPost, Path: "/bot" + token + method, JSON: body,
-	})
+	request.Name, request.Base, request.Method, request.Path = string(Type), b.base, http.MethodPost, "/bot"+token+method
+	r, failure := b.client.Do(ctx, request)
 	if failure != nil {
 		return nil, failure
 	}

@@ -1,6 +1,7 @@
 package platformtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -236,10 +237,23 @@ func (s Suite) calls(t testing.TB, p platforms.Platform, of platforms.Type) map[
 	if reader, ok := p.(platforms.ThreadReader); ok {
 		all["read thread"] = func(ctx context.Context) error { _, err := reader.ReadThread(ctx, s.thread(t, of)); return err }
 	}
+	if sender, ok := p.(platforms.FileSender); ok && s.takesFiles(of) {
+		all["file"] = func(ctx context.Context) error {
+			_, err := s.sendFile(ctx, t, sender, of, platforms.FileImage)
+			return err
+		}
+	}
 	if refresher, ok := s.refresher(p, of); ok {
 		all["refresh"] = func(ctx context.Context) error { _, err := refresher.Refresh(ctx, s.channel(of)); return err }
 	}
 	return all
+}
+
+// takesFiles reports whether channels of the type take pictures.
+func (s Suite) takesFiles(of platforms.Type) bool {
+	return slices.ContainsFunc(s.Driver.Describe().Channels, func(t platforms.ChannelType) bool {
+		return t.Type == of && slices.Contains(t.Files, platforms.FileImage)
+	})
 }
 
 // templater is the platform, if channels of the type have templates.
@@ -527,6 +541,83 @@ func (s Suite) concurrency(t testing.TB) {
 		close(failed)
 		for err := range failed {
 			require.NoError(t, err, "%s", of)
+		}
+	}
+}
+
+// fileName and fileContent are those of files whose content doesn't matter. Neither may be in an error.
+const (
+	fileName    = "confidential plan.png"
+	fileContent = "\x89PNG\r\n\x1a\nconfidential content"
+)
+
+// sendFile sends a file of a kind to the customer of the sample.
+func (s Suite) sendFile(ctx context.Context, t testing.TB, sender platforms.FileSender, of platforms.Type, kind string) (string, error) {
+	t.Helper()
+	out := s.outgoing(t, of, "")
+	mediaType := map[string]string{platforms.FileImage: "image/png", platforms.FileAudio: "audio/mpeg", platforms.FileVideo: "video/mp4"}[kind]
+	return sender.SendFile(ctx, out, &platforms.File{
+		Kind: kind, Name: fileName, MediaType: cmp.Or(mediaType, "application/octet-stream"), Content: []byte(fileContent),
+	})
+}
+
+// A file goes whole, in at most two requests, and has the platform's id. While only an upload has failed, nothing was sent.
+func (s Suite) files(t testing.TB) {
+	t.Helper()
+	for _, channel := range s.Driver.Describe().Channels {
+		sample := s.Channels[channel.Type]
+		require.True(t, sample.Uploaded == "" || len(channel.Files) > 0, "%s takes no files, and has an upload", channel.Type)
+		for _, kind := range channel.Files {
+			var wire traffic
+			answers := []string{sample.Uploaded, sample.Sent}
+			if sample.Uploaded == "" {
+				answers = answers[1:]
+			}
+			sender := s.sender(t, wire.recording(func(w http.ResponseWriter, r *http.Request) {
+				body := answers[min(len(wire.all()), len(answers))-1]
+				answering(http.StatusOK, strings.ReplaceAll(body, "%m", "2001"))(w, r)
+			}))
+			id, err := s.sendFile(t.Context(), t, sender, channel.Type, kind)
+			require.NoError(t, err, "%s: %s", channel.Type, kind)
+			require.Contains(t, id, "2001", "%s: the platform's id of the message", channel.Type)
+			requests := wire.all()
+			require.Len(t, requests, len(answers), "%s: %s", channel.Type, kind)
+			require.Contains(t, requests[0], fileContent, "%s: the file goes whole", channel.Type)
+			for _, request := range requests {
+				require.True(t, strings.HasPrefix(request, "/some/base/"), "%s: the path of api_base is kept: %.100s", channel.Type, request)
+			}
+		}
+		if len(channel.Files) > 0 {
+			s.fileFailures(t, channel.Type, channel.Files[0])
+		}
+	}
+}
+
+// sender is the platform, answered so.
+func (s Suite) sender(t testing.TB, serve http.HandlerFunc) platforms.FileSender {
+	t.Helper()
+	sender, ok := s.served(t, serve).(platforms.FileSender)
+	require.True(t, ok)
+	return sender
+}
+
+// fileFailures are those of the first request.
+func (s Suite) fileFailures(t testing.TB, of platforms.Type, kind string) {
+	t.Helper()
+	for _, status := range []int{200, 302, 401, 429, 500} {
+		for _, body := range append(slices.Clone(unusable), revealing(s.hidden(of))...) {
+			var wire traffic
+			p := s.served(t, wire.recording(answering(status, body)))
+			sender, ok := p.(platforms.FileSender)
+			require.True(t, ok)
+			_, err := s.sendFile(t.Context(), t, sender, of, kind)
+			why := fmt.Sprintf("%d %.60q takes no file", status, body)
+			failure := s.requireFailure(t, p, of, err, why)
+			require.NotContains(t, err.Error(), "confidential", "%s: %s", of, why)
+			require.Len(t, wire.all(), 1, "%s: %s", of, why)
+			if s.Channels[of].Uploaded != "" {
+				require.NotEqual(t, platforms.Unknown, failure.Class, "%s: %s: nothing was sent", of, why)
+			}
 		}
 	}
 }

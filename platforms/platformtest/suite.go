@@ -54,6 +54,8 @@ type Sample struct {
 	Text string
 	// Sent is the answer to a message that was taken under the id %m, a whole number.
 	Sent string
+	// Uploaded is the answer to the first of two requests by which a [platforms.FileSender] sends a file; empty if one suffices.
+	Uploaded string
 	// Identified is the answer from which Identify reads the channel's external id, or any id if the channel has none.
 	Identified string
 	// Refreshed is the answer of a [platforms.Refresher]'s platform with the new tokens %a and, if there are refresh tokens, %r; empty
@@ -107,6 +109,7 @@ var checks = []check{
 	{"templates", Suite.templates},
 	{"signals", Suite.signals},
 	{"threads", Suite.threads},
+	{"files", Suite.files},
 	{"concurrency", Suite.concurrency},
 }
 

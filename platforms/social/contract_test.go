@@ -64,7 +64,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 		Channels: map[platforms.Type]platformtest.Sample{
 			Messenger: {
 				ExternalID: "1001", Credentials: token, Own: own, Text: direct("page"),
-				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Identified: `{"id":"1001"}`,
+				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Uploaded: `{"attachment_id":"7"}`, Identified: `{"id":"1001"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(10, 2018278), Class: platforms.WindowExpired},
 					{Status: 400, Body: failed(10, 2018065), Class: platforms.WindowExpired},
@@ -93,7 +93,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 			},
 			PhotoDM: {
 				ExternalID: "1001", Credentials: token, Own: own, Text: direct("instagram"),
-				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Identified: `{"id":"5","user_id":"1001"}`,
+				Sent: `{"recipient_id":"2","message_id":"m_%m"}`, Uploaded: `{"attachment_id":"7"}`, Identified: `{"id":"5","user_id":"1001"}`,
 				Refreshed: `{"access_token":"%a","token_type":"bearer","expires_in":5183944,"permissions":"instagram_business_basic"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(10, 2534022), Class: platforms.WindowExpired},
@@ -104,7 +104,7 @@ func suite(options map[string]string, key string) platformtest.Suite {
 				Text: `{"object":"whatsapp_business_account","entry":[{"id":"9","changes":[{"field":"messages","value":{"metadata":{"phone_number_id":"1001"},` +
 					`"contacts":[{"profile":{"name":"Lan"},"wa_id":"2"}],"messages":[{"from":"2","id":"wamid.%m","timestamp":"1763650000","type":"text",` +
 					`"text":{"body":"%t"}}]}}]}]}`,
-				Sent: `{"messages":[{"id":"wamid.%m"}]}`, Identified: `{"id":"1001","display_phone_number":"+1 555 078 3881"}`,
+				Sent: `{"messages":[{"id":"wamid.%m"}]}`, Uploaded: `{"id":"7"}`, Identified: `{"id":"1001","display_phone_number":"+1 555 078 3881"}`,
 				Failures: []platformtest.Failure{
 					{Status: 400, Body: failed(131047, 0), Class: platforms.TemplateRequired},
 					{Status: 400, Body: failed(470, 0), Class: platforms.TemplateRequired},

@@ -138,7 +138,7 @@ func windowExpired(t platforms.Type, cause error) *platforms.Error {
 	return platforms.Fail(platforms.WindowExpired, cause)
 }
 
-// chatAppSend is a message of the chat app: a text or a template
+// chatAppSend is a message of the chat app: a text, a template or a file
 // (developers.facebook.com/documentation/business-messaging/whatsapp/reference/whatsapp-business-phone-number/message-api).
 type chatAppSend struct {
 	Product   string           `json:"messaging_product"`
@@ -148,6 +148,10 @@ type chatAppSend struct {
 	Type      string           `json:"type"`
 	Text      *chatAppText     `json:"text,omitempty"`
 	Template  *chatAppTemplate `json:"template,omitempty"`
+	Image     *chatAppMedia    `json:"image,omitempty"`
+	Audio     *chatAppMedia    `json:"audio,omitempty"`
+	Video     *chatAppMedia    `json:"video,omitempty"`
+	Document  *chatAppMedia    `json:"document,omitempty"`
 	// Mark comes back with every status of the message
 	// (developers.facebook.com/documentation/business-messaging/whatsapp/webhooks/reference/messages/status).
 	Mark string `json:"biz_opaque_callback_data,omitempty"`
@@ -160,15 +164,18 @@ type chatAppText struct {
 // sendChatApp sends from the channel's phone number. A customer is addressed by phone number, or, if they hide it, by the id
 // that the platform gave them for this business.
 func (s *social) sendChatApp(ctx context.Context, out *platforms.Outgoing) (string, error) {
+	if out.Template != nil {
+		return s.sendChatAppMessage(ctx, out, &chatAppSend{Type: "template", Template: chatAppTemplateOf(out.Template)})
+	}
+	return s.sendChatAppMessage(ctx, out, &chatAppSend{Type: "text", Text: &chatAppText{out.Text}})
+}
+
+// sendChatAppMessage sends a message whose content is given.
+func (s *social) sendChatAppMessage(ctx context.Context, out *platforms.Outgoing, message *chatAppSend) (string, error) {
 	if !isID(out.ExternalID) {
 		return "", errPhoneNumberID()
 	}
-	message := chatAppSend{Product: "whatsapp", Kind: "individual"}
-	if out.Template != nil {
-		message.Type, message.Template = "template", chatAppTemplateOf(out.Template)
-	} else {
-		message.Type, message.Text = "text", &chatAppText{out.Text}
-	}
+	message.Product, message.Kind = "whatsapp", "individual"
 	if out.Mark != "" {
 		message.Mark = ownMark + out.Mark
 	}

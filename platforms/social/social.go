@@ -94,14 +94,14 @@ func (Driver) Describe() *platforms.Description {
 				Type: Messenger, Label: "Social platform: messenger", Like: "Messenger", ExternalID: "Page id",
 				ExternalIDHint: "It stands in the page's settings.", Credentials: token, Limit: platforms.Limit{Most: 2000},
 				Pace: direct, Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("page"), After: after("message_echoes"),
-				TypingFor: 20 * time.Second,
+				TypingFor: 20 * time.Second, Files: platforms.FileKinds(),
 			},
 			{
 				Type: PhotoDM, Label: "Social platform: photo direct messages", Like: "Instagram", ExternalID: "Account id",
 				ExternalIDHint: "The id of the professional account, not its name.", Credentials: renewed, RenewAhead: 30 * day,
 				Limit: platforms.Limit{Most: 1000, Unit: platforms.Bytes}, // the unit is general knowledge, not from documentation
 				Pace:  direct, Window: day, PersonWindow: week, WindowHelp: windowHelp, Before: before("account"), After: after("message_echoes"),
-				TypingFor: 20 * time.Second,
+				TypingFor: 20 * time.Second, Files: []string{platforms.FileImage, platforms.FileAudio, platforms.FileVideo},
 			},
 			{
 				Type: ChatApp, Label: "Social platform: chat app", Like: "WhatsApp", ExternalID: "Phone number id",
@@ -113,6 +113,7 @@ func (Driver) Describe() *platforms.Description {
 				Pace:         platforms.Pace{Every: 25 * time.Millisecond, Burst: 10},
 				CustomerPace: platforms.Pace{Every: pairPause, Burst: 20},
 				TypingFor:    25 * time.Second,
+				Files:        platforms.FileKinds(),
 				Window:       day, AfterWindow: platforms.TemplateRequired,
 				WindowHelp: "Free text until 24 hours after the customer wrote; afterwards only approved templates, which a person sends.",
 				Before:     before("number"), After: after("smb_message_echoes"),
@@ -189,6 +190,7 @@ var (
 	_ platforms.Templater        = (*social)(nil)
 	_ platforms.MediaSource      = (*social)(nil)
 	_ platforms.Signaler         = (*social)(nil)
+	_ platforms.FileSender       = (*social)(nil)
 )
 
 // Verify implements [platforms.SignedDeliveries]. The vendor's pages leave open which of the two secrets signs deliveries of the
@@ -221,9 +223,11 @@ type person struct {
 	ID string `json:"id"`
 }
 
-type text struct {
-	Text     string `json:"text"`
-	Metadata string `json:"metadata,omitempty"`
+// content is a text or an attachment.
+type content struct {
+	Text       string      `json:"text,omitempty"`
+	Attachment *attachment `json:"attachment,omitempty"`
+	Metadata   string      `json:"metadata,omitempty"`
 }
 
 // ownMark precedes [platforms.Outgoing.Mark] in the metadata of a message, which its echo repeats
@@ -233,10 +237,10 @@ const ownMark = "caddy-svc:"
 // outgoingDirect is a message from the page or account that the token belongs to. RESPONSE is the type of answers within the
 // window; the photo service has no type for them. HUMAN_AGENT is the tag of people's messages after it, and forbidden for others.
 type outgoingDirect struct {
-	Recipient     person `json:"recipient"`
-	MessagingType string `json:"messaging_type,omitempty"`
-	Tag           string `json:"tag,omitempty"`
-	Message       text   `json:"message"`
+	Recipient     person  `json:"recipient"`
+	MessagingType string  `json:"messaging_type,omitempty"`
+	Tag           string  `json:"tag,omitempty"`
+	Message       content `json:"message"`
 }
 
 // Send implements [platforms.Platform].
@@ -244,7 +248,12 @@ func (s *social) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	if out.Type == ChatApp {
 		return s.sendChatApp(ctx, out)
 	}
-	message := outgoingDirect{Recipient: person{out.Address}, Message: text{Text: out.Text}}
+	return s.sendDirect(ctx, out, content{Text: out.Text})
+}
+
+// sendDirect sends a message of the messenger or the photo service.
+func (s *social) sendDirect(ctx context.Context, out *platforms.Outgoing, said content) (string, error) {
+	message := outgoingDirect{Recipient: person{out.Address}, Message: said}
 	if out.Mark != "" {
 		message.Message.Metadata = ownMark + out.Mark
 	}

@@ -54,7 +54,9 @@ var allTables = [...]struct{ name, columns string }{
 	{"turns", "id org_id channel_id conversation_id agent_id state request:bytes code balance_micros:int attempts:int " +
 		"created_at:int updated_at:int draft:bytes"},
 	{"outbound_messages", "id org_id channel_id conversation_id turn_id part:int author body:bytes state code " +
-		"platform_message_id attempts:int created_at:int updated_at:int resends:int template:bytes"},
+		"platform_message_id attempts:int created_at:int updated_at:int resends:int template:bytes file_id"},
+	{"sent_files", "id org_id outbound_id kind name:bytes media_type bytes:int pieces:int expires_at:int created_at:int"},
+	{"sent_file_pieces", "file_id position:int body:bytes"},
 	{"message_keys", "org_id key_hash:bytes fingerprint:bytes message_ids created_at:int"},
 	{"message_tombstones", "hash:bytes expires_at:int"},
 	{"deleted_turns", "id org_id channel_id created_at:int"},

@@ -37,6 +37,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 26, DDL: Dialect(engine, schemaV26)},
 		{Number: 27, DDL: Dialect(engine, schemaV27)},
 		{Number: 28, DDL: Dialect(engine, schemaV28)},
+		{Number: 29, DDL: Dialect(engine, schemaV29)},
 	}
 }
 

@@ -1,0 +1,290 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// keptFor is for how long a file may wait for its message, in milliseconds: storing it takes seconds.
+const keptFor = 10 * 60 * 1000
+
+// ErrFull means that the organization has [OrgBytes].
+var ErrFull = errors.New("media: the organization's files have too many bytes")
+
+// ErrBusy means that the organization, or the process, is storing as many files as it may at a time. It passes within seconds.
+var ErrBusy = errors.New("media: too many files are being stored")
+
+// Keeper stores the files that people send: in a process [places] at a time, and [orgPlaces] of one organization.
+type Keeper struct {
+	db   *store.DB
+	ring *vault.Ring
+	// writing holds a token while a piece is written.
+	writing chan struct{}
+
+	mu      sync.Mutex
+	taken   int
+	storing map[string]int // by organization
+}
+
+// NewKeeper returns a keeper of one database.
+func NewKeeper(db *store.DB, ring *vault.Ring) *Keeper {
+	return &Keeper{db: db, ring: ring, writing: make(chan struct{}, 1), storing: map[string]int{}}
+}
+
+// begin takes a place for a file, or reports that there is none.
+func (k *Keeper) begin(orgID string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.taken >= places || k.storing[orgID] >= orgPlaces {
+		return false
+	}
+	k.taken++
+	k.storing[orgID]++
+	return true
+}
+
+// end gives a place back.
+func (k *Keeper) end(orgID string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.taken--
+	if k.storing[orgID]--; k.storing[orgID] == 0 {
+		delete(k.storing, orgID)
+	}
+}
+
+// Upload is a file that a person sends, as [Describe] has recognized it.
+type Upload struct {
+	Name, Kind, MediaType string
+	Content               []byte
+}
+
+// Describe recognizes a file by its content. Its name becomes one without path and control characters, with an extension if the type has one.
+func Describe(name string, content []byte) Upload {
+	mediaType, err := typeOf("file", content[:min(len(content), sniffedBytes)])
+	if err != nil {
+		mediaType = unknownType
+	}
+	kind := platforms.FileOther
+	switch family, _, _ := strings.Cut(mediaType, "/"); family {
+	case "image", "audio", "video":
+		kind = family
+	}
+	return Upload{Name: fileName(name, kind, mediaType), Kind: kind, MediaType: mediaType, Content: content}
+}
+
+// extensions are those of the types that files are given.
+var extensions = map[string]string{
+	"image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "audio/ogg": ".ogg", "audio/mpeg": ".mp3",
+	"audio/wav": ".wav", "video/mp4": ".mp4", "video/webm": ".webm", "application/pdf": ".pdf",
+}
+
+// fileName returns the last element of a name as a receiver may store it.
+func fileName(name, kind, mediaType string) string {
+	name = strings.ToValidUTF8(name, "")
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, name)
+	name = strings.Trim(name, " .")
+	for len(name) > platforms.MaxName-len(".webp") {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	if name == "" {
+		name = kind
+	}
+	if !strings.Contains(name, ".") {
+		name += extensions[mediaType]
+	}
+	return name
+}
+
+// Keep stores a file that a person sends, piece by piece, and returns it. It has no message yet: [Attach] gives it one, within ten minutes. The
+// error is [ErrFull], [ErrBusy], or one of the store.
+func (k *Keeper) Keep(ctx context.Context, orgID string, u *Upload) (File, error) {
+	if !k.begin(orgID) {
+		return File{}, ErrBusy
+	}
+	defer k.end(orgID)
+	f := File{
+		ID: store.NewID("fil"), Kind: u.Kind, State: Stored, Name: u.Name, MediaType: u.MediaType, Bytes: int64(len(u.Content)),
+		orgID: orgID, pieces: int64((len(u.Content) + PieceBytes - 1) / PieceBytes), sent: true,
+	}
+	err := k.db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+		var stored int64
+		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, orgID); err != nil {
+			return err
+		}
+		if stored+counted(f.Bytes) > OrgBytes {
+			return ErrFull
+		}
+		tx.Queue(1, `INSERT INTO sent_files (id, org_id, outbound_id, kind, name, media_type, bytes, pieces, expires_at, created_at)
+			VALUES ($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9)`, f.ID, orgID, f.Kind, k.ring.Seal([]byte(f.Name), vault.SentFileName(orgID, f.ID)),
+			f.MediaType, f.Bytes, f.pieces, tx.Now()+keptFor, tx.Now())
+		return nil
+	})
+	for position := int64(0); err == nil && position < f.pieces; position++ {
+		begin := position * PieceBytes
+		err = k.write(ctx, &f, position, u.Content[begin:min(begin+PieceBytes, f.Bytes)])
+	}
+	if err != nil {
+		return File{}, fmt.Errorf("store a file: %w", err)
+	}
+	return f, nil
+}
+
+// write stores a piece, one at a time of all files, and pauses for as long as that took.
+func (k *Keeper) write(ctx context.Context, f *File, position int64, plain []byte) error {
+	select {
+	case k.writing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-k.writing }()
+	sealed := k.ring.Seal(plain, vault.SentFilePiece(f.orgID, f.ID, position))
+	began := time.Now()
+	err := k.db.Exec(ctx, func(_ context.Context, tx store.Tx) error {
+		tx.Queue(1, `INSERT INTO sent_file_pieces (file_id, position, body) VALUES ($1, $2, $3)`, f.ID, position, sealed)
+		return nil
+	})
+	if err == nil {
+		_ = repeat.Pause(ctx, min(time.Since(began), longestPace))
+	}
+	return err
+}
+
+// Attach gives a file to its message, which the transaction has written. The transaction fails when the file is gone.
+func Attach(tx store.Tx, orgID, id, outboundID string) {
+	tx.Queue(1, `UPDATE sent_files SET outbound_id = $3, expires_at = 0 WHERE id = $1 AND org_id = $2 AND outbound_id IS NULL`,
+		id, orgID, outboundID)
+}
+
+// DropSent takes the file from a message whose content is deleted, as the deletion of the message would.
+func DropSent(tx store.Tx, outboundID string) {
+	tx.Queue(store.AnyRows, `UPDATE sent_files SET outbound_id = NULL WHERE outbound_id = $1`, outboundID)
+}
+
+const sentColumns = `SELECT f.id, f.org_id, coalesce(f.outbound_id, ''), f.kind, f.name, f.media_type, f.bytes, f.pieces FROM sent_files f`
+
+func scanSent(ring *vault.Ring) func(store.Row) (File, error) {
+	return func(row store.Row) (f File, err error) {
+		var name []byte
+		f.sent, f.State = true, Stored
+		if err = row.Scan(&f.ID, &f.orgID, &f.MessageID, &f.Kind, &name, &f.MediaType, &f.Bytes, &f.pieces); err != nil {
+			return f, err
+		}
+		if opened, err := ring.Open(name, vault.SentFileName(f.orgID, f.ID)); err == nil {
+			f.Name = string(opened)
+		}
+		return f, nil
+	}
+}
+
+var sentOfEither = listSizes.Statement(sentColumns+` WHERE f.outbound_id IN {list} AND f.org_id = $1`, 1, 1)
+
+// OfSent returns the files of an organization's outgoing messages, by the messages' ids.
+func OfSent(ctx context.Context, db *store.DB, ring *vault.Ring, orgID string, outboundIDs []string) (map[string][]File, error) {
+	files := map[string][]File{}
+	err := store.EachPadded(listSizes, outboundIDs, func(size int, piece []string) error {
+		found, err := store.ReadRows(ctx, db, "list sent files", scanSent(ring), sentOfEither[size], store.Arguments(piece, any(orgID))...)
+		for i := range found {
+			files[found[i].MessageID] = append(files[found[i].MessageID], found[i])
+		}
+		return err
+	})
+	return files, err
+}
+
+// findSent reads a file that was sent in an organization's conversation, or [store.ErrNotFound].
+func findSent(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, conversationID, id string) (File, error) {
+	return store.ReadRow(ctx, db, "read a sent file", scanSent(ring),
+		sentColumns+` JOIN outbound_messages m ON m.id = f.outbound_id WHERE f.id = $1 AND f.org_id = $2 AND m.conversation_id = $3`,
+		id, orgID, conversationID)
+}
+
+// ToSend reads a whole file that is sent now. The error is [store.ErrNotFound], one of the store, or of the vault.
+func ToSend(ctx context.Context, db *store.DB, ring *vault.Ring, orgID, id string) (platforms.File, error) {
+	f, err := store.ReadRow(ctx, db, "read a file to send", scanSent(ring), sentColumns+` WHERE f.id = $1 AND f.org_id = $2`, id, orgID)
+	if err != nil {
+		return platforms.File{}, err
+	}
+	content := &buffer{bytes: make([]byte, 0, f.Bytes)}
+	if err := f.WriteTo(ctx, db, ring, content); err != nil {
+		return platforms.File{}, err
+	}
+	return platforms.File{Kind: f.Kind, Name: f.Name, MediaType: f.MediaType, Content: content.bytes}, nil
+}
+
+// buffer collects a file.
+type buffer struct{ bytes []byte }
+
+// Write implements io.Writer.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.bytes = append(b.bytes, p...)
+	return len(p), nil
+}
+
+// sweepSent deletes the files that people sent whose messages are gone or never came, in small transactions.
+func sweepSent(ctx context.Context, db *store.DB) (deleted int, err error) {
+	for {
+		now, err := db.Now(ctx)
+		if err != nil {
+			return deleted, fmt.Errorf("delete sent files: %w", err)
+		}
+		ids, err := store.ReadRows(ctx, db, "look for sent files of deleted messages", store.ScanValue[string],
+			`SELECT id FROM sent_files WHERE outbound_id IS NULL AND expires_at <= $1 ORDER BY id LIMIT $2`, now, sweepPage)
+		if err != nil {
+			return deleted, fmt.Errorf("delete sent files: %w", err)
+		}
+		for _, id := range ids {
+			if err := removeSent(ctx, db, id); err != nil {
+				return deleted, fmt.Errorf("delete a sent file: %w", err)
+			}
+			deleted++
+		}
+		if len(ids) < sweepPage {
+			return deleted, nil
+		}
+	}
+}
+
+// removeSent deletes a file without a message: its pieces, some in each transaction, and with the last of them the row.
+func removeSent(ctx context.Context, db *store.DB, id string) error {
+	for pieces := clearedPieces; pieces == clearedPieces; {
+		err := db.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
+			pieces = 0
+			free, err := store.Changed(ctx, tx, `SELECT id FROM sent_files WHERE id = $1 AND outbound_id IS NULL`+tx.LockRows(), id)
+			if err != nil || !free {
+				return err // another process was faster
+			}
+			err = tx.Query(ctx, func(store.Row) error {
+				pieces++
+				return nil
+			}, `DELETE FROM sent_file_pieces WHERE file_id = $1 AND position IN (
+				SELECT position FROM sent_file_pieces WHERE file_id = $1 ORDER BY position LIMIT $2) RETURNING position`, id, clearedPieces)
+			if err == nil && pieces < clearedPieces {
+				tx.Queue(store.AnyRows, `DELETE FROM sent_files WHERE id = $1`, id)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

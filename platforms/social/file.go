@@ -1,0 +1,119 @@
+package social
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-svc/caddy-svc/platforms"
+)
+
+// attachment is a file that was uploaded before, or is being uploaded.
+type attachment struct {
+	Type    string            `json:"type"`
+	Payload attachmentPayload `json:"payload"`
+}
+
+type attachmentPayload struct {
+	ID       string `json:"attachment_id,omitempty"`
+	Reusable *bool  `json:"is_reusable,omitempty"`
+}
+
+// chatAppMedia is a file that was uploaded before. Only a document has a name.
+type chatAppMedia struct {
+	ID   string `json:"id"`
+	Name string `json:"filename,omitempty"`
+}
+
+// SendFile implements [platforms.FileSender]. The file is uploaded, and then sent by the id that the platform gives it.
+func (s *social) SendFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
+	if out.Type == ChatApp {
+		return s.sendChatAppFile(ctx, out, file)
+	}
+	id, failure := s.upload(ctx, out, file)
+	if failure != nil {
+		return "", platforms.NotSent(failure)
+	}
+	return s.sendDirect(ctx, out, content{Attachment: &attachment{Type: file.Kind, Payload: attachmentPayload{ID: id}}})
+}
+
+// upload uploads a file for one message of the messenger or the photo service
+// (developers.facebook.com/docs/messenger-platform/reference/attachment-upload-api).
+func (s *social) upload(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (id string, failure *platforms.Error) {
+	once := false
+	message, err := json.Marshal(struct {
+		Attachment attachment `json:"attachment"`
+	}{attachment{Type: file.Kind, Payload: attachmentPayload{Reusable: &once}}})
+	if err != nil {
+		return "", platforms.Fail(platforms.Refused, err)
+	}
+	request := &platforms.Request{Method: http.MethodPost, Path: "/me/message_attachments", Parts: []platforms.Part{
+		{Name: "message", Content: message},
+		{Name: "filedata", FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
+	}}
+	if out.Type == PhotoDM {
+		request.Query = url.Values{"platform": {"instagram"}}
+	}
+	var result struct {
+		ID platforms.Word `json:"attachment_id"`
+	}
+	r, failure := s.call(ctx, out.Type, out.Credentials, request, &result)
+	switch {
+	case failure != nil:
+		return "", failure
+	case result.ID == "":
+		return "", r.NoID()
+	}
+	return string(result.ID), nil
+}
+
+// maxChatAppImage is how large the chat app's pictures are at most.
+const maxChatAppImage = 5 << 20
+
+// chatAppKinds are what the chat app takes as pictures, sounds and videos; all other files are documents
+// (developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media).
+var chatAppKinds = map[string]string{
+	"image/jpeg": platforms.FileImage, "image/png": platforms.FileImage,
+	"audio/amr": platforms.FileAudio, "audio/mp4": platforms.FileAudio, "audio/mpeg": platforms.FileAudio, "audio/ogg": platforms.FileAudio,
+	"video/mp4": platforms.FileVideo,
+}
+
+// sendChatAppFile uploads a file for the channel's number, which keeps it for 30 days, and sends it.
+func (s *social) sendChatAppFile(ctx context.Context, out *platforms.Outgoing, file *platforms.File) (string, error) {
+	if !isID(out.ExternalID) {
+		return "", errPhoneNumberID()
+	}
+	var result struct {
+		ID platforms.Word `json:"id"`
+	}
+	r, failure := s.call(ctx, ChatApp, out.Credentials, &platforms.Request{
+		Method: http.MethodPost, Path: "/" + out.ExternalID + "/media", Parts: []platforms.Part{
+			{Name: "messaging_product", Content: []byte("whatsapp")},
+			{Name: "type", Content: []byte(file.MediaType)},
+			{Name: "file", FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
+		},
+	}, &result)
+	switch {
+	case failure != nil:
+		return "", platforms.NotSent(failure)
+	case result.ID == "":
+		return "", platforms.NotSent(r.NoID())
+	}
+	return s.sendChatAppMessage(ctx, out, chatAppFile(file, string(result.ID)))
+}
+
+// chatAppFile is the message with a file that was uploaded.
+func chatAppFile(file *platforms.File, id string) *chatAppSend {
+	kind, media := chatAppKinds[file.MediaType], &chatAppMedia{ID: id}
+	switch {
+	case kind == platforms.FileImage && len(file.Content) <= maxChatAppImage:
+		return &chatAppSend{Type: "image", Image: media}
+	case kind == platforms.FileAudio:
+		return &chatAppSend{Type: "audio", Audio: media}
+	case kind == platforms.FileVideo:
+		return &chatAppSend{Type: "video", Video: media}
+	}
+	media.Name = file.Name
+	return &chatAppSend{Type: "document", Document: media}
+}
