@@ -94,6 +94,8 @@ var (
 		"Conversations whose lease ran out while this process's worker had them.")
 	eventTriesTotal = counters("event_deliveries_total",
 		"Tries to tell an event endpoint of an event, by outcome.", "outcome")
+	fileFetchesTotal = counters("file_fetches_total",
+		"Tries to fetch a file that a customer sent, by outcome.", "outcome")
 
 	// Without `redis` these stay at 0.
 	redisSeconds = histogram("redis_seconds",

@@ -150,6 +150,7 @@ func (a *App) deliverer(rt *runtime) *events.Deliverer {
 func (a *App) fetcher(rt *runtime) *media.Fetcher {
 	return media.New(media.Config{
 		DB: rt.shared.db, Ring: a.settings.ring, Platforms: rt.platforms, Policy: targetPolicy(a.CustomerFiles),
-		Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease), Logger: a.log,
+		Lease:   orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
+		Fetched: func(outcome string) { fileFetchesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})
 }

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,9 @@ var retries = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 4 * time.Hour,
 }
 
+// OutcomeRetried is the outcome of a try that failed and is made again.
+const OutcomeRetried = "retried"
+
 // Platforms are the methods of [messaging.Set] that a [Fetcher] calls.
 type Platforms interface {
 	Locate(ctx context.Context, channel *platforms.Channel, reference string) (platforms.Location, error)
@@ -57,6 +61,9 @@ type Config struct {
 	Lease time.Duration
 	// OrgBytes replaces [OrgBytes], unless it is 0.
 	OrgBytes int64
+	// Fetched is called with the outcome of every try: [Stored], [OutcomeRetried], or the code with which the file failed; nil for nobody. It must
+	// not block.
+	Fetched func(outcome string)
 	// Logger gets faults, no address and no word of a customer; nil discards them.
 	Logger *slog.Logger
 }
@@ -76,6 +83,9 @@ func New(config Config) *Fetcher {
 	}
 	if config.OrgBytes == 0 {
 		config.OrgBytes = OrgBytes
+	}
+	if config.Fetched == nil {
+		config.Fetched = func(string) {}
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -117,6 +127,8 @@ func (f *Fetcher) fetch(ctx context.Context, t *try) {
 	}
 	if err != nil {
 		err = f.end(ctx, t, a, err, log)
+	} else {
+		f.Fetched(Stored)
 	}
 	if err != nil && !errors.Is(err, errLost) {
 		log.ErrorContext(ctx, "storing a customer's file failed; it is tried again", "error", err)
@@ -153,6 +165,7 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 	case errors.Is(cause, ErrFull):
 		failed = &fetchError{code: CodeStorageFull, cause: cause}
 	case !ok: // of the store
+		f.Fetched(OutcomeRetried)
 		return errors.Join(cause, t.again(bounded, f.DB, t.pause(0), true))
 	}
 	code := failed.code
@@ -160,6 +173,7 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 		code = CodeUnavailable
 	}
 	log.WarnContext(ctx, "fetching a customer's file failed", "final", code != "", "error", failed.cause)
+	f.Fetched(cmp.Or(code, OutcomeRetried))
 	if code == "" {
 		return t.again(bounded, f.DB, t.pause(failed.wait), !failed.reconnect)
 	}

@@ -511,3 +511,37 @@ func TestFilesGoWithTheirMessages(t *testing.T) {
 		f.healthy()
 	})
 }
+
+// TestOutcomesAreCounted: every try is counted once, by how it ended.
+func TestOutcomesAreCounted(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		outcomes := make(chan string, 10)
+		next := func() string {
+			t.Helper()
+			select {
+			case outcome := <-outcomes:
+				return outcome
+			case <-time.After(patience):
+				require.FailNow(t, "no try ended")
+				return ""
+			}
+		}
+		f.start(func(c *media.Config) { c.Fetched = func(outcome string) { outcomes <- outcome } })
+		id := f.platform.PutFile(picture(10))
+		f.platform.Script(platformfake.Download+id, platformfake.ServerError)
+		conversation := f.arrives("chn_1", "ann", media.Reference{Kind: "image", Reference: id})
+		require.Equal(t, media.OutcomeRetried, next())
+		f.await("the try to be given back", func() bool {
+			return f.number(`SELECT count(*) FROM media WHERE run_at > $1`, time.Now().UnixMilli()) == 1
+		})
+		f.hurry()
+		require.Equal(t, media.Stored, next())
+		f.arrives("chn_1", "bob", media.Reference{Kind: "image", Reference: "gone"})
+		require.Equal(t, media.CodeExpired, next())
+		f.settled("org_1", conversation)
+		require.Empty(t, outcomes)
+	})
+}
