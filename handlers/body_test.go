@@ -180,9 +180,11 @@ func TestBodiesShareNoMemory(t *testing.T) {
 	}
 }
 
-// A body in recycled memory has its own bytes and no others, and recycled memory has no byte of the body that it held.
+// A body in recycled memory has its own bytes and no others, and recycled memory has no byte of the body that it held. The test looks at
+// memory that it has given back, so no other test may run beside it.
+//
+//nolint:paralleltest // see above
 func TestRecycledBodiesShareNothing(t *testing.T) {
-	t.Parallel()
 	for round := range 3 {
 		for _, size := range []int{300, 2000, 30_000, 70_000, 131_072, 150_000, 262_144, 300_000, 600_000} {
 			fill := string(rune('a' + round))
