@@ -27,7 +27,7 @@ func secretFile(t *testing.T, content string) config.Secret {
 	return config.Secret("{file." + path + "}")
 }
 
-// What organizations' event endpoints may reach opens no address to those who sign deliveries that name files, nor the other way round.
+// Events and files each have their own option for private addresses. Setting one leaves the other public.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	for _, app := range []*App{{}, {EventEndpoints: "any"}, {CustomerFiles: "any"}, {EventEndpoints: "public", CustomerFiles: "public"}} {

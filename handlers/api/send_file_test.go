@@ -73,7 +73,7 @@ func TestSendFile(t *testing.T) {
 	})
 }
 
-// What is no file, or none for the channel, is refused before it is stored, with the field that is wrong.
+// A file that is empty, too large, or of a kind that the channel does not take is refused before it is stored. The error names the field.
 func TestSendFileIsRefused(t *testing.T) {
 	t.Parallel()
 	eachStaffed(t, func(t *testing.T, o *staffed) {

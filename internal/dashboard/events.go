@@ -25,7 +25,7 @@ type eventEndpoint struct {
 // Active reports whether events are sent to it.
 func (e eventEndpoint) Active() bool { return e.State == "active" }
 
-// eventBounds say when people are told that a customer waits, and that the wallet runs low.
+// eventBounds are the limits at which the events conversation.waiting and wallet.low are sent.
 type eventBounds struct {
 	LowBalanceMicros string `json:"lowBalanceMicros"`
 	WaitingMinutes   int    `json:"waitingMinutes"`

@@ -91,7 +91,7 @@ func TestEventsPage(t *testing.T) {
 	requireTo(t, r.submit(t, "/dashboard/events/delete", url.Values{"id": {"evep_1"}}), "/dashboard/events", "event-endpoint-delete")
 }
 
-// When people are told of waiting customers and of a low wallet is typed in minutes and credits.
+// The form takes minutes and credits. The API gets minutes and micros.
 func TestEventBounds(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

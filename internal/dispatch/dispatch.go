@@ -30,7 +30,7 @@ type Queue[T any] struct {
 	Lease func(ctx context.Context, org string, atMost int) ([]T, error)
 	// Try makes one try. It gets the context of [Queue.Run].
 	Try func(ctx context.Context, one *T)
-	// Failed is told of faults of Due and Lease, which are tried again.
+	// Failed is called with each error of Due and Lease. Both are tried again after a pause.
 	Failed func(ctx context.Context, err error)
 }
 

@@ -11,8 +11,8 @@ import (
 // codeClosed is the code of answered turns that answer no message: they have what a customer was sent because the business is closed.
 const codeClosed = "closed"
 
-// SayClosed records that the customer of a leased conversation has to wait until the business opens. The wait that people are told about
-// begins at the opening. The parts are the notice: they are stored as pending messages of the assistant and returned, once per closed
+// SayClosed lets the customer of a leased conversation wait until the business opens. The event conversation.waiting counts from the
+// opening. The parts are the notice: they are stored as pending messages of the assistant and returned, once per closed
 // period. Without parts no notice is sent. The customer's texts keep waiting. It returns [ErrHandedOver], [ErrLeaseLost], or a wrapped error
 // of the store.
 func (q *Queue) SayClosed(ctx context.Context, lease Lease, parts []string, opening time.Time) ([]Outbound, error) {

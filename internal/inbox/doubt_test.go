@@ -36,7 +36,7 @@ func TestUnmark(t *testing.T) {
 	})
 }
 
-// An unknown delivery waits for a person to look at it, whatever happens in its conversation meanwhile. It is told once.
+// An unknown delivery waits for a person to look at it, whatever happens in its conversation meanwhile. Its event is sent once.
 func TestUnknownDeliveryIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
