@@ -55,9 +55,8 @@ func (op *closedOp) run(_ context.Context, s *session) error {
 	if c.people.closedUntil > s.now || len(op.parts) == 0 {
 		return nil
 	}
-	c.people.closedUntil, op.said, op.at = op.opening, true, s.now
+	c.people.closedUntil, op.said = op.opening, true
 	s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeClosed, sql.NullInt64{}, s.now, s.now)
-	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
-	c.touch(s.now)
+	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	return nil
 }

@@ -65,6 +65,17 @@ func (c *conversationRow) touch(now int64) {
 	c.updatedAt, c.changed = max(c.updatedAt, now), true
 }
 
+// place returns the time of the conversation's next message or turn: now, or right after the last change while the clock is behind that.
+// The time is also the position. So an answer stands after its question when the clock was set back in between, and the next prompt
+// doesn't ask an answered question again.
+func (c *conversationRow) place(now int64) int64 {
+	if now < c.updatedAt {
+		now = c.updatedAt + 1
+	}
+	c.touch(now)
+	return now
+}
+
 // stands shows in the conversation why a turn stands that isn't answered, "" for none. Then it shows that a delivery is unknown, if one
 // is: an answer doesn't resolve that, only a person who has looked at it, or the platform's echo of the message.
 func (c *conversationRow) stands(code string) {

@@ -64,7 +64,7 @@ type messageRow struct {
 	conversationID string
 	author, kind   string
 	handled        bool
-	sentAt         int64
+	sentAt, at     int64 // by the platform's clock and by ours
 }
 
 // sentRow is an outbound message that the platform has reported on.
@@ -240,7 +240,7 @@ func (d *decisions) silence(c *conversationRow, code string) {
 
 func (d *decisions) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {
 	d.messages = append(d.messages, &messageRow{
-		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt,
+		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt, at: c.place(d.now),
 	})
 }
 

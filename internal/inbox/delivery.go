@@ -317,7 +317,7 @@ func (d *decisions) write(s *session) {
 		args := make([]any, 0, 11*len(piece))
 		for _, m := range piece {
 			args = append(args, m.id, m.route.OrgID, m.key.channelID, m.conversationID, m.MessageID,
-				m.author, m.kind, m.body, m.handled, m.sentAt, s.now)
+				m.author, m.kind, m.body, m.handled, m.sentAt, m.at)
 		}
 		s.tx.Queue(store.AnyRows, insertMessages[size], args...)
 	})

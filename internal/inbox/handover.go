@@ -83,14 +83,12 @@ func (op *humanOp) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	op.at = s.now
 	c.replied(0)
 	s.personAnswered(c)
 	s.dropLastWords(c)
-	s.queueParts(c, sql.NullString{}, AuthorHuman, op.parts)
+	op.at = s.queueParts(c, sql.NullString{}, AuthorHuman, op.parts)
 	op.audit(s, "send")
 	c.runBy(s.now)
-	c.touch(s.now)
 	return nil
 }
 
@@ -111,14 +109,24 @@ func (op *humanOp) messages() []Message {
 	return sent
 }
 
-// HandOver gives an organization's conversation to a person: waiting texts need no answer, and unsent answers are discarded.
+// HandOver gives an organization's conversation to a person: waiting texts need no answer from the assistant, and unsent answers are
+// discarded. The customer waits for the person then.
 // What the customer writes from then on is stored and not answered, until [Queue.HandBack]. It returns [store.ErrNotFound],
 // [ErrConversationClosed], or a wrapped error of the store.
 func (q *Queue) HandOver(ctx context.Context, actor, orgID, id string) error {
-	return q.do(ctx, "hand over", &handOverOp{ownOp{actor: actor, orgID: orgID, id: id}})
+	return q.do(ctx, "hand over", &handOverOp{ownOp: ownOp{actor: actor, orgID: orgID, id: id}})
 }
 
-type handOverOp struct{ ownOp }
+type handOverOp struct {
+	ownOp
+
+	unsent bool // a part of an answer has not been sent
+}
+
+func (op *handOverOp) read(s *session) {
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.unsent) }, `SELECT EXISTS (SELECT 1 FROM outbound_messages
+		WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND author = 'assistant')`, op.id)
+}
 
 func (op *handOverOp) run(_ context.Context, s *session) error {
 	c := op.open(s)
@@ -127,6 +135,9 @@ func (op *handOverOp) run(_ context.Context, s *session) error {
 	}
 	c.handOver(HandoverPerson)
 	s.silence(c, codeHandedOver)
+	if op.unsent {
+		c.asked(s.now)
+	}
 	op.audit(s, "hand_over")
 	return nil
 }

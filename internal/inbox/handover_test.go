@@ -81,6 +81,9 @@ func TestHandOverBetweenParts(t *testing.T) {
 		require.Empty(t, q.open(t, lease).Outbound)
 		require.Equal(t, "sent", q.value(t, `SELECT state FROM outbound_messages WHERE id = $1`, parts[0].ID), "it was")
 		require.Equal(t, "2", q.value(t, `SELECT count(*) FROM outbound_messages WHERE state = 'discarded'`))
+		waiting, err := q.WaitingForPeople(ctx, "org_1")
+		require.NoError(t, err)
+		require.Equal(t, 1, waiting, "nobody has told the customer the rest")
 		q.healthy(t)
 	})
 }

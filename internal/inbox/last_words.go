@@ -40,7 +40,7 @@ func (op *lastWordsOp) run(_ context.Context, s *session) error {
 		op.end(s, TurnAnswered, codeHandedOver, sql.NullInt64{})
 	}
 	s.silence(c, codeHandedOver) // before the parts are there, so that they stay
-	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
+	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts, c.people.attentionTold = 0, ""
 	c.handOver(op.reason)
 	c.asked(s.now)

@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -193,4 +195,41 @@ func (q *inboxTest) answer(t *testing.T, lease Lease, parts ...string) []Outboun
 	outbound, err := q.Answer(t.Context(), lease, q.begin(t, lease), parts, true)
 	require.NoError(t, err)
 	return outbound
+}
+
+// TestClockThatStepsBack guarantees that an answer stands after its question, and the next question after the answer, when the clock was
+// set back in between: otherwise the next prompt would ask an answered question again.
+func TestClockThatStepsBack(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t)
+	ctx := t.Context()
+	c.arrive(t, textOf("a", "m1", "first question"))
+	lease := c.take(t)
+	turnID := c.begin(t, lease)
+	c.pass(-10 * time.Minute)
+	parts, err := c.Answer(ctx, lease, turnID, []string{"first answer", "its end"}, true)
+	require.NoError(t, err)
+	require.NoError(t, c.Sent(ctx, lease, parts[0].ID, "p1", parts[1].ID))
+	require.NoError(t, c.SentAndRelease(ctx, lease, parts[1].ID, "p2"))
+	c.arrive(t, textOf("a", "m2", "second question"))
+	c.reply(t, "second answer", "p3")
+	_, err = c.SendAsHuman(ctx, "user:ann", "org_1", lease.ConversationID, []string{"a person"})
+	require.NoError(t, err)
+	require.NoError(t, c.HandBack(ctx, "user:ann", "org_1", lease.ConversationID))
+	c.arrive(t, Item{Kind: HumanEcho, CustomerRef: "a", MessageID: "m3", Text: "the same person", SentAt: 1}, textOf("a", "m4", "third question"))
+
+	said := []string{"first question", "first answer", "its end", "second question", "second answer", "a person", "the same person", "third question"}
+	messages, err := c.Messages(ctx, "org_1", lease.ConversationID, pageAll)
+	require.NoError(t, err)
+	require.Equal(t, said, textsOf(messages))
+	lease = c.take(t)
+	work := c.open(t, lease)
+	require.Equal(t, []string{"third question"}, textsOf(work.Waiting))
+	require.Equal(t, slices.DeleteFunc(said[:7], func(text string) bool { return text == "a person" }), textsOf(work.History))
+
+	c.pass(-time.Minute)
+	turnID, err = c.BeginTurn(ctx, lease, "agt_chn_1", idsOf(work.Waiting), []byte("request"))
+	require.NoError(t, err)
+	c.arrive(t, tookBack("a", "m4"))
+	require.Equal(t, "0", c.value(t, `SELECT count(*) FROM turns WHERE id = $1 AND request IS NOT NULL`, turnID), "the prompt repeats the text")
 }

@@ -81,14 +81,17 @@ const insertOutbound = `INSERT INTO outbound_messages (id, org_id, channel_id, c
 	state, code, platform_message_id, attempts, created_at, updated_at, template, file_id)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, $10, $11, $12, $13)`
 
-func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) {
+// queueParts stores new parts and returns their time.
+func (s *session) queueParts(c *conversationRow, turnID sql.NullString, author string, parts []outboundPart) (at int64) {
+	at = c.place(s.now)
 	for i, part := range parts {
 		s.tx.Queue(store.AnyRows, insertOutbound, part.id, c.orgID, c.key.channelID, c.id, turnID, i, author, part.body,
-			part.state, s.now, s.now, part.template, sql.NullString{String: part.fileID, Valid: part.fileID != ""})
+			part.state, at, at, part.template, sql.NullString{String: part.fileID, Valid: part.fileID != ""})
 		if part.fileID != "" {
 			media.Attach(s.tx, c.orgID, part.fileID, part.id)
 		}
 	}
+	return at
 }
 
 type answerOp struct {
@@ -122,11 +125,10 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
-	s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
+	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts = 0
 	c.stands("")
 	c.replied(c.waitingSince.Int64)
-	c.touch(s.now)
 	return nil
 }
 
@@ -142,7 +144,7 @@ func (op *answerOp) answering(s *session) *conversationRow {
 		op.refused = ErrHandedOver
 		return nil
 	}
-	op.at, op.early = s.now, nil
+	op.early = nil
 	switch {
 	case len(op.parts) == 0:
 		return c

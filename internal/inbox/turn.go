@@ -88,8 +88,8 @@ func (op *beginOp) run(_ context.Context, s *session) error {
 	if op.state == TurnNeedsAttention && len(op.open) > len(ids) {
 		return nil // newer texts arrived meanwhile, and must not be answered before these: all go on waiting
 	}
-	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request,
-		op.code, op.balance, s.now, s.now)
+	at := c.place(s.now) // a message that its sender takes back is looked for in the prompts that were made after it
+	s.tx.Queue(store.AnyRows, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, op.agentID, op.state, op.request, op.code, op.balance, at, at)
 	store.EachExact(listSizes, ids, func(size int, piece []string) {
 		s.tx.Queue(int64(len(piece)), bindMessages[size], store.Arguments(piece, op.turnID)...)
 	})
@@ -99,7 +99,6 @@ func (op *beginOp) run(_ context.Context, s *session) error {
 	if op.state == TurnNeedsAttention {
 		c.attention = op.code
 	}
-	c.touch(s.now)
 	return nil
 }
 

@@ -76,10 +76,10 @@ func (op *noticeOp) run(_ context.Context, s *session) error {
 	}
 	turnID := sql.NullString{}
 	if len(op.parts) > 0 && op.before+noticePause.Milliseconds() <= s.now {
-		op.said, op.at = true, s.now
+		op.said = true
 		turnID = sql.NullString{String: op.turnID, Valid: true}
 		s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeNotice, sql.NullInt64{}, s.now, s.now)
-		s.queueParts(c, turnID, AuthorAssistant, op.parts)
+		op.at = s.queueParts(c, turnID, AuthorAssistant, op.parts)
 	}
 	store.EachExact(listSizes, op.messageIDs, func(size int, piece []string) {
 		s.tx.Queue(int64(len(piece)), settleMessages[size], store.Arguments(piece, turnID)...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,7 +99,9 @@ func (w *world) judge(p plan) result {
 	var lost []string
 	for _, m := range w.accepted {
 		if at := times[m.text]; len(at) > 0 {
-			require.Len(t, at, 1, "%s was answered twice", m.text)
+			if len(at) > 1 {
+				require.Fail(t, m.text+" was answered twice", "%v\n%s", at, w.transcript(m))
+			}
 			r.answered++
 			if m.tenant.number == p.tenants-1 {
 				r.waits = append(r.waits, at[0].Sub(m.acceptedAt))
@@ -106,7 +109,7 @@ func (w *world) judge(p plan) result {
 			continue
 		}
 		switch end := w.endOf(m); {
-		case end.handled && end.handoverReason != "":
+		case end.handled && end.handoverReason != "", w.looked[end.turnID]:
 			r.withPeople++
 		case end.attention != "" && end.events > 0:
 			r.standing[string(m.tenant.kind)+" "+end.attention]++
@@ -132,20 +135,34 @@ func (w *world) answers() map[string][]time.Time {
 // end is what the store says of a question without an answer.
 type end struct {
 	handled                          bool
-	turn, code, parts                string
+	turnID, turn, code, parts        string
 	state, attention, handoverReason string
 	events                           int // that people were told of the conversation
 }
 
 func (w *world) endOf(m *message) (e end) {
 	var id string
-	require.NoError(w.t, w.db.Reader().QueryRowContext(w.t.Context(), `SELECT m.handled, coalesce(t.state, ''), coalesce(t.code, ''),
+	require.NoError(w.t, w.db.Reader().QueryRowContext(w.t.Context(), `SELECT m.handled, coalesce(t.id, ''), coalesce(t.state, ''), coalesce(t.code, ''),
 		coalesce((SELECT group_concat(o.state || ' ' || o.code) FROM outbound_messages o WHERE o.turn_id = m.turn_id), ''),
 		c.state, c.attention, c.handover_reason, c.id
 		FROM messages m JOIN conversations c ON c.id = m.conversation_id LEFT JOIN turns t ON t.id = m.turn_id
 		WHERE m.channel_id = $1 AND m.platform_message_id = $2`, m.tenant.channel, m.text,
-	).Scan(&e.handled, &e.turn, &e.code, &e.parts, &e.state, &e.attention, &e.handoverReason, &id))
+	).Scan(&e.handled, &e.turnID, &e.turn, &e.code, &e.parts, &e.state, &e.attention, &e.handoverReason, &id))
 	require.NoError(w.t, w.db.Reader().QueryRowContext(w.t.Context(),
 		`SELECT count(*) FROM event_deliveries WHERE org_id = $1 AND payload LIKE $2`, m.tenant.org, "%"+id+"%").Scan(&e.events))
 	return e
+}
+
+// transcript is what the store has of a question's conversation, for a person who looks for a fault.
+func (w *world) transcript(m *message) string {
+	rows, err := store.ReadRows(w.t.Context(), w.db, "read a conversation", store.ScanValue[string], `
+		SELECT strftime('%m-%d %H:%M:%f ', at / 1000.0, 'unixepoch') || what FROM (
+			SELECT received_at AS at, id, author || ' ' || platform_message_id || ' of turn ' || coalesce(turn_id, 'none') AS what, conversation_id
+			FROM messages UNION ALL
+			SELECT created_at, id, author || ', ' || state || ' ' || code || ' of turn ' || coalesce(turn_id, 'none'), conversation_id
+			FROM outbound_messages)
+		WHERE conversation_id = (SELECT conversation_id FROM messages WHERE channel_id = $1 AND platform_message_id = $2) ORDER BY at, id`,
+		m.tenant.channel, m.text)
+	require.NoError(w.t, err)
+	return strings.Join(rows, "\n")
 }

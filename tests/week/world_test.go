@@ -71,6 +71,7 @@ type world struct {
 
 	mu       sync.Mutex
 	accepted []*message
+	looked   map[string]bool // turns whose answer has not arrived, or may not have, in conversations that a person took over then
 }
 
 // message is a customer's question that was accepted.
@@ -87,7 +88,7 @@ func newWorld(t *testing.T, location store.Location, seed uint64, p plan, chosen
 	numbers := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) } //nolint:gosec // a test's
 	w := &world{
 		t: t, times: numbers(1), chance: numbers(2), persons: numbers(3), vendor: &vendor{random: numbers(4)},
-		calls: gateway.NewInFlight(), fake: platformfake.InMemory(t), came: make(chan struct{}, 1),
+		calls: gateway.NewInFlight(), fake: platformfake.InMemory(t), came: make(chan struct{}, 1), looked: map[string]bool{},
 	}
 	var err error
 	w.ring, err = vault.ParseRing("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
@@ -449,10 +450,24 @@ func (w *world) people(ctx context.Context) {
 		if err := w.queue.HandOver(ctx, "user:ann", n.org, id); err != nil {
 			continue
 		}
+		w.look(ctx, id)
 		_, _ = w.queue.SendAsHuman(ctx, "user:ann", n.org, id, []string{"A person here."})
 		if w.persons.IntN(2) == 0 && pause(ctx, time.Hour) {
 			_ = w.queue.HandBack(ctx, "user:ann", n.org, id)
 		}
+	}
+}
+
+// look notes which answers of a conversation have not arrived, or may not have, when a person takes it over.
+func (w *world) look(ctx context.Context, id string) {
+	turns, err := store.ReadRows(ctx, w.db, "read what is in doubt", store.ScanValue[string],
+		`SELECT turn_id FROM outbound_messages WHERE conversation_id = $1 
+			AND (state = 'delivery_unknown' OR state = 'discarded' AND code = 'handed_over') AND turn_id IS NOT NULL`, id)
+	if err != nil && ctx.Err() == nil {
+		w.t.Errorf("a person reads a conversation: %v", err)
+	}
+	for _, turn := range turns {
+		w.looked[turn] = true
 	}
 }
 
