@@ -96,6 +96,9 @@ func (req *pageRequest) request(ask apiRequest) (*http.Request, error) {
 	if ask.accept != "" {
 		r.Header.Set("Accept", ask.accept)
 	}
+	if ask.key != "" {
+		r.Header.Set("Idempotency-Key", ask.key)
+	}
 	return r, nil
 }
 

@@ -196,7 +196,7 @@ func showConversation(req *pageRequest) (any, error) {
 	case answeredByHuman:
 		data.HandBack = req.form(button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
 	}
-	data.Answer = req.form(form{ID: "message-create", Action: here + "/messages", Submit: "Send to the customer", Fields: []field{{
+	data.Answer = req.form(form{ID: "message-create", Action: here + "/messages", Submit: "Send to the customer", Fields: []field{onceField(), {
 		Name: "text", Kind: areaField, Label: "Your answer", Required: true, MaxLength: 20_000, Rows: 4,
 		Hint: "A long one is sent in several parts.",
 	}}})
@@ -278,7 +278,7 @@ func (req *pageRequest) explained(err error) error {
 
 // answerCustomer sends a person's message.
 func answerCustomer(req *pageRequest) (outcome, error) {
-	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages", object{"text": req.text("text")}, nil)
+	err := req.sendMessage(object{"text": req.text("text")})
 	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
 }
 

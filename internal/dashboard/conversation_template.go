@@ -133,6 +133,7 @@ func (req *pageRequest) showChosen(data *templateData, from string) error {
 	if len(send.Fields) > 0 {
 		send.Preview = data.All + "/preview" + query
 	}
+	send.Fields = append(send.Fields, onceField())
 	data.Chosen, data.Text, data.Send = chosen, platforms.FillIn(chosen.Body, values), req.form(send)
 	return nil
 }
@@ -182,7 +183,7 @@ func sendTemplate(req *pageRequest) (outcome, error) {
 		variables = append(variables, object{"name": name, "value": req.text(valuePrefix + name)})
 	}
 	wish := object{"name": req.query("name"), "language": req.query("language"), "variables": variables}
-	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages", object{"template": wish}, nil)
+	err := req.sendMessage(object{"template": wish})
 	return goTo(conversationsPath + "/" + req.id()), templateRefusal(err, names...)
 }
 

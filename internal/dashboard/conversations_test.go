@@ -147,6 +147,38 @@ func TestStandingConversation(t *testing.T) {
 	}
 }
 
+// A message's form that is sent twice has the same Idempotency-Key both times, and the next form, or the same one with another text, has
+// another.
+func TestMessageIsSentOnce(t *testing.T) {
+	t.Parallel()
+	r := newBareFixture(t)
+	r.answer("POST /conversations/cnv_1/messages", http.StatusOK, `{"data":[]}`)
+	once := func() string {
+		_, after, found := strings.Cut(r.see(t, "/dashboard/conversations/cnv_1"), `name="once" value="`)
+		require.True(t, found)
+		value, _, _ := strings.Cut(after, `"`)
+		return value
+	}
+	key := func(form, text string) string {
+		requireTo(t, r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"once": {form}, "text": {text}}),
+			"/dashboard/conversations/cnv_1", "message-create")
+		sent := r.last(t, http.MethodPost)
+		require.Equal(t, map[string]any{"text": text}, sent.body)
+		return sent.header.Get("Idempotency-Key")
+	}
+	form := once()
+	first := key(form, "Yes")
+	require.NotEmpty(t, first)
+	require.Equal(t, first, key(form, "Yes"))
+	require.NotEqual(t, first, key(form, "No"), "the person went back and wrote something else")
+	require.NotEqual(t, first, key(once(), "Yes"))
+	require.Empty(t, key("", "Yes"))
+
+	r.refuse("POST /conversations/cnv_1/messages", http.StatusServiceUnavailable, "service_unavailable", "", "Try again.")
+	page := r.submit(t, "/dashboard/conversations/cnv_1/messages", url.Values{"once": {form}, "text": {"Yes"}}).Body.String()
+	require.Contains(t, page, `name="once" value="`+form+`"`, "a refused form is the same one")
+}
+
 // A customer is blocked and unblocked, exported and erased on the conversation's page.
 func TestCustomer(t *testing.T) {
 	t.Parallel()

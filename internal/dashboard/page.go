@@ -78,8 +78,8 @@ type apiRequest struct {
 	query url.Values
 	// body is encoded as JSON; nil is none.
 	body any
-	// accept is the header Accept; "" is none.
-	accept string
+	// accept is the header Accept, key Idempotency-Key; "" is none.
+	accept, key string
 }
 
 // titled is implemented by data with a title of its own.

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"encoding/base64"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -25,7 +24,7 @@ func sendFileForm(here string, kinds []string) form {
 		}
 		accept = strings.Join(families, ",")
 	}
-	return form{ID: "file-create", Action: here + "/files", Submit: "Send the file", Fields: []field{{
+	return form{ID: "file-create", Action: here + "/files", Submit: "Send the file", Fields: []field{onceField(), {
 		Name: "file", Kind: fileField, Label: "A file for the customer", Accept: accept, Hint: "At most 8 MiB.",
 	}}}
 }
@@ -39,9 +38,7 @@ func sendFile(req *pageRequest) (outcome, error) {
 	case len(file.content) > maxSentFile:
 		return outcome{}, refuseField("file", "The file has more than 8 MiB.")
 	}
-	err := req.send(http.MethodPost, "/conversations/"+req.id()+"/messages", object{
-		"file": object{"name": file.name, "content": base64.StdEncoding.EncodeToString(file.content)},
-	}, nil)
+	err := req.sendMessage(object{"file": object{"name": file.name, "content": base64.StdEncoding.EncodeToString(file.content)}})
 	if f := req.d.apiErrorOf(err); err != nil && strings.HasPrefix(f.Field, "file") {
 		return outcome{}, refuseField("file", f.Message)
 	}
