@@ -11,7 +11,7 @@ import (
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	for _, zone := range []string{"", "Local", "Mars/Olympus", "../etc/passwd"} {
+	for _, zone := range []string{"", "Local", "localtime", "posixrules", "posix/Asia/Tokyo", "right/Asia/Tokyo", "Mars/Olympus", "../etc/passwd"} {
 		_, err := Parse(zone, []string{"mon 08:00-09:00"})
 		require.ErrorIs(t, err, ErrZone, zone)
 	}
