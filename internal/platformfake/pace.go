@@ -30,6 +30,10 @@ var rates = map[platforms.Type]published{
 // underWay is how old a 429 is at most whose sender may have sent other messages before it has dealt with the answer.
 const underWay = time.Second
 
+// stall is for how long a server that listens may not get to a message that has come, because the machine is busy. Then it sees several at
+// once that were sent one after the other. So it allows for that time more of them, at the same rate.
+const stall = time.Second
+
 // Verdict counts what a server judges of all requests to send so far.
 type Verdict struct {
 	// TooFast are messages above the rate that their platform publishes, for a channel or a customer.
@@ -40,6 +44,7 @@ type Verdict struct {
 
 // judge watches how fast messages come.
 type judge struct {
+	stall   time.Duration
 	verdict Verdict
 	senders map[string]*watched
 }
@@ -75,7 +80,7 @@ func (j *judge) sees(m *Sent, at time.Time) {
 	if channel.paused(at) || customer.paused(at) {
 		j.verdict.TooSoon++
 	}
-	if channel.above(rate, at) || customer.inARow(rate, at) {
+	if channel.above(rate, at, j.stall) || customer.inARow(rate, at, j.stall) {
 		j.verdict.TooFast++
 	}
 }
@@ -98,19 +103,19 @@ func (w *watched) paused(at time.Time) bool {
 }
 
 // above notes a message and reports whether the last ones are too many.
-func (w *watched) above(rate published, at time.Time) bool {
+func (w *watched) above(rate published, at time.Time, stall time.Duration) bool {
 	if rate.messages == 0 {
 		return false
 	}
 	w.recent = append(w.recent, at)
-	for at.Sub(w.recent[0]) >= rate.per {
+	for at.Sub(w.recent[0]) >= rate.per+stall {
 		w.recent = w.recent[1:]
 	}
-	return len(w.recent) > rate.messages
+	return len(w.recent) > rate.messages*int(rate.per+stall)/int(rate.per)
 }
 
 // inARow notes a message to a customer and reports whether it is one too many.
-func (w *watched) inARow(rate published, at time.Time) bool {
+func (w *watched) inARow(rate published, at time.Time, stall time.Duration) bool {
 	if rate.inARow == 0 {
 		return false
 	}
@@ -118,7 +123,7 @@ func (w *watched) inARow(rate published, at time.Time) bool {
 		w.busyUntil = at
 	}
 	w.busyUntil = w.busyUntil.Add(rate.customerEvery)
-	return w.busyUntil.Sub(at) > time.Duration(rate.inARow)*rate.customerEvery
+	return w.busyUntil.Sub(at) > time.Duration(rate.inARow)*rate.customerEvery+stall
 }
 
 // Verdict returns how fast messages came so far.

@@ -89,7 +89,7 @@ func Start(t testing.TB) *Server {
 	s := InMemory(t)
 	door, err := openDoor(s.Handler())
 	require.NoError(t, err)
-	s.door, s.address = door, door.address
+	s.door, s.address, s.judge.stall = door, door.address, stall
 	t.Cleanup(door.close)
 	return s
 }
