@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -65,11 +66,14 @@ func (c *conversationRow) touch(now int64) {
 	c.updatedAt, c.changed = max(c.updatedAt, now), true
 }
 
+// mostBehind is how far the clock may be set back for a conversation's messages to keep their order.
+const mostBehind = 24 * time.Hour
+
 // place returns the time of the conversation's next message or turn: now, or right after the last change while the clock is behind that.
 // The time is also the position. So an answer stands after its question when the clock was set back in between, and the next prompt
-// doesn't ask an answered question again.
+// doesn't ask an answered question again. A clock that is more than a day behind was wrong before, and what follows gets its right time.
 func (c *conversationRow) place(now int64) int64 {
-	if now < c.updatedAt {
+	if now < c.updatedAt && c.updatedAt-now <= mostBehind.Milliseconds() {
 		now = c.updatedAt + 1
 	}
 	c.touch(now)

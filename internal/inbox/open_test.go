@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -232,4 +233,8 @@ func TestClockThatStepsBack(t *testing.T) {
 	require.NoError(t, err)
 	c.arrive(t, tookBack("a", "m4"))
 	require.Equal(t, "0", c.value(t, `SELECT count(*) FROM turns WHERE id = $1 AND request IS NOT NULL`, turnID), "the prompt repeats the text")
+
+	c.pass(-30 * 24 * time.Hour)
+	c.arrive(t, textOf("a", "m5", "the clock was a month ahead"))
+	require.Equal(t, fmt.Sprint(c.ms.Load()), c.value(t, `SELECT received_at FROM messages WHERE platform_message_id = 'm5'`))
 }
