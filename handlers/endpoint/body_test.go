@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ import (
 func FuzzAPIBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"Lan","model":"echo/a"}`, `{"name":"a\u0000","model":7}`, `{"NAME":"x","name":null,"credentials":{"name":["\u0000"],"x":{}}}`,
-		`{"maxTokens":10.0,"temperature":1e400}`, `{"a":1,"\u0061":2}`, `[`, ``, `{"name":"\ud83d\ude00"}`, `{"name":1}{"name":2}`, `{"origins":["a",{},[1],"b","c","d"],"name":{"name":[]}}`, "{\"name\":\"\xff\"}",
+		`{"maxTokens":10.0,"temperature":1e400}`, `{"unknown":1e700}`, `{"a":1,"\u0061":2}`, `[`, ``, `{"name":"\ud83d\ude00"}`, `{"name":1}{"name":2}`, `{"origins":["a",{},[1],"b","c","d"],"name":{"name":[]}}`, "{\"name\":\"\xff\"}",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -35,9 +36,7 @@ func FuzzAPIBody(f *testing.F) {
 			handlertest.RequireInvalid(t, err)
 			return
 		}
-		var before, after map[string]any
-		require.NoError(t, json.Unmarshal(body, &before))
-		require.NoError(t, json.Unmarshal(clean, &after))
+		before, after := numbered(t, body), numbered(t, clean)
 		require.NotContains(t, string(clean), "\x00")
 		for name := range after {
 			require.Contains(t, schema.Properties, name)
@@ -95,4 +94,13 @@ func BenchmarkReadObject(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// numbered decodes an object. Its numbers stay texts: one that the filter leaves out may be beyond every type.
+func numbered(t *testing.T, object []byte) (members map[string]any) {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	require.NoError(t, decoder.Decode(&members))
+	return members
 }
