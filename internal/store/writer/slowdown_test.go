@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
 )
 
 // TestSlowdown guarantees that of the holds which were admitted before commits became far slower, those that can't be
@@ -117,4 +120,22 @@ func TestWhatRunsIsNotWaitedForTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestQuickAgain guarantees that a store which hung once is known to be quick again after some transactions, even by a clock that doesn't
+// move during one of them, as one in a bubble or a coarse one.
+func TestQuickAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := newSlowEngine(time.Hour, 2*time.Hour)
+		w, stop := slowWriter(engine)
+		defer stop()
+		write := func() { require.NoError(t, w.Exec(t.Context(), func(context.Context, driver.Tx) error { return nil })) }
+		write()
+		engine.commit.Store(0)
+		for range 50 {
+			write()
+		}
+		require.True(t, w.queue.pace.admits(time.Now(), 1000, 0))
+	})
 }

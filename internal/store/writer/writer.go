@@ -187,7 +187,7 @@ func (w *Writer) turn() {
 func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
 	batch, took := o.batch, time.Duration(0)
 	if batch.Transaction > 0 {
-		took = time.Since(start)
+		took = since(start)
 	}
 	idle := batch == Batch{}
 	batch.Turn = waited
@@ -198,6 +198,9 @@ func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
 		w.observer.ObserveBatch(batch)
 	}
 }
+
+// since is never 0, which is the time of a transaction that did nothing: a coarse clock may not move during one.
+func since(start time.Time) time.Duration { return max(1, time.Since(start)) }
 
 // collect takes the next batch. What was cut off goes first and unaccompanied, so that it can't be cut off for ever. What
 // must run again does so in turns with what is in line, which doesn't wait for all of it.
@@ -256,7 +259,7 @@ func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 	if len(groups) == 0 {
 		return o
 	}
-	defer func() { o.batch.Transaction = time.Since(start) }()
+	defer func() { o.batch.Transaction = since(start) }()
 	ctx := context.Background()
 	if w.life > 0 {
 		var cancel context.CancelFunc
