@@ -24,7 +24,7 @@ var commonMark = goldmark.New(goldmark.WithExtensions(extension.Table)).Parser()
 // bullets of lists as "•", links with their address in brackets, tables with a line for each row. HTML and what is no Markdown
 // stay as they are.
 func Render(markdown string, style platforms.Markup) string {
-	if style.Markdown {
+	if style.Markdown || strings.TrimSpace(markdown) == "" {
 		return markdown
 	}
 	source := []byte(markdown)

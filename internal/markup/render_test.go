@@ -48,7 +48,7 @@ func TestRender(t *testing.T) {
 // TestRenderLeavesOtherTexts guarantees that what is no Markdown, or only looks like it, reaches the customer unchanged.
 func TestRenderLeavesOtherTexts(t *testing.T) {
 	for _, text := range []string{
-		"", "Hello.", " two  spaces \n\n\n and lines ", "snake_case_name and 2 * 3 * 4", "5 < 6 > 4", "R&D, C:\\temp", "#1 choice, @you, 100%",
+		"", "    \v ", "Hello.", " two  spaces \n\n\n and lines ", "snake_case_name and 2 * 3 * 4", "5 < 6 > 4", "R&D, C:\\temp", "#1 choice, @you, 100%",
 		"~5 km ~ 10 min", "Là 20 °C — được ạ! 👍🏽", "[not a link] (really)", "2*3*4 = 24", "[1]: https://x.example", "+84 123 456",
 	} {
 		require.Equal(t, text, Render(text, plain))
