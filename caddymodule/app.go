@@ -73,9 +73,9 @@ type App struct {
 	// http on this host. Default: `public`.
 	EventEndpoints string `json:"event_endpoints,omitempty"`
 
-	// Where files that customers send may be fetched, if platforms name them by an address: `public` or `any`, as for events. With `any`,
-	// whoever signs a channel's deliveries can read what is at any address of your network. It is for trials with a platform of your
-	// own. Default: `public`.
+	// Where files that customers send may be fetched, if platforms name them by an address: `public` or `any`, as for events. `any`
+	// is for trials with a platform of your own: the sender of a signed delivery can then read any address of your network.
+	// Default: `public`.
 	CustomerFiles string `json:"customer_files,omitempty"`
 
 	// How the process uses its memory.
