@@ -2,7 +2,6 @@ package media_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -122,7 +121,9 @@ func TestStoringIsBounded(t *testing.T) {
 		t, ctx := f.t, f.t.Context()
 		keeper := media.NewKeeper(f.DB, f.ring)
 		file := media.Describe("x.png", picture(10))
-		locked, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 3)
+		locked, ended := make(chan struct{}), make(chan error, 3)
+		released, release := context.WithCancel(ctx)
+		defer release()
 		go func() {
 			ended <- f.Exec(ctx, func(ctx context.Context, tx store.Tx) error {
 				if tx.LockRows() != "" {
@@ -131,7 +132,7 @@ func TestStoringIsBounded(t *testing.T) {
 					}
 				}
 				close(locked)
-				<-release
+				<-released.Done()
 				return nil
 			})
 		}()
@@ -142,16 +143,14 @@ func TestStoringIsBounded(t *testing.T) {
 				ended <- err
 			}()
 		}
+		f.await("both to be in line", func() bool { return f.Queued() == 2 })
+		_, err := keeper.Keep(ctx, "org_1", &file)
+		require.ErrorIs(t, err, media.ErrBusy)
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		f.await("both places to be taken", func() bool {
-			_, err := keeper.Keep(gone, "org_1", &file)
-			return errors.Is(err, media.ErrBusy)
-		})
-		_, err := keeper.Keep(gone, "org_2", &file)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, media.ErrBusy)
-		close(release)
+		_, err = keeper.Keep(gone, "org_2", &file)
+		require.ErrorIs(t, err, context.Canceled, "another organization has a place")
+		release()
 		for range 3 {
 			require.NoError(t, <-ended)
 		}
