@@ -63,7 +63,7 @@ func (b *Book) holdOnce(ctx context.Context, hold Hold) (*holdOp, error) {
 		op.take = taking.take
 	}
 	err := b.db.Do(ctx, Ledger, op)
-	b.tranches.took(taking, err)
+	b.tranches.taken(taking, err)
 	return op, err
 }
 

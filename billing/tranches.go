@@ -32,6 +32,11 @@ const (
 	trancheTimeout = 5 * time.Second
 	// trancheCalls is how many calls like the one that asks a new tranche is for.
 	trancheCalls = 8
+	// trancheWrites is how many settlements of calls from tranches, a full transaction, may be on their way while more are granted and a
+	// settlement takes trancheSlow. Beyond, calls would be granted faster than the store writes how they end, and a
+	// settlement that isn't written in time is lost; a hold is refused before the provider works.
+	trancheWrites = 256
+	trancheSlow   = 500 * time.Millisecond
 )
 
 // Tranches are parts of wallets that this process holds, to hold the amounts of its calls from them in memory: such a call needs
@@ -61,6 +66,8 @@ type Tranches struct {
 	wallets map[WalletID]*tranche
 	all     map[*tranche]bool
 	grants  map[string]*grant // by call
+	writes  int               // settlements of grants that are on their way
+	took    time.Duration     // of the last one that was written
 }
 
 // trancheStep is what a tranche is doing in its process.
@@ -83,7 +90,9 @@ type tranche struct {
 
 	unused, inUse int64 // micros
 	grants        int   // calls that use it
-	taking        bool  // an operation on its way asks for more
+	// asking: a hold, or a settlement, is on its way that asks for more. Where commits are slow the hold is so for seconds, and settlements,
+	// which go before it, don't wait for what it gets.
+	asking [riders]bool
 	// deciding counts the operations that were sent before a recall was seen and are not answered: each may still bring something
 	// that no call uses.
 	deciding int
@@ -174,7 +183,7 @@ func (t *Tranches) hold(h Hold) (granted bool, err error) {
 		return true, nil
 	}
 	tranche := t.wallets[h.Wallet]
-	if t.off || t.faulty || tranche == nil || !tranche.canGrant(h.AmountMicros, now) {
+	if t.off || t.faulty || t.behind() || tranche == nil || !tranche.canGrant(h.AmountMicros, now) {
 		return false, nil
 	}
 	tranche.unused -= h.AmountMicros
@@ -185,11 +194,14 @@ func (t *Tranches) hold(h Hold) (granted bool, err error) {
 	return true, nil
 }
 
+// behind reports whether settlements of grants wait long, and a full transaction of them does.
+func (t *Tranches) behind() bool { return t.writes >= trancheWrites && t.took >= trancheSlow }
+
 func (r *tranche) canGrant(micros int64, now time.Time) bool {
 	return r.step == trancheGranting && r.unused >= micros && now.Sub(r.leasedAt) < trancheGood
 }
 
-// take returns what a call that holds by itself takes along for the next ones, nil for nothing. [Tranches.took] must follow.
+// take returns what a call that holds by itself takes along for the next ones, nil for nothing. [Tranches.taken] must follow.
 func (t *Tranches) take(h Hold) *taking {
 	if t == nil || h.Claim != nil || h.AmountMicros <= 0 {
 		return nil
@@ -207,15 +219,16 @@ func (t *Tranches) take(h Hold) *taking {
 		return nil
 	}
 	known.usedAt = now
-	return t.takeMore(known, h.AmountMicros, now)
+	return t.takeMore(known, byHold, h.AmountMicros, now)
 }
 
-// takeMore asks for as much as calls use now, and for some more calls of this size.
-func (t *Tranches) takeMore(r *tranche, micros int64, now time.Time) *taking {
-	if r.taking || r.step > trancheGranting {
+// takeMore asks for twice as much as calls use now, since what they cost is drawn while as many come again, and for some more calls of
+// this size.
+func (t *Tranches) takeMore(r *tranche, by rider, micros int64, now time.Time) *taking {
+	if r.asking[by] || r.step > trancheGranting {
 		return nil
 	}
-	asked := &take{id: r.id, owner: t.owner, want: r.inUse + trancheCalls*micros - r.unused, least: 1}
+	asked := &take{id: r.id, owner: t.owner, want: 2*r.inUse + trancheCalls*micros - r.unused, least: 1}
 	if asked.want <= 0 {
 		return nil
 	}
@@ -223,27 +236,37 @@ func (t *Tranches) takeMore(r *tranche, micros int64, now time.Time) *taking {
 		asked.id, asked.opens, asked.least = store.NewID("trc"), true, micros
 		r.id = asked.id
 	}
-	r.taking = true
+	r.asking[by] = true
 	r.deciding++
-	return &taking{take: asked, tranche: r, at: now}
+	return &taking{take: asked, tranche: r, by: by, at: now}
 }
 
 // taking is a take that is on its way.
 type taking struct {
 	*take
 	tranche *tranche
+	by      rider
 	at      time.Time
 }
 
-// took ends a take with the decision, or the fault of the operation that it rode on.
-func (t *Tranches) took(asked *taking, fault error) {
+// rider is the operation that a take rides on.
+type rider int
+
+const (
+	byHold rider = iota
+	bySettlement
+	riders
+)
+
+// taken ends a take with the decision, or the fault of the operation that it rode on.
+func (t *Tranches) taken(asked *taking, fault error) {
 	if asked == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := asked.tranche
-	r.taking = false
+	r.asking[asked.by] = false
 	r.deciding--
 	switch {
 	case errors.Is(fault, store.ErrCommitUnknown) && asked.opens:
@@ -276,6 +299,7 @@ func (t *Tranches) settle(call Call) *settling {
 	r := g.tranche
 	g.settling = true
 	r.sent++
+	t.writes++
 	if !g.sent {
 		g.sent = true
 		r.settling++
@@ -285,7 +309,7 @@ func (t *Tranches) settle(call Call) *settling {
 	}
 	s := &settling{grant: g, call: call.ID, at: now, use: use{tranche: r.id, micros: g.micros}}
 	if !t.off && r.step == trancheGranting && r.unused < r.inUse {
-		if s.taking = t.takeMore(r, g.micros, now); s.taking != nil {
+		if s.taking = t.takeMore(r, bySettlement, g.micros, now); s.taking != nil {
 			s.take = s.taking.take
 		}
 	}
@@ -306,11 +330,12 @@ func (t *Tranches) settled(s *settling, charged Settled, refused, fault error) {
 	if s == nil {
 		return
 	}
-	t.took(s.taking, fault)
+	t.taken(s.taking, fault)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g, r := s.grant, s.grant.tranche
 	g.settling = false
+	t.writes--
 	t.faulty = fault != nil
 	switch {
 	case errors.Is(fault, store.ErrCommitUnknown):
@@ -321,6 +346,7 @@ func (t *Tranches) settled(s *settling, charged Settled, refused, fault error) {
 	case t.grants[s.call] != g:
 		return // another settlement of the call has ended it
 	}
+	t.took = t.now().Sub(s.at)
 	t.release(s.call)
 	if r.usedAt = s.at; !s.repeated {
 		r.leasedAt = s.at

@@ -61,7 +61,7 @@ func (t *Tranches) due(now time.Time) (due []*trancheWork) {
 
 // next returns what is to be done with a tranche, "" for nothing.
 func (r *tranche) next(now time.Time, off bool) trancheAct {
-	idle := r.grants == 0 && !r.taking
+	idle := r.grants == 0 && r.asking == [riders]bool{}
 	switch {
 	case r.step == trancheEnding:
 		return endTranche // it was tried before

@@ -20,6 +20,9 @@ const (
 	overloadLasts = 40. / 3
 	// overloadCommits is how many commits a load lasts at least, so that each half has several whole ones.
 	overloadCommits = 8
+	// overloadWarms is how many commits a load lasts before it is measured: the line that its beginning leaves must have gone, and tranches
+	// must have grown to what its calls use.
+	overloadWarms = 25
 	// overloadProbers are the connections of the closed loop that finds out what the product can do.
 	overloadProbers = 768
 	// recoveryBound is how long the product may need until all is as before, once commits are quick again.
@@ -132,7 +135,7 @@ func (o *overload) run(ctx context.Context, binary string, to *sheet) (err error
 	if err := o.brake.set(o.commit); err != nil {
 		return err
 	}
-	warm := max(o.lasts/4, 6*o.commit) // until the first calls have ended
+	warm := max(o.lasts/4, overloadWarms*o.commit)
 	probe, err := o.offer(ctx, 0, o.lasts/2, warm)
 	if err != nil {
 		return err

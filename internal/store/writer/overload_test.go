@@ -294,14 +294,20 @@ func TestSettlementsOvertakeHolds(t *testing.T) {
 	require.Len(t, batch, maxBatch)
 	require.Equal(t, urgent, batch[maxBatch-1].class, "so many settlements leave no room for holds")
 	q.drain(nil)
-	for range maxBatch {
-		require.NoError(t, q.push(newPendingWrite(0, &callHold{})))
-		require.NoError(t, q.push(newPendingWrite(0, &callSettlement{})))
+	for _, line := range []struct{ settlements, places int }{
+		{urgentPlaces + 1, urgentPlaces}, {urgentPlaces + 40, urgentPlaces + 20}, {manyUrgent - 2, maxBatch - 1},
+	} {
+		for range line.settlements {
+			require.NoError(t, q.push(newPendingWrite(0, &callSettlement{})))
+		}
+		for range maxBatch {
+			require.NoError(t, q.push(newPendingWrite(0, &callHold{})))
+		}
+		batch = q.take(nil)
+		require.Equal(t, urgent, batch[line.places-1].class)
+		require.Equal(t, ordinary, batch[line.places].class, "fewer leave some")
+		q.drain(nil)
 	}
-	batch = q.take(nil)
-	require.Equal(t, urgent, batch[urgentPlaces-1].class)
-	require.Equal(t, ordinary, batch[urgentPlaces].class, "fewer leave some")
-	q.drain(nil)
 
 	q.begin(time.Now().Add(-time.Hour)) // hangs
 	require.ErrorIs(t, q.push(newPendingWrite(0, &callHold{})), driver.ErrBusy)
