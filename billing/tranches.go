@@ -32,11 +32,11 @@ const (
 	trancheTimeout = 5 * time.Second
 	// trancheCalls is how many calls like the one that asks a new tranche is for.
 	trancheCalls = 8
-	// trancheWrites is how many settlements of calls from tranches, a full transaction, may be on their way while more are granted and a
-	// settlement takes trancheSlow. Beyond, calls would be granted faster than the store writes how they end, and a
-	// settlement that isn't written in time is lost; a hold is refused before the provider works.
-	trancheWrites = 256
-	trancheSlow   = 500 * time.Millisecond
+	// trancheSlow is how long a settlement takes when no more than slowCalls, a full transaction, may be held from tranches. Beyond, calls
+	// would be granted faster than the store writes how they end, and a settlement that isn't written in time is lost; a hold is
+	// refused before the provider works.
+	trancheSlow = 500 * time.Millisecond
+	slowCalls   = 256
 )
 
 // Tranches are parts of wallets that this process holds, to hold the amounts of its calls from them in memory: such a call needs
@@ -66,8 +66,7 @@ type Tranches struct {
 	wallets map[WalletID]*tranche
 	all     map[*tranche]bool
 	grants  map[string]*grant // by call
-	writes  int               // settlements of grants that are on their way
-	took    time.Duration     // of the last one that was written
+	took    time.Duration     // by the last settlement of a grant that was written
 }
 
 // trancheStep is what a tranche is doing in its process.
@@ -183,7 +182,7 @@ func (t *Tranches) hold(h Hold) (granted bool, err error) {
 		return true, nil
 	}
 	tranche := t.wallets[h.Wallet]
-	if t.off || t.faulty || t.behind() || tranche == nil || !tranche.canGrant(h.AmountMicros, now) {
+	if t.off || t.faulty || t.full() || tranche == nil || !tranche.canGrant(h.AmountMicros, now) {
 		return false, nil
 	}
 	tranche.unused -= h.AmountMicros
@@ -194,8 +193,8 @@ func (t *Tranches) hold(h Hold) (granted bool, err error) {
 	return true, nil
 }
 
-// behind reports whether settlements of grants wait long, and a full transaction of them does.
-func (t *Tranches) behind() bool { return t.writes >= trancheWrites && t.took >= trancheSlow }
+// full reports whether the store is too slow for more calls than are granted.
+func (t *Tranches) full() bool { return t.took >= trancheSlow && len(t.grants) >= slowCalls }
 
 func (r *tranche) canGrant(micros int64, now time.Time) bool {
 	return r.step == trancheGranting && r.unused >= micros && now.Sub(r.leasedAt) < trancheGood
@@ -299,7 +298,6 @@ func (t *Tranches) settle(call Call) *settling {
 	r := g.tranche
 	g.settling = true
 	r.sent++
-	t.writes++
 	if !g.sent {
 		g.sent = true
 		r.settling++
@@ -335,7 +333,6 @@ func (t *Tranches) settled(s *settling, charged Settled, refused, fault error) {
 	defer t.mu.Unlock()
 	g, r := s.grant, s.grant.tranche
 	g.settling = false
-	t.writes--
 	t.faulty = fault != nil
 	switch {
 	case errors.Is(fault, store.ErrCommitUnknown):
