@@ -287,25 +287,26 @@ func TestSettlementsOvertakeHolds(t *testing.T) {
 	require.Equal(t, settlements, batch[:3])
 	require.Equal(t, holds[:maxBatch-3], batch[3:])
 
-	for range manyUrgent + 1 {
-		require.NoError(t, q.push(newPendingWrite(0, &callSettlement{})))
-	}
-	batch = q.take(nil)
-	require.Len(t, batch, maxBatch)
-	require.Equal(t, urgent, batch[maxBatch-1].class, "so many settlements leave no room for holds")
 	q.drain(nil)
-	for _, line := range []struct{ settlements, places int }{
-		{urgentPlaces + 1, urgentPlaces}, {urgentPlaces + 40, urgentPlaces + 20}, {manyUrgent - 2, maxBatch - 1},
+	for _, line := range []struct{ settlements, holds, places int }{
+		{maxBatch, 0, maxBatch},
+		{maxBatch, 3, maxBatch - 3},
+		{urgentPlaces + 1, maxBatch, urgentPlaces},
+		{urgentPlaces + 40, maxBatch, urgentPlaces + 20},
+		{10 * maxBatch, maxBatch, mostUrgent},
 	} {
 		for range line.settlements {
 			require.NoError(t, q.push(newPendingWrite(0, &callSettlement{})))
 		}
-		for range maxBatch {
+		for range line.holds {
 			require.NoError(t, q.push(newPendingWrite(0, &callHold{})))
 		}
 		batch = q.take(nil)
+		require.Len(t, batch, maxBatch)
 		require.Equal(t, urgent, batch[line.places-1].class)
-		require.Equal(t, ordinary, batch[line.places].class, "fewer leave some")
+		if line.holds > 0 {
+			require.Equal(t, ordinary, batch[line.places].class, "however many settlements wait, some holds go with them")
+		}
 		q.drain(nil)
 	}
 

@@ -11,11 +11,11 @@ import (
 const (
 	// MaxQueued bounds the operations of each class that wait for the writer: 32 full batches.
 	MaxQueued = 32 * maxBatch
-	// urgentPlaces is how much of a batch is for urgent operations while ordinary ones wait; of those beyond, half are taken, so that
-	// manyUrgent fill it. Else a batch of holds alone would be followed by one of their settlements alone, and so
-	// on, and every hold would wait for both. Settlements of calls that needed no hold make that line long.
+	// urgentPlaces is how much of a batch is for urgent operations while ordinary ones wait; of those beyond, half are taken, up
+	// to mostUrgent. Else a batch of holds alone would be followed by one of their settlements alone, and so on, and every hold
+	// would wait for both. Settlements of calls that needed no hold make that line long: one tenant's must not stop all others.
 	urgentPlaces = maxBatch * 9 / 16
-	manyUrgent   = 2*maxBatch - urgentPlaces
+	mostUrgent   = maxBatch * 7 / 8
 	// lazyWait bounds how long an operation without a waiting caller stays in line for company.
 	lazyWait = time.Second
 )
@@ -147,8 +147,8 @@ func (q *queue) take(batch []*PendingWrite) []*PendingWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	places, room := maxBatch, maxBatchBytes
-	if waiting, ending := q.lines[ordinary].count, q.lines[urgent].count; waiting > 0 && ending <= manyUrgent {
-		places, room = max(urgentPlaces, (urgentPlaces+ending)/2, maxBatch-waiting), maxBatchBytes/2
+	if waiting, ending := q.lines[ordinary].count, q.lines[urgent].count; waiting > 0 {
+		places, room = max(urgentPlaces, min((urgentPlaces+ending)/2, mostUrgent), maxBatch-waiting), maxBatchBytes/2
 	}
 	bytes := 0
 	batch = q.takeFrom(urgent, batch, places, room, &bytes)
