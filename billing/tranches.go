@@ -32,9 +32,9 @@ const (
 	trancheTimeout = 5 * time.Second
 	// trancheCalls is how many calls like the one that asks a new tranche is for.
 	trancheCalls = 8
-	// trancheSlow is how long a settlement takes when no more than slowCalls, a full transaction, may be held from tranches. Beyond, calls
-	// would be granted faster than the store writes how they end, and a settlement that isn't written in time is lost; a hold is
-	// refused before the provider works.
+	// trancheSlow is how long a settlement takes when no more calls are granted while slowCalls, a full transaction, are held from
+	// tranches. Else calls would be granted faster than the store writes how they end, and a settlement that isn't written in time is
+	// lost; a hold is refused before the provider works.
 	trancheSlow = 500 * time.Millisecond
 	slowCalls   = 256
 )
@@ -66,7 +66,7 @@ type Tranches struct {
 	wallets map[WalletID]*tranche
 	all     map[*tranche]bool
 	grants  map[string]*grant // by call
-	took    time.Duration     // by the last settlement of a grant that was written
+	took    time.Duration     // by the last settlement of a grant, or operation on a tranche, that was written
 }
 
 // trancheStep is what a tranche is doing in its process.

@@ -347,6 +347,11 @@ func TestSlowStoreHasFewGrants(t *testing.T) {
 			require.NoError(t, refusal(holder.Hold(t.Context(), holdOf(calls[i], 1))))
 		}
 		require.Equal(t, slowCalls, holder.tranches.Calls())
+		require.True(t, holder.tranches.full())
+		for r := range holder.tranches.all {
+			holder.tranches.done(r.work(renewTranche, *now), nil)
+		}
+		require.False(t, holder.tranches.full(), "a renewal was quick, while all calls last")
 		quick := holder.tranches.settle(chargeOf("slow_0", 1).Call)
 		holder.tranches.settled(quick, Settled{ChargedMicros: 1}, nil, nil)
 		for i := range 2 {

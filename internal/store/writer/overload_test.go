@@ -319,6 +319,55 @@ func TestSettlementsOvertakeHolds(t *testing.T) {
 	require.ErrorIs(t, q.push(newPendingWrite(0, &callSettlement{})), driver.ErrBusy, "the line has an end")
 }
 
+// TestSettlementsPassSlowWrites guarantees that settlements don't wait for all the hand-written writes that a transaction has cut off: they
+// would be given up, while more hand-written ones come with each transaction.
+func TestSettlementsPassSlowWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, stop := slowWriter(newSlowEngine(5*time.Millisecond, slowWriteTime))
+		defer stop()
+		ctx, leave := context.WithCancel(t.Context())
+		var writers, callers sync.WaitGroup
+		var slow atomic.Int64
+		type ended struct {
+			waited time.Duration
+			err    error
+		}
+		settlements := make(chan ended, 2000*5)
+		for range 200 {
+			writers.Go(func() {
+				for ctx.Err() == nil {
+					err := w.Exec(t.Context(), func(context.Context, driver.Tx) error {
+						time.Sleep(3 * time.Millisecond) //nolint:forbidigo // on the fake clock
+						return nil
+					})
+					if err == nil {
+						slow.Add(1)
+					}
+					time.Sleep(time.Millisecond) //nolint:forbidigo // on the fake clock
+				}
+			})
+		}
+		for range cap(settlements) {
+			callers.Go(func() {
+				asked := time.Now()
+				err := w.await(t.Context(), newPendingWrite(0, &callSettlement{}))
+				settlements <- ended{time.Since(asked), err}
+			})
+			time.Sleep(time.Second / 2000) //nolint:forbidigo // on the fake clock
+		}
+		leave()
+		callers.Wait()
+		writers.Wait()
+		close(settlements)
+		for settlement := range settlements {
+			require.NoError(t, settlement.err)
+			require.Less(t, settlement.waited, 100*time.Millisecond)
+		}
+		require.Greater(t, slow.Load(), int64(300), "they are written, too")
+	})
+}
+
 // heavy is an operation that carries much.
 type heavy struct{ bytes int }
 
@@ -345,18 +394,19 @@ type heavySettlement struct{ heavy }
 func (*heavySettlement) Urgent() bool { return true }
 
 // TestHeavySettlementsLeaveRoom guarantees that large answers which are kept, however many, and however small beside a large
-// delivery, let each transaction take some of what is ordinary.
+// delivery, let each transaction take some of what is ordinary, and take what that leaves.
 func TestHeavySettlementsLeaveRoom(t *testing.T) {
 	t.Parallel()
-	for _, bytes := range []int{1, maxBatchBytes} {
+	for bytes, fits := range map[int]int{1: 4 + 1 + 3, maxBatchBytes: 4 + 1} {
 		q := newQueue()
 		for range 64 {
 			require.NoError(t, q.push(newPendingWrite(0, &heavySettlement{heavy{maxBatchBytes / 8}})))
 		}
 		require.NoError(t, q.push(newPendingWrite(0, &heavy{bytes})))
 		batch := q.take(nil)
-		require.Equal(t, ordinary, batch[len(batch)-1].class)
-		require.Equal(t, urgent, batch[0].class)
+		require.Equal(t, urgent, batch[3].class)
+		require.Equal(t, ordinary, batch[4].class)
+		require.Len(t, batch, fits)
 	}
 }
 

@@ -155,7 +155,18 @@ func (q *queue) take(batch []*PendingWrite) []*PendingWrite {
 	before := len(batch)
 	batch = q.takeFrom(ordinary, batch, maxBatch, maxBatchBytes, &bytes)
 	q.pace.carry(len(batch)-before, q.lines[ordinary].first != nil)
+	if next := q.lines[urgent].first; next != nil && bytes+next.size <= maxBatchBytes {
+		batch = q.takeFrom(urgent, batch, maxBatch, maxBatchBytes, &bytes) // what ordinary ones left
+	}
 	return q.takeFrom(lazy, batch, maxBatch, maxBatchBytes, &bytes)
+}
+
+// takeUrgent appends as many urgent writes as a transaction may carry, and no others.
+func (q *queue) takeUrgent(batch []*PendingWrite) []*PendingWrite {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bytes := 0
+	return q.takeFrom(urgent, batch, maxBatch, maxBatchBytes, &bytes)
 }
 
 // takeFrom appends writes of a line until the batch has so many or is too heavy. The first one of a line is never too
@@ -296,6 +307,13 @@ func (q *queue) length() (n int) {
 		n += q.lines[c].count
 	}
 	return n
+}
+
+// ending reports whether urgent writes are in line.
+func (q *queue) ending() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lines[urgent].count > 0
 }
 
 // waiting reports whether the writer has something to take now.

@@ -122,6 +122,37 @@ func TestWhatRunsIsNotWaitedForTwice(t *testing.T) {
 	}
 }
 
+// TestUrgentWritesAreNotCutBetween guarantees that a transaction of urgent writes, between two for what was cut off before, adds nothing to
+// that: it would be cut off again behind it.
+func TestUrgentWritesAreNotCutBetween(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := mustNew(newSlowEngine(0, 0), Options{
+			Kinds: []Kind{lastingKind{name: "calls"}, lastingKind{name: "messages"}}, Logger: slog.New(slog.DiscardHandler),
+		})
+		for kind := range w.kinds {
+			require.NoError(t, w.queue.push(newPendingWrite(kind, &callSettlement{})))
+		}
+		first, second := newPendingWrite(execWrite, nil), newPendingWrite(execWrite, nil)
+		w.back = []*PendingWrite{first}
+		require.Equal(t, []*PendingWrite{first}, w.collect())
+		w.back = []*PendingWrite{second}
+		o := w.transact(w.collect())
+		require.Equal(t, 2, o.batch.Operations)
+		require.Equal(t, []*PendingWrite{second}, w.collect())
+	})
+}
+
+// lastingKind takes longer than a transaction may work.
+type lastingKind struct{ name string }
+
+func (k lastingKind) Name() string { return k.name }
+
+func (lastingKind) Apply(context.Context, driver.Tx, []Op) []error {
+	time.Sleep(2 * batchTime) //nolint:forbidigo // on the fake clock
+	return nil
+}
+
 // TestQuickAgain guarantees that a store which hung once is known to be quick again after some transactions, even by a clock that doesn't
 // move during one of them, as one in a bubble or a coarse one.
 func TestQuickAgain(t *testing.T) {

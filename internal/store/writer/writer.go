@@ -59,6 +59,7 @@ type Writer struct {
 	back       []*PendingWrite   // put back by time, run before the queue
 	again      [][]*PendingWrite // pieces of failed groups, run one by one
 	retried    bool              // the last transaction was one of those
+	resumed    bool              // the last transaction was of what was put back
 	committing time.Time         // when the transaction began to commit
 	commits    recent            // how long that takes
 	refusals   refusalLog
@@ -202,14 +203,19 @@ func (w *Writer) observe(o *outcome, start time.Time, waited time.Duration) {
 // since is never 0, which is the time of a transaction that did nothing: a coarse clock may not move during one.
 func since(start time.Time) time.Duration { return max(1, time.Since(start)) }
 
-// collect takes the next batch. What was cut off goes first and unaccompanied, so that it can't be cut off for ever. What
-// must run again does so in turns with what is in line, which doesn't wait for all of it.
+// collect takes the next batch. What was cut off goes before ordinary writes and unaccompanied, so that it can't be cut off for ever; it
+// takes turns with urgent ones. What must run again does so in turns with what is in line, which doesn't wait for all of it.
 func (w *Writer) collect() []*PendingWrite {
+	resumed := w.resumed
+	w.resumed = false
 	switch {
 	case len(w.back) > 0:
-		batch := w.back
-		w.back = nil
 		w.queue.skip()
+		if resumed && w.queue.ending() {
+			return w.queue.takeUrgent(make([]*PendingWrite, 0, 16))
+		}
+		batch := w.back
+		w.back, w.resumed = nil, true
 		return batch
 	case len(w.again) > 0 && (!w.retried || !w.queue.waiting()):
 		batch := w.again[0]
@@ -278,8 +284,9 @@ func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
 	w.committing = time.Time{}
 	var kept []*PendingWrite // applied and released, not committed yet
 	until := start.Add(max(batchTime, min(time.Duration(w.commits)/4, mostBatchTime)))
+	mayCut := len(w.back) == 0 // else what waits there would grow
 	for i, group := range groups {
-		if i > 0 && time.Now().After(until) {
+		if i > 0 && mayCut && time.Now().After(until) {
 			w.putBack(&o, groups[i:])
 			break
 		}
