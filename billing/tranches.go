@@ -103,6 +103,13 @@ type tranche struct {
 	usedAt, leasedAt, restsAt time.Time
 }
 
+// renewed notes that an operation renewed the lease. A settlement goes before a hold that was sent earlier, so its answer may come first.
+func (r *tranche) renewed(sent time.Time) {
+	if sent.After(r.leasedAt) {
+		r.leasedAt = sent
+	}
+}
+
 // grant is the amount of one call, held from a tranche.
 type grant struct {
 	tranche *tranche
@@ -274,7 +281,7 @@ func (t *Tranches) taken(asked *taking, fault error) {
 		r.doubt = true
 	case fault == nil && asked.got > 0:
 		r.unused += asked.got
-		r.leasedAt = asked.at
+		r.renewed(asked.at)
 		if asked.opens {
 			r.step = trancheGranting
 		}
@@ -346,7 +353,7 @@ func (t *Tranches) settled(s *settling, charged Settled, refused, fault error) {
 	t.took = t.now().Sub(s.at)
 	t.release(s.call)
 	if r.usedAt = s.at; !s.repeated {
-		r.leasedAt = s.at
+		r.renewed(s.at)
 	}
 	switch {
 	case refused != nil || (s.repeated && s.status != trancheOpen):

@@ -126,7 +126,8 @@ func (t *Tranches) done(w *trancheWork, fault error) {
 		return
 	}
 	r := w.tranche
-	r.leasedAt, t.took = w.at, t.now().Sub(w.at)
+	r.renewed(w.at)
+	t.took = t.now().Sub(w.at)
 	switch {
 	case w.act == drainTranche && r.step == trancheGiving:
 		r.step, r.unused, r.restsAt = trancheResting, 0, w.at

@@ -366,3 +366,25 @@ func TestSlowStoreHasFewGrants(t *testing.T) {
 		require.NoError(t, holder.tranches.Stop(t.Context()))
 	})
 }
+
+// TestLeaseNeverGoesBack has the answers of two settlements come in the other order than they were sent: the lease stands as the later
+// of the two left it.
+func TestLeaseNeverGoesBack(t *testing.T) {
+	eachEngine(t, func(t *testing.T, db *store.DB, book *Book) {
+		holder, now := grantingBook(t, db, book)
+		require.NoError(t, refusal(holder.Hold(t.Context(), holdOf("call_4", 10))))
+		*now = now.Add(time.Second)
+		early := holder.tranches.settle(chargeOf("call_3", 1).Call)
+		*now = now.Add(time.Second)
+		late := holder.tranches.settle(chargeOf("call_4", 1).Call)
+		holder.tranches.settled(late, Settled{ChargedMicros: 1}, nil, nil)
+		require.Equal(t, *now, late.grant.tranche.leasedAt)
+		holder.tranches.settled(early, Settled{ChargedMicros: 1}, nil, nil)
+		require.Equal(t, *now, late.grant.tranche.leasedAt)
+		for _, id := range []string{"call_1", "call_2"} {
+			_, err := holder.Settle(t.Context(), voidOf(id))
+			require.NoError(t, err)
+		}
+		require.NoError(t, holder.tranches.Stop(t.Context()))
+	})
+}
