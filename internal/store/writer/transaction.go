@@ -1,0 +1,279 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/store/driver"
+)
+
+// transact runs a batch in one transaction.
+func (w *Writer) transact(batch []*PendingWrite) (o outcome) {
+	start := time.Now()
+	groups := w.group(w.inTime(&o, batch, start))
+	if len(groups) == 0 {
+		return o
+	}
+	defer func() { o.batch.Transaction = since(start) }()
+	ctx := context.Background()
+	if w.life > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, start.Add(w.life), driver.ErrWriteSlow)
+		defer cancel()
+	}
+	tx, err := w.conn.Begin(ctx)
+	if err != nil {
+		w.logger.Warn("a write transaction could not begin", "error", err)
+		o.lost = true
+		for _, group := range groups {
+			o.end(err, group.writes...)
+		}
+		return o
+	}
+	w.committing = time.Time{}
+	var kept []*PendingWrite // applied and released, not committed yet
+	until := start.Add(max(batchTime, min(time.Duration(w.commits)/4, mostBatchTime)))
+	mayCut := len(w.back) == 0 // else what waits there would grow
+	for i, group := range groups {
+		if i > 0 && mayCut && time.Now().After(until) {
+			w.putBack(&o, groups[i:])
+			break
+		}
+		failed, lost := w.apply(tx, group, i == len(groups)-1)
+		if lost != nil {
+			w.logger.Warn("a write transaction was lost", "error", lost)
+			o.lost = true
+			tx.Rollback()
+			o.end(lost, append(kept, group.writes...)...)
+			w.putBack(&o, groups[i+1:])
+			return o
+		}
+		if failed == nil {
+			kept = append(kept, group.writes...)
+			continue
+		}
+		w.fail(&o, group, failed)
+	}
+	if len(kept) == 0 {
+		tx.Rollback()
+		return o
+	}
+	err = w.commit(tx)
+	o.lost = err != nil
+	o.end(err, kept...)
+	return o
+}
+
+// endedWrite is a write that has ended, whose caller still waits.
+type endedWrite struct {
+	write *PendingWrite
+	err   error
+}
+
+// outcome gathers how a batch ended.
+type outcome struct {
+	ended []endedWrite
+	batch Batch
+	lost  bool // the transaction failed as a whole
+}
+
+func (o *outcome) end(err error, writes ...*PendingWrite) {
+	for _, write := range writes {
+		o.ended = append(o.ended, endedWrite{write, err})
+		o.batch.Operations++
+		if err != nil {
+			o.batch.Failed++
+		}
+	}
+}
+
+// commit ends the transaction and measures how long that takes, since COMMIT was sent or is sent now.
+func (w *Writer) commit(tx driver.Transaction) error {
+	if w.committing.IsZero() {
+		w.committing = time.Now()
+	}
+	err := tx.Commit(tx.Context())
+	if err != nil {
+		w.logger.Warn("a write transaction could not commit", "error", err)
+	}
+	w.commits.add(time.Since(w.committing))
+	return err
+}
+
+// inTime finishes pings, ends the operations that have waited too long, and returns the others.
+func (w *Writer) inTime(o *outcome, batch []*PendingWrite, now time.Time) (left []*PendingWrite) {
+	left = batch[:0]
+	for _, write := range batch {
+		switch {
+		case write.kind == pingWrite:
+			write.finish(nil)
+		case w.late(write, now):
+			o.ended = append(o.ended, endedWrite{write, errWaited})
+			o.batch.Refused++
+		default:
+			left = append(left, write)
+		}
+	}
+	return left
+}
+
+// late reports whether an operation has waited so long that it should end.
+func (w *Writer) late(write *PendingWrite, now time.Time) bool {
+	waited := now.Sub(write.asked)
+	switch write.class {
+	case ordinary:
+		return waited > w.patience
+	case urgent:
+		return waited > 2*w.patience
+	default:
+		return false
+	}
+}
+
+// group sorts a batch by kind, in the order the kinds were registered, and by arrival within a kind. Hand-written
+// writes come last, each alone in its group.
+func (w *Writer) group(batch []*PendingWrite) (groups []writeGroup) {
+	byKind := make([][]*PendingWrite, len(w.kinds))
+	var execs []writeGroup
+	for _, write := range batch {
+		if write.kind == execWrite {
+			execs = append(execs, writeGroup{writes: []*PendingWrite{write}})
+			continue
+		}
+		byKind[write.kind] = append(byKind[write.kind], write)
+	}
+	for i, writes := range byKind {
+		if len(writes) > 0 {
+			groups = append(groups, writeGroup{kind: w.kinds[i], writes: writes})
+		}
+	}
+	return append(groups, execs...)
+}
+
+// writeGroup is the group of operations that share a savepoint: operations of one kind, or one hand-written write (kind nil).
+type writeGroup struct {
+	kind   Kind
+	writes []*PendingWrite
+}
+
+func (w *Writer) putBack(o *outcome, groups []writeGroup) {
+	for _, group := range groups {
+		w.back = append(w.back, group.writes...)
+		o.batch.PutBack += len(group.writes)
+	}
+}
+
+// apply runs a group in a savepoint. failed holds one error for each operation, none of them nil, when the group was
+// rolled back; lost is set when the whole transaction can't go on.
+func (w *Writer) apply(tx driver.Transaction, group writeGroup, last bool) (failed []error, lost error) {
+	if err := tx.Savepoint(); err != nil {
+		return nil, err
+	}
+	ctx := tx.Context()
+	failed = w.call(ctx, tx, group)
+	if failed == nil {
+		if last {
+			w.committing = time.Now() // release may send COMMIT
+		}
+		err := tx.Release(ctx, last)
+		if err == nil {
+			return nil, nil
+		}
+		failed = sameError(err, len(group.writes))
+	}
+	if err := tx.RollbackTo(ctx); err != nil {
+		if cause := firstError(failed); !errors.Is(cause, err) {
+			err = errors.Join(cause, err)
+		}
+		return nil, err
+	}
+	return failed, nil
+}
+
+// call runs the group's code and turns a panic into its error.
+func (w *Writer) call(ctx context.Context, tx driver.Tx, group writeGroup) (failed []error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.logger.Error("a write panicked", "kind", group.name(), "panic", cause, "stack", string(debug.Stack()))
+			failed = sameError(fmt.Errorf("store: %s panicked", group.name()), len(group.writes))
+		}
+	}()
+	if group.kind == nil {
+		if err := group.writes[0].run(ctx, tx); err != nil {
+			return []error{err}
+		}
+		return nil
+	}
+	ops := make([]Op, len(group.writes))
+	for i, write := range group.writes {
+		ops[i] = write.op
+	}
+	return checkErrors(group, group.kind.Apply(ctx, tx, ops))
+}
+
+// checkErrors returns nil when every operation was decided, else an error for each: its own, or its group's.
+func checkErrors(group writeGroup, errs []error) []error {
+	if len(errs) != 0 && len(errs) != len(group.writes) {
+		err := fmt.Errorf("store: %s answered %d errors for %d operations", group.name(), len(errs), len(group.writes))
+		return sameError(err, len(group.writes))
+	}
+	first := firstError(errs)
+	if first == nil {
+		return nil
+	}
+	for i, err := range errs {
+		if err == nil {
+			errs[i] = first
+		}
+	}
+	return errs
+}
+
+// fail ends an operation that ran alone, and lets the others run again in smaller groups. One that the server chose to end a
+// deadlock runs again, too, in a transaction without the others whose rows it had to wait for.
+func (w *Writer) fail(o *outcome, group writeGroup, failed []error) {
+	now := time.Now()
+	again := make([]*PendingWrite, 0, len(group.writes))
+	for i, write := range group.writes {
+		ended := len(group.writes) == 1
+		if ended && driver.IsDeadlock(failed[i]) {
+			write.deadlocks++
+			ended = write.deadlocks > mostDeadlocks
+		}
+		if ended || w.late(write, now) {
+			o.end(failed[i], write)
+			continue
+		}
+		again = append(again, write)
+	}
+	o.batch.Retried += len(again)
+	w.again = slices.AppendSeq(w.again, slices.Chunk(again, max(1, (len(again)+retryPieces-1)/retryPieces)))
+}
+
+func (g writeGroup) name() string {
+	if g.kind == nil {
+		return "a hand-written write"
+	}
+	return "kind " + g.kind.Name()
+}
+
+func sameError(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
