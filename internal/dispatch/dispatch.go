@@ -1,5 +1,6 @@
-// Package dispatch starts what is due in a queue of the store, a bounded number at a time, so that organizations take turns: one that has
-// much to do, or whose tries hang, keeps no other waiting. What a try is, and what follows from it, belongs to its callers.
+// Package dispatch bounds how much work runs at a time and lets organizations take turns, so that one with much work, or whose work
+// hangs, keeps no other waiting. [Queue] starts the work that is due in a queue of the store. [Turns] are for work that a caller waits
+// for. What a piece of work does belongs to its callers.
 package dispatch
 
 import (

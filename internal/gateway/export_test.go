@@ -4,13 +4,12 @@ import (
 	"context"
 
 	"github.com/caddy-svc/caddy-svc/billing"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 )
 
 // RefuseCounts makes every count of tokens fail for want of a place in line.
 func (g *Gateway) RefuseCounts() {
-	g.tokens.line.mu.Lock()
-	defer g.tokens.line.mu.Unlock()
-	g.tokens.line.free, g.tokens.line.waiting = 0, maxCounts
+	g.tokens.line = dispatch.NewTurns(dispatch.Bounds{})
 }
 
 // MaxDrains is how many calls may go on without their client.

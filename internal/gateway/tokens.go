@@ -12,6 +12,7 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/providers"
 )
 
@@ -32,6 +33,9 @@ const (
 	maxPiece = 256
 	// pieceOverhead is the cost of a piece besides its bytes, in bytes: messages of one character aren't free.
 	pieceOverhead = 32
+	// maxOrgCounts bounds the counts of one organization that wait in line, and maxCounts those of all.
+	maxOrgCounts = 64
+	maxCounts    = 1024
 )
 
 var (
@@ -52,16 +56,17 @@ func promptBytes(messages []providers.Message) int64 {
 // tokenCounter counts tokens with the o200k vocabulary, in time linear in the text. Some counts run at a time; the others wait
 // in line, where organizations take turns.
 type tokenCounter struct {
-	line *countLine
+	line *dispatch.Turns
 	// processors are those of [Config].
 	processors *semaphore.Weighted
 	codec      func() (tokenizer.Codec, error)
 }
 
 func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
+	places := max(1, runtime.GOMAXPROCS(0)/2)
 	return &tokenCounter{
 		processors: processors,
-		line:       newCountLine(max(1, runtime.GOMAXPROCS(0)/2)),
+		line:       dispatch.NewTurns(dispatch.Bounds{Places: places, Each: places, Line: maxOrgCounts, Lines: maxCounts}),
 		// Loading takes some 70 ms and 8 MB, so it waits for the first count.
 		codec: sync.OnceValues(func() (tokenizer.Codec, error) { return tokenizer.Get(tokenizer.O200kBase) }),
 	}
@@ -69,16 +74,16 @@ func newTokenCounter(processors *semaphore.Weighted) *tokenCounter {
 
 // begin waits for a place in the line, and then for a processor.
 func (c *tokenCounter) begin(ctx context.Context, orgID string) error {
-	if err := c.line.enter(ctx, orgID); err != nil {
+	if err := c.line.Enter(ctx, orgID); err != nil {
 		return err
 	}
-	return c.process(ctx)
+	return c.process(ctx, orgID)
 }
 
 // process waits for a processor. After an error the place in the line is given back.
-func (c *tokenCounter) process(ctx context.Context) error {
+func (c *tokenCounter) process(ctx context.Context, orgID string) error {
 	if c.processors != nil && c.processors.Acquire(ctx, 1) != nil {
-		c.line.leave()
+		c.line.Leave(orgID)
 		return context.Cause(ctx)
 	}
 	return nil
@@ -90,22 +95,22 @@ func (c *tokenCounter) rest() {
 	}
 }
 
-func (c *tokenCounter) end() {
+func (c *tokenCounter) end(orgID string) {
 	c.rest()
-	c.line.leave()
+	c.line.Leave(orgID)
 }
 
 // yield lets other counts, and other long work, go on first. After an error the count has no place.
 func (c *tokenCounter) yield(ctx context.Context, orgID string) error {
 	c.rest()
-	if err := c.line.pass(ctx, orgID); err != nil {
+	if err := c.line.Pass(ctx, orgID); err != nil {
 		return err
 	}
-	return c.process(ctx)
+	return c.process(ctx, orgID)
 }
 
 // prompt counts the tokens of messages with the same overhead as promptBytes. It stops at the first sum above limit and returns
-// that. The error is the cause of ctx's end, errCountSlow after countWait, or errCountBusy.
+// that. The error is the cause of ctx's end, errCountSlow after countWait, or [dispatch.ErrBusy].
 func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []providers.Message, limit int64) (int64, error) {
 	codec, err := c.codec()
 	if err != nil {
@@ -119,7 +124,7 @@ func (c *tokenCounter) prompt(ctx context.Context, orgID string, messages []prov
 	running := true
 	defer func() {
 		if running {
-			c.end()
+			c.end(orgID)
 		}
 	}()
 	total, work := int64(overheadPerPrompt), 0
