@@ -234,7 +234,7 @@ func everyPlatform() []platform {
 			text: `{"data":{"session_id":"100_2","message_id":"1zYO","content":"{\"txt\":\"Chào\"}","from_account_id":"1891","from_account_type":1,` +
 				`"send_time":1596550789323,"template_id":1,"type":1,"process_msg":"","auto_reply":false,"status":0},"seller_id":20240305,"message_type":2}`,
 			want: inbox.Arrival{Route: store.Route{ChannelID: "chn_mb"}, Items: []inbox.Item{{
-				CustomerRef: "100_2", Address: "100_2", MessageID: "1zYO", Text: "Chào", SentAt: 1596550789323,
+				CustomerRef: "100_2", Address: "100_2", MessageID: "100_2:1zYO", Text: "Chào", SentAt: 1596550789323,
 			}}},
 		},
 	}

@@ -82,7 +82,7 @@ func TestSendSpeaksEachPlatformsLanguage(t *testing.T) {
 			path: "/im/message/send",
 			query: "access_token=" + secretToken + "&app_key=123456&sign=B94FBD780894A198929931B4194F2C439BA9D4F84B5756089B7C13948B1342FD" +
 				"&sign_method=sha256&timestamp=1795219200000",
-			body: "session_id=100094063_2_1011822749_1_103&template_id=1&txt=Ch%C3%A0o+%22b%E1%BA%A1n%22+%3Cb%3E+%26+%F0%9F%91%8B", id: "1zYO",
+			body: "session_id=100094063_2_1011822749_1_103&template_id=1&txt=Ch%C3%A0o+%22b%E1%BA%A1n%22+%3Cb%3E+%26+%F0%9F%91%8B", id: "100094063_2_1011822749_1_103:1zYO",
 		},
 	} {
 		t.Run(string(test.platform)+test.address, func(t *testing.T) {

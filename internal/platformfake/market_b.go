@@ -39,7 +39,7 @@ func (s *Server) sendMarketB(w http.ResponseWriter, r *http.Request) {
 		Type: marketb.Type, Address: r.Form.Get("session_id"), Text: r.Form.Get("txt"), Token: r.Form.Get("access_token"),
 	}
 	s.deliver(w, r, failMarketB, message, func(id string) string {
-		return `{"code":"0","success":"true","request_id":"x","data":{"message_id":` + quoted(id) + `}}`
+		return `{"code":"0","success":"true","request_id":"x","data":{"message_id":` + quoted(strings.TrimPrefix(id, message.Address+":")) + `}}`
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/bot"
 	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
@@ -110,7 +111,7 @@ func (s *Server) exchangePhotoDM(w http.ResponseWriter, r *http.Request) {
 func messageID(message Sent, n int) string {
 	number := strconv.Itoa(n)
 	switch message.Type {
-	case bot.Type:
+	case bot.Type, marketb.Type: // unique only within the chat
 		return message.Address + ":" + number
 	case social.ChatApp:
 		return "wamid." + number

@@ -88,13 +88,21 @@ func (m *message) read(value platforms.Value) {
 	}
 }
 
+// messageID returns the id of a message within its shop. The platform's own is unique only within its session.
+func messageID(session, id string) string {
+	if session == "" || id == "" {
+		return ""
+	}
+	return session + ":" + id
+}
+
 func (m *message) inbound(shop string) platforms.Inbound {
 	in := platforms.Inbound{
 		Type:         Type,
 		ExternalID:   shop,
 		Conversation: m.session,
 		Address:      m.session,
-		MessageID:    m.id,
+		MessageID:    messageID(m.session, m.id),
 		SentAt:       m.sentAt,
 	}
 	const ordinary, recalled = "0", "1"

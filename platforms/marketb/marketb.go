@@ -90,7 +90,7 @@ func (m *market) Verify(d *platforms.Delivery) error {
 	return verify.MarketB(d.Header, m.config.Options["header"], m.appKey, m.appSecret, d.Body) //nolint:wrapcheck // it says all there is to say
 }
 
-// Send sends a text message into a session.
+// Send sends a text message into a session. The id is "<session_id>:<message_id>", like that of an Inbound.
 func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	var body struct {
 		Data struct {
@@ -108,14 +108,14 @@ func (m *market) Send(ctx context.Context, out *platforms.Outgoing) (string, err
 	case body.Data.MessageID == "":
 		return "", r.NoID()
 	}
-	return string(body.Data.MessageID), nil
+	return messageID(out.Address, string(body.Data.MessageID)), nil
 }
 
 // Signal implements [platforms.Signaler]: the marketplace shows what was read, and no typing.
 func (m *market) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done struct{}
 	_, failure := m.call(ctx, signal.Credentials, http.MethodPost, "/im/session/read", url.Values{
-		"session_id": {signal.Address}, "last_read_message_id": {signal.MessageID},
+		"session_id": {signal.Address}, "last_read_message_id": {strings.TrimPrefix(signal.MessageID, signal.Address+":")},
 	}, &done)
 	if failure != nil {
 		return failure
