@@ -51,6 +51,71 @@ func (op *unblockOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
+// eraseOp deletes what is stored about a customer who wants that. Platforms repeat the request for an hour: what the customer has written
+// after it, by the platform's clock, stays, with the answers to it.
+type eraseOp struct {
+	deleteOp
+
+	until int64 // when the customer asked for it, 0 if the platform doesn't say
+}
+
+func (op *eraseOp) run(ctx context.Context, s *session) error {
+	c := op.own(s)
+	switch {
+	case c == nil:
+		return nil
+	case op.until <= 0 || c.lastCustomerAt <= op.until:
+		return op.deleteOp.run(ctx, s)
+	}
+	var older, filled, attention bool
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&older) }, `SELECT EXISTS (`+selectOlder+`)`, c.id, op.until)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for what is older: %w", err)
+	case !older:
+		return nil
+	}
+	if err := bury(ctx, s, c, op.until); err != nil {
+		return err
+	}
+	keepErased(s, c)
+	op.askAnew(s, c)
+	const answersNothing = `conversation_id = $1 AND NOT EXISTS (SELECT 1 FROM messages WHERE turn_id = t.id)`
+	for _, text := range []string{
+		`DELETE FROM messages WHERE conversation_id = $1 AND sent_at <= $2`,
+		`DELETE FROM outbound_messages WHERE conversation_id = $1 AND (turn_id IS NULL AND created_at <= $2
+			OR turn_id IN (SELECT id FROM turns t WHERE ` + answersNothing + `))`,
+	} {
+		s.tx.Queue(store.AnyRows, text, c.id, op.until)
+	}
+	s.tx.Queue(store.AnyRows, `DELETE FROM turns AS t WHERE `+answersNothing, c.id)
+	rest := func(row store.Row) error { return row.Scan(&filled, &attention) }
+	if err := s.tx.Query(ctx, rest, selectRest, c.id); err != nil {
+		return fmt.Errorf("look at what is left: %w", err)
+	}
+	if !attention {
+		c.looked("")
+	}
+	c.touch(s.now)
+	op.audit(s, "erase")
+	return nil
+}
+
+// selectOlder selects what is older than a time in a conversation.
+const selectOlder = `SELECT 1 FROM messages WHERE conversation_id = $1 AND sent_at <= $2
+	UNION ALL SELECT 1 FROM outbound_messages WHERE conversation_id = $1 AND created_at <= $2`
+
+// askAnew lets every text that isn't answered wait again: prompts that were made for it may repeat what is deleted.
+func (op *eraseOp) askAnew(s *session, c *conversationRow) {
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (
+		SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention'))`, c.id)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2
+		WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention')`, c.id, s.now)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1
+		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id)
+	c.runBy(s.now)
+}
+
 // erasedLife is how long a model call of a deleted conversation may run and leave an answer.
 const erasedLife = 24 * time.Hour
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -177,7 +178,7 @@ func (op *deleteOp) run(ctx context.Context, s *session) error {
 	if c == nil {
 		return nil
 	}
-	if err := bury(ctx, s, c); err != nil {
+	if err := bury(ctx, s, c, math.MaxInt64); err != nil {
 		return err
 	}
 	keepSpend(s, c)

@@ -63,12 +63,13 @@ func (d *decisions) queueSeen(tx store.Tx, keys []messageKey) {
 	}
 }
 
-// bury writes tombstones for a conversation's messages of both directions.
-func bury(ctx context.Context, s *session, c *conversationRow) error {
-	ids, err := store.QueryValues[string](ctx, s.tx, `SELECT platform_message_id FROM messages WHERE conversation_id = $1 AND received_at > $2
+// bury writes tombstones for the customer's messages until a time by the platform's clock, and for all that we sent.
+func bury(ctx context.Context, s *session, c *conversationRow, until int64) error {
+	ids, err := store.QueryValues[string](ctx, s.tx, `SELECT platform_message_id FROM messages
+			WHERE conversation_id = $1 AND received_at > $2 AND sent_at <= $3
 		UNION SELECT platform_message_id FROM outbound_messages
 			WHERE conversation_id = $1 AND updated_at > $2 AND platform_message_id <> ''`,
-		c.id, s.now-tombstoneDays*retentionDay)
+		c.id, s.now-tombstoneDays*retentionDay, until)
 	if err != nil {
 		return fmt.Errorf("read the ids of messages: %w", err)
 	}

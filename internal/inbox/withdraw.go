@@ -28,7 +28,7 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 					ring: q.ring, orgID: route.OrgID, key: messageKey{route.ChannelID, item.MessageID},
 				})
 			case ErasureWanted:
-				err = q.eraseWanted(ctx, route, item.CustomerRef)
+				err = q.eraseWanted(ctx, route, item)
 			default:
 			}
 			if err != nil {
@@ -39,12 +39,14 @@ func (q *Queue) withdraw(ctx context.Context, arrivals []Arrival) error {
 	return nil
 }
 
-// eraseWanted deletes the conversation of a customer, if there is one.
-func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, customerRef string) error {
+// eraseWanted erases a customer, if there is one.
+func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item) error {
 	id, err := store.ReadRow(ctx, q.db, "find a customer", store.ScanValue[string],
-		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, route.ChannelID, customerRef)
+		`SELECT id FROM conversations WHERE channel_id = $1 AND customer_ref = $2`, route.ChannelID, item.CustomerRef)
 	if err == nil {
-		err = q.DeleteConversation(ctx, platformActor, route.OrgID, id)
+		err = q.do(ctx, "erase a customer", &eraseOp{
+			deleteOp: deleteOp{ownOp{actor: platformActor, orgID: route.OrgID, id: id}}, until: item.SentAt,
+		})
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

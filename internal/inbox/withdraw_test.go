@@ -180,3 +180,65 @@ func TestErasureWanted(t *testing.T) {
 		q.healthy(t)
 	})
 }
+
+// A request for erasure that the platform repeats, or delivers late, deletes what is older than it: a customer who came back stays, with
+// what was answered since.
+func TestErasureWantedOfACustomerWhoCameBack(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		textAt := func(at int64, id, text string) Item {
+			item := textOf("ann", id, text)
+			item.SentAt = at
+			return item
+		}
+		wants := Item{Kind: ErasureWanted, CustomerRef: "ann", SentAt: 50_000}
+		q.arrive(t, textAt(40_000, "1", "my card is 4711"))
+		q.arrive(t, wants)
+		q.arrive(t, textAt(60_000, "2", "back again"))
+		q.reply(t, "Welcome back", "p-1")
+		q.arrive(t, textAt(70_000, "3", "one more"))
+		lease := q.take(t)
+		turn := q.begin(t, lease)
+		before := q.value(t, `SELECT updated_at FROM conversations`)
+		q.arrive(t, wants)
+		require.Equal(t, []string{"back again", "Welcome back", "one more"}, q.said(t, "ann"))
+		require.Equal(t, before, q.value(t, `SELECT updated_at FROM conversations`), "nothing changes")
+		_, err := q.Answer(ctx, lease, turn, []string{"Sure"}, true)
+		require.NoError(t, err, "the answer that is being made goes on")
+		q.healthy(t)
+	})
+}
+
+// What a late request for erasure finds beside newer messages goes: texts, answers to them, echoes, and prompts and drafts that may repeat
+// them. Texts that came after it are asked about anew, and what was deleted doesn't come back.
+func TestErasureWantedLate(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		item := func(kind ItemKind, at int64, id, text string) Item {
+			return Item{Kind: kind, CustomerRef: "ann", Address: "to ann", MessageID: id, Text: text, SentAt: at}
+		}
+		q.arrive(t, item(Text, 10_000, "1", "my card is 4711"))
+		q.reply(t, "4711 is noted", "p-1")
+		q.arrive(t, item(Text, 50_000, "2", "forget me"), item(Text, 50_001, "3", "no, wait"))
+		lease := q.take(t)
+		turn := q.begin(t, lease)
+		wants := item(ErasureWanted, 50_000, "", "")
+		q.arrive(t, wants)
+		require.Equal(t, []string{"no, wait"}, q.said(t, "ann"))
+		_, err := q.Answer(ctx, lease, turn, []string{"4711"}, true)
+		require.ErrorIs(t, err, ErrEnded, "the prompt repeats what was deleted")
+		require.NoError(t, q.Release(ctx, lease))
+		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM turns WHERE request IS NOT NULL`))
+		require.Equal(t, "1", q.value(t, `SELECT count(*) FROM audit_log WHERE actor = 'platform' AND action = 'conversation.erase'`))
+		q.healthy(t)
+
+		q.arrive(t, item(Text, 10_000, "1", "my card is 4711"), item(HumanEcho, 20_000, "p-1", "4711 is noted"))
+		require.Equal(t, []string{"no, wait"}, q.said(t, "ann"), "deliveries that come again")
+		lease = q.take(t)
+		require.Equal(t, []string{"no, wait"}, textsOf(q.open(t, lease).Waiting))
+		require.Empty(t, q.open(t, lease).History)
+		q.healthy(t)
+	})
+}
