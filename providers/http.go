@@ -61,7 +61,7 @@ type Piece struct {
 	Text JSONString
 	// FinishReason is the vendor's; see [Event.FinishReason]. It may come early and more than once, the last one counts.
 	FinishReason string
-	// Usage is the vendor's count so far; the last one counts.
+	// Usage is the vendor's report; see [Event.Usage].
 	Usage *Usage
 	// Model is the vendor's; see [Event.Model]. It may come in every event.
 	Model string

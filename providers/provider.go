@@ -40,7 +40,7 @@ type Request struct {
 	Sent func()
 }
 
-// Usage counts the tokens of a call, as the vendor reported them. A nil *Usage is no report; zeros are one.
+// Usage counts the tokens of a call, as the vendor reported them. A nil *Usage is no report. Zeros are one if no text was delivered.
 type Usage struct {
 	PromptTokens, CompletionTokens int64
 	// CachedPromptTokens is the part of PromptTokens that the vendor read from its cache.
@@ -62,7 +62,7 @@ type Event struct {
 	// FinishReason is set once, in the last event: stop, length, content_filter, … as the vendor sent it, at most
 	// 32 letters, digits, hyphens and underscores. No text follows it.
 	FinishReason string
-	// Usage is set when the vendor reported it; the last one of a stream counts.
+	// Usage is set when the vendor reported it. Of several reports of a stream the largest count of each field counts.
 	Usage *Usage
 	// Model is the vendor's name of the model that answers, "" if the vendor doesn't give it: at most 128 printable ASCII
 	// characters without spaces. It may be another name than the request's, such as that of a dated version.

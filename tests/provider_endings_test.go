@@ -151,7 +151,7 @@ var endings = []ending{
 		}
 		c.drop()
 	}, whole: "provider_error", stream: "provider_error", begun: true, charge: [2]int64{0, usualCharge}},
-	{name: "zero usage", play: func(c *upstreamCall) { c.answer(usualText, usage(0, 0)) }},
+	{name: "zero usage", play: func(c *upstreamCall) { c.answer(usualText, usage(0, 0)) }, charge: [2]int64{-1, -1}},
 	{name: "no usage", play: func(c *upstreamCall) { c.answer(usualText, "") }, charge: [2]int64{-1, -1}},
 	{name: "negative usage", play: func(c *upstreamCall) { c.answer(usualText, usage(-5, 7)) }, charge: [2]int64{-1, -1}},
 	{name: "absurd usage", play: func(c *upstreamCall) { c.answer(usualText, usage(11, 1<<40)) }, charge: [2]int64{-1, -1}},

@@ -137,7 +137,9 @@ type call struct {
 	// unflushed: the sink has text that isn't flushed.
 	unflushed bool
 	finish    string
-	reported  *providers.Usage
+	// reported is the vendor's usage so far, if hasReport is set.
+	reported  billing.Usage
+	hasReport bool
 	// answering is the vendor's name of the model that answers, "" if the vendor doesn't give it.
 	answering string
 

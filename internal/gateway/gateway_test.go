@@ -133,6 +133,16 @@ func (f *fixture) ended(t *testing.T) gateway.Ended {
 	return f.observed.ended[0]
 }
 
+// TestZerosOfAnEmptyAnswer: a vendor that delivered no text may report zeros.
+func TestZerosOfAnEmptyAnswer(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: []step{finish("stop"), usage(0, 0, 0)}})
+	_, err := f.Call(t.Context(), request(), nil)
+	require.NoError(t, err)
+	require.Equal(t, billing.UsageProvider, f.ended(t).UsageSource)
+	require.Zero(t, f.spent(t))
+}
+
 // TestEndings is the table of docs/billing.md#what-each-ending-costs for both response forms: what the caller gets, what it
 // costs, and that nothing stays held.
 func TestEndings(t *testing.T) {
@@ -156,13 +166,25 @@ func TestEndings(t *testing.T) {
 			steps: append(answer[:3:3], usage(10, 20, 4)), leaveAfter: -1,
 			outcome: gateway.OutcomeCompleted, charged: 6 + 4/2 + 2*20, source: billing.UsageProvider,
 		},
-		"the last usage counts": {
-			steps: append(answer[:3:3], usage(1, 1, 0), usage(10, 20, 0)), leaveAfter: -1,
+		"the largest report counts": {
+			steps: append(answer[:3:3], usage(1, 1, 0), usage(10, 20, 4), usage(12, 3, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 8 + 4/2 + 2*20, source: billing.UsageProvider,
+		},
+		"zeros after a report change nothing": {
+			steps: append(answer[:3:3], usage(10, 20, 0), usage(0, 0, 0)), leaveAfter: -1,
 			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
 		},
-		"explicit zeros are a report": {
+		"an absurd report after a good one changes nothing": {
+			steps: append(answer[:3:3], usage(10, 20, 0), usage(-5, window+1, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 50, source: billing.UsageProvider,
+		},
+		"reasoning that moves from the total to the completion counts once": {
+			steps: append(answer[:3:3], inTotal(30), usage(10, 50, 0)), leaveAfter: -1,
+			outcome: gateway.OutcomeCompleted, charged: 10 + 2*50, source: billing.UsageProvider,
+		},
+		"zeros beside a text are no report": {
 			steps: append(answer[:3:3], usage(0, 0, 0)), leaveAfter: -1,
-			outcome: gateway.OutcomeCompleted, charged: 0, source: billing.UsageProvider,
+			outcome: gateway.OutcomeCompleted, charged: 12 + 2*3, source: billing.UsageEstimated,
 		},
 		"no usage is estimated": {
 			steps: answer, leaveAfter: -1, outcome: gateway.OutcomeCompleted,

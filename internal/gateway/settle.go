@@ -56,8 +56,8 @@ func (c *call) fail(f *Failure) error {
 	}
 	usage, source := billing.Usage{}, billing.UsageNone
 	switch {
-	case c.sane():
-		usage, source = c.reportedUsage(), billing.UsageProvider
+	case c.isReported():
+		usage, source = c.reported, billing.UsageProvider
 	case f.Outcome == OutcomeClientGone && c.answered.Load():
 		usage, source = c.estimate(), billing.UsageEstimated
 	}
@@ -67,33 +67,35 @@ func (c *call) fail(f *Failure) error {
 	return f
 }
 
-// sane reports whether the vendor's usage is plausible: 0 tokens are, more than the context window aren't.
-func (c *call) sane() bool {
-	u := c.reported
-	if u == nil {
-		return false
+// report keeps the largest count of each field over all reports, because some vendors report several times and some end with zeros. It
+// ignores an implausible report. Tokens that stand only in the total are output, but never raise it above the model's largest output,
+// because a relay's total may be anything. A cached part above the whole is dropped.
+func (c *call) report(u *providers.Usage) {
+	if u.PromptTokens < 0 || u.PromptTokens > c.model.ContextWindow ||
+		u.CompletionTokens < 0 || u.CompletionTokens > max(c.model.ContextWindow, c.model.MaxOutputTokens) {
+		return
 	}
-	return u.PromptTokens >= 0 && u.PromptTokens <= c.model.ContextWindow &&
-		u.CompletionTokens >= 0 && u.CompletionTokens <= max(c.model.ContextWindow, c.model.MaxOutputTokens)
+	output := u.CompletionTokens
+	if room := c.model.MaxOutputTokens - output; room > 0 {
+		output += min(max(0, u.OnlyInTotal), room)
+	}
+	c.hasReport = true
+	c.reported.PromptTokens = max(c.reported.PromptTokens, u.PromptTokens)
+	c.reported.CompletionTokens = max(c.reported.CompletionTokens, output)
+	if u.CachedPromptTokens <= u.PromptTokens {
+		c.reported.CachedPromptTokens = max(c.reported.CachedPromptTokens, u.CachedPromptTokens)
+	}
 }
 
-// reportedUsage returns the vendor's usage. Tokens that stand only in its total are output, but never raise it above the
-// model's largest output: a relay's total may be anything. A cached part above the whole is dropped.
-func (c *call) reportedUsage() billing.Usage {
-	u := billing.Usage{PromptTokens: c.reported.PromptTokens, CompletionTokens: c.reported.CompletionTokens}
-	if room := c.model.MaxOutputTokens - u.CompletionTokens; room > 0 {
-		u.CompletionTokens += min(max(0, c.reported.OnlyInTotal), room)
-	}
-	if cached := c.reported.CachedPromptTokens; cached > 0 && cached <= u.PromptTokens {
-		u.CachedPromptTokens = cached
-	}
-	return u
+// isReported reports whether the vendor's usage counts. Zeros beside a delivered text are no report.
+func (c *call) isReported() bool {
+	return c.hasReport && (c.reported != billing.Usage{} || c.delivered.bytes == 0)
 }
 
 // finalUsage returns the usage of a whole answer.
 func (c *call) finalUsage() (billing.Usage, billing.UsageSource) {
-	if c.sane() {
-		return c.reportedUsage(), billing.UsageProvider
+	if c.isReported() {
+		return c.reported, billing.UsageProvider
 	}
 	return c.estimate(), billing.UsageEstimated
 }

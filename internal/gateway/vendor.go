@@ -200,7 +200,7 @@ func (c *call) relay() error {
 // take handles one event of the answer.
 func (c *call) take(event providers.Event) error {
 	if event.Usage != nil {
-		c.reported = event.Usage
+		c.report(event.Usage)
 	}
 	if event.FinishReason != "" {
 		c.finish = event.FinishReason

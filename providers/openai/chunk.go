@@ -293,7 +293,7 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 		return u, false
 	}
 	prompt, completion, total := int64(absent), int64(absent), int64(absent)
-	cached, hits := int64(absent), int64(absent)
+	cached := int64(absent)
 	var buf [jsonscan.MaxWord]byte
 	for more := s.Enter('{'); more; more = s.More('{') {
 		switch string(s.Key().Word(&buf)) {
@@ -304,9 +304,9 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 		case "total_tokens":
 			total = s.count()
 		case "prompt_tokens_details":
-			cached = s.cachedTokens()
-		case "prompt_cache_hit_tokens": // DeepSeek
-			hits = s.count()
+			cached = max(cached, s.cachedTokens())
+		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Kimi
+			cached = max(cached, s.count())
 		default:
 			s.Skip()
 		}
@@ -316,9 +316,6 @@ func (s *scanner) usage() (u providers.Usage, counted bool) {
 	}
 	if prompt < 0 || completion < 0 {
 		return providers.Usage{}, false
-	}
-	if cached < 0 {
-		cached = hits
 	}
 	if cached < 0 || cached > prompt {
 		cached = 0

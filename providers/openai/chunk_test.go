@@ -42,6 +42,8 @@ func TestReadChunkDialects(t *testing.T) {
 		"left out zero":       {`{"choices":[],"usage":{"prompt_tokens":7,"total_tokens":7}}`, want{usage: &providers.Usage{PromptTokens: 7}}},
 		"gemini total":        {`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":8}}`, want{usage: &providers.Usage{PromptTokens: 7, OnlyInTotal: 1}}},
 		"cached over prompt":  {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":8}}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1}}},
+		"kimi cache":          {`{"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110,"cached_tokens":80}}`, want{usage: &providers.Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 80}}},
+		"both kimi caches":    {`{"usage":{"cached_tokens":80,"prompt_tokens":100,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":80}}}`, want{usage: &providers.Usage{PromptTokens: 100, CompletionTokens: 10, CachedPromptTokens: 80}}},
 		"cached negative":     {`{"usage":{"prompt_tokens":7,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":-8}}}`, want{usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 1}}},
 		"groq":                {`{"choices":[{"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"r","usage":{"prompt_tokens":4,"completion_tokens":2}}}`, want{finish: "stop", usage: &providers.Usage{PromptTokens: 4, CompletionTokens: 2}}},
 		"groq error":          {`{"choices":[],"x_groq":{"error":"over capacity"}}`, want{fault: `"over capacity"`}},

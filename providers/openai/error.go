@@ -226,12 +226,13 @@ var (
 	retryText = regexp.MustCompile(`(?i)(?:retry|again) (?:in|after) (?:about )?([0-9][0-9.]*(?:ms|s|m|h)?(?:[0-9.]+s)?)`)
 )
 
-// contextTooLong recognises the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI and xAI.
+// contextTooLong recognises the texts of OpenAI, vLLM, Anthropic, Gemini, Bedrock, llama.cpp, TGI, xAI, MiniMax, LM Studio and Groq.
 func (f *vendorFault) contextTooLong() bool {
 	return f.says("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "string_above_max_length") ||
 		f.mentions("maximum context length", "context_length_exceeded", "prompt is too long", "exceed context limit",
 			"exceeds the context window", "exceeds the available context size", "input is too long for requested model",
-			"maximum prompt length", "exceeds the maximum number of tokens", "`inputs` tokens + `max_new_tokens` must be") ||
+			"maximum prompt length", "exceeds the maximum number of tokens", "`inputs` tokens + `max_new_tokens` must be",
+			"context window exceeds limit", "greater than the context length", "reduce the length of the messages") ||
 		(f.number == 0 || f.number == 400) && tokenLimitText.MatchString(f.message) && f.mentions("token")
 }
 

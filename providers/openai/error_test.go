@@ -20,7 +20,7 @@ func TestClassify(t *testing.T) {
 		retry     time.Duration
 	}{
 		// The prompt is too long, in the words of OpenAI, vLLM, Anthropic, Bedrock, Gemini, llama.cpp, TGI, xAI,
-		// and of OpenRouter, which quotes.
+		// MiniMax, LM Studio, Groq, and of OpenRouter, which quotes.
 		{400, `{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}`, providers.FailureContextTooLong, true, 0},
 		{400, `{"error":{"message":"Your input exceeds the context window of this model.","code":null}}`, providers.FailureContextTooLong, true, 0},
 		{400, `{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}`, providers.FailureContextTooLong, true, 0},
@@ -31,6 +31,9 @@ func TestClassify(t *testing.T) {
 		{400, `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}`, providers.FailureContextTooLong, true, 0},
 		{422, "{\"error\":\"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096\",\"error_type\":\"validation\"}", providers.FailureContextTooLong, true, 0},
 		{400, `{"code":"invalid","error":"This model's maximum prompt length is 131072 but the request contains 200000 tokens."}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"type":"error","error":{"type":"bad_request_error","message":"invalid params, context window exceeds limit (2013)","http_code":"400"}}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":"The number of tokens to keep from the initial prompt is greater than the context length. Try to load the model with a larger context length"}`, providers.FailureContextTooLong, true, 0},
+		{400, `{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error"}}`, providers.FailureContextTooLong, true, 0},
 		{400, `{"error":{"code":400,"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long\"}}"}}}`, providers.FailureContextTooLong, true, 0},
 		{0, `{"message":"maximum context length is 4096 tokens","code":400}`, providers.FailureContextTooLong, true, 0},
 		// The same words where they can't mean it.
