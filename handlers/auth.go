@@ -76,6 +76,14 @@ func LacksScope(scope identity.Scope) error {
 	return &Error{Code: errcode.InsufficientScope, Message: fmt.Sprintf("This API key lacks the scope %s.", scope)}
 }
 
+// LiveOnly returns the error of a key of the test environment where only what is live can be read or changed: forbidden, 403.
+func LiveOnly() error {
+	return &Error{
+		Code:    errcode.Forbidden,
+		Message: "A key of the test environment can't do this, because it would read or change what is live. Use a live key, or sign in.",
+	}
+}
+
 // Challenge returns err and sets the header WWW-Authenticate, which RFC 9110, section 11.6.1, requires of every 401.
 func Challenge(w http.ResponseWriter, err error) error {
 	if AsError(err).Code.Status() == http.StatusUnauthorized {

@@ -30,6 +30,9 @@ type Route struct {
 	Scope identity.Scope
 	// Role is the least role of a login session; empty where sessions are not accepted (/v1, /webhooks).
 	Role Role
+	// TestKeys: a key of the test environment may use the route. Such a route changes only what has an environment, and there only
+	// test, or reads neither what customers wrote nor what opens another system. Any other route refuses test keys.
+	TestKeys bool
 	// Public routes require no credentials.
 	Public bool
 	// Summary is one line for the interface description.

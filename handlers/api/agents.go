@@ -27,10 +27,11 @@ func (g *agents) register(s *endpoint.Server) {
 	const all, one = "/agents", "/agents/{id}"
 	members := operations{s, handlers.RoleMember}
 	add(members, "createAgent", http.MethodPost, all, identity.AgentsWrite, "Create an agent", g.create)
-	add(members, "listAgents", http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first", g.list)
+	addForTestKeys(members, "listAgents", http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first", g.list)
 	// The list of [v1.Models] for login sessions, which /v1 doesn't accept.
-	add(members, "listAgentModels", http.MethodGet, all+"/models", identity.AgentsRead, "List the models that an agent can have", g.listModels)
-	add(members, "getAgent", http.MethodGet, one, identity.AgentsRead, "Get an agent", g.get)
+	addForTestKeys(members, "listAgentModels", http.MethodGet, all+"/models", identity.AgentsRead,
+		"List the models that an agent can have", g.listModels)
+	addForTestKeys(members, "getAgent", http.MethodGet, one, identity.AgentsRead, "Get an agent", g.get)
 	add(members, "updateAgent", http.MethodPatch, one, identity.AgentsWrite, "Change an agent", g.update)
 	add(members, "deleteAgent", http.MethodDelete, one, identity.AgentsWrite, "Delete an agent; its channels have no agent then", g.remove)
 	g.registerPlayground(s)

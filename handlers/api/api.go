@@ -147,12 +147,27 @@ func (o operations) route(method, path string, scope identity.Scope, summary str
 	return handlers.Route{Method: method, Path: path, Scope: scope, Role: o.role, Summary: summary}
 }
 
+// testRoute is route for an operation that keys of the test environment may use ([handlers.Route].TestKeys).
+func (o operations) testRoute(method, path string, scope identity.Scope, summary string) handlers.Route {
+	route := o.route(method, path, scope, summary)
+	route.TestKeys = true
+	return route
+}
+
 // add adds an operation that is described by its route and its types alone.
 func add[I, O any](
 	o operations, id, method, path string, scope identity.Scope, summary string,
 	serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
 ) {
 	endpoint.Register(o.server, endpoint.Operation{ID: id, Route: o.route(method, path, scope, summary)}, serve)
+}
+
+// addForTestKeys is add for an operation that keys of the test environment may use.
+func addForTestKeys[I, O any](
+	o operations, id, method, path string, scope identity.Scope, summary string,
+	serve func(ctx context.Context, principal *identity.Principal, in *I) (*O, error),
+) {
+	endpoint.Register(o.server, endpoint.Operation{ID: id, Route: o.testRoute(method, path, scope, summary)}, serve)
 }
 
 // missing returns the error for an id that the organization doesn't have: forbidden when it is another organization's, else

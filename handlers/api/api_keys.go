@@ -65,10 +65,12 @@ type apiKeys struct{ *Deps }
 func (g *apiKeys) register(s *endpoint.Server) {
 	const all, one = "/api-keys", "/api-keys/{id}"
 	administrators := operations{s, handlers.RoleAdministrator}
-	add(administrators, "createAPIKey", http.MethodPost, all, identity.APIKeysWrite, "Create an API key, which is shown this once", g.create)
-	add(administrators, "listAPIKeys", http.MethodGet, all, identity.APIKeysRead, "List the API keys, revoked ones too, oldest first", g.list)
-	add(administrators, "getAPIKey", http.MethodGet, one, identity.APIKeysRead, "Get an API key", g.get)
-	add(administrators, "revokeAPIKey", http.MethodDelete, one, identity.APIKeysWrite,
+	addForTestKeys(administrators, "createAPIKey", http.MethodPost, all, identity.APIKeysWrite,
+		"Create an API key, which is shown this once", g.create)
+	addForTestKeys(administrators, "listAPIKeys", http.MethodGet, all, identity.APIKeysRead,
+		"List the API keys, revoked ones too, oldest first", g.list)
+	addForTestKeys(administrators, "getAPIKey", http.MethodGet, one, identity.APIKeysRead, "Get an API key", g.get)
+	addForTestKeys(administrators, "revokeAPIKey", http.MethodDelete, one, identity.APIKeysWrite,
 		"Revoke an API key for good, from the next request on", g.revoke)
 }
 
@@ -136,5 +138,14 @@ func (g *apiKeys) get(ctx context.Context, principal *identity.Principal, in *en
 }
 
 func (g *apiKeys) revoke(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.Empty, error) {
+	if principal.Env == store.Test {
+		key, err := g.DB.APIKeys.ByID(ctx, principal.OrgID, in.ID)
+		if err != nil {
+			return nil, g.refuse(ctx, principal, store.OwnedAPIKeys, in.ID, err)
+		}
+		if key.Env != store.Test {
+			return nil, handlers.LiveOnly()
+		}
+	}
 	return &endpoint.Empty{}, g.change(ctx, principal, store.OwnedAPIKeys, in.ID, g.DB.APIKeys.Revoke)
 }

@@ -35,7 +35,7 @@ type playgroundMessage struct {
 // registerPlayground adds the playground. It needs the scope chat:write, because its call is charged.
 func (g *agents) registerPlayground(s *endpoint.Server) {
 	endpoint.Register(s, endpoint.Operation{ID: "tryAgent", Status: http.StatusOK, Stream: true, Route: handlers.Route{
-		Method: http.MethodPost, Path: "/agents/{id}/playground", Scope: identity.ChatWrite, Role: handlers.RoleMember,
+		Method: http.MethodPost, Path: "/agents/{id}/playground", Scope: identity.ChatWrite, Role: handlers.RoleMember, TestKeys: true,
 		Summary: "Try an agent: its answer as a stream in the form of /v1/chat/completions, charged like any call",
 	}}, g.try)
 }

@@ -35,12 +35,12 @@ type wallet struct{ *Deps }
 
 func (g *wallet) register(s *endpoint.Server) {
 	members := operations{s, handlers.RoleMember}
-	add(members, "getWallet", http.MethodGet, "/wallet", identity.WalletRead, "Get the balance of a wallet", g.get)
-	registerTable[transactionObject](s, endpoint.Operation{ID: "listTransactions", Route: members.route(http.MethodGet, "/wallet/transactions",
+	addForTestKeys(members, "getWallet", http.MethodGet, "/wallet", identity.WalletRead, "Get the balance of a wallet", g.get)
+	registerTable[transactionObject](s, endpoint.Operation{ID: "listTransactions", Route: members.testRoute(http.MethodGet, "/wallet/transactions",
 		identity.WalletRead, "List what went into the wallet and out of it, newest first")}, g.listTransactions)
-	registerTable[callObject](s, endpoint.Operation{ID: "listCalls", Route: members.route(http.MethodGet, "/wallet/calls",
+	registerTable[callObject](s, endpoint.Operation{ID: "listCalls", Route: members.testRoute(http.MethodGet, "/wallet/calls",
 		identity.WalletRead, "List the model calls that have ended and what each cost, newest first")}, g.listCalls)
-	add(members, "getSpend", http.MethodGet, "/wallet/spend", identity.WalletRead, "Get what calls cost, by model and day", g.spend)
+	addForTestKeys(members, "getSpend", http.MethodGet, "/wallet/spend", identity.WalletRead, "Get what calls cost, by model and day", g.spend)
 }
 
 // WalletQuery selects one of the organization's wallets. It is exported for the framework, see [endpoint.PathID].

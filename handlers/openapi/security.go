@@ -30,7 +30,8 @@ func securitySchemes(catalog *messaging.Catalog, signatureHeaders map[string]str
 	schemes := map[string]*huma.SecurityScheme{
 		schemeBearer: {
 			Type: "http", Scheme: "bearer", BearerFormat: "ck_live_… or ck_test_…",
-			Description: "An API key of the organization. Each operation names the scope that the key needs.",
+			Description: "An API key of the organization. Each operation names the scope that the key needs. " +
+				"A test key is refused where only what is live can be read or changed.",
 		},
 		schemeAPIKey: header("", "X-Api-Key", "The same key, for libraries that can't change Authorization. It wins over Authorization."),
 		schemeSession: {

@@ -19,8 +19,11 @@ import (
 // Routes lists the routes of this package, whose handlers are [Models] and [Chat].
 func Routes() []handlers.Route {
 	return []handlers.Route{
-		{Method: http.MethodGet, Path: "/v1/models", Scope: identity.ModelsRead, Summary: "List the models that are enabled for the organization"},
-		{Method: http.MethodGet, Path: "/v1/models/{id}", Scope: identity.ModelsRead, Summary: "Get one model"},
-		{Method: http.MethodPost, Path: "/v1/chat/completions", Scope: identity.ChatWrite, Summary: "Ask a model"},
+		{
+			Method: http.MethodGet, Path: "/v1/models", Scope: identity.ModelsRead, TestKeys: true,
+			Summary: "List the models that are enabled for the organization",
+		},
+		{Method: http.MethodGet, Path: "/v1/models/{id}", Scope: identity.ModelsRead, TestKeys: true, Summary: "Get one model"},
+		{Method: http.MethodPost, Path: "/v1/chat/completions", Scope: identity.ChatWrite, TestKeys: true, Summary: "Ask a model"},
 	}
 }
