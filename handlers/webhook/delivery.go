@@ -115,7 +115,7 @@ func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued
 	}
 	return h.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
 		route, found := routes[routeKeyOf(item)]
-		return route, found && route.State != store.ChannelPending
+		return route, found
 	})
 }
 
@@ -133,11 +133,14 @@ func routeKeys(items []platforms.Inbound, known map[store.RouteKey]store.Route) 
 	return keys
 }
 
+// channels returns the channels of the keys, without pending ones: anyone may claim an external id, so a claim that nobody has confirmed
+// must change nothing for the others of a delivery.
 func (h *Webhooks) channels(ctx context.Context, keys []store.RouteKey) (map[store.RouteKey]store.Route, error) {
 	routes, err := h.routes.ByKeys(ctx, keys)
 	if err != nil {
 		return nil, fmt.Errorf("finding the channels of a delivery: %w", err)
 	}
+	maps.DeleteFunc(routes, func(_ store.RouteKey, route store.Route) bool { return route.State == store.ChannelPending })
 	return routes, nil
 }
 

@@ -122,7 +122,7 @@ func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (q
 	}
 	return d.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
 		route, found := d.proven[routeKeyOf(item)]
-		return route, found && route.State != store.ChannelPending
+		return route, found
 	})
 }
 

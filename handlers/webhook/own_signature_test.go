@@ -173,9 +173,8 @@ func TestOwnApplicationsAmongOthers(t *testing.T) {
 	require.Equal(t, []string{"chn_own2"}, kept(p.signSecond, body(pages...), 1))
 	require.Equal(t, []string{"chn_page2"}, kept(p.sign, body(pages...), 1))
 	require.Contains(t, g.logged.String(), "left out")
-	require.Empty(t, kept(p.signFirst, body("2003"), 0), "a pending channel gets nothing")
 	require.Empty(t, kept(p.sign, body("9999"), 0))
-	for _, foreign := range []string{body("1001"), body("9999"), body("2002"), body("1001", "9999", "2002")} {
+	for _, foreign := range []string{body("1001"), body("9999"), body("2002"), body("1001", "9999", "2002"), body("2003")} {
 		handlertest.RefusedWith(t, errcode.Unauthenticated, g.Social, delivery(p.path, p.header, p.signFirst(foreign), foreign))
 	}
 	both := body("2001", "2002")
@@ -193,6 +192,29 @@ func TestOwnApplicationsAmongOthers(t *testing.T) {
 	many[0] = "9999"
 	last := body(many...)
 	handlertest.RefusedWith(t, errcode.Unauthenticated, g.Social, delivery(p.path, p.header, p.signFirst(last), last))
+}
+
+// TestPendingClaimsHaveNoSay guarantees that a channel that claims an external id, and that nobody has confirmed, changes no answer to a
+// delivery for it: its secret proves nothing, and takes nothing away from what the operator's secret proves.
+func TestPendingClaimsHaveNoSay(t *testing.T) {
+	t.Parallel()
+	for _, p := range ownApplications() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			g, channel := newGate(t), p.want.Route.ChannelID
+			claim := g.routes.byID[channel]
+			claim.State = store.ChannelPending
+			g.routes.byID[channel] = claim
+			g.give(t, channel, p.first)
+			acknowledged(t, p.serve(g), p.signed(p.text), 0)
+			handlertest.RefusedWith(t, errcode.Unauthenticated, p.serve(g), delivery(p.path, p.header, p.signFirst(p.text), p.text))
+			require.NotContains(t, g.logged.String(), "left out")
+			g.routes.fail = errors.New("disk I/O error")
+			forged := delivery(p.path, p.header, p.signSecond(p.text), p.text)
+			handlertest.RefusedWith(t, errcode.Unauthenticated, p.serve(g), forged)
+			require.Zero(t, g.enqueues)
+		})
+	}
 }
 
 // TestOwnSecretsThatDontOpen guarantees that one channel's damaged credentials stop no delivery of the operator's.
