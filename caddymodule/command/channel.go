@@ -97,7 +97,7 @@ func (c channelAnswer) text(w *strings.Builder) {
 		"answers\t%s\nwebhook\t%s\ncreated\t%s\n",
 		c.ID, c.OrgID, c.Type, c.Name, dash(c.ExternalID), dash(c.AgentID), c.State, c.AnswerMode, dash(c.WebhookURL), c.CreatedAt)
 	if c.LostExternalID != "" {
-		fmt.Fprintf(w, "The platform confirmed the external id %s for another organization. Delete this channel.\n", c.LostExternalID)
+		fmt.Fprintf(w, "The external id %s was confirmed for another organization. Delete this channel.\n", c.LostExternalID)
 	}
 	if c.MaxAgeMinutes > 0 {
 		fmt.Fprintf(w, "oldest message answered\t%d minutes\n", c.MaxAgeMinutes)
@@ -136,7 +136,8 @@ func (f *commandFlags) channelCreate() *cobra.Command {
 		Short: "Creates a channel, which is active at once, and shows its webhook address",
 		Long: `Creates a channel between an organization and a platform, and shows the address to register there as the webhook. It is
 active at once: that the organization has the page, number or shop is for you to know, while a channel that a client makes
-waits until the platform or you confirm it. The plan's number of channels doesn't bind you either.
+waits until the platform or you confirm it. A channel of another organization that still waits with the same external id
+loses it, which that organization's audit log says. The plan's number of channels doesn't bind you either.
 
 The credentials are a JSON object, read from a file or standard input and never from the command line:
 
@@ -175,7 +176,7 @@ func (e *commandEnv) createChannel(ctx context.Context, r channelRequest) (answe
 			return nil, err
 		}
 	}
-	err = e.db.Channels.Create(ctx, e.actor, channel, 0)
+	err = e.db.Channels.TakeOver(ctx, e.actor, store.OperatorConfirmed, channel, 0)
 	switch {
 	case errors.Is(err, store.ErrAgentNotFound):
 		return nil, fmt.Errorf("organization %s has no agent %q; `caddy svc agent list --org %s` shows them", r.orgID, r.agentID, r.orgID)
@@ -208,7 +209,11 @@ func (e *commandEnv) channelConflict(ctx context.Context, c store.Channel) error
 	if err != nil {
 		return fmt.Errorf("looking for the channel with this external id: %w", err)
 	}
-	if holder, found := taken[key]; found {
+	switch holder, found := taken[key]; {
+	case found && holder.State == store.ChannelPending && holder.OrgID == c.OrgID:
+		return fmt.Errorf("the organization's own channel %s claims this external id; `caddy svc channel approve %s` confirms it",
+			holder.ChannelID, holder.ChannelID)
+	case found && holder.State != store.ChannelPending:
 		return fmt.Errorf("channel %s of organization %s (%s) has this external id; if it isn't theirs, `caddy svc channel delete %s` frees it",
 			holder.ChannelID, holder.OrgID, holder.State, holder.ChannelID)
 	}
@@ -337,7 +342,7 @@ nothing; one that needs new credentials works again with those.`,
 			return nil, fmt.Errorf("channel %s needs new credentials, which no approval replaces", id)
 		}
 		if channel.LostExternalID != "" {
-			return nil, fmt.Errorf("channel %s lost the external id %s, which the platform confirmed for another organization; "+
+			return nil, fmt.Errorf("channel %s lost the external id %s, which was confirmed for another organization; "+
 				"`caddy svc channel delete %s` removes it", id, channel.LostExternalID, id)
 		}
 		if err := e.db.Channels.SetState(ctx, e.actor, orgID, id, store.ChannelActive); err != nil {

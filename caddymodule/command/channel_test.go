@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,41 @@ func TestChannelCreateRefuses(t *testing.T) {
 	c.refused(`there is no organization "org_x"`, "channel", "create", "--org", "org_x", "--type", "bot", "--name", "A")
 	c.refused(`there is no organization "org_x"`, "channel", "list", "--org", "org_x")
 	require.Len(t, c.json("channel", "list", "--org", org)["data"], 2)
+}
+
+// TestChannelCreateWinsOverClaims guarantees that a claim that nobody has confirmed doesn't keep the operator from connecting the owner
+// of an external id. The claim loses the id, and says so.
+func TestChannelCreateWinsOverClaims(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	owner, squatter := c.newOrg("Owner"), c.newOrg("Squatter")
+	create := []string{"--type", "chat_app", "--external-id", "17"}
+	claim := strOf(t, c.newChannel(`{"accessToken":"x"}`, append(create, "--org", squatter, "--name", "Claim")...), "id")
+	require.NoError(t, c.db().Channels.SetState(t.Context(), "test", squatter, claim, store.ChannelPending))
+
+	c.newChannel(botCredentials, "--org", owner, "--type", "bot", "--name", "Taken")
+	named := c.run(`{"accessToken":"x"}`, append([]string{"channel", "create", "--credentials-file", "-", "--org", owner, "--name", "Taken"}, create...)...)
+	require.ErrorContains(t, named.err, `already has a channel with the name "Taken"`)
+	kept, err := c.db().Channels.ByID(t.Context(), squatter, claim)
+	require.NoError(t, err)
+	require.Equal(t, "17", kept.ExternalID, "a refused command takes nothing away")
+
+	made := c.newChannel(`{"accessToken":"x"}`, append(create, "--org", owner, "--name", "Chat")...)
+	require.Equal(t, []any{"active", "17"}, []any{made["state"], made["externalId"]})
+	lost, err := c.db().Channels.ByID(t.Context(), squatter, claim)
+	require.NoError(t, err)
+	require.Equal(t, []string{store.ChannelPending, "", "17"}, []string{lost.State, lost.ExternalID, lost.LostExternalID})
+	entries, err := c.db().AuditLog.List(t.Context(), squatter, store.Page{})
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(entries, func(e store.AuditEntry) bool {
+		return e.Action == "channel.lose_external_id" && e.Target == claim && e.Detail == "chat_app 17: the operator confirmed it for another organization"
+	}))
+	c.refused("lost the external id 17, which was confirmed for another organization", "channel", "approve", claim)
+
+	own := strOf(t, c.newChannel(`{"accessToken":"x"}`, "--org", owner, "--type", "chat_app", "--name", "Own claim", "--external-id", "18"), "id")
+	require.NoError(t, c.db().Channels.SetState(t.Context(), "test", owner, own, store.ChannelPending))
+	again := c.run(`{"accessToken":"x"}`, "channel", "create", "--credentials-file", "-", "--org", owner, "--type", "chat_app", "--name", "New", "--external-id", "18")
+	require.ErrorContains(t, again.err, "`caddy svc channel approve "+own+"`")
 }
 
 func TestChannelApprove(t *testing.T) {

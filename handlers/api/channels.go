@@ -221,7 +221,7 @@ type channelObject struct {
 	Name       string  `json:"name"`
 	ExternalID *string `json:"externalId" doc:"The platform's id of the page, account, number or shop"`
 	// LostExternalID is set in a pending channel that can't become active any more.
-	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
+	LostExternalID *string `json:"lostExternalId" doc:"The external id that this pending channel lost: the platform, or the operator, confirmed it for another organization. Delete the channel"` //nolint:lll // a struct tag can't be broken
 	AgentID        *string `json:"agentId"    doc:"null: nobody answers"`
 	State          string  `json:"state"      enum:"pending,active,expiring,throttled,needs_reauth" doc:"pending: the platform has not named externalId for the credentials yet; deliveries are dropped. expiring: it works, and the platform doesn't renew its token, which ends in some days. throttled: it works, and the platform has asked for a pause before anything more is sent. needs_reauth: the platform refuses the credentials"` //nolint:lll // a struct tag can't be broken
 	// UnavailableReason is set while the platform of the channel's type is missing, whatever its state.
@@ -425,7 +425,7 @@ func (g *channels) takeOver(
 		return refusal
 	}
 	channel.State = store.ChannelActive
-	if err := g.DB.Channels.TakeOver(ctx, principal.Actor(), *channel, g.Plans.ChannelLimit(principal.Plan)); err != nil {
+	if err := g.DB.Channels.TakeOver(ctx, principal.Actor(), store.PlatformConfirmed, *channel, g.Plans.ChannelLimit(principal.Plan)); err != nil {
 		return fmt.Errorf("taking an external id over: %w", err)
 	}
 	return nil

@@ -15,7 +15,7 @@ type channel struct {
 	Type       string `json:"type"`
 	Name       string `json:"name"`
 	ExternalID string `json:"externalId"`
-	// LostExternalID is the external id that the platform has confirmed for another organization.
+	// LostExternalID is the external id that was confirmed for another organization.
 	LostExternalID string `json:"lostExternalId"`
 	AgentID        string `json:"agentId"`
 	State          string `json:"state"`

@@ -454,7 +454,7 @@ func TestLostChannel(t *testing.T) {
 	r.answer("GET /channels/chn_1", http.StatusOK, lost)
 	r.answer("GET /channels", http.StatusOK, listOf(lost))
 	page = r.see(t, "/dashboard/channels/chn_1")
-	require.Contains(t, page, `<strong>4711</strong> for the token of another`)
+	require.Contains(t, page, `<strong>4711</strong> for another`)
 	element(t, page, "channel-delete")
 	for _, id := range []string{"channel-pending", "channel-reconnect", "channel-verify"} {
 		require.NotContains(t, page, id)

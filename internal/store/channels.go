@@ -325,11 +325,20 @@ func (c Channels) TakeOverPossible(ctx context.Context, channel Channel) (bool, 
 	return len(rows) > 0, err
 }
 
-// TakeOver is [Channels.Create] for a channel whose external id the platform has confirmed to be the
-// organization's. A pending channel of another organization that claims the id loses it in the same transaction: it stays
-// pending for good, with its LostExternalID, and the loss is in the audit log of its organization, without the winner's name.
-// A claim that is pending no more is [ErrConflict].
-func (c Channels) TakeOver(ctx context.Context, actor string, channel Channel, limit int64) error {
+// ConfirmedBy names who has confirmed that an external id is an organization's, as audit logs show it.
+type ConfirmedBy string
+
+// Who confirms external ids.
+const (
+	PlatformConfirmed ConfirmedBy = "the platform"
+	OperatorConfirmed ConfirmedBy = "the operator"
+)
+
+// TakeOver is [Channels.Create] for a channel whose external id is confirmed to be the organization's. A pending channel of another
+// organization that claims the id loses it in the same transaction: it stays pending permanently, with its LostExternalID, and the loss is
+// in the audit log of its organization, without the winner's name. TakeOver returns [ErrConflict] for an id that a channel has which is
+// active, or in need of new credentials, or the organization's own.
+func (c Channels) TakeOver(ctx context.Context, actor string, confirmed ConfirmedBy, channel Channel, limit int64) error {
 	return c.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		var id, orgID string
 		err := tx.Query(ctx, func(row Row) error { return row.Scan(&id, &orgID) },
@@ -342,7 +351,7 @@ func (c Channels) TakeOver(ctx context.Context, actor string, channel Channel, l
 		if id != "" {
 			QueueAudit(tx, AuditEntry{
 				Actor: "channels", Action: "channel.lose_external_id", Target: id, OrgID: orgID,
-				Detail: channel.Type + " " + channel.ExternalID + ": the platform confirmed it for another organization",
+				Detail: channel.Type + " " + channel.ExternalID + ": " + string(confirmed) + " confirmed it for another organization",
 			})
 		}
 		return createChannel(ctx, tx, actor, channel, limit)

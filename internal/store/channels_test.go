@@ -248,12 +248,12 @@ func TestTakeOver(t *testing.T) {
 		}
 		for _, proven := range []string{store.ChannelActive, store.ChannelNeedsReauth} {
 			require.NoError(t, db.Channels.SetState(ctx, "cli", "org_1", "chn_1", proven))
-			require.ErrorIs(t, db.Channels.TakeOver(ctx, "usr_2", owner, 0), store.ErrConflict)
+			require.ErrorIs(t, db.Channels.TakeOver(ctx, "usr_2", store.PlatformConfirmed, owner, 0), store.ErrConflict)
 			is, id := state()
 			require.Equal(t, []string{proven, "7"}, []string{is, id})
 		}
 		require.NoError(t, db.Channels.SetState(ctx, "cli", "org_1", "chn_1", store.ChannelPending))
-		require.NoError(t, db.Channels.TakeOver(ctx, "usr_2", owner, 0))
+		require.NoError(t, db.Channels.TakeOver(ctx, "usr_2", store.PlatformConfirmed, owner, 0))
 		active := store.ChannelActive
 		require.NoError(t, db.Channels.SetState(ctx, "cli", "org_1", "chn_1", active))
 		require.NoError(t, db.Channels.Update(ctx, "usr_1", "org_1", "chn_1", store.ChannelChange{State: &active, Credentials: []byte{1}}))

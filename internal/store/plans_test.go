@@ -319,7 +319,7 @@ func runEverything(t *testing.T, db *store.DB) {
 	contested := store.Channel{ID: "chn_b", OrgID: "org_a", Type: "photo_dm", Name: "b", ExternalID: "y", State: store.ChannelActive}
 	_, err = db.Channels.TakeOverPossible(ctx, contested)
 	require.NoError(t, err)
-	require.NoError(t, db.Channels.TakeOver(ctx, "cli", contested, 0))
+	require.NoError(t, db.Channels.TakeOver(ctx, "cli", store.OperatorConfirmed, contested, 0))
 
 	runReads(t, db)
 	runMoney(t, db)
