@@ -95,7 +95,7 @@ func (a *App) Start() error {
 			return err
 		}
 	}
-	release := shared.use(a.storeSettings())
+	release := shared.use(ctx, a.storeSettings())
 	a.cleanup = append(a.cleanup, func() error { release(); return nil })
 	releaseFloor := gcfloor.Use(a.Memory.gcFloor(), a.log)
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
@@ -107,7 +107,7 @@ func (a *App) Start() error {
 func (a *App) storeSettings() storeSettings {
 	settings := storeSettings{
 		bufferedBytes: valueOr(valueOr(a.Limits, Limits{}).BufferedBytes, DefaultBufferedBytes), bodyPace: a.Limits.bodyPace(), log: a.log,
-		tranches: a.Tranches != tranchesOff,
+		tranches: a.Tranches != tranchesOff, ring: a.settings.ring, worker: a.worker != nil,
 	}
 	if a.attached.Load() {
 		settings.sweep = a.Timing.sweepInterval()

@@ -49,3 +49,39 @@ func TestStartWithAnotherMasterKey(t *testing.T) {
 	require.NoError(t, start(testMasterKey, nil))
 	require.NoError(t, start(otherKey, nil), "the other one is lost, and something was entered again")
 }
+
+// TestRotationReachesRunningRequests guarantees that a reload gives the new master key to requests of the configuration before, too,
+// and announces it; a reload that fails takes it back.
+func TestRotationReachesRunningRequests(t *testing.T) {
+	path := filepath.Join(storeFolder(t), "svc.db")
+	const newKey = "//////////////////////////////////////////8="
+	begin := func(masterKey string) *instance {
+		t.Helper()
+		run := provision(t, regexp.MustCompile(`master_key .*`).
+			ReplaceAllLiteralString(sqliteCaddyfile(t, path, ""), "master_key "+string(secretFile(t, masterKey))))
+		require.NoError(t, run.app.Start())
+		return run
+	}
+	old := begin(testMasterKey)
+	shared := old.app.runtime.shared
+	requireKeys := func(masterKey string) {
+		t.Helper()
+		ring, err := vault.ParseRing(masterKey)
+		require.NoError(t, err)
+		require.Equal(t, ring.KeyIDs(), shared.ring.KeyIDs())
+		living, err := shared.db.Processes.Living(t.Context())
+		require.NoError(t, err)
+		require.Len(t, living, 1)
+		require.Equal(t, ring.KeyIDs(), living[0].KeyIDs)
+		require.Regexp(t, `^server, process \d+ on .`, living[0].Name)
+	}
+	requireKeys(testMasterKey)
+	failed := begin(newKey + " " + testMasterKey)
+	requireKeys(newKey + " " + testMasterKey)
+	require.NoError(t, failed.app.Cleanup())
+	requireKeys(testMasterKey)
+	next := begin(newKey + " " + testMasterKey)
+	require.NoError(t, old.app.Cleanup())
+	requireKeys(newKey + " " + testMasterKey)
+	require.NoError(t, next.app.Cleanup())
+}

@@ -149,7 +149,7 @@ func (a *App) webhooks(
 		ackEmpty[name] = block != nil && block.values[optionAck] == AckEmpty
 	}
 	received := webhook.New(webhook.Config{BaseURL: a.BaseURL, Platforms: set, AckEmpty: ackEmpty},
-		shared.db.Routes, queue, a.settings.ring, shared.bodies, a.log)
+		shared.db.Routes, queue, shared.ring, shared.bodies, a.log)
 	receivers := map[string]func(http.ResponseWriter, *http.Request) error{}
 	for _, d := range set.Platforms() {
 		receivers[d.Name] = received.Receiver(d.Name)

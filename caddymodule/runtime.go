@@ -52,14 +52,14 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	}
 	limits, timing := valueOr(a.Limits, Limits{}), valueOr(a.Timing, Timing{})
 	calls := gateway.New(gateway.Config{
-		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: a.settings.ring, Calls: shared.calls,
+		Catalog: catalog, Book: shared.book, DB: shared.db, Ring: shared.ring, Calls: shared.calls,
 		CallLimit: int(valueOr(limits.Calls, DefaultCalls)), Places: places,
 		HoldTTL: orDefault(timing.HoldTTL, DefaultHoldTTL), EarlyStatus: orDefault(timing.EarlyStatus, DefaultEarlyStatus),
 		Processors: shared.processors, Observer: callMetrics{}, Logger: a.log,
 	})
 	auth := identity.NewAuthenticator(shared.db.APIKeys)
 	sessions := handlers.NewSessions(identity.NewSessions(shared.db, shared.processors), a.BaseURL)
-	queue := inbox.New(shared.db, a.settings.ring)
+	queue := inbox.New(shared.db, shared.ring)
 	queue.Log = a.log
 	set, err := a.newPlatforms()
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 	}
 	api := api.New(api.Deps{
 		Authenticator: auth, Sessions: sessions, Providers: a.ProviderNames(),
-		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: a.settings.ring,
+		Wallets: shared.book, DB: shared.db, Conversations: queue, Ring: shared.ring,
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),

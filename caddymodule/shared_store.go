@@ -2,8 +2,10 @@ package caddymodule
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"os"
 	goruntime "runtime"
 	"slices"
 	"sync"
@@ -21,6 +23,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 const (
@@ -55,8 +58,11 @@ type sharedStore struct {
 	// processors are the half of the processors that hashes of passwords and counts of tokens may use. Each takes tens of
 	// milliseconds, in which Go interrupts it every 10 ms only; the other half is left to all other work.
 	processors *semaphore.Weighted
-	newest     *newestLog
-	log        *slog.Logger // writes to newest
+	// ring has the keys of the newest configuration. Requests of an earlier one use it, too, so that they can open what is sealed
+	// with a new key.
+	ring   *vault.Ring
+	newest *newestLog
+	log    *slog.Logger // writes to newest
 
 	mu       sync.Mutex
 	migrated bool
@@ -67,6 +73,10 @@ type sharedStore struct {
 	// retention and callRetention delete old conversations and old free calls.
 	retention, callRetention *repeat.Task
 	tranches                 *billing.Tranches
+	// process is how the store knows this process; announcing tells it so at intervals.
+	process       store.Process
+	announcing    *repeat.Task
+	announcements sync.Mutex
 }
 
 // storeSettings are a configuration's settings for a store, which configurations share.
@@ -79,7 +89,10 @@ type storeSettings struct {
 	sweep time.Duration
 	// tranches: calls may be held from tranches of wallets.
 	tranches bool
-	log      *slog.Logger
+	ring     *vault.Ring
+	// worker: this process answers customers.
+	worker bool
+	log    *slog.Logger
 }
 
 var _ caddy.Destructor = (*sharedStore)(nil)
@@ -99,6 +112,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 			db: db, book: book, tranches: book.StartTranches(log), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
 			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log,
 			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
+			ring:       new(vault.Ring), process: store.Process{ID: rand.Text()},
 		}, nil
 	})
 	if err != nil {
@@ -123,20 +137,31 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 
 // use applies the settings of a configuration until release is called. Of several configurations in use the newest one's
 // apply, so that a reload which fails restores those before it.
-func (s *sharedStore) use(settings storeSettings) (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *sharedStore) use(ctx context.Context, settings storeSettings) (release func()) {
 	added := &settings
-	s.settings = append(s.settings, added)
-	s.apply(settings)
+	s.change(func(all []*storeSettings) []*storeSettings { return append(all, added) })
+	s.announce(ctx)
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.settings = slices.DeleteFunc(s.settings, func(other *storeSettings) bool { return other == added })
-		if len(s.settings) > 0 {
-			s.apply(*s.settings[len(s.settings)-1])
+		if s.change(func(all []*storeSettings) []*storeSettings {
+			return slices.DeleteFunc(all, func(other *storeSettings) bool { return other == added })
+		}) {
+			ctx, cancel := context.WithTimeout(context.Background(), exitWait)
+			defer cancel()
+			s.announceOnce(ctx)
 		}
 	}
+}
+
+// change changes which settings are in use. It applies the newest and reports whether any are left.
+func (s *sharedStore) change(with func([]*storeSettings) []*storeSettings) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings = with(s.settings)
+	if len(s.settings) == 0 {
+		return false
+	}
+	s.apply(*s.settings[len(s.settings)-1])
+	return true
 }
 
 // apply applies settings. Sweepers that run go on until the store is closed, because its calls may outlive their
@@ -144,6 +169,8 @@ func (s *sharedStore) use(settings storeSettings) (release func()) {
 func (s *sharedStore) apply(settings storeSettings) {
 	s.newest.Store(settings.log)
 	s.tranches.Allow(settings.tranches)
+	s.ring.Replace(settings.ring)
+	s.process.Name, s.process.KeyIDs = processName(settings.worker), settings.ring.KeyIDs()
 	s.bodies.SetLimit(settings.bufferedBytes, settings.bodyPace)
 	if settings.sweep == 0 || settings.sweep == s.sweeping {
 		return
@@ -153,6 +180,41 @@ func (s *sharedStore) apply(settings storeSettings) {
 		s.retention, s.callRetention = inbox.StartRetention(s.db, s.log, forgetAnswers(s.book)), billing.StartRetention(s.db, s.log)
 	}
 	s.sweeper, s.sweeping = s.book.StartSweeper(settings.sweep, s.log), settings.sweep
+}
+
+// processName returns how an operator finds this process.
+func processName(worker bool) string {
+	name := "server"
+	if worker {
+		name = "worker"
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return fmt.Sprintf("%s, process %d on %s", name, os.Getpid(), host)
+}
+
+// announce tells the store that this process lives and which keys it has, and goes on telling it at intervals. `caddy svc rekey`
+// requires it.
+func (s *sharedStore) announce(ctx context.Context) {
+	s.announceOnce(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.announcing == nil {
+		s.announcing = repeat.Start(store.ProcessInterval, s.announceOnce)
+	}
+}
+
+func (s *sharedStore) announceOnce(ctx context.Context) {
+	s.announcements.Lock() // so that the keys that are announced last are the newest
+	defer s.announcements.Unlock()
+	s.mu.Lock()
+	process := s.process
+	s.mu.Unlock()
+	if err := s.db.Processes.Announce(ctx, process); err != nil && ctx.Err() == nil {
+		s.log.Warn("the store was not told which master keys this process has", "error", err)
+	}
 }
 
 // Destruct runs when the last configuration on the store is gone. After a reload the calls that began under it go on, and
@@ -202,7 +264,7 @@ func (s *sharedStore) exit() error {
 
 func (s *sharedStore) close() error {
 	s.mu.Lock()
-	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention}
+	tasks := []*repeat.Task{s.sweeper, s.retention, s.callRetention, s.announcing}
 	s.mu.Unlock()
 	for _, task := range tasks {
 		task.Stop()
@@ -214,6 +276,9 @@ func (s *sharedStore) close() error {
 	}
 	if err := s.knowledge.Close(ctx); err != nil {
 		s.log.Error("documents were still being ingested at exit; they count as interrupted", "error", err)
+	}
+	if err := s.db.Processes.End(ctx, s.process.ID); err != nil {
+		s.log.Warn("the store was not told that this process has ended; it is forgotten after a minute", "error", err)
 	}
 	if err := s.db.Close(ctx); err != nil {
 		return fmt.Errorf("closing the store: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 func sqliteCaddyfile(t *testing.T, path, rest string) string {
@@ -56,8 +57,10 @@ func TestNewestConfigurationDecides(t *testing.T) {
 	defer func() { require.NoError(t, closeStore(location)) }()
 	require.NoError(t, shared.migrate(t.Context()))
 
-	first := storeSettings{bufferedBytes: 1000, bodyPace: handlers.DefaultPace, sweep: time.Hour, log: plain(&oldLog)}
-	next := storeSettings{bufferedBytes: 10, bodyPace: handlers.DefaultPace, sweep: 2 * time.Hour, log: plain(&newLog)}
+	ring, err := vault.ParseRing(testMasterKey)
+	require.NoError(t, err)
+	first := storeSettings{bufferedBytes: 1000, bodyPace: handlers.DefaultPace, sweep: time.Hour, log: plain(&oldLog), ring: ring}
+	next := storeSettings{bufferedBytes: 10, bodyPace: handlers.DefaultPace, sweep: 2 * time.Hour, log: plain(&newLog), ring: ring}
 	requireHolds := func(w storeSettings, log *bytes.Buffer) {
 		t.Helper()
 		require.Equal(t, w.sweep, shared.sweeping)
@@ -72,16 +75,16 @@ func TestNewestConfigurationDecides(t *testing.T) {
 		require.False(t, shared.log.Enabled(context.Background(), slog.LevelDebug))
 		require.Equal(t, log.Len(), oldLog.Len()+newLog.Len(), "one log has the line")
 	}
-	leaveFirst := shared.use(first)
+	leaveFirst := shared.use(t.Context(), first)
 	requireHolds(first, &oldLog)
 	sweeper := shared.sweeper
 
-	leaveFailed := shared.use(next)
+	leaveFailed := shared.use(t.Context(), next)
 	requireHolds(next, &newLog)
 	leaveFailed()
 	requireHolds(first, &oldLog)
 
-	leaveNext := shared.use(next)
+	leaveNext := shared.use(t.Context(), next)
 	leaveFirst()
 	requireHolds(next, &newLog)
 	require.NotSame(t, sweeper, shared.sweeper)
@@ -89,7 +92,7 @@ func TestNewestConfigurationDecides(t *testing.T) {
 	sweeper = shared.sweeper
 	onlyReads := next
 	onlyReads.sweep = 0
-	shared.use(onlyReads)()
+	shared.use(t.Context(), onlyReads)()
 	require.Same(t, sweeper, shared.sweeper, "holds are swept as long as the store is open")
 	leaveNext()
 }

@@ -38,7 +38,7 @@ func (a *App) newWidget(rt *runtime) *widget.Widget {
 	live := a.workerConfig(rt)
 	live.Exit = drained.Done()
 	return widget.New(rt.api, widget.Deps{
-		DB: rt.shared.db, Inbox: rt.queue, Live: worker.New(live), Ring: a.settings.ring, Limiter: rt.limiter,
+		DB: rt.shared.db, Inbox: rt.queue, Live: worker.New(live), Ring: rt.shared.ring, Limiter: rt.limiter,
 		Streams: new(v1.Streams), Logger: a.log,
 	})
 }

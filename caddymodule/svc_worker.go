@@ -130,7 +130,7 @@ var (
 // workerConfig configures a worker of a runtime.
 func (a *App) workerConfig(rt *runtime) worker.Config {
 	return worker.Config{
-		Queue: rt.queue, DB: rt.shared.db, Ring: a.settings.ring, Gateway: rt.calls, Platforms: rt.platforms,
+		Queue: rt.queue, DB: rt.shared.db, Ring: rt.shared.ring, Gateway: rt.calls, Platforms: rt.platforms,
 		Knowledge:   rt.shared.knowledge,
 		Concurrency: a.Worker.concurrency(), Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Observer: workerMetrics{}, Logger: a.log,
@@ -140,7 +140,7 @@ func (a *App) workerConfig(rt *runtime) worker.Config {
 // deliverer returns the part of a worker that sends events to organizations' endpoints.
 func (a *App) deliverer(rt *runtime) *events.Deliverer {
 	return events.New(events.Config{
-		DB: rt.shared.db, Ring: a.settings.ring, Policy: targetPolicy(a.EventEndpoints),
+		DB: rt.shared.db, Ring: rt.shared.ring, Policy: targetPolicy(a.EventEndpoints),
 		Lease: orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Tried: func(outcome string) { eventTriesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})
@@ -149,7 +149,7 @@ func (a *App) deliverer(rt *runtime) *events.Deliverer {
 // fetcher returns the part of a worker that fetches the files of customers' messages.
 func (a *App) fetcher(rt *runtime) *media.Fetcher {
 	return media.New(media.Config{
-		DB: rt.shared.db, Ring: a.settings.ring, Platforms: rt.platforms, Policy: targetPolicy(a.CustomerFiles),
+		DB: rt.shared.db, Ring: rt.shared.ring, Platforms: rt.platforms, Policy: targetPolicy(a.CustomerFiles),
 		Lease:   orDefault(valueOr(a.Timing, Timing{}).Lease, DefaultLease),
 		Fetched: func(outcome string) { fileFetchesTotal.WithLabelValues(outcome).Inc() }, Logger: a.log,
 	})

@@ -21,6 +21,7 @@ type Resources struct {
 	KnowledgeBases     KnowledgeBases
 	Logins             Logins
 	Organizations      Organizations
+	Processes          Processes
 	ProviderKeys       ProviderKeys
 	Routes             Routes
 	Sessions           Sessions
@@ -44,6 +45,7 @@ func newResources(db *DB) Resources {
 		KnowledgeBases:     KnowledgeBases{db},
 		Logins:             Logins{db},
 		Organizations:      Organizations{db},
+		Processes:          Processes{db},
 		ProviderKeys:       ProviderKeys{db},
 		Routes:             Routes{db},
 		Sessions:           Sessions{db},

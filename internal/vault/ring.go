@@ -5,9 +5,11 @@ import (
 	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 )
 
 // KeyBytes is the length of one master key: AES-256.
@@ -17,10 +19,30 @@ const KeyBytes = 32
 // keys and reveal nothing about a random key.
 const keyIDBytes = 8
 
-// Ring holds the keys of `master_key`: the first seals, all open. It is immutable and safe for concurrent use. Every key
-// encrypts directly; AES-GCM with random nonces is sound for 2^32 values per key, so rotate long before.
+// Ring holds the keys of `master_key`: the first seals, all open. It is safe for concurrent use. Every key encrypts directly;
+// AES-GCM with random nonces is sound for 2^32 values per key, so rotate long before.
 type Ring struct {
-	keys []ringKey // the first is current
+	keys atomic.Pointer[[]ringKey] // the first is current; never changed in place
+}
+
+func newRing(keys []ringKey) *Ring {
+	r := new(Ring)
+	r.keys.Store(&keys)
+	return r
+}
+
+// Replace gives r the keys of another ring in place of its own, for all that use r.
+func (r *Ring) Replace(other *Ring) { r.keys.Store(other.keys.Load()) }
+
+// KeyIDs returns the ids of the keys, the first key's first. Every sealed value has the id of its key in plain; an id reveals
+// nothing about the key.
+func (r *Ring) KeyIDs() []string {
+	keys := *r.keys.Load()
+	ids := make([]string, len(keys))
+	for i := range keys {
+		ids[i] = hex.EncodeToString(keys[i].id[:])
+	}
+	return ids
 }
 
 type ringKey struct {
@@ -38,18 +60,18 @@ func ParseRing(masterKey string) (*Ring, error) {
 	if len(texts) == 0 {
 		return nil, errors.New("master_key is empty: give the base64 of 32 random bytes (openssl rand -base64 32)")
 	}
-	ring := &Ring{keys: make([]ringKey, 0, len(texts))}
+	keys := make([]ringKey, 0, len(texts))
 	for i, text := range texts {
 		key, err := parseKey(text)
 		if err != nil {
 			return nil, fmt.Errorf("master_key: key %d of %d %w", i+1, len(texts), err)
 		}
-		if j := ring.index(key.id[:]); j >= 0 {
+		if j := index(keys, key.id[:]); j >= 0 {
 			return nil, fmt.Errorf("master_key: key %d of %d is the same as key %d", i+1, len(texts), j+1)
 		}
-		ring.keys = append(ring.keys, key)
+		keys = append(keys, key)
 	}
-	return ring, nil
+	return newRing(keys), nil
 }
 
 func parseKey(text string) (ringKey, error) {
@@ -81,5 +103,5 @@ func (r *Ring) Format(f fmt.State, _ rune) {
 		_, _ = f.Write([]byte("vault.Ring(nil)"))
 		return
 	}
-	_, _ = fmt.Fprintf(f, "vault.Ring(%d keys)", len(r.keys))
+	_, _ = fmt.Fprintf(f, "vault.Ring(%d keys)", len(*r.keys.Load()))
 }

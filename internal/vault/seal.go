@@ -28,7 +28,7 @@ const Overhead = headerBytes + 12 + 16
 // Seal encrypts plain under the ring's first key, with a fresh random nonce. The result is Overhead bytes longer; plain isn't
 // changed and may be empty.
 func (r *Ring) Seal(plain []byte, aad AAD) []byte {
-	key := r.keys[0]
+	key := (*r.keys.Load())[0]
 	sealed := make([]byte, headerBytes, len(plain)+Overhead)
 	sealed[0] = version1
 	copy(sealed[1:], key.id[:])
@@ -42,11 +42,12 @@ func (r *Ring) Open(sealed []byte, aad AAD) ([]byte, error) {
 		return nil, ErrCorrupt
 	}
 	header := sealed[:headerBytes]
-	i := r.index(header[1:])
+	keys := *r.keys.Load()
+	i := index(keys, header[1:])
 	if i < 0 {
 		return nil, ErrUnknownKey
 	}
-	plain, err := r.keys[i].aead.Open(nil, nil, sealed[headerBytes:], aad.authenticated(header))
+	plain, err := keys[i].aead.Open(nil, nil, sealed[headerBytes:], aad.authenticated(header))
 	if err != nil {
 		return nil, ErrCorrupt
 	}
@@ -54,9 +55,9 @@ func (r *Ring) Open(sealed []byte, aad AAD) ([]byte, error) {
 }
 
 // index returns the position of the key with this id, or -1.
-func (r *Ring) index(id []byte) int {
-	for i := range r.keys {
-		if bytes.Equal(r.keys[i].id[:], id) {
+func index(keys []ringKey, id []byte) int {
+	for i := range keys {
+		if bytes.Equal(keys[i].id[:], id) {
 			return i
 		}
 	}
@@ -65,12 +66,12 @@ func (r *Ring) index(id []byte) int {
 
 // Current reports whether sealed names the ring's first key, in which case a rekey skips it. The value may still not open.
 func (r *Ring) Current(sealed []byte) bool {
-	return len(sealed) >= Overhead && sealed[0] == version1 && r.index(sealed[1:headerBytes]) == 0
+	return len(sealed) >= Overhead && sealed[0] == version1 && index(*r.keys.Load(), sealed[1:headerBytes]) == 0
 }
 
 // Names reports whether sealed, of which 64 bytes suffice, names a key of the ring. The value may still not open.
 func (r *Ring) Names(sealed []byte) bool {
-	return len(sealed) >= headerBytes && sealed[0] == version1 && r.index(sealed[1:headerBytes]) >= 0
+	return len(sealed) >= headerBytes && sealed[0] == version1 && index(*r.keys.Load(), sealed[1:headerBytes]) >= 0
 }
 
 // authenticated returns the additional data: header and fields, each after its length, so that no two AADs encode alike (table
@@ -95,10 +96,10 @@ var probeAAD = AAD{Table: "archive", Column: "probe"}
 // Probes returns an empty value sealed under each key of the ring, the first key's first. [Ring.OpenProbes] of another ring
 // shows whether it can open everything that this one can.
 func (r *Ring) Probes() [][]byte {
-	probes := make([][]byte, len(r.keys))
-	for i := range r.keys {
-		one := Ring{keys: r.keys[i : i+1]}
-		probes[i] = one.Seal(nil, probeAAD)
+	keys := *r.keys.Load()
+	probes := make([][]byte, len(keys))
+	for i := range keys {
+		probes[i] = newRing(keys[i:i+1]).Seal(nil, probeAAD)
 	}
 	return probes
 }

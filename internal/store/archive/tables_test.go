@@ -26,6 +26,7 @@ var leftOut = []string{
 	schema.ProgressTable, // exists while an import is under way
 	"sessions",           // users sign in again: the new store has another address, or a break behind it
 	"login_windows",      // what failed in this minute or the one before
+	"processes",          // those that use the new store announce themselves
 	// SQLite's full text, which triggers make with each row of chunks. On PostgreSQL it is an index.
 	"chunk_words", "chunk_words_config", "chunk_words_data", "chunk_words_docsize", "chunk_words_idx",
 }

@@ -38,6 +38,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 27, DDL: Dialect(engine, schemaV27)},
 		{Number: 28, DDL: Dialect(engine, schemaV28)},
 		{Number: 29, DDL: Dialect(engine, schemaV29)},
+		{Number: 30, DDL: Dialect(engine, schemaProcesses)},
 	}
 }
 
@@ -345,4 +346,16 @@ ALTER TABLE channels ADD COLUMN media_notice TEXT NOT NULL DEFAULT '';
 const schemaV28 = `
 -- Since when a message of unknown delivery waits for a person to look at it, or 0.
 ALTER TABLE conversations ADD COLUMN doubt_since BIGINT NOT NULL DEFAULT 0;
+`
+
+// schemaProcesses adds who uses the store, by the rules of [schemaV1].
+const schemaProcesses = `
+-- Servers and workers with the ids of the keys in their master_key, the first key's first. seen_at is their last sign of life. A process
+-- of an older version has no row.
+CREATE TABLE processes (
+	id      TEXT   NOT NULL PRIMARY KEY,
+	name    TEXT   NOT NULL,
+	key_ids TEXT   NOT NULL,
+	seen_at BIGINT NOT NULL
+) {table};
 `
