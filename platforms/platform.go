@@ -97,8 +97,8 @@ type ChannelType struct {
 	Limit Limit
 	// Markup is the marks that the platform shows as emphasis. The zero value is none.
 	Markup Markup
-	// MostParts is how many messages one text may be split into; 0 is no bound. A person's longer text is refused, and the end of an
-	// assistant's is left out.
+	// MostParts is how many messages one text may be split into. 0 means that the platform has no bound. A person's longer text is
+	// refused. The end of an assistant's longer text is left out, as is everything after 20 messages.
 	MostParts int
 	// Unanswered is how many messages in a row the platform takes until the customer writes again; 0 is no bound. More fail as after
 	// the window.

@@ -140,7 +140,7 @@ func TestSendAsHuman(t *testing.T) {
 
 	long := strings.Repeat("é", 20_000)
 	sent = o.ask(t, http.StatusCreated, http.MethodPost, path, "owner", `{"text":"`+long+`"}`)
-	require.Len(t, sent["parts"], len(handlertest.BuiltinPlatforms(t).Split("bot", long)))
+	require.Len(t, sent["parts"], len(handlertest.BuiltinPlatforms(t).Split("bot", long, false)))
 	for _, text := range []string{`""`, `" \n"`, `"` + long + `e"`, `7`, `"\u0000"`} {
 		o.refused(t, errcode.InvalidRequest, "text", http.MethodPost, path, "owner", `{"text":`+text+`}`)
 	}

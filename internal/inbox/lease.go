@@ -89,7 +89,8 @@ func (op *leaseOp) queueReadings(tx store.Tx) {
 
 // lease gives the conversation to a worker.
 func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Lease {
-	if c.leaseUntil > 0 { // it was not given back
+	takenOver := c.leaseUntil > 0 // it was not given back
+	if takenOver {
 		c.attempts++
 		tx.Queue(store.AnyRows, `UPDATE turns SET attempts = attempts + 1, updated_at = $2
 			WHERE conversation_id = $1 AND state = 'asking'`, c.id, now)
@@ -97,7 +98,9 @@ func (c *conversationRow) lease(tx store.Tx, now int64, life time.Duration) Leas
 	c.leaseToken++
 	c.leaseUntil = now + max(1, life.Milliseconds())
 	c.changed = true
-	return c.asLease()
+	lease := c.asLease()
+	lease.TakenOver = takenOver
+	return lease
 }
 
 func (c *conversationRow) asLease() Lease {

@@ -56,6 +56,8 @@ type Lease struct {
 	Token                                         int64
 	Attempts                                      int64 // of the conversation, failed in a row before this lease
 	Until                                         time.Time
+	// TakenOver: the lease before this one ran out, because its worker died or stalled.
+	TakenOver bool
 	// Paces are those for parts that the holder marks as sending, which sets them.
 	Paces Paces
 

@@ -7,9 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	tables "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
@@ -17,26 +15,35 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// commonMark parses CommonMark 0.31 with GitHub's tables. Its parsers keep no state between texts.
-var commonMark = goldmark.New(goldmark.WithExtensions(extension.Table)).Parser()
-
 // Render returns a text of Markdown as a platform shows it: emphasis and code in its characters or none, headings as strong lines, the
 // bullets of lists as "•", links with their address in brackets, tables with a line for each row. HTML and what is no Markdown
-// stay as they are.
-func Render(markdown string, style platforms.Markup) string {
-	if style.Markdown || strings.TrimSpace(markdown) == "" {
+// stay as they are. So does a whole text of more than 16 KiB, of more than 16 quotes or list items inside one another, with tables of more than
+// 2,000 cells, or that would become more than four times as long.
+func Render(markdown string, style platforms.Markup) (rendered string) {
+	if style.Markdown || strings.TrimSpace(markdown) == "" || len(markdown) > maxSource {
 		return markdown
 	}
+	defer func() {
+		if recover() != nil { // errTooMuch, or a fault of the parser's
+			rendered = markdown
+		}
+	}()
+	return render(markdown, style)
+}
+
+// render panics with errTooMuch if a bound is exceeded.
+func render(markdown string, style platforms.Markup) string {
 	source := []byte(markdown)
 	document := commonMark.Parse(text.NewReader(source))
 	if isPlain(document, source) {
 		return markdown
 	}
-	rendered := (&renderer{source, style}).blocks(document)
-	if strings.TrimSpace(rendered) == "" { // such as only a link's definition
+	r := &renderer{source: source, style: style}
+	r.blocks(document)
+	if len(bytes.TrimSpace(r.out)) == 0 { // such as only a link's definition
 		return markdown
 	}
-	return rendered
+	return string(r.out)
 }
 
 // isPlain reports whether a document has only paragraphs of text, without escapes and entities.
@@ -55,57 +62,78 @@ func isPlain(document ast.Node, source []byte) bool {
 	return true
 }
 
-// renderer renders the nodes of one text.
+// renderer renders the nodes of one text, in time linear in the length of the source.
 type renderer struct {
 	source []byte
 	style  platforms.Markup
+	out    []byte
+	// prefix begins each further line: the marks of the quotes and the indents of the lists that are open.
+	prefix []byte
+	// newlines are the line ends that are written before the next text, if any follows in the block.
+	newlines int
+}
+
+// write writes a text, each of its lines behind the prefix. It panics with errTooMuch when the text becomes too long.
+func (r *renderer) write(text string) {
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			r.newlines++
+		}
+		if line == "" {
+			continue
+		}
+		for ; r.newlines > 0; r.newlines-- {
+			r.out = append(append(r.out, '\n'), r.prefix...)
+			r.bound(0)
+		}
+		r.bound(len(line))
+		r.out = append(r.out, line...)
+	}
+}
+
+// bound panics with errTooMuch when another n bytes are too many.
+func (r *renderer) bound(n int) {
+	if len(r.out)+n > maxGrowth*len(r.source) {
+		panic(errTooMuch{})
+	}
 }
 
 // blocks renders the blocks in a parent, with an empty line between them where the text has one.
-func (r *renderer) blocks(parent ast.Node) string {
-	var b strings.Builder
+func (r *renderer) blocks(parent ast.Node) {
+	start := len(r.out)
 	for block := parent.FirstChild(); block != nil; block = block.NextSibling() {
-		rendered := strings.TrimRight(r.block(block), "\n")
-		if rendered == "" {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
+		if len(r.out) > start {
+			r.newlines = 1
 			if block.HasBlankPreviousLines() {
-				b.WriteByte('\n')
+				r.newlines = 2
 			}
 		}
-		b.WriteString(rendered)
+		r.block(block)
+		r.newlines = 0
 	}
-	return b.String()
 }
 
-func (r *renderer) block(block ast.Node) string {
+func (r *renderer) block(block ast.Node) {
 	switch block := block.(type) {
 	case *ast.Heading:
-		return around(r.style.Strong, r.inlines(block))
+		r.around(r.style.Strong, block)
 	case *ast.ThematicBreak:
-		return "———"
+		r.write("———")
 	case *ast.FencedCodeBlock, *ast.CodeBlock:
-		code := r.lines(block)
-		if r.style.CodeBlock == "" {
-			return code
-		}
-		return r.style.CodeBlock + "\n" + code + r.style.CodeBlock
+		r.code(r.lines(block))
 	case *ast.HTMLBlock:
-		whole := r.lines(block)
+		r.write(r.lines(block))
 		if block.HasClosure() {
-			whole += string(block.ClosureLine.Value(r.source))
+			r.write(string(block.ClosureLine.Value(r.source)))
 		}
-		return whole
 	case *ast.Blockquote:
-		return indent("> ", "> ", r.blocks(block))
+		r.indented("> ", "> ", block)
 	case *ast.List:
-		return r.list(block)
+		r.list(block)
 	case *tables.Table:
-		return r.table(block)
+		r.table(block)
 	default:
-		return r.inlines(block)
+		r.inlines(block)
 	}
 }
 
@@ -114,14 +142,20 @@ func (r *renderer) lines(block ast.Node) string {
 	return string(block.Lines().Value(r.source))
 }
 
-func (r *renderer) list(list *ast.List) string {
-	var b strings.Builder
+func (r *renderer) code(lines string) {
+	if mark := r.style.CodeBlock; mark != "" {
+		lines = mark + "\n" + lines + mark
+	}
+	r.write(lines)
+}
+
+func (r *renderer) list(list *ast.List) {
 	number := list.Start
 	for item := list.FirstChild(); item != nil; item = item.NextSibling() {
-		if b.Len() > 0 {
-			b.WriteByte('\n')
+		if item != list.FirstChild() {
+			r.newlines = 1
 			if !list.IsTight {
-				b.WriteByte('\n')
+				r.newlines = 2
 			}
 		}
 		mark := "• "
@@ -132,68 +166,76 @@ func (r *renderer) list(list *ast.List) string {
 		case list.Marker == '+':
 			mark = "+ "
 		}
-		b.WriteString(indent(mark, "  ", r.blocks(item)))
+		r.indented(mark, "  ", item)
 	}
-	return b.String()
 }
 
-func (r *renderer) table(table *tables.Table) string {
-	var rows []string
+// indented renders the blocks in a parent with first before the first line and rest before each of the others.
+func (r *renderer) indented(first, rest string, parent ast.Node) {
+	r.write(first)
+	outer := len(r.prefix)
+	r.prefix = append(r.prefix, rest...)
+	r.blocks(parent)
+	r.prefix = r.prefix[:outer]
+}
+
+// table renders a table without the cells that the parser added to its rows.
+func (r *renderer) table(table *tables.Table) {
 	for row := table.FirstChild(); row != nil; row = row.NextSibling() {
-		var cells []string
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			cells = append(cells, r.inlines(cell))
+		if row != table.FirstChild() {
+			r.newlines++
 		}
-		line := strings.Join(cells, " | ")
 		if row.Kind() == tables.KindTableHeader {
-			line = around(r.style.Strong, line)
+			r.marked(r.style.Strong, func() { r.cells(row) })
+		} else {
+			r.cells(row)
 		}
-		rows = append(rows, line)
 	}
-	return strings.Join(rows, "\n")
 }
 
-// indent puts first before the first line of a text and rest before each of the others.
-func indent(first, rest, text string) string {
-	return first + strings.ReplaceAll(text, "\n", "\n"+rest)
+func (r *renderer) cells(row ast.Node) {
+	for cell := row.FirstChild(); cell != nil && cell.Lines().Len() > 0; cell = cell.NextSibling() {
+		if cell != row.FirstChild() {
+			r.write(" | ")
+		}
+		r.inlines(cell)
+	}
 }
 
 // inlines renders what stands in a parent's lines.
-func (r *renderer) inlines(parent ast.Node) string {
-	var b strings.Builder
+func (r *renderer) inlines(parent ast.Node) {
 	for inline := parent.FirstChild(); inline != nil; inline = inline.NextSibling() {
-		b.WriteString(r.inline(inline))
+		r.inline(inline)
 	}
-	return b.String()
 }
 
-func (r *renderer) inline(inline ast.Node) string {
+func (r *renderer) inline(inline ast.Node) {
 	switch inline := inline.(type) {
 	case *ast.Text:
 		shown := string(inline.Value(r.source))
 		if !inline.IsRaw() {
 			shown = literal(shown)
 		}
+		r.write(shown)
 		if inline.SoftLineBreak() || inline.HardLineBreak() {
-			shown += "\n"
+			r.write("\n")
 		}
-		return shown
 	case *ast.String:
-		return literal(string(inline.Value))
+		r.write(literal(string(inline.Value)))
 	case *ast.CodeSpan:
-		return around(r.style.Code, r.inlines(inline))
+		r.around(r.style.Code, inline)
 	case *ast.Emphasis:
-		return r.emphasis(inline)
+		r.around(r.emphasisMark(inline), inline)
 	case *ast.Link:
-		return address(r.inlines(inline), string(inline.Destination))
+		r.link(inline, string(inline.Destination))
 	case *ast.Image:
-		return address(r.inlines(inline), string(inline.Destination))
+		r.link(inline, string(inline.Destination))
 	case *ast.AutoLink:
-		return string(inline.Label(r.source))
+		r.write(string(inline.Label(r.source)))
 	case *ast.RawHTML:
-		return string(inline.Segments.Value(r.source))
+		r.write(string(inline.Segments.Value(r.source)))
 	default:
-		return r.inlines(inline)
+		r.inlines(inline)
 	}
 }
 
@@ -205,42 +247,56 @@ func literal(text string) string {
 	return string(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations([]byte(text)))))
 }
 
-// emphasis renders emphasized text. Asterisks within a word or a number are left as they are: 2*3*4 is a product.
-func (r *renderer) emphasis(e *ast.Emphasis) string {
-	inner := r.inlines(e)
+// emphasisMark returns the mark of emphasized text. Asterisks within a word or a number are left as they are: 2*3*4 is a product.
+func (r *renderer) emphasisMark(e *ast.Emphasis) string {
 	if first, ok := e.FirstChild().(*ast.Text); ok {
 		if last, ok := e.LastChild().(*ast.Text); ok {
 			before, _ := utf8.DecodeLastRune(r.source[:max(0, first.Segment.Start-e.Level)])
 			after, _ := utf8.DecodeRune(r.source[min(len(r.source), last.Segment.Stop+e.Level):])
 			if isWord(before) && isWord(after) {
-				return around(strings.Repeat("*", e.Level), inner)
+				return strings.Repeat("*", e.Level)
 			}
 		}
 	}
 	if e.Level > 1 {
-		return around(r.style.Strong, inner)
+		return r.style.Strong
 	}
-	return around(r.style.Emphasis, inner)
+	return r.style.Emphasis
 }
 
 func isWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
 
-// around puts a mark on both sides of a text that isn't empty.
-func around(mark, text string) string {
-	if text == "" {
-		return ""
-	}
-	return mark + text + mark
+// around renders the inlines of a parent with a mark on both sides.
+func (r *renderer) around(mark string, parent ast.Node) {
+	r.marked(mark, func() { r.inlines(parent) })
 }
 
-// address returns a link's text with its address, or the address alone where the text says the same.
-func address(shown, destination string) string {
+// marked puts a mark on both sides of what is written by inner, if it writes anything.
+func (r *renderer) marked(mark string, inner func()) {
+	outer, outerLines := len(r.out), r.newlines
+	r.write(mark)
+	start, startLines := len(r.out), r.newlines
+	inner()
+	if len(r.out) == start && r.newlines == startLines {
+		r.out, r.newlines = r.out[:outer], outerLines
+		return
+	}
+	r.write(mark)
+}
+
+// link renders a link's text with its address, or the address alone where the text says the same.
+func (r *renderer) link(link ast.Node, destination string) {
+	start := len(r.out) + r.newlines*(1+len(r.prefix))
+	r.inlines(link)
+	shown := r.out[min(start, len(r.out)):] // not copied: links may be inside one another
+	short := strings.TrimPrefix(strings.TrimPrefix(destination, "mailto:"), "tel:")
 	switch {
-	case shown == "", shown == destination, "mailto:"+shown == destination, "tel:"+shown == destination:
-		return strings.TrimPrefix(strings.TrimPrefix(destination, "mailto:"), "tel:")
-	case destination == "":
-		return shown
-	default:
-		return shown + " (" + destination + ")"
+	case len(shown) == 0:
+		r.write(short)
+	case string(shown) == destination, string(shown) == short:
+		r.out = r.out[:start]
+		r.write(short)
+	case destination != "":
+		r.write(" (" + destination + ")")
 	}
 }

@@ -3,6 +3,7 @@ package markup
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -56,13 +57,78 @@ func TestRenderLeavesOtherTexts(t *testing.T) {
 	}
 }
 
-// FuzzRender looks for texts whose rendering panics, is empty, or is no valid UTF-8.
+// TestRenderBounds guarantees that a text at each bound is rendered, and one beyond it stays as it is.
+func TestRenderBounds(t *testing.T) {
+	t.Parallel()
+	repeat := strings.Repeat
+	row := func(columns int) string { return repeat("a|", columns-1) + "a\n" }
+	table := func(columns, rows int) string {
+		return row(columns) + repeat("-|", columns-1) + "-\n" + repeat("b\n", rows-1)
+	}
+	address := "[a]: " + repeat("b", 16) + "\n\n" + repeat("[a]x", 19)
+	for name, tt := range map[string]struct{ at, beyond, rendered string }{
+		"quotes":        {repeat(">", 16) + "**a**", repeat(">", 17) + "**a**", repeat("> ", 16) + "a"},
+		"lists":         {repeat("- ", 16) + "**a**", repeat("- ", 17) + "**a**", repeat("• ", 16) + "a"},
+		"both":          {repeat("> - ", 8) + "a", repeat("> - ", 8) + "> a", repeat("> • ", 8) + "a"},
+		"a table":       {table(40, 50), table(40, 51), repeat("a | ", 39) + "a" + repeat("\nb", 49)},
+		"two tables":    {table(20, 50) + "\n" + table(20, 50), table(20, 50) + "\n" + table(20, 51), ""},
+		"nearly tables": {table(667, 2) + "\n" + repeat("c\n", 2000), table(1001, 2) + "\n" + repeat("c\n", 2000), ""},
+		"a source":      {"**a** " + repeat("b", maxSource-6), "**a** " + repeat("b", maxSource-5), "a " + repeat("b", maxSource-6)},
+		// The text at the bound is 100 bytes long and becomes 400.
+		"an output": {address + "c", address, repeat("a (bbbbbbbbbbbbbbbb)x", 19) + "c"},
+	} {
+		require.NotEqual(t, tt.at, Render(tt.at, plain), name)
+		if tt.rendered != "" {
+			require.Equal(t, tt.rendered, Render(tt.at, plain), name)
+		}
+		require.Equal(t, tt.beyond, Render(tt.beyond, plain), name)
+	}
+}
+
+// worst are texts that cost much or become long when they are repeated.
+var worst = []string{
+	"> ", "- ", "1. ", "> - ", "> - 1. a\n", ">\na\n", "a|", "|\n", "|a|\n|-|\n|`\\|`|\n", "[a](", "![", "[a]: b\n[a]", "[", "]", "*a_ ", "**a", "`a``", "a <?\n", "<!--", "&amp;", "```\n", "    a\n", "a  \n",
+	"***\n", "<a b='\n",
+}
+
+// TestRenderWorst guarantees that the length of what is rendered, and the time that it takes, are bounded by the length of the text.
+func TestRenderWorst(t *testing.T) {
+	t.Parallel()
+	for _, text := range worst {
+		requireBounded(t, strings.Repeat(text, maxSource/2/len(text))+"\na\n"+strings.Repeat("a\n", maxSource/5))
+	}
+	requireBounded(t, strings.Repeat("a|", 1250)+"a\n"+strings.Repeat("-|", 1250)+"-\n"+strings.Repeat("b\n", 2500))
+	requireBounded(t, "[a]: "+strings.Repeat("b", 8<<10)+"\n\n"+strings.Repeat("[a]", 2<<10))
+	requireBounded(t, strings.Repeat("> ", 15)+"a\n"+strings.Repeat("a\n", 7<<10))
+}
+
+// requireBounded renders a text. The bound of time is many times what the slowest text takes, because the machine may be busy.
+func requireBounded(t *testing.T, markdown string) {
+	t.Helper()
+	for _, style := range []platforms.Markup{plain, marks} {
+		began := time.Now()
+		rendered := Render(markdown, style)
+		require.Less(t, time.Since(began), 30*time.Second, "%.40q", markdown)
+		require.LessOrEqual(t, len(rendered), maxGrowth*len(markdown), "%.40q", markdown)
+	}
+}
+
+// FuzzRender looks for texts whose rendering panics, is empty, is no valid UTF-8, or is too long or takes too long when they are repeated.
 func FuzzRender(f *testing.F) {
 	f.Add("# a\n\n- **b** [c](d)\n\n```\ne\n```\n| f |\n|---|\n")
 	f.Add("***a**b*c\n> - 1. &#0; \\*")
+	for _, text := range worst {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, markdown string) {
+		defer func() {
+			if broken := recover(); broken != nil {
+				require.Equal(t, errTooMuch{}, broken)
+			}
+		}()
+		requireBounded(t, strings.Repeat(markdown, 4<<10/max(1, len(markdown))))
 		for _, style := range []platforms.Markup{plain, marks} {
-			rendered := Render(markdown, style)
+			rendered := render(markdown, style)
 			require.Equal(t, strings.TrimSpace(markdown) == "", strings.TrimSpace(rendered) == "")
 			require.True(t, !utf8.ValidString(markdown) || utf8.ValidString(rendered))
 		}

@@ -120,24 +120,36 @@ func (c *Catalog) Find(name string) (t ChannelType, ok bool) {
 	return t, ok
 }
 
-// Split cuts an assistant's text, with its Markdown as the type shows it, into messages, whole for a type without a limit. What exceeds
-// the most messages that the platform takes in a row is left out; the last one then ends with [leftOut].
-func (c *Catalog) Split(channelType, text string) []string {
+// Split cuts an assistant's text into messages, whole for a type without a limit. Unless plain is set, it first turns the text's Markdown
+// into the type's own marks. A text becomes at most [maxParts] messages, or as many as the platform takes in a row. The rest of the text
+// is left out, and the last message then ends with [leftOut].
+func (c *Catalog) Split(channelType, text string, plain bool) []string {
 	t, ok := c.Find(channelType)
 	if !ok {
 		return platforms.Split(platforms.Limit{}, text)
 	}
-	parts := platforms.Split(t.Limit, markup.Render(text, t.Markup))
-	if !t.TooMany(parts) {
+	if !plain {
+		text = markup.Render(text, t.Markup)
+	}
+	most := maxParts
+	if t.MostParts > 0 {
+		most = min(most, t.MostParts)
+	}
+	parts := platforms.Split(t.Limit, text)
+	if len(parts) <= most {
 		return parts
 	}
-	parts = parts[:t.MostParts]
-	last, shorter := &parts[t.MostParts-1], t.Limit
+	parts = parts[:most]
+	last, shorter := &parts[most-1], t.Limit
 	if shorter.Most -= t.Limit.Size(leftOut); shorter.Most > 0 {
 		*last = platforms.Split(shorter, *last)[0] + leftOut
 	}
 	return parts
 }
+
+// maxParts bounds the messages that one answer becomes. Whoever can make a model repeat a text could otherwise have the channel send
+// thousands of messages in the business's name.
+const maxParts = 20
 
 // leftOut ends a text whose rest was left out.
 const leftOut = " …"

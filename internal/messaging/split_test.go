@@ -173,22 +173,31 @@ func split(channelType platforms.Type, text string) []string {
 	return platforms.Split(limits[channelType], text)
 }
 
-// TestLongestReply guarantees that no reply has more parts than its platform takes in a row, and that a shortened one shows it.
+// TestLongestReply guarantees that no reply has more parts than its platform takes in a row, or more than 20, and that a shortened one
+// shows it.
 func TestLongestReply(t *testing.T) {
 	t.Parallel()
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	require.NoError(t, err)
 	sentence := strings.Repeat("x", 98) + ". " // six of them are a part
 	for n, want := range map[int]int{1: 1, 6: 1, 7: 2, 24: 4, 25: 4, 100: 4} {
-		parts := catalog.Split("market_a", strings.Repeat(sentence, n))
+		parts := catalog.Split("market_a", strings.Repeat(sentence, n), false)
 		require.Len(t, parts, want)
 		for _, part := range parts {
 			require.LessOrEqual(t, utf8.RuneCountInString(part), 600)
 		}
 		require.Equal(t, n > 24, strings.HasSuffix(parts[want-1], ". …"), n)
 	}
-	require.Len(t, catalog.Split("market_a", strings.Repeat("ả", 5000)), 4, "without any place for a cut")
-	require.Greater(t, len(catalog.Split("market_b", strings.Repeat(sentence, 100))), 4)
+	require.Len(t, catalog.Split("market_a", strings.Repeat("ả", 5000), false), 4, "without any place for a cut")
+
+	// Ten sentences are a part of a platform that has no bound of its own.
+	for n, whole := range map[int]bool{200: true, 201: false, 5000: false} {
+		parts := catalog.Split("market_b", strings.Repeat(sentence, n), false)
+		require.Len(t, parts, 20)
+		require.Equal(t, !whole, strings.HasSuffix(parts[19], ". …"), n)
+	}
+	long := strings.Repeat(sentence, 5000)
+	require.Equal(t, []string{strings.TrimSpace(long)}, catalog.Split("widget", long, false))
 }
 
 func TestFailureCodes(t *testing.T) {

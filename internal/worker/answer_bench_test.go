@@ -9,9 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -112,14 +110,6 @@ func (s *sendings) Sent(_, outcome string) {
 type counted struct{ atomic.Int64 }
 
 func (c *counted) ObserveBatch(writer.Batch) { c.Add(1) }
-
-// processorTime is what this process has used so far.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var used syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
 
 // botPlatformListener is set in the process that plays the platform of bots: the file of its listener.
 const botPlatformListener = "SVC_TEST_BOT_PLATFORM"

@@ -9,7 +9,7 @@ import (
 
 // propose stores the model's answer as a draft, which a person sends.
 func (p *pass) propose(ctx context.Context, turn *inbox.Turn, text string) error {
-	parts := p.Platforms.Split(p.work.Channel.Type, text)
+	parts := p.split(text)
 	ctx, cancel := storing(ctx)
 	defer cancel()
 	if err := p.Turns.Propose(ctx, p.lease, turn.ID, parts); err != nil {

@@ -64,7 +64,7 @@ func (p *pass) handOver(ctx context.Context, turnID, reason string) error {
 	}
 	var parts []string
 	if text, _ := p.lastWords(&storedRequest{Person: reason}, ""); text != "" && !p.work.Channel.Answers.Drafts {
-		parts = p.Platforms.Split(p.work.Channel.Type, text)
+		parts = p.split(text)
 	}
 	ctx, cancel := storing(ctx)
 	defer cancel()

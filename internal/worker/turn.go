@@ -372,7 +372,7 @@ func (p *pass) answer(
 	}
 	var parts []string
 	if text != "" && !drafts { // last words aren't sent by themselves there
-		parts = p.Platforms.Split(p.work.Channel.Type, text)
+		parts = p.split(text)
 	}
 	p.makeReady(ctx)
 	if err := p.lookForPeople(ctx); err != nil {
@@ -397,6 +397,12 @@ func (p *pass) answer(
 		return 0, nil
 	}
 	return p.send(ctx, rows, true)
+}
+
+// split cuts an answer into messages. After a worker's death it leaves the Markdown as the model wrote it, because rendering this answer may have
+// ended that worker.
+func (p *pass) split(text string) []string {
+	return p.Platforms.Split(p.work.Channel.Type, text, p.lease.TakenOver)
 }
 
 func (p *pass) supersede(ctx context.Context, turn *inbox.Turn) (newer bool, err error) {

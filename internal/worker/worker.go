@@ -92,7 +92,7 @@ type Gateway interface {
 // Platforms are the methods of [messaging.Set] that the worker calls.
 type Platforms interface {
 	Find(channelType string) (t messaging.ChannelType, ok bool)
-	Split(channelType, text string) []string
+	Split(channelType, text string, plain bool) []string
 	Refreshable(t platforms.Type) bool
 	Send(ctx context.Context, out platforms.Outgoing) (messageID string, err error)
 	SendFile(ctx context.Context, out platforms.Outgoing, file platforms.File) (messageID string, err error)

@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/providers"
+)
+
+// TestWorstAnswer guarantees that no answer of 10 KB costs a worker more than 1 s of processor time or 400 MiB, or becomes more than 20
+// messages, whatever its Markdown.
+func TestWorstAnswer(t *testing.T) { //nolint:paralleltest // it measures the whole process
+	const size = 10 << 10
+	repeat := func(text string, bytes int) string { return strings.Repeat(text, bytes/len(text)) }
+	lazy := func(text string) string { return repeat(text, size/3) + "\na\n" + repeat("a\n", size/2) }
+	for name, answer := range map[string]string{
+		"table":      repeat("a|", 2500) + "a\n" + repeat("-|", 2500) + "-\n" + repeat("b\n", 5000),
+		"quotes":     lazy(">"),
+		"lists":      lazy("- "),
+		"numbers":    lazy("1. "),
+		"both":       lazy("> - "),
+		"references": "[a]: " + repeat("b", size/2) + "\n\n" + repeat("[a]", size/2),
+		"HTML":       repeat("a <?\n", size),
+		"emphasis":   repeat("*a_ ", size),
+		"lines":      repeat("a\n\n", size),
+	} {
+		h := open(t)
+		h.channel(t, acme, "chn_photo", "photo_dm", helper)
+		h.vendor.reply = func(context.Context, int, []string) (string, error) { return answer, nil }
+		h.say(t, "chn_photo", "lan", "hello")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		used := processorTime(t)
+		h.drain(t, h.worker())
+		used = processorTime(t) - used
+		runtime.ReadMemStats(&after)
+		require.Less(t, used, 2*time.Second, name) // the race detector's part included
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400<<20), name)
+		sent := h.texts()
+		t.Logf("%s: %v, %d MiB, %d messages", name, used.Round(time.Millisecond), (after.TotalAlloc-before.TotalAlloc)>>20, len(sent))
+		require.NotEmpty(t, sent, name)
+		require.LessOrEqual(t, len(sent), 20, name)
+		require.Equal(t, []string{"answered"}, h.turns(t, acme), name)
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// TestAnswerAfterAWorkersDeath guarantees that an answer whose rendering ended a worker is sent as the model wrote it, by the next one. A
+// failure of the vendor changes nothing.
+func TestAnswerAfterAWorkersDeath(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.vendor.reply = func(_ context.Context, n int, _ []string) (string, error) {
+			if n == 1 {
+				return "", broken(providers.FailureOverloaded)
+			}
+			return "**Blue**", nil
+		}
+		h.say(t, bot, "lan", "Which color?")
+		h.drain(t, h.worker())
+		h.hurry(t)
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"Blue"}, h.texts())
+
+		h.say(t, bot, "lan", "Which color again?")
+		first, life := h.mortal(3, true) // it reads the conversation, begins the turn, and has the answer
+		h.drain(t, first)
+		require.True(t, life.dead)
+		h.bury(t)
+		h.drain(t, h.worker())
+		require.Equal(t, []string{"Blue", "**Blue**"}, h.texts())
+		require.EqualValues(t, 2*answerCost, h.spent(t, acme))
+	})
+}
