@@ -20,13 +20,14 @@ import (
 // The settings of every SQLite connection. busy_timeout (ms) is the backstop when the write lock could not
 // order the writers; journal_size_limit (bytes) is what a checkpoint leaves of the WAL file; wal_autocheckpoint (pages)
 // has a page written back once for many commits that changed it; temp_store keeps what a savepoint would restore in
-// memory; recursive_triggers makes REPLACE fire the append-only triggers.
+// memory; recursive_triggers makes REPLACE fire the append-only triggers; secure_delete overwrites what is deleted with zeros.
 var (
 	busyTimeout   = "busy_timeout(5000)"
 	commonPragmas = []string{busyTimeout, "foreign_keys(1)", "recursive_triggers(1)"}
 	readerPragmas = append(slices.Clip(commonPragmas), "query_only(1)")
 	durable       = []string{
 		"synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)",
+		"secure_delete(1)",
 	}
 	writerPragmas = slices.Concat(commonPragmas, durable)
 	// A migration can rebuild a table only where foreign keys are not enforced, see [Driver.ForMigration].
@@ -61,6 +62,7 @@ type preparedStatement interface {
 type keptStatement struct {
 	preparedStatement
 	changes parts
+	erases  bool // it deletes what is stored about customers
 }
 
 // maxStatements bounds the prepared statements a connection keeps; our SQL texts are fewer.
@@ -73,6 +75,7 @@ type preparedConn struct {
 	preparer   sqldriver.ConnPrepareContext
 	statements map[string]keptStatement
 	changed    parts // by the statements of the transaction
+	erased     bool  // one of them deletes what is stored about customers
 	ran        int   // statements so far
 }
 
@@ -96,7 +99,7 @@ func dial(ctx context.Context, path string, pragmas []string) (*preparedConn, er
 func (c *preparedConn) prepare(text string) (preparedStatement, error) {
 	c.ran++
 	if statement, ok := c.statements[text]; ok {
-		c.changed.add(statement.changes)
+		c.note(statement)
 		return statement, nil
 	}
 	prepared, err := c.preparer.PrepareContext(context.Background(), positional(text))
@@ -112,10 +115,16 @@ func (c *preparedConn) prepare(text string) (preparedStatement, error) {
 			return nil, errors.Join(err, prepared.Close())
 		}
 	}
-	kept := keptStatement{statement, partsChanged(text)}
+	kept := keptStatement{statement, partsChanged(text), erasing.MatchString(text)}
 	c.statements[text] = kept
-	c.changed.add(kept.changes)
+	c.note(kept)
 	return statement, nil
+}
+
+// note adds a statement to what the transaction changes.
+func (c *preparedConn) note(statement keptStatement) {
+	c.changed.add(statement.changes)
+	c.erased = c.erased || statement.erases
 }
 
 // positional writes the parameters $1, $2, … as question marks, if they stand in this order and each only once. SQLite

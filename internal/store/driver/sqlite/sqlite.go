@@ -38,6 +38,7 @@ type Driver struct {
 	hot    *hotReader
 
 	generations *generations
+	scrubber    *scrubber
 	copying     atomic.Int64 // connections that copy the database
 }
 
@@ -55,7 +56,8 @@ func Open(ctx context.Context, path string, clock func() time.Time) (opened *Dri
 	if d.generations, err = openGenerations(ctx, path); err != nil {
 		return nil, err
 	}
-	if d.writer, err = newWriterConn(ctx, path, clock, d.generations); err != nil {
+	d.scrubber = startScrubber(path)
+	if d.writer, err = newWriterConn(ctx, path, clock, d.generations, d.scrubber); err != nil {
 		return nil, err
 	}
 	if err = setWAL(ctx, d.writer.conn); err != nil {
@@ -298,6 +300,9 @@ func (d *Driver) Close(ctx context.Context) error {
 	}
 	if d.reader != nil {
 		failed = errors.Join(failed, d.reader.Close())
+	}
+	if d.scrubber != nil {
+		d.scrubber.close(ctx)
 	}
 	for d.reader != nil && d.reader.Stats().OpenConnections > 0 || d.copying.Load() > 0 {
 		if ctx.Err() != nil {

@@ -99,7 +99,7 @@ func TestBackToTheWriteLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "svc.db")
 	holder, witness := openTestWriteLock(t, path), openTestWriteLock(t, path)
 	open := func() *writerConn {
-		w, err := newWriterConn(t.Context(), path, time.Now, nil)
+		w, err := newWriterConn(t.Context(), path, time.Now, nil, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, w.Close()) })
 		return w

@@ -30,14 +30,15 @@ type writerConn struct {
 	conn      *preparedConn   // nil after a fault that left it in an unknown state
 
 	generations *generations
+	scrubber    *scrubber
 }
 
-func newWriterConn(ctx context.Context, path string, clock func() time.Time, shared *generations) (*writerConn, error) {
+func newWriterConn(ctx context.Context, path string, clock func() time.Time, shared *generations, scrubber *scrubber) (*writerConn, error) {
 	turns, err := openWriteLock(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &writerConn{path: path, clock: clock, writeLock: turns, generations: shared}
+	w := &writerConn{path: path, clock: clock, writeLock: turns, generations: shared, scrubber: scrubber}
 	if err := w.connect(ctx); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -73,7 +74,7 @@ func (w *writerConn) Begin(ctx context.Context) (driver.Transaction, error) {
 		_, err := w.conn.exec("BEGIN IMMEDIATE", nil)
 		switch {
 		case err == nil:
-			w.conn.changed = parts{}
+			w.conn.changed, w.conn.erased = parts{}, false
 			return &transaction{writer: w, conn: w.conn, now: w.clock().UnixMilli()}, nil
 		case !errors.Is(err, driver.ErrBusy):
 			w.abandon()
@@ -228,6 +229,9 @@ func (t *transaction) Commit(context.Context) error {
 	_, err := t.conn.exec("COMMIT", nil)
 	if err == nil {
 		t.writer.generations.settle(announced)
+		if t.conn.erased {
+			t.writer.scrubber.want()
+		}
 		return nil
 	}
 	t.Rollback()
