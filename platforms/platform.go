@@ -222,7 +222,8 @@ type Handshaker interface {
 	Handshake(query url.Values) (answer string, err error)
 }
 
-// MinRenewalAge is how old an access token is at least before it is exchanged for a new one ([ChannelType.RenewAhead]).
+// MinRenewalAge is how old an access token is at least before it is exchanged for a new one by [ChannelType.RenewAhead], or because its
+// end isn't known.
 const MinRenewalAge = 24 * time.Hour
 
 // Refreshable reports whether the type's channels have tokens that can be refreshed.

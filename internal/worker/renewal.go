@@ -91,8 +91,9 @@ func (w *Worker) renewable(ctx context.Context, channel *store.Channel) (due, ov
 	}
 	now, end := w.Now(), credentials.Expiry()
 	if end == 0 {
-		// The end of a pasted token is unknown until it was exchanged once; a token is as old as the channel's last change, at least.
-		return kind.RenewAhead > 0 && now.Sub(time.UnixMilli(channel.UpdatedAt)) >= platforms.MinRenewalAge, false
+		// The end of a pasted token is unknown until it was exchanged once; a token is as old as the channel's last change, at least. An
+		// authorization ends if nobody renews it, also where no customer writes.
+		return now.Sub(time.UnixMilli(channel.UpdatedAt)) >= platforms.MinRenewalAge, false
 	}
 	left := time.UnixMilli(end).Sub(now)
 	return left <= max(kind.RenewAhead, renewalAhead), left <= 0

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/localchat"
 	"github.com/caddy-svc/caddy-svc/platforms/marketa"
+	"github.com/caddy-svc/caddy-svc/platforms/marketb"
 	"github.com/caddy-svc/caddy-svc/platforms/social"
 )
 
@@ -39,6 +40,10 @@ func TestTokensAreRenewedInTheBackground(t *testing.T) {
 		"a day, nearly over":         {localchat.Type, time.Hour, day, store.ChannelActive, true},
 		"a day, over":                {localchat.Type, -10 * day, 11 * day, store.ChannelActive, true},
 		"a day, just begun":          {localchat.Type, 20 * time.Hour, 5 * time.Hour, store.ChannelActive, false},
+		"a day, pasted today":        {localchat.Type, 0, 23 * time.Hour, store.ChannelActive, false},
+		"a day, pasted yesterday":    {localchat.Type, 0, 25 * time.Hour, store.ChannelActive, true},
+		"pasted, nobody writes":      {marketa.Type, 0, 29 * day, store.ChannelActive, true},
+		"pasted, refused":            {marketb.Type, 0, 29 * day, store.ChannelNeedsReauth, false},
 		"four hours":                 {marketa.Type, time.Hour, 3 * time.Hour, store.ChannelActive, true},
 	} {
 		t.Run(name, func(t *testing.T) {
