@@ -12,12 +12,16 @@ import (
 func (s *Server) sendBot(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		ChatID json.RawMessage `json:"chat_id"`
+		Topic  json.Number     `json:"message_thread_id"`
 		Text   string          `json:"text"`
 	}
 	if !read(w, r, &body) {
 		return
 	}
 	message := Sent{Type: bot.Type, Address: strings.Trim(string(body.ChatID), `"`), Text: body.Text, Token: botToken(r)}
+	if body.Topic != "" {
+		message.Address += ":" + body.Topic.String()
+	}
 	s.deliver(w, r, failBot, message, func(id string) string {
 		number := id[strings.LastIndexByte(id, ':')+1:]
 		return fmt.Sprintf(`{"ok":true,"result":{"message_id":%s,"chat":{"id":%s,"type":"private"},"text":%s}}`,

@@ -107,12 +107,13 @@ func (s *Server) exchangePhotoDM(w http.ResponseWriter, r *http.Request) {
 	s.end(exchange{w, r, fault, gate, graph{s, social.PhotoDM}.fail, token}, good)
 }
 
-// messageID is the n-th id, in the form of the platform.
+// messageID is the n-th id, in the form of the platform's adapter.
 func messageID(message Sent, n int) string {
 	number := strconv.Itoa(n)
 	switch message.Type {
 	case bot.Type, marketb.Type: // unique only within the chat
-		return message.Address + ":" + number
+		chat, _, _ := strings.Cut(message.Address, ":")
+		return chat + ":" + number
 	case social.ChatApp:
 		return "wamid." + number
 	case marketa.Type:

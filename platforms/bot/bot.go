@@ -123,9 +123,10 @@ func (b *bot) VerifyChannel(header http.Header, credentials platforms.Credential
 func (b *bot) Send(ctx context.Context, out *platforms.Outgoing) (string, error) {
 	var result sentMessage
 	r, failure := b.call(ctx, out.Credentials, "/sendMessage", &platforms.Request{JSON: struct {
-		ChatID any    `json:"chat_id"`
-		Text   string `json:"text"`
-	}{chatID(out.Address), out.Text}}, &result)
+		place
+
+		Text string `json:"text"`
+	}{placeOf(out.Address), out.Text}}, &result)
 	return result.id(out, r, failure)
 }
 
@@ -139,11 +140,14 @@ func (b *bot) SendFile(ctx context.Context, out *platforms.Outgoing, file *platf
 	if (file.MediaType == "image/jpeg" || file.MediaType == "image/png") && len(file.Content) <= maxPhoto {
 		method, name = "/sendPhoto", "photo"
 	}
+	chat, topic, _ := strings.Cut(out.Address, ":")
+	parts := []platforms.Part{{Name: "chat_id", Content: []byte(chat)}}
+	if topic != "" {
+		parts = append(parts, platforms.Part{Name: "message_thread_id", Content: []byte(topic)})
+	}
+	parts = append(parts, platforms.Part{Name: name, FileName: file.Name, MediaType: file.MediaType, Content: file.Content})
 	var result sentMessage
-	r, failure := b.call(ctx, out.Credentials, method, &platforms.Request{Parts: []platforms.Part{
-		{Name: "chat_id", Content: []byte(out.Address)},
-		{Name: name, FileName: file.Name, MediaType: file.MediaType, Content: file.Content},
-	}}, &result)
+	r, failure := b.call(ctx, out.Credentials, method, &platforms.Request{Parts: parts}, &result)
 	return result.id(out, r, failure)
 }
 
@@ -163,28 +167,38 @@ func (m *sentMessage) id(out *platforms.Outgoing, r *platforms.Response, failure
 	case m.MessageID == "":
 		return "", r.NoID()
 	}
-	return string(cmp.Or(m.Chat.ID, platforms.Word(out.Address)) + ":" + m.MessageID), nil
+	chat, _, _ := strings.Cut(out.Address, ":")
+	return string(cmp.Or(m.Chat.ID, platforms.Word(chat)) + ":" + m.MessageID), nil
 }
 
 // Signal implements [platforms.Signaler]. Ordinary bots can't mark messages as read.
 func (b *bot) Signal(ctx context.Context, signal *platforms.Signal) error {
 	var done bool
 	_, failure := b.call(ctx, signal.Credentials, "/sendChatAction", &platforms.Request{JSON: struct {
-		ChatID any    `json:"chat_id"`
+		place
+
 		Action string `json:"action"`
-	}{chatID(signal.Address), "typing"}}, &done)
+	}{placeOf(signal.Address), "typing"}}, &done)
 	if failure != nil {
 		return failure
 	}
 	return nil
 }
 
-// chatID is a number, or the @name of a public chat.
-func chatID(address string) any {
-	if digits := strings.TrimPrefix(address, "-"); platforms.IsDigits(digits) && digits[0] != '0' {
-		return json.Number(address)
+// place is where a message goes: a chat, and one of its topics if the customer has some in their private chat with the bot.
+type place struct {
+	Chat  any         `json:"chat_id"` // a number, or the @name of a public chat
+	Topic json.Number `json:"message_thread_id,omitempty"`
+}
+
+// placeOf returns the place of an address, "<chat.id>" or "<chat.id>:<message_thread_id>".
+func placeOf(address string) place {
+	chat, topic, _ := strings.Cut(address, ":")
+	to := place{Chat: chat, Topic: json.Number(topic)}
+	if digits := strings.TrimPrefix(chat, "-"); platforms.IsDigits(digits) && digits[0] != '0' {
+		to.Chat = json.Number(chat)
 	}
-	return address
+	return to
 }
 
 // Identify returns the id of the bot.

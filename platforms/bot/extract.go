@@ -31,6 +31,8 @@ type message struct {
 	id        string
 	from      sender
 	chat      chat
+	topic     string
+	isTopic   bool // topic is one of the chat's
 	date      time.Time
 	text      string
 	caption   string
@@ -67,6 +69,10 @@ func (m *message) read(value platforms.Value) {
 			m.from.read(w.Value)
 		case "chat":
 			m.chat.read(w.Value)
+		case "message_thread_id":
+			m.topic = w.Value.ID()
+		case "is_topic_message":
+			m.isTopic = w.Value.Flag()
 		case "date":
 			m.date = w.Value.Time()
 		case "text":
@@ -94,6 +100,9 @@ func (m *message) inbound() platforms.Inbound {
 		Address:      m.chat.id,
 		CustomerName: m.from.name(),
 		SentAt:       m.date,
+	}
+	if m.isTopic && platforms.IsDigits(m.topic) {
+		in.Address += ":" + m.topic
 	}
 	if m.id != "" {
 		in.MessageID = m.chat.id + ":" + m.id // alone it is unique only inside its chat

@@ -1,7 +1,12 @@
 package bot
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/platforms"
 	"github.com/caddy-svc/caddy-svc/platforms/platformtest"
@@ -44,6 +49,9 @@ func TestExtract(t *testing.T) {
 		"service message":      {of(`"new_chat_title":"x"`), nil},
 		"no text at all":       {`{"message":{` + lan + `}}`, nil},
 
+		"in a topic of the chat": {of(`"message_thread_id":42,"is_topic_message":true,"text":"x"`), inTopic(message(platforms.Text, "x"), "1111111:42")},
+		"in a thread, no topic":  {of(`"message_thread_id":42,"text":"x"`), message(platforms.Text, "x")},
+		"in an odd topic":        {of(`"message_thread_id":"4x","is_topic_message":true,"text":"x"`), message(platforms.Text, "x")},
 		"id above 2^53": {`{"message":{"message_id":9007199254740993,"from":{"id":9007199254740995},"chat":{"id":9007199254740995,"type":"private"},"text":"x"}}`, []platforms.Inbound{
 			{Type: Type, Kind: platforms.Text, Conversation: "9007199254740995", Address: "9007199254740995", MessageID: "9007199254740995:9007199254740993", Text: "x"},
 		}},
@@ -91,6 +99,42 @@ func TestExtract(t *testing.T) {
 		"kicked from a group":  {`{"my_chat_member":{"chat":{"id":-100,"type":"group"},"from":{"id":5},"new_chat_member":{"status":"kicked"}}}`, nil},
 		"somebody else kicked": {`{"chat_member":{` + private + `,"from":{"id":1111111},"new_chat_member":{"status":"kicked"}}}`, nil},
 	})
+}
+
+func inTopic(items []platforms.Inbound, address string) []platforms.Inbound {
+	items[0].Address = address
+	return items
+}
+
+// TestTopics answers a question where it was asked, if the customer's chat with the bot has topics.
+func TestTopics(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, string(body))
+		_, _ = w.Write([]byte(`{"ok":true,"result":{"message_id":502}}`))
+	}))
+	defer server.Close()
+	p := platformtest.New(t, Driver{}, map[string]string{"api_base": server.URL})
+	credentials := platforms.Credentials{botToken: "110201543:bot-token-0123456789"}
+	out := &platforms.Outgoing{Type: Type, Conversation: "1111111", Address: "1111111:42", Text: "hello", Credentials: credentials}
+	id, err := p.Send(t.Context(), out)
+	require.NoError(t, err)
+	require.Equal(t, "1111111:502", id, "ids are the chat's")
+	id, err = p.(platforms.FileSender).SendFile(t.Context(), out, &platforms.File{
+		Kind: platforms.FileImage, Name: "a.png", MediaType: "image/png", Content: []byte("x"),
+	})
+	require.NoError(t, err)
+	require.Equal(t, "1111111:502", id)
+	_ = p.(platforms.Signaler).Signal(t.Context(), &platforms.Signal{Type: Type, Address: "1111111:42", Credentials: credentials})
+	out.Address = "1111111"
+	_, err = p.Send(t.Context(), out)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"chat_id":1111111,"message_thread_id":42,"text":"hello"}`, asked[0])
+	require.Regexp(t, `(?s)name=chat_id.*\s1111111\s.*name=message_thread_id.*\s42\s.*name=photo`, asked[1])
+	require.JSONEq(t, `{"chat_id":1111111,"message_thread_id":42,"action":"typing"}`, asked[2])
+	require.JSONEq(t, `{"chat_id":1111111,"text":"hello"}`, asked[3])
 }
 
 func BenchmarkExtract(b *testing.B) {
