@@ -180,8 +180,10 @@ func checkKind(in *Inbound) error {
 		return errors.New("its message id is missing, or its kind has none")
 	case (in.Conversation == "") != ofChannel:
 		return errors.New("its conversation is missing, or its kind has none")
-	case (in.Kind <= AutomaticEcho || in.Kind == Event) && strings.TrimSpace(in.Text) == "":
+	case (in.Kind <= AutomaticEcho || in.Kind == Event) && strings.TrimSpace(in.Text) == "" && in.Media == "":
 		return errors.New("its text is blank")
+	case in.Media != "" && (in.Kind != HumanEcho && in.Kind != AutomaticEcho || in.Text != "" || in.Media != MediaName(in.Media)):
+		return errors.New("it names its content, and has a text or a kind without, or the name is none")
 	case (!message || in.Kind == Unsent) && in.Text != "":
 		return errors.New("it has a text, and its kind has none")
 	case in.Mark != "" && in.Kind != FailedDelivery:

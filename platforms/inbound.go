@@ -32,10 +32,10 @@ const (
 	// people are told.
 	Media
 	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
-	// or sent by us; the queue distinguishes the two by the MessageID. Text is the text, or a short name like Media's.
+	// or sent by us; the queue distinguishes the two by the MessageID. A message without text has [Inbound.Media] in place of Text.
 	HumanEcho
 	// AutomaticEcho is a message of the business that no person typed, by the platform's own marks: its automatic reply, or a
-	// message sent through its interface, by us or by another program. It never silences the assistant. Text is as HumanEcho's.
+	// message sent through its interface, by us or by another program. It never silences the assistant. Text and Media are as HumanEcho's.
 	AutomaticEcho
 	// FailedDelivery: one of our messages, MessageID, wasn't delivered. Failure is the reason.
 	FailedDelivery
@@ -75,7 +75,9 @@ type Inbound struct {
 	CustomerName string
 	// Text is up to MaxText bytes, and not blank where Kind is Text.
 	Text string
-	// Attached are the files of a Text or Media that can be fetched, at most MaxAttachments, nil for none; see [Collector.Attach]. It is a
+	// Media is a short name of the content of an echo without text, such as "image"; empty for all others. Echoes have Text or Media.
+	Media string
+	// Attached are the files of a Text, Media or HumanEcho that can be fetched, at most MaxAttachments, nil for none; see [Collector.Attach]. It is a
 	// pointer because few of a delivery's items have files, and a delivery may have very many.
 	Attached *[]Attachment
 	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds.
@@ -106,10 +108,12 @@ func (in Inbound) AsEvent(media string) Inbound {
 	return in
 }
 
-// AsEcho returns in as a message of the business itself.
+// AsEcho returns in as a message of the business itself: with text if that isn't blank, else with a name of its content.
 func (in Inbound) AsEcho(text, media string) Inbound {
-	in = in.WithContent(text, MediaName(media))
-	in.Kind = HumanEcho
+	in.Kind, in.Text, in.Media = HumanEcho, text, ""
+	if strings.TrimSpace(text) == "" {
+		in.Text, in.Media = "", MediaName(media)
+	}
 	return in
 }
 

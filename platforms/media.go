@@ -15,13 +15,13 @@ const (
 	maxAttached = 1000
 )
 
-// Attachment is a file of a customer's message.
+// Attachment is a file of a message.
 type Attachment struct {
 	// Kind is a short name of it as in [Inbound.Text] of a [Media]: image, audio, video, sticker or file.
 	Kind string
 	// Reference is a public https address of the file, or the platform's id of it, which a [MediaSource] resolves. Both may end.
 	Reference string
-	// Name is the name that the customer's file has, up to MaxName bytes; "" if it has none.
+	// Name is the name that the sender's file has, up to MaxName bytes; "" if it has none.
 	Name string
 }
 
@@ -82,7 +82,7 @@ func isReference(s string) bool {
 // checkAttachments checks the attachments of an item.
 func checkAttachments(in *Inbound) error {
 	attached := in.Attachments()
-	if len(attached) > 0 && in.Kind != Text && in.Kind != Media || len(attached) > MaxAttachments {
+	if len(attached) > 0 && in.Kind != Text && in.Kind != Media && in.Kind != HumanEcho || len(attached) > MaxAttachments {
 		return errors.New("it has too many attachments, or its kind has none")
 	}
 	for i := range attached {

@@ -110,7 +110,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {
 		items := []platforms.Inbound{{
-			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
+			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image", Media: "video",
 			Mark: "msg_1.0", Failure: platforms.NeedsReauth, SentAt: at,
 		}}
 		g.arrivals = nil
@@ -118,7 +118,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
-			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
+			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Media: "video", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
 		}}, g.arrivals[0].Items)
 	}
 	enqueues := g.enqueues

@@ -153,9 +153,9 @@ func (q *Queue) withFiles(ctx context.Context, orgID string, all []Message) ([]M
 	var came, went []string
 	for i := range all {
 		switch m := &all[i]; {
-		case m.Author == AuthorCustomer:
+		case m.State == "":
 			came = append(came, m.ID)
-		case m.Kind == KindEvent && m.State != "":
+		case m.Kind == KindEvent:
 			went = append(went, m.ID)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -157,5 +158,34 @@ func TestNoPause(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "hello"), echoSaying("ann", "h1", "A person here.", 0))
 		require.False(t, q.paused(t, "ann"))
 		require.Equal(t, []string{"hello"}, textsOf(q.open(t, q.take(t)).Waiting))
+	})
+}
+
+// A colleague's picture is an event with a file, as a customer's is, and no text "image", in the conversation as in the prompt. It is no
+// repetition of a part of ours that has that text.
+func TestColleaguesPicture(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "one"))
+		q.reply(t, "image", "p-1")
+		picture := echoSaying("ann", "h-1", "", 0)
+		picture.Media, picture.Files = "image", []media.Reference{{Kind: "image", Reference: "https://cdn.example/1"}}
+		captioned := echoSaying("ann", "h-2", "This one", 0)
+		captioned.Files = picture.Files
+		q.arrive(t, picture, captioned)
+		c, err := q.ConversationOf(t.Context(), "org_1", "chn_1", "ann")
+		require.NoError(t, err)
+		listed, err := q.Messages(t.Context(), "org_1", c.ID, pageAll)
+		require.NoError(t, err)
+		require.Len(t, listed, 4)
+		for i, kind := range []string{KindEvent, KindText} {
+			message := listed[2+i]
+			require.Equal(t, AuthorHuman, message.Author)
+			require.Equal(t, kind, message.Kind)
+			require.Len(t, message.Files, 1)
+			require.Equal(t, media.Waiting, message.Files[0].State)
+		}
+		require.Equal(t, "image", listed[2].Text)
+		q.healthy(t)
 	})
 }

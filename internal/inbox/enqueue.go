@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,8 @@ type Item struct {
 	MessageID    string // the platform's, unique within the channel
 	Mark         string // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
 	Text, Code   string
-	Files        []media.Reference // of a customer's message, to be fetched
+	Media        string            // of an echo without text, a short name of its content
+	Files        []media.Reference // of a customer's message or a HumanEcho, to be fetched
 	SentAt       int64             // platform's time, epoch milliseconds; 0, or one in the future, is the time of arrival
 }
 
@@ -171,10 +173,8 @@ func (q *Queue) seal(arrivals []Arrival) (*enqueueOp, error) {
 			if arrived.stored() {
 				last = idAfter(last)
 				arrived.id = last
-				arrived.body = q.ring.Seal([]byte(item.Text), vault.InboundBody(arrival.Route.OrgID, last))
-				if !arrived.isEcho() {
-					arrived.files = media.Rows(q.ring, arrival.Route.OrgID, item.Files)
-				}
+				arrived.body = q.ring.Seal([]byte(cmp.Or(item.Text, item.Media)), vault.InboundBody(arrival.Route.OrgID, last))
+				arrived.files = media.Rows(q.ring, arrival.Route.OrgID, item.Files)
 			}
 			op.items = append(op.items, arrived)
 		}

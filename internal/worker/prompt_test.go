@@ -35,6 +35,7 @@ func TestPromptKeepsTheOrderAndTheVoices(t *testing.T) {
 			from(inbox.AuthorAssistant, "hello"),
 			event(inbox.AuthorCustomer, "image"),
 			from(inbox.AuthorHuman, "nice picture"),
+			event(inbox.AuthorHuman, "image"),
 		},
 		Waiting: customer("size 42?", "in red"),
 		Window:  1000, MaxOutput: 100,
@@ -45,10 +46,11 @@ func TestPromptKeepsTheOrderAndTheVoices(t *testing.T) {
 		{"assistant", "hello"},
 		{"user", "[image]"},
 		{"assistant", "nice picture"},
+		{"assistant", "[image]"},
 		{"user", "size 42?"},
 		{"user", "in red"},
 	}, messages)
-	require.Equal(t, span{1, 5}, history)
+	require.Equal(t, span{1, 6}, history)
 }
 
 func TestPromptWithoutInstructionsHasNoSystemMessage(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
@@ -62,7 +63,12 @@ func echoOf(in *platforms.Inbound) inbox.Item {
 	if in.Kind == platforms.AutomaticEcho {
 		kind = inbox.AutomaticEcho
 	}
-	return inbox.Item{
-		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, SentAt: in.SentAt.UnixMilli(),
+	item := inbox.Item{
+		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, Media: in.Media,
+		SentAt: in.SentAt.UnixMilli(),
 	}
+	for _, a := range in.Attachments() {
+		item.Files = append(item.Files, media.Reference(a))
+	}
+	return item
 }

@@ -192,7 +192,9 @@ func (m *message) add(found *platforms.Collector, shop string) {
 			found.Add(in.AsAutomatic(text, media))
 			return
 		}
-		found.Add(in.AsEcho(text, media))
+		in = in.AsEcho(text, media)
+		found.Attach(&in, m.attachment())
+		found.Add(in)
 		return
 	}
 	if censored {

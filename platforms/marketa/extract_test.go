@@ -112,7 +112,8 @@ func TestExtractPushed(t *testing.T) {
 			all(of(platforms.Event, "affiliate_message")),
 		},
 		"a person of the shop":     {push(shop, 0, "user_chat", "text", words), all(own(platforms.HumanEcho, "Size M?", ""))},
-		"a person's image":         {push(shop, 0, "web_chat", "image", picture), all(own(platforms.HumanEcho, "image", ""))},
+		"a person's image":         {push(shop, 0, "web_chat", "image", picture), platformtest.With(platformtest.Wordless(all(own(platforms.HumanEcho, "image", ""))), platforms.Attachment{Kind: "image", Reference: "https://cf.shopee.vn/file/1"})},
+		"automatic image":          {push(shop, 0, "auto_reply", "image", picture), platformtest.Wordless(all(own(platforms.AutomaticEcho, "image", "")))},
 		"automatic reply":          {push(shop, 0, "auto_reply", "text", words), all(own(platforms.AutomaticEcho, "Size M?", ""))},
 		"automatic reply at night": {push(shop, 0, "offwork_autoreply", "text", words), all(own(platforms.AutomaticEcho, "Size M?", ""))},
 		"own, never delivered": {

@@ -41,7 +41,7 @@ func (*market) Extract(body []byte) ([]platforms.Inbound, error) {
 		var m message
 		m.read(data)
 		in := m.inbound(shop)
-		if in.Kind == platforms.Media {
+		if in.Kind == platforms.Media || in.Kind == platforms.HumanEcho {
 			found.Attach(&in, m.attachment())
 		}
 		found.Add(in)

@@ -43,6 +43,15 @@ func With(items []platforms.Inbound, attached ...platforms.Attachment) []platfor
 	return items
 }
 
+// Wordless returns the items as echoes without text, whose content has their text as its name.
+func Wordless(items []platforms.Inbound) []platforms.Inbound {
+	items = slices.Clone(items)
+	for i := range items {
+		items[i].Text, items[i].Media = "", items[i].Text
+	}
+	return items
+}
+
 // Unix is a time as Extract returns it, from milliseconds since 1970.
 func Unix(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
@@ -76,7 +85,7 @@ func RequireSound(t testing.TB, d *platforms.Description, platform platforms.Pla
 }
 
 func cloned(in platforms.Inbound) platforms.Inbound {
-	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text} {
+	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text, &in.Media} {
 		*text = strings.Clone(*text)
 	}
 	if in.Attached == nil {

@@ -125,7 +125,9 @@ func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	case m.kind == revoked:
 		s.Add(m.unsent(in))
 	case text != "" || media != "":
-		s.Add(in.AsEcho(text, media))
+		in = in.AsEcho(text, media)
+		s.Attach(&in, m.attachment())
+		s.Add(in)
 	}
 }
 

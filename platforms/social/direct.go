@@ -47,7 +47,9 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 		if m.isOurs {
 			s.Add(in.AsAutomatic(m.text, m.media()))
 		} else {
-			s.Add(in.AsEcho(m.text, m.media()))
+			in = in.AsEcho(m.text, m.media())
+			s.attach(&in, m.attachments)
+			s.Add(in)
 		}
 	case sender == account: // loop guard: the business is never its own customer
 		return

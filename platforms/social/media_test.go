@@ -47,7 +47,7 @@ func TestExtractFiles(t *testing.T) {
 		"shared post":      {direct(`"message":{"mid":"m","attachments":[{"type":"share","payload":{"url":"` + link + `"}}]}`), nil},
 		"no address":       {direct(`"message":{"mid":"m","attachments":[{"type":"image","payload":{"url":7}},{"type":"image"}]}`), nil},
 		"too long":         {direct(`"message":{"mid":"m","attachments":[{"type":"image","payload":{"url":"https://a/` + strings.Repeat("a", 2048) + `"}}]}`), nil},
-		"echo":             {direct(`"message":{"mid":"m","is_echo":true,"attachments":[{"type":"image","payload":{"url":"` + link + `"}}]}`), nil},
+		"echo":             {direct(`"message":{"mid":"m","is_echo":true,"attachments":[{"type":"image","payload":{"url":"` + link + `"}}]}`), []platforms.Attachment{{Kind: "image", Reference: link}}},
 		"app image":        {app(`"type":"image","image":{"caption":"This one?","mime_type":"image/jpeg","sha256":"x","id":"1003383421387256"}`), []platforms.Attachment{{Kind: "image", Reference: "1003383421387256"}}},
 		"app voice":        {app(`"type":"audio","audio":{"mime_type":"audio/ogg; codecs=opus","id":"5","voice":true}`), []platforms.Attachment{{Kind: "audio", Reference: "5"}}},
 		"app document":     {app(`"type":"document","document":{"filename":"Hóa đơn.pdf","id":"6"}`), []platforms.Attachment{{Kind: "file", Reference: "6", Name: "Hóa đơn.pdf"}}},
