@@ -113,7 +113,7 @@ func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued
 	case refused > 0:
 		h.log.WarnContext(ctx, "a delivery has messages for channels whose own secret didn't sign it; they are left out", "channels", refused)
 	}
-	return h.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
+	return h.enqueue(ctx, items, h.queue.Enqueue, func(item *platforms.Inbound) (store.Route, bool) {
 		route, found := routes[routeKeyOf(item)]
 		return route, found
 	})
@@ -148,9 +148,10 @@ func routeKeyOf(item *platforms.Inbound) store.RouteKey {
 	return store.RouteKey{Type: string(item.Type), ExternalID: item.ExternalID}
 }
 
-// enqueue hands over what has a channel, in the order of the delivery, and counts the texts.
+// enqueue hands what has a channel to add, in the order of the delivery, and counts the texts.
 func (h *Webhooks) enqueue(
-	ctx context.Context, items []platforms.Inbound, routeOf func(*platforms.Inbound) (store.Route, bool),
+	ctx context.Context, items []platforms.Inbound,
+	add func(context.Context, []inbox.Arrival) error, routeOf func(*platforms.Inbound) (store.Route, bool),
 ) (queued int, err error) {
 	var arrivals []inbox.Arrival
 	at := make(map[string]int, 1)
@@ -177,7 +178,7 @@ func (h *Webhooks) enqueue(
 	if len(arrivals) == 0 {
 		return 0, nil
 	}
-	if err := h.queue.Enqueue(ctx, arrivals); err != nil {
+	if err := add(ctx, arrivals); err != nil {
 		return 0, fmt.Errorf("enqueueing a delivery: %w", err)
 	}
 	linkAnswers(ctx, arrivals)

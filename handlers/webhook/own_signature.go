@@ -120,7 +120,7 @@ func (d *sharedDelivery) keep(ctx context.Context, items []platforms.Inbound) (q
 	if d.proven == nil {
 		return d.route(ctx, items)
 	}
-	return d.enqueue(ctx, items, func(item *platforms.Inbound) (store.Route, bool) {
+	return d.enqueue(ctx, items, d.enqueueOwn, func(item *platforms.Inbound) (store.Route, bool) {
 		route, found := d.proven[routeKeyOf(item)]
 		return route, found
 	})

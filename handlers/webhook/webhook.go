@@ -4,6 +4,7 @@
 //   - A delivery is acknowledged only when all of it that has a channel is in the queue.
 //   - One delivery costs at most one read of the store and one write, and no call to the outside. One that the operator's secrets
 //     don't prove costs a read if it is signed and names channels, and another one if one of their own secrets proves it.
+//   - What a tenant's own secret signed delays others' deliveries by few messages at a time: see own_delivery.go.
 //   - A body is extracted only after its signature was verified. What a channel's own secret signed is for channels with that
 //     secret only, and what the operator's secrets signed is for those without a secret of their own.
 //
@@ -23,6 +24,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
@@ -80,6 +82,9 @@ type Webhooks struct {
 
 	bodyTime time.Duration
 
+	// turns are those of organizations with long deliveries.
+	turns *dispatch.Turns
+
 	// ownSigned has the channel types of which a channel with a secret of its own was seen.
 	ownSigned sync.Map
 }
@@ -92,7 +97,10 @@ func New(
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Webhooks{config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: log, bodyTime: webhookBodyTime}
+	return &Webhooks{
+		config: config, routes: routes, queue: queue, ring: ring, bodies: bodies, log: log, bodyTime: webhookBodyTime,
+		turns: dispatch.NewTurns(longDeliveries),
+	}
 }
 
 // Receiver returns the handler of a platform's webhook, nil if the build has no such platform.
@@ -144,7 +152,9 @@ func (h *webhook) serveChannel(w http.ResponseWriter, r *http.Request) error {
 		account: handlers.Account{Share: handlers.ShareOrganizations, Owner: route.OrgID}, ackEmpty: h.ackEmpty,
 		extract: h.extract,
 		keep: func(ctx context.Context, items []platforms.Inbound) (int, error) {
-			return h.enqueue(ctx, items, func(*platforms.Inbound) (store.Route, bool) { return route, route.State != store.ChannelPending })
+			return h.enqueue(ctx, items, h.enqueueOwn, func(*platforms.Inbound) (store.Route, bool) {
+				return route, route.State != store.ChannelPending
+			})
 		},
 	})
 }
