@@ -66,6 +66,11 @@ type Inbound struct {
 	Conversation string
 	// Address is where replies go; often the same as Conversation. Empty where the platform doesn't say.
 	Address string
+	// Business is the platform's id of the business's side of the conversation, in the form of Address; empty where the platform always
+	// says who wrote. Unsure is set if it doesn't say of this Text or Media: the queue then takes the message for the business's own if its
+	// MessageID is that of a message of ours, or its Address is known from other messages to be the business's.
+	Business string
+	Unsure   bool
 	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring,
 	// AccessRefused and ErasureWanted.
 	MessageID string

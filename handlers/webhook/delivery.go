@@ -204,7 +204,7 @@ func linkAnswers(ctx context.Context, arrivals []inbox.Arrival) {
 func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.Item, wanted bool) {
 	item = inbox.Item{
 		CustomerRef: in.Conversation, Address: in.Address, CustomerName: in.CustomerName, MessageID: in.MessageID,
-		Mark: in.Mark, Text: in.Text, Media: in.Media, Code: messaging.FailureCode(in.Failure),
+		Mark: in.Mark, Text: in.Text, Media: in.Media, Business: in.Business, Unsure: in.Unsure, Code: messaging.FailureCode(in.Failure),
 	}
 	if !in.SentAt.IsZero() {
 		item.SentAt = in.SentAt.UnixMilli()

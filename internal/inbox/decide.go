@@ -48,7 +48,9 @@ type decisions struct {
 	// written are the last parts of conversations with an echo whose id isn't known, automatic the digests of automatic replies.
 	written   map[string][]*writtenPart
 	automatic map[[sha256.Size]byte]bool
-	// learned are new ones.
+	// businesses are the digests of ids that are known to be the business's.
+	businesses map[[sha256.Size]byte]bool
+	// learned are new automatic replies and businesses.
 	learned [][]byte
 
 	messages []*messageRow

@@ -35,7 +35,7 @@ func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 		decided: &decisions{
 			byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
 			sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
-			automatic: map[[sha256.Size]byte]bool{},
+			automatic: map[[sha256.Size]byte]bool{}, businesses: map[[sha256.Size]byte]bool{},
 		},
 	}
 	for _, op := range ops {
@@ -158,6 +158,7 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 		}
 		d.decided.rows[key] = s.rows[id]
 	}
+	d.attribute()
 	for _, key := range d.keys { // in one order in all processes
 		if maker := d.makers[key]; d.ids[key] == "" && maker != nil && d.there[key.channelID] {
 			c := newConversation(maker)
@@ -250,6 +251,7 @@ func (d *delivery) queueReads(tx store.Tx) {
 	d.decided.queueSeen(tx, d.messageKeys((*arrivedItem).stored))
 	d.decided.queueSent(tx, d.messageKeys(func(item *arrivedItem) bool { return item.isEcho() || item.Kind == FailedDelivery }))
 	d.decided.queueMarked(tx, d.markedIDs())
+	d.queueBusinesses(tx)
 }
 
 func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {

@@ -41,6 +41,8 @@ type Item struct {
 	CustomerRef  string // the platform's key of the conversation
 	Address      string // where replies go
 	CustomerName string // "" unknown
+	Business     string // the platform's id of the business, in the form of Address; "" where the platform always says who wrote
+	Unsure       bool   // of a Text or Media: the platform doesn't say whether the customer wrote it or the business
 	MessageID    string // the platform's, unique within the channel
 	Mark         string // of a FailedDelivery: [Outbound.Mark], if the platform repeats it
 	Text, Code   string

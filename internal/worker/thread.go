@@ -64,7 +64,7 @@ func echoOf(in *platforms.Inbound) inbox.Item {
 		kind = inbox.AutomaticEcho
 	}
 	item := inbox.Item{
-		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, Media: in.Media,
+		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, Media: in.Media, Business: in.Business,
 		SentAt: in.SentAt.UnixMilli(),
 	}
 	for _, a := range in.Attachments() {

@@ -174,21 +174,23 @@ func (m *message) read(value platforms.Value) {
 // affiliates is the business_type of messages from people who advertise for shops. They are shown, and not answered.
 const affiliates = "11"
 
-// add adds what the message is for the shop. It is the shop's own if its sender belongs to the shop; buyers may have shops, too.
+// add adds what the message is for the shop. It is the shop's own if its sender belongs to the shop; buyers may have shops, too. Without
+// the sender's shop only automatic replies are the shop's for sure.
 func (m *message) add(found *platforms.Collector, shop string) {
 	in := platforms.Inbound{
 		Type: Type, ExternalID: shop, Conversation: cmp.Or(m.conversation, m.from), Address: m.from, MessageID: m.id, SentAt: m.createdAt,
 	}
 	text, media := m.words()
 	censored := m.status == "blocked" || m.status == "censored_blacklist" // the receiver never sees it
-	if m.fromShop == shop {
-		in.Conversation, in.Address = cmp.Or(m.conversation, m.to), m.to
+	automatic := m.status == "auto_reply" || m.status == "offwork_autoreply"
+	if m.fromShop == shop || m.fromShop == "" && automatic {
+		in.Conversation, in.Address, in.Business = cmp.Or(m.conversation, m.to), m.to, m.from
 		if censored {
 			failed := in
 			failed.Kind, failed.Failure = platforms.FailedDelivery, platforms.Refused
 			found.Add(failed)
 		}
-		if m.status == "auto_reply" || m.status == "offwork_autoreply" {
+		if automatic {
 			found.Add(in.AsAutomatic(text, media))
 			return
 		}
@@ -200,12 +202,13 @@ func (m *message) add(found *platforms.Collector, shop string) {
 	if censored {
 		return
 	}
-	in.CustomerName = m.fromName
+	in.CustomerName, in.Business = m.fromName, m.to
 	if m.business == affiliates {
 		found.Add(in.AsEvent("affiliate_message"))
 		return
 	}
 	in = in.WithContent(text, media)
+	in.Unsure = m.fromShop == "" && m.from != "" && m.to != ""
 	if in.Kind != 0 {
 		found.Attach(&in, m.attachment())
 	}

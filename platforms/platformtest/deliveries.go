@@ -85,7 +85,7 @@ func RequireSound(t testing.TB, d *platforms.Description, platform platforms.Pla
 }
 
 func cloned(in platforms.Inbound) platforms.Inbound {
-	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text, &in.Media} {
+	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text, &in.Media, &in.Business} {
 		*text = strings.Clone(*text)
 	}
 	if in.Attached == nil {

@@ -295,6 +295,7 @@ func TestEveryCheckFails(t *testing.T) {
 		"another account":   {items(func(in *platforms.Inbound) { in.ExternalID = "78" }), []string{"deliveries"}},
 		"nowhere to reply":  {items(func(in *platforms.Inbound) { in.Address = "" }), []string{"deliveries"}},
 		"names its content": {items(func(in *platforms.Inbound) { in.Media = "image" }), []string{"deliveries"}},
+		"written by either": {items(func(in *platforms.Inbound) { in.Unsure = true }), []string{"deliveries"}},
 		"one id for all":    {items(func(in *platforms.Inbound) { in.MessageID = "1" }), []string{"deliveries"}},
 		"trimmed text":      {items(func(in *platforms.Inbound) { in.Text = strings.TrimSpace(in.Text) }), []string{"written texts"}},
 		"shortened text":    {items(func(in *platforms.Inbound) { in.Text = in.Text[:min(len(in.Text), 100)] }), []string{"written texts"}},
