@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
 
 // shownMessages is the number of messages on a page of a conversation.
@@ -68,15 +68,15 @@ func (m *message) Failed() bool { return m.State == "failed" }
 
 func (m *message) DeliveryLabel() string { return cmp.Or(deliveryTexts[m.State], m.State) }
 
-// Why returns in words why the message was not delivered, or not yet; "" when it was.
+// Why returns in words why the message was not delivered, or not yet; empty when it was.
 func (m *message) Why() string {
 	switch {
-	case m.Unclear():
-		return ""
-	case m.State == "pending" && m.Code == string(errcode.ChannelNeedsReauth):
+	case m.Failed(), m.Unclear():
+		return codes.Of(m.Code).Message
+	case m.State == "pending" && m.Code == codes.NeedsReauth:
 		return "The channel must be reconnected. The message goes out by itself afterwards."
 	}
-	return failureTexts[m.Code]
+	return ""
 }
 
 type conversationData struct {
@@ -181,7 +181,7 @@ func showConversation(req *pageRequest) (any, error) {
 	}
 	here := conversationsPath + "/" + c.ID
 	data.LiveState = req.live("conversation-state")
-	if c.Attention == attentionDraft {
+	if c.Attention == codes.Draft {
 		if err := req.addDraft(&data, here); err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ func (req *pageRequest) explained(err error) error {
 		return nil
 	}
 	f := *req.d.apiErrorOf(err)
-	if words := failureTexts[f.Code]; words != "" {
+	if words := codes.All[f.Code].Message; words != "" {
 		f.Message = words
 	}
 	return &f
@@ -282,39 +282,6 @@ func answerCustomer(req *pageRequest) (outcome, error) {
 	return goTo(conversationsPath + "/" + req.id()), req.explained(err)
 }
 
-// attentionTexts explain why messages stand unanswered and when answers resume (docs/contract.md#attention).
-var attentionTexts = map[string]string{
-	string(errcode.InsufficientCredits):   "The wallet can't pay for an answer. Answers resume by themselves when it is topped up.",
-	string(errcode.OrganizationSuspended): "The organization is suspended. Answers resume by themselves when the suspension ends.",
-	"no_agent":                            "The channel has no assistant. Answers resume by themselves when it has one.",
-	string(errcode.ChannelNeedsReauth):    "The channel must be reconnected. Messages and answers wait for that and go out by themselves.",
-	string(errcode.UnsupportedModel): "The assistant's model is not available any more. " +
-		"Choose another one; answers resume when the customer writes again.",
-	string(errcode.ContextTooLong): "The instructions and the message are too long for the model. " +
-		"Shorten the instructions; answers resume when the customer writes again.",
-	"empty_answer":       "The model's answer was empty. Answers resume when the customer writes again.",
-	"unreadable_message": "The message can't be decrypted. Answers resume when the customer writes again.",
-	attentionDraft:       "The assistant proposes an answer, and the customer gets it when one of you sends it.",
-	"media_message": "The customer sent something without a text, which the assistant can't read. Answer yourself; a text of the customer's is " +
-		"answered by the assistant.",
-	"message_too_old": "The customer wrote too long ago for the channel's assistant to answer. Answer yourself, or let the assistant try again; " +
-		"answers resume when the customer writes again.",
-	"loop_guard": "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
-		"Answers resume by themselves after ten minutes.",
-	string(errcode.ProviderError):      "The model provider fails. The answer is tried again for 24 hours.",
-	string(errcode.ProviderOverloaded): "The model provider is overloaded. The answer is tried again for 24 hours.",
-	string(errcode.ProviderTimeout):    "The model provider doesn't answer in time. The answer is tried again for 24 hours.",
-	string(errcode.InternalError):      "The service failed. The answer is tried again for 24 hours.",
-	string(errcode.TemplateRequired): "A message came more than 24 hours after the customer wrote: the platform now accepts only " +
-		"approved templates. Send one. Answers resume when the customer writes again.",
-	"template_paused": "The platform doesn't take a template for some hours, because many customers didn't want it. " +
-		"Send it again later, or another one.",
-	"template_refused": "The platform doesn't take a template any more, or not with these values. Send another one.",
-	"key_reused":       "The service failed. Ask its operator to try the answer again.",
-	"not_kept":         "The answer was too long to be kept. Ask the operator.",
-	"send_failed":      "The platform could not be reached for 24 hours. Answers resume when the customer writes again.",
-}
-
 // deliveryTexts name the states of a delivery.
 var deliveryTexts = map[string]string{
 	"pending":          "Waits to be sent",
@@ -323,21 +290,4 @@ var deliveryTexts = map[string]string{
 	"failed":           "Not delivered",
 	"delivery_unknown": "Unclear",
 	"discarded":        "Discarded, not sent",
-}
-
-// failureTexts explain why a message wasn't sent and what to do.
-var failureTexts = map[string]string{
-	string(errcode.ChannelNeedsReauth): "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again.",
-	string(errcode.ServiceWindowExpired): "The customer's last message is too old: the platform no longer accepts free text. " +
-		"You can write again when the customer does.",
-	string(errcode.TemplateRequired): "The customer wrote more than 24 hours ago: the platform now accepts only approved templates. " +
-		"Send one. You can write again when the customer does.",
-	"template_paused":    "The platform doesn't take this template for some hours, because many customers didn't want it. Send it again later.",
-	"template_refused":   "The platform doesn't take this template any more, or not with these values. Send another one.",
-	"customer_blocked":   "The customer has blocked you, or is gone.",
-	"send_refused":       "The platform refused this message. The operator finds its reason in the worker's log.",
-	"unreadable_message": "Its text can't be decrypted any more.",
-	"message_too_old":    "It could not be sent before the customer's message was too old for the channel's assistant.",
-	"send_failed":        "The platform could not be reached, or was overloaded, for too long.",
-	"failed":             "The platform accepted it, and reported later that it did not arrive.",
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
 
 const conversationsPath = root + "/conversations"
@@ -51,8 +53,12 @@ func (c *conversation) HandoverLabel() string { return handoverReasons[c.Handove
 
 func (c *conversation) StateLabel() string { return cmp.Or(conversationStates[c.State], c.State) }
 
+// AttentionLabel returns in words why the conversation needs attention, empty if it doesn't.
 func (c *conversation) AttentionLabel() string {
-	return cmp.Or(attentionTexts[c.Attention], c.Attention)
+	if c.Attention == "" {
+		return ""
+	}
+	return codes.Of(c.Attention).Conversation
 }
 
 // Waits reports whether the customer waits for the person who has the conversation.

@@ -1,13 +1,19 @@
 package dashboard
 
 import (
+	"html"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
 
 // The filters are the API's, and the list is asked for in the order of what happened last.
@@ -66,26 +72,46 @@ func TestWaitingForPeople(t *testing.T) {
 	}
 }
 
-// Both pages say in words why a conversation needs attention.
+// dataAttribute is an attribute for the script and for tests.
+var dataAttribute = regexp.MustCompile(`data-[a-z-]+="[^"]*"`)
+
+// Both pages say in words why a conversation needs attention, and name no code, also not one that another version has written.
 func TestAttentionInWords(t *testing.T) {
 	t.Parallel()
-	for _, code := range []string{
-		"insufficient_credits", "organization_suspended", "no_agent", "channel_needs_reauth", "unsupported_model", "context_too_long",
-		"empty_answer", "message_too_old", "draft_waiting", "media_message", "loop_guard", "unreadable_message", "provider_error", "provider_overloaded", "provider_timeout", "internal_error",
-		"key_reused", "not_kept", "send_failed", "template_required", "template_paused", "template_refused",
-	} {
+	for _, code := range append(slices.Collect(maps.Keys(codes.All)), "something_new") {
 		r := newBareFixture(t)
 		body := strings.Replace(conversationJSON, `"attention":null`, `"attention":"`+code+`"`, 1)
 		r.answer("GET /conversations", http.StatusOK, listOf(body))
 		r.answer("GET /conversations/cnv_1", http.StatusOK, body)
 		r.answer("GET /conversations/cnv_1/drafts", http.StatusOK, listOf())
-		require.NotEqual(t, code, (&conversation{Attention: code}).AttentionLabel())
 		for _, path := range []string{"/dashboard/conversations", "/dashboard/conversations/cnv_1"} {
 			page := r.see(t, path)
-			require.Contains(t, page, strings.SplitN((&conversation{Attention: code}).AttentionLabel(), "'", 2)[0])
+			require.Contains(t, page, html.EscapeString(codes.Of(code).Conversation))
+			if strings.Contains(code, "_") { // others are ordinary words
+				require.NotContains(t, dataAttribute.ReplaceAllString(page, ""), code)
+			}
 		}
 	}
-	require.Equal(t, "something_new", (&conversation{Attention: "something_new"}).AttentionLabel())
+}
+
+// A message that failed says in words why, and names no code.
+func TestFailuresInWords(t *testing.T) {
+	t.Parallel()
+	for _, code := range append(slices.Collect(maps.Keys(codes.All)), "something_new") {
+		m := message{State: "failed", Code: code}
+		if code == codes.DeliveryUnknown {
+			m.State = code
+		}
+		require.Equal(t, codes.Of(code).Message, m.Why())
+		if codes.All[code].Message == "" && code != "something_new" {
+			continue // no message fails with it
+		}
+		require.NotEmpty(t, m.Why())
+		r := newBareFixture(t)
+		r.answer("GET /conversations/cnv_1/messages", http.StatusOK,
+			`{"data":[{"id":"msg_1","author":"human","kind":"text","text":"one","state":"`+m.State+`","code":"`+code+`"}],"nextCursor":null}`)
+		require.Contains(t, r.see(t, "/dashboard/conversations/cnv_1"), html.EscapeString(m.Why()))
+	}
 }
 
 func TestMessagesAreShown(t *testing.T) {

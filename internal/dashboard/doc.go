@@ -56,6 +56,6 @@
 //   - Only the session's cookie authenticates a person: a key in a header is not passed on.
 //   - Pages are never stored by browsers or proxies; files of static/ are cached for ever, because their path has their hash.
 //
-// It imports no other package of this module but the table of error codes, has no rules of the business, keeps no state between
+// It imports no other package of this module but the two tables of codes, has no rules of the business, keeps no state between
 // requests and sends no e-mail.
 package dashboard

@@ -2,9 +2,6 @@ package dashboard
 
 import "net/http"
 
-// attentionDraft is the attention of a conversation in which an answer waits for a person to send it.
-const attentionDraft = "draft_waiting"
-
 // draft is an answer that the assistant proposes, as the API shows it.
 type draft struct {
 	ID        string `json:"id"`

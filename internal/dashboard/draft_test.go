@@ -20,7 +20,7 @@ func TestProposedAnswer(t *testing.T) {
 	require.Contains(t, element(t, page, "draft-discard"), `data-confirm="Discard the proposed answer?`)
 	require.Contains(t, page, `href="/dashboard/conversations/cnv_1#draft"`)
 	require.NotContains(t, page, `id="conversation-retry"`)
-	require.NotContains(t, page, "Messages stand unanswered")
+	require.NotContains(t, page, "Needs somebody.")
 
 	const send = "/conversations/cnv_1/drafts/trn_1/send"
 	r.answer("POST "+send, http.StatusCreated, `{}`)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -23,7 +24,6 @@ const (
 // Codes of discarded turns.
 const (
 	codeHandedOver = "handed_over"
-	codeBlocked    = "customer_blocked"
 )
 
 // effect is a change to rows of a conversation that were stored before the item.
@@ -110,7 +110,7 @@ func (d *decisions) decide(item *arrivedItem) {
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
 			c.close()
-			d.silence(c, codeBlocked)
+			d.silence(c, codes.CustomerBlocked)
 		}
 	case AccessRefused, Unsent, ErasureWanted: // see [Queue.Enqueue], which has left them out
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -46,10 +47,10 @@ func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 
 const selectStandingByCode = `SELECT code, count(*) FROM turns WHERE ` + standing + ` GROUP BY code`
 
-// StandingByCode counts the turns that stand, of all organizations, by code; every code of [Policies] is there.
+// StandingByCode counts the turns that stand, of all organizations, by code; every code of [codes.All] is there.
 func (q *Queue) StandingByCode(ctx context.Context) (map[string]int64, error) {
-	byCode := make(map[string]int64, len(Policies))
-	for code := range Policies {
+	byCode := make(map[string]int64, len(codes.All))
+	for code := range codes.All {
 		byCode[code] = 0
 	}
 	_, err := store.ReadRows(ctx, q.db, "count what stands", func(row store.Row) (struct{}, error) {

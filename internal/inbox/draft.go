@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -33,7 +34,7 @@ type Draft struct {
 // Text returns the whole draft as people read it.
 func (d *Draft) Text() string { return strings.Join(d.Parts, "\n\n") }
 
-// Propose ends a running turn with a draft in place of an answer: nothing is sent, the conversation's attention is [CodeDraft], and it
+// Propose ends a running turn with a draft in place of an answer: nothing is sent, the conversation's attention is [codes.Draft], and it
 // stands like other turns until a person sends or discards it, or the customer's next text makes it stale. When newer texts wait
 // already, the draft is stale at once: they wait together with those of the turn, for the next draft. Errors are those of
 // [Queue.Answer].
@@ -75,9 +76,9 @@ func (op *proposeOp) run(_ context.Context, s *session) error {
 		op.supersede(s)
 		return nil
 	}
-	op.end(s, TurnNeedsAttention, CodeDraft, sql.NullInt64{})
+	op.end(s, TurnNeedsAttention, codes.Draft, sql.NullInt64{})
 	s.tx.Queue(1, `UPDATE turns SET draft = $2 WHERE id = $1`, op.turnID, op.draft)
-	c.attention = CodeDraft
+	c.attention = codes.Draft
 	return nil
 }
 
@@ -95,7 +96,7 @@ func (q *Queue) RecentRequests(ctx context.Context, lease Lease) (turns int, err
 }
 
 const selectDraft = `SELECT id, org_id, draft, updated_at FROM turns
-	WHERE conversation_id = $1 AND org_id = $2 AND state = 'needs_attention' AND code = '` + CodeDraft + `'`
+	WHERE conversation_id = $1 AND org_id = $2 AND state = 'needs_attention' AND code = '` + codes.Draft + `'`
 
 // Drafts reads the draft that waits in an organization's conversation: one, or none. It returns [store.ErrNotFound] when the
 // organization has no such conversation, or a wrapped error of the store.
@@ -196,7 +197,7 @@ func (op *discardDraftOp) run(ctx context.Context, s *session) error {
 
 // endDraft ends the turn of a draft that waits, and reports whether there was one. The conversation shows what else stands.
 func endDraft(ctx context.Context, s *session, c *conversationRow, draftID, code string) (waited bool, err error) {
-	standing := standingOp{ownOp: ownOp{id: c.id}, code: CodeDraft}
+	standing := standingOp{ownOp: ownOp{id: c.id}, code: codes.Draft}
 	drafts, others, err := standing.turns(ctx, s)
 	if err != nil {
 		return false, err

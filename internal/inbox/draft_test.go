@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -39,7 +40,7 @@ func TestPropose(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "hello"))
 		id, draft := q.propose(t, "Good", "day")
 		require.Equal(t, []string{"Good\n\nday"}, q.drafts(t, id))
-		require.Equal(t, CodeDraft, q.attention(t, id))
+		require.Equal(t, codes.Draft, q.attention(t, id))
 		require.Equal(t, []string{"conversation.attention draft_waiting"}, q.told(t))
 		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM outbound_messages`))
 		require.NotEqual(t, "0", q.value(t, `SELECT unanswered_since FROM conversations`))
@@ -49,7 +50,7 @@ func TestPropose(t *testing.T) {
 		require.Equal(t, 1, count)
 		standing, err := q.StandingByCode(t.Context())
 		require.NoError(t, err)
-		require.EqualValues(t, 1, standing[CodeDraft])
+		require.EqualValues(t, 1, standing[codes.Draft])
 		q.idle(t)
 		q.healthy(t)
 		_, err = q.Drafts(t.Context(), "org_2", id)

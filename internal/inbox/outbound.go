@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -420,7 +421,7 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 	}
 	if op.CloseConversation {
 		c.close()
-		s.silence(c, cmp.Or(op.code, codeBlocked))
+		s.silence(c, cmp.Or(op.code, codes.CustomerBlocked))
 	}
 	if op.to != OutboundPending || op.code != "" || op.CloseConversation {
 		c.attention = cmp.Or(op.code, op.to)

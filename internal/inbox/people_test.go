@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -47,11 +48,11 @@ func TestEventsOfConversations(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "hello"))
 		lease := q.take(t)
 		turnID := q.begin(t, lease)
-		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: CodeNoAgent}))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: codes.NoAgent}))
 		require.NoError(t, q.Release(ctx, lease))
 		require.NoError(t, q.Resume(ctx, turnID, 1))
 		lease = q.take(t)
-		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: CodeNoAgent}))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turnID, Code: codes.NoAgent}))
 		require.NoError(t, q.Release(ctx, lease))
 		require.Equal(t, []string{"conversation.attention no_agent"}, q.told(t))
 		q.arrive(t, textOf("ann", "2", "hello?"))
@@ -153,12 +154,12 @@ func TestWaitingForPeople(t *testing.T) {
 		_, err = q.SendAsHuman(ctx, "usr_1", "org_1", id, []string{"here I am"})
 		require.NoError(t, err)
 		require.Zero(t, waiting())
-		q.exec(t, `UPDATE conversations SET attention = $1`, CodeNoAgent)
+		q.exec(t, `UPDATE conversations SET attention = $1`, codes.NoAgent)
 		require.Equal(t, 1, waiting())
 		for i := range MaxWaiting + 5 {
 			q.arrive(t, textOf(fmt.Sprint("customer", i), fmt.Sprint("m", i), "hello"))
 		}
-		q.exec(t, `UPDATE conversations SET attention = $1`, CodeNoAgent)
+		q.exec(t, `UPDATE conversations SET attention = $1`, codes.NoAgent)
 		count, err := q.WaitingForPeople(ctx, "org_1")
 		require.NoError(t, err)
 		require.Equal(t, MaxWaiting, count)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -93,7 +94,7 @@ func (op *retryStandingOp) run(ctx context.Context, s *session) error {
 		return nil
 	}
 	turns, _, err := op.turns(ctx, s)
-	turns = slices.DeleteFunc(turns, func(turn standingTurn) bool { return turn.code == CodeDraft })
+	turns = slices.DeleteFunc(turns, func(turn standingTurn) bool { return turn.code == codes.Draft })
 	switch {
 	case err != nil:
 		return err

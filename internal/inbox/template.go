@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
 
 // codesOfTemplates are the attentions that a template resolves.
-var codesOfTemplates = []string{string(errcode.TemplateRequired), CodeTemplatePaused, CodeTemplateRefused}
+var codesOfTemplates = []string{string(errcode.TemplateRequired), codes.TemplatePaused, codes.TemplateRefused}
 
 // SendTemplate queues a template that a member of the organization sends to a customer, and returns the message as it is listed: text is
 // the template's with its variables filled in, template what the worker sends ([Outbound.Template]). It ends an attention that wants a

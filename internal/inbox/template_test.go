@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -41,9 +42,9 @@ func TestSendTemplate(t *testing.T) {
 		require.JSONEq(t, readyTemplate, string(out[0].Template))
 		require.Equal(t, "Your order is ready.", out[0].Text)
 		require.NoError(t, q.Sending(ctx, lease, out[0].ID))
-		require.NoError(t, q.SendFailed(ctx, lease, out[0].ID, OutboundFailed, CodeTemplatePaused, SendFailure{}))
+		require.NoError(t, q.SendFailed(ctx, lease, out[0].ID, OutboundFailed, codes.TemplatePaused, SendFailure{}))
 		require.NoError(t, q.Release(ctx, lease))
-		require.Equal(t, CodeTemplatePaused, q.attention(t, id))
+		require.Equal(t, codes.TemplatePaused, q.attention(t, id))
 
 		messages, err := q.Messages(ctx, "org_1", id, pageAll)
 		require.NoError(t, err)
@@ -70,9 +71,9 @@ func TestSendTemplateLeavesWhatStands(t *testing.T) {
 		require.Equal(t, "no_agent", q.attention(t, id))
 		lease := q.take(t)
 		out := q.open(t, lease).Outbound
-		require.NoError(t, q.SendFailed(ctx, lease, out[0].ID, OutboundFailed, CodeTemplateRefused, SendFailure{}))
+		require.NoError(t, q.SendFailed(ctx, lease, out[0].ID, OutboundFailed, codes.TemplateRefused, SendFailure{}))
 		require.NoError(t, q.Release(ctx, lease))
-		require.Equal(t, CodeTemplateRefused, q.attention(t, id))
+		require.Equal(t, codes.TemplateRefused, q.attention(t, id))
 		_, _, err = q.SendTemplate(ctx, "usr_1", "org_1", id, "x", []byte(readyTemplate), nil)
 		require.NoError(t, err)
 		require.Equal(t, "no_agent", q.attention(t, id))

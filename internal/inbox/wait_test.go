@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 )
 
 var errEnough = errors.New("enough")
@@ -110,7 +112,7 @@ func TestLags(t *testing.T) {
 func TestStandingByCode(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
-		for i, code := range []string{CodeNoAgent, CodeNoAgent, "of_another_version"} {
+		for i, code := range []string{codes.NoAgent, codes.NoAgent, "of_another_version"} {
 			q.arrive(t, textOf(number(i), number(i), "hello"))
 			lease := q.take(t)
 			require.NoError(t, q.Stand(t.Context(), lease, Standing{Code: code, MessageIDs: idsOf(q.open(t, lease).Waiting)}))
@@ -118,10 +120,10 @@ func TestStandingByCode(t *testing.T) {
 		}
 		byCode, err := q.StandingByCode(t.Context())
 		require.NoError(t, err)
-		require.Len(t, byCode, len(Policies)+1)
-		require.EqualValues(t, 2, byCode[CodeNoAgent])
+		require.Len(t, byCode, len(codes.All)+1)
+		require.EqualValues(t, 2, byCode[codes.NoAgent])
 		require.EqualValues(t, 1, byCode["of_another_version"])
-		require.Zero(t, byCode[CodeLoopGuard])
+		require.Zero(t, byCode[codes.LoopGuard])
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -95,11 +96,11 @@ func (op *withdrawOp) read(s *session) {
 		madeAt, err := store.ScanValue[int64](row)
 		op.drafted = madeAt >= op.at
 		return err
-	}, `SELECT created_at FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = '`+CodeDraft+`'`, op.conversationID)
+	}, `SELECT created_at FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = '`+codes.Draft+`'`, op.conversationID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.others) }, `SELECT
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND platform_message_id <> $2)
 		OR EXISTS (SELECT 1 FROM messages WHERE turn_id IN (SELECT id FROM turns WHERE conversation_id = $1
-				AND (state = 'asking' OR state = 'needs_attention' AND code = '`+CodeDraft+`'))
+				AND (state = 'asking' OR state = 'needs_attention' AND code = '`+codes.Draft+`'))
 			AND NOT handled AND platform_message_id <> $2)`, op.conversationID, op.key.platformID)
 }
 

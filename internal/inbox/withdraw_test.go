@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -107,7 +108,7 @@ func TestWithdrawnWhileItStands(t *testing.T) {
 		q.arrive(t, textOf("ann", "1", "one"), textOf("ann", "2", "two"))
 		lease := q.take(t)
 		turn := q.begin(t, lease)
-		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turn, Code: CodeNoAgent}))
+		require.NoError(t, q.Stand(ctx, lease, Standing{TurnID: turn, Code: codes.NoAgent}))
 		require.NoError(t, q.Release(ctx, lease))
 		q.arrive(t, tookBack("ann", "1"))
 		q.idle(t)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -98,14 +99,14 @@ var settleMessages = listSizes.Statement(`UPDATE messages SET handled = TRUE, tu
 // endMedia ends the standing turn of messages without text, because a person has answered.
 func endMedia(tx store.Tx, conversationID string, now int64) {
 	tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id IN (
-		SELECT id FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $2)`, conversationID, CodeMedia)
+		SELECT id FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $2)`, conversationID, codes.Media)
 	tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3
-		WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $4`, conversationID, codeHandedOver, now, CodeMedia)
+		WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $4`, conversationID, codeHandedOver, now, codes.Media)
 }
 
 // personAnswered ends the attention of messages without text.
 func (s *session) personAnswered(c *conversationRow) {
-	if c.attention == CodeMedia {
+	if c.attention == codes.Media {
 		c.stands("")
 		endMedia(s.tx, c.id, s.now)
 	}
@@ -113,7 +114,7 @@ func (s *session) personAnswered(c *conversationRow) {
 
 // personAnswered is the function of the same name for an echo.
 func (d *decisions) personAnswered(c *conversationRow) {
-	if c.attention == CodeMedia {
+	if c.attention == codes.Media {
 		c.stands("")
 		d.effects = append(d.effects, effect{conversationID: c.id, person: true})
 	}

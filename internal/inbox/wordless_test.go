@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -122,11 +123,11 @@ func TestMediaAttention(t *testing.T) {
 				q.arrive(t, imageOf("ann", number(n)))
 				q.due(t)
 				lease := q.take(t)
-				require.NoError(t, q.Stand(ctx, lease, Standing{MessageIDs: idsOf(q.open(t, lease).Waiting), Code: CodeMedia}))
+				require.NoError(t, q.Stand(ctx, lease, Standing{MessageIDs: idsOf(q.open(t, lease).Waiting), Code: codes.Media}))
 				require.NoError(t, q.Release(ctx, lease))
 				conversationID = lease.ConversationID
 			}
-			require.Equal(t, CodeMedia, q.attention(t, conversationID))
+			require.Equal(t, codes.Media, q.attention(t, conversationID))
 			q.healthy(t)
 			return conversationID
 		}
@@ -170,7 +171,7 @@ func TestMediaAttention(t *testing.T) {
 		}
 		require.NoError(t, q.Release(ctx, lease))
 		id = show()
-		require.NoError(t, q.Dismiss(ctx, "usr_1", "org_1", id, CodeMedia))
+		require.NoError(t, q.Dismiss(ctx, "usr_1", "org_1", id, codes.Media))
 		ended(id)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/markup"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -194,11 +194,11 @@ func widget() *platforms.ChannelType {
 func Code(class platforms.Class) string {
 	switch class {
 	case platforms.NeedsReauth:
-		return string(errcode.ChannelNeedsReauth)
+		return codes.NeedsReauth
 	case platforms.WindowExpired:
-		return string(errcode.ServiceWindowExpired)
+		return codes.ServiceWindowExpired
 	case platforms.TemplateRequired:
-		return string(errcode.TemplateRequired)
+		return codes.TemplateRequired
 	default:
 		return ""
 	}
@@ -208,15 +208,15 @@ func Code(class platforms.Class) string {
 func FailureCode(class platforms.Class) string {
 	switch class {
 	case platforms.Retry:
-		return "send_failed"
+		return codes.SendFailed
 	case platforms.Refused:
-		return "send_refused"
+		return codes.SendRefused
 	case platforms.CustomerBlocked:
-		return "customer_blocked"
+		return codes.CustomerBlocked
 	case platforms.TemplatePaused:
-		return "template_paused"
+		return codes.TemplatePaused
 	case platforms.TemplateRefused:
-		return "template_refused"
+		return codes.TemplateRefused
 	default:
 		return Code(class)
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 )
 
@@ -23,9 +24,9 @@ func (p *pass) tooOld() bool {
 func (p *pass) unsendable(row *inbox.Outbound) string {
 	switch {
 	case row.Unreadable:
-		return inbox.CodeUnreadable
+		return codes.Unreadable
 	case row.Author == inbox.AuthorAssistant && row.Part == 0 && row.Resends == 0 && p.tooOld():
-		return inbox.CodeTooOld
+		return codes.TooOld
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -54,7 +55,7 @@ func TestTooOldMessages(t *testing.T) {
 		h.sayBefore(t, "lan", "hello", 61*time.Minute)
 		h.drain(t, h.worker())
 		require.Equal(t, "needs_attention message_too_old", h.turns(t, acme)[2])
-		require.Equal(t, inbox.CodeTooOld, h.conversation(t, acme, "lan").Attention)
+		require.Equal(t, codes.TooOld, h.conversation(t, acme, "lan").Attention)
 		require.NoError(t, h.worker().resume(t.Context()))
 		require.Zero(t, h.drain(t, h.worker()))
 		require.Len(t, h.vendor.calls(), 2)
@@ -79,8 +80,8 @@ func TestAPersonWantsAnOldMessageAnswered(t *testing.T) {
 		require.NoError(t, h.queue.RetryStanding(t.Context(), "usr_1", acme, id, ""))
 		h.pass(t, 2*time.Hour)
 		h.drain(t, h.worker())
-		require.Equal(t, inbox.CodeTooOld, h.conversation(t, acme, "lan").Attention, "nobody came to answer it in time")
-		require.NoError(t, h.queue.RetryStanding(t.Context(), "usr_1", acme, id, inbox.CodeTooOld))
+		require.Equal(t, codes.TooOld, h.conversation(t, acme, "lan").Attention, "nobody came to answer it in time")
+		require.NoError(t, h.queue.RetryStanding(t.Context(), "usr_1", acme, id, codes.TooOld))
 		h.drain(t, h.worker())
 		require.Equal(t, []string{"You said: hello"}, h.texts())
 		require.EqualValues(t, answerCost, h.spent(t, acme))
@@ -127,7 +128,7 @@ func TestAnAnswerBecomesTooOld(t *testing.T) {
 		h.drain(t, h.worker())
 		require.Equal(t, "assistant: You said: hello (failed message_too_old)", h.lines(t, acme, "lan")[1])
 		c := h.conversation(t, acme, "lan")
-		require.Equal(t, inbox.CodeTooOld, c.Attention)
+		require.Equal(t, codes.TooOld, c.Attention)
 		messages, err := h.queue.Messages(t.Context(), acme, c.ID, store.Page{Limit: 10})
 		require.NoError(t, err)
 		require.NoError(t, h.queue.Resend(t.Context(), "usr_1", acme, c.ID, messages[1].ID, false))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 )
 
@@ -15,7 +16,7 @@ func (p *pass) propose(ctx context.Context, turn *inbox.Turn, text string) error
 	if err := p.Turns.Propose(ctx, p.lease, turn.ID, parts); err != nil {
 		return fmt.Errorf("storing a draft: %w", err)
 	}
-	p.turnEnded(endedAttention + inbox.CodeDraft)
+	p.turnEnded(endedAttention + codes.Draft)
 	return nil
 }
 

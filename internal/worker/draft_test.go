@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -22,7 +23,7 @@ func (h *fixture) setDrafts(t *testing.T, channel string, drafts bool) {
 func (h *fixture) draft(t *testing.T, customer string) (conversationID string, draft inbox.Draft) {
 	t.Helper()
 	c := h.conversation(t, acme, customer)
-	require.Equal(t, inbox.CodeDraft, c.Attention)
+	require.Equal(t, codes.Draft, c.Attention)
 	drafts, err := h.queue.Drafts(t.Context(), acme, c.ID)
 	require.NoError(t, err)
 	require.Len(t, drafts, 1)
@@ -164,7 +165,7 @@ func TestDraftsOfABot(t *testing.T) {
 		h.drain(t, h.worker())
 	}
 	require.Len(t, h.vendor.calls(), maxRecentReplies)
-	require.Equal(t, inbox.CodeLoopGuard, h.conversation(t, acme, "bot").Attention)
+	require.Equal(t, codes.LoopGuard, h.conversation(t, acme, "bot").Attention)
 	require.Empty(t, h.texts())
 }
 

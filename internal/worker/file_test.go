@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
@@ -85,7 +86,7 @@ func TestFiles(t *testing.T) {
 }
 
 // unclear is a part that perhaps arrived.
-const unclear = "delivery_unknown " + codeDeliveryUnknown
+const unclear = "delivery_unknown " + codes.DeliveryUnknown
 
 // TestFilesThatFail: a file is tried again while certainly nothing was sent, which the upload before a message never is; a broken send of it
 // is unknown, and never repeated by itself.

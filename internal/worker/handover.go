@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -49,7 +50,7 @@ func (p *pass) asksForPerson() bool {
 func (p *pass) failsAgain(standing *inbox.Standing) bool {
 	agent := p.work.Agent
 	return agent != nil && agent.Handover && !standing.Heals() &&
-		inbox.AssistantFailed(standing.Code) && inbox.AssistantFailed(p.work.Conversation.AttentionTold)
+		codes.Of(standing.Code).AssistantFailed && codes.Of(p.work.Conversation.AttentionTold).AssistantFailed
 }
 
 // handOver ends the turn by giving the conversation to people, without an answer of the model's; without a turn the waiting texts become

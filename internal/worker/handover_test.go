@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -152,7 +153,7 @@ func TestFailureWithoutATurn(t *testing.T) {
 	h.changeAgent(t, func(a *store.Agent) { a.Model = "vendor/gone" })
 	h.say(t, bot, "ann", "one")
 	h.drain(t, h.worker())
-	require.Equal(t, codeUnsupportedModel, h.conversation(t, acme, "ann").Attention)
+	require.Equal(t, codes.UnsupportedModel, h.conversation(t, acme, "ann").Attention)
 	h.say(t, bot, "ann", "two")
 	h.drain(t, h.worker())
 	require.Equal(t, inbox.HandoverFailures, h.conversation(t, acme, "ann").HandoverReason)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -117,7 +117,7 @@ func TestAgesWhileClosed(t *testing.T) {
 	})
 	h.sayBefore(t, "mai", "hello?", 25*time.Hour)
 	h.drain(t, h.worker())
-	require.Equal(t, inbox.CodeTooOld, h.conversation(t, acme, "mai").Attention)
+	require.Equal(t, codes.TooOld, h.conversation(t, acme, "mai").Attention)
 }
 
 // TestAVisitorOfAClosedBusiness gets no stream, and finds the notice in the list.

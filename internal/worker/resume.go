@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -29,7 +30,7 @@ const (
 // the age was when it began to stand; up to a quarter is added, by the turn's id, so that turns which stand together aren't tried
 // together.
 func standingPause(t *inbox.StandingTurn) time.Duration {
-	if t.Code == inbox.CodeLoopGuard {
+	if t.Code == codes.LoopGuard {
 		return inbox.LoopWindow
 	}
 	pause := min(max((t.Age-t.Stood)/2, shortestStanding), longestStanding)
@@ -76,7 +77,7 @@ func (w *Worker) resume(ctx context.Context) error {
 
 func (w *Worker) resumeTurn(ctx context.Context, t *inbox.StandingTurn) error {
 	var attempts int64
-	if inbox.PolicyOf(t.Code).Ends == inbox.EndsInTime {
+	if codes.Of(t.Code).Ends == codes.InTime {
 		attempts = resumeAttempts
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)
@@ -90,22 +91,22 @@ func (w *Worker) resumeTurn(ctx context.Context, t *inbox.StandingTurn) error {
 
 // resumable reports whether the cause of a standing turn has been resolved, or its pause is over.
 func (w *Worker) resumable(ctx context.Context, t *inbox.StandingTurn, free map[string]int64) (bool, error) {
-	switch policy := inbox.PolicyOf(t.Code); {
+	switch policy := codes.Of(t.Code); {
 	case t.Suspended:
 		return false, nil
-	case policy.Ends == inbox.EndsInTime:
+	case policy.Ends == codes.InTime:
 		return t.Stood >= standingPause(t), nil
-	case policy.Ends != inbox.EndsWithCause:
+	case policy.Ends != codes.WithCause:
 		return false, nil
 	}
 	switch t.Code {
-	case codeSuspended:
+	case codes.Suspended:
 		return true, nil
-	case inbox.CodeNoAgent:
+	case codes.NoAgent:
 		return t.HasAgent, nil
-	case codeNeedsReauth:
+	case codes.NeedsReauth:
 		return t.ChannelState == store.ChannelActive, nil
-	case codeNoCredits:
+	case codes.InsufficientCredits:
 		balance, known := free[t.OrgID]
 		if !known {
 			bounded, cancel := context.WithTimeoutCause(ctx, storeWait, errStoreSlow)

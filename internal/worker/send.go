@@ -9,19 +9,13 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/platforms"
-)
-
-// Codes of messages that were not sent, or perhaps, beside those of the contract's errors.
-const (
-	codeSendRefused     = "send_refused"
-	codeCustomerBlocked = "customer_blocked"
-	codeDeliveryUnknown = "delivery_unknown"
 )
 
 // endedSent is how a try to send ends well, for [Observer.Sent].
@@ -333,10 +327,10 @@ func (p *pass) failedToSend(ctx context.Context, row *inbox.Outbound, failure *p
 	case platforms.WindowExpired, platforms.TemplateRequired, platforms.TemplatePaused, platforms.TemplateRefused:
 		return 0, failed(messaging.FailureCode(failure.Class), rest)
 	case platforms.CustomerBlocked:
-		return 0, failed(codeCustomerBlocked, inbox.SendFailure{RestOfTurn: true, CloseConversation: true})
+		return 0, failed(codes.CustomerBlocked, inbox.SendFailure{RestOfTurn: true, CloseConversation: true})
 	case platforms.Refused:
 	}
-	return 0, failed(codeSendRefused, rest)
+	return 0, failed(codes.SendRefused, rest)
 }
 
 // later keeps a message pending for another try, or lets it fail when that is of no use any more. What the platform asks for holds for its
@@ -355,30 +349,30 @@ func (p *pass) later(ctx context.Context, row *inbox.Outbound, failure *platform
 
 // outdated reports whether a message has waited for so long that it is of no use any more.
 func (p *pass) outdated(row *inbox.Outbound) bool {
-	return p.waited(row.CreatedAt) >= inbox.PolicyOf(inbox.CodeSendFailed).For
+	return p.waited(row.CreatedAt) >= codes.Of(codes.SendFailed).For
 }
 
 func (p *pass) giveUp(ctx context.Context, row *inbox.Outbound) error {
-	return p.sendFailed(ctx, row, inbox.OutboundFailed, inbox.CodeSendFailed, inbox.SendFailure{RestOfTurn: true})
+	return p.sendFailed(ctx, row, inbox.OutboundFailed, codes.SendFailed, inbox.SendFailure{RestOfTurn: true})
 }
 
 // untilReconnected keeps a message pending until its channel is connected again, as long as its platform would take it then. The resume
 // loop ends the wait.
 func (p *pass) untilReconnected(ctx context.Context, row *inbox.Outbound) (wait time.Duration, err error) {
-	wait = inbox.PolicyOf(codeNeedsReauth).For - p.waited(row.CreatedAt)
+	wait = codes.Of(codes.NeedsReauth).For - p.waited(row.CreatedAt)
 	if wait <= 0 {
-		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codeNeedsReauth, inbox.SendFailure{RestOfTurn: true})
+		return 0, p.sendFailed(ctx, row, inbox.OutboundFailed, codes.NeedsReauth, inbox.SendFailure{RestOfTurn: true})
 	}
 	if window := p.window(row.Author); window > 0 && row.Template == nil {
 		wait = min(wait, max(0, window-p.silence()))
 	}
 	p.postponed = true
-	return wait + time.Second, p.sendFailed(ctx, row, inbox.OutboundPending, codeNeedsReauth, inbox.SendFailure{Uncounted: true})
+	return wait + time.Second, p.sendFailed(ctx, row, inbox.OutboundPending, codes.NeedsReauth, inbox.SendFailure{Uncounted: true})
 }
 
 // unclear stores that the delivery is unknown. The message is never sent again by itself.
 func (p *pass) unclear(ctx context.Context, row *inbox.Outbound) error {
-	return p.sendFailed(ctx, row, inbox.OutboundDeliveryUnknown, codeDeliveryUnknown, inbox.SendFailure{})
+	return p.sendFailed(ctx, row, inbox.OutboundDeliveryUnknown, codes.DeliveryUnknown, inbox.SendFailure{})
 }
 
 func (p *pass) sendFailed(ctx context.Context, row *inbox.Outbound, state, code string, o inbox.SendFailure) error {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
@@ -23,16 +23,6 @@ const (
 	maxRecentReplies = 20
 	// maxHalvings is enough to drop a full history.
 	maxHalvings = 8
-)
-
-// Codes of turns that stand and that this package decides on; see [inbox.Policies].
-const (
-	codeSuspended        = string(errcode.OrganizationSuspended)
-	codeNeedsReauth      = string(errcode.ChannelNeedsReauth)
-	codeUnsupportedModel = string(errcode.UnsupportedModel)
-	codeNoCredits        = string(errcode.InsufficientCredits)
-	codeContextTooLong   = string(errcode.ContextTooLong)
-	codeInternal         = string(errcode.InternalError)
 )
 
 // turn answers the waiting texts, if any. The queue decides whether the assistant may: while a person has the conversation, no
@@ -77,12 +67,12 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	if turn.Attempts >= maxTries { // each try ended its worker
-		return 0, p.dead(ctx, turn, codeInternal)
+		return 0, p.dead(ctx, turn, codes.InternalError)
 	}
 	request, err := decodeRequest(turn.Request)
 	if err != nil {
 		p.Logger.ErrorContext(ctx, "a turn's stored request can't be read", "turn", turn.ID, "error", err)
-		return 0, p.dead(ctx, turn, inbox.CodeUnreadable)
+		return 0, p.dead(ctx, turn, codes.Unreadable)
 	}
 	if request.Person != "" {
 		return 0, p.handOver(ctx, turn.ID, request.Person)
@@ -104,20 +94,20 @@ func (p *pass) readableTexts() []inbox.Message {
 func (p *pass) obstacle() string {
 	switch {
 	case p.work.Turn == nil && len(p.readable()) == 0:
-		return inbox.CodeUnreadable
+		return codes.Unreadable
 	case p.tooOld():
-		return inbox.CodeTooOld
+		return codes.TooOld
 	case p.work.Suspended:
-		return codeSuspended
+		return codes.Suspended
 	case p.work.Agent == nil:
-		return inbox.CodeNoAgent
+		return codes.NoAgent
 	case p.work.Channel.State != store.ChannelActive:
-		return codeNeedsReauth
+		return codes.NeedsReauth
 	case p.work.RecentReplies >= maxRecentReplies:
-		return inbox.CodeLoopGuard
+		return codes.LoopGuard
 	}
 	if _, known := p.Gateway.Model(p.work.Agent.Model); !known && p.work.Turn == nil {
-		return codeUnsupportedModel
+		return codes.UnsupportedModel
 	}
 	return ""
 }
@@ -198,13 +188,13 @@ func (p *pass) ask(ctx context.Context, turn *inbox.Turn, request *storedRequest
 		case failure.Replayed || !tooLong(failure.Outcome):
 			return p.failed(ctx, turn, request, failure)
 		case !request.halve():
-			return 0, p.stand(ctx, turn, codeContextTooLong, nil)
+			return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
 		}
 		if err := p.storeRequest(ctx, turn, request); err != nil {
 			return 0, err
 		}
 	}
-	return 0, p.stand(ctx, turn, codeContextTooLong, nil)
+	return 0, p.stand(ctx, turn, codes.ContextTooLong, nil)
 }
 
 // tooLong reports whether a shorter request may be answered.
@@ -340,7 +330,7 @@ func (p *pass) outOfFunds(ctx context.Context, turn *inbox.Turn, request *stored
 		return 0, err
 	}
 	balance := min(before, after)
-	return 0, p.stand(ctx, turn, codeNoCredits, &balance)
+	return 0, p.stand(ctx, turn, codes.InsufficientCredits, &balance)
 }
 
 func (p *pass) freeBalance(ctx context.Context) (int64, error) {
@@ -355,7 +345,7 @@ func (p *pass) answer(
 ) (wait time.Duration, err error) {
 	text, reason := p.lastWords(request, text)
 	if text == "" && reason == "" {
-		return 0, p.stand(ctx, turn, inbox.CodeEmpty, nil)
+		return 0, p.stand(ctx, turn, codes.EmptyAnswer, nil)
 	}
 	drafts := p.work.Channel.Answers.Drafts
 	if drafts && reason == "" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
@@ -37,7 +38,7 @@ func (p *pass) answerWordless(ctx context.Context) (wait time.Duration, err erro
 	if !p.belongToTexts() {
 		rules := &p.work.Channel.Answers
 		if rules.MediaNotice == "" || rules.Drafts {
-			return 0, p.stand(ctx, nil, inbox.CodeMedia, nil)
+			return 0, p.stand(ctx, nil, codes.Media, nil)
 		}
 		kind, _ := p.Platforms.Find(p.work.Channel.Type)
 		parts = platforms.Split(kind.Limit, rules.MediaNotice)

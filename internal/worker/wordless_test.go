@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/platformfake"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -65,7 +66,7 @@ func TestMediaAttention(t *testing.T) {
 		h.hurry(t)
 		w := h.worker()
 		h.drain(t, w)
-		require.Equal(t, inbox.CodeMedia, h.conversation(t, acme, "lan").Attention)
+		require.Equal(t, codes.Media, h.conversation(t, acme, "lan").Attention)
 		require.Empty(t, h.texts())
 		require.NoError(t, w.resume(t.Context()))
 		require.Zero(t, h.drain(t, w), "it doesn't end by itself")
@@ -79,7 +80,7 @@ func TestMediaAttention(t *testing.T) {
 		h.show(t, "mai", time.Now())
 		h.hurry(t)
 		h.drain(t, w)
-		require.Equal(t, inbox.CodeMedia, h.conversation(t, acme, "mai").Attention, "in draft mode nothing is sent by itself")
+		require.Equal(t, codes.Media, h.conversation(t, acme, "mai").Attention, "in draft mode nothing is sent by itself")
 		require.Len(t, h.texts(), 1)
 		require.EqualValues(t, answerCost, h.spent(t, acme))
 	})
@@ -121,7 +122,7 @@ func TestMediaMeetObstacles(t *testing.T) {
 	h.hurry(t)
 	w := h.worker()
 	h.drain(t, w)
-	require.Equal(t, codeSuspended, h.conversation(t, acme, "lan").Attention)
+	require.Equal(t, codes.Suspended, h.conversation(t, acme, "lan").Attention)
 	require.NoError(t, h.db.Organizations.SetSuspended(t.Context(), "test", acme, false))
 	require.NoError(t, w.resume(t.Context()))
 	h.drain(t, w)

@@ -1,0 +1,227 @@
+// Package codes is the one table of the codes that say why a conversation needs attention or a message wasn't sent: who ends that and until
+// when, who is told, and what staff read. The queue and the worker act by it, the dashboard shows its words, and docs/channels.md repeats it,
+// which a test of this package compares.
+package codes
+
+import (
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+)
+
+// Ending is what ends the standing of a turn or a part.
+type Ending string
+
+// The endings.
+const (
+	WithCause  Ending = "cause"    // the worker looks every few seconds whether the cause is gone
+	InTime     Ending = "time"     // the worker tries again, with growing pauses
+	ByText     Ending = "text"     // the customer's next text is answered together with those that stand
+	ByPerson   Ending = "person"   // a person sends something else, or the same again; so does the customer's next text
+	ByOperator Ending = "operator" // nothing but a retry by hand
+)
+
+// Audience is who is told: the organization by the conversation's attention, the operator by the log, the metrics and the list of dead turns
+// as well.
+type Audience string
+
+// The audiences.
+const (
+	TellOrganization Audience = "organization"
+	TellOperator     Audience = "operator"
+)
+
+// Life is how long the worker tries to end a standing: a later answer is of no use.
+const Life = 24 * time.Hour
+
+// The codes. Those of the contract's errors have the same name there.
+const (
+	InsufficientCredits  = string(errcode.InsufficientCredits)
+	Suspended            = string(errcode.OrganizationSuspended)
+	NeedsReauth          = string(errcode.ChannelNeedsReauth)
+	UnsupportedModel     = string(errcode.UnsupportedModel)
+	ContextTooLong       = string(errcode.ContextTooLong)
+	ProviderError        = string(errcode.ProviderError)
+	ProviderOverloaded   = string(errcode.ProviderOverloaded)
+	ProviderTimeout      = string(errcode.ProviderTimeout)
+	InternalError        = string(errcode.InternalError)
+	ServiceWindowExpired = string(errcode.ServiceWindowExpired)
+	TemplateRequired     = string(errcode.TemplateRequired)
+
+	NoAgent         = "no_agent"
+	LoopGuard       = "loop_guard"
+	EmptyAnswer     = "empty_answer"
+	Unreadable      = "unreadable_message"
+	TooOld          = "message_too_old"
+	Draft           = "draft_waiting" // nothing failed: the assistant proposes an answer
+	Media           = "media_message" // the customer wrote no text, and the channel has no notice for that
+	KeyReused       = "key_reused"
+	NotKept         = "not_kept"
+	SendFailed      = "send_failed"
+	SendRefused     = "send_refused"
+	CustomerBlocked = "customer_blocked"
+	NotDelivered    = "failed" // the platform took the message, and reported later that it did not arrive
+	DeliveryUnknown = "delivery_unknown"
+	TemplatePaused  = "template_paused"  // the platform doesn't take the template for some hours
+	TemplateRefused = "template_refused" // or not like this
+)
+
+// Reason is what is known about a code.
+type Reason struct {
+	Ends Ending
+	// For is for how long, from when the turn or the part was made, the worker ends the standing by itself; 0 if it never does.
+	For  time.Duration
+	Told Audience
+	// AssistantFailed reports whether an assistant that stands with the code has failed by itself, rather than for want of funds, of its
+	// channel or of an agent.
+	AssistantFailed bool
+	// Conversation is what staff read about a conversation with the code, and Message about a message that failed with it: what happened,
+	// what to do. Message is empty if no message fails with the code.
+	Conversation, Message string
+}
+
+// All are the reasons by code.
+var All = map[string]Reason{
+	InsufficientCredits: {
+		Ends: WithCause, For: Life, Told: TellOrganization,
+		Conversation: "The wallet can't pay for an answer. Answers resume by themselves when it is topped up.",
+	},
+	Suspended: {
+		Ends: WithCause, For: Life, Told: TellOrganization,
+		Conversation: "The organization is suspended. Answers resume by themselves when the suspension ends.",
+	},
+	NoAgent: {
+		Ends: WithCause, For: Life, Told: TellOrganization,
+		Conversation: "The channel has no assistant. Answers resume by themselves when it has one.",
+	},
+	NeedsReauth: {
+		Ends: WithCause, For: Life, Told: TellOrganization,
+		Conversation: "The channel must be reconnected. Messages and answers wait for that and go out by themselves.",
+		Message:      "The platform no longer accepts the channel's token. Reconnect the channel, then send the message again.",
+	},
+	LoopGuard: {
+		Ends: InTime, For: Life, Told: TellOrganization,
+		Conversation: "The assistant has sent 20 messages within ten minutes: is the customer a bot? " +
+			"Answers resume by themselves after ten minutes.",
+	},
+	ProviderError: {
+		Ends: InTime, For: Life, Told: TellOperator, AssistantFailed: true,
+		Conversation: "The model provider fails. The answer is tried again for 24 hours.",
+	},
+	ProviderOverloaded: {
+		Ends: InTime, For: Life, Told: TellOperator,
+		Conversation: "The model provider is overloaded. The answer is tried again for 24 hours.",
+	},
+	ProviderTimeout: {
+		Ends: InTime, For: Life, Told: TellOperator,
+		Conversation: "The model provider doesn't answer in time. The answer is tried again for 24 hours.",
+	},
+	InternalError: {
+		Ends: InTime, For: Life, Told: TellOperator, AssistantFailed: true,
+		Conversation: "The service failed. The answer is tried again for 24 hours.",
+	},
+	SendFailed: {
+		Ends: InTime, For: Life, Told: TellOrganization,
+		Conversation: "The platform could not be reached. A message is tried for 24 hours; after that, send it again.",
+		Message:      "The platform could not be reached, or was overloaded, for too long. Send it again.",
+	},
+	UnsupportedModel: {
+		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
+		Conversation: "The assistant's model is not available any more. Choose another one; answers resume when the customer writes again.",
+	},
+	ContextTooLong: {
+		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
+		Conversation: "The instructions and the message are too long for the model. " +
+			"Shorten the instructions; answers resume when the customer writes again.",
+	},
+	EmptyAnswer: {
+		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
+		Conversation: "The model's answer was empty. Answers resume when the customer writes again.",
+	},
+	Unreadable: {
+		Ends: ByText, Told: TellOrganization, AssistantFailed: true,
+		Conversation: "The message can't be decrypted. Answers resume when the customer writes again.",
+		Message:      "Its text can't be decrypted any more. Write it again.",
+	},
+	TooOld: {
+		Ends: ByText, Told: TellOrganization,
+		Conversation: "The customer wrote too long ago for the channel's assistant to answer. Answer yourself, or let the assistant try again; " +
+			"answers resume when the customer writes again.",
+		Message: "It could not be sent before the customer's message was too old for the channel's assistant. Answer yourself.",
+	},
+	Draft: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "The assistant proposes an answer, and the customer gets it when one of you sends it.",
+	},
+	Media: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "The customer sent something without a text, which the assistant can't read. Answer yourself; a text of the customer's is " +
+			"answered by the assistant.",
+	},
+	ServiceWindowExpired: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "A message came too long after the customer's last one, and the platform didn't take it. " +
+			"You can write again when the customer does.",
+		Message: "The customer's last message is too old: the platform no longer accepts free text. You can write again when the customer does.",
+	},
+	TemplateRequired: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "A message came more than 24 hours after the customer wrote: the platform now accepts only approved templates. " +
+			"Send one. Answers resume when the customer writes again.",
+		Message: "The customer wrote more than 24 hours ago: the platform now accepts only approved templates. " +
+			"Send one. You can write again when the customer does.",
+	},
+	TemplatePaused: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "The platform doesn't take a template for some hours, because many customers didn't want it. " +
+			"Send it again later, or another one.",
+		Message: "The platform doesn't take this template for some hours, because many customers didn't want it. Send it again later.",
+	},
+	TemplateRefused: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "The platform doesn't take a template any more, or not with these values. Send another one.",
+		Message:      "The platform doesn't take this template any more, or not with these values. Send another one.",
+	},
+	CustomerBlocked: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "A message wasn't delivered: the customer has blocked you, or is gone. Answers resume when the customer writes again.",
+		Message:      "The customer has blocked you, or is gone. If they are back, send it again.",
+	},
+	SendRefused: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "The platform refused a message. Write it in other words; the operator finds the platform's reason in the worker's log.",
+		Message:      "The platform refused this message. Write it in other words; the operator finds the platform's reason in the worker's log.",
+	},
+	NotDelivered: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "The platform reported that a message did not arrive. Send it again.",
+		Message:      "The platform accepted it, and reported later that it did not arrive. Send it again.",
+	},
+	DeliveryUnknown: {
+		Ends: ByPerson, Told: TellOrganization,
+		Conversation: "It is unknown whether the customer has a message: the connection broke while it was sent. " +
+			"Look at the conversation at the platform, and send the message again if it is missing there.",
+		Message: "It is unknown whether the customer has this: the connection broke while it was sent, and it is not sent twice by itself. " +
+			"Look at the conversation at the platform, and send it again if it is missing there.",
+	},
+	KeyReused: {
+		Ends: ByOperator, Told: TellOperator, AssistantFailed: true,
+		Conversation: "The service failed. Ask its operator to try the answer again.",
+	},
+	NotKept: {
+		Ends: ByOperator, Told: TellOperator, AssistantFailed: true,
+		Conversation: "The answer was too long to be kept. Ask the operator.",
+	},
+}
+
+// Of returns the reason of a code. An unknown one, which another version has written, is the operator's.
+func Of(code string) Reason {
+	if known, ok := All[code]; ok {
+		return known
+	}
+	return Reason{
+		Ends: ByOperator, Told: TellOperator,
+		Conversation: "An answer or a message failed. Look at the messages, and ask the operator for the reason.",
+		Message:      "It failed for a reason that this page doesn't know. Ask the operator.",
+	}
+}
