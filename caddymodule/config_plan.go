@@ -8,7 +8,7 @@ import (
 )
 
 // Plan is a named set of limits for organizations. The first plan of the list is the one an organization
-// gets when none is named at its creation. A limit that is not given is unlimited.
+// gets when none is named at its creation. A limit that is not given has its default.
 type Plan struct {
 	// The name by which organizations refer to the plan: 1 to 64 letters, digits, dots, hyphens and underscores, the
 	// first one a letter or digit. Required, unique.
@@ -19,13 +19,19 @@ type Plan struct {
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 
 	// How many messaging channels an organization may have, from 1 to 1,000,000. One more gets 402
-	// `plan_limit_exceeded`; the operator's `caddy svc channel create` may go beyond it. Default: unlimited.
+	// `plan_limit_exceeded`; the operator's `caddy svc channel create` may go beyond it. Default: 1000.
 	Channels *int64 `json:"channels,omitempty"`
 
 	// How many bytes the documents of all knowledge bases of an organization may have together, from 0 to 1 PiB. More
-	// get 402 `plan_limit_exceeded`. Default: unlimited.
+	// get 402 `plan_limit_exceeded`. Default: 1GiB.
 	KnowledgeBytes *int64 `json:"knowledge_bytes,omitempty"`
 }
+
+// Defaults of plans.
+const (
+	DefaultPlanChannels  = 1000
+	DefaultPlanKnowledge = 1 << 30
+)
 
 // blockName matches the names of plans and providers.
 var blockName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

@@ -74,6 +74,7 @@ func (a *App) newRuntime(shared *sharedStore, limiter limit.Limiter) (*runtime, 
 		Chat: chat, PlaygroundCall: worker.PlaygroundCall,
 		Models: catalog, Platforms: set, Catalog: set.Catalog, Plans: a, Knowledge: shared.knowledge,
 		BaseURL: a.BaseURL, Bodies: shared.bodies, Logger: a.log, EventTargets: targetPolicy(a.EventEndpoints),
+		Rates: endpoint.Rates{Windows: shared.windows, Calls: handlers.RateLimit{Limiter: limiter, Plans: a}},
 	})
 	described, err := a.newDocs(api, set.Catalog)
 	if err != nil {
@@ -145,12 +146,15 @@ func (p *Provider) keyMode(local bool) gateway.KeyMode {
 // RequestsPerMinute is the limit of a plan, 0 for none. It implements [handlers.Plans].
 func (a *App) RequestsPerMinute(plan string) int64 { return valueOr(a.plan(plan).RequestsPerMinute, 0) }
 
-// ChannelLimit is how many channels a plan allows, 0 for any number. It implements [api.PlanLimits].
-func (a *App) ChannelLimit(plan string) int64 { return valueOr(a.plan(plan).Channels, 0) }
+// ChannelLimit is how many channels a plan allows. It implements [api.PlanLimits].
+func (a *App) ChannelLimit(plan string) int64 {
+	return valueOr(a.plan(plan).Channels, DefaultPlanChannels)
+}
 
-// KnowledgeLimit is how many bytes of documents a plan allows, less than 0 for any number. It implements
-// [api.PlanLimits].
-func (a *App) KnowledgeLimit(plan string) int64 { return valueOr(a.plan(plan).KnowledgeBytes, -1) }
+// KnowledgeLimit is how many bytes of documents a plan allows. It implements [api.PlanLimits].
+func (a *App) KnowledgeLimit(plan string) int64 {
+	return valueOr(a.plan(plan).KnowledgeBytes, DefaultPlanKnowledge)
+}
 
 var (
 	_ handlers.Plans = (*App)(nil)

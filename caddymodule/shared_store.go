@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
 	"github.com/caddy-svc/caddy-svc/internal/knowledge"
+	"github.com/caddy-svc/caddy-svc/internal/limit"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -55,6 +56,8 @@ type sharedStore struct {
 	// streams and bodies bound all requests together, whichever configuration they began under.
 	streams v1.Streams
 	bodies  *handlers.ByteBudget
+	// windows count the requests to the organization API.
+	windows *limit.Memory
 	// processors are the half of the processors that hashes of passwords and counts of tokens may use. Each takes tens of
 	// milliseconds, in which Go interrupts it every 10 ms only; the other half is left to all other work.
 	processors *semaphore.Weighted
@@ -110,7 +113,7 @@ func openStore(ctx context.Context, location store.Location, log *slog.Logger) (
 		book := billing.NewBook(db)
 		return &sharedStore{
 			db: db, book: book, tranches: book.StartTranches(log), calls: gateway.NewInFlight(), knowledge: knowledge.New(db, log),
-			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log,
+			bodies: handlers.NewByteBudget(DefaultBufferedBytes), newest: newest, log: log, windows: limit.NewMemory(time.Now),
 			processors: semaphore.NewWeighted(int64(max(1, goruntime.GOMAXPROCS(0)/2))),
 			ring:       new(vault.Ring), process: store.Process{ID: rand.Text()},
 		}, nil

@@ -125,6 +125,9 @@ func agentConflict(err, otherwise error) error {
 	if errors.Is(err, store.ErrKnowledgeBaseNotFound) {
 		return unknownKnowledgeBase()
 	}
+	if errors.Is(err, store.ErrLimit) {
+		return noRoom(store.MaxAgents, "agents", err)
+	}
 	if errors.Is(err, store.ErrConflict) {
 		return &handlers.Error{Code: errcode.Conflict, Message: "The organization has an agent with this name already.", Cause: err}
 	}

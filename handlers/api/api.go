@@ -67,6 +67,8 @@ type Deps struct {
 	Providers []string
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
+	// Rates bounds how often the operations are used; the zero value doesn't.
+	Rates endpoint.Rates
 	// Bodies is the budget that all buffered request bodies share; nil is unlimited.
 	Bodies *handlers.ByteBudget
 	// Now is time.Now when it is nil.
@@ -117,6 +119,7 @@ func serve(d *Deps) *endpoint.Server {
 		d.Catalog, _ = messaging.NewCatalog(nil) // the widget's description has no fault
 	}
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
+	s.Rates = d.Rates
 	(&session{d}).register(s)
 	(&members{d}).register(s)
 	(&apiKeys{d}).register(s)
@@ -193,6 +196,13 @@ func (d *Deps) refuse(ctx context.Context, principal *identity.Principal, kind s
 		return customerBlocked(err)
 	default:
 		return handlers.Internal(fmt.Errorf("%s %s: %w", singular(kind), id, err))
+	}
+}
+
+// noRoom returns the error of an organization that has as many of a kind as it may.
+func noRoom(most int, kind string, err error) error {
+	return &handlers.Error{
+		Code: errcode.PlanLimitExceeded, Message: fmt.Sprintf("The organization has %d %s, the most it may have.", most, kind), Cause: err,
 	}
 }
 

@@ -95,6 +95,9 @@ func (g *apiKeys) create(
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The organization has an API key with this name already.", Cause: err}
 	}
+	if errors.Is(err, store.ErrLimit) {
+		return nil, noRoom(store.MaxAPIKeys, "API keys that aren't revoked", err)
+	}
 	if errors.Is(err, store.ErrOutlives) {
 		return nil, handlers.InvalidRequest("expiresInDays", "An API key can't make a key that is valid longer than itself.")
 	}

@@ -140,9 +140,7 @@ func (g *eventEndpoints) create(
 		ID: id, OrgID: principal.OrgID, URL: in.Body.URL, Events: wanted, Secret: events.SealSecret(g.Ring, principal.OrgID, id, secret),
 	})
 	if errors.Is(err, store.ErrLimit) {
-		return nil, &handlers.Error{
-			Code: errcode.PlanLimitExceeded, Message: "The organization has 10 event endpoints, the most it may have.", Cause: err,
-		}
+		return nil, noRoom(store.MaxEventEndpoints, "event endpoints", err)
 	}
 	if err != nil {
 		return nil, handlers.Internal(err)
@@ -220,6 +218,11 @@ func (g *eventEndpoints) test(ctx context.Context, principal *identity.Principal
 	eventID, err := g.DB.EventEndpoints.Test(ctx, principal.OrgID, in.ID)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, &handlers.Error{Code: errcode.Conflict, Message: "The endpoint is disabled. Set its state to active first.", Cause: err}
+	}
+	if errors.Is(err, store.ErrTooSoon) {
+		return nil, &handlers.Error{
+			Code: errcode.RateLimited, RetryAfter: store.TestPause, Message: "An endpoint was tested a moment ago. Wait a second.", Cause: err,
+		}
 	}
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedEventEndpoints, in.ID, err)

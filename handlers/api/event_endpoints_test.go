@@ -56,6 +56,9 @@ func TestEventEndpoints(t *testing.T) {
 	require.NotNil(t, delivery["nextTryAt"])
 	require.Equal(t, map[string]any{"endpointId": made["id"]}, delivery["payload"].(map[string]any)["data"])
 
+	tooSoon := o.refused(t, errcode.RateLimited, "", http.MethodPost, one+"/test", "user:owner", "")
+	require.Equal(t, "1", tooSoon.Header.Get("Retry-After"))
+
 	o.ask(t, http.StatusOK, http.MethodPatch, one, "owner", `{"state":"disabled"}`)
 	o.refused(t, errcode.Conflict, "", http.MethodPost, one+"/test", "owner", "")
 

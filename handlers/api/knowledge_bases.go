@@ -101,6 +101,9 @@ func (g *knowledgeBases) search(
 
 // knowledgeBaseConflict returns conflict for a taken name, or otherwise for any other error.
 func knowledgeBaseConflict(err, otherwise error) error {
+	if errors.Is(err, store.ErrLimit) {
+		return noRoom(store.MaxKnowledgeBases, "knowledge bases", err)
+	}
 	if errors.Is(err, store.ErrConflict) {
 		return &handlers.Error{Code: errcode.Conflict, Message: "The organization has a knowledge base with this name already.", Cause: err}
 	}

@@ -87,6 +87,9 @@ func (g *members) invite(
 			Message: "The organization has a user, or an open invitation, with this e-mail address already.",
 		}
 	}
+	if errors.Is(err, store.ErrLimit) {
+		return nil, noRoom(store.MaxMembers, "members and invitations", err)
+	}
 	if err != nil {
 		return nil, g.refusal(ctx, principal, "", err)
 	}

@@ -12,31 +12,33 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// letIn checks the rights to a route and returns the request with the principal in its context. An API key takes precedence over
-// the cookie of a login session.
-func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Route) (*http.Request, error) {
+// letIn checks the rights to a route, counts the request, and returns it with the principal in its context. An API key takes
+// precedence over the cookie of a login session. permit counts it as a model call, if it is one.
+func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Route) (_ *http.Request, permit handlers.Permit, err error) {
 	r, _ = handlers.EnsureRequestID(w, r)
 	if route.Public {
-		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &Exchange{w, r})), nil
+		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &Exchange{w, r})), permit, nil
 	}
 	principal, err := s.principal(r)
 	if err != nil {
-		return nil, err
+		return nil, permit, err
 	}
 	if principal.Suspended {
-		return nil, handlers.Suspended()
+		return nil, permit, handlers.Suspended()
 	}
 	if !principal.Can(route.Scope, route.Role) {
-		return nil, refuseRights(&principal, route)
+		return nil, permit, refuseRights(&principal, route)
 	}
 	if principal.KeyID != "" && principal.Env != store.Live && !route.TestKeys {
-		return nil, handlers.LiveOnly()
+		return nil, permit, handlers.LiveOnly()
 	}
 	ctx := handlers.WithPrincipal(r.Context(), principal)
 	if principal.UserID != "" {
 		ctx = context.WithValue(ctx, exchangeKey{}, &Exchange{w, r})
 	}
-	return r.WithContext(ctx), nil
+	r = r.WithContext(ctx)
+	permit, err = s.Rates.take(w, r, &principal, route)
+	return r, permit, err
 }
 
 func (s *Server) principal(r *http.Request) (identity.Principal, error) {

@@ -135,11 +135,12 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		answer.err = handlers.Internal(errors.New("an operation has no scope and no role"))
 		return
 	}
-	r, err := s.letIn(answer.to, r, route)
+	r, permit, err := s.letIn(answer.to, r, route)
 	if err != nil {
 		answer.err = err
 		return
 	}
+	defer func() { permit.Return(answer.to, r, answer.err) }()
 	if id := r.PathValue("id"); id != "" && !handlers.WellFormedID(id) {
 		answer.err = handlers.NotFound("There is nothing with this id.")
 		return

@@ -25,6 +25,8 @@ type Server struct {
 	authenticator handlers.Authenticator
 	sessions      *handlers.Sessions
 	bodies        *handlers.ByteBudget
+	// Rates bounds how often the operations are used. It is set before the first request.
+	Rates Rates
 
 	mux    *http.ServeMux
 	huma   huma.API

@@ -63,14 +63,11 @@ func codesOf(operation *huma.Operation, route handlers.Route) []errcode.Code {
 	if route.Role != "" { // another site's request, a person without the role, an id of another organization
 		codes = append(codes, errcode.Forbidden)
 	}
-	if strings.HasPrefix(route.Path, "/v1/") {
+	if route.Scope != "" || route.Role != "" {
 		codes = append(codes, errcode.RateLimited)
 	}
 	if operation.RequestBody != nil {
 		codes = append(codes, errcode.InvalidRequest)
-		if route.Scope != "" || route.Role != "" { // the organization's share of the memory for bodies is full
-			codes = append(codes, errcode.RateLimited)
-		}
 	}
 	for _, parameter := range operation.Parameters {
 		switch {
@@ -114,9 +111,9 @@ var specificCodes = map[string][]errcode.Code{
 	"signOut":     {errcode.Forbidden},
 
 	"createEventEndpoint": {errcode.PlanLimitExceeded}, "testEventEndpoint": {errcode.Conflict},
-	"createAPIKey": {errcode.Conflict},
-	"createAgent":  {errcode.UnsupportedModel, errcode.Conflict}, "updateAgent": {errcode.UnsupportedModel, errcode.Conflict},
-	"createKnowledgeBase": {errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
+	"createAPIKey": {errcode.PlanLimitExceeded, errcode.Conflict},
+	"createAgent":  {errcode.PlanLimitExceeded, errcode.UnsupportedModel, errcode.Conflict}, "updateAgent": {errcode.UnsupportedModel, errcode.Conflict},
+	"createKnowledgeBase": {errcode.PlanLimitExceeded, errcode.Conflict}, "updateKnowledgeBase": {errcode.Conflict},
 	"createDocument": {errcode.PlanLimitExceeded, errcode.Conflict},
 	"createChannel":  {errcode.PlanLimitExceeded, errcode.Conflict}, "updateChannel": {errcode.Conflict},
 	"listTemplates": slices.Concat([]errcode.Code{errcode.Conflict}, ofTemplates),
@@ -125,5 +122,5 @@ var specificCodes = map[string][]errcode.Code{
 	"sendDraft": slices.Concat(ofSends, []errcode.Code{errcode.IdempotencyKeyReused}),
 	"handOver":  {errcode.Conflict}, "handBack": {errcode.Conflict},
 	"retryConversation": {errcode.Conflict}, "dismissConversation": {errcode.Conflict},
-	"inviteMember": {errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
+	"inviteMember": {errcode.PlanLimitExceeded, errcode.Conflict}, "updateMember": {errcode.Conflict}, "removeMember": {errcode.Conflict},
 }

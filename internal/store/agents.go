@@ -46,10 +46,13 @@ const NoPause = 1
 type Agents struct{ db *DB }
 
 // Create adds an agent, with [ErrConflict] when the organization has one with this name, [ErrNotFound] for an
-// unknown organization, and [ErrKnowledgeBaseNotFound] for a knowledge base that isn't the organization's. Its UpdatedAt
-// is its CreatedAt.
+// unknown organization, [ErrLimit] when the organization has [MaxAgents], and [ErrKnowledgeBaseNotFound] for a knowledge base that
+// isn't the organization's. Its UpdatedAt is its CreatedAt.
 func (a Agents) Create(ctx context.Context, actor string, agent Agent) error {
 	return a.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := checkRoom(ctx, tx, agent.OrgID, MaxAgents, `SELECT count(*) FROM agents WHERE org_id = $1`); err != nil {
+			return err
+		}
 		if err := lockKnowledgeBases(ctx, tx, agent.OrgID, agent.KnowledgeBaseIDs); err != nil {
 			return err
 		}

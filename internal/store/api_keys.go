@@ -31,9 +31,14 @@ type APIKeys struct{ db *DB }
 
 // Create adds a key, made by actor. When that is a key, the new one expires no later than it: one that asks for no
 // end gets the same, one that asks for a later end is [ErrOutlives], as everything is when the key is revoked meanwhile. It
-// returns [ErrConflict] when its name is taken, and [ErrNotFound] for an unknown organization.
+// returns [ErrConflict] when its name is taken, [ErrLimit] when the organization has [MaxAPIKeys], and [ErrNotFound] for an unknown
+// organization.
 func (k APIKeys) Create(ctx context.Context, actor string, key APIKey) error {
 	return k.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := checkRoom(ctx, tx, key.OrgID, MaxAPIKeys, `SELECT count(*) FROM api_keys WHERE org_id = $1 AND revoked_at IS NULL`)
+		if err != nil {
+			return err
+		}
 		expiresAt, err := expiryWithin(ctx, tx, actor, key)
 		if err != nil {
 			return err

@@ -56,8 +56,10 @@ func (c Channels) Create(ctx context.Context, actor string, channel Channel, lim
 }
 
 func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, limit int64) error {
-	if err := checkChannelLimit(ctx, tx, channel.OrgID, limit); err != nil {
-		return err
+	if limit > 0 {
+		if err := checkRoom(ctx, tx, channel.OrgID, limit, `SELECT count(*) FROM channels WHERE org_id = $1`); err != nil {
+			return err
+		}
 	}
 	if channel.AgentID != "" {
 		if err := lockAgent(ctx, tx, channel.OrgID, channel.AgentID); err != nil {
@@ -83,24 +85,6 @@ func createChannel(ctx context.Context, tx Tx, actor string, channel Channel, li
 		Detail: strings.TrimSpace(channel.Type + " " + channel.ExternalID),
 	})
 	return nil
-}
-
-// checkChannelLimit locks the organization, so that another creation of a channel waits, and counts its channels.
-func checkChannelLimit(ctx context.Context, tx Tx, orgID string, limit int64) error {
-	if limit <= 0 {
-		return nil
-	}
-	if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID); err != nil {
-		return err
-	}
-	// A statement of its own: on PostgreSQL it sees what was committed while the lock was waited for.
-	var channels int64
-	err := tx.Query(ctx, func(row Row) error { return row.Scan(&channels) },
-		`SELECT count(*) FROM channels WHERE org_id = $1`, orgID)
-	if err == nil && channels >= limit {
-		err = ErrLimit
-	}
-	return err
 }
 
 // ChannelChange is a change of a channel: a nil field stays unchanged.

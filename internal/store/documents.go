@@ -71,10 +71,9 @@ func (d Documents) Create(ctx context.Context, actor string, document Document, 
 
 // checkKnowledgeLimit locks the organization, so that another upload waits, and sums up what it has.
 func checkKnowledgeLimit(ctx context.Context, tx Tx, orgID string, bytes, limit int64) error {
-	if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID); err != nil {
+	if err := lockOrganization(ctx, tx, orgID); err != nil {
 		return err
 	}
-	// A statement of its own: on PostgreSQL it sees what was committed while the lock was waited for.
 	var documents, used int64
 	err := tx.Query(ctx, func(row Row) error { return row.Scan(&documents, &used) },
 		`SELECT count(*), CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM documents WHERE org_id = $1`, orgID)

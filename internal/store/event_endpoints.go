@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // States of an endpoint of events.
@@ -17,8 +18,13 @@ const (
 	EndpointGone    = "gone"    // it answered 410
 )
 
-// MaxEventEndpoints is how many endpoints of events an organization may have.
-const MaxEventEndpoints = 10
+const (
+	// MaxEventEndpoints is how many endpoints of events an organization may have.
+	MaxEventEndpoints = 10
+	// TestPause is the time from one test of an organization's endpoints to the next. Each test is up to a dozen requests to an address
+	// that the organization has chosen.
+	TestPause = time.Second
+)
 
 // EventEndpoint is the address of an organization's own system that is told of events. Its secrets are sealed by its owner.
 type EventEndpoint struct {
@@ -43,16 +49,9 @@ type EventEndpoints struct{ db *DB }
 // organization.
 func (e EventEndpoints) Create(ctx context.Context, actor string, endpoint *EventEndpoint) error {
 	return e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
-		// The organization's row orders those that count at the same time.
-		if err := change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), endpoint.OrgID); err != nil {
-			return err
-		}
-		ids, err := QueryValues[string](ctx, tx, `SELECT id FROM event_endpoints WHERE org_id = $1`, endpoint.OrgID)
+		err := checkRoom(ctx, tx, endpoint.OrgID, MaxEventEndpoints, `SELECT count(*) FROM event_endpoints WHERE org_id = $1`)
 		if err != nil {
 			return err
-		}
-		if len(ids) >= MaxEventEndpoints {
-			return ErrLimit
 		}
 		tx.Queue(1, `INSERT INTO event_endpoints (id, org_id, url, events, secret, old_secret_until, state, reason, failing_since,
 			created_at, updated_at) VALUES ($1, $2, $3, $4, $5, 0, 'active', '', 0, $6, $6)`,
@@ -128,9 +127,12 @@ func (e EventEndpoints) Delete(ctx context.Context, actor, orgID, id string) err
 }
 
 // Test writes an [EventTest] for one active endpoint and returns its id. It returns [ErrNotFound] for an endpoint that isn't the
-// organization's, and [ErrConflict] for a disabled one.
+// organization's, [ErrConflict] for a disabled one, and [ErrTooSoon] within [TestPause] of the organization's last test.
 func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID string, err error) {
 	err = e.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		if err := lockOrganization(ctx, tx, orgID); err != nil {
+			return err
+		}
 		var state string
 		err := queryRow(ctx, tx, []any{&state}, `SELECT state FROM event_endpoints WHERE id = $1 AND org_id = $2`+tx.LockRows(), id, orgID)
 		if err != nil {
@@ -139,12 +141,26 @@ func (e EventEndpoints) Test(ctx context.Context, orgID, id string) (eventID str
 		if state != EndpointActive {
 			return fmt.Errorf("%w: the endpoint is disabled", ErrConflict)
 		}
+		if err := checkTestPause(ctx, tx, orgID); err != nil {
+			return err
+		}
 		eventID = NewID("evt")
 		event := Event{OrgID: orgID, Type: EventTest, EndpointID: id}
 		tx.Queue(1, insertEventDeliveries+`id = $6`, eventID, orgID, string(EventTest), event.payload(tx.Now()), tx.Now(), id)
 		return nil
 	})
 	return eventID, err
+}
+
+// checkTestPause returns [ErrTooSoon] if the organization, which is locked, has tested one of its endpoints within [TestPause], also one
+// that it has deleted since. It reads the events of all organizations since then.
+func checkTestPause(ctx context.Context, tx Tx, orgID string) error {
+	tested, err := Changed(ctx, tx, `SELECT event_id FROM event_deliveries WHERE created_at > $1 AND org_id = $2 AND type = $3 LIMIT 1`,
+		tx.Now()-TestPause.Milliseconds(), orgID, string(EventTest))
+	if err == nil && tested {
+		err = ErrTooSoon
+	}
+	return err
 }
 
 // Each hands every endpoint of every organization to each, in order of id. One that is written meanwhile may be seen before or after

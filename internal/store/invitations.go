@@ -22,23 +22,33 @@ const people = `SELECT id, org_id, email, role, active, created_at, updated_at, 
 
 // Invite invites a person, with the link to set a password. Whether other organizations have invited the
 // address, or have a user with it, makes no difference here: [UserLinks.Use] decides. It returns [ErrConflict] when the
-// organization itself has a user or an open invitation with the address, and [ErrNotFound] for an unknown organization. An
+// organization itself has a user or an open invitation with the address, [ErrLimit] when it has [MaxMembers], and [ErrNotFound] for
+// an unknown organization. An
 // invitation of the address that has expired gives way, and invitations that expired long ago are deleted.
 func (u Users) Invite(ctx context.Context, actor string, user User, link UserLink) error {
 	return u.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
 		now := tx.Now()
-		open := now - inviteDays*dayMillis
+		since := now - inviteDays*dayMillis
 		const stale = `email = $1 AND org_id = $2 AND password = '' AND created_at <= $3`
-		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id IN (SELECT id FROM users WHERE `+stale+`)`, user.Email, user.OrgID, open)
-		tx.Queue(AnyRows, `DELETE FROM users WHERE `+stale, user.Email, user.OrgID, open)
+		tx.Queue(AnyRows, `DELETE FROM user_links WHERE user_id IN (SELECT id FROM users WHERE `+stale+`)`, user.Email, user.OrgID, since)
+		tx.Queue(AnyRows, `DELETE FROM users WHERE `+stale, user.Email, user.OrgID, since)
 		tx.Queue(AnyRows, `DELETE FROM invitations WHERE org_id = $1 AND email = $2 AND expires_at <= $3`, user.OrgID, user.Email, now)
 		tx.Queue(AnyRows, `DELETE FROM invitations WHERE expires_at <= $1`, now-invitationKept)
+		// Before the organization is locked: the use of an open invitation waits for that lock.
+		open, err := Changed(ctx, tx, `SELECT id FROM invitations WHERE org_id = $1 AND email = $2`+tx.LockRows(), user.OrgID, user.Email)
+		if err != nil {
+			return err
+		}
 		taken, err := Changed(ctx, tx, `SELECT id FROM users WHERE email = $1 AND org_id = $2`, user.Email, user.OrgID)
 		if err != nil {
 			return err
 		}
-		if taken {
+		if open || taken {
 			return ErrConflict
+		}
+		if err := checkRoom(ctx, tx, user.OrgID, MaxMembers, `SELECT count(*) FROM (SELECT id FROM users WHERE org_id = $1
+				UNION ALL SELECT id FROM invitations WHERE org_id = $1) AS members`); err != nil {
+			return err
 		}
 		tx.Queue(1, `INSERT INTO invitations (id, org_id, email, role, hash, created_at, updated_at, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $6, $7)`,

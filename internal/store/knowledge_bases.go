@@ -16,10 +16,14 @@ type KnowledgeBase struct {
 // KnowledgeBases reads and writes knowledge bases.
 type KnowledgeBases struct{ db *DB }
 
-// Create adds a knowledge base, with [ErrConflict] when the organization has one with this name, and
-// [ErrNotFound] for an unknown organization. Its UpdatedAt is its CreatedAt.
+// Create adds a knowledge base, with [ErrConflict] when the organization has one with this name, [ErrLimit] when it has
+// [MaxKnowledgeBases], and [ErrNotFound] for an unknown organization. Its UpdatedAt is its CreatedAt.
 func (b KnowledgeBases) Create(ctx context.Context, actor string, base KnowledgeBase) error {
-	return b.db.Exec(ctx, func(_ context.Context, tx Tx) error {
+	return b.db.Exec(ctx, func(ctx context.Context, tx Tx) error {
+		err := checkRoom(ctx, tx, base.OrgID, MaxKnowledgeBases, `SELECT count(*) FROM knowledge_bases WHERE org_id = $1`)
+		if err != nil {
+			return err
+		}
 		tx.Queue(1, `INSERT INTO knowledge_bases (id, org_id, name, description, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $5)`,
 			base.ID, base.OrgID, base.Name, base.Description, orNow(tx, base.CreatedAt))

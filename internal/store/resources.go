@@ -63,13 +63,43 @@ var (
 	// ErrKnowledgeBaseNotFound: the organization has no knowledge base with an id that an agent shall have. It is an
 	// ErrNotFound, too.
 	ErrKnowledgeBaseNotFound = fmt.Errorf("%w: the knowledge base", ErrNotFound)
-	// ErrLimit: the organization has as many as its plan allows. Nothing happened.
+	// ErrLimit: the organization has as many as its plan, or the store, allows. Nothing happened.
 	ErrLimit = errors.New("store: limit reached")
+	// ErrTooSoon: the same was done a moment ago. Nothing happened.
+	ErrTooSoon = errors.New("store: too soon")
 	// ErrLastOwner: the organization would have no owner left who can sign in. Nothing happened.
 	ErrLastOwner = errors.New("store: the last owner")
 	// ErrUnfinishedImport: the store holds a part of an archive, so no process may serve from it. [DB.Migrate] returns it.
 	ErrUnfinishedImport = errors.New("store: an import is unfinished")
 )
+
+// The most rows of an organization. Without them one API key could fill the disk.
+const (
+	MaxAgents         = 1_000
+	MaxKnowledgeBases = 100
+	MaxMembers        = 1_000 // invitations among them
+	MaxAPIKeys        = 1_000 // that aren't revoked
+)
+
+// lockOrganization makes other transactions that lock the organization wait. On PostgreSQL the next statement sees what was committed
+// while the lock was waited for. It returns [ErrNotFound] for an unknown organization.
+func lockOrganization(ctx context.Context, tx Tx, orgID string) error {
+	return change(ctx, tx, `SELECT id FROM organizations WHERE id = $1`+tx.LockRows(), orgID)
+}
+
+// checkRoom returns [ErrLimit] if count, a query with the organization as its only argument, finds at least most. It locks the
+// organization, so that another creation waits for this one. It returns [ErrNotFound] for an unknown organization.
+func checkRoom(ctx context.Context, tx Tx, orgID string, most int64, count string) error {
+	if err := lockOrganization(ctx, tx, orgID); err != nil {
+		return err
+	}
+	var rows int64
+	err := tx.Query(ctx, func(row Row) error { return row.Scan(&rows) }, count, orgID)
+	if err == nil && rows >= most {
+		err = ErrLimit
+	}
+	return err
+}
 
 // OwnedKind is a sort of resource that belongs to an organization.
 type OwnedKind string
