@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-svc/caddy-svc/caddymodule/config"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // init registers the directives with their modules and their places in Caddy's order of directives. Several at one place are
@@ -27,6 +29,9 @@ func init() {
 	directive[Webhook]("svc_webhook", httpcaddyfile.Before, "reverse_proxy")
 	directive[Error]("svc_error", httpcaddyfile.After, "acme_server")
 }
+
+// behindAuthOnly are the directives that need svc_auth before them.
+var behindAuthOnly = []string{"svc_rate_limit", "svc_models", "svc_chat"}
 
 type handlerModule[T any] interface {
 	*T
@@ -46,6 +51,9 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 	caddy.RegisterModule(H(new(T)))
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		handler := H(new(T))
+		h.Next()
+		word := h.Token()
+		h.Reset()
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 			return nil, err
 		}
@@ -55,6 +63,14 @@ func directive[T any, H handlerModule[T]](name string, position httpcaddyfile.Po
 		app, err := adaptedApp(h)
 		if err != nil {
 			return nil, h.Errf("%s: %w", name, err)
+		}
+		site := siteOf(h)
+		if fault := site.sharedWithWorker(h, app); fault != "" {
+			return nil, errors.New(fault)
+		}
+		if slices.Contains(behindAuthOnly, name) && !site.behindAuth(word) {
+			return nil, h.Errf("%s: needs svc_auth before it, or every request ends with internal_error; e.g. `svc_auth %s`",
+				name, identity.ChatWrite)
 		}
 		if checker, ok := any(handler).(appChecker); ok {
 			if err := checker.checkApp(app); err != nil {
@@ -104,7 +120,7 @@ func configuredApp(ctx caddy.Context, name string) (*App, error) {
 		return nil, fmt.Errorf("%s: the app %s is a %T", name, appName, configured)
 	}
 	app.attach()
-	return app, nil
+	return app, app.requireFree(ctx)
 }
 
 // noOptions is embedded in handlers without options. Syntax of their directives:

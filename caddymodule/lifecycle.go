@@ -34,6 +34,8 @@ type lifecycle struct {
 	attached atomic.Bool
 	// docsMounted: the configuration has svc_docs, so errors can link to it.
 	docsMounted atomic.Bool
+	// tried are the addresses that were free before the start.
+	tried map[string]bool
 	// worker is the worker that this process runs, nil in a server.
 	worker *WorkerApp
 	// ready is closed when runtime is set.

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -103,6 +104,13 @@ func parseServer(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	if !directlyInSite(h) {
 		r.Faultf(serverDirective, block, "belongs directly into a site, because it also responds to the site's errors; "+
 			"inside other blocks use svc_chat, svc_api and the others")
+	}
+	site := siteOf(h)
+	for _, fault := range site.besideServer(h, block.Word()) {
+		r.Faultf(serverDirective, block, "%s", fault)
+	}
+	if fault := site.sharedWithWorker(h, app); fault != "" {
+		return nil, errors.New(fault)
 	}
 	s := server{platforms: app.platformsWithWebhooks()}
 	r.Block(serverDirective, block, []caddyfile.Rule{

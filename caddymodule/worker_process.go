@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -16,6 +18,9 @@ func RunWorker(ctx context.Context, server []byte, name string) error {
 	configuration, err := workerConfig(server, name)
 	if err != nil {
 		return err
+	}
+	if err := requireFreeListener(server); err != nil {
+		return fmt.Errorf("%s: svc.worker.listen: %w", name, err)
 	}
 	if err := caddy.Load(configuration, true); err != nil {
 		return fmt.Errorf("starting the worker: %w", err)
@@ -72,6 +77,57 @@ func workerConfig(server []byte, name string) ([]byte, error) {
 		"logging": logging,
 		"apps":    apps,
 	})
+}
+
+// requireFreeListener fails if the worker's listener overlaps with one of the server's, or another process listens there: both would
+// share the requests. server was read before.
+func requireFreeListener(server []byte) error {
+	var config struct {
+		Admin struct {
+			Listen   string `json:"listen"`
+			Disabled bool   `json:"disabled"`
+		} `json:"admin"`
+		Apps struct {
+			Svc struct {
+				Worker *Worker `json:"worker"`
+			} `json:"svc"`
+			HTTP struct {
+				Servers map[string]struct {
+					Listen []string `json:"listen"`
+				} `json:"servers"`
+			} `json:"http"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(caddy.RemoveMetaFields(server), &config); err != nil {
+		return fmt.Errorf("finding the listeners of the configuration: %w", err)
+	}
+	listen := valueOr(config.Apps.Svc.Worker, Worker{}).Listen
+	if listen == "" {
+		return nil
+	}
+	worker, err := caddy.ParseNetworkAddress(listen)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the address
+	}
+	others := map[string]string{}
+	if !config.Admin.Disabled {
+		others[cmp.Or(config.Admin.Listen, caddy.DefaultAdminListen)] = "Caddy's admin interface"
+	}
+	for _, server := range config.Apps.HTTP.Servers {
+		for _, address := range server.Listen {
+			others[address] = "a site"
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(others)) {
+		if other, err := caddy.ParseNetworkAddress(address); err == nil && overlap(worker, other) {
+			return fmt.Errorf("%s is also the address of %s (%s), which would lose a part of its requests to the worker; "+
+				"give the worker another port", listen, others[address], address)
+		}
+	}
+	if err := taken(listen); err != nil {
+		return fmt.Errorf("%w. Stop it, or give the worker another port", err)
+	}
+	return nil
 }
 
 // gracePeriod returns how long the server's http app waits when it stops, 0 if the configuration doesn't say.

@@ -36,6 +36,9 @@ func newOption(segment caddyfile.Segment) Option {
 	return Option{word: d.Token(), Args: d.RemainingArgsAsTokens(), segment: segment}
 }
 
+// Word returns the token that the option begins with.
+func (o Option) Word() caddyfile.Token { return o.word }
+
 // Texts returns the arguments from index first on.
 func (o Option) Texts(first int) []string {
 	var texts []string

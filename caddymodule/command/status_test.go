@@ -29,12 +29,12 @@ func scriptedService(t *testing.T, ready int) *httptest.Server {
 	return server
 }
 
-// serve points the configuration's site, base_url and worker at an address.
-func (c *commandLine) serve(address string) {
+// serve points the configuration's site and base_url at an address, and its worker at another.
+func (c *commandLine) serve(address, worker string) {
 	c.t.Helper()
 	host := strings.TrimPrefix(address, "http://")
 	caddyfile := strings.Replace(c.caddyfile(), "base_url http://localhost:8080", "base_url "+address, 1)
-	caddyfile = strings.Replace(caddyfile, "\t\tplan free {", "\t\tworker {\n\t\t\tlisten "+host+"\n\t\t}\n\t\tplan free {", 1)
+	caddyfile = strings.Replace(caddyfile, "\t\tplan free {", "\t\tworker {\n\t\t\tlisten "+strings.TrimPrefix(worker, "http://")+"\n\t\t}\n\t\tplan free {", 1)
 	_, port, err := net.SplitHostPort(host)
 	require.NoError(c.t, err)
 	c.write("Caddyfile", caddyfile+"http://:"+port+" {\n\tbind 127.0.0.1\n\tsvc_server\n}\n")
@@ -55,8 +55,8 @@ func TestStatus(t *testing.T) {
 
 func testStatus(t *testing.T, c *commandLine) {
 	t.Helper()
-	service := scriptedService(t, http.StatusOK)
-	c.serve(service.URL)
+	service, worker := scriptedService(t, http.StatusOK), scriptedService(t, http.StatusOK)
+	c.serve(service.URL, worker.URL)
 	c.json("migrate")
 	require.Equal(t, []any{"There is no organization: `caddy svc org create`."}, c.json("status")["wrong"])
 
@@ -67,11 +67,11 @@ func testStatus(t *testing.T, c *commandLine) {
 	channel := strOf(t, c.newChannel(botCredentials, "--org", org, "--type", "bot", "--name", "Tea", "--agent", agent), "id")
 	status := c.json("status")
 	require.Equal(t, []any{}, status["wrong"])
-	address := strings.TrimPrefix(service.URL, "http://")
+	address, workerAddress := strings.TrimPrefix(service.URL, "http://"), strings.TrimPrefix(worker.URL, "http://")
 	require.Equal(t, []any{
 		map[string]any{"part": "site", "address": address, "state": "listens"},
 		map[string]any{"part": "service", "address": service.URL, "state": "responds"},
-		map[string]any{"part": "worker", "address": address, "state": "is ready"},
+		map[string]any{"part": "worker", "address": workerAddress, "state": "is ready"},
 	}, status["running"])
 	one, none := json.Number("1"), json.Number("0")
 	require.Equal(t, map[string]any{
@@ -90,11 +90,12 @@ func testStatus(t *testing.T, c *commandLine) {
 	require.NoError(t, c.db().Channels.SetState(t.Context(), "test", org, channel, store.ChannelNeedsReauth))
 	c.write("master.key", masterKey(2))
 	service.Close()
+	worker.Close()
 	status = c.json("status")
 	require.Equal(t, json.Number("1"), status["waiting"].(map[string]any)["givenUp"])
 	wrong := status["wrong"].([]any)
 	for i, want := range []string{
-		"site (" + address + "): doesn't listen", "service (" + service.URL + "): doesn't respond", "worker (" + address + "): doesn't respond",
+		"site (" + address + "): doesn't listen", "service (" + service.URL + "): doesn't respond", "worker (" + workerAddress + "): doesn't respond",
 		"master_key: none of its keys sealed what this store holds", "Channels that need new credentials before they can send: 1.", "Answers that were given up",
 	} {
 		require.Contains(t, wrong[i], want)
@@ -109,12 +110,14 @@ func TestStatusOfStrangers(t *testing.T) {
 	c := newCommandLine(t)
 	stranger := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(stranger.Close)
-	c.serve(stranger.URL)
+	otherStranger := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(otherStranger.Close)
+	c.serve(stranger.URL, otherStranger.URL)
 	c.newOrg("Acme")
 	text := strings.Join(strings.Fields(c.run("", "status").stdout), " ")
 	require.Contains(t, text, "something else responds, with status 404")
 	require.Contains(t, text, "is not ready")
-	c.serve(scriptedService(t, http.StatusServiceUnavailable).URL)
+	c.serve(scriptedService(t, http.StatusServiceUnavailable).URL, scriptedService(t, http.StatusServiceUnavailable).URL)
 	text = strings.Join(strings.Fields(c.run("", "status").stdout), " ")
 	require.Contains(t, text, " responds worker")
 	require.Contains(t, text, "is not ready")

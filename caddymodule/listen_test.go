@@ -1,0 +1,73 @@
+package caddymodule
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:8080", true},
+		{"127.0.0.1:8080", ":8080", true},
+		{"10.0.0.1:8080", "0.0.0.0:8080", true},
+		{"127.0.0.1:8080", "localhost:8080", true},
+		{"127.0.0.1:8080", "tcp4/127.0.0.1:8079-8080", true},
+		{"unix//run/worker", "unix//run/worker", true},
+		{"127.0.0.1:8080", "127.0.0.1:8081", false},
+		{"127.0.0.1:8080", "127.0.0.1:8081-8090", false},
+		{"127.0.0.1:8080", "10.0.0.1:8080", false},
+		{"127.0.0.1:0", ":0", false}, // the system chooses
+		{"unix//run/worker", "unix//run/site", false},
+		{"unix//run/worker", ":8080", false},
+		{"127.0.0.1:8080", "fd/3", false},
+	} {
+		a, err := caddy.ParseNetworkAddress(c.a)
+		require.NoError(t, err)
+		b, err := caddy.ParseNetworkAddress(c.b)
+		require.NoError(t, err)
+		require.Equal(t, c.want, overlap(a, b), "%s %s", c.a, c.b)
+		require.Equal(t, c.want, overlap(b, a), "%s %s", c.b, c.a)
+	}
+}
+
+// TestTaken guarantees that an address with a listener is taken, even one that would share its port, and no other; nothing is left
+// of the look.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	shared, err := caddy.ParseNetworkAddress("127.0.0.1:0")
+	require.NoError(t, err)
+	listening, err := shared.Listen(t.Context(), 0, net.ListenConfig{}) // with SO_REUSEPORT
+	require.NoError(t, err)
+	listener := listening.(net.Listener)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	for _, address := range []string{"127.0.0.1:" + port, ":" + port, "tcp4/127.0.0.1:" + port} {
+		require.ErrorContains(t, taken(address), "is taken: another process listens there", address)
+	}
+	require.NoError(t, listener.Close())
+	for range 2 {
+		require.NoError(t, taken("127.0.0.1:"+port))
+	}
+	require.NoError(t, taken("fd/3"))
+
+	folder, err := os.MkdirTemp("", "svc") //nolint:usetesting // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	socket := filepath.Join(folder, "worker")
+	require.NoError(t, taken("unix/"+socket))
+	left, err := net.Listen("unix", socket) //nolint:noctx // it is local
+	require.NoError(t, err)
+	require.ErrorContains(t, taken("unix/"+socket), "is taken")
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, left.Close())
+	require.NoError(t, taken("unix/"+socket), "left by a process that was killed")
+}

@@ -1,0 +1,190 @@
+package caddymodule
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	caddytokens "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+// site is the site of a Caddyfile around a directive that the adapter is reading.
+type site struct {
+	keys []caddytokens.Token
+	// segments are its directives with their arguments and blocks, in the order of the text.
+	segments []caddytokens.Segment
+}
+
+// siteOf returns the site around h's directive; it has no directives if h stands in a named route. A directive sees only its own text,
+// but whether it can work depends on those beside it, and no later place has their lines. So this reads a field of [httpcaddyfile.Helper]
+// that isn't exported; in a Caddy without it nothing is found, and nothing refused.
+func siteOf(h httpcaddyfile.Helper) site {
+	field := reflect.ValueOf(&h).Elem().FieldByName("parentBlock")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[caddytokens.ServerBlock]() || h.IsNamedRoute() {
+		return site{}
+	}
+	block := (*caddytokens.ServerBlock)(field.Addr().UnsafePointer())
+	return site{keys: block.Keys, segments: block.Segments}
+}
+
+// place returns where a token stands, as messages say it.
+func place(token caddytokens.Token) string { return fmt.Sprintf("%s:%d", token.File, token.Line) }
+
+// sharedWithWorker returns what is wrong if the worker listens where the site does, else "". A site that names no port is compared
+// when the worker starts.
+func (s site) sharedWithWorker(h httpcaddyfile.Helper, app *App) string {
+	listen := valueOr(app.Worker, Worker{}).Listen
+	worker, err := caddy.ParseNetworkAddress(listen)
+	if listen == "" || err != nil || h.Option("default_bind") != nil {
+		return ""
+	}
+	for _, key := range s.keys {
+		address, err := httpcaddyfile.ParseAddress(strings.TrimSuffix(key.Text, ","))
+		if err != nil || address.Port == "" {
+			continue
+		}
+		for _, host := range s.boundTo() {
+			bound, err := caddy.ParseNetworkAddress(joinPort(host, address.Port))
+			if err == nil && overlap(worker, bound) {
+				return fmt.Sprintf("svc.worker.listen: %s is also an address of the site %s, which would lose a part of its requests to the "+
+					"worker; give the worker another port, at %s", listen, address.Original, place(key))
+			}
+		}
+	}
+	return ""
+}
+
+// boundTo returns the addresses of the site's `bind`; "" is every address.
+func (s site) boundTo() []string {
+	var hosts []string
+	for _, segment := range s.segments {
+		if segment.Directive() == "bind" {
+			hosts = append(hosts, arguments(segment)...)
+		}
+	}
+	if len(hosts) == 0 {
+		return []string{""}
+	}
+	return hosts
+}
+
+// index returns the position of the segment that begins with the token, or -1.
+func (s site) index(of caddytokens.Token) int {
+	return slices.IndexFunc(s.segments, func(segment caddytokens.Segment) bool { return sameToken(segment[0], of) })
+}
+
+func sameToken(a, b caddytokens.Token) bool {
+	return a.File == b.File && a.Line == b.Line && a.Text == b.Text
+}
+
+// responders are directives that respond to every request that they get and stand before svc_server in Caddy's order of
+// directives.
+var responders = []string{
+	"abort", "error", "respond", "redir", "metrics", "reverse_proxy", "php_fastcgi", "file_server",
+	"svc_health", "svc_models", "svc_chat", "svc_api", "svc_docs", "svc_dashboard", "svc_widget", "svc_webhook",
+}
+
+// takesAll reports whether a directive responds to every request of its site.
+func takesAll(segment caddytokens.Segment) bool {
+	if hasMatcher(segment) {
+		return false
+	}
+	directive := segment.Directive()
+	if directive == "handle" || directive == "route" {
+		return slices.ContainsFunc(nested(segment), takesAll)
+	}
+	return slices.Contains(responders, directive) && !slices.ContainsFunc(nested(segment), func(option caddytokens.Segment) bool {
+		return directive == "file_server" && option.Directive() == "pass_thru"
+	})
+}
+
+// hasMatcher reports whether a directive is limited to some requests. The adapter removes the matcher of a directive that it has
+// read from the text: the tokens behind it move forward, and the last one stands twice.
+func hasMatcher(segment caddytokens.Segment) bool {
+	if last := len(segment) - 1; last > 0 && sameToken(segment[last], segment[last-1]) {
+		return true
+	}
+	words := arguments(segment)
+	return len(words) > 0 && (strings.HasPrefix(words[0], "/") || strings.HasPrefix(words[0], "@"))
+}
+
+// arguments returns the words behind a directive, in its line.
+func arguments(segment caddytokens.Segment) []string {
+	d := caddytokens.NewDispenser(segment)
+	d.Next()
+	return d.RemainingArgs()
+}
+
+// nested returns the lines of a directive's block.
+func nested(segment caddytokens.Segment) []caddytokens.Segment {
+	var lines []caddytokens.Segment
+	d := caddytokens.NewDispenser(segment)
+	d.Next()
+	d.RemainingArgs()
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		lines = append(lines, d.NextSegment())
+	}
+	return lines
+}
+
+// besideServer returns what is wrong with the directives beside svc_server, which begins with the token.
+func (s site) besideServer(h httpcaddyfile.Helper, server caddytokens.Token) (faults []string) {
+	own := s.index(server)
+	for i, segment := range s.segments {
+		switch {
+		case own >= 0 && i > own && segment.Directive() == "handle_errors" && len(arguments(segment)) == 0:
+			faults = append(faults, "the handle_errors at "+place(segment[0])+" would never run, because svc_server's own error route comes first; "+
+				"move it above svc_server")
+		case h.Option("order") == nil && takesAll(segment):
+			faults = append(faults, fmt.Sprintf("the %s at %s would respond to every request in place of svc_server; "+
+				"give it a path, e.g. `%[1]s /shop/* …`, or a site of its own", segment.Directive(), place(segment[0])))
+		}
+	}
+	return faults
+}
+
+// behindAuth reports whether svc_auth runs before the directive that begins with the token, as far as the site shows.
+func (s site) behindAuth(directive caddytokens.Token) bool {
+	found, behind := behindAuth(s.segments, directive, false)
+	return behind || !found
+}
+
+// behindAuth looks for a directive among some of one block and in their blocks. It reports whether it was found, and whether svc_auth
+// or something unseen may run before it. ordered: the block is a route, in which the order of the text counts.
+func behindAuth(segments []caddytokens.Segment, directive caddytokens.Token, ordered bool) (found, behind bool) {
+	for i, segment := range segments {
+		here := sameToken(segment[0], directive)
+		if !here {
+			below, behind := behindAuth(nested(segment), directive, segment.Directive() == "route")
+			if behind {
+				return true, true
+			}
+			if !below {
+				continue
+			}
+		}
+		found = true
+		for j, other := range segments {
+			if j == i || ordered && j > i || exclusive(segment) && exclusive(other) {
+				continue
+			}
+			if authenticates(other) {
+				return true, true
+			}
+		}
+	}
+	return found, false
+}
+
+// exclusive reports whether a directive is one of those of which a request enters only the first that matches.
+func exclusive(segment caddytokens.Segment) bool {
+	return strings.HasPrefix(segment.Directive(), "handle")
+}
+
+// authenticates reports whether a directive has svc_auth in it, or may have.
+func authenticates(segment caddytokens.Segment) bool {
+	return segment.Directive() == "svc_auth" || segment.Directive() == "invoke" || slices.ContainsFunc(nested(segment), authenticates)
+}
