@@ -195,11 +195,12 @@ type ChannelSigned interface {
 	Named(delivery *Delivery) []Channel
 	// SignsItself reports whether the credentials have a signing secret, and it is another than that of [SignedDeliveries].
 	SignsItself(credentials Credentials) bool
-	// VerifyOwn returns an error unless the delivery is signed with the secret of the credentials, which sign themselves.
+	// VerifyOwn returns an error unless the delivery is signed with the secret of the credentials, which sign themselves. It depends on no
+	// other fields than those with Signs and those that they are given with.
 	VerifyOwn(delivery *Delivery, credentials Credentials) error
 }
 
-// MaxNamed bounds [ChannelSigned.Named], and so the secrets that a delivery of unknown origin is compared with.
+// MaxNamed bounds [ChannelSigned.Named], and the secrets that a delivery is compared with.
 const MaxNamed = 8
 
 // ChannelSecrets is a platform whose deliveries go to an address for each channel, with a secret of the channel's.

@@ -106,7 +106,10 @@ func (h *Webhooks) route(ctx context.Context, items []platforms.Inbound) (queued
 		return 0, err
 	}
 	known := len(routes)
-	maps.DeleteFunc(routes, func(_ store.RouteKey, route store.Route) bool { return h.signsItself(ctx, &route) })
+	maps.DeleteFunc(routes, func(_ store.RouteKey, route store.Route) bool {
+		_, secret := h.ownSigner(ctx, &route)
+		return secret != ""
+	})
 	switch refused := known - len(routes); {
 	case refused == known && refused > 0:
 		return 0, errUnproven

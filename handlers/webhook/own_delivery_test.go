@@ -14,9 +14,11 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
+	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
+	"github.com/caddy-svc/caddy-svc/internal/messaging"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/store/storetest"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
@@ -185,4 +187,101 @@ func TestALongDeliveryThatBreaksOff(t *testing.T) {
 		acknowledged(t, g.Social, signedWith("own", body), 450)
 		require.Equal(t, 450, stored())
 	})
+}
+
+// TestFewSecretsForADelivery guarantees that a delivery is hashed with few secrets, whatever channels it is for, and that channels with one
+// secret are proven together.
+func TestFewSecretsForADelivery(t *testing.T) {
+	t.Parallel()
+	g, hashed := newGate(t), &countedDriver{}
+	for _, driver := range builtin.Platforms() {
+		if driver.Describe().Name == "social" {
+			hashed.Driver = driver
+		}
+	}
+	set, err := messaging.New(messaging.Config{Drivers: []platforms.Driver{hashed}, Options: g.options})
+	require.NoError(t, err)
+	t.Cleanup(set.Close)
+	g.config.Platforms = set
+
+	// kept delivers a text for each page, signed with "own". The secrets of pages are listed in order; "" is an unknown page.
+	kept := func(secrets []string) (hashes, queued int) {
+		g.routes.byID, g.arrivals, hashed.own = map[string]store.Route{}, nil, 0
+		entries := make([]string, len(secrets))
+		for i, secret := range secrets {
+			page := fmt.Sprint(5000 + i)
+			entries[i] = pageEntry(page, "m"+page, "hi")
+			if secret == "" {
+				continue
+			}
+			g.addOwn(t, "org_1", page, strings.TrimPrefix(secret, "pending "))
+			if strings.HasPrefix(secret, "pending ") {
+				route := g.routes.byID["chn_"+page]
+				route.State = store.ChannelPending
+				g.routes.byID["chn_"+page] = route
+			}
+		}
+		body := `{"object":"page","entry":[` + strings.Join(entries, ",") + `]}`
+		answer := handlertest.Served(g.Social, signedWith("own", body))
+		for _, arrival := range g.arrivals {
+			queued += len(arrival.Items)
+		}
+		require.Equal(t, queued == 0, answer.Code == http.StatusUnauthorized)
+		return hashed.own, queued
+	}
+	of := func(n int, name func(i int) string) (secrets []string) {
+		for i := range n {
+			secrets = append(secrets, name(i))
+		}
+		return secrets
+	}
+	own := func(int) string { return "own" }
+	different := func(i int) string { return fmt.Sprint("another ", i) }
+	for name, delivered := range map[string]struct {
+		secrets        []string
+		hashes, queued int
+	}{
+		"one secret of 300":          {of(300, own), 1, 300},
+		"the eighth":                 {slices.Concat(of(7, different), []string{"own"}), 8, 1},
+		"300 secrets":                {slices.Concat([]string{"own"}, of(299, different)), 8, 1},
+		"one again after 300":        {slices.Concat([]string{"own"}, of(299, different), []string{"own"}), 8, 2},
+		"pending claims don't count": {slices.Concat([]string{"own"}, of(299, func(i int) string { return fmt.Sprint("pending ", i) }), []string{"own"}), 1, 2},
+		"strangers":                  {slices.Concat(of(299, different), []string{"own"}), 8, 0},
+	} {
+		hashes, queued := kept(delivered.secrets)
+		require.Equal(t, []int{delivered.hashes, delivered.queued}, []int{hashes, queued}, name)
+	}
+}
+
+// countedDriver counts the deliveries that are compared with secrets of channels.
+type countedDriver struct {
+	platforms.Driver
+
+	own int
+}
+
+func (d *countedDriver) New(config *platforms.Config) (platforms.Platform, error) {
+	made, err := d.Driver.New(config)
+	return countedPlatform{made.(socialPlatform), d}, err
+}
+
+type socialPlatform interface {
+	platforms.Platform
+	platforms.SignedDeliveries
+	platforms.ChannelSigned
+	platforms.Handshaker
+	platforms.Refresher
+	platforms.Templater
+	platforms.FileSender
+}
+
+type countedPlatform struct {
+	socialPlatform
+
+	counted *countedDriver
+}
+
+func (p countedPlatform) VerifyOwn(d *platforms.Delivery, c platforms.Credentials) error {
+	p.counted.own++
+	return p.socialPlatform.VerifyOwn(d, c)
 }

@@ -101,19 +101,29 @@ func (s *Set) Refreshable(t platforms.Type) bool {
 	return p != nil && p.refresher != nil && kind.Refreshable()
 }
 
-// SignsItself reports whether the deliveries of a channel of the type are signed with a secret of its credentials, which are opened
-// only where that is possible.
-func (s *Set) SignsItself(t platforms.Type, open func() (platforms.Credentials, error)) (own bool, err error) {
+// OwnSigner returns the credentials of a channel of the type whose own secret signs its deliveries, nil if it has no such secret. They are
+// opened only where the type has such secrets. secret is equal for all channels of a platform that the same secret signs for.
+func (s *Set) OwnSigner(
+	t platforms.Type, open func() (platforms.Credentials, error),
+) (credentials platforms.Credentials, secret string, err error) {
 	p, kind := s.of(t), s.byType[t]
 	if p == nil || p.own == nil || len(kind.SigningFields()) == 0 {
-		return false, nil
+		return nil, "", nil
 	}
-	credentials, err := open()
-	if err != nil {
-		return false, err
+	if credentials, err = open(); err != nil {
+		return nil, "", err
 	}
 	defer p.contain(&err)
-	return p.own.SignsItself(credentials), nil
+	if !p.own.SignsItself(credentials) {
+		return nil, "", nil
+	}
+	var signing []string
+	for _, field := range kind.Credentials {
+		if field.Signs {
+			signing = append(signing, credentials[field.Name], credentials[field.With])
+		}
+	}
+	return credentials, fmt.Sprintf("%q", signing), nil
 }
 
 // Send sends one message and returns the platform's id of it. The error is a [*platforms.Error].
