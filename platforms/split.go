@@ -99,9 +99,7 @@ func takeApart(text string, l Limit) []piece {
 		lines    int  // line ends in it
 		sentence bool // a sentence ended after the last piece that is no white space
 	)
-	for state := -1; text != ""; {
-		cluster, rest, ends, next := segment.Step(text, state)
-		text, state = rest, next
+	for cluster, ends := range segment.Characters(text) {
 		p := piece{text: cluster, size: l.Size(cluster), space: isSpace(cluster)}
 		switch {
 		case p.space && len(pieces) == 0:

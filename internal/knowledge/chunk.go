@@ -99,11 +99,8 @@ func isHeading(line string) bool {
 func cut(paragraph string, each func(part string)) {
 	var start, runes int
 	var sentence, space place // the last good positions for a cut
-	state := -1
-	for pos, rest := 0, paragraph; rest != ""; {
-		var cluster string
-		var ends bool
-		cluster, rest, ends, state = segment.Step(rest, state)
+	pos := 0
+	for cluster, ends := range segment.Characters(paragraph) {
 		size := utf8.RuneCountInString(cluster)
 		for runes > 0 && runes+size > chunkRunes {
 			at := place{pos, runes}
@@ -206,10 +203,8 @@ func (p *packer) flush() {
 
 // firstRunes returns the longest beginning of a text that ends with a grapheme and has at most n code points.
 func firstRunes(text string, n int) string {
-	state, length := -1, 0
-	for rest := text; rest != ""; {
-		var cluster string
-		cluster, rest, _, state = segment.Step(rest, state)
+	length := 0
+	for cluster := range segment.Characters(text) {
 		if n -= utf8.RuneCountInString(cluster); n < 0 {
 			return text[:length]
 		}

@@ -1,0 +1,149 @@
+package segment
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// class is the class of a character in the rules for sentences (Unicode annex 29, table 4).
+type class uint8
+
+const (
+	other     class = iota
+	separator       // Sep, CR and LF: of lines and paragraphs
+	space           // Sp
+	lower           // Lower
+	upper           // Upper
+	letter          // OLetter: without case
+	digit           // Numeric
+	dot             // ATerm: a full stop, which may also end an abbreviation
+	terminal        // STerm
+	comma           // SContinue
+	closing         // Close: quotation marks and brackets
+	mark            // Extend and Format: accents without a letter, invisible characters
+)
+
+// ascii are the classes of ASCII's characters.
+var ascii = func() (classes [utf8.RuneSelf]class) {
+	for r := range classes {
+		classes[r] = find(rune(r))
+	}
+	return classes
+}()
+
+// classOf returns the class of a character that begins with r.
+func classOf(r rune) class {
+	if r < utf8.RuneSelf {
+		return ascii[r]
+	}
+	return find(r)
+}
+
+func find(r rune) class {
+	switch {
+	case r == '\n', r == '\r', r == '\u0085', r == '\u2028', r == '\u2029':
+		return separator
+	case unicode.IsSpace(r):
+		return space
+	case unicode.IsLower(r), unicode.Is(unicode.Other_Lowercase, r):
+		return lower
+	case unicode.IsUpper(r), unicode.IsTitle(r), unicode.Is(unicode.Other_Uppercase, r):
+		return upper
+	case unicode.IsLetter(r):
+		return letter
+	case unicode.IsDigit(r):
+		return digit
+	case strings.ContainsRune(".\u2024\ufe52\uff0e", r):
+		return dot
+	case unicode.Is(unicode.STerm, r):
+		return terminal
+	case strings.ContainsRune(",-:;\u037e\u055d\u060c\u060d\u07f8\u1802\u1808–—、︐︑︓︱︲﹐﹑﹕﹘﹣，－：､", r):
+		return comma
+	case unicode.In(r, unicode.Ps, unicode.Pe, unicode.Pi, unicode.Pf, unicode.Quotation_Mark):
+		return closing
+	case unicode.In(r, unicode.M, unicode.Cf):
+		return mark
+	}
+	return other
+}
+
+// sentences finds where the sentences of a text may end.
+type sentences struct {
+	text string
+
+	// last is the class of the last character.
+	last class
+	// ended: a terminator was read, and nothing behind it but closing characters and spaces. spaced: among them was a space.
+	ended, spaced bool
+	// term is the terminator's class, and initial reports that a letter with a case stood before it.
+	term    class
+	initial bool
+}
+
+// add reads the next character.
+func (s *sentences) add(character string) {
+	r, _ := utf8.DecodeRuneInString(character)
+	before, now := s.last, classOf(r)
+	if now == mark && before != separator { // SB5
+		return
+	}
+	s.last = now
+	switch now {
+	case dot, terminal:
+		s.ended, s.spaced, s.term = true, false, now
+		s.initial = before == lower || before == upper
+	case closing:
+		s.ended = s.ended && !s.spaced
+	case space:
+		s.spaced = true
+	default:
+		s.ended = false
+	}
+}
+
+// endsAt reports whether a sentence may end before the character at an offset, which follows the last one that was read.
+func (s *sentences) endsAt(pos int) bool {
+	if pos == len(s.text) || s.last == separator { // SB2, SB4
+		return true
+	}
+	if !s.ended {
+		return false
+	}
+	r, _ := utf8.DecodeRuneInString(s.text[pos:])
+	switch classOf(r) {
+	case separator, space, dot, terminal, comma, mark: // SB5 and SB8a to SB10
+		return false
+	case closing: // SB9
+		if !s.spaced {
+			return false
+		}
+	case digit: // SB6
+		if s.last == dot {
+			return false
+		}
+	case upper: // SB7
+		if s.last == dot && s.initial {
+			return false
+		}
+	default:
+	}
+	// SB8 and SB11. What follows is read once for each terminator at most, up to the next terminator, because then the sentence has ended or
+	// goes on.
+	s.ended = false
+	return s.term != dot || !beginsLower(s.text[pos:])
+}
+
+// beginsLower reports whether the first character of a text that is a letter, or that ends a sentence or line, is a small letter.
+func beginsLower(text string) bool {
+	for _, r := range text {
+		switch classOf(r) {
+		case lower:
+			return true
+		case upper, letter, separator, dot, terminal:
+			return false
+		default:
+		}
+	}
+	return false
+}
