@@ -19,8 +19,8 @@ import (
 const (
 	// MaxDocumentBody is the largest body that POST …/documents reads: a document of 4 MiB with every second byte escaped.
 	MaxDocumentBody = 2 * knowledge.MaxDocumentBytes
-	// ingestRetryAfter is the Retry-After when the largest number of documents is being ingested.
-	ingestRetryAfter = 5 * time.Second
+	// knowledgeRetryAfter is the Retry-After when too many documents are being ingested, or searches run.
+	knowledgeRetryAfter = 5 * time.Second
 )
 
 type documents struct{ *Deps }
@@ -69,8 +69,10 @@ func documentRefusal(err error, otherwise func() error) error {
 		return handlers.InvalidRequest("content", "content must have at most %d bytes.", knowledge.MaxDocumentBytes)
 	case errors.Is(err, knowledge.ErrNoText):
 		return handlers.InvalidRequest("content", "content has no text that could be found.")
+	case errors.Is(err, knowledge.ErrSlow):
+		return handlers.InvalidRequest("content", "content takes too long to read. Make several documents of it.")
 	case errors.Is(err, knowledge.ErrBusy):
-		return handlers.Busy(ingestRetryAfter, err)
+		return knowledgeBusy(err, "Too many documents are being read at this moment. Retry shortly.")
 	case errors.Is(err, store.ErrLimit):
 		return &handlers.Error{
 			Code: errcode.PlanLimitExceeded, Cause: err,
@@ -82,6 +84,11 @@ func documentRefusal(err error, otherwise func() error) error {
 	default:
 		return otherwise()
 	}
+}
+
+// knowledgeBusy is the refusal of work that found no place in time.
+func knowledgeBusy(cause error, message string) error {
+	return &handlers.Error{Code: errcode.RateLimited, RetryAfter: knowledgeRetryAfter, Message: message, Cause: cause}
 }
 
 type documentList struct {

@@ -88,15 +88,23 @@ func (g *knowledgeBases) search(
 	if _, err := g.DB.KnowledgeBases.ByID(ctx, principal.OrgID, in.ID); err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedKnowledgeBases, in.ID, err)
 	}
-	snippets, err := g.Knowledge.Search(ctx, principal.OrgID, []string{in.ID}, in.Query, in.Limit)
+	snippets, err := g.Knowledge.SearchInTurn(ctx, principal.OrgID, []string{in.ID}, in.Query, in.Limit)
 	if err != nil {
-		return nil, handlers.Internal(err)
+		return nil, searchRefusal(err)
 	}
 	found := snippetsObject{Data: make([]snippetObject, len(snippets))}
 	for i := range snippets {
 		found.Data[i] = showSnippet(&snippets[i])
 	}
 	return endpoint.Answer(found), nil
+}
+
+// searchRefusal returns the public form of a search's error.
+func searchRefusal(err error) error {
+	if errors.Is(err, knowledge.ErrBusy) {
+		return knowledgeBusy(err, "Too many searches are running at this moment. Retry shortly.")
+	}
+	return handlers.Internal(err)
 }
 
 // knowledgeBaseConflict returns conflict for a taken name, or otherwise for any other error.

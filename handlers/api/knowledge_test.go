@@ -1,12 +1,15 @@
 package api
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -205,4 +208,19 @@ func TestDocumentBodiesAreCharged(t *testing.T) {
 	documents, err := o.DB.Documents.List(t.Context(), "org_1", strings.TrimPrefix(path, "/knowledge-bases/"), store.Page{})
 	require.NoError(t, err)
 	require.Empty(t, documents)
+}
+
+// TestBusyKnowledge guarantees that work which finds no place is refused as the organization's own load, and that it may be repeated.
+func TestBusyKnowledge(t *testing.T) {
+	t.Parallel()
+	busy := fmt.Errorf("doing something: %w", knowledge.ErrBusy)
+	for _, err := range []error{documentRefusal(busy, nil), searchRefusal(busy)} {
+		refusal := handlers.AsError(err)
+		require.Equal(t, errcode.RateLimited, refusal.Code)
+		require.Equal(t, 5*time.Second, refusal.RetryAfter)
+	}
+	slow := handlers.AsError(documentRefusal(fmt.Errorf("doing something: %w", knowledge.ErrSlow), nil))
+	require.Equal(t, errcode.InvalidRequest, slow.Code)
+	require.Equal(t, "content", slow.Field)
+	require.Equal(t, errcode.InternalError, handlers.AsError(searchRefusal(errors.New("the disk is full"))).Code)
 }

@@ -78,9 +78,9 @@ func (g *agents) snippetsFor(ctx context.Context, agent *store.Agent, waiting []
 		asked.WriteString(waiting[i].Text)
 		asked.WriteByte('\n')
 	}
-	snippets, err := g.Knowledge.Search(ctx, agent.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
+	snippets, err := g.Knowledge.SearchInTurn(ctx, agent.OrgID, agent.KnowledgeBaseIDs, asked.String(), knowledge.PromptSnippets)
 	if err != nil {
-		return nil, handlers.Internal(fmt.Errorf("asking the documents of agent %s: %w", agent.ID, err))
+		return nil, searchRefusal(fmt.Errorf("asking the documents of agent %s: %w", agent.ID, err))
 	}
 	return snippets, nil
 }

@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -35,57 +36,65 @@ func (p piece) String() string {
 
 // split cuts a clean text into pieces, at headings, between paragraphs, else between sentences, else between words, and never
 // inside a grapheme, unless one alone is longer than a chunk. headings reports that the text has Markdown's. Only white space
-// at the cuts is lost.
-func split(text string, headings bool) []piece {
-	p := packer{}
-	eachParagraph(text, headings, func(paragraph string, heading bool) {
-		switch {
-		case heading:
-			p.section(paragraph)
-		case utf8.RuneCountInString(paragraph) <= chunkRunes:
-			p.add(paragraph)
-		default:
-			cut(paragraph, p.add)
+// at the cuts is lost. A caller that stops early spares the rest of the work.
+func split(text string, headings bool) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		p := packer{yield: yield}
+		for paragraph, heading := range paragraphs(text, headings) {
+			switch {
+			case heading:
+				p.section(paragraph)
+			case utf8.RuneCountInString(paragraph) <= chunkRunes:
+				p.add(paragraph)
+			default:
+				p.cut(paragraph)
+			}
+			if p.stopped {
+				return
+			}
 		}
-	})
-	p.flush()
-	return p.pieces
+		p.flush()
+	}
 }
 
-// eachParagraph calls each for the parts of a text that are separated by empty lines; a heading is a part of its own.
-func eachParagraph(text string, headings bool, each func(paragraph string, heading bool)) {
-	start, end := -1, 0 // of the paragraph that is open
-	flush := func() {
-		if start >= 0 {
-			each(strings.TrimRightFunc(text[start:end], unicode.IsSpace), false)
-		}
-		start = -1
-	}
-	fenced := false
-	for pos := 0; pos < len(text); {
-		next := len(text)
-		if i := strings.IndexByte(text[pos:], '\n'); i >= 0 {
-			next = pos + i + 1
-		}
-		line := strings.TrimSpace(text[pos:next])
-		if headings && (strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
-			fenced = !fenced
-		}
-		switch {
-		case line == "":
-			flush()
-		case headings && !fenced && isHeading(line):
-			flush()
-			each(line, true)
-		default:
-			if start < 0 {
-				start = pos
+// paragraphs returns the parts of a text that are separated by empty lines, and whether each is a heading, which is a part of its own.
+func paragraphs(text string, headings bool) iter.Seq2[string, bool] {
+	return func(yield func(paragraph string, heading bool) bool) {
+		more := true
+		emit := func(paragraph string, heading bool) { more = more && yield(paragraph, heading) }
+		start, end := -1, 0 // of the paragraph that is open
+		flush := func() {
+			if start >= 0 {
+				emit(strings.TrimRightFunc(text[start:end], unicode.IsSpace), false)
 			}
-			end = next
+			start = -1
 		}
-		pos = next
+		fenced := false
+		for pos := 0; pos < len(text) && more; {
+			next := len(text)
+			if i := strings.IndexByte(text[pos:], '\n'); i >= 0 {
+				next = pos + i + 1
+			}
+			line := strings.TrimSpace(text[pos:next])
+			if headings && (strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
+				fenced = !fenced
+			}
+			switch {
+			case line == "":
+				flush()
+			case headings && !fenced && isHeading(line):
+				flush()
+				emit(line, true)
+			default:
+				if start < 0 {
+					start = pos
+				}
+				end = next
+			}
+			pos = next
+		}
+		flush()
 	}
-	flush()
 }
 
 // isHeading reports whether a line is a heading of Markdown: one to six # and then a space.
@@ -95,63 +104,10 @@ func isHeading(line string) bool {
 	return marks >= 1 && marks <= 6 && strings.HasPrefix(rest, " ")
 }
 
-// cut splits a long paragraph into parts of at most chunkRunes: as many whole sentences as fit.
-func cut(paragraph string, each func(part string)) {
-	var start, runes int
-	var sentence, space place // the last good positions for a cut
-	pos := 0
-	for cluster, ends := range segment.Characters(paragraph) {
-		size := utf8.RuneCountInString(cluster)
-		for runes > 0 && runes+size > chunkRunes {
-			at := place{pos, runes}
-			switch {
-			case sentence.pos > start:
-				at = sentence
-			case space.pos > start:
-				at = space
-			}
-			each(paragraph[start:at.pos])
-			start, runes = at.pos, runes-at.runes
-			sentence.runes -= at.runes
-			space.runes -= at.runes
-		}
-		if size > chunkRunes { // no real text has such a grapheme
-			eachRunes(cluster, each)
-			pos += len(cluster)
-			start = pos
-			continue
-		}
-		pos += len(cluster)
-		runes += size
-		if ends {
-			sentence = place{pos, runes}
-		}
-		if first, _ := utf8.DecodeRuneInString(cluster); unicode.IsSpace(first) {
-			space = place{pos, runes}
-		}
-	}
-	each(paragraph[start:])
-}
-
-// place is a position in a paragraph, in bytes, and in runes from the start of the part.
-type place struct{ pos, runes int }
-
-// eachRunes splits a text into parts of chunkRunes code points.
-func eachRunes(text string, each func(part string)) {
-	start, runes := 0, 0
-	for i := range text {
-		if runes == chunkRunes {
-			each(text[start:i])
-			start, runes = i, 0
-		}
-		runes++
-	}
-	each(text[start:])
-}
-
 // packer joins paragraphs into pieces.
 type packer struct {
-	pieces  []piece
+	yield   func(piece) bool
+	stopped bool // yield has returned false, and isn't called again
 	current strings.Builder
 	runes   int    // of current
 	begins  string // heading of the piece that is being filled, see [piece]
@@ -186,7 +142,7 @@ func (p *packer) section(heading string) {
 		p.begins = ""
 	}
 	if utf8.RuneCountInString(heading) > chunkRunes {
-		cut(heading, p.add)
+		p.cut(heading)
 		return
 	}
 	p.add(heading)
@@ -194,11 +150,68 @@ func (p *packer) section(heading string) {
 
 // flush ends the open piece.
 func (p *packer) flush() {
-	if p.runes > 0 {
-		p.pieces = append(p.pieces, piece{heading: p.begins, text: p.current.String()})
+	if p.runes > 0 && !p.stopped {
+		p.stopped = !p.yield(piece{heading: p.begins, text: p.current.String()})
 	}
 	p.current.Reset()
 	p.runes, p.begins = 0, p.heading
+}
+
+// cut adds a long paragraph in parts of at most chunkRunes: as many whole sentences as fit.
+func (p *packer) cut(paragraph string) {
+	var start, runes int
+	var sentence, space place // the last good positions for a cut
+	pos := 0
+	for cluster, ends := range segment.Characters(paragraph) {
+		size := utf8.RuneCountInString(cluster)
+		for runes > 0 && runes+size > chunkRunes {
+			at := place{pos, runes}
+			switch {
+			case sentence.pos > start:
+				at = sentence
+			case space.pos > start:
+				at = space
+			}
+			p.add(paragraph[start:at.pos])
+			start, runes = at.pos, runes-at.runes
+			sentence.runes -= at.runes
+			space.runes -= at.runes
+		}
+		if p.stopped {
+			return
+		}
+		if size > chunkRunes { // no real text has such a grapheme
+			p.cutRunes(cluster)
+			pos += len(cluster)
+			start = pos
+			continue
+		}
+		pos += len(cluster)
+		runes += size
+		if ends {
+			sentence = place{pos, runes}
+		}
+		if first, _ := utf8.DecodeRuneInString(cluster); unicode.IsSpace(first) {
+			space = place{pos, runes}
+		}
+	}
+	p.add(paragraph[start:])
+}
+
+// place is a position in a paragraph, in bytes, and in runes from the start of the part.
+type place struct{ pos, runes int }
+
+// cutRunes adds a text in parts of chunkRunes code points.
+func (p *packer) cutRunes(text string) {
+	start, runes := 0, 0
+	for i := range text {
+		if runes == chunkRunes {
+			p.add(text[start:i])
+			start, runes = i, 0
+		}
+		runes++
+	}
+	p.add(text[start:])
 }
 
 // firstRunes returns the longest beginning of a text that ends with a grapheme and has at most n code points.

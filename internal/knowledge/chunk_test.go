@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -69,7 +70,7 @@ func TestSplit(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, test.want, texts(split(test.text, test.headings)))
+			require.Equal(t, test.want, texts(slices.Collect(split(test.text, test.headings))))
 		})
 	}
 }
@@ -84,7 +85,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add(strings.Repeat("a", 999)+". \u0301b"+strings.Repeat("\u200d👩", 600), false)
 	f.Fuzz(func(t *testing.T, source string, headings bool) {
 		text := clean(source)
-		pieces := split(text, headings)
+		pieces := slices.Collect(split(text, headings))
 		bounds := graphemeStarts(text)
 		rest, at := text, 0
 		for _, p := range pieces {
@@ -159,6 +160,6 @@ func TestSplitHostileDocument(t *testing.T) {
 	t.Parallel()
 	for _, filler := range []string{")", " ", "\u0301"} {
 		text := "a." + strings.Repeat(filler, 200_000) + "b"
-		require.NotEmpty(t, split(text, true))
+		require.NotEmpty(t, slices.Collect(split(text, true)))
 	}
 }

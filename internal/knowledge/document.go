@@ -30,6 +30,8 @@ var (
 	ErrTooLarge = errors.New("knowledge: the document is too large")
 	// ErrNoText: the content has no searchable text.
 	ErrNoText = errors.New("knowledge: the document has no text")
+	// ErrSlow: parsing the content took longer than 5 s.
+	ErrSlow = errors.New("knowledge: the document takes too long to read")
 )
 
 // Upload is a document before its ingestion.
@@ -41,30 +43,35 @@ type Upload struct {
 	Content string
 }
 
-// chunks returns the chunks that are stored for an upload.
-func (u *Upload) chunks() ([]store.Chunk, error) {
+// passChunks is how many chunks are made before other work may go on, in some milliseconds.
+const passChunks = 4
+
+// chunks returns the chunks that are stored for an upload. It calls pass now and then, and ends with its error.
+func (u *Upload) chunks(pass func() error) ([]store.Chunk, error) {
 	if len(u.Content) > MaxDocumentBytes {
 		return nil, ErrTooLarge
 	}
-	var pieces []piece
+	content := u.Content
 	switch u.MediaType {
-	case PlainText:
-		pieces = split(clean(u.Content), false)
-	case Markdown:
-		pieces = split(clean(u.Content), true)
+	case PlainText, Markdown:
 	case HTML:
-		pieces = split(clean(htmlText(u.Content)), true)
+		content = htmlText(content)
 	default:
 		return nil, fmt.Errorf("%w %q", ErrMediaType, u.MediaType)
 	}
 	mark := markOf(u.KnowledgeBaseID)
-	chunks := make([]store.Chunk, 0, len(pieces))
+	var chunks []store.Chunk
 	words := 0
-	for _, p := range pieces {
+	for p := range split(clean(content), u.MediaType != PlainText) {
 		chunk := store.Chunk{Text: p.String()}
 		chunk.Words = indexWords(mark, chunk.Text)
 		words += len(chunk.Words)
-		chunks = append(chunks, chunk)
+		if chunks = append(chunks, chunk); len(chunks)%passChunks > 0 {
+			continue
+		}
+		if err := pass(); err != nil {
+			return nil, err
+		}
 	}
 	if words == 0 {
 		return nil, ErrNoText

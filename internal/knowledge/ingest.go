@@ -3,8 +3,10 @@ package knowledge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -16,6 +18,8 @@ const (
 	// doubles, with jitter.
 	batchTries = 5
 	firstRetry = time.Second
+	// maxReadTime bounds the time for which an upload is parsed, without the pauses in which others are.
+	maxReadTime = 5 * time.Second
 	// failWait bounds the write that marks a document as failed.
 	failWait = 5 * time.Second
 	// interruptedAfter is how long after its last write an ingesting document counts as interrupted, because its process has
@@ -33,7 +37,7 @@ const (
 // background, and [Library.Document] shows the progress. limit is how many bytes the organization's plan allows; below 0 is no
 // limit.
 //
-// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrBusy], [ErrClosed], and those of [store.Documents.Create]. After an
+// Errors: [ErrMediaType], [ErrTooLarge], [ErrNoText], [ErrSlow], [ErrBusy], [ErrClosed], and those of [store.Documents.Create]. After an
 // error nothing is stored.
 func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit int64) (store.Document, error) {
 	if limit >= 0 && int64(len(upload.Content)) > limit {
@@ -67,15 +71,37 @@ func (l *Library) Ingest(ctx context.Context, actor string, upload Upload, limit
 	return l.Document(ctx, document.OrgID, document.KnowledgeBaseID, document.ID)
 }
 
-// read parses an upload into chunks, once a processor is free for it.
+// read parses an upload into chunks when it is its organization's turn. It ends soon after ctx. Parsing gives way to other organizations'
+// uploads, and ends with [ErrSlow] after readTime.
 func (l *Library) read(ctx context.Context, upload *Upload) ([]store.Chunk, error) {
-	select {
-	case l.readers <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := l.readers.Enter(ctx, upload.OrgID); err != nil {
+		return nil, busy(err)
 	}
-	defer func() { <-l.readers }()
-	return upload.chunks()
+	reading := true
+	defer func() {
+		if reading {
+			l.readers.Leave(upload.OrgID)
+		}
+	}()
+	var taken time.Duration
+	began := time.Now()
+	return upload.chunks(func() error {
+		if taken += time.Since(began); taken > l.readTime {
+			return ErrSlow
+		}
+		err := l.readers.Pass(ctx, upload.OrgID)
+		reading = err == nil
+		began = time.Now()
+		return err
+	})
+}
+
+// busy returns ErrBusy for a line that is full, and other errors as they are.
+func busy(err error) error {
+	if errors.Is(err, dispatch.ErrBusy) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // ingest writes the chunks from a position on.

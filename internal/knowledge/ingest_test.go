@@ -174,7 +174,7 @@ func TestInterruptedByACrash(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, l *Library) {
 		row := store.Document{ID: "doc_1", OrgID: acme, KnowledgeBaseID: shop, Name: "half", MediaType: "text/plain", Bytes: 9, ChunksTotal: 3}
-		half, err := (&Upload{KnowledgeBaseID: shop, MediaType: PlainText, Content: "needle"}).chunks()
+		half, err := (&Upload{KnowledgeBaseID: shop, MediaType: PlainText, Content: "needle"}).chunks(func() error { return nil })
 		require.NoError(t, err)
 		require.NoError(t, l.db.Documents.Create(t.Context(), "test", row, half, -1))
 
@@ -275,7 +275,7 @@ func TestDeletedWhileIngested(t *testing.T) {
 func TestBatchWrittenTwice(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, l *Library) {
-		chunks, err := (&Upload{KnowledgeBaseID: shop, MediaType: PlainText, Content: long(3)}).chunks()
+		chunks, err := (&Upload{KnowledgeBaseID: shop, MediaType: PlainText, Content: long(3)}).chunks(func() error { return nil })
 		require.NoError(t, err)
 		row := store.Document{ID: "doc_1", OrgID: acme, KnowledgeBaseID: shop, Name: "a", MediaType: "text/plain", ChunksTotal: 4}
 		require.NoError(t, l.db.Documents.Create(t.Context(), "test", row, chunks[:1], -1))

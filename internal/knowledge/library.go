@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -18,14 +19,23 @@ const (
 	maxIngestionsPerOrg = 4
 )
 
+// Bounds of the uploads that wait to be parsed. Their content is in memory.
+const (
+	maxWaiting       = 512
+	maxWaitingPerOrg = 64
+)
+
+// searchBounds are those of [Library.SearchInTurn].
+var searchBounds = dispatch.Bounds{Places: 8, Each: 2, Line: 16, Lines: 256}
+
 // maxRest bounds the pause between two batches.
 const maxRest = 50 * time.Millisecond
 
 // The reasons for which a library accepts no document.
 var (
-	// ErrBusy: as many large documents are being ingested as may be at once, in the process or for the organization. Nothing
-	// was stored; try again a few seconds later.
-	ErrBusy = errors.New("knowledge: too many documents are being ingested")
+	// ErrBusy: too many documents are being ingested, or searches run, in the process or for the organization. Nothing was stored. Try
+	// again a few seconds later.
+	ErrBusy = errors.New("knowledge: too much runs at a time")
 	// ErrClosed: the library was closed. Nothing was stored.
 	ErrClosed = errors.New("knowledge: closed")
 
@@ -39,9 +49,13 @@ type Library struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	// slot is held while a batch is written and for the pause after it; readers while an upload is parsed, which takes a second
-	// for the largest.
-	slot, readers chan struct{}
+	// slot is held while a batch is written and for the pause after it.
+	slot chan struct{}
+	// readers have a place while an upload is parsed, which takes a second for the largest, and readTime at most.
+	readers  *dispatch.Turns
+	readTime time.Duration
+	// searchers have a place while a request's search runs.
+	searchers *dispatch.Turns
 	// life ends with [Library.Close].
 	life context.Context
 	end  context.CancelCauseFunc
@@ -60,7 +74,12 @@ func New(db *store.DB, logger *slog.Logger) *Library {
 	life, end := context.WithCancelCause(context.Background())
 	return &Library{
 		db: db, logger: logger, now: time.Now, life: life, end: end, openOf: make(map[string]int),
-		slot: make(chan struct{}, 1), readers: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		slot: make(chan struct{}, 1),
+		readers: dispatch.NewTurns(dispatch.Bounds{
+			Places: max(1, runtime.GOMAXPROCS(0)/2), Each: 1, Line: maxWaitingPerOrg, Lines: maxWaiting,
+		}),
+		readTime:  maxReadTime,
+		searchers: dispatch.NewTurns(searchBounds),
 	}
 }
 

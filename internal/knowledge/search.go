@@ -3,7 +3,6 @@ package knowledge
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -31,7 +30,7 @@ const (
 	maxCandidates = 64
 )
 
-var errSearchSlow = errors.New("the search took longer than 2 s")
+var errSearchSlow = fmt.Errorf("%w: the search took longer than 2 s", ErrBusy)
 
 // Snippet is a chunk that fits a query.
 type Snippet struct {
@@ -44,9 +43,22 @@ type Snippet struct {
 	Score float64
 }
 
+// SearchInTurn is [Library.Search] for a request of an organization. A few of all organizations' run at a time, and two of one organization's.
+// It returns [ErrBusy] if too many wait, or if it has waited for searchWait. Workers' searches don't wait for turns: they are as many as their
+// answers at most.
+func (l *Library) SearchInTurn(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]Snippet, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, ErrBusy)
+	defer cancel()
+	if err := l.searchers.Enter(waiting, orgID); err != nil {
+		return nil, busy(err)
+	}
+	defer l.searchers.Leave(orgID)
+	return l.Search(ctx, orgID, baseIDs, query, n)
+}
+
 // Search returns the n chunks, at most [MaxSnippets], of an organization's knowledge bases that fit a query best, the best
 // first. A query is any text: every word of it counts, and no sign has a meaning. Bases of other organizations are skipped; of
-// more than [MaxBases] the first count. No result is no error.
+// more than [MaxBases] the first count. No result is no error. The error is one of the store, or [ErrBusy] after searchWait.
 func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, query string, n int) ([]Snippet, error) {
 	n = min(n, MaxSnippets)
 	baseIDs = baseIDs[:min(len(baseIDs), MaxBases)]
@@ -57,6 +69,9 @@ func (l *Library) Search(ctx context.Context, orgID string, baseIDs []string, qu
 	ctx, cancel := context.WithTimeoutCause(ctx, searchWait, errSearchSlow)
 	defer cancel()
 	snippets, err := l.search(ctx, orgID, baseIDs, asked, n)
+	if ctx.Err() != nil && err != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("searching knowledge bases: %w", err)
 	}
