@@ -80,7 +80,7 @@ var (
 		"Wait of the first text of each answer, from its storage until a worker begins the answer, quiet window included, by channel type.",
 		replyBuckets, "type")
 	answerSeconds = histograms("answer_seconds",
-		"Wait of the first text of each answer, from its storage until the answer is stored, by channel type.",
+		"Wait of the first text of each answer, from its storage until the platform has taken the first part of the answer, by channel type.",
 		replyBuckets, "type")
 	turnsTotal = counters("turns_total",
 		"Passes of the worker over an answer, by how they ended.", "outcome")

@@ -25,7 +25,8 @@ const (
 const (
 	selectAsking = `SELECT id, agent_id, request, state, code, attempts, created_at FROM turns
 		WHERE conversation_id = $1 AND state = 'asking'`
-	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at, resends, template, file_id FROM outbound_messages
+	selectUnsent = `SELECT id, turn_id, author, body, state, part, attempts, created_at, resends, template, file_id,
+			COALESCE((SELECT min(received_at) FROM messages m WHERE m.turn_id = outbound_messages.turn_id), 0) FROM outbound_messages
 		WHERE conversation_id = $1 AND state IN ('pending', 'sending') ORDER BY state DESC, author DESC, created_at, id`
 	selectWaiting = `SELECT ` + inboundColumns + ` WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled
 		ORDER BY sent_at DESC, received_at DESC, id DESC LIMIT CAST($2 AS BIGINT)`
@@ -223,7 +224,7 @@ func (q *Queue) openOutbound(ctx context.Context, lease Lease) ([]Outbound, erro
 		var turnID, fileID sql.NullString
 		var body, template []byte
 		err = row.Scan(&part.ID, &turnID, &part.Author, &body, &part.State, &part.Part, &part.Attempts, &part.CreatedAt, &part.Resends, &template,
-			&fileID)
+			&fileID, &part.Since)
 		if err != nil {
 			return part, err
 		}

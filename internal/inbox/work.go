@@ -134,6 +134,7 @@ type Outbound struct {
 	ID, TurnID, Author, Text, State string
 	Part, Attempts                  int64
 	CreatedAt                       int64 // epoch milliseconds
+	Since                           int64 // when the first of the texts arrived that it answers, epoch milliseconds; 0 for what people write
 	Resends                         int64 // how often a person had it sent again; Attempts begin anew each time
 	Unreadable                      bool  // it doesn't open, so that Text is empty
 	// Template is the template to send, as it was given to [Queue.SendTemplate]; nil for a text.

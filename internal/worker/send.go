@@ -59,6 +59,9 @@ func (p *pass) send(ctx context.Context, rows []inbox.Outbound, last bool) (wait
 		if wait > 0 || err != nil {
 			return wait, err
 		}
+		if failure == nil && row.Part == 0 && row.Since > 0 {
+			p.Observer.Answered(p.work.Channel.Type, p.waited(row.Since))
+		}
 	}
 	return 0, nil
 }

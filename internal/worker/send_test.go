@@ -125,6 +125,28 @@ func TestSendingIsGivenUpInTheEnd(t *testing.T) {
 	require.Equal(t, "send_failed", h.conversation(t, acme, "lan").Attention)
 }
 
+// TestAnswersAreTimedWhenSent: the wait of a customer ends when the platform has taken the first part of the answer, in whichever pass, and is
+// observed once.
+func TestAnswersAreTimedWhenSent(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, h *fixture) {
+		h.vendor.reply = func(context.Context, int, []string) (string, error) { return strings.Repeat("word ", 1500), nil }
+		h.platform.Script("word", platformfake.Repeat(2, platformfake.TooMany)...)
+		h.say(t, bot, "lan", "hello")
+		heard := observe()
+		watched := h.worker(func(c *Config) { c.Observer = heard })
+		for range 2 {
+			h.drain(t, watched)
+			require.Equal(t, []string{"bot began after 0 h"}, heard.waits, "the answer is stored, and the customer has nothing")
+			h.hurry(t)
+		}
+		h.exec(t, `UPDATE messages SET received_at = received_at - $1`, time.Hour.Milliseconds())
+		h.drain(t, watched)
+		require.Equal(t, 2, heard.all()["bot sent"])
+		require.Equal(t, []string{"bot began after 0 h", "bot answered after 1 h"}, heard.waits)
+	})
+}
+
 // TestUnexplainedErrors guarantees that a message of which the chat app says no more than that something went wrong is tried three times,
 // then failed, and that a person may have it sent again.
 func TestUnexplainedErrors(t *testing.T) {

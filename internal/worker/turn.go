@@ -380,8 +380,8 @@ func (p *pass) answer(
 	} else {
 		p.turnEnded(endedHandedOver)
 	}
-	if request.Since > 0 {
-		p.Observer.Answered(p.work.Channel.Type, p.waited(request.Since))
+	for i := range rows {
+		rows[i].Since = request.Since
 	}
 	if personFirst { // in the next pass, which is due at once
 		return 0, nil

@@ -231,7 +231,7 @@ type Observer interface {
 	// TurnBegan observes how long the first of a turn's texts has waited for it, on a channel of a type. The agent's quiet window
 	// is part of that, as are tries that failed before.
 	TurnBegan(channelType string, waited time.Duration)
-	// Answered observes how long the first of a turn's texts has waited until the answer was stored.
+	// Answered observes how long the first of the texts that an answer is for has waited until the platform had taken its first part.
 	Answered(channelType string, waited time.Duration)
 	// TurnEnded counts passes over a turn by how they ended: "answered", "handed_over", "superseded", "discarded", "retried",
 	// "postponed", "closed", "notice", "released", or "attention_" or "dead_" with the code.
