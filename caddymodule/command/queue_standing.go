@@ -215,8 +215,6 @@ whose delivery is unknown may be there already: it is sent only with --may-arriv
 			return nil, errors.New("it is unknown whether the customer has this message; send it with --may-arrive-twice if it may arrive twice")
 		case errors.Is(err, inbox.ErrEnded):
 			return nil, errors.New("only a message that failed, or whose delivery is unknown, can be sent again")
-		case errors.Is(err, inbox.ErrConversationClosed):
-			return nil, errors.New("the customer has blocked the channel")
 		case err != nil:
 			return nil, fmt.Errorf("sending the message again: %w", err)
 		}

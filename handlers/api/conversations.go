@@ -421,6 +421,12 @@ func (g *conversations) checkSendable(channel *store.Channel, conversation *inbo
 	if conversation.State == inbox.StateClosed {
 		return customerBlocked(nil)
 	}
+	return g.checkWindow(channel, conversation, author, messageKind)
+}
+
+// checkWindow returns an error if the window is over in which the platform lets the author write text to the customer, or if this build
+// doesn't contain the platform.
+func (g *conversations) checkWindow(channel *store.Channel, conversation *inbox.Conversation, author, messageKind string) error {
 	kind, ok := g.Catalog.Find(channel.Type)
 	if !ok {
 		return &handlers.Error{Code: errcode.Conflict, Message: missingPlatform(channel.Type)}

@@ -125,7 +125,10 @@ func (g *conversations) resend(
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkSendable(&channel, &conversation, message.Author, message.Kind); err != nil {
+	if err := usable(&channel); err != nil {
+		return nil, err
+	}
+	if err := g.checkWindow(&channel, &conversation, message.Author, message.Kind); err != nil { // closed: the platform decides
 		return nil, err
 	}
 	err = g.Conversations.Resend(ctx, principal.Actor(), principal.OrgID, in.ID, in.MessageID, in.Body.MayArriveTwice)

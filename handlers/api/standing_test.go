@@ -247,6 +247,8 @@ func TestResendIsRefused(t *testing.T) {
 	o.refused(t, errcode.ServiceWindowExpired, "", http.MethodPost, resend("msg_1"), "owner", `{"mayArriveTwice":false}`)
 	o.ask(t, http.StatusOK, http.MethodPost, resend("msg_2"), "owner", `{"mayArriveTwice":false}`)
 	require.Equal(t, []string{"msg_2"}, o.inbox.sent)
+	o.inbox.conversations[0].State = inbox.StateClosed // the platform decides whether the customer is back
+	o.ask(t, http.StatusOK, http.MethodPost, resend("msg_2"), "owner", `{"mayArriveTwice":false}`)
 	require.NoError(t, o.DB.Channels.SetState(t.Context(), "test", "org_1", channelID, store.ChannelNeedsReauth))
 	o.refused(t, errcode.ChannelNeedsReauth, "", http.MethodPost, resend("msg_2"), "owner", `{"mayArriveTwice":false}`)
 }

@@ -216,7 +216,7 @@ func (op *sendingOp) run(ctx context.Context, s *session) error {
 	if c == nil {
 		return nil
 	}
-	silenced := op.author == AuthorAssistant && c.silent(s.now) && (op.resends == 0 || c.state == StateClosed)
+	silenced := op.author == AuthorAssistant && c.silent(s.now) && op.resends == 0
 	if silenced && op.state == OutboundPending {
 		last, err := op.lastWords(ctx, s, c)
 		if err != nil {
@@ -291,6 +291,9 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 	s.tx.Queue(1, `UPDATE outbound_messages SET state = 'sent', code = '', platform_message_id = $1, updated_at = $2
 		WHERE id = $3`, op.platformMessageID, s.now, op.id)
 	c.attempts = 0
+	if op.resends > 0 && c.state == StateClosed {
+		c.state = StateAssistant
+	}
 	c.touch(s.now)
 	if err := s.reconnected(ctx, c); err != nil {
 		return err

@@ -16,10 +16,10 @@ var ErrMayArriveTwice = errors.New("inbox: the message may arrive twice")
 // Resend puts a part that failed, or whose delivery is unknown, back to be sent, because a person wants it; with it the later parts of the
 // same answer that failed without having been tried. They are sent whoever has the conversation. mayArriveTwice says that the person
 // knows that the customer may get a part twice, which only one of unknown delivery needs. The caller checks first whether the platform
-// takes the message now.
+// takes the message now. In a closed conversation they are sent, too: customers unblock a channel without a word, and if the platform takes a
+// part, the conversation is open again.
 //
-// It returns [store.ErrNotFound], [ErrEnded] for a part in another state, [ErrMayArriveTwice], [ErrConversationClosed], or a wrapped
-// error of the store.
+// It returns [store.ErrNotFound], [ErrEnded] for a part in another state, [ErrMayArriveTwice], or a wrapped error of the store.
 func (q *Queue) Resend(ctx context.Context, actor, orgID, conversationID, messageID string, mayArriveTwice bool) error {
 	return q.do(ctx, "send a message again", &resendOp{
 		standingOp: standingOp{ownOp: ownOp{actor: actor, orgID: orgID, id: conversationID}}, part: messageID, mayArriveTwice: mayArriveTwice,
@@ -39,7 +39,7 @@ const resend = `UPDATE outbound_messages SET state = 'pending', code = '', platf
 	resends = resends + 1, updated_at = $2`
 
 func (op *resendOp) run(ctx context.Context, s *session) error {
-	c := op.open(s)
+	c := op.own(s)
 	if c == nil {
 		return nil
 	}

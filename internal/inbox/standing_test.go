@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
@@ -241,7 +242,7 @@ func TestResendForgetsThePlatformsID(t *testing.T) {
 	})
 }
 
-// A person's wish counts while a person has the conversation; a customer who has blocked the channel gets nothing.
+// A person's wish counts while a person has the conversation; a customer who blocks the channel before it is sent gets nothing.
 func TestResendWhileAPersonHasTheConversation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, q *inboxTest) {
@@ -255,8 +256,56 @@ func TestResendWhileAPersonHasTheConversation(t *testing.T) {
 		require.NoError(t, q.Resend(ctx, "usr_1", "org_1", id, part, false))
 		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
 		require.ErrorIs(t, q.Sending(ctx, lease, part), ErrHandedOver)
-		require.ErrorIs(t, q.Resend(ctx, "usr_1", "org_1", id, part, false), ErrConversationClosed)
+		require.ErrorIs(t, q.Resend(ctx, "usr_1", "org_1", id, part, false), ErrEnded)
 		q.healthy(t)
+	})
+}
+
+// In a closed conversation a person may send again what failed, the assistant's or their own: customers unblock a channel without a word. It
+// stays closed until the platform takes the message, and then the assistant answers as before.
+func TestResendOpensAClosedConversation(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		ctx := t.Context()
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(ctx, lease, q.begin(t, lease), []string{"a"}, true)
+		require.NoError(t, err)
+		id, part := lease.ConversationID, parts[0].ID
+		refuse := func() {
+			require.NoError(t, q.SendFailed(ctx, lease, part, OutboundFailed, codes.CustomerBlocked, SendFailure{CloseConversation: true}))
+			require.NoError(t, q.Release(ctx, lease))
+			require.Equal(t, StateClosed, q.value(t, `SELECT state FROM conversations`))
+		}
+		again := func() {
+			require.NoError(t, q.Resend(ctx, "usr_1", "org_1", id, part, false))
+			require.Equal(t, StateClosed, q.value(t, `SELECT state FROM conversations`))
+			lease = q.take(t)
+			require.NoError(t, q.Sending(ctx, lease, part))
+		}
+		refuse()
+		again()
+		refuse()
+		again()
+		require.NoError(t, q.SentAndRelease(ctx, lease, part, "p1"))
+		require.Equal(t, StateAssistant, q.value(t, `SELECT state FROM conversations`))
+		q.arrive(t, textOf("ann", "2", "two"))
+		q.reply(t, "b", "p2")
+		q.healthy(t)
+	})
+}
+
+// A message that was on its way when the customer blocked the channel opens nothing.
+func TestSentOpensNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		q.arrive(t, textOf("ann", "1", "one"))
+		lease := q.take(t)
+		parts, err := q.Answer(t.Context(), lease, q.begin(t, lease), []string{"a"}, true)
+		require.NoError(t, err)
+		q.arrive(t, Item{Kind: Blocked, CustomerRef: "ann"})
+		require.NoError(t, q.Sent(t.Context(), lease, parts[0].ID, "p1", ""))
+		require.Equal(t, StateClosed, q.value(t, `SELECT state FROM conversations`))
 	})
 }
 

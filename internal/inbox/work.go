@@ -12,7 +12,7 @@ import (
 const (
 	StateAssistant = "assistant" // the assistant answers, except during the pause after an echo of a person's message
 	StateHuman     = "human"     // a person has taken the conversation over; the assistant is silent
-	StateClosed    = "closed"    // the customer has blocked the channel; the next text opens it again
+	StateClosed    = "closed"    // the customer has blocked the channel; the next text, or a part sent again, opens it
 )
 
 // States of a turn.
