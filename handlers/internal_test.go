@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -51,4 +52,12 @@ type readDeadlines struct {
 func (d *readDeadlines) SetReadDeadline(at time.Time) error {
 	d.read = append(d.read, at)
 	return nil
+}
+
+// TestBusySignIn guarantees that a person who finds no place for a password may try again, and that nobody's guesses are our failures.
+func TestBusySignIn(t *testing.T) {
+	t.Parallel()
+	refusal := AsError(loginRefusal(fmt.Errorf("checking a password: %w", identity.ErrBusy)))
+	require.Equal(t, errcode.RateLimited, refusal.Code)
+	require.Equal(t, time.Second, refusal.RetryAfter)
 }

@@ -278,7 +278,10 @@ func loginRefusal(err error) error {
 	case errors.Is(err, identity.ErrNoSession):
 		return &Error{Code: errcode.Unauthenticated, Message: "The login session has ended. Sign in again.", Cause: err}
 	case errors.Is(err, identity.ErrBusy):
-		return Busy(busyRetryAfter, err)
+		return &Error{
+			Code: errcode.RateLimited, RetryAfter: busyRetryAfter, Cause: err,
+			Message: "Too many people are signing in at this moment. Retry shortly.",
+		}
 	default:
 		return BadField(err)
 	}

@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -13,17 +15,21 @@ func NewCheapSessions(db *store.DB) *Sessions {
 	return s
 }
 
-// Occupy takes every turn that strangers have to check a password until release, and leaves no place to wait for one.
+// Occupy takes every turn that strangers have to check a password until release, and lets nobody wait for one.
 func (s *Sessions) Occupy() (release func()) {
 	patience := s.passwords.patience
 	s.passwords.patience = time.Nanosecond
-	for range cap(s.passwords.turns) {
-		s.passwords.turns <- struct{}{}
+	holders := make([]string, strangersHashes())
+	for i := range holders {
+		holders[i] = fmt.Sprint("holder ", i)
+		if err := s.passwords.strangers.Enter(context.Background(), holders[i]); err != nil {
+			panic(err)
+		}
 	}
 	return func() {
 		s.passwords.patience = patience
-		for range cap(s.passwords.turns) {
-			<-s.passwords.turns
+		for _, holder := range holders {
+			s.passwords.strangers.Leave(holder)
 		}
 	}
 }

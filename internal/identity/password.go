@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/caddy-svc/caddy-svc/internal/dispatch"
 )
 
 // Bounds of a password, in Unicode code points.
@@ -38,13 +40,14 @@ const (
 	saltBytes = 16
 )
 
-// Each hash takes 19 MiB and a processor. Of unauthenticated clients at most maxHashes passwords are hashed at a time, at most
-// one for two processors. keptHashes more are reserved for clients that have presented a session, a one-time link or a known
-// device. hashWait bounds the wait.
+// Each hash takes 19 MiB and a processor. Of strangers at most maxHashes passwords are hashed at a time, at most one for two processors.
+// keptHashes are reserved for clients that have presented a session, a one-time link or a known device, so that guesses don't delay them.
+// hashWait bounds the wait, and maxWaiting how many wait. An address has no bound of its own there, because few of its attempts may fail.
 const (
 	maxHashes  = 3
 	keptHashes = 1
 	hashWait   = 5 * time.Second
+	maxWaiting = 1024
 )
 
 // ErrBusy reports that too many passwords are being checked; a later attempt may succeed.
@@ -77,8 +80,8 @@ func CheckPassword(password string) error {
 
 // passwords computes and checks argon2id hashes (RFC 9106), a few at a time.
 type passwords struct {
-	turns chan struct{}
-	kept  chan struct{} // places of known clients
+	// strangers have the places of addresses, known those of known users.
+	strangers, known *dispatch.Turns
 	// processors is the semaphore given to [NewSessions].
 	processors *semaphore.Weighted
 	patience   time.Duration
@@ -86,56 +89,56 @@ type passwords struct {
 }
 
 func newPasswords() *passwords {
-	return &passwords{
-		turns: make(chan struct{}, min(maxHashes, max(1, runtime.GOMAXPROCS(0)/2))), kept: make(chan struct{}, keptHashes),
-		patience: hashWait, cost: passwordCost,
+	turns := func(places int) *dispatch.Turns {
+		return dispatch.NewTurns(dispatch.Bounds{Places: places, Each: 1, Line: maxWaiting, Lines: maxWaiting})
 	}
+	return &passwords{strangers: turns(strangersHashes()), known: turns(keptHashes), patience: hashWait, cost: passwordCost}
 }
 
+// strangersHashes is how many passwords of strangers are hashed at a time.
+func strangersHashes() int { return min(maxHashes, max(1, runtime.GOMAXPROCS(0)/2)) }
+
+// asker is whose password is hashed: a client that has presented a session, a one-time link or a known device, by its user; or a stranger, by
+// the address, so that no address holds up the others.
+type asker struct {
+	owner string
+	known bool
+}
+
+func stranger(address string) asker { return asker{owner: address} }
+
+func knownUser(name string) asker { return asker{owner: name, known: true} }
+
 // turn waits until another hash may be computed. Its error is [ErrBusy] or the context's cause.
-func (p *passwords) turn(ctx context.Context, known bool) (done func(), err error) {
+func (p *passwords) turn(ctx context.Context, by asker) (done func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.patience, ErrBusy)
 	defer cancel()
-	leave, err := p.place(ctx, known)
-	if err != nil || p.processors == nil {
-		return leave, err
+	turns := p.strangers
+	if by.known {
+		turns = p.known
+	}
+	err = turns.Enter(ctx, by.owner)
+	switch {
+	case errors.Is(err, dispatch.ErrBusy):
+		return nil, ErrBusy
+	case err != nil:
+		return nil, err
+	case p.processors == nil:
+		return func() { turns.Leave(by.owner) }, nil
 	}
 	if p.processors.Acquire(ctx, 1) != nil {
-		leave()
+		turns.Leave(by.owner)
 		return nil, context.Cause(ctx)
 	}
-	return func() { p.processors.Release(1); leave() }, nil
-}
-
-// place waits for one of the places for hashes.
-func (p *passwords) place(ctx context.Context, known bool) (leave func(), err error) {
-	var kept chan struct{} // never ready while nil
-	if known {
-		kept = p.kept
-	}
-	select { // prefer a free place to the context's end
-	case p.turns <- struct{}{}:
-		return func() { <-p.turns }, nil
-	case kept <- struct{}{}:
-		return func() { <-p.kept }, nil
-	default:
-	}
-	select {
-	case p.turns <- struct{}{}:
-		return func() { <-p.turns }, nil
-	case kept <- struct{}{}:
-		return func() { <-p.kept }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return func() { p.processors.Release(1); turns.Leave(by.owner) }, nil
 }
 
 // hash returns the PHC string of argon2id with a random salt.
-func (p *passwords) hash(ctx context.Context, password string, known bool) (string, error) {
-	done, err := p.turn(ctx, known)
+func (p *passwords) hash(ctx context.Context, password string, by asker) (string, error) {
+	done, err := p.turn(ctx, by)
 	if err != nil {
 		return "", err
 	}
@@ -150,14 +153,14 @@ func (p *passwords) hash(ctx context.Context, password string, known bool) (stri
 
 // check compares a password with a stored hash. For "", the hash of an unknown user, it does the same work and returns false,
 // so that the time doesn't reveal whether a user exists. stale reports that the stored hash has an outdated cost.
-func (p *passwords) check(ctx context.Context, stored, password string, trusted bool) (matches, stale bool, err error) {
+func (p *passwords) check(ctx context.Context, stored, password string, by asker) (matches, stale bool, err error) {
 	known := encodedHash{hashCost: p.cost, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
 	if stored != "" {
 		if known, err = parseHash(stored); err != nil {
 			return false, false, err
 		}
 	}
-	done, err := p.turn(ctx, trusted)
+	done, err := p.turn(ctx, by)
 	if err != nil {
 		return false, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -20,21 +21,21 @@ const goodPassword = "correct horse battery"
 func TestPasswordHash(t *testing.T) {
 	t.Parallel()
 	p := newPasswords()
-	first, err := p.hash(t.Context(), goodPassword, false)
+	first, err := p.hash(t.Context(), goodPassword, stranger("192.0.2.1"))
 	require.NoError(t, err)
-	second, err := p.hash(t.Context(), goodPassword, false)
+	second, err := p.hash(t.Context(), goodPassword, stranger("192.0.2.1"))
 	require.NoError(t, err)
 	require.NotEqual(t, first, second, "each has its own salt")
 	// At least 19 MiB, two passes, one thread.
 	require.Regexp(t, `^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, first)
 
 	for password, want := range map[string]bool{goodPassword: true, goodPassword + " ": false, "Correct horse battery": false, "": false} {
-		matches, stale, err := p.check(t.Context(), first, password, false)
+		matches, stale, err := p.check(t.Context(), first, password, stranger("192.0.2.1"))
 		require.NoError(t, err)
 		require.Equal(t, want, matches, password)
 		require.False(t, stale)
 	}
-	matches, _, err := p.check(t.Context(), "", goodPassword, false)
+	matches, _, err := p.check(t.Context(), "", goodPassword, stranger("192.0.2.1"))
 	require.NoError(t, err)
 	require.False(t, matches, "nobody has no password")
 }
@@ -42,7 +43,7 @@ func TestPasswordHash(t *testing.T) {
 // No password matches a user without one: the hash that it is compared with can't come from a password.
 func TestNobodyHasNoPassword(t *testing.T) {
 	t.Parallel()
-	matches, stale, err := newPasswords().check(t.Context(), "", "", false)
+	matches, stale, err := newPasswords().check(t.Context(), "", "", stranger(""))
 	require.NoError(t, err)
 	require.False(t, matches)
 	require.False(t, stale)
@@ -53,7 +54,7 @@ func TestStaleHash(t *testing.T) {
 	t.Parallel()
 	salt := []byte("0123456789abcdef")
 	old := encodedHash{hashCost: hashCost{8, 1, 1}, salt: salt, sum: argon2.IDKey([]byte(goodPassword), salt, 1, 8, 1, 32)}
-	matches, stale, err := newPasswords().check(t.Context(), old.String(), goodPassword, false)
+	matches, stale, err := newPasswords().check(t.Context(), old.String(), goodPassword, stranger("192.0.2.1"))
 	require.NoError(t, err)
 	require.True(t, matches)
 	require.True(t, stale)
@@ -69,7 +70,7 @@ func TestHashThatCannotBeRead(t *testing.T) {
 		"$argon2id$v=19$m=9999999999,t=2,p=1$" + salt + "$" + sum, "$argon2id$v=19$m=2000000,t=2,p=1$" + salt + "$" + sum,
 		"$argon2id$v=19$m=19456,t=2,p=1$!$" + sum, "$argon2id$v=19$m=19456,t=2,p=1$" + salt + "$", "$argon2id$v=19$m=19456,t=2,p=1$$" + sum,
 	} {
-		_, _, err := newPasswords().check(t.Context(), bad, goodPassword, false)
+		_, _, err := newPasswords().check(t.Context(), bad, goodPassword, stranger("192.0.2.1"))
 		require.ErrorIs(t, err, errHash, bad)
 		require.NotContains(t, err.Error(), sum)
 	}
@@ -93,49 +94,93 @@ func TestPasswordLengths(t *testing.T) {
 	}
 }
 
-// Strangers' passwords take one turn for two processors, and maxHashes at most. A caller that waits too long gets ErrBusy, and
-// one whose context ends gets its cause.
+// TestPasswordTurns guarantees that strangers' passwords take one turn for two processors, and maxHashes at most, and addresses take turns,
+// while users that are known have turns of their own. A caller that waits too long gets ErrBusy, and one whose context ends gets its cause.
 func TestPasswordTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords()
+		lan := stranger("192.0.2.1")
 		var release []func()
-		for range min(maxHashes, max(1, runtime.GOMAXPROCS(0)/2)) {
-			done, err := p.turn(t.Context(), false)
+		for i := range strangersHashes() {
+			done, err := p.turn(t.Context(), stranger(fmt.Sprintf("198.51.100.%d", i)))
 			require.NoError(t, err)
 			release = append(release, done)
 		}
-		for range 2 { // strangers have none of the kept turns, one after the other
-			done, err := p.turn(t.Context(), true)
+		for range 2 { // one after the other
+			done, err := p.turn(t.Context(), knownUser("usr_lan"))
 			require.NoError(t, err)
 			done()
 		}
 		began := time.Now()
-		_, err := p.turn(t.Context(), false)
+		_, err := p.turn(t.Context(), lan)
 		require.ErrorIs(t, err, ErrBusy)
 		require.Equal(t, hashWait, time.Since(began))
 
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
-		_, err = p.turn(ctx, false)
+		_, err = p.turn(ctx, lan)
 		require.ErrorIs(t, err, gone)
-		_, err = p.hash(ctx, goodPassword, false)
+		_, err = p.hash(ctx, goodPassword, lan)
 		require.ErrorIs(t, err, gone)
-		_, _, err = p.check(ctx, "", goodPassword, false)
+		_, _, err = p.check(ctx, "", goodPassword, lan)
 		require.ErrorIs(t, err, gone)
 
-		got := make(chan error)
-		go func() {
-			done, err := p.turn(t.Context(), false)
+		// 100 guesses from one address wait before the attempt of another, which has its turn after one of them.
+		var order []asker // of who had the place
+		ended := make(chan error)
+		try := func(by asker) {
+			done, err := p.turn(t.Context(), by)
 			if err == nil {
+				order = append(order, by)
 				done()
 			}
-			got <- err
-		}()
+			ended <- err
+		}
+		guesser := stranger("203.0.113.1")
+		for range 100 {
+			go try(guesser)
+		}
+		synctest.Wait()
+		go try(lan)
 		synctest.Wait()
 		release[0]()
-		require.NoError(t, <-got)
+		for range 101 {
+			require.NoError(t, <-ended)
+		}
+		require.Equal(t, []asker{guesser, lan, guesser}, order[:3])
+		for _, done := range release[1:] {
+			done()
+		}
+	})
+}
+
+// TestLineForPasswords guarantees that the line for a hash has an end.
+func TestLineForPasswords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasswords()
+		for i := range strangersHashes() {
+			_, err := p.turn(t.Context(), stranger(fmt.Sprint("holder ", i)))
+			require.NoError(t, err)
+		}
+		refused := make(chan error, maxWaiting)
+		for i := range maxWaiting {
+			go func() {
+				_, err := p.turn(t.Context(), stranger(fmt.Sprint("guesser ", i)))
+				refused <- err
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		_, err := p.turn(t.Context(), stranger("192.0.2.1"))
+		require.ErrorIs(t, err, ErrBusy)
+		require.Zero(t, time.Since(began), "one more is refused immediately")
+		for range maxWaiting {
+			require.ErrorIs(t, <-refused, ErrBusy)
+		}
+		require.Equal(t, hashWait, time.Since(began))
 	})
 }
 
@@ -177,21 +222,28 @@ func TestCommonPasswords(t *testing.T) {
 	}
 }
 
-// TestPasswordsShareProcessors: a hash waits for a processor no longer than for its turn, and gives back both.
+// TestPasswordsShareProcessors guarantees that a hash waits for a processor no longer than for its turn, and gives back both.
 func TestPasswordsShareProcessors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPasswords()
 		p.processors = semaphore.NewWeighted(1)
-		done, err := p.turn(t.Context(), false)
+		lan, known := stranger("192.0.2.1"), knownUser("usr_lan")
+		done, err := p.turn(t.Context(), lan)
 		require.NoError(t, err)
 		began := time.Now()
-		_, err = p.turn(t.Context(), true)
+		_, err = p.turn(t.Context(), known)
 		require.ErrorIs(t, err, ErrBusy)
 		require.Equal(t, hashWait, time.Since(began))
-		require.Empty(t, p.kept)
 		done()
-		require.Empty(t, p.turns)
+		for _, by := range []asker{known, lan} { // as often as there would be no place if one weren't given back
+			for range 1 + maxHashes {
+				done, err := p.turn(t.Context(), by)
+				require.NoError(t, err)
+				done()
+			}
+		}
+		require.Equal(t, hashWait, time.Since(began), "none of them waited")
 		require.True(t, p.processors.TryAcquire(1))
 	})
 }

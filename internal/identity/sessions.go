@@ -78,7 +78,11 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	if login.RetryAfter > 0 {
 		return "", Principal{}, &ThrottledError{time.Duration(login.RetryAfter) * time.Millisecond}
 	}
-	matches, stale, err := s.passwords.check(ctx, record.Password, password, device != "")
+	by := stranger(from.Address)
+	if device != "" {
+		by = knownUser(record.UserID)
+	}
+	matches, stale, err := s.passwords.check(ctx, record.Password, password, by)
 	if errors.Is(err, ErrBusy) {
 		_ = s.db.Logins.GiveBack(ctx, login) // if it fails, the person waits for a minute at most
 	}
@@ -92,7 +96,7 @@ func (s *Sessions) Begin(ctx context.Context, email, password string, from Clien
 	}
 	renewed := ""
 	if stale {
-		if renewed, err = s.passwords.hash(ctx, password, device != ""); err != nil {
+		if renewed, err = s.passwords.hash(ctx, password, by); err != nil {
 			return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
 		}
 	}
@@ -126,7 +130,7 @@ func (s *Sessions) BeginWithLink(ctx context.Context, link, password string, fro
 	if err := CheckNewPassword(password); err != nil {
 		return "", Principal{}, err
 	}
-	hash, err := s.passwords.hash(ctx, password, true)
+	hash, err := s.passwords.hash(ctx, password, knownUser(record.UserID))
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("hashing a password: %w", err)
 	}
@@ -164,14 +168,14 @@ func (s *Sessions) ChangePassword(ctx context.Context, token, current, password 
 	if err != nil {
 		return fmt.Errorf("reading a login: %w", err)
 	}
-	matches, _, err := s.passwords.check(ctx, record.Password, current, true)
+	matches, _, err := s.passwords.check(ctx, record.Password, current, knownUser(user.UserID))
 	if err != nil {
 		return fmt.Errorf("checking a password: %w", err)
 	}
 	if !matches {
 		return ErrWrongPassword
 	}
-	hash, err := s.passwords.hash(ctx, password, true)
+	hash, err := s.passwords.hash(ctx, password, knownUser(user.UserID))
 	if err != nil {
 		return fmt.Errorf("hashing a password: %w", err)
 	}
