@@ -131,7 +131,7 @@ func conversationPage() page {
 				do: ask("/handover"),
 			},
 			{
-				verb: "handback", form: "conversation-handback", done: "The assistant answers what comes next.",
+				verb: "handback", form: "conversation-handback", done: "The assistant answers again.",
 				do: ask("/handback"),
 			},
 			{
@@ -193,6 +193,9 @@ func showConversation(req *pageRequest) (any, error) {
 	switch c.State { // a form that isn't shown must not hide the message of its refusal
 	case answeredByAssistant:
 		data.HandOver = req.form(button("conversation-handover", here+"/handover", "Take over", ""))
+		if c.Paused() {
+			data.HandBack = req.form(button("conversation-handback", here+"/handback", "Let the assistant go on", ""))
+		}
 	case answeredByHuman:
 		data.HandBack = req.form(button("conversation-handback", here+"/handback", "Hand back to the assistant", ""))
 	}

@@ -51,7 +51,16 @@ var handoverReasons = map[string]string{
 // HandoverLabel returns why the assistant gave the conversation to people, "" if it didn't.
 func (c *conversation) HandoverLabel() string { return handoverReasons[c.HandoverReason] }
 
-func (c *conversation) StateLabel() string { return cmp.Or(conversationStates[c.State], c.State) }
+// Paused reports whether the assistant is silent for a while, because a colleague wrote from the platform's app.
+func (c *conversation) Paused() bool { return c.State == answeredByAssistant && c.PausedUntil != "" }
+
+// StateLabel returns in words who answers.
+func (c *conversation) StateLabel() string {
+	if c.Paused() {
+		return "The assistant pauses"
+	}
+	return cmp.Or(conversationStates[c.State], c.State)
+}
 
 // AttentionLabel returns in words why the conversation needs attention, empty if it doesn't.
 func (c *conversation) AttentionLabel() string {
@@ -61,8 +70,10 @@ func (c *conversation) AttentionLabel() string {
 	return codes.Of(c.Attention).Conversation
 }
 
-// Waits reports whether the customer waits for the person who has the conversation.
-func (c *conversation) Waits() bool { return c.State == answeredByHuman && c.UnansweredSince != "" }
+// Waits reports whether the customer waits for a person, because one has the conversation or the assistant pauses.
+func (c *conversation) Waits() bool {
+	return (c.State == answeredByHuman || c.Paused()) && c.UnansweredSince != ""
+}
 
 // NeedLabel returns the reason why the conversation needs a person, "" if it needs none.
 func (c *conversation) NeedLabel() string {

@@ -114,6 +114,41 @@ func TestFailuresInWords(t *testing.T) {
 	}
 }
 
+// A pause is shown as what it is: the assistant doesn't answer, who waits and since when, and how to end it. The list says the same.
+func TestPauseIsShown(t *testing.T) {
+	t.Parallel()
+	paused := strings.Replace(conversationJSON, `"pausedUntil":null`, `"pausedUntil":"2026-11-21T11:30:00.000Z"`, 1)
+	waits := strings.Replace(paused, `"pausedUntil"`, `"unansweredSince":"2026-11-21T10:00:00.000Z","pausedUntil"`, 1)
+	theirs := strings.Replace(waits, `"state":"assistant"`, `"state":"human"`, 1)
+	require.NotEqual(t, waits, theirs)
+	for name, test := range map[string]struct {
+		body                        string
+		paused, waits, button, list bool
+	}{
+		"no pause":              {body: conversationJSON},
+		"paused":                {body: paused, paused: true, button: true},
+		"the customer waits":    {body: waits, paused: true, waits: true, button: true, list: true},
+		"a person has taken it": {body: theirs, waits: true, button: true, list: true}, // hand back
+	} {
+		r := newBareFixture(t)
+		r.answer("GET /conversations", http.StatusOK, listOf(test.body))
+		r.answer("GET /conversations/cnv_1", http.StatusOK, test.body)
+		page := r.see(t, "/dashboard/conversations/cnv_1")
+		require.Equal(t, test.paused, strings.Contains(page, "The assistant pauses"), name)
+		require.Equal(t, test.paused, strings.Contains(page, `id="conversation-paused"`), name)
+		require.Equal(t, test.paused, strings.Contains(page, "Let the assistant go on"), name)
+		require.Equal(t, test.waits, strings.Contains(page, `id="conversation-waiting"`), name)
+		require.Equal(t, test.button, strings.Contains(page, `id="conversation-handback"`), name)
+		list := r.see(t, "/dashboard/conversations")
+		require.Equal(t, test.paused, strings.Contains(list, "The assistant pauses"), name)
+		require.Equal(t, test.list, strings.Contains(list, "The customer waits for a person."), name)
+	}
+	r := newBareFixture(t)
+	r.answer("GET /conversations/cnv_1", http.StatusOK, waits)
+	r.answer("POST /conversations/cnv_1/handback", http.StatusOK, conversationJSON)
+	requireTo(t, r.submit(t, "/dashboard/conversations/cnv_1/handback", nil), "/dashboard/conversations/cnv_1", "conversation-handback")
+}
+
 func TestMessagesAreShown(t *testing.T) {
 	t.Parallel()
 	r := newBareFixture(t)
