@@ -147,7 +147,7 @@ func (d *Description) CheckInbound(in *Inbound) error {
 	case (in.ExternalID == "") != d.ChannelWebhooks:
 		return errors.New("its external id is missing, or its channels have none")
 	case !storable(in.ExternalID, MaxID), !storable(in.Conversation, MaxID), !storable(in.Address, MaxID), !storable(in.MessageID, maxMessageID),
-		!storable(in.Mark, MaxID), !storable(in.Business, MaxID):
+		!storable(in.Mark, MaxID), !storable(in.OtherIDs().Business, MaxID), !storable(in.OtherIDs().Alias, MaxID):
 		return errors.New("one of its ids is too long, or isn't UTF-8 without NUL")
 	case !storable(in.CustomerName, MaxName), !storable(in.Text, MaxText):
 		return errors.New("its name or text is too long, or isn't UTF-8 without NUL")
@@ -180,14 +180,16 @@ func checkKind(in *Inbound) error {
 		return errors.New("its message id is missing, or its kind has none")
 	case (in.Conversation == "") != ofChannel:
 		return errors.New("its conversation is missing, or its kind has none")
-	case (in.Kind <= AutomaticEcho || in.Kind == Event) && strings.TrimSpace(in.Text) == "" && in.Media == "":
+	case (in.Kind <= AutomaticEcho || in.Kind == Event) && strings.TrimSpace(in.Text) == "":
 		return errors.New("its text is blank")
-	case in.Media != "" && (in.Kind != HumanEcho && in.Kind != AutomaticEcho || in.Text != "" || in.Media != MediaName(in.Media)):
-		return errors.New("it names its content, and has a text or a kind without, or the name is none")
+	case in.Wordless && (in.Kind != HumanEcho && in.Kind != AutomaticEcho || in.Text != MediaName(in.Text)):
+		return errors.New("it is wordless, and its kind is never, or its text is no name of its content")
 	case (!message || in.Kind == Unsent) && in.Text != "":
 		return errors.New("it has a text, and its kind has none")
-	case in.Unsure && (in.Kind != Text && in.Kind != Media || in.Business == "" || in.Address == ""):
+	case in.Unsure && (in.Kind != Text && in.Kind != Media || in.OtherIDs().Business == "" || in.Address == ""):
 		return errors.New("its sender is unsure, and its kind has none, or one of the two ids is missing")
+	case in.OtherIDs().Alias != "" && in.Conversation == "":
+		return errors.New("it has another id of a customer, and no conversation")
 	case in.Mark != "" && in.Kind != FailedDelivery:
 		return errors.New("it has a mark, and its kind has none")
 	case in.Failure != "" && (in.Kind != FailedDelivery || !slices.Contains(Classes(), in.Failure)):

@@ -22,7 +22,7 @@ const (
 )
 
 // Kind is the kind of an [Inbound].
-type Kind int
+type Kind uint8
 
 // The kinds. Only [Text] counts as queued and is answered by a model.
 const (
@@ -32,10 +32,11 @@ const (
 	// people are told.
 	Media
 	// HumanEcho is a message of the business, reported back by the platform: typed by a person in the platform's own app,
-	// or sent by us; the queue distinguishes the two by the MessageID. A message without text has [Inbound.Media] in place of Text.
+	// or sent by us; the queue distinguishes the two by the MessageID. Text is the text, or a short name like Media's where
+	// [Inbound.Wordless] is set.
 	HumanEcho
 	// AutomaticEcho is a message of the business that no person typed, by the platform's own marks: its automatic reply, or a
-	// message sent through its interface, by us or by another program. It never silences the assistant. Text and Media are as HumanEcho's.
+	// message sent through its interface, by us or by another program. It never silences the assistant. Text is as HumanEcho's.
 	AutomaticEcho
 	// FailedDelivery: one of our messages, MessageID, wasn't delivered. Failure is the reason.
 	FailedDelivery
@@ -61,16 +62,19 @@ type Inbound struct {
 	Type       Type
 	ExternalID string
 	Kind       Kind
+	// Wordless is set on an echo without text: Text is a short name of its content, such as "image".
+	Wordless bool
+	// Unsure is set on a Text or Media if the platform doesn't say whether the customer wrote it or the business. The queue then takes it
+	// for the business's own if its MessageID is that of a message of ours, or if its Address is known from other messages to be the
+	// business's. See [OtherIDs].
+	Unsure bool
 	// Conversation is the platform's key of the conversation, the same for all its messages; empty for TokenExpiring and
 	// AccessRefused only.
 	Conversation string
+	// Other are ids that only some platforms have, nil for none. It is a pointer for the same reason as Attached.
+	Other *OtherIDs
 	// Address is where replies go; often the same as Conversation. Empty where the platform doesn't say.
 	Address string
-	// Business is the platform's id of the business's side of the conversation, in the form of Address; empty where the platform always
-	// says who wrote. Unsure is set if it doesn't say of this Text or Media: the queue then takes the message for the business's own if its
-	// MessageID is that of a message of ours, or its Address is known from other messages to be the business's.
-	Business string
-	Unsure   bool
 	// MessageID is the platform's id of the message, unique within the channel. Empty for Blocked, TokenExpiring,
 	// AccessRefused and ErasureWanted.
 	MessageID string
@@ -80,8 +84,6 @@ type Inbound struct {
 	CustomerName string
 	// Text is up to MaxText bytes, and not blank where Kind is Text.
 	Text string
-	// Media is a short name of the content of an echo without text, such as "image"; empty for all others. Echoes have Text or Media.
-	Media string
 	// Attached are the files of a Text, Media or HumanEcho that can be fetched, at most MaxAttachments, nil for none; see [Collector.Attach]. It is a
 	// pointer because few of a delivery's items have files, and a delivery may have very many.
 	Attached *[]Attachment
@@ -89,6 +91,24 @@ type Inbound struct {
 	Failure Class
 	// SentAt is the platform's time; the zero time if there is none or it is implausible.
 	SentAt time.Time
+}
+
+// OtherIDs are ids of an [Inbound] that only some platforms have, of at most MaxID bytes.
+type OtherIDs struct {
+	// Alias is another id of the customer under which the platform may name them alone in other deliveries, or Conversation itself if this
+	// delivery names them by that id alone; empty where customers have one id. Both name one conversation.
+	Alias string
+	// Business is the platform's id of the business's side of the conversation, in the form of Address; empty where the platform always
+	// says who wrote.
+	Business string
+}
+
+// OtherIDs returns the ids that only some platforms have.
+func (in Inbound) OtherIDs() OtherIDs {
+	if in.Other == nil {
+		return OtherIDs{}
+	}
+	return *in.Other
 }
 
 // WithContent returns in as what a customer sent: [Text] if text isn't blank, else [Media] if media names some, else without a
@@ -115,9 +135,9 @@ func (in Inbound) AsEvent(media string) Inbound {
 
 // AsEcho returns in as a message of the business itself: with text if that isn't blank, else with a name of its content.
 func (in Inbound) AsEcho(text, media string) Inbound {
-	in.Kind, in.Text, in.Media = HumanEcho, text, ""
-	if strings.TrimSpace(text) == "" {
-		in.Text, in.Media = "", MediaName(media)
+	in.Kind, in.Text, in.Wordless = HumanEcho, text, strings.TrimSpace(text) == ""
+	if in.Wordless {
+		in.Text = MediaName(media)
 	}
 	return in
 }

@@ -110,7 +110,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {
 		items := []platforms.Inbound{{
-			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image", Media: "video",
+			Type: marketa.Type, ExternalID: "94704", Kind: from, Conversation: "c", Address: "a", MessageID: "m", CustomerName: "n", Text: "image",
 			Mark: "msg_1.0", Failure: platforms.NeedsReauth, SentAt: at,
 		}}
 		g.arrivals = nil
@@ -118,9 +118,16 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
-			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Media: "video", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
+			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
 		}}, g.arrivals[0].Items)
 	}
+	g.arrivals = nil
+	_, err := g.route(t.Context(), []platforms.Inbound{{
+		Type: marketa.Type, ExternalID: "94704", Kind: platforms.HumanEcho, Wordless: true, Conversation: "c", MessageID: "m", Text: "image",
+		Other: &platforms.OtherIDs{Alias: "x", Business: "y"},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []inbox.Item{{Kind: inbox.HumanEcho, CustomerRef: "c", MessageID: "m", Media: "image", Alias: "x", Business: "y"}}, g.arrivals[0].Items)
 	enqueues := g.enqueues
 	for _, kind := range []platforms.Kind{platforms.TokenExpiring, 0, 99} {
 		queued, err := g.route(t.Context(), []platforms.Inbound{{Type: marketa.Type, ExternalID: "94704", Kind: kind}})

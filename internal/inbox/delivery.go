@@ -22,6 +22,7 @@ type delivery struct {
 	keys    []conversationKey                // of all arrivals, sorted
 	makers  map[conversationKey]*arrivedItem // the item that begins the conversation of a key, if it isn't there; nil: none does
 	ids     map[conversationKey]string       // of the conversations that are there
+	aliases map[conversationKey]string       // of the conversations that are there, by the customers' other ids
 	failed  []string                         // conversations of messages that were not delivered
 	there   map[string]bool                  // channels on which conversations may begin
 	begun   []*conversationRow               // that begin with this batch, by key
@@ -31,13 +32,15 @@ type delivery struct {
 
 func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	d := &delivery{
-		ops: ops, makers: map[conversationKey]*arrivedItem{}, ids: map[conversationKey]string{}, there: map[string]bool{}, rows: rows,
+		ops: ops, makers: map[conversationKey]*arrivedItem{}, aliases: map[conversationKey]string{},
+		ids: map[conversationKey]string{}, there: map[string]bool{}, rows: rows,
 		decided: &decisions{
 			byID: rows, rows: map[conversationKey]*conversationRow{}, seen: map[messageKey]bool{},
 			sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}, written: map[string][]*writtenPart{},
 			automatic: map[[sha256.Size]byte]bool{}, businesses: map[[sha256.Size]byte]bool{},
 		},
 	}
+	uniteKeys(ops)
 	for _, op := range ops {
 		op.again = false // of a transaction that was undone
 		for _, item := range op.items {
@@ -72,20 +75,23 @@ var (
 // conversations to lock; a failed delivery names only its message, whose conversation has to be read first.
 func (d *delivery) find(ctx context.Context, tx store.Tx, alone bool) ([]string, error) {
 	undelivered, marks := d.messageKeys(func(item *arrivedItem) bool { return item.Kind == FailedDelivery }), d.markedIDs()
-	if alone && len(undelivered) == 0 && len(d.keys) <= listSizes[0] {
+	named := d.namedByAlias()
+	if alone && len(undelivered) == 0 && len(named) == 0 && len(d.keys) <= listSizes[0] {
 		queueFind(tx, d.keys, d.ids, d.rows, tx.LockRows())
 		return nil, nil
 	}
 	if len(d.ops) == 0 {
 		return nil, nil
 	}
-	queueFind(tx, d.keys, d.ids, d.rows, "")
+	queueFind(tx, append(named, d.keys...), d.ids, d.rows, "")
+	d.queueAliases(tx, named)
 	failed := decisions{sent: map[messageKey]*sentRow{}, marked: map[messageKey]*sentRow{}}
 	failed.queueSent(tx, undelivered)
 	failed.queueMarked(tx, marks)
 	if err := tx.Flush(ctx); err != nil {
 		return nil, err
 	}
+	d.resolveAliases()
 	ids := make([]string, 0, len(d.ids)+len(failed.sent)+len(failed.marked))
 	for _, id := range d.ids {
 		ids = append(ids, id)
@@ -177,6 +183,7 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 		return err
 	}
 	d.decided.write(s)
+	d.writeAliases(s)
 	return nil
 }
 

@@ -39,6 +39,7 @@ type Arrival struct {
 type Item struct {
 	Kind         ItemKind
 	CustomerRef  string // the platform's key of the conversation
+	Alias        string // another id of the customer, or CustomerRef where the delivery has that one only; "" where customers have one id
 	Address      string // where replies go
 	CustomerName string // "" unknown
 	Business     string // the platform's id of the business, in the form of Address; "" where the platform always says who wrote

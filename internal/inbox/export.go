@@ -13,18 +13,19 @@ import (
 
 // exportedCustomer is what is stored about a customer besides messages and turns.
 type exportedCustomer struct {
-	ID             string `json:"id"`
-	ChannelID      string `json:"channelId"`
-	CustomerID     string `json:"customerId"`
-	Address        string `json:"address"`
-	CustomerName   string `json:"customerName"`
-	State          string `json:"state"`
-	Attention      string `json:"attention"`
-	BlockedAt      string `json:"blockedAt,omitzero"`
-	PausedUntil    string `json:"pausedUntil,omitzero"`
-	LastCustomerAt string `json:"lastCustomerAt,omitzero"`
-	CreatedAt      string `json:"createdAt"`
-	UpdatedAt      string `json:"updatedAt"`
+	ID             string   `json:"id"`
+	ChannelID      string   `json:"channelId"`
+	CustomerID     string   `json:"customerId"`
+	Address        string   `json:"address"`
+	CustomerName   string   `json:"customerName"`
+	OtherIDs       []string `json:"otherIds,omitzero"` // the platform's other ids of the customer
+	State          string   `json:"state"`
+	Attention      string   `json:"attention"`
+	BlockedAt      string   `json:"blockedAt,omitzero"`
+	PausedUntil    string   `json:"pausedUntil,omitzero"`
+	LastCustomerAt string   `json:"lastCustomerAt,omitzero"`
+	CreatedAt      string   `json:"createdAt"`
+	UpdatedAt      string   `json:"updatedAt"`
 }
 
 type exportedMessage struct {
@@ -87,6 +88,11 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 	if err != nil {
 		return err
 	}
+	others, err := store.ReadRows(ctx, q.db, "list a customer's other ids", store.ScanValue[string],
+		`SELECT alias FROM customer_aliases WHERE conversation_id = $1 ORDER BY alias`, id)
+	if err != nil {
+		return err
+	}
 	begin()
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
@@ -94,7 +100,8 @@ func (q *Queue) Export(ctx context.Context, orgID, id string, w io.Writer, begin
 		return fmt.Errorf("export a conversation: %w", err)
 	}
 	if err := out.Encode(exportedCustomer{
-		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, Address: c.Address, CustomerName: c.CustomerName, State: c.State,
+		ID: c.ID, ChannelID: c.ChannelID, CustomerID: c.CustomerRef, Address: c.Address, CustomerName: c.CustomerName,
+		OtherIDs: others, State: c.State,
 		Attention: c.Attention, BlockedAt: exportTime(c.BlockedAt), PausedUntil: exportTime(c.PausedUntil),
 		LastCustomerAt: exportTime(c.LastCustomerAt), CreatedAt: exportTime(c.CreatedAt), UpdatedAt: exportTime(c.UpdatedAt),
 	}); err != nil {

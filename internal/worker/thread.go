@@ -64,8 +64,11 @@ func echoOf(in *platforms.Inbound) inbox.Item {
 		kind = inbox.AutomaticEcho
 	}
 	item := inbox.Item{
-		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, Media: in.Media, Business: in.Business,
+		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, Business: in.OtherIDs().Business,
 		SentAt: in.SentAt.UnixMilli(),
+	}
+	if in.Wordless {
+		item.Text, item.Media = "", in.Text
 	}
 	for _, a := range in.Attachments() {
 		item.Files = append(item.Files, media.Reference(a))

@@ -184,7 +184,7 @@ func (m *message) add(found *platforms.Collector, shop string) {
 	censored := m.status == "blocked" || m.status == "censored_blacklist" // the receiver never sees it
 	automatic := m.status == "auto_reply" || m.status == "offwork_autoreply"
 	if m.fromShop == shop || m.fromShop == "" && automatic {
-		in.Conversation, in.Address, in.Business = cmp.Or(m.conversation, m.to), m.to, m.from
+		in.Conversation, in.Address, in.Other = cmp.Or(m.conversation, m.to), m.to, business(m.from)
 		if censored {
 			failed := in
 			failed.Kind, failed.Failure = platforms.FailedDelivery, platforms.Refused
@@ -202,7 +202,7 @@ func (m *message) add(found *platforms.Collector, shop string) {
 	if censored {
 		return
 	}
-	in.CustomerName, in.Business = m.fromName, m.to
+	in.CustomerName, in.Other = m.fromName, business(m.to)
 	if m.business == affiliates {
 		found.Add(in.AsEvent("affiliate_message"))
 		return
@@ -213,6 +213,13 @@ func (m *message) add(found *platforms.Collector, shop string) {
 		found.Attach(&in, m.attachment())
 	}
 	found.Add(in)
+}
+
+func business(id string) *platforms.OtherIDs {
+	if id == "" {
+		return nil
+	}
+	return &platforms.OtherIDs{Business: id}
 }
 
 // fileHosts are the top-level domains of the platform's countries, by region, below which its files have their addresses.

@@ -21,11 +21,11 @@ func TestExtract(t *testing.T) {
 	one := func(kind platforms.Kind, text string) []platforms.Inbound {
 		return []platforms.Inbound{{
 			Type: Type, ExternalID: "947042923", Kind: kind, Conversation: "709122092476686867", Address: "165105353", MessageID: "2302748948493123953",
-			CustomerName: "buyer_1", Text: text, Business: "947151379", Unsure: true, SentAt: platformtest.Unix(1763650001000),
+			CustomerName: "buyer_1", Text: text, Other: &platforms.OtherIDs{Business: "947151379"}, Unsure: true, SentAt: platformtest.Unix(1763650001000),
 		}}
 	}
 	echo := one(platforms.HumanEcho, "Size M?")
-	echo[0].Address, echo[0].Business, echo[0].Unsure, echo[0].CustomerName = "947151379", "165105353", false, ""
+	echo[0].Address, echo[0].Other, echo[0].Unsure, echo[0].CustomerName = "947151379", &platforms.OtherIDs{Business: "165105353"}, false, ""
 	automatic := slices.Clone(echo)
 	automatic[0].Kind = platforms.AutomaticEcho
 	expiring := func(shops ...string) []platforms.Inbound {
@@ -49,7 +49,7 @@ func TestExtract(t *testing.T) {
 		"text without words":   {message(`"message_type":"text","content":{}`), nil},
 		"no shop":              {changed(`"shop_id":947042923`, `"x":0`), nil},
 		"no message id":        {changed(`"message_id":"2302748948493123953",`, ``), nil},
-		"no customer":          {changed(`"from_id":165105353,`, ``), []platforms.Inbound{{Type: Type, ExternalID: "947042923", Kind: platforms.Text, Conversation: "709122092476686867", MessageID: "2302748948493123953", Business: "947151379", CustomerName: "buyer_1", Text: "Size M?", SentAt: platformtest.Unix(1763650001000)}}},
+		"no customer":          {changed(`"from_id":165105353,`, ``), []platforms.Inbound{{Type: Type, ExternalID: "947042923", Kind: platforms.Text, Conversation: "709122092476686867", MessageID: "2302748948493123953", Other: &platforms.OtherIDs{Business: "947151379"}, CustomerName: "buyer_1", Text: "Size M?", SentAt: platformtest.Unix(1763650001000)}}},
 		"automatic, no sender": {changed(`"shop_id":165103149`, `"status":"offwork_autoreply"`), automatic},
 		"notification":         {changed(`"type":"message"`, `"type":"notification"`), nil},
 		"bundle":               {changed(`"type":"message"`, `"type":"bundle_message"`), nil},
@@ -87,12 +87,12 @@ func TestExtractPushed(t *testing.T) {
 	of := func(kind platforms.Kind, text string) platforms.Inbound {
 		return platforms.Inbound{
 			Type: Type, ExternalID: "947042923", Kind: kind, Conversation: "709122092476686867", Address: "165105353", MessageID: "2302748948493123953",
-			CustomerName: "buyer_1", Text: text, Business: "947151379", SentAt: platformtest.Unix(1763650001000),
+			CustomerName: "buyer_1", Text: text, Other: &platforms.OtherIDs{Business: "947151379"}, SentAt: platformtest.Unix(1763650001000),
 		}
 	}
 	own := func(kind platforms.Kind, text string, failure platforms.Class) platforms.Inbound {
 		in := of(kind, text)
-		in.Address, in.Business, in.CustomerName, in.Failure = "947151379", "165105353", "", failure
+		in.Address, in.Other, in.CustomerName, in.Failure = "947151379", &platforms.OtherIDs{Business: "165105353"}, "", failure
 		return in
 	}
 	all := func(of ...platforms.Inbound) []platforms.Inbound { return of }

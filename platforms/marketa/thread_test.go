@@ -40,7 +40,7 @@ func TestReadThread(t *testing.T) {
 	require.NoError(t, err)
 	want := func(kind platforms.Kind, id, text string) platforms.Inbound {
 		return platforms.Inbound{
-			Type: Type, ExternalID: "947042923", Kind: kind, Conversation: "709122092476686867", Address: "165105353", Business: "947151379", MessageID: id, Text: text,
+			Type: Type, ExternalID: "947042923", Kind: kind, Conversation: "709122092476686867", Address: "165105353", Other: &platforms.OtherIDs{Business: "947151379"}, MessageID: id, Text: text,
 			SentAt: platformtest.Unix(1763650001000),
 		}
 	}

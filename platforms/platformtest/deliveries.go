@@ -43,11 +43,11 @@ func With(items []platforms.Inbound, attached ...platforms.Attachment) []platfor
 	return items
 }
 
-// Wordless returns the items as echoes without text, whose content has their text as its name.
+// Wordless returns the items as echoes without text.
 func Wordless(items []platforms.Inbound) []platforms.Inbound {
 	items = slices.Clone(items)
 	for i := range items {
-		items[i].Text, items[i].Media = "", items[i].Text
+		items[i].Wordless = true
 	}
 	return items
 }
@@ -85,8 +85,11 @@ func RequireSound(t testing.TB, d *platforms.Description, platform platforms.Pla
 }
 
 func cloned(in platforms.Inbound) platforms.Inbound {
-	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text, &in.Media, &in.Business} {
+	for _, text := range []*string{&in.ExternalID, &in.Conversation, &in.Address, &in.MessageID, &in.Mark, &in.CustomerName, &in.Text} {
 		*text = strings.Clone(*text)
+	}
+	if in.Other != nil {
+		in.Other = &platforms.OtherIDs{Alias: strings.Clone(in.Other.Alias), Business: strings.Clone(in.Other.Business)}
 	}
 	if in.Attached == nil {
 		return in

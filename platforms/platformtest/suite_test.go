@@ -294,8 +294,11 @@ func TestEveryCheckFails(t *testing.T) {
 		"wrong kind":        {items(func(in *platforms.Inbound) { in.Kind = 0 }), []string{"deliveries"}},
 		"another account":   {items(func(in *platforms.Inbound) { in.ExternalID = "78" }), []string{"deliveries"}},
 		"nowhere to reply":  {items(func(in *platforms.Inbound) { in.Address = "" }), []string{"deliveries"}},
-		"names its content": {items(func(in *platforms.Inbound) { in.Media = "image" }), []string{"deliveries"}},
+		"names its content": {items(func(in *platforms.Inbound) { in.Wordless = true }), []string{"deliveries"}},
 		"written by either": {items(func(in *platforms.Inbound) { in.Unsure = true }), []string{"deliveries"}},
+		"another long id": {items(func(in *platforms.Inbound) {
+			in.Other = &platforms.OtherIDs{Alias: strings.Repeat("x", platforms.MaxID+1)}
+		}), []string{"deliveries"}},
 		"one id for all":    {items(func(in *platforms.Inbound) { in.MessageID = "1" }), []string{"deliveries"}},
 		"trimmed text":      {items(func(in *platforms.Inbound) { in.Text = strings.TrimSpace(in.Text) }), []string{"written texts"}},
 		"shortened text":    {items(func(in *platforms.Inbound) { in.Text = in.Text[:min(len(in.Text), 100)] }), []string{"written texts"}},

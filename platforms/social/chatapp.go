@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-svc/caddy-svc/platforms"
 )
 
-// maxNamed bounds the contacts of a change whose names are looked at; the platform sends one for each customer.
-const maxNamed = 1000
+// maxContacts bounds the contacts of a change that are looked at; the platform sends one for each customer.
+const maxContacts = 1000
 
 // maxClasses bounds the different error codes of a delivery that are classified.
 const maxClasses = 64
@@ -38,9 +38,9 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 			faults = w.Value
 		}
 	}
+	s.readContacts(contacts)
 	switch field {
 	case "messages":
-		s.nameContacts(contacts)
 		for w := messages.Elements(); w.Next(); {
 			s.chatAppMessage(phone, w.Value)
 		}
@@ -60,54 +60,64 @@ func (s *reader) chatAppChange(field string, value platforms.Value) {
 	}
 }
 
-// nameContacts keeps the names of the contacts until the next change.
-func (s *reader) nameContacts(contacts platforms.Value) {
-	clear(s.names)
-	for w := contacts.Elements(); w.Next() && len(s.names) < maxNamed; {
-		var phone, user, name string
+// chatAppContact is a customer as a change names them: by number, by user id, or by both.
+type chatAppContact struct{ phone, user, name string }
+
+// readContacts keeps the contacts until the next change.
+func (s *reader) readContacts(contacts platforms.Value) {
+	clear(s.contacts)
+	for w := contacts.Elements(); w.Next() && len(s.contacts) < maxContacts; {
+		var contact chatAppContact
 		for c := w.Value.Members(); c.Next(); {
 			switch c.Key() {
 			case "wa_id":
-				phone = c.Value.ID()
+				contact.phone = c.Value.ID()
 			case "user_id":
-				user = c.Value.ID()
+				contact.user = c.Value.ID()
 			case "profile":
-				name = c.Value.Member("name").Name()
+				contact.name = c.Value.Member("name").Name()
 			}
 		}
-		if name == "" {
-			continue
+		for _, id := range []string{contact.phone, contact.user} {
+			if id == "" {
+				continue
+			}
+			if s.contacts == nil {
+				s.contacts = make(map[string]chatAppContact, 2)
+			}
+			s.contacts[id] = contact
 		}
-		if s.names == nil {
-			s.names = make(map[string]string, 2)
-		}
-		s.names[phone], s.names[user] = name, name
 	}
 }
 
 // chatAppPhone is the number that a change belongs to.
 type chatAppPhone struct{ id, displayed string }
 
-// about begins an Inbound of the number and one of its customers.
-func (p chatAppPhone) about(customer, message string, at time.Time) platforms.Inbound {
-	return platforms.Inbound{
-		Type: ChatApp, ExternalID: p.id, Conversation: customer, Address: customer, MessageID: message, SentAt: at,
+// about begins an Inbound of the number and one of its customers, whom the delivery may name by number, by user id, or by both.
+func (s *reader) about(phone chatAppPhone, number, user, message string, at time.Time) platforms.Inbound {
+	customer := cmp.Or(number, user)
+	contact := s.contacts[customer]
+	in := platforms.Inbound{
+		Type: ChatApp, ExternalID: phone.id, Conversation: cmp.Or(number, contact.phone, user), Address: customer, MessageID: message, SentAt: at,
 	}
+	if alias := cmp.Or(user, contact.user); alias != "" {
+		in.Other = &platforms.OtherIDs{Alias: alias}
+	}
+	return in
 }
 
 func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 	var m chatAppMessage
 	m.read(value)
-	customer := cmp.Or(m.from, m.fromUser)
-	if m.group != "" || customer == phone.displayed {
+	if m.group != "" || cmp.Or(m.from, m.fromUser) == phone.displayed {
 		return
 	}
-	in := phone.about(customer, m.id, m.timestamp)
+	in := s.about(phone, m.from, m.fromUser, m.id, m.timestamp)
 	if m.kind == revoked {
 		s.Add(m.unsent(in))
 		return
 	}
-	in.CustomerName = s.names[customer]
+	in.CustomerName = s.contacts[in.Address].name
 	in = in.WithContent(m.content())
 	if in.Kind != 0 {
 		s.Attach(&in, m.attachment())
@@ -118,7 +128,7 @@ func (s *reader) chatAppMessage(phone chatAppPhone, value platforms.Value) {
 func (s *reader) chatAppEcho(phone chatAppPhone, value platforms.Value) {
 	var m chatAppMessage
 	m.read(value)
-	in := phone.about(cmp.Or(m.to, m.toUser), m.id, m.timestamp)
+	in := s.about(phone, m.to, m.toUser, m.id, m.timestamp)
 	text, media := m.content()
 	switch {
 	case m.group != "":
@@ -170,7 +180,7 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	if status != "failed" {
 		return
 	}
-	in := phone.about(cmp.Or(recipient, recipientUser), id, timestamp)
+	in := s.about(phone, recipient, recipientUser, id, timestamp)
 	in.Kind = platforms.FailedDelivery
 	if ours, found := strings.CutPrefix(mark, ownMark); found {
 		in.Mark = ours

@@ -84,8 +84,8 @@ type reader struct {
 	platforms.Collector
 
 	channel platforms.Type
-	// names are those of a change's contacts.
-	names map[string]string
+	// contacts are a change's, by each of their ids.
+	contacts map[string]chatAppContact
 	// classes are those of the error codes that came before.
 	classes map[string]platforms.Class
 	// refused has the numbers that may not send any more.

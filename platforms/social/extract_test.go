@@ -95,7 +95,7 @@ func TestExtractChatApp(t *testing.T) {
 	}
 	one := func(kind platforms.Kind, text string) []platforms.Inbound {
 		return []platforms.Inbound{{
-			Type: ChatApp, ExternalID: "106", Kind: kind, Conversation: "84901234567", Address: "84901234567", MessageID: "wamid.1",
+			Type: ChatApp, ExternalID: "106", Kind: kind, Conversation: "84901234567", Other: &platforms.OtherIDs{Alias: "US.13491208655302741918"}, Address: "84901234567", MessageID: "wamid.1",
 			CustomerName: "Lan", Text: text, SentAt: platformtest.Unix(1763650000000),
 		}}
 	}
@@ -137,7 +137,7 @@ func TestExtractChatApp(t *testing.T) {
 		"reaction removed": {of(`"type":"reaction","reaction":{"message_id":"wamid.0","emoji":""}`), nil},
 		"edit":             {of(`"type":"edit","edit":{"original_message_id":"wamid.0","message":{"type":"text","text":{"body":"x"}}},"text":{"body":"x"}`), nil},
 		"revoke": {of(`"type":"revoke","revoke":{"original_message_id":"wamid.0"}`), []platforms.Inbound{{
-			Type: ChatApp, ExternalID: "106", Kind: platforms.Unsent, Conversation: "84901234567", Address: "84901234567", MessageID: "wamid.0",
+			Type: ChatApp, ExternalID: "106", Kind: platforms.Unsent, Conversation: "84901234567", Other: &platforms.OtherIDs{Alias: "US.13491208655302741918"}, Address: "84901234567", MessageID: "wamid.0",
 			SentAt: platformtest.Unix(1763650000000),
 		}}},
 		"revoke of nothing":   {of(`"type":"revoke","revoke":{}`), nil},
@@ -150,10 +150,10 @@ func TestExtractChatApp(t *testing.T) {
 
 		"from itself": {change("messages", number+`"messages":[{"from":"15550783881","id":"wamid.1","type":"text","text":{"body":"x"}}]`), nil},
 		"customer by user id": {change("messages", number+`"contacts":[{"profile":{"name":"Lan","username":"lan"},"user_id":"US.1349"}],"messages":[{"from_user_id":"US.1349","id":"wamid.1","type":"text","text":{"body":"x"}}]`), []platforms.Inbound{
-			{Type: ChatApp, ExternalID: "106", Kind: platforms.Text, Conversation: "US.1349", Address: "US.1349", MessageID: "wamid.1", CustomerName: "Lan", Text: "x"},
+			{Type: ChatApp, ExternalID: "106", Kind: platforms.Text, Conversation: "US.1349", Other: &platforms.OtherIDs{Alias: "US.1349"}, Address: "US.1349", MessageID: "wamid.1", CustomerName: "Lan", Text: "x"},
 		}},
 		"user id, contact with number": {of(`"from":null,"from_user_id":"US.13491208655302741918","type":"text","text":{"body":"x"}`), []platforms.Inbound{
-			{Type: ChatApp, ExternalID: "106", Kind: platforms.Text, Conversation: "US.13491208655302741918", Address: "US.13491208655302741918", MessageID: "wamid.1", CustomerName: "Lan", Text: "x", SentAt: platformtest.Unix(1763650000000)},
+			{Type: ChatApp, ExternalID: "106", Kind: platforms.Text, Conversation: "84901234567", Other: &platforms.OtherIDs{Alias: "US.13491208655302741918"}, Address: "US.13491208655302741918", MessageID: "wamid.1", CustomerName: "Lan", Text: "x", SentAt: platformtest.Unix(1763650000000)},
 		}},
 		"number before user id":     {of(`"from_user_id":"US.13491208655302741918","type":"text","text":{"body":"x"}`), one(platforms.Text, "x")},
 		"nobody":                    {change("messages", number+`"messages":[{"id":"wamid.1","type":"text","text":{"body":"x"}}]`), nil},
@@ -163,10 +163,16 @@ func TestExtractChatApp(t *testing.T) {
 		"echoes of another field":   {change("history", number+`"message_echoes":[{"to":"2","id":"wamid.E","type":"text","text":{"body":"x"}}]`), nil},
 		"messages of another field": {change("history", number+`"messages":[{"from":"2","id":"wamid.1","type":"text","text":{"body":"x"}}]`), nil},
 
+		"typed to both ids": {change("smb_message_echoes", number+`"message_echoes":[{"to":"84901234567","to_user_id":"US.1","id":"wamid.E","type":"text","text":{"body":"staff reply"}}]`), []platforms.Inbound{
+			{Type: ChatApp, ExternalID: "106", Kind: platforms.HumanEcho, Conversation: "84901234567", Other: &platforms.OtherIDs{Alias: "US.1"}, Address: "84901234567", MessageID: "wamid.E", Text: "staff reply"},
+		}},
+		"both ids, no contact": {change("messages", number+`"messages":[{"from":"84901234567","from_user_id":"US.1","id":"wamid.1","type":"text","text":{"body":"x"}}]`), []platforms.Inbound{
+			{Type: ChatApp, ExternalID: "106", Kind: platforms.Text, Conversation: "84901234567", Other: &platforms.OtherIDs{Alias: "US.1"}, Address: "84901234567", MessageID: "wamid.1", Text: "x"},
+		}},
 		"typed in the app": {change("smb_message_echoes", number+`"message_echoes":[{"from":"15550783881","to":"84901234567","id":"wamid.E","timestamp":"1763650000","type":"text","text":{"body":"staff reply"}}]`), []platforms.Inbound{
 			{Type: ChatApp, ExternalID: "106", Kind: platforms.HumanEcho, Conversation: "84901234567", Address: "84901234567", MessageID: "wamid.E", Text: "staff reply", SentAt: platformtest.Unix(1763650000000)},
 		}},
-		"picture sent in the app":  {change("smb_message_echoes", number+`"message_echoes":[{"to_user_id":"US.1","id":"wamid.E","type":"image","image":{"id":"4711"}}]`), platformtest.With([]platforms.Inbound{{Type: ChatApp, ExternalID: "106", Kind: platforms.HumanEcho, Conversation: "US.1", Address: "US.1", MessageID: "wamid.E", Media: "image"}}, platforms.Attachment{Kind: "image", Reference: "4711"})},
+		"picture sent in the app":  {change("smb_message_echoes", number+`"message_echoes":[{"to_user_id":"US.1","id":"wamid.E","type":"image","image":{"id":"4711"}}]`), platformtest.With([]platforms.Inbound{{Type: ChatApp, ExternalID: "106", Kind: platforms.HumanEcho, Conversation: "US.1", Other: &platforms.OtherIDs{Alias: "US.1"}, Address: "US.1", MessageID: "wamid.E", Wordless: true, Text: "image"}}, platforms.Attachment{Kind: "image", Reference: "4711"})},
 		"taken back in the app":    {change("smb_message_echoes", number+`"message_echoes":[{"from":"15550783881","to":"84901234567","id":"wamid.F","timestamp":"1763650000","type":"revoke","revoke":{"original_message_id":"wamid.E"}}]`), []platforms.Inbound{{Type: ChatApp, ExternalID: "106", Kind: platforms.Unsent, Conversation: "84901234567", Address: "84901234567", MessageID: "wamid.E", SentAt: platformtest.Unix(1763650000000)}}},
 		"reaction set in the app":  {change("smb_message_echoes", number+`"message_echoes":[{"to":"2","id":"wamid.E","type":"reaction","reaction":{"emoji":"😮"}}]`), nil},
 		"sent to a group":          {change("smb_message_echoes", number+`"message_echoes":[{"to":"2","group_id":"g","id":"wamid.E","type":"text","text":{"body":"x"}}]`), nil},
@@ -210,7 +216,7 @@ func TestExtractFailedSends(t *testing.T) {
 		"statuses":[{"id":"wamid.OUT","status":"failed","timestamp":"1763650001","recipient_user_id":"US.1","errors":[{"code":131026}]}]}}]}]}`
 	all, err := extract(t, nil, body)
 	require.NoError(t, err)
-	failed.Conversation, failed.Address, failed.Failure = "US.1", "US.1", platforms.CustomerBlocked
+	failed.Conversation, failed.Other, failed.Address, failed.Failure = "US.1", &platforms.OtherIDs{Alias: "US.1"}, "US.1", platforms.CustomerBlocked
 	blocked := failed
 	blocked.Kind, blocked.MessageID, blocked.Failure = platforms.Blocked, "", ""
 	require.Equal(t, []platforms.Inbound{failed, blocked}, all)

@@ -69,6 +69,7 @@ func fillEveryTable(t testing.TB, db *store.DB) {
 		{`INSERT INTO sent_file_pieces VALUES ('fil_1', 0, $1), ('fil_1', 1, $2)`, []any{allBytes(), []byte{}}},
 		{`INSERT INTO message_keys VALUES ('org_1', $1, $2, 'out_2', $3)`, []any{hash, make([]byte, 32), int64(math.MaxInt64)}},
 		{`INSERT INTO message_tombstones VALUES ($1, 1)`, []any{hash}},
+		{`INSERT INTO customer_aliases VALUES ('chn_1', $1, 'cnv_2')`, []any{oddText}},
 		{`INSERT INTO erased_turns VALUES ('trn_4', 'org_1', $1)`, []any{int64(math.MaxInt64)}},
 		{`INSERT INTO event_endpoints VALUES ('evt_1', 'org_1', $1, ' a b ', $2, NULL, 0, 'active', '', 0, 1, 2), ('evt_2', 'org_2', 'x', '', $3, $2, 5, 'disabled', $1, 4, 1, 2)`, []any{oddText, allBytes(), []byte{}}},
 		{`INSERT INTO event_deliveries VALUES ('msg_1', 'ep_1', 'org_1', 'a', $1, 'pending', 0, 1, '', 0, 1, 2), ('msg_1', 'ep_2', 'org_1', 'a', '', 'failed', 9, 0, $1, 500, 1, 2)`, []any{oddText}},

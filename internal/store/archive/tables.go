@@ -46,6 +46,7 @@ var allTables = [...]struct{ name, columns string }{
 		"waiting_since:int lease_until:int lease_token:int attempts:int paused_until:int last_customer_at:int " +
 		"created_at:int updated_at:int blocked_at:int unanswered_since:int waiting_told:int attention_told handover_reason paced_until:int " +
 		"retried_at:int closed_until:int doubt_since:int"},
+	{"customer_aliases", "channel_id alias conversation_id"},
 	{"messages", "id org_id channel_id conversation_id platform_message_id author kind body:bytes turn_id handled:bool " +
 		"sent_at:int received_at:int"},
 	{"media", "id org_id channel_id message_id position:int kind state code about:bytes media_type bytes:int pieces:int attempts:int " +

@@ -39,6 +39,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 28, DDL: Dialect(engine, schemaV28)},
 		{Number: 29, DDL: Dialect(engine, schemaV29)},
 		{Number: 30, DDL: Dialect(engine, schemaProcesses)},
+		{Number: 31, DDL: Dialect(engine, schemaAliases)},
 	}
 }
 
@@ -358,4 +359,16 @@ CREATE TABLE processes (
 	key_ids TEXT   NOT NULL,
 	seen_at BIGINT NOT NULL
 ) {table};
+`
+
+// schemaAliases adds the other ids of customers, by the rules of [schemaV1].
+const schemaAliases = `
+-- Ids under which a platform may name the customer of a conversation, beside its customer_ref.
+CREATE TABLE customer_aliases (
+	channel_id      TEXT NOT NULL,
+	alias           TEXT NOT NULL,
+	conversation_id TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+	PRIMARY KEY (channel_id, alias)
+) {table};
+CREATE INDEX customer_aliases_conversation ON customer_aliases (conversation_id);
 `
