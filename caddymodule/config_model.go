@@ -39,7 +39,7 @@ type Model struct {
 	// How many tokens prompt and answer may have together, from 1 to 100,000,000. Required.
 	ContextWindow *int64 `json:"context_window,omitempty"`
 
-	// How many tokens an answer may have at most, from 1 to 100,000,000. Required.
+	// How many tokens an answer may have at most, from 1 to context_window. Required.
 	MaxOutputTokens *int64 `json:"max_output_tokens,omitempty"`
 
 	// The field in which the bound of generated tokens goes to the vendor: `max_tokens` or `max_completion_tokens`,
@@ -107,6 +107,9 @@ func (m *Model) faults(fs *config.Faults, path string, providers []string) {
 	fs.OptionalBetween(path+".created", m.Created, 0, latestCreated)
 	fs.RequiredBetween(path+".context_window", m.ContextWindow, 1, mostTokens)
 	fs.RequiredBetween(path+".max_output_tokens", m.MaxOutputTokens, 1, mostTokens)
+	if m.ContextWindow != nil && m.MaxOutputTokens != nil && *m.MaxOutputTokens > *m.ContextWindow {
+		fs.Addf(path+".max_output_tokens", "is more than context_window, which holds prompt and answer together: %d", *m.ContextWindow)
+	}
 	fs.RequiredBetween(path+".price_input", m.PriceInput, 0, highestPrice)
 	fs.RequiredBetween(path+".price_output", m.PriceOutput, 0, highestPrice)
 	fs.OptionalBetween(path+".price_cached_input", m.PriceCachedInput, 0, highestPrice)

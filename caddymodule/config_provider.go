@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -158,6 +159,8 @@ func providerURLFaults(fs *config.Faults, path, address, exampleURL string) {
 		fs.Addf(path, "the address must not contain a user or password; use api_key")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		fs.Addf(path, "takes no query and no fragment, %s", example)
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/completions"):
+		fs.Addf(path, "is the address in front of the paths of single operations; leave out what begins with /chat/completions, %s", example)
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.settings = read
-	for _, warning := range a.secretWarnings(caddy.NewReplacer()) {
+	for _, warning := range append(a.secretWarnings(caddy.NewReplacer()), a.oddities()...) {
 		ctx.Logger().Warn(warning)
 	}
 	return a.provision(ctx, a)
