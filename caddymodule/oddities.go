@@ -23,7 +23,8 @@ func (a *App) oddities() (warnings []string) {
 	}
 	for _, p := range a.Providers {
 		if p.APIKey != "" && p.APIKey != NoKey && publicHTTP(p.BaseURL) {
-			warnings = append(warnings, config.Element("provider", p.Name)+".base_url: the key and all prompts go to a public host without TLS; use https")
+			warnings = append(warnings, config.Element("provider", p.Name)+
+				".base_url: the key and all prompts go to a public host without TLS; use https")
 		}
 	}
 	return warnings

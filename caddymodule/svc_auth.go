@@ -148,13 +148,19 @@ func (a *App) keyTerms(scopes []identity.Scope) *store.KeyTerms {
 	return terms
 }
 
+// The placeholders that svc_auth sets.
+const (
+	orgPlaceholder = "http.auth.user.id"
+	keyPlaceholder = "http.svc.key_id"
+)
+
 // setUser sets the placeholders for the organization and the key of an authenticated request.
 func setUser(r *http.Request) {
 	principal, authenticated := handlers.PrincipalFrom(r.Context())
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if authenticated && ok {
-		repl.Set("http.auth.user.id", principal.OrgID)
-		repl.Set("http.svc.key_id", principal.KeyID)
+		repl.Set(orgPlaceholder, principal.OrgID)
+		repl.Set(keyPlaceholder, principal.KeyID)
 	}
 }
 

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -64,11 +65,11 @@ func (a *App) newDashboard(
 	})
 }
 
-// logFailure logs the cause of an error that the dashboard shows as a fault of the service, with the page's request id.
+// logFailure logs an error that the dashboard shows, as svc_error does, with the page's request id.
 func (a *App) logFailure(r *http.Request, answer *handlers.Error) {
-	if answer.Code.Status() < http.StatusInternalServerError || r.Context().Err() != nil {
-		return
-	}
-	a.log.Error("request failed", "request_id", handlers.RequestIDFrom(r.Context()), "code", string(answer.Code),
-		"method", r.Method, "path", r.URL.Path, "error", answer)
+	attrs := append([]slog.Attr{
+		slog.String("request_id", handlers.RequestIDFrom(r.Context())), slog.String("code", string(answer.Code)),
+		slog.Int("status", answer.Code.Status()), slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", answer),
+	}, callerFields(answer.Caller)...)
+	a.log.LogAttrs(r.Context(), failureLevel(r, answer, answer.Caller), "request failed", attrs...)
 }

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -11,7 +12,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-svc/caddy-svc/handlers"
-	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 // Error writes the error body that clients expect. In `handle_errors` it writes the error of the request: one of our handlers
@@ -20,8 +20,9 @@ import (
 // explanation of its code.
 //
 // It also logs the cause, which the body doesn't have, with the request id, because Caddy logs handled errors at debug level
-// only: faults of the service at error level, refused requests at debug level. Requests that are refused because the store
-// is overloaded are logged at debug level, too: the store logs when the overload begins and ends.
+// only: faults of the service at error level, refused requests of an organization at info level with the ids of organization and
+// key, of each code the first 60 in a minute, and all other refused requests at debug level. Requests that are refused because the
+// store is overloaded are logged at debug level, too: the store logs when the overload begins and ends.
 //
 // Syntax:
 //
@@ -77,21 +78,21 @@ func publicError(cause error) *handlers.Error {
 
 // log leaves the query out: it may hold a secret, like a webhook's verify token.
 func (h *Error) log(r *http.Request, id string, answer *handlers.Error) {
-	level := zapcore.DebugLevel
-	// A client that has left gets no answer, so whatever happened to its request after that is no fault.
-	fault := answer.Code.Status() >= http.StatusInternalServerError && !errors.Is(answer, store.ErrOverloaded)
-	if fault && r.Context().Err() == nil {
-		level = zapcore.ErrorLevel
-	}
+	caller := callerOf(r, answer)
+	level := zapcore.Level(failureLevel(r, answer, caller) / slog.LevelWarn) // zap's levels are 1 apart, slog's 4
 	if entry := h.logger.Check(level, "request failed"); entry != nil {
-		entry.Write(
+		fields := []zap.Field{
 			zap.String("request_id", id),
 			zap.String("code", string(answer.Code)),
 			zap.Int("status", answer.Code.Status()),
 			zap.String("method", r.Method),
 			zap.String("path", r.URL.Path),
 			zap.Error(answer),
-		)
+		}
+		for _, who := range callerFields(caller) {
+			fields = append(fields, zap.String(who.Key, who.Value.String()))
+		}
+		entry.Write(fields...)
 	}
 }
 

@@ -40,6 +40,21 @@ func WithPrincipal(ctx context.Context, principal identity.Principal) context.Co
 	return context.WithValue(ctx, principalKey{}, &principal)
 }
 
+// Caller is who sent a request, for logs. Its fields are empty if they are unknown or don't apply.
+type Caller struct{ OrgID, KeyID, UserID string }
+
+// CallerOf returns the principal as a caller.
+func CallerOf(principal *identity.Principal) Caller {
+	return Caller{OrgID: principal.OrgID, KeyID: principal.KeyID, UserID: principal.UserID}
+}
+
+// Refused returns the error with the caller whose request it refuses.
+func (c Caller) Refused(err error) error {
+	refused := *AsError(err)
+	refused.Caller = c
+	return &refused
+}
+
 // Serve checks the key and returns the request with the principal in its context. It writes nothing but headers. The order of
 // the checks is: unauthenticated, invalid_api_key and api_key_revoked (401), organization_suspended (402), insufficient_scope
 // (403). A failure of the store is internal_error, never a 401.
@@ -54,11 +69,11 @@ func (a *Auth) Serve(w http.ResponseWriter, r *http.Request) (*http.Request, err
 		return nil, Challenge(w, KeyRefusal(err))
 	}
 	if principal.Suspended {
-		return nil, Suspended()
+		return nil, CallerOf(&principal).Refused(Suspended())
 	}
 	for _, scope := range a.Scopes {
 		if !principal.Can(scope, "") {
-			return nil, LacksScope(scope)
+			return nil, CallerOf(&principal).Refused(LacksScope(scope))
 		}
 	}
 	return r.WithContext(WithPrincipal(r.Context(), principal)), nil

@@ -32,6 +32,8 @@ type Error struct {
 	NoRetry bool
 	// Cause is for logs only.
 	Cause error
+	// Caller is who sent the refused request, if that isn't known from elsewhere. It is for logs only.
+	Caller Caller
 }
 
 // Error is for logs: it includes the cause.

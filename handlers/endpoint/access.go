@@ -13,8 +13,9 @@ import (
 )
 
 // letIn checks the rights to a route, counts the request, and returns it with the principal in its context. An API key takes
-// precedence over the cookie of a login session. permit counts it as a model call, if it is one.
-func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Route) (_ *http.Request, permit handlers.Permit, err error) {
+// precedence over the cookie of a login session. permit counts it as a model call, if it is one. The answer gets the caller.
+func (s *Server) letIn(answer *answer, r *http.Request, route handlers.Route) (_ *http.Request, permit handlers.Permit, err error) {
+	w := answer.to
 	r, _ = handlers.EnsureRequestID(w, r)
 	if route.Public {
 		return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &Exchange{w, r})), permit, nil
@@ -23,6 +24,7 @@ func (s *Server) letIn(w http.ResponseWriter, r *http.Request, route handlers.Ro
 	if err != nil {
 		return nil, permit, err
 	}
+	answer.caller = handlers.CallerOf(&principal)
 	if principal.Suspended {
 		return nil, permit, handlers.Suspended()
 	}

@@ -135,7 +135,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		answer.err = handlers.Internal(errors.New("an operation has no scope and no role"))
 		return
 	}
-	r, permit, err := s.letIn(answer.to, r, route)
+	r, permit, err := s.letIn(answer, r, route)
 	if err != nil {
 		answer.err = err
 		return

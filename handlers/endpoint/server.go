@@ -59,7 +59,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 		// Drop the mux's own answer: a 404, a 405, or a redirect to a cleaner path.
 		return handlers.RouteNotFound(r)
 	case answer.err != nil:
-		return handlers.Challenge(w, answer.err)
+		return handlers.Challenge(w, answer.caller.Refused(answer.err))
 	case answer.streamed:
 	case answer.status == http.StatusNoContent:
 		w.WriteHeader(http.StatusNoContent)
@@ -84,6 +84,8 @@ type answer struct {
 	// streamed: the operation has written its answer to the client itself.
 	streamed bool
 	err      error
+	// caller is set as soon as the key or the session is known.
+	caller handlers.Caller
 }
 
 // Header is the framework's own: an answer has those of [handlers.WriteJSON], and [handlers.HeaderReplayed].

@@ -1,0 +1,71 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/internal/errcode"
+	"github.com/caddy-svc/caddy-svc/internal/identity"
+)
+
+// TestRefusedRequestsCanBeFound guarantees that the log names organization, key and person of a refused request, wherever it was
+// refused, at info level, and only the first 60 of a code in a minute; a stranger's stays at debug level.
+func TestRefusedRequestsCanBeFound(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.DebugLevel)
+	handler := Error{logger: zap.New(core)}
+	fail := func(err error, placeholders ...string) observer.LoggedEntry {
+		t.Helper()
+		repl := caddy.NewReplacer()
+		for i := 0; i < len(placeholders); i += 2 {
+			repl.Set(placeholders[i], placeholders[i+1])
+		}
+		ctx := context.WithValue(context.WithValue(t.Context(), caddy.ReplacerCtxKey, repl), caddyhttp.ErrorCtxKey, err)
+		require.NoError(t, handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/wallet", http.NoBody), nil))
+		all := logs.TakeAll()
+		require.Len(t, all, 1)
+		return all[0]
+	}
+	broke := routable(&handlers.Error{Code: errcode.InsufficientCredits})
+	entry := fail(broke, orgPlaceholder, "org_a", keyPlaceholder, "key_a")
+	require.Equal(t, zapcore.InfoLevel, entry.Level)
+	require.Equal(t, "org_a", entry.ContextMap()["org_id"])
+	require.Equal(t, "key_a", entry.ContextMap()["key_id"])
+	require.NotContains(t, entry.ContextMap(), "user_id")
+	require.Contains(t, entry.ContextMap()["request_id"], "req_")
+
+	person := handlers.CallerOf(&identity.Principal{OrgID: "org_b", UserID: "usr_b"})
+	entry = fail(routable(person.Refused(broke)))
+	require.Equal(t, zapcore.InfoLevel, entry.Level)
+	require.Equal(t, "org_b", entry.ContextMap()["org_id"])
+	require.Equal(t, "usr_b", entry.ContextMap()["user_id"])
+	entry = fail(routable(person.Refused(handlers.Internal(nil))))
+	require.Equal(t, zapcore.ErrorLevel, entry.Level)
+	require.Equal(t, "org_b", entry.ContextMap()["org_id"])
+
+	entry = fail(routable(&handlers.Error{Code: errcode.InvalidAPIKey}))
+	require.Equal(t, zapcore.DebugLevel, entry.Level)
+	require.NotContains(t, entry.ContextMap(), "org_id")
+
+	var count refusalCount
+	now := time.Unix(1_800_000_000, 0)
+	of := refusal{"org_a", errcode.RateLimited}
+	for range refusalsPerMinute {
+		require.True(t, count.few(of, now))
+	}
+	require.False(t, count.few(of, now.Add(59*time.Second)))
+	require.True(t, count.few(refusal{"org_a", errcode.InsufficientCredits}, now), "another code")
+	require.True(t, count.few(refusal{"org_b", errcode.RateLimited}, now), "another organization")
+	require.True(t, count.few(of, now.Add(time.Minute)))
+}
