@@ -19,10 +19,10 @@ const (
 	maxIngestionsPerOrg = 4
 )
 
-// Bounds of the uploads that wait to be parsed. Their content is in memory.
+// Bounds of the uploads that wait to be parsed. Their content is in memory, 256 MiB at most.
 const (
-	maxWaiting       = 512
-	maxWaitingPerOrg = 64
+	maxWaiting       = 64
+	maxWaitingPerOrg = maxWaiting / 2
 )
 
 // searchBounds are those of [Library.SearchInTurn].
