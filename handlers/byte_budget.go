@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrBudget is returned by [ReadBody] when the account's share of the [ByteBudget] has no room for the body.
-var ErrBudget = errors.New("the share of the budget of buffered body bytes is used up")
+// ErrBudget is the cause of errors of requests for whose body or answer the account's share of the [ByteBudget] has no room.
+var ErrBudget = errors.New("the account's share of the memory for request bodies and answers is used up")
 
 // BudgetRetryAfter is the Retry-After of clients whose share of the budget is used up.
 const BudgetRetryAfter = time.Second
@@ -20,10 +20,10 @@ type Share int
 
 // The shares of a budget.
 const (
-	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session, and the deliveries of
-	// bots, whose secret is compared before the body is read.
+	// ShareOrganizations is half of the budget: the bodies of requests with an API key or a session, their answers, and the
+	// deliveries of bots, whose secret is compared before the body is read.
 	ShareOrganizations Share = iota
-	// ShareStrangers is a quarter: sign-in, one-time links, visitors of widgets.
+	// ShareStrangers is a quarter: sign-in, one-time links, visitors of widgets, and the answers to them.
 	ShareStrangers
 	// ShareDeliveries is an eighth: webhook bodies up to [LargeDelivery], whose signature can't be checked before all of
 	// the body is there.
@@ -58,10 +58,15 @@ type Account struct {
 	Owner string
 }
 
-// AccountOf returns the account of a request's body: the organization of its principal, or the client's address without one.
+// AccountOf returns the account of a request's body and answer: the organization of its principal, or the client's address without one.
 func AccountOf(r *http.Request) Account {
-	if principal, known := PrincipalFrom(r.Context()); known {
-		return Account{ShareOrganizations, principal.OrgID}
+	principal, _ := PrincipalFrom(r.Context())
+	return accountOf(r, principal.OrgID)
+}
+
+func accountOf(r *http.Request, orgID string) Account {
+	if orgID != "" {
+		return Account{ShareOrganizations, orgID}
 	}
 	return Account{ShareStrangers, ClientAddress(r)}
 }
@@ -77,16 +82,18 @@ type Pace struct {
 // DefaultPace lets a phone with a bad connection send a large prompt, and ends connections that send nothing.
 var DefaultPace = Pace{Grace: 10 * time.Second, GraceWithKey: 30 * time.Second, Rate: 64 << 10}
 
-// ByteBudget bounds what request bodies take of the process: the bytes that are held in memory at once, over all requests
-// and by shares; how slowly they may arrive; and how many are decoded at a time. A nil budget has no bound on bytes and
+// ByteBudget bounds what request bodies and answers take of the process: the bytes that are held in memory at once, over all
+// requests and by shares; how slowly bodies may arrive; and how many are decoded at a time. A nil budget has no bound on bytes and
 // the default pace; a zero one admits no body at all. It is safe for concurrent use.
 type ByteBudget struct {
 	decodes decodeSlots
 
-	mu     sync.Mutex
-	limit  int64
-	pace   Pace
-	used   [shares]int64
+	mu    sync.Mutex
+	limit int64
+	pace  Pace
+	// used is what was taken within the shares, beyond what was charged in excess of them.
+	used, beyond [shares]int64
+	// owners has both by account.
 	owners map[Account]int64
 }
 
@@ -119,7 +126,7 @@ func (b *ByteBudget) UsedBy(share Share) int64 {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used[share]
+	return b.used[share] + b.beyond[share]
 }
 
 // Take charges n bytes to the account and reports true, or charges nothing when they don't fit.
@@ -146,7 +153,24 @@ func (b *ByteBudget) Give(account Account, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used[account.Share] -= n
-	if own := b.owners[account] - n; own > 0 {
+	b.own(account, -n)
+}
+
+// exceed charges n bytes to the account that its share has no room for, or takes n < 0 back. They leave the room of other accounts
+// as it is.
+func (b *ByteBudget) exceed(account Account, n int64) {
+	if b == nil || n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.beyond[account.Share] += n
+	b.own(account, n)
+}
+
+// own adds n to the bytes of an account. The mutex must be held.
+func (b *ByteBudget) own(account Account, n int64) {
+	if own := b.owners[account] + n; own > 0 {
 		b.owners[account] = own
 	} else {
 		delete(b.owners, account)

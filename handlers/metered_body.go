@@ -21,10 +21,7 @@ type meteredBody struct {
 // organization, or to the client's address when orgID is empty, and must arrive at the budget's pace: the errors of Read
 // are those of [ReadBody]. release gives the bytes back and may be called more than once.
 func (b *ByteBudget) Meter(w http.ResponseWriter, r *http.Request, orgID string) (body io.ReadCloser, release func()) {
-	account := Account{ShareOrganizations, orgID}
-	if orgID == "" {
-		account = Account{ShareStrangers, ClientAddress(r)}
-	}
+	account := accountOf(r, orgID)
 	grace, rate := b.paceOf(account.Share)
 	m := &meteredBody{Closer: r.Body, budget: b, account: account}
 	before := *r // the caller puts the metered body into r

@@ -80,21 +80,3 @@ func Marshal(v any) []byte {
 	}
 	return text
 }
-
-// WriteJSON writes a whole answer.
-func WriteJSON(w http.ResponseWriter, status int, text []byte) {
-	WriteWhole(w, status, "application/json", text)
-}
-
-// WriteWhole writes a whole answer of any media type, with its length and Cache-Control: no-store.
-func WriteWhole(w http.ResponseWriter, status int, contentType string, text []byte) {
-	values := []string{contentType, "nosniff", "no-store", strconv.Itoa(len(text))}
-	h := w.Header()
-	h["Content-Type"] = values[0:1:1]
-	h["X-Content-Type-Options"] = values[1:2:2]
-	h["Cache-Control"] = values[2:3:3]
-	h["Content-Length"] = values[3:4:4]
-	w.WriteHeader(status)
-	// The client may be gone, and its error would reach no one.
-	_, _ = w.Write(text)
-}

@@ -311,7 +311,7 @@ func TestByteBudget(t *testing.T) {
 	requireCompletion(t, p.as(other).chat(t, prompt(modelStd, "hi", false)), modelStd)
 	stop()
 	p.await("the memory to be given back", patience, func() bool {
-		return p.metric(t, `svc_buffered_bytes{share="organizations"}`) == 0
+		return p.metric(t, `svc_buffered_bytes{share="organizations"}`) < 120_000 // the running call has room for its answer
 	})
 	requireCompletion(t, p.as(greedy).chat(t, prompt(modelStd, "hi", false, padding)), modelStd)
 	hold.open()

@@ -23,16 +23,24 @@ import (
 
 type agents struct{ *Deps }
 
+// usualAgent is the size in bytes of an agent with instructions of 100,000 characters, unless most of them are escaped.
+const usualAgent = 128 << 10
+
 func (g *agents) register(s *endpoint.Server) {
 	const all, one = "/agents", "/agents/{id}"
 	members := operations{s, handlers.RoleMember}
-	add(members, "createAgent", http.MethodPost, all, identity.AgentsWrite, "Create an agent", g.create)
-	addForTestKeys(members, "listAgents", http.MethodGet, all, identity.AgentsRead, "List the agents, oldest first", g.list)
+	endpoint.Register(s, endpoint.Operation{
+		ID: "createAgent", Route: members.route(http.MethodPost, all, identity.AgentsWrite, "Create an agent"), UsualAnswer: usualAgent,
+	}, g.create)
+	addForTestKeys(members, "listAgents", http.MethodGet, all, identity.AgentsRead,
+		"List the agents, oldest first; GET /agents/{id} has the instructions", g.list)
 	// The list of [v1.Models] for login sessions, which /v1 doesn't accept.
 	addForTestKeys(members, "listAgentModels", http.MethodGet, all+"/models", identity.AgentsRead,
 		"List the models that an agent can have", g.listModels)
 	addForTestKeys(members, "getAgent", http.MethodGet, one, identity.AgentsRead, "Get an agent", g.get)
-	add(members, "updateAgent", http.MethodPatch, one, identity.AgentsWrite, "Change an agent", g.update)
+	endpoint.Register(s, endpoint.Operation{
+		ID: "updateAgent", Route: members.route(http.MethodPatch, one, identity.AgentsWrite, "Change an agent"), UsualAnswer: usualAgent,
+	}, g.update)
 	add(members, "deleteAgent", http.MethodDelete, one, identity.AgentsWrite, "Delete an agent; its channels have no agent then", g.remove)
 	g.registerPlayground(s)
 }
@@ -57,8 +65,8 @@ func (g *agents) create(
 	return endpoint.Answer(showAgent(&agent)), nil
 }
 
-func (g *agents) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[agentObject], error) {
-	return listRows(ctx, principal, in, g.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgent)
+func (g *agents) list(ctx context.Context, principal *identity.Principal, in *pageInput) (*pageOf[AgentSummaryObject], error) {
+	return listRows(ctx, principal, in, g.DB.Agents.List, func(row *store.Agent) string { return row.ID }, showAgentSummary)
 }
 
 func (g *agents) get(ctx context.Context, principal *identity.Principal, in *endpoint.PathID) (*endpoint.JSON[agentObject], error) {
@@ -157,11 +165,11 @@ func unknownKnowledgeBase() *handlers.Error {
 	return handlers.InvalidRequest("knowledgeBaseIds", "There is no knowledge base with one of these ids.")
 }
 
-type agentObject struct {
+// AgentSummaryObject is an agent as lists show it: without its instructions, which may have 600 KB in JSON.
+type AgentSummaryObject struct {
 	ID                 string   `json:"id"`
 	Name               string   `json:"name"`
 	Model              string   `json:"model"`
-	Instructions       string   `json:"instructions"`
 	UseBYOK            bool     `json:"useByok"`
 	MaxTokens          *int64   `json:"maxTokens"          doc:"null: the model's own bound"`
 	Temperature        *float64 `json:"temperature"        doc:"null: the model's default"`
@@ -178,9 +186,19 @@ type agentObject struct {
 	UpdatedAt          string   `json:"updatedAt"          format:"date-time"`
 }
 
+type agentObject struct {
+	AgentSummaryObject
+
+	Instructions string `json:"instructions"`
+}
+
 func showAgent(agent *store.Agent) agentObject {
-	object := agentObject{
-		ID: agent.ID, Name: agent.Name, Model: agent.Model, Instructions: agent.Instructions, UseBYOK: agent.UseBYOK,
+	return agentObject{AgentSummaryObject: showAgentSummary(agent), Instructions: agent.Instructions}
+}
+
+func showAgentSummary(agent *store.Agent) AgentSummaryObject {
+	object := AgentSummaryObject{
+		ID: agent.ID, Name: agent.Name, Model: agent.Model, UseBYOK: agent.UseBYOK,
 		DebounceSeconds: float64(agent.DebounceMS) / secondMS, DebounceMaxSeconds: float64(agent.DebounceMaxMS) / secondMS,
 		Supersede: agent.Supersede, PauseMinutes: showPause(agent.PauseMS),
 		Handover: agent.Handover, HandoverWords: append([]string{}, agent.HandoverWords...), HandoverReply: agent.HandoverReply,

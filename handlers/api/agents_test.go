@@ -7,9 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -220,4 +223,41 @@ func TestAgentModels(t *testing.T) {
 
 	o.Models = modelSet(map[string]*gateway.Model{})
 	require.Equal(t, []any{}, o.ask(t, http.StatusOK, http.MethodGet, "/agents/models", "stranger", "")["data"])
+}
+
+// Lists leave the instructions out, so that their pages stay small whatever the agents are told.
+func TestListsOfAgentsHaveNoInstructions(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	id := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a","instructions":"You are Mai."}`)["id"].(string)
+	listed := o.ask(t, http.StatusOK, http.MethodGet, "/agents", "owner", "")["data"].([]any)[0].(map[string]any)
+	require.NotContains(t, listed, "instructions")
+	single := o.ask(t, http.StatusOK, http.MethodGet, "/agents/"+id, "owner", "")
+	require.Equal(t, "You are Mai.", single["instructions"])
+	delete(single, "instructions")
+	require.Equal(t, single, listed)
+}
+
+// Answers that are not read are their organization's: it is refused, before anything is changed, and others are served.
+func TestAnswersAreCharged(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	o.Bodies = handlers.NewByteBudget(8 << 20) // 2 MiB for one organization alone
+	o.Server = serve(o.Deps)
+	instructions := strings.Repeat("\\u0001", 99_000) // 600 KB in JSON
+	made := o.ask(t, http.StatusCreated, http.MethodPost, "/agents", "owner", `{"name":"Mai","model":"echo/a","instructions":"`+instructions+`"}`)
+	path := "/agents/" + made["id"].(string)
+	client := handlertest.OpenNoWindow(t, handlertest.Serve(t, handlertest.Handler(o.Serve)))
+	for i := range 3 {
+		require.Equal(t, "200", client.Status(client.Send(http.MethodGet, path, "", "X-Api-Key", "owner")))
+		require.Greater(t, o.Bodies.Used(), int64(i+1)*6*99_000)
+	}
+	o.refused(t, errcode.RateLimited, "", http.MethodGet, path, "owner", "")
+	require.Equal(t, "200", client.Status(client.Send(http.MethodPatch, path, `{"name":"Lan"}`, "X-Api-Key", "owner")), "it is made, so it is answered")
+	o.refused(t, errcode.RateLimited, "", http.MethodPatch, path, "owner", `{"name":"An"}`)
+	o.ask(t, http.StatusOK, http.MethodGet, "/agents", "stranger", "")
+
+	client.Close()
+	require.Eventually(t, func() bool { return o.Bodies.Used() == 0 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "Lan", o.ask(t, http.StatusOK, http.MethodGet, path, "owner", "")["name"])
 }

@@ -48,7 +48,7 @@ func registerTable[T, I any](
 }
 
 // tableBody returns a table in the form that the client asks for.
-func tableBody[Row, T any](in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
+func tableBody[Row, T any](bodies *handlers.ByteBudget, in HistoryQuery, stretch billing.Stretch, t table[Row, T]) *endpoint.Stream {
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
 		if in.Format == "csv" || in.Format == "" && handlers.Prefers(strings.Join(r.Header.Values("Accept"), ","), "text/csv") {
 			return t.writeCSV(w, r, stretch)
@@ -58,8 +58,7 @@ func tableBody[Row, T any](in HistoryQuery, stretch billing.Stretch, t table[Row
 			return err
 		}
 		list := endpoint.Listed(in.PageQuery, rows, func(row *Row) string { return placeText(t.place(row)) }, t.show)
-		handlers.WriteJSON(w, http.StatusOK, handlers.Marshal(list.Body))
-		return nil
+		return bodies.Send(w, r, http.StatusOK, "application/json", handlers.Marshal(list.Body))
 	})
 }
 

@@ -194,7 +194,7 @@ func (g *wallet) listTransactions(_ context.Context, principal *identity.Princip
 	if err != nil {
 		return nil, err
 	}
-	return tableBody(in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
+	return tableBody(g.Bodies, in.HistoryQuery, stretch, table[billing.Entry, transactionObject]{
 		name: "transactions-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]billing.Entry, error) {
 			entries, err := g.Wallets.Entries(ctx, wallet, stretch)
@@ -286,7 +286,7 @@ func (g *wallet) listCalls(_ context.Context, principal *identity.Principal, in 
 	if err != nil {
 		return nil, err
 	}
-	return tableBody(in.HistoryQuery, stretch, table[placedCall, callObject]{
+	return tableBody(g.Bodies, in.HistoryQuery, stretch, table[placedCall, callObject]{
 		name: "calls-" + string(wallet.Env),
 		read: func(ctx context.Context, stretch billing.Stretch) ([]placedCall, error) {
 			return g.placedCalls(ctx, wallet, stretch)

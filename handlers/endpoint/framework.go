@@ -27,7 +27,12 @@ func frameworkConfig() huma.Config {
 	config.Components.Schemas = huma.NewMapRegistry(SchemaPrefix, SchemaName)
 	format := huma.Format{
 		Marshal: func(w io.Writer, v any) error {
-			_, err := w.Write(handlers.Marshal(v))
+			text := handlers.Marshal(v)
+			if answer, whole := w.(*answer); whole && answer.body == nil {
+				answer.body = text // nobody else has it, so it need not be copied
+				return nil
+			}
+			_, err := w.Write(text)
 			return err
 		},
 		Unmarshal: func(text []byte, v any) error { return json.Unmarshal(text, v) },

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,10 +23,11 @@ const MaxAPIBody = 1 << 20
 // MaxPublicBody is the largest body that public routes read: a login, a one-time link, a visitor's earlier token.
 const MaxPublicBody = 16 << 10
 
-// Where an operation keeps its [handlers.Route] and its check.
+// Where an operation keeps its [handlers.Route], its check and the bytes that it reserves for its answer.
 const (
 	routeKey = "route"
 	checkKey = "check"
+	roomKey  = "room"
 )
 
 // Operation describes a route to the checks and to the interface description.
@@ -38,6 +40,9 @@ type Operation struct {
 	Status int
 	// MaxBody is the largest body in bytes, 0 for [MaxAPIBody], or for 16 KiB on public routes.
 	MaxBody int64
+	// UsualAnswer is the size in bytes of a large answer to a change; 0 means 16 KiB. The room for it is reserved before the operation
+	// runs, because a change that is made must be answered. An answer to GET is charged when it is there, and may be refused.
+	UsualAnswer int64
 	// Stream: the answer is a stream of chunks in the form of POST /v1/chat/completions.
 	Stream bool
 	// Check runs after the rights were checked and before the body is read; nil checks nothing.
@@ -57,6 +62,14 @@ func (o Operation) answers() int {
 	default:
 		return http.StatusOK
 	}
+}
+
+// reserved returns the bytes to reserve for the answer, 0 for none.
+func (o Operation) reserved() int64 {
+	if o.Method == http.MethodGet || o.answers() == http.StatusNoContent {
+		return 0
+	}
+	return cmp.Or(o.UsualAnswer, 16<<10)
 }
 
 func (o Operation) bodyBytes() int64 {
@@ -101,7 +114,7 @@ func Register[I, O any](
 	s.routes = append(s.routes, o.Route)
 	registered := huma.Operation{
 		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary, DefaultStatus: o.answers(),
-		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check},
+		Metadata:     map[string]any{routeKey: o.Route, checkKey: o.Check, roomKey: o.reserved()},
 		MaxBodyBytes: o.bodyBytes() + 1, // admit checks; the framework refuses a body of exactly this size
 		Responses:    o.responses(),
 	}
@@ -140,6 +153,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		answer.err = err
 		return
 	}
+	answer.request = r
 	defer func() { permit.Return(answer.to, r, answer.err) }()
 	if id := r.PathValue("id"); id != "" && !handlers.WellFormedID(id) {
 		answer.err = handlers.NotFound("There is nothing with this id.")
@@ -172,7 +186,23 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		}
 		r = withJSON(r.WithContext(context.WithValue(r.Context(), decodedKey{}, decoded)), body)
 	}
+	if answer.err = s.reserve(r, ctx.Operation(), answer); answer.err != nil {
+		return
+	}
 	next(humago.NewContext(ctx.Operation(), r, answer))
+}
+
+// reserve makes room for the answer to a change.
+func (s *Server) reserve(r *http.Request, operation *huma.Operation, answer *answer) error {
+	bytes, _ := operation.Metadata[roomKey].(int64)
+	if bytes == 0 {
+		return nil
+	}
+	answer.room = handlers.NewRoom(s.bodies, handlers.AccountOf(r))
+	if !answer.room.Grow(bytes) {
+		return handlers.NoRoom()
+	}
+	return nil
 }
 
 // decodedKey is the context key of the function that ends the decoding of the request.
@@ -198,6 +228,7 @@ func Streamed(write func(w http.ResponseWriter, r *http.Request) error) *Stream 
 		}
 		r, _ := humago.Unwrap(ctx)
 		answer.streamed = true
+		answer.room.Close() // a stream is written as it is made, and may go on for minutes
 		answer.err = write(answer.to, r)
 	}}
 }

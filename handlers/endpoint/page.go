@@ -8,12 +8,16 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
-// defaultPageLimit is the number of elements of a page when the client gives none.
-const defaultPageLimit = 50
+const (
+	// defaultPageLimit is the number of elements of a page when the client gives none.
+	defaultPageLimit = 50
+	// maxPageBytes bounds the elements of a page together, as they are written. The first element may exceed it.
+	maxPageBytes = 1 << 20
+)
 
 // PageQuery are the parameters of every list.
 type PageQuery struct {
-	Limit  int    `query:"limit"  minimum:"1" maximum:"100" default:"50" doc:"How many elements the page has at most"`
+	Limit  int    `query:"limit"  minimum:"1" maximum:"100" default:"50" doc:"How many elements the page has at most; it ends earlier where its elements would exceed 1 MiB"` //nolint:lll // a struct tag can't be broken
 	Cursor string `query:"cursor" maxLength:"200" doc:"nextCursor of the page before; absent for the first page"`
 }
 
@@ -44,16 +48,20 @@ type ListObject[T any] struct {
 	NextCursor *string `json:"nextCursor" doc:"Send it as cursor to get the next page; null on the last one"`
 }
 
-// Listed returns the page of rows that were read for [PageQuery.Page].
+// Listed returns the page of rows that were read for [PageQuery.Page]. It ends before the element with which it would exceed
+// [maxPageBytes].
 func Listed[Row, T any](q PageQuery, rows []Row, id func(*Row) string, object func(*Row) T) *JSON[ListObject[T]] {
 	list := ListObject[T]{Data: []T{}}
+	size := 0
 	for i := range rows {
-		if i == q.limit() {
+		shown := object(&rows[i])
+		size += len(handlers.Marshal(shown))
+		if i == q.limit() || i > 0 && size > maxPageBytes {
 			next := base64.RawURLEncoding.EncodeToString([]byte(id(&rows[i-1])))
 			list.NextCursor = &next
 			break
 		}
-		list.Data = append(list.Data, object(&rows[i]))
+		list.Data = append(list.Data, shown)
 	}
 	return Answer(list)
 }

@@ -33,8 +33,8 @@ type Server struct {
 	routes []handlers.Route
 }
 
-// New returns a server without operations. sessions are those of people; bodies is the budget of all buffered request
-// bodies, nil is unlimited.
+// New returns a server without operations. sessions are those of people; bodies is the budget of all request bodies and answers
+// in memory, nil is unlimited.
 func New(authenticator handlers.Authenticator, sessions *handlers.Sessions, bodies *handlers.ByteBudget) *Server {
 	s := &Server{authenticator: authenticator, sessions: sessions, bodies: bodies, mux: http.NewServeMux()}
 	s.huma = humago.New(s.mux, frameworkConfig())
@@ -52,8 +52,9 @@ func (s *Server) Routes() []handlers.Route { return s.routes }
 // here. For the others the order is: key 401, suspended 402, scope 403, then the request itself.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	r, _ = handlers.EnsureRequestID(w, r)
-	answer := &answer{to: w, header: make(http.Header)}
+	answer := &answer{to: w, request: r, header: make(http.Header)}
 	s.mux.ServeHTTP(answer, r)
+	defer answer.room.Close()
 	switch {
 	case !answer.admitted:
 		// Drop the mux's own answer: a 404, a 405, or a redirect to a cleaner path.
@@ -64,10 +65,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 	case answer.status == http.StatusNoContent:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		if answer.header.Get(handlers.HeaderReplayed) != "" {
-			handlers.MarkReplayed(w.Header())
-		}
-		handlers.WriteJSON(w, answer.status, answer.body)
+		return answer.send(s.bodies)
 	}
 	return nil
 }
@@ -75,10 +73,14 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) error {
 // answer keeps what the framework writes until it is known whether that is the answer: errors are [handlers.WriteError]'s.
 type answer struct {
 	// to is the client's response writer.
-	to     http.ResponseWriter
-	header http.Header
-	status int
-	body   []byte
+	to http.ResponseWriter
+	// request has the principal once the request is admitted: the answer is charged to its organization.
+	request *http.Request
+	header  http.Header
+	status  int
+	body    []byte
+	// room is reserved for the answer to a change; nil for other operations.
+	room *handlers.Room
 	// admitted: an operation has the path and the method.
 	admitted bool
 	// streamed: the operation has written its answer to the client itself.
@@ -96,4 +98,16 @@ func (a *answer) WriteHeader(status int) { a.status = status }
 func (a *answer) Write(text []byte) (int, error) {
 	a.body = append(a.body, text...)
 	return len(text), nil
+}
+
+// send writes the answer to the client.
+func (a *answer) send(bodies *handlers.ByteBudget) error {
+	if a.header.Get(handlers.HeaderReplayed) != "" {
+		handlers.MarkReplayed(a.to.Header())
+	}
+	if a.room == nil {
+		return bodies.Send(a.to, a.request, a.status, "application/json", a.body)
+	}
+	a.room.Send(a.to, a.status, "application/json", a.body)
+	return nil
 }

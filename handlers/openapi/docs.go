@@ -119,8 +119,7 @@ func (d *Docs) Serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	header.Set("Content-Type", answer.mediaType)
 	w.WriteHeader(http.StatusOK)
-	// The client may be gone, and its error would reach no one.
-	_, _ = w.Write(answer.text)
+	handlers.WriteRest(w, answer.text)
 	return nil
 }
 

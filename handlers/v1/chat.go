@@ -24,7 +24,7 @@ type Gateway interface {
 // into the request's context.
 type Chat struct {
 	Gateway Gateway
-	// Bodies is the budget that all buffered request bodies share.
+	// Bodies is the budget that all request bodies and answers in memory share.
 	Bodies *handlers.ByteBudget
 	// Streams counts the concurrent streams of the organizations, each of which may have StreamLimit (0: any number).
 	Streams     *Streams
@@ -86,6 +86,9 @@ func (h *Chat) Answer(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 		defer stream.Free()
 		sink = stream
 	}
+	room := handlers.NewRoom(h.Bodies, handlers.Account{Share: handlers.ShareOrganizations, Owner: req.OrgID})
+	defer room.Close()
+	req.Room = room.Grow
 	result, err := h.Gateway.Call(r.Context(), req, sink)
 	switch {
 	case err != nil:
@@ -101,7 +104,7 @@ func (h *Chat) Answer(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 			"request_id", req.RequestID, "code", failure.Code, "model", req.Model, "error", failure)
 		stream.Fail(failure, req.RequestID)
 	case stream == nil:
-		writeCompletion(w, result)
+		writeCompletion(w, room, result)
 	default:
 		if err := stream.Finish(result); err != nil {
 			h.Logger.Debug("the client left before the end of a settled stream", "request_id", req.RequestID, "error", err)
@@ -110,8 +113,8 @@ func (h *Chat) Answer(w http.ResponseWriter, r *http.Request, req *gateway.Reque
 	return nil
 }
 
-// writeCompletion writes the answer that isn't streamed.
-func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
+// writeCompletion writes the answer that isn't streamed, and drops the result's text.
+func writeCompletion(w http.ResponseWriter, room *handlers.Room, result *gateway.Result) {
 	buf := takeBuffer()
 	defer giveBuffer(buf)
 	b := append((*buf)[:0], `{"id":"`...)
@@ -122,6 +125,7 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
 	b = providers.AppendQuoted(b, result.Model)
 	b = append(b, `,"choices":[{"index":0,"message":{"role":"assistant","content":`...)
 	b = providers.AppendQuoted(b, result.Text)
+	result.Text = "" // a client may read slowly
 	b = append(b, `},"finish_reason":`...)
 	b = providers.AppendQuoted(b, result.FinishReason)
 	b = append(b, `}],`...)
@@ -132,7 +136,7 @@ func writeCompletion(w http.ResponseWriter, result *gateway.Result) {
 	if result.Replayed {
 		handlers.MarkReplayed(w.Header())
 	}
-	handlers.WriteJSON(w, http.StatusOK, b)
+	room.Send(w, http.StatusOK, "application/json", b)
 }
 
 // appendUsageAndCharge appends the members usage and svc.

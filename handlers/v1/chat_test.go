@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,4 +227,40 @@ func TestBusyStore(t *testing.T) {
 		Cause: handlertest.ErrBusy,
 	}}, plain)
 	handlertest.RequireBusy(t, handlertest.Written(t, err, ""))
+}
+
+// wholeCalls is a gateway whose answers have 100,000 bytes, though 10,000 are reserved for each.
+type wholeCalls struct{ made atomic.Int32 }
+
+func (g *wholeCalls) Call(_ context.Context, req *gateway.Request, _ gateway.Sink) (*gateway.Result, error) {
+	if !req.Room(10_000) {
+		return nil, &gateway.Failure{Outcome: gateway.OutcomeTooManyCalls, RetryAfter: time.Second, Message: "Retry."}
+	}
+	g.made.Add(1)
+	result := handlertest.Completed()
+	result.Text = strings.Repeat("a", 100_000)
+	return &result, nil
+}
+
+// TestUnreadCompletionsAreCharged: whole answers that are not read are charged to their organization. It is refused before it pays
+// for another call; a paid answer is given, even if it is larger than its room; other organizations are served.
+func TestUnreadCompletionsAreCharged(t *testing.T) {
+	t.Parallel()
+	calls := &wholeCalls{}
+	chat := &Chat{Gateway: calls, Bodies: handlers.NewByteBudget(2 << 20), Streams: new(Streams), Logger: slog.New(slog.DiscardHandler)}
+	client := handlertest.OpenNoWindow(t, handlertest.Serve(t, handlertest.Handler(func(w http.ResponseWriter, r *http.Request) error {
+		return chat.Serve(w, r.WithContext(handlers.WithPrincipal(r.Context(), identity.Principal{OrgID: r.Header.Get("X-Org")})))
+	})))
+	ask := func(org string) string {
+		return client.Status(client.Send(http.MethodPost, "/v1/chat/completions", plain, "X-Org", org))
+	}
+	for i := range 6 { // 524,288 bytes are one organization's; the sixth answer begins within them
+		require.Equal(t, "200", ask("org_1"))
+		require.Greater(t, chat.Bodies.Used(), int64(i+1)*100_000)
+	}
+	require.Equal(t, "429", ask("org_1"))
+	require.EqualValues(t, 6, calls.made.Load())
+	require.Equal(t, "200", ask("org_2"))
+	client.Close()
+	require.Eventually(t, func() bool { return chat.Bodies.Used() == 0 }, 10*time.Second, time.Millisecond)
 }

@@ -103,6 +103,5 @@ func writeFile(w http.ResponseWriter, file widgetFile, cache string) {
 	header.Set("Cache-Control", cache)
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	// The client may be gone, and its error would reach no one.
-	_, _ = w.Write(file.text)
+	handlers.WriteRest(w, file.text)
 }

@@ -28,6 +28,13 @@ func (r *room) Meter(_ http.ResponseWriter, q *http.Request, orgID string) (io.R
 
 func (*room) Decoding(context.Context, int) (func(), error) { return func() {}, nil }
 
+func (*room) Page(*http.Request, string, int64) (send SendPage, release func(), err error) {
+	return func(w http.ResponseWriter, status int, _ string, text []byte) {
+		w.WriteHeader(status)
+		_, _ = w.Write(text)
+	}, func() {}, nil
+}
+
 // meter is a body that counts.
 type meter struct {
 	io.ReadCloser

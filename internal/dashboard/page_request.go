@@ -18,8 +18,10 @@ type pageRequest struct {
 	r    *http.Request
 	// session is nil on public pages.
 	session *session
-	// releaseBody returns the body's memory; nil without any.
-	releaseBody func()
+	// releaseBody and releasePage return the memory of the body and of the page; nil without any.
+	releaseBody, releasePage func()
+	// sendPage writes the page in the room that was reserved for it; nil without any.
+	sendPage SendPage
 	// sent is the form's input; nil before it was read.
 	sent url.Values
 	// files are the form's files.
@@ -76,6 +78,7 @@ func wellFormedID(text string) bool {
 
 // open serves GET.
 func (req *pageRequest) open() {
+	defer req.release()
 	if err := req.enter(); err != nil {
 		req.turnAway(err)
 		return
@@ -89,6 +92,10 @@ func (req *pageRequest) act(a *action) {
 	req.action = a
 	if err := req.enter(); err != nil {
 		req.turnAway(err)
+		return
+	}
+	if err := req.reserve(usualPage); err != nil {
+		req.fail(req.d.apiErrorOf(err))
 		return
 	}
 	result, err := outcome{}, req.readForm(a.maxBody)
@@ -217,12 +224,8 @@ func (req *pageRequest) write(status int, name string, shown *view) {
 		http.Error(req.w, "The service failed to show this page.", http.StatusInternalServerError) //nolint:forbidigo // a page is what failed
 		return
 	}
-	h := req.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(text.Len()))
 	if req.refused != nil && req.refused.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.FormatInt(req.refused.RetryAfter, 10))
+		req.w.Header().Set("Retry-After", strconv.FormatInt(req.refused.RetryAfter, 10))
 	}
-	req.w.WriteHeader(status)
-	_, _ = req.w.Write(text.Bytes()) // the browser may be gone
+	req.writePage(status, text.Bytes())
 }

@@ -7,14 +7,17 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-svc/caddy-svc/billing"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/api"
+	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/builtin"
 	"github.com/caddy-svc/caddy-svc/internal/gateway"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
@@ -181,4 +184,81 @@ func TestOverTheRealAPI(t *testing.T) {
 	_, location, _ = b.ask(t, http.MethodPost, "/dashboard/login?next=/dashboard/wallet", url.Values{"email": {"lan@shop.example"}, "password": {"correct horse battery"}})
 	require.Equal(t, "/dashboard/wallet", location)
 	b.opens(t, location)
+}
+
+// signedIn returns the browser of an owner.
+func signedIn(t *testing.T, dashboard *Dashboard, db *store.DB) *browser {
+	t.Helper()
+	b := &browser{dashboard, make(map[string]string)}
+	_, link, err := identity.NewUsers(db).Invite(t.Context(), identity.Authority{Actor: "test", Role: identity.Owner}, "org_1", "lan@shop.example", identity.Owner)
+	require.NoError(t, err)
+	status, _, page := b.ask(t, http.MethodPost, "/dashboard/welcome", url.Values{"token": {link.Token}, "password": {"correct horse battery"}})
+	require.Equal(t, http.StatusSeeOther, status, page)
+	return b
+}
+
+// addAgents adds agents with 99,000 control characters, which JSON escapes to 6 bytes each, as instructions.
+func addAgents(t *testing.T, db *store.DB, count int) (last string) {
+	t.Helper()
+	for i := range count {
+		last = store.NewID("agt")
+		require.NoError(t, db.Agents.Create(t.Context(), "test", store.Agent{
+			ID: last, OrgID: "org_1", Name: "Agent " + strconv.Itoa(i), Model: "echo/a", Instructions: strings.Repeat("\x01", 99_000),
+		}))
+	}
+	return last
+}
+
+// A member can't lock the others out of the lists by what the agents are told.
+func TestPagesOfManyLongInstructions(t *testing.T) {
+	t.Parallel()
+	dashboard, db := overRealAPI(t)
+	b := signedIn(t, dashboard, db)
+	last := addAgents(t, db, 50)
+	require.Contains(t, b.opens(t, "/dashboard/agents"), "Agent 49")
+	require.Contains(t, b.opens(t, "/dashboard/channels?type=bot"), "Agent 49")
+	status, _, page := b.ask(t, http.MethodPost, "/dashboard/agents/"+last+"/delete", nil)
+	require.Equal(t, http.StatusSeeOther, status, page)
+}
+
+// Pages that are not read are charged to their organization. Then it is refused, before a form is acted on, and others are served.
+func TestPagesAreCharged(t *testing.T) {
+	t.Parallel()
+	dashboard, db := overRealAPI(t)
+	b := signedIn(t, dashboard, db)
+	last := addAgents(t, db, 1)
+	budget := handlers.NewByteBudget(2 << 20) // 512 KiB for one organization alone
+	dashboard.config.Bodies = budget
+	client := handlertest.OpenNoWindow(t, handlertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host = "localhost:8080"
+		dashboard.ServeHTTP(w, r)
+	})))
+	var cookies []string
+	for name, value := range b.cookies {
+		cookies = append(cookies, name+"="+value)
+	}
+	open := func() string {
+		return client.Status(client.Send(http.MethodGet, "/dashboard/agents/"+last, "", "Cookie", strings.Join(cookies, "; ")))
+	}
+	pages := 0
+	for ; open() == "200"; pages++ {
+		require.Less(t, pages, 6, "each has 99,000 bytes or more")
+	}
+	require.GreaterOrEqual(t, pages, 2)
+	require.Greater(t, budget.Used(), int64(pages)*99_000)
+	status, _, _ := b.ask(t, http.MethodGet, "/dashboard/agents/"+last, nil)
+	require.Equal(t, http.StatusTooManyRequests, status)
+	room := handlers.NewRoom(budget, handlers.Account{Owner: "org_1"})
+	for size := int64(1 << 10); room.Grow(size); size += 1 << 10 { // what is left of the share
+		require.Less(t, size, int64(1<<20))
+	}
+	status, _, page := b.ask(t, http.MethodPost, "/dashboard/agents/"+last+"/delete", nil)
+	require.Equal(t, http.StatusTooManyRequests, status, page)
+	room.Close()
+	stranger := &browser{dashboard, make(map[string]string)}
+	require.Contains(t, stranger.opens(t, "/dashboard/login"), "Sign in")
+
+	client.Close()
+	require.Eventually(t, func() bool { return budget.Used() == 0 }, 10*time.Second, time.Millisecond)
+	b.opens(t, "/dashboard/agents/"+last)
 }

@@ -86,6 +86,11 @@ func (c *call) prepare(ctx context.Context) (*billing.Replay, error) {
 	if err := c.bound(ctx); err != nil {
 		return nil, err
 	}
+	if c.sink == nil {
+		if err := c.room(min(bytesPerToken*c.upstream.MaxTokens, maxWholeRoom)); err != nil {
+			return nil, err
+		}
+	}
 	first, err := c.hold(ctx)
 	c.prepared = err == nil && first == nil
 	return first, err

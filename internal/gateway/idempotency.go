@@ -157,6 +157,10 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 			Message: "The first request with this Idempotency-Key was answered and charged, but its answer was too long to be kept.",
 		}
 	}
+	// Twice, for the answer is encoded before it is sent.
+	if err := c.room(2 * int64(len(first.Response))); err != nil {
+		return nil, err
+	}
 	plain, err := c.Ring.Open(first.Response, vault.Transcript(c.req.OrgID, first.CallID))
 	if err != nil {
 		return nil, fmt.Errorf("opening the kept answer: %w", err)
@@ -166,7 +170,9 @@ func (c *call) replay(first *billing.Replay) (*Result, error) {
 		return nil, fmt.Errorf("reading the kept answer: %w", err)
 	}
 	if c.sink != nil {
-		err := errors.Join(c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true}), c.replayText(t.Text))
+		text := t.Text
+		t.Text = "" // a client may read slowly
+		err := errors.Join(c.sink.Begin(Head{ID: t.ID, Created: t.Created, Model: c.model.ID, Replayed: true}), c.replayText(text))
 		if err != nil {
 			return nil, clientGone(err)
 		}

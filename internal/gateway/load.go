@@ -55,6 +55,20 @@ func (c *call) enterOrg() error {
 	return nil
 }
 
+// maxWholeRoom bounds what is reserved for an answer in one piece: models may answer with 128,000 tokens, and hardly ever do.
+const maxWholeRoom = 256 << 10
+
+// room reserves memory for the answer. A paid answer is never refused for want of memory, so this happens before.
+func (c *call) room(bytes int64) error {
+	if c.req.Room == nil || c.req.Room(bytes) {
+		return nil
+	}
+	return &Failure{
+		Outcome: OutcomeTooManyCalls, RetryAfter: busyRetryAfter,
+		Message: "The organization's answers that are made now, or are not read yet, are too large together. Read them, then retry.",
+	}
+}
+
 // enterProvider counts the call for its provider until leaveAll. A vendor that hangs keeps its calls for as long as the timers
 // allow: they may take neither all calls of an organization nor the memory of the process.
 func (c *call) enterProvider() error {

@@ -145,3 +145,47 @@ func TestReplayNeedsNoPlaceAtItsVendor(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first.ID, again.ID)
 }
+
+// TestRoomForTheAnswer: without memory for its answer a call is asked to come again, before anything is held or asked. A stream
+// needs none, and a kept answer needs its own.
+func TestRoomForTheAnswer(t *testing.T) {
+	t.Parallel()
+	f := setup(t, &script{steps: answered()})
+	full := false
+	var asked []int64
+	with := func(change ...func(*gateway.Request)) *gateway.Request {
+		return request(append(change, func(r *gateway.Request) {
+			r.Room = func(bytes int64) bool {
+				asked = append(asked, bytes)
+				return !full
+			}
+		})...)
+	}
+	_, err := f.Call(t.Context(), with(keyed), nil)
+	require.NoError(t, err)
+	_, err = f.Call(t.Context(), with(keyed), nil)
+	require.NoError(t, err)
+	require.Len(t, asked, 3)
+	require.Equal(t, asked[0], asked[1], "by the tokens that the answer may have")
+	require.NotEqual(t, asked[0], asked[2], "by the bytes that are kept")
+	other := func(r *gateway.Request) { r.IdempotencyKey, r.Stream = "order-2", true }
+	_, err = f.Call(t.Context(), with(other), newClient())
+	require.NoError(t, err)
+	require.Len(t, asked, 3, "a stream needs no room")
+	spent := f.spent(t)
+
+	full = true
+	for _, change := range []func(*gateway.Request){func(*gateway.Request) {}, keyed} {
+		_, err = f.Call(t.Context(), with(change), nil)
+		require.Equal(t, time.Second, requireFailure(t, err, gateway.OutcomeTooManyCalls).RetryAfter)
+	}
+	client := newClient()
+	_, err = f.Call(t.Context(), with(other), client)
+	requireFailure(t, err, gateway.OutcomeTooManyCalls)
+	require.Empty(t, client.text)
+	require.Equal(t, spent, f.spent(t))
+	require.Len(t, f.script.seen(), 2)
+	full = false
+	_, err = f.Call(t.Context(), with(keyed), nil)
+	require.NoError(t, err, "the key was not used up")
+}

@@ -39,6 +39,10 @@ type Request struct {
 	// Messages no more: a stream goes on for minutes without them. The call removes Messages from the Request for that. It
 	// isn't called when the call ends before.
 	Sent func()
+	// Room, if not nil, reserves memory for the answer until the client has it, at least so many bytes in all, and reports whether
+	// there is room. It is called before anything is held, for an answer in one piece with the bytes of its tokens, and before a
+	// kept answer is read. Without room the outcome is [OutcomeTooManyCalls].
+	Room func(bytes int64) bool
 }
 
 // Head has the values that every chunk of a stream repeats.

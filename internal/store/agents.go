@@ -126,9 +126,12 @@ func (a Agents) Delete(ctx context.Context, actor, orgID, id string) error {
 	})
 }
 
-const agentColumns = `SELECT id, org_id, name, model, instructions, use_byok, max_tokens, temperature_milli,
-	debounce_ms, debounce_max_ms, supersede, pause_ms, created_at, updated_at, handover, handover_words, handover_reply,
-	typing FROM agents`
+const (
+	agentColumns       = `SELECT id, org_id, name, model, instructions` + otherAgentColumns
+	listedAgentColumns = `SELECT id, org_id, name, model, ''` + otherAgentColumns
+	otherAgentColumns  = `, use_byok, max_tokens, temperature_milli, debounce_ms, debounce_max_ms, supersede, pause_ms, created_at,
+	updated_at, handover, handover_words, handover_reply, typing FROM agents`
+)
 
 func scanAgent(row Row) (agent Agent, err error) {
 	var words string
@@ -153,9 +156,9 @@ func (a Agents) ByID(ctx context.Context, orgID, id string) (Agent, error) {
 	return agents[0], err
 }
 
-// List reads a page of an organization's agents, oldest first.
+// List reads a page of an organization's agents, oldest first, without their Instructions: those of a page may have 40 MB.
 func (a Agents) List(ctx context.Context, orgID string, page Page) ([]Agent, error) {
-	agents, err := readPage(ctx, a.db, "list agents", scanAgent, agentColumns+` WHERE org_id = $1`, "id", page, orgID)
+	agents, err := readPage(ctx, a.db, "list agents", scanAgent, listedAgentColumns+` WHERE org_id = $1`, "id", page, orgID)
 	if err == nil {
 		err = a.readKnowledge(ctx, orgID, agents)
 	}
