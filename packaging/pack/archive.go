@@ -67,25 +67,16 @@ func (e entry) write(archive *tar.Writer, at time.Time) error {
 func (r *release) writeArchive(t target) error {
 	folder := r.name(t, "")
 	entries := []entry{{path: folder + "/caddy", mode: 0o755, source: t.binary}}
-	patterns := []string{"README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example", "docs/*.md", "docs/*.png"}
+	patterns := operatorFiles
 	if t.os == "linux" {
-		patterns = append(patterns, "packaging/systemd/*")
+		patterns = append(slices.Clone(patterns), "packaging/systemd/*")
 	}
-	for _, pattern := range patterns {
-		paths, err := filepath.Glob(filepath.Join(r.root, pattern))
-		if err != nil {
-			return fmt.Errorf("looking for %s: %w", pattern, err)
-		}
-		if len(paths) == 0 {
-			return fmt.Errorf("the repository has no %s", pattern)
-		}
-		for _, path := range paths {
-			within, err := filepath.Rel(r.root, path)
-			if err != nil {
-				return fmt.Errorf("naming %s: %w", path, err)
-			}
-			entries = append(entries, entry{path: folder + "/" + filepath.ToSlash(within), mode: 0o644, source: path})
-		}
+	paths, err := r.find(patterns)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		entries = append(entries, entry{path: folder + "/" + path, mode: 0o644, source: filepath.Join(r.root, path)})
 	}
 	return r.create(r.name(t, ".tar.gz"), func(w io.Writer) error {
 		compressed := gzip.NewWriter(w)
@@ -94,4 +85,31 @@ func (r *release) writeArchive(t target) error {
 		}
 		return compressed.Close() //nolint:wrapcheck // create says which file
 	})
+}
+
+// operatorFiles are the files of the repository that an operator reads or installs, on every system. The pages link to the others.
+var operatorFiles = []string{
+	"README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example", "docs/*.md", "docs/*.png",
+	"packaging/grafana/*.json", "packaging/prometheus/caddy-svc.yml", "packaging/compose/*",
+}
+
+// find returns the slash-separated paths of the repository's files that match patterns, each of which must match one.
+func (r *release) find(patterns []string) (paths []string, err error) {
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(r.root, pattern))
+		if err != nil {
+			return nil, fmt.Errorf("looking for %s: %w", pattern, err)
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("the repository has no %s", pattern)
+		}
+		for _, path := range found {
+			within, err := filepath.Rel(r.root, path)
+			if err != nil {
+				return nil, fmt.Errorf("naming %s: %w", path, err)
+			}
+			paths = append(paths, filepath.ToSlash(within))
+		}
+	}
+	return paths, nil
 }

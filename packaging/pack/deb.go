@@ -13,7 +13,14 @@ import (
 )
 
 const (
-	description = "Multi-tenant, OpenAI-compatible model gateway and receiver of customer messages, as a Caddy"
+	// description is the package's synopsis, of at most 80 characters, and below it the rest (Debian policy, 3.4).
+	description = `multi-tenant, OpenAI-compatible model gateway with wallets, as a Caddy
+A Caddy that serves organizations an interface as OpenAI's, passes their
+calls to model vendors, and charges their prepaid wallets. It receives
+customer messages from messaging platforms, which its worker answers.
+.
+The service and its worker are units of systemd; caddy-svc administers
+them.`
 	homepage    = "https://github.com/caddy-svc/caddy-svc"
 
 	// installedByHand is where the units of the repository expect the program, packaged where the Debian package has it.
@@ -47,7 +54,11 @@ func (r *release) writeDeb(t target) error {
 		file(source("packaging/deb/env"), "/etc/caddy-svc/env", 0o600, files.TypeConfig),
 		file(source("LICENSE"), "/usr/share/doc/caddy-svc/copyright", 0o644, files.TypeFile),
 	}
-	for _, page := range []string{"README.md", "CHANGELOG.md", "SECURITY.md", "Caddyfile.example"} {
+	pages, err := r.find(operatorFiles)
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
 		contents = append(contents, file(source(page), "/usr/share/doc/caddy-svc/"+page, 0o644, files.TypeFile))
 	}
 	for _, name := range []string{"caddy-svc.service", "caddy-svc-worker.service"} {

@@ -28,6 +28,12 @@ func TestDebianPackage(t *testing.T) {
 	require.Contains(t, string(fields), "Package: caddy-svc\n")
 	require.Contains(t, string(fields), "Architecture: "+runtime.GOARCH+"\n")
 	require.Contains(t, string(fields), "Depends: systemd (>= 247), ca-certificates\n")
+	_, described, found := strings.Cut(string(fields), "\nDescription: ")
+	require.True(t, found)
+	synopsis, rest, _ := strings.Cut(described, "\n")
+	require.LessOrEqual(t, len(synopsis), 80)
+	require.Regexp(t, `^ A Caddy that`, rest)
+	requireLinks(t, filepath.Join(root, "usr/share/doc/caddy-svc"))
 	if os.Getenv("SVC_DIST") == "" {
 		require.Contains(t, string(fields), "Version: 1.2.3~rc.1\n", "dpkg sorts it before 1.2.3")
 	}

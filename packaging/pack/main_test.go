@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -108,6 +109,10 @@ func TestArchive(t *testing.T) {
 		require.Contains(t, names, name)
 	}
 
+	root := t.TempDir()
+	unpack(t, openGzip(t, path), root)
+	requireLinks(t, filepath.Join(root, folder))
+
 	sums, err := os.ReadFile(findPackage(t, "SHA256SUMS"))
 	require.NoError(t, err)
 	sum, err := sha256OfFile(path)
@@ -116,6 +121,23 @@ func TestArchive(t *testing.T) {
 	written, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, strings.Split(strings.TrimSpace(string(sums)), "\n"), len(written)-1, "all but SHA256SUMS itself")
+}
+
+var link = regexp.MustCompile(`\]\(([^):#]+)[^):]*\)`)
+
+// requireLinks requires that a folder has all files to which the pages for operators link.
+func requireLinks(t *testing.T, folder string) {
+	t.Helper()
+	for _, page := range []string{"docs/operating.md", "docs/upgrading.md", "docs/channels.md"} {
+		text, err := os.ReadFile(filepath.Join(folder, page))
+		require.NoError(t, err)
+		links := link.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, links, page)
+		for _, to := range links {
+			_, err := os.Stat(filepath.Join(folder, filepath.Dir(page), to[1]))
+			require.NoError(t, err, page)
+		}
+	}
 }
 
 // TestSBOM guarantees that the bill of materials names the program of the archive by its hash, and its modules with versions.
