@@ -67,3 +67,16 @@ func (a *App) secretWarnings(repl *caddy.Replacer) (warnings []string) {
 	}
 	return warnings
 }
+
+// MissingSecrets returns a sentence for each secret that repl can't read, without which a server doesn't start.
+func (a *App) MissingSecrets(repl *caddy.Replacer) (missing []string) {
+	for _, secret := range a.secrets() {
+		if !secret.reference.IsReference() { // none, or no secret at all
+			continue
+		}
+		if _, err := secret.reference.Resolve(repl); err != nil {
+			missing = append(missing, fmt.Sprintf("%s: %v", secret.path, err))
+		}
+	}
+	return missing
+}

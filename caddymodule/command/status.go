@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -159,6 +161,11 @@ func (e *commandEnv) status(ctx context.Context, listeners []string) (answer, er
 		a.Stalled[turn.Code]++
 	}
 	a.Wrong = a.judge(counts, e.masterKeyFault(ctx))
+	if slices.ContainsFunc(a.Running, func(part partAnswer) bool { return !part.ok }) {
+		for _, missing := range e.app.MissingSecrets(e.repl) {
+			a.Wrong = append(a.Wrong, missing+". A server or worker with this environment doesn't start.")
+		}
+	}
 	return a, nil
 }
 
@@ -206,7 +213,7 @@ func (e *commandEnv) probe(ctx context.Context, listeners []string) []partAnswer
 	for _, address := range listeners {
 		part := partAnswer{Part: "site", Address: address, State: "listens", ok: true}
 		if err := dial(ctx, address); err != nil {
-			part.State, part.ok = "doesn't listen", false
+			part.State, part.ok = "doesn't listen: "+reason(err), false
 		}
 		parts = append(parts, part)
 	}
@@ -224,7 +231,7 @@ func probeService(ctx context.Context, baseURL string) partAnswer {
 	status, header, err := get(ctx, transport, baseURL+"/v1/models")
 	switch {
 	case err != nil:
-		part.State = "doesn't respond"
+		part.State = "doesn't respond: " + reason(err)
 	case header.Get("X-Request-Id") == "":
 		part.State = fmt.Sprintf("something else responds, with status %d", status)
 	case status >= http.StatusInternalServerError:
@@ -243,13 +250,34 @@ func probeWorker(ctx context.Context, listen string) partAnswer {
 	status, _, err := get(ctx, transport, "http://worker/health/ready")
 	switch {
 	case err != nil:
-		part.State = "doesn't respond"
-	case status != http.StatusOK:
+		part.State = "doesn't respond: " + reason(err)
+	case status == http.StatusServiceUnavailable:
 		part.State = "is not ready"
+	case status != http.StatusOK:
+		part.State = fmt.Sprintf("something else responds, with status %d", status)
 	default:
 		part.State, part.ok = "is ready", true
 	}
 	return part
+}
+
+// reason says in a few words why an address can't be reached.
+func reason(err error) string {
+	unknownHost, refused := new(net.DNSError), new(net.OpError)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nobody listens there"
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such socket"
+	case errors.As(err, &unknownHost):
+		return "the host isn't known"
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s", probeWait)
+	case errors.As(err, &refused):
+		return refused.Err.Error()
+	default:
+		return err.Error() // such as that of a certificate
+	}
 }
 
 // get returns the status and header of an address.
@@ -258,11 +286,11 @@ func get(ctx context.Context, transport http.RoundTripper, address string) (stat
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // shown as no response
+		return 0, nil, err //nolint:wrapcheck // reason says it
 	}
 	w, err := transport.RoundTrip(r)
 	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // shown as no response
+		return 0, nil, err //nolint:wrapcheck // reason says it
 	}
 	_, _ = io.CopyN(io.Discard, w.Body, 64<<10)
 	return w.StatusCode, w.Header, w.Body.Close()
@@ -281,14 +309,14 @@ func dial(ctx context.Context, listen string) error {
 func dialListener(ctx context.Context, listen string) (net.Conn, error) {
 	address, err := caddy.ParseNetworkAddress(listen)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // shown as no response
+		return nil, err //nolint:wrapcheck // reason says it
 	}
 	if host := address.Host; !address.IsUnixNetwork() && (host == "" || host == "0.0.0.0" || host == "::") {
 		address.Host = "localhost"
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
-	return new(net.Dialer).DialContext(ctx, address.Network, address.JoinHostPort(0)) //nolint:wrapcheck // shown as no response
+	return new(net.Dialer).DialContext(ctx, address.Network, address.JoinHostPort(0)) //nolint:wrapcheck // reason says it
 }
 
 // listenAddresses are the addresses of the configuration's sites, in the order of the names of their servers.
@@ -332,7 +360,7 @@ within ` + probeWait.String() + `, else with status 1. It reads no configuration
 			}
 			status, _, err := get(cmd.Context(), &http.Transport{DisableKeepAlives: true}, address)
 			if err != nil {
-				return fmt.Errorf("%s doesn't respond: %w", address, err)
+				return fmt.Errorf("%s doesn't respond: %s", address, reason(err))
 			}
 			if status != http.StatusOK {
 				return fmt.Errorf("%s responds with status %d", address, status)

@@ -95,12 +95,14 @@ func testStatus(t *testing.T, c *commandLine) {
 	require.Equal(t, json.Number("1"), status["waiting"].(map[string]any)["givenUp"])
 	wrong := status["wrong"].([]any)
 	for i, want := range []string{
-		"site (" + address + "): doesn't listen", "service (" + service.URL + "): doesn't respond", "worker (" + workerAddress + "): doesn't respond",
+		"site (" + address + "): doesn't listen: nobody listens there", "service (" + service.URL + "): doesn't respond: nobody listens there",
+		"worker (" + workerAddress + "): doesn't respond: nobody listens there",
 		"master_key: none of its keys sealed what this store holds", "Channels that need new credentials before they can send: 1.", "Answers that were given up",
+		`svc.provider[openai].api_key: {env.SVC_TEST_NEVER_SET} is not set. A server or worker with this environment doesn't start.`,
 	} {
 		require.Contains(t, wrong[i], want)
 	}
-	require.Len(t, wrong, 6)
+	require.Len(t, wrong, 7)
 }
 
 // TestStatusOfStrangers guarantees that neither another program on the service's address nor a worker that isn't ready passes
@@ -115,12 +117,18 @@ func TestStatusOfStrangers(t *testing.T) {
 	c.serve(stranger.URL, otherStranger.URL)
 	c.newOrg("Acme")
 	text := strings.Join(strings.Fields(c.run("", "status").stdout), " ")
-	require.Contains(t, text, "something else responds, with status 404")
-	require.Contains(t, text, "is not ready")
+	require.Equal(t, 4, strings.Count(text, "something else responds, with status 404"), "the service and the worker, twice: %s", text)
 	c.serve(scriptedService(t, http.StatusServiceUnavailable).URL, scriptedService(t, http.StatusServiceUnavailable).URL)
 	text = strings.Join(strings.Fields(c.run("", "status").stdout), " ")
 	require.Contains(t, text, " responds worker")
 	require.Contains(t, text, "is not ready")
+
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(untrusted.Close)
+	for address, want := range map[string]string{"http://nowhere.invalid": "the host isn't known", untrusted.URL: "tls: failed to verify certificate"} {
+		c.write("Caddyfile", strings.Replace(c.caddyfile(), "base_url http://localhost:8080", "base_url "+address, 1))
+		require.Contains(t, c.run("", "status").stdout, "doesn't respond: "+want)
+	}
 }
 
 // TestHealth guarantees that the health check of a container succeeds only if a probe responds with status 200, and that it
