@@ -2,6 +2,7 @@ package billing
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -282,7 +283,8 @@ func (b *books) post(p posting) (Entry, error) {
 // replay decides a posting whose reference is known.
 func (e Entry) replay(again Entry) (Entry, error) {
 	if e.AmountMicros != again.AmountMicros {
-		return Entry{}, ErrRefReused
+		return Entry{}, fmt.Errorf("%w: %q is %s, a %s of %s micros at %s", ErrRefReused, e.Ref, e.ID, e.Kind.Public(),
+			FormatMicros(e.AmountMicros), time.UnixMilli(e.At).UTC().Format(time.RFC3339))
 	}
 	e.Replayed = true
 	return e, nil

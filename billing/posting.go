@@ -27,6 +27,18 @@ const (
 	EntryRefund EntryKind = "refund" // from sys:revenue
 )
 
+// Public returns the kind's name in the API and on the command line.
+func (k EntryKind) Public() string {
+	switch k {
+	case EntryTopUp:
+		return "credit"
+	case EntryAdjust:
+		return "adjustment"
+	default:
+		return string(k)
+	}
+}
+
 // counterAccount returns the account of the entry's other leg.
 func (k EntryKind) counterAccount() string {
 	switch k {

@@ -109,7 +109,7 @@ CADDYFILE
 
 svc() { (cd "$dir" && "$caddy" svc "$@" --config "$dir/Caddyfile" --json); }
 org() { svc org create --name "$1" </dev/null | field id; }
-credit() { svc wallet credit --org "$1" --micros 100000000 "${@:2}" >/dev/null; }
+credit() { svc wallet credit --org "$1" --micros 100000000 --ref acceptance "${@:2}" >/dev/null; }
 key() { svc key create --org "$1" --scopes "${SCOPES:-models:read,chat:write,wallet:read}" "${@:2}"; }
 
 main=$(org main)

@@ -41,7 +41,7 @@ func TestOnlyMigrateAndOrgCreateMakeAStore(t *testing.T) {
 	c := newCommandLine(t)
 	for _, args := range []string{
 		"org list", "doctor", "audit", "rekey", "backup " + c.path("copy.db"), "wallet show --org org_1",
-		"wallet credit --org org_1 --micros 1", "key list --org org_1", "key revoke key_1",
+		"wallet credit --org org_1 --micros 1 --ref a", "key list --org org_1", "key revoke key_1",
 		"model disable --org org_1 local/echo", "provider-key delete --org org_1 --provider openai",
 	} {
 		c.refused("there is no store "+c.path("svc.db")+" yet", strings.Fields(args)...)
@@ -110,7 +110,7 @@ func TestCommandsResolveOnlyTheSecretsTheyUse(t *testing.T) {
 	c := newCommandLine(t)
 	require.NoError(t, os.Remove(c.path("master.key")))
 	org := c.newOrg("Acme") // {env.SVC_TEST_NEVER_SET} isn't needed either
-	c.json("wallet", "credit", "--org", org, "--micros", "1")
+	c.json("wallet", "credit", "--org", org, "--micros", "1", "--ref", "a")
 	c.refused("svc.master_key: {file."+c.path("master.key")+"} can't be read or is empty",
 		"provider-key", "set", "--org", org, "--provider", "openai")
 

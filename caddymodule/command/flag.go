@@ -11,6 +11,9 @@ import (
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
+// microDecimals is how many decimals of a unit a micro is.
+const microDecimals = 6
+
 // required marks flags that must be given.
 func required(command *cobra.Command, names ...string) {
 	for _, name := range names {
@@ -77,6 +80,40 @@ func (m *microsValue) Set(text string) error {
 	}
 	*m = microsValue(micros)
 	return nil
+}
+
+// amountFlags adds --micros and --amount, of which exactly one must be given. sign says which amounts are allowed.
+func amountFlags(command *cobra.Command, sign string) *microsValue {
+	micros := new(microsValue)
+	command.Flags().Var(micros, "micros", "the amount in `micros`, "+sign)
+	command.Flags().Var((*amountValue)(micros), "amount", "the amount in `units` of the currency, such as 12.50, "+sign)
+	command.MarkFlagsOneRequired("micros", "amount")
+	command.MarkFlagsMutuallyExclusive("micros", "amount")
+	return micros
+}
+
+// amountValue is a flag that takes an amount in units of the currency, with at most six decimals.
+type amountValue microsValue
+
+func (a *amountValue) String() string { return "" }
+
+// Type implements pflag.Value; usage texts show it.
+func (*amountValue) Type() string { return "units" }
+
+func (a *amountValue) Set(text string) error {
+	units, decimals, _ := strings.Cut(text, ".")
+	if len(decimals) > microDecimals {
+		return fmt.Errorf("an amount has at most %d decimals", microDecimals)
+	}
+	digits := strings.TrimPrefix(units, "-") + decimals + strings.Repeat("0", microDecimals-len(decimals))
+	digits = strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:]
+	if strings.HasPrefix(units, "-") {
+		digits = "-" + digits
+	}
+	if strings.HasSuffix(text, ".") || strings.TrimPrefix(units, "-") == "" {
+		return billing.ErrMicrosSyntax
+	}
+	return (*microsValue)(a).Set(digits)
 }
 
 // nullableMoment is [moment] for a time that may be NULL, for which it returns nil.

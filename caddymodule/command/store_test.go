@@ -109,7 +109,7 @@ func TestAuditCommand(t *testing.T) {
 	}
 	require.Contains(t, entries[1].(map[string]any)["detail"], "invoice-17")
 	require.Len(t, c.json("audit", "--limit", "1")["data"], 1)
-	c.json("wallet", "adjust", "--org", org, "--micros", "1", "--reason", "two\nlines \x1b[2J")
+	c.json("wallet", "adjust", "--org", org, "--micros", "1", "--reason", "two\nlines \x1b[2J", "--ref", "lines")
 	text := c.run("", "audit")
 	require.NoError(t, text.err)
 	require.Contains(t, text.stdout, "two lines  [2J\n")
@@ -120,7 +120,7 @@ func TestDoctorCommand(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)
 	org := c.newOrg("Acme")
-	c.json("wallet", "credit", "--org", org, "--micros", "5")
+	c.json("wallet", "credit", "--org", org, "--micros", "5", "--ref", "a")
 
 	well := c.run("", "doctor")
 	require.NoError(t, well.err)
@@ -174,7 +174,7 @@ func TestBackupCommand(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)
 	org := c.newOrg("Acme")
-	c.json("wallet", "credit", "--org", org, "--micros", "5")
+	c.json("wallet", "credit", "--org", org, "--micros", "5", "--ref", "a")
 	backup := c.json("backup", c.path("copy.db"))
 	require.Equal(t, c.path("copy.db"), backup["path"])
 	require.Regexp(t, `^[1-9]\d+$`, backup["bytes"])
@@ -182,7 +182,7 @@ func TestBackupCommand(t *testing.T) {
 	c.refused("takes exactly one argument, the file to write", "backup")
 
 	// Restore, as the command's help says.
-	c.json("wallet", "credit", "--org", org, "--micros", "100")
+	c.json("wallet", "credit", "--org", org, "--micros", "100", "--ref", "b")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(c.path("svc.db" + suffix)); err != nil {
 			require.ErrorIs(t, err, os.ErrNotExist)
@@ -200,7 +200,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 	require.Equal(t, map[string]any{"engine": "postgres", "store": c.postgres.Redacted()}, c.json("migrate"))
 	org := c.newOrg("Acme")
 	c.json("key", "create", "--org", org)
-	c.json("wallet", "credit", "--org", org, "--micros", "5")
+	c.json("wallet", "credit", "--org", org, "--micros", "5", "--ref", "a")
 	require.NoError(t, c.run(vendorKey, "provider-key", "set", "--org", org, "--provider", "openai").err)
 	require.Equal(t, one, c.json("rekey")["current"])
 	require.Len(t, c.json("audit")["data"], 4)

@@ -27,7 +27,7 @@ type entryAnswer struct {
 
 func newEntryAnswer(e billing.Entry) entryAnswer {
 	return entryAnswer{
-		ID: e.ID, OrgID: e.Wallet.OrgID, Environment: string(e.Wallet.Env), Kind: string(e.Kind),
+		ID: e.ID, OrgID: e.Wallet.OrgID, Environment: string(e.Wallet.Env), Kind: e.Kind.Public(),
 		AmountMicros: billing.FormatMicros(e.AmountMicros), BalanceMicros: billing.FormatMicros(e.BalanceMicros),
 		Ref: e.Ref, Note: e.Note, CreatedAt: moment(e.At), Replayed: e.Replayed,
 	}
@@ -60,7 +60,7 @@ func walletCommand(f *commandFlags) *cobra.Command {
 		Short: "Credits, adjusts, refunds and shows the wallets of an organization",
 		Long: `Credits, adjusts, refunds and shows wallets. An organization has two, live and test.
 
-Amounts are micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
+Results have micros: millionths of the currency unit, so 1000000 micros are one unit. Every change is an entry of the
 ledger and a row of the audit log.`,
 	}, f.walletCredit(), f.walletAdjust(), f.walletRefund(), f.walletShow())
 }
@@ -84,39 +84,54 @@ func posted(entry billing.Entry, err error) (answer, error) {
 }
 
 func (f *commandFlags) walletCredit() *cobra.Command {
-	var micros microsValue
 	var ref string
 	command := &cobra.Command{
-		Use:   "credit --org ORG_ID --micros N [--env live|test] [--ref REF]",
-		Short: "Tops up a wallet",
-		Long: `Tops up a wallet by a number of micros above 0.
+		Use:   "credit --org ORG_ID (--micros N | --amount N) --ref REF [--env live|test]",
+		Short: "Credits a wallet",
+		Long: `Credits a wallet with an amount above 0.
 
-With --ref the command can be repeated safely: the same reference with the same amount is booked once, and with another
-amount it is refused. Without it every run is a payment of its own.`,
-		Example: "  $ caddy svc wallet credit --org org_… --micros 10000000 --ref invoice-17",
+The command can be repeated safely: the same reference with the same amount is booked once, and with another amount it is refused.`,
+		Example: "  $ caddy svc wallet credit --org org_… --amount 10 --ref invoice-17",
 	}
-	command.Flags().Var(&micros, "micros", "the amount in `micros`, above 0")
+	micros := amountFlags(command, "above 0")
 	command.Flags().StringVar(&ref, "ref", "", "the payment's `reference`, booked once")
-	required(command, "micros")
+	required(command, "ref")
 	return f.walletVerb(command, func(ctx context.Context, e *commandEnv, wallet billing.WalletID) (answer, error) {
-		return posted(e.book().Credit(ctx, e.actor, wallet, int64(micros), ref))
+		if ref == "" {
+			return nil, errNoRef
+		}
+		return posted(e.book().Credit(ctx, e.actor, wallet, int64(*micros), ref))
 	})
 }
 
+// errNoRef refuses an empty reference, by which nothing would be booked once.
+var errNoRef = errors.New("--ref is empty; name the payment, such as its invoice")
+
 func (f *commandFlags) walletAdjust() *cobra.Command {
-	var micros microsValue
 	var reason, ref string
 	command := &cobra.Command{
-		Use:     "adjust --org ORG_ID --micros ±N --reason TEXT [--env live|test] [--ref REF]",
-		Short:   "Corrects a wallet up or down; never below what is held",
-		Example: "  $ caddy svc wallet adjust --org org_… --micros -250000 --reason \"booked twice\"",
+		Use:     "adjust --org ORG_ID (--micros ±N | --amount ±N) --reason TEXT --ref REF [--env live|test]",
+		Short:   "Corrects a wallet up or down, never below what is held; booked once by its reference",
+		Example: "  $ caddy svc wallet adjust --org org_… --amount -0.25 --reason \"booked twice\" --ref ticket-4711",
 	}
-	command.Flags().Var(&micros, "micros", "the amount in `micros`, below 0 to take")
+	micros := amountFlags(command, "below 0 to take")
 	command.Flags().StringVar(&reason, "reason", "", "why, for the ledger and the audit log")
 	command.Flags().StringVar(&ref, "ref", "", "a `reference`, booked once")
-	required(command, "micros", "reason")
+	required(command, "reason", "ref")
 	return f.walletVerb(command, func(ctx context.Context, e *commandEnv, wallet billing.WalletID) (answer, error) {
-		return posted(e.book().Adjust(ctx, e.actor, wallet, int64(micros), reason, ref))
+		if ref == "" {
+			return nil, errNoRef
+		}
+		entry, err := e.book().Adjust(ctx, e.actor, wallet, int64(*micros), reason, ref)
+		if !errors.Is(err, billing.ErrInsufficientCredits) {
+			return posted(entry, err)
+		}
+		found, readErr := e.book().Wallet(ctx, wallet)
+		if readErr != nil {
+			return nil, errors.Join(err, readErr)
+		}
+		return nil, fmt.Errorf("%w: of the balance of %s micros, %s are held and %s are free", err, billing.FormatMicros(found.BalanceMicros),
+			billing.FormatMicros(found.HeldMicros), billing.FormatMicros(found.BalanceMicros-found.HeldMicros))
 	})
 }
 
@@ -141,7 +156,9 @@ func (f *commandFlags) walletRefund() *cobra.Command {
 func (f *commandFlags) walletShow() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "show --org ORG_ID [--env live|test]",
-		Short: "Shows a wallet's balance and what of it is held for running calls",
+		Short: "Shows a wallet's balance and what of it is held",
+		Long: `Shows a wallet's balance and what of it is held: for running calls and, while a wallet is busy and for two seconds after its
+last call, for the next calls (docs/billing.md, "Tranches").`,
 	}
 	return f.walletVerb(command, func(ctx context.Context, e *commandEnv, id billing.WalletID) (answer, error) {
 		found, err := e.book().Wallet(ctx, id)

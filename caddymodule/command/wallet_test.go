@@ -23,22 +23,27 @@ func TestWalletCommands(t *testing.T) {
 	credit := wallet("credit", "--micros", "9007199254740993", "--ref", "invoice-17")
 	require.Equal(t, "9007199254740993", credit["amountMicros"], "beyond what a float holds")
 	require.Equal(t, "9007199254740993", credit["balanceMicros"])
-	require.Equal(t, "topup", credit["kind"])
+	require.Equal(t, "credit", credit["kind"], "as in the API")
 	require.Equal(t, "invoice-17", credit["ref"])
 	require.Equal(t, false, credit["replayed"])
 	again := wallet("credit", "--micros", "9007199254740993", "--ref", "invoice-17")
 	require.Equal(t, true, again["replayed"], "idempotent by ref")
 	require.Equal(t, credit["id"], again["id"])
 
-	require.Equal(t, "7", wallet("credit", "--micros", "7", "--env", "test")["balanceMicros"], "test credits are apart")
-	require.Equal(t, "14", wallet("credit", "--micros", "+7", "--env", "test")["balanceMicros"], "no ref: a payment of its own")
-	require.Equal(t, "4", wallet("adjust", "--micros", "-10", "--reason", "booked twice", "--env", "test")["balanceMicros"])
+	require.Equal(t, "7", wallet("credit", "--micros", "7", "--ref", "a", "--env", "test")["balanceMicros"], "test credits are apart")
+	require.Equal(t, "14", wallet("credit", "--micros", "+7", "--ref", "b", "--env", "test")["balanceMicros"], "another payment")
+	require.Equal(t, "4", wallet("adjust", "--micros", "-10", "--reason", "booked twice", "--ref", "c", "--env", "test")["balanceMicros"])
+	require.Equal(t, true, wallet("adjust", "--micros", "-10", "--reason", "booked twice", "--ref", "c", "--env", "test")["replayed"], "a repeated command")
 	require.Equal(t, "4", wallet("show", "--env", "test")["balanceMicros"])
 	require.Equal(t, "9007199254740993", wallet("show")["balanceMicros"])
+	for amount, micros := range map[string]string{"0.000001": "1", "12.5": "12500000", "3": "3000000", "0.10": "100000"} {
+		require.Equal(t, micros, wallet("credit", "--amount", amount, "--ref", amount, "--env", "test")["amountMicros"])
+	}
+	require.Equal(t, "-500000", wallet("adjust", "--amount", "-0.5", "--reason", "x", "--ref", "d", "--env", "test")["amountMicros"])
 
 	text := c.run("", "wallet", "show", "--org", org, "--env", "test")
 	require.NoError(t, text.err)
-	require.Regexp(t, `balance +4 micros\n`, text.stdout)
+	require.Regexp(t, `balance +15100005 micros\n`, text.stdout)
 
 	require.Equal(t, true, c.json("doctor")["ok"])
 }
@@ -50,18 +55,28 @@ func TestWalletCommandsRefuse(t *testing.T) {
 	c.json("wallet", "credit", "--org", org, "--micros", "100", "--ref", "a")
 	with := func(args ...string) []string { return append([]string{"wallet"}, append(args, "--org", org)...) }
 
-	c.refused("the reference already names another posting", with("credit", "--micros", "101", "--ref", "a")...)
-	for _, micros := range []string{"010", "0x10", "1_000", "1.5", "1e3", "", "9223372036854775808", "$5"} {
-		c.refused(`invalid argument "`+micros+`" for "--micros"`, with("credit", "--micros", micros)...)
+	refused := c.run("", with("credit", "--micros", "101", "--ref", "a")...)
+	require.Regexp(t, `the reference already names another posting: "a" is txn_\w+, a credit of 100 micros at 20\d\d-`, refused.err.Error())
+	c.refused(`required flag(s) "ref" not set`, with("credit", "--micros", "1")...)
+	c.refused("--ref is empty", with("credit", "--micros", "1", "--ref", "")...)
+	c.refused("--ref is empty", with("adjust", "--micros", "1", "--reason", "x", "--ref", "")...)
+	c.refused("[micros amount]", with("credit", "--ref", "b")...)
+	c.refused("[amount micros]", with("credit", "--ref", "b", "--micros", "1", "--amount", "1")...)
+	for _, amount := range []string{"", ".", "1.", ".5", "1.0000001", "1e3", "0x1", "--1", "9223372036855", "1,5"} {
+		c.refused(`invalid argument "`+amount+`" for "--amount"`, with("credit", "--ref", "b", "--amount", amount)...)
 	}
-	c.refused("a credit needs an amount above 0", with("credit", "--micros", "0")...)
-	c.refused("a credit needs an amount above 0", with("credit", "--micros", "-5")...)
-	c.refused("an adjustment needs an amount other than 0", with("adjust", "--micros", "0", "--reason", "x")...)
-	c.refused(`required flag(s) "reason" not set`, with("adjust", "--micros", "1")...)
-	c.refused("an adjustment needs a reason", with("adjust", "--micros", "1", "--reason", " ")...)
-	c.refused("the wallet's free balance is too small", with("adjust", "--micros", "-101", "--reason", "x")...)
+	for _, micros := range []string{"010", "0x10", "1_000", "1.5", "1e3", "", "9223372036854775808", "$5"} {
+		c.refused(`invalid argument "`+micros+`" for "--micros"`, with("credit", "--ref", "b", "--micros", micros)...)
+	}
+	c.refused("a credit needs an amount above 0", with("credit", "--ref", "b", "--micros", "0")...)
+	c.refused("a credit needs an amount above 0", with("credit", "--ref", "b", "--micros", "-5")...)
+	c.refused("an adjustment needs an amount other than 0", with("adjust", "--ref", "b", "--micros", "0", "--reason", "x")...)
+	c.refused(`required flag(s) "reason" not set`, with("adjust", "--ref", "b", "--micros", "1")...)
+	c.refused("an adjustment needs a reason", with("adjust", "--ref", "b", "--micros", "1", "--reason", " ")...)
+	c.refused("the wallet's free balance is too small: of the balance of 100 micros, 0 are held and 100 are free",
+		with("adjust", "--ref", "b", "--micros", "-101", "--reason", "x")...)
 	c.refused("want live or test", with("show", "--env", "LIVE")...)
-	c.refused(`there is no organization "org_x"`, "wallet", "credit", "--org", "org_x", "--micros", "1")
+	c.refused(`there is no organization "org_x"`, "wallet", "credit", "--org", "org_x", "--micros", "1", "--ref", "b")
 	c.refused(`there is no organization "org_x"`, "wallet", "show", "--org", "org_x")
 	c.refused(`there is no call "call_x"`, "wallet", "refund", "call_x")
 	c.refused("takes exactly one argument, the call's id", "wallet", "refund")
@@ -72,7 +87,7 @@ func TestWalletRefundCommand(t *testing.T) {
 	t.Parallel()
 	c := newCommandLine(t)
 	org := c.newOrg("Acme")
-	c.json("wallet", "credit", "--org", org, "--micros", "100", "--env", "test")
+	c.json("wallet", "credit", "--org", org, "--micros", "100", "--ref", "a", "--env", "test")
 	c.charge(billing.WalletID{OrgID: org, Env: store.Test}, "call_1", 30)
 	require.Equal(t, "70", c.json("wallet", "show", "--org", org, "--env", "test")["balanceMicros"])
 

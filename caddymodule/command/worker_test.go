@@ -139,7 +139,7 @@ func newWorkplace(t *testing.T) *workplace {
 }
 `, w.dir, w.vendor.URL, w.platform.URL(bot.Type), w.socket))
 	w.orgID = w.newOrg("Acme")
-	w.json("wallet", "credit", "--org", w.orgID, "--micros", "1000000")
+	w.json("wallet", "credit", "--org", w.orgID, "--micros", "1000000", "--ref", "a")
 	agent := strOf(t, w.json("agent", "create", "--org", w.orgID, "--name", "Mai", "--model", "vendor/model"), "id")
 	credentials, err := json.Marshal(w.platform.Account(bot.Type, "4711"))
 	require.NoError(t, err)

@@ -160,7 +160,7 @@ type transactionObject struct {
 
 func showTransaction(e *billing.Entry) transactionObject {
 	shown := transactionObject{
-		ID: e.ID, At: endpoint.Timestamp(e.At), Kind: transactionKind(e.Kind),
+		ID: e.ID, At: endpoint.Timestamp(e.At), Kind: e.Kind.Public(),
 		AmountMicros: billing.FormatMicros(e.AmountMicros), BalanceMicros: billing.FormatMicros(e.BalanceMicros),
 	}
 	switch e.Kind {
@@ -175,18 +175,6 @@ func showTransaction(e *billing.Entry) transactionObject {
 		shown.Reason = endpoint.TextOrNull(e.Note)
 	}
 	return shown
-}
-
-// transactionKind returns the kind's public name, which the command line uses, too.
-func transactionKind(kind billing.EntryKind) string {
-	switch kind {
-	case billing.EntryTopUp:
-		return "credit"
-	case billing.EntryAdjust:
-		return "adjustment"
-	default:
-		return string(kind)
-	}
 }
 
 func (g *wallet) listTransactions(_ context.Context, principal *identity.Principal, in *struct{ HistoryQuery }) (*endpoint.Stream, error) {

@@ -199,7 +199,7 @@ func (p *product) organization(ctx context.Context, plan string) (id, key string
 	if err := p.command(ctx, &org, "org", "create", "--name", plan, "--plan", plan); err != nil {
 		return "", "", err
 	}
-	if err := p.command(ctx, nil, "wallet", "credit", "--org", org.ID, "--micros", "1000000000000"); err != nil {
+	if err := p.command(ctx, nil, "wallet", "credit", "--org", org.ID, "--micros", "1000000000000", "--ref", "bench"); err != nil {
 		return "", "", err
 	}
 	err = p.command(ctx, &made, "key", "create", "--org", org.ID)
