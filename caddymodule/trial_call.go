@@ -1,25 +1,28 @@
 package caddymodule
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-svc/caddy-svc/internal/gateway"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+	"github.com/caddy-svc/caddy-svc/providers"
 )
 
-// TrialCall makes one chat completion as a client with an API key would, through the handlers of svc_auth and svc_chat and a
-// configuration in Caddy's JSON form, of which it uses the svc block. It listens nowhere. The call is charged like any other.
-// The returned answer is the response's status and whole body; the error is that of the configuration or the store. Errors
-// call the configuration name. It may be called once per process, which is expected to end after it.
-func TrialCall(ctx context.Context, configuration []byte, name, key string, body []byte) (status int, answer []byte, err error) {
-	app, site, err := provisionTrial(configuration, name)
+// trialTokens bounds the answer of a trial call, with room for a model that thinks before it answers.
+const trialTokens = 512
+
+// TrialCall asks a model one question for an organization, with the svc block of a configuration in Caddy's JSON form. It listens
+// nowhere. The call is charged like any other. The error is that of the configuration or the store, or says why the vendor failed
+// and what to do. Errors call the configuration name. It may be called once per process, which is expected to end after it.
+func TrialCall(ctx context.Context, configuration []byte, name, orgID, model, question string) (result *gateway.Result, err error) {
+	app, err := provisionTrial(configuration, name)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer func() {
 		beginExit()
@@ -27,81 +30,42 @@ func TrialCall(ctx context.Context, configuration []byte, name, key string, body
 		endExit()
 	}()
 	if err := app.Start(); err != nil {
-		return 0, nil, fmt.Errorf("starting the service: %w", err)
+		return nil, fmt.Errorf("starting the service: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/chat/completions", bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, fmt.Errorf("making the request: %w", err)
-	}
-	r.Header.Set("Authorization", "Bearer "+key)
-	r.Header.Set("Content-Type", "application/json")
-	r.RequestURI, r.RemoteAddr = r.URL.Path, "127.0.0.1:1"
-	w := &keptResponse{header: http.Header{}}
-	site.ServeHTTP(w, r)
-	return w.status, w.body.Bytes(), nil
+	result, err = app.runtime.calls.Call(ctx, &gateway.Request{
+		RequestID: store.NewID("req"), OrgID: orgID, Env: store.Live, Model: model, MaxTokens: trialTokens,
+		Messages: []providers.Message{{Role: "user", Content: providers.Quote(question)}},
+	}, nil)
+	return result, app.explainTrial(err, model)
 }
 
-// provisionTrial returns the app of a configuration and a server with its chat completions.
-func provisionTrial(configuration []byte, name string) (*App, *caddyhttp.Server, error) {
+// provisionTrial returns the app of a configuration.
+func provisionTrial(configuration []byte, name string) (*App, error) {
 	var read struct {
 		Apps map[string]json.RawMessage `json:"apps"`
 	}
 	if err := json.Unmarshal(caddy.RemoveMetaFields(configuration), &read); err != nil {
-		return nil, nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
+		return nil, fmt.Errorf("%s is no Caddy configuration: %w", name, err)
 	}
 	if _, err := readApp(read.Apps, name); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	off := false
 	ctx, err := caddy.ProvisionContext(&caddy.Config{
 		Admin:   &caddy.AdminConfig{Disabled: true, Config: &caddy.ConfigSettings{Persist: &off}},
 		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: caddy.BaseLog{Level: "FATAL"}}}},
-		AppsRaw: caddy.ModuleMap{
-			appName: read.Apps[appName],
-			"http": json.RawMessage(`{"servers": {"trial": {"listen": ["127.0.0.1:0"], "automatic_https": {"disable": true}, "protocols": ["h1"],
-				"routes": [{"handle": [{"handler": "svc_auth", "scopes": ["chat:write"]}, {"handler": "svc_chat"}]}],
-				"errors": {"routes": [{"handle": [{"handler": "svc_error"}]}]}}}}`),
-			// The certificates in the storage are the server's to look after.
-			"tls": json.RawMessage(`{"disable_storage_clean": true}`),
-		},
+		AppsRaw: caddy.ModuleMap{appName: read.Apps[appName]},
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	found, err := ctx.AppIfConfigured(appName)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	site, err := ctx.AppIfConfigured("http")
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	app, ok := found.(*App)
+	if !ok {
+		return nil, fmt.Errorf("%s: the app is a %T", name, found)
 	}
-	app, isApp := found.(*App)
-	sites, isHTTP := site.(*caddyhttp.App)
-	if !isApp || !isHTTP {
-		return nil, nil, fmt.Errorf("%s: the apps are a %T and a %T", name, found, site)
-	}
-	return app, sites.Servers["trial"], nil
+	return app, nil
 }
-
-// keptResponse is a response that is kept in memory.
-type keptResponse struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (k *keptResponse) Header() http.Header { return k.header }
-
-func (k *keptResponse) WriteHeader(status int) {
-	if k.status == 0 {
-		k.status = status
-	}
-}
-
-func (k *keptResponse) Write(p []byte) (int, error) {
-	k.WriteHeader(http.StatusOK)
-	return k.body.Write(p)
-}
-
-func (*keptResponse) Flush() {}

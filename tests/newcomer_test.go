@@ -33,7 +33,7 @@ func newcomer(t *testing.T, up *upstream) *product {
 func onPortsOf(p *product, caddyfile string) string {
 	return strings.NewReplacer(
 		"localhost:8080", fmt.Sprintf("localhost:%d", p.Port), "\n:8080 {", fmt.Sprintf("\n:%d {\n\tbind 127.0.0.1", p.Port),
-		"http://:8081", fmt.Sprintf("http://:%d", p.SidePort),
+		"http://:8081", fmt.Sprintf("http://:%d", p.SidePort), "listen 127.0.0.1:8082", "listen unix/"+filepath.Join(p.Dir, "worker.sock"),
 	).Replace(caddyfile)
 }
 
@@ -113,6 +113,13 @@ func TestREADMECaddyfileServes(t *testing.T) {
 		"https://api.openai.com", up.URL, "\n\tsvc {", "\n\tadmin off\n\tpersist_config off\n\tsvc {",
 	).Replace(caddyfile)
 	require.NotEqual(t, caddyfile, changed)
+	vendor, err := os.ReadFile("../caddymodule/command/vendors/openai.caddyfile")
+	require.NoError(t, err)
+	_, ofInit, _ := strings.Cut(string(vendor), "\n") // after the comment
+	require.Contains(t, caddyfile, "\t\t"+strings.ReplaceAll(strings.TrimSpace(ofInit), "\n", "\n\t\t"), "init and README have one provider and model")
+	for _, named := range regexp.MustCompile(`openai/gpt[\w.-]*`).FindAllString(string(readme), -1) {
+		require.Equal(t, "openai/gpt-5-mini", named)
+	}
 	p.writeCaddyfile(changed)
 	require.NoError(t, os.Mkdir(filepath.Join(p.Dir, "data"), 0o700))
 	p.env = []string{"SVC_MASTER_KEY=" + p.masterKey, "OPENAI_API_KEY=" + operatorKey}
@@ -121,7 +128,7 @@ func TestREADMECaddyfileServes(t *testing.T) {
 	key := p.svc(t, "key", "create", "--org", org, "--name", "website")["key"].(string)
 	p.start()
 	as := p.withKey(key)
-	const model = "openai/gpt-4o-mini"
+	const model = "openai/gpt-5-mini" // that of init
 	require.Contains(t, p.awaitModels(as), `"`+model+`"`)
 	script := up.script(replying)
 	require.Positive(t, requireAnswered(t, as.chat(t, prompt(model, script.Mark, true)), model, true).charged(t))

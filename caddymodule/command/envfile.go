@@ -10,7 +10,7 @@ import (
 // optional `export ` before, values optionally in quotes and then over several lines, `#` comments. A variable that is set
 // already keeps its value. Errors name the line and never show a value.
 func loadEnvFile(path string) error {
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return fmt.Errorf("reading the environment file: %w", err)
 	}

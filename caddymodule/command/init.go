@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,12 +11,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-svc/caddy-svc/billing"
-	"github.com/caddy-svc/caddy-svc/caddymodule"
 	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/internal/identity"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -26,13 +23,19 @@ import (
 const (
 	// firstCredits is what the first organization gets, in micros.
 	firstCredits = 10_000_000
-	// trialWait bounds the trial call.
-	trialWait = 90 * time.Second
+	// defaultPort is the port of a service without a domain. The private listener has the next one, and the worker's probe the one
+	// after that.
+	defaultPort = 8080
+	lastPort    = 65533
 )
 
 // initOptions are the answers to init's questions, from flags, variables or a terminal.
 type initOptions struct {
 	vendor, domain, postgres, redis, organization, email string
+	// baseURL, modelName and keyFile replace those of the vendor's file and variable; empty means they don't.
+	baseURL, modelName, keyFile string
+	// port is that of a service without a domain, 0 for the default.
+	port uint16
 }
 
 // initAnswer is what init made. The key and the link are shown only once.
@@ -47,31 +50,40 @@ type initAnswer struct {
 	ChargedMicros string   `json:"chargedMicros"`
 
 	config, envFile, email string
-	called                 bool
+	// note is what the operator should check in the Caddyfile, "" for nothing.
+	note   string
+	called bool
 }
 
-func (a initAnswer) text(w *strings.Builder) {
+// flags are the flags of commands on what init made.
+func (a *initAnswer) flags() string {
+	return fmt.Sprintf("--config %s --envfile %s", a.config, a.envFile)
+}
+
+func (a *initAnswer) text(w *strings.Builder) {
 	fmt.Fprintf(w, "Written: %s\n", strings.Join(a.Files, ", "))
 	fmt.Fprintf(w, "Made the organization %s with %s micros of credits, and its first API key:\n\n  %s\n\n", a.OrgID,
 		billing.FormatMicros(firstCredits), a.Key)
 	if a.called {
 		fmt.Fprintf(w, "Tried %s: it replied %q, which cost %s micros.\n\n", a.Model, a.Reply, a.ChargedMicros)
 	}
+	if a.note != "" {
+		fmt.Fprintf(w, "%s\n\n", a.note)
+	}
 	fmt.Fprintf(w, "Keep the key now: it is not stored. Keep master.key with your backups: secrets in the store are sealed with it.\n\n")
 	fmt.Fprintf(w, "Next: run the server, and beside it the worker if customers write on messaging platforms:\n\n")
-	flags := fmt.Sprintf("--config %s --envfile %s", a.config, a.envFile)
+	flags := a.flags()
 	caddy := os.Args[0] // as it was typed: another caddy on the path lacks our modules
 	fmt.Fprintf(w, "  %s run %s\n  %s svc-worker %s\n\n", caddy, flags, caddy, flags)
 	fmt.Fprintf(w, "Ask the model:\n\n  curl %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n\n",
-		a.BaseURL, a.Key, trialRequest(a.Model))
+		a.BaseURL, a.Key, `{"model":"`+a.Model+`","messages":[{"role":"user","content":"`+trialQuestion+`"}]}`)
 	if a.Link != "" {
 		fmt.Fprintf(w, "Set the password of %s in the dashboard, with this link, once:\n\n  %s\n\n", a.email, a.Link)
 	}
 	fmt.Fprintf(w, "See how it goes: %s svc status %s\n", caddy, flags)
 }
 
-// initCommand is `init` for the vendors in files called NAME.caddyfile, each with a provider and models for the svc block.
-func (f *commandFlags) initCommand(vendors fs.FS) *cobra.Command {
+func (f *commandFlags) initCommand() *cobra.Command {
 	wanted := initOptions{postgres: os.Getenv("SVC_POSTGRES"), redis: os.Getenv("SVC_REDIS")}
 	command := &cobra.Command{
 		Use:   "init [flags]",
@@ -80,16 +92,21 @@ func (f *commandFlags) initCommand(vendors fs.FS) *cobra.Command {
 first organization with credits and an API key, and a user if --email is given, tries one call of the vendor's model, and
 prints what to do next. It overwrites nothing: when one of the files exists, it ends before it changes anything.
 
-On a terminal it asks for what no flag gives. The vendor's key is read from the vendor's own variable, such as OPENAI_API_KEY,
-or asked for without showing it. Addresses with a password are best given as the variables SVC_POSTGRES and SVC_REDIS: other
+On a terminal it asks for what no flag gives. The vendor's key is read from --key-file or the vendor's own variable, such as
+OPENAI_API_KEY, or asked for without showing it. Addresses with a password are best given as the variables SVC_POSTGRES and SVC_REDIS: other
 users of the machine see command lines.`,
 		Example: `  $ caddy svc init
-  $ OPENAI_API_KEY=… caddy svc init --vendor openai --domain ai.example.com --email ops@example.com`,
+  $ OPENAI_API_KEY=… caddy svc init --vendor openai --domain ai.example.com --email ops@example.com
+  $ caddy svc init --vendor ollama --base-url http://10.0.0.5:11434/v1 --model qwen3:8b --port 9000`,
 		Args: noArguments,
 	}
 	flags := command.Flags()
 	flags.StringVar(&wanted.vendor, "vendor", "",
-		"the `vendor`: "+strings.Join(vendorNames(vendors), ", ")+" (default: one whose variable is set, or echo)")
+		"the `vendor`: "+strings.Join(vendorNames(), ", ")+" (default: one whose variable is set, or echo)")
+	flags.StringVar(&wanted.baseURL, "base-url", "", "the `URL` of the vendor's interface (default: the vendor's own)")
+	flags.StringVar(&wanted.modelName, "model", "", "the vendor's `name` of the model (default: one of the vendor's)")
+	flags.StringVar(&wanted.keyFile, "key-file", "", "the `file` with the vendor's key (default: the vendor's variable)")
+	flags.Uint16Var(&wanted.port, "port", 0, "the `port` of a service without a domain (default: 8080)")
 	flags.StringVar(&wanted.domain, "domain", "", "the `domain` of the service, whose certificate Caddy gets (default: http://localhost:8080)")
 	flags.StringVar(&wanted.postgres, "postgres", wanted.postgres, "the `URL` of a PostgreSQL (default: SVC_POSTGRES, or SQLite)")
 	flags.StringVar(&wanted.redis, "redis", wanted.redis, "the `URL` of a Redis for the rate limits of several nodes (default: SVC_REDIS, or none)")
@@ -98,7 +115,7 @@ users of the machine see command lines.`,
 	// The text of the defaults must not show a password.
 	flags.Lookup("postgres").DefValue, flags.Lookup("redis").DefValue = "", ""
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		setup, err := f.plan(cmd, vendors, wanted)
+		setup, err := f.plan(cmd, wanted)
 		if err != nil {
 			return err
 		}
@@ -109,38 +126,40 @@ users of the machine see command lines.`,
 		if made == nil {
 			return err
 		}
-		return errors.Join(f.write(cmd.OutOrStdout(), *made), err)
+		return errors.Join(f.write(cmd.OutOrStdout(), made), err)
 	}
 	return command
 }
 
-// vendorNames are the vendors in files, sorted.
-func vendorNames(vendors fs.FS) []string {
-	files, err := fs.Glob(vendors, "*.caddyfile")
+// vendorNames are the vendors of init, sorted.
+func vendorNames() []string {
+	files, err := fs.Glob(vendorFiles, "vendors/*.caddyfile")
 	if err != nil {
 		panic(err) // the pattern is wrong
 	}
 	for i, file := range files {
-		files[i] = strings.TrimSuffix(file, ".caddyfile")
+		files[i] = strings.TrimSuffix(filepath.Base(file), ".caddyfile")
 	}
 	return files
 }
 
 // setup is what init is going to write and make.
 type setup struct {
-	flags *commandFlags
 	initOptions
+
+	flags *commandFlags
 	// dir is the absolute folder of the Caddyfile.
 	dir string
-	// block is the vendor's provider and models.
-	block string
-	model string
+	// block is the vendor's provider and model, as the Caddyfile has them. model is the public id of that model.
+	block, model string
+	// note is what the operator should check, "" for nothing.
+	note string
 	// secrets are the variables of the environment file, with their names, in order.
 	secrets [][2]string
 }
 
 // plan asks for what no flag gives and checks everything that can be checked before a file is written.
-func (f *commandFlags) plan(cmd *cobra.Command, vendors fs.FS, wanted initOptions) (*setup, error) {
+func (f *commandFlags) plan(cmd *cobra.Command, wanted initOptions) (*setup, error) {
 	dir, err := filepath.Abs(filepath.Dir(f.config))
 	if err != nil {
 		return nil, fmt.Errorf("finding the folder of %s: %w", f.config, err)
@@ -153,104 +172,71 @@ func (f *commandFlags) plan(cmd *cobra.Command, vendors fs.FS, wanted initOption
 		return nil, fmt.Errorf("%s exists already, and init overwrites nothing; name another folder with --config, or remove it",
 			strings.Join(taken, ", "))
 	}
+	switch {
+	case s.domain != "" && s.port != 0:
+		return nil, errors.New("--domain and --port exclude each other: a domain is served on ports 443 and 80")
+	case s.port > lastPort:
+		return nil, fmt.Errorf("--port must be at most %d: the two ports after it are for the operator", lastPort)
+	}
 	q, done, err := askOn(cmd)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	s.vendor = q.ask("Vendor ("+strings.Join(vendorNames(vendors), ", ")+")", s.vendor, defaultVendor(vendors))
+	names := vendorNames()
+	half := len(names) / 2 // two lines are shorter than a terminal's 80 columns
+	s.vendor = q.ask("Vendor: "+strings.Join(names[:half], ", ")+",\n  "+strings.Join(names[half:], ", "), s.vendor, defaultVendor(), checkVendor)
 	if q.failed != nil {
 		return nil, q.failed
 	}
-	if err := configured("vendor", s.vendor, vendorNames(vendors)); err != nil {
+	if err := checkURL("http", "https")(s.baseURL); err != nil {
+		return nil, fmt.Errorf("--base-url: %w", err)
+	}
+	variable, err := s.readVendor()
+	if err != nil {
 		return nil, err
 	}
-	if err := s.readKey(q, s.readVendor(vendors)); err != nil {
+	if err := s.readKey(q, variable); err != nil {
 		return nil, err
 	}
-	s.domain = q.ask("Domain (empty for http://localhost:8080)", s.domain, "")
-	s.postgres = q.ask("URL of a PostgreSQL (empty for SQLite)", s.postgres, "")
-	s.redis = q.ask("URL of a Redis (empty for none)", s.redis, "")
-	s.organization = q.ask("Name of the first organization", s.organization, "first")
-	s.email = q.ask("E-mail address of its first user (empty for none)", s.email, "")
-	if q.failed != nil {
-		return nil, q.failed
+	if s.port == 0 {
+		s.domain = q.ask("Domain (empty for http://localhost:8080)", s.domain, "", checkDomain)
 	}
-	return s, s.addSecrets()
-}
-
-// addSecrets adds the addresses of databases to the secrets and checks them all.
-func (s *setup) addSecrets() error {
+	s.postgres = q.ask("URL of a PostgreSQL (empty for SQLite)", s.postgres, "", checkURL("postgres", "postgresql"))
+	s.redis = q.ask("URL of a Redis (empty for none)", s.redis, "", checkURL("redis", "rediss"))
+	s.organization = q.ask("Name of the first organization", s.organization, "first", checkOrganization)
+	s.email = q.ask("E-mail address of its first user (empty for none)", s.email, "", checkEmail)
 	if s.postgres != "" {
 		s.secrets = append(s.secrets, [2]string{"SVC_POSTGRES", s.postgres})
 	}
 	if s.redis != "" {
 		s.secrets = append(s.secrets, [2]string{"SVC_REDIS", s.redis})
 	}
-	for _, secret := range s.secrets {
-		if strings.ContainsAny(secret[1], "#\"' \t\r\n") {
-			return fmt.Errorf("%s has a character that an environment file can't hold (#, quotes or white space)", secret[0])
-		}
-	}
-	if strings.ContainsAny(s.domain, "/:{}\" \t\r\n") {
-		return fmt.Errorf("the domain %q is not a host name such as ai.example.com", s.domain)
-	}
-	if s.email != "" && (strings.Count(s.email, "@") != 1 || strings.ContainsAny(s.email, "{}\"' \t\r\n")) {
-		return fmt.Errorf("%q is not an e-mail address", s.email)
-	}
-	return nil
+	return s, q.failed
 }
 
-// defaultVendor is the first vendor whose variable is set, or echo.
-func defaultVendor(vendors fs.FS) string {
-	for _, name := range vendorNames(vendors) {
-		probe := setup{initOptions: initOptions{vendor: name}}
-		if variable := probe.readVendor(vendors); variable != "" && os.Getenv(variable) != "" {
-			return name
-		}
-	}
-	return "echo"
-}
-
-// readVendor reads the vendor's file and returns the variable of its key, "" for a vendor without one.
-func (s *setup) readVendor(vendors fs.FS) (variable string) {
-	text, err := fs.ReadFile(vendors, s.vendor+".caddyfile")
-	if err != nil {
-		panic(err) // the name is one of the files'
-	}
-	s.block = strings.TrimRight(string(text), "\n")
-	for line := range strings.Lines(s.block) {
-		words := strings.Fields(line)
-		if len(words) < 2 {
-			continue
-		}
-		switch {
-		case words[0] == "model" && s.model == "":
-			s.model = words[1]
-		case words[0] == "api_key" && words[1] != "none":
-			variable = strings.TrimSuffix(strings.TrimPrefix(words[1], "{env."), "}")
-		}
-	}
-	return variable
-}
-
-// readKey adds the vendor's key to the secrets, from its variable or the terminal.
+// readKey adds the vendor's key to the secrets, from its file, its variable or the terminal.
 func (s *setup) readKey(q *questions, variable string) error {
-	if variable == "" {
+	switch {
+	case variable == "" && s.keyFile != "":
+		return fmt.Errorf("%s takes no key; leave --key-file out", s.vendor)
+	case variable == "":
 		return nil
 	}
 	key := os.Getenv(variable)
-	if key == "" {
-		key = q.askSecret("API key of " + s.vendor)
+	if s.keyFile != "" {
+		text, err := os.ReadFile(s.keyFile)
+		if err != nil {
+			return fmt.Errorf("reading --key-file: %w", err)
+		}
+		key = strings.TrimSpace(string(text))
 	}
-	if q.failed != nil {
-		return q.failed
+	if key == "" && q.terminal == nil {
+		return fmt.Errorf("the key of %s is missing: set %s, name a --key-file, or choose another --vendor", s.vendor, variable)
 	}
-	if key == "" {
-		return fmt.Errorf("the key of %s is missing: set %s, or choose another --vendor", s.vendor, variable)
-	}
+	key = q.askSecret("API key of "+s.vendor, key, checkKey)
 	s.secrets = append(s.secrets, [2]string{variable, key})
-	return nil
+	return q.failed
 }
 
 // The files that init writes; a SQLite store writes the last.
@@ -344,6 +330,7 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 	}
 	made := &initAnswer{
 		OrgID: organization.ID, BaseURL: e.app.BaseURL, Model: s.model, config: s.config(), envFile: s.envFile(), email: s.email,
+		note: s.note,
 	}
 	wallet := billing.WalletID{OrgID: organization.ID, Env: store.Live}
 	if _, err := e.book().Credit(ctx, e.actor, wallet, firstCredits, "init"); err != nil {
@@ -365,40 +352,12 @@ func (s *setup) make(ctx context.Context, e *commandEnv) (*initAnswer, error) {
 	return made, nil
 }
 
-func trialRequest(model string) string {
-	return `{"model":"` + model + `","max_tokens":512,"messages":[{"role":"user","content":"Say hello in five words."}]}`
-}
-
-// try makes one call with the new key.
+// try makes one call for the new organization. After an error what was made stays.
 func (s *setup) try(ctx context.Context, made *initAnswer) error {
-	adapted, err := s.flags.adapt()
+	tried, err := s.flags.try(ctx, trial{made.OrgID, s.model})
 	if err != nil {
-		return err
+		return fmt.Errorf("everything is made, but %w\nTry again with: %s svc try %s --org %s %s", err, os.Args[0], s.model, made.OrgID, made.flags())
 	}
-	ctx, cancel := context.WithTimeout(ctx, trialWait)
-	defer cancel()
-	status, body, err := caddymodule.TrialCall(ctx, adapted, s.config(), made.Key, []byte(trialRequest(s.model)))
-	if err != nil {
-		return fmt.Errorf("everything is made, but the first call could not be tried: %w", err)
-	}
-	var reply struct {
-		Choices []struct {
-			Message struct {
-				Content string `json:"content"`
-			} `json:"message"`
-		} `json:"choices"`
-		Svc struct {
-			ChargedMicros string `json:"charged_micros"`
-		} `json:"svc"`
-		Error struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal(body, &reply); err != nil || len(reply.Choices) == 0 {
-		return fmt.Errorf("everything is made, but the first call of %s failed with status %d, %s: %s Check the vendor's key in %s",
-			s.model, status, reply.Error.Code, reply.Error.Message, s.envFile())
-	}
-	made.Reply, made.ChargedMicros, made.called = reply.Choices[0].Message.Content, reply.Svc.ChargedMicros, true
+	made.Reply, made.ChargedMicros, made.called = tried.Reply, tried.ChargedMicros, true
 	return nil
 }

@@ -1,31 +1,23 @@
 package command
 
 import (
+	"cmp"
 	"crypto/rand"
 	"embed"
 	"encoding/base64"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 )
 
-// vendorFiles has a file for each vendor of init, and of `make run`: a provider and models for the svc block.
+// vendorFiles has a file for each vendor of init, and of `make run`: a provider and its model for the svc block.
 //
 //go:embed vendors/*.caddyfile
 var vendorFiles embed.FS
-
-// builtInVendors are the vendors of init.
-func builtInVendors() fs.FS {
-	vendors, err := fs.Sub(vendorFiles, "vendors")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return vendors
-}
 
 // longestSocket is the longest path of a Unix socket that every system takes.
 const longestSocket = 100
@@ -57,6 +49,11 @@ var caddyfileOfInit = template.Must(template.New("Caddyfile").Parse(`{
 			requests_per_minute 60
 		}
 
+		worker {
+			# The worker's probes and metrics.
+			listen {{.Probe}}
+		}
+
 {{.Vendor}}
 	}
 }
@@ -64,13 +61,29 @@ var caddyfileOfInit = template.Must(template.New("Caddyfile").Parse(`{
 {{.Site}} {
 	svc_server
 }
+
+# For the operator only. An address like http://127.0.0.1:8081 would listen on all interfaces; bind doesn't.
+http://:{{.Private}} {
+	bind 127.0.0.1
+	handle /metrics {
+		metrics
+	}
+	handle /health/* {
+		svc_health
+	}
+	handle {
+		svc_error
+	}
+}
 `))
 
 // caddyfile returns the text of the Caddyfile.
 func (s *setup) caddyfile() (string, error) {
-	values := struct{ Admin, Email, BaseURL, Store, Redis, MasterKey, Vendor, Site string }{
-		Admin: "off", BaseURL: "http://localhost:8080", Store: `sqlite "` + s.database() + `"`, Redis: s.redis, MasterKey: s.masterKey(),
-		Vendor: indented(s.block), Site: ":8080",
+	port := int(cmp.Or(s.port, defaultPort))
+	values := struct{ Admin, Email, BaseURL, Store, Redis, MasterKey, Vendor, Site, Private, Probe string }{
+		Admin: "off", BaseURL: fmt.Sprintf("http://localhost:%d", port), Store: `sqlite "` + s.database() + `"`, Redis: s.redis,
+		MasterKey: s.masterKey(), Vendor: indented(s.block), Site: fmt.Sprintf(":%d", port), Private: strconv.Itoa(port + 1),
+		Probe: fmt.Sprintf("127.0.0.1:%d", port+2),
 	}
 	if socket := filepath.Join(s.dir, "data", "admin.sock"); len(socket) <= longestSocket {
 		values.Admin = `"unix/` + socket + `"`

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/caddy-svc/caddy-svc/internal/identity"
 )
 
 // questions asks for values on a terminal.
@@ -42,34 +45,103 @@ func askOn(cmd *cobra.Command) (q *questions, done func(), err error) {
 	return q, func() { _ = term.Restore(fd, before) }, nil
 }
 
-// ask asks for a value unless it was given; without a terminal or an answer it returns the default.
-func (q *questions) ask(question, given, otherwise string) string {
-	if given != "" || q.terminal == nil {
-		return cmp.Or(given, otherwise)
-	}
+// ask asks for a value unless it was given, again after an answer that check refuses. A given value that check refuses ends the
+// questions. Without a terminal or an answer it returns the default.
+func (q *questions) ask(question, given, otherwise string, check func(string) error) string {
 	if otherwise != "" {
 		question += " [" + otherwise + "]"
 	}
-	q.terminal.SetPrompt(question + ": ")
-	return cmp.Or(q.read(q.terminal.ReadLine), otherwise)
+	return q.until(given, otherwise, check, func() (string, error) {
+		lines := strings.SplitAfter(question, "\n")
+		last := len(lines) - 1                                            // the terminal's prompt is one line
+		_, _ = io.WriteString(q.terminal, strings.Join(lines[:last], "")) // reading fails, too, when the terminal has gone
+		q.terminal.SetPrompt(lines[last] + ": ")
+		return q.terminal.ReadLine()
+	})
 }
 
-// askSecret asks for a value that is not shown; without a terminal it is empty.
-func (q *questions) askSecret(question string) string {
-	if q.terminal == nil {
-		return ""
-	}
-	return q.read(func() (string, error) { return q.terminal.ReadPassword(question + " (not shown): ") })
+// askSecret is ask for a value that is not shown.
+func (q *questions) askSecret(question, given string, check func(string) error) string {
+	return q.until(given, "", check, func() (string, error) { return q.terminal.ReadPassword(question + " (not shown): ") })
 }
 
-func (q *questions) read(read func() (string, error)) string {
+func (q *questions) until(given, otherwise string, check func(string) error, read func() (string, error)) string {
 	if q.failed != nil {
 		return ""
 	}
-	line, err := read()
-	if err != nil {
-		q.failed = errors.New("the questions were not answered to the end; nothing was written")
-		return ""
+	if given != "" || q.terminal == nil {
+		value := cmp.Or(given, otherwise)
+		q.failed = check(value)
+		return value
 	}
-	return strings.TrimSpace(line)
+	for {
+		line, err := read()
+		if err != nil {
+			q.failed = errors.New("the questions were not answered to the end; nothing was written")
+			return ""
+		}
+		value := cmp.Or(strings.TrimSpace(line), otherwise)
+		if err = check(value); err == nil {
+			return value
+		}
+		_, _ = fmt.Fprintf(q.terminal, "%v\n", err) // the next question fails, too, when the terminal has gone
+	}
+}
+
+// The checks of answers. Empty is an answer where a question says so.
+
+func checkVendor(name string) error {
+	if names := vendorNames(); !slices.Contains(names, name) {
+		return fmt.Errorf("there is no vendor %q; choose one of: %s", name, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if key == "" {
+		return errors.New("the key is empty")
+	}
+	return checkSecret("the key", key)
+}
+
+// checkSecret returns an error for a value that an environment file can't hold.
+func checkSecret(name, value string) error {
+	if strings.ContainsAny(value, "#\"' \t\r\n") {
+		return fmt.Errorf("%s has a character that an environment file can't hold (#, quotes or white space)", name)
+	}
+	return nil
+}
+
+func checkDomain(domain string) error {
+	if strings.ContainsAny(domain, "/:{}\" \t\r\n") {
+		return fmt.Errorf("the domain %q is not a host name such as ai.example.com", domain)
+	}
+	return nil
+}
+
+// checkURL returns a check of addresses with one of the schemes.
+func checkURL(schemes ...string) func(string) error {
+	return func(address string) error {
+		scheme, _, found := strings.Cut(address, "://")
+		if address == "" || found && slices.Contains(schemes, scheme) {
+			return checkSecret("the URL", address)
+		}
+		return fmt.Errorf("the URL doesn't begin with %s://", strings.Join(schemes, ":// or "))
+	}
+}
+
+func checkOrganization(name string) error {
+	_, err := identity.CleanName("name", name)
+	return err //nolint:wrapcheck // it says what is wrong
+}
+
+func checkEmail(email string) error {
+	if email == "" {
+		return nil
+	}
+	if strings.ContainsAny(email, "{}\"' \t\r\n") {
+		return fmt.Errorf("%q can't be written into a Caddyfile", email)
+	}
+	_, err := identity.CleanEmail(email)
+	return err //nolint:wrapcheck // it says what is wrong
 }

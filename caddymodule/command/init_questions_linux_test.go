@@ -33,8 +33,8 @@ type person struct {
 	stdout   bytes.Buffer
 }
 
-// sitDown starts init on a pseudo-terminal of its own, with its files in dir and the vendors at address.
-func sitDown(t *testing.T, dir, address string) *person {
+// sitDown starts init on a pseudo-terminal of its own, with its files in dir.
+func sitDown(t *testing.T, dir string, args ...string) *person {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -52,8 +52,8 @@ func sitDown(t *testing.T, dir, address string) *person {
 	t.Cleanup(func() { require.NoError(t, slave.Close()) })
 	require.NoError(t, master.SetReadDeadline(time.Now().Add(time.Minute)))
 
-	p := &person{t: t, terminal: master, Cmd: exec.CommandContext(t.Context(), os.Args[0], "--config", filepath.Join(dir, "Caddyfile"))}
-	p.Env = []string{"HOME=" + t.TempDir(), initVariable + "=" + address}
+	p := &person{t: t, terminal: master, Cmd: exec.CommandContext(t.Context(), os.Args[0], append([]string{"svc", "init", "--config", filepath.Join(dir, "Caddyfile")}, args...)...)}
+	p.Env = []string{"HOME=" + t.TempDir(), programVariable + "=1"}
 	p.Stdin, p.Stdout, p.Stderr = slave, &p.stdout, slave
 	require.NoError(t, p.Start())
 	return p
@@ -119,7 +119,7 @@ func TestInitAsks(t *testing.T) {
 	}
 	dialogue := func(organization string) [][2]string {
 		return [][2]string{
-			{"xai) [echo]: ", "mistral"},
+			{"xai [echo]: ", "mistral"},
 			{"API key of mistral (not shown): ", "sk-planted"},
 			{"Domain (empty for http://localhost:8080): ", "ai.example.com"},
 			{"URL of a PostgreSQL (empty for SQLite): ", address.String()},
@@ -129,7 +129,7 @@ func TestInitAsks(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	p := sitDown(t, dir, vendor.URL)
+	p := sitDown(t, dir, "--base-url", vendor.URL)
 	p.answers(dialogue("Acme")...)
 	require.NoError(t, p.Wait(), "%s", &p.screen)
 	p.requireUsable()
@@ -160,12 +160,34 @@ func TestInitAsks(t *testing.T) {
 	require.NoError(t, c.run(vendorKey, "provider-key", "set", "--org", org, "--provider", "openai").err)
 
 	elsewhere := t.TempDir()
-	p = sitDown(t, elsewhere, vendor.URL)
+	p = sitDown(t, elsewhere, "--base-url", vendor.URL)
 	p.answers(dialogue("Other")...)
 	p.reads("belongs to another gateway")
 	require.Error(t, p.Wait())
 	require.NoFileExists(t, filepath.Join(elsewhere, "Caddyfile"))
 	require.Len(t, c.json("org", "list")["data"], 1)
+}
+
+// TestInitAsksAgain guarantees that an answer which can't be right is asked for again, with the reason, and that no earlier answer is lost.
+func TestInitAsksAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := sitDown(t, dir)
+	p.answers([][2]string{
+		{"[echo]: ", "acme"},
+		{`there is no vendor "acme"`, "echo"},
+		{"Domain", "https://ai.example.com"},
+		{"is not a host name such as ai.example.com", "ai.example.com"},
+		{"PostgreSQL", "localhost"},
+		{"doesn't begin with postgres://", ""},
+		{"Redis", "localhost"},
+		{"doesn't begin with redis://", ""},
+		{"first organization [first]: ", ""},
+		{"E-mail", "ops"},
+		{"is not an e-mail address such as name@example.com", "ops@example.com"},
+	}...)
+	require.NoError(t, p.Wait(), "%s", &p.screen)
+	require.Contains(t, p.stdout.String(), "https://ai.example.com/v1/chat/completions")
 }
 
 // TestInitIsLeft guarantees that Ctrl-C or the end of the input at any question ends init before it writes anything, and leaves
@@ -175,7 +197,7 @@ func TestInitIsLeft(t *testing.T) {
 	for _, key := range []string{"\x03", "\x04"} {
 		for _, dialogue := range [][][2]string{{{"[echo]: "}}, {{"[echo]: ", "openai"}, {"(not shown): "}}, {{"[echo]: ", ""}, {"Domain"}}} {
 			dir := t.TempDir()
-			p := sitDown(t, dir, "own")
+			p := sitDown(t, dir)
 			last := len(dialogue) - 1
 			p.answers(dialogue[:last]...)
 			p.reads(dialogue[last][0])

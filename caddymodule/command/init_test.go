@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -23,11 +25,11 @@ var vendorVariables = map[string]string{
 	"ollama": "", "echo": "",
 }
 
-// initIn runs init in a process of its own, with its files in dir, the vendors at address ("own" for their own) and no terminal.
-func initIn(t *testing.T, dir, address string, environment []string, args ...string) ran {
+// program runs a command of the program in a process of its own, without a terminal.
+func program(t *testing.T, environment []string, args ...string) ran {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"--config", filepath.Join(dir, "Caddyfile")}, args...)...)
-	cmd.Env = append([]string{"HOME=" + t.TempDir(), initVariable + "=" + address}, environment...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), programVariable + "=1"}, environment...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	done := ran{}
@@ -36,6 +38,12 @@ func initIn(t *testing.T, dir, address string, environment []string, args ...str
 	}
 	done.stdout, done.stderr = stdout.String(), stderr.String()
 	return done
+}
+
+// initIn runs init with its files in dir.
+func initIn(t *testing.T, dir string, environment []string, args ...string) ran {
+	t.Helper()
+	return program(t, environment, append([]string{"svc", "init", "--config", filepath.Join(dir, "Caddyfile")}, args...)...)
 }
 
 // TestInit guarantees, for each vendor, that init writes files which work, with safe modes, and makes an organization whose
@@ -64,7 +72,11 @@ func TestInit(t *testing.T) {
 			if variable != "" {
 				environment = append(environment, variable+"=sk-planted-"+name)
 			}
-			done := initIn(t, dir, vendor.URL+"/v1", environment, "--json", "--vendor", name, "--organization", "Acme", "--email", "ops@example.com")
+			args := []string{"--json", "--vendor", name, "--organization", "Acme", "--email", "ops@example.com"}
+			if name != "echo" {
+				args = append(args, "--base-url", vendor.URL+"/v1")
+			}
+			done := initIn(t, dir, environment, args...)
 			require.NoError(t, done.err)
 			made := object(t, done.stdout)
 			require.Contains(t, made["reply"], "ello")
@@ -101,7 +113,7 @@ func TestInit(t *testing.T) {
 				require.NotEqual(t, "10000000", c.json("wallet", "show", "--org", made["orgId"].(string))["balanceMicros"], "the call was charged")
 			}
 
-			again := initIn(t, dir, vendor.URL+"/v1", environment, "--vendor", name)
+			again := initIn(t, dir, environment, "--vendor", name)
 			require.ErrorContains(t, again.err, "exists already, and init overwrites nothing")
 			kept, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
 			require.NoError(t, err)
@@ -110,19 +122,97 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitOfAVendorThatRefuses guarantees that a wrong key is said, and that what was made stays and is shown.
-func TestInitOfAVendorThatRefuses(t *testing.T) {
-	t.Parallel()
+// refusing is a vendor that answers with a status.
+func refusing(t *testing.T, status int) (address string) {
+	t.Helper()
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, `{"error":{"message":"bad key sk-planted"}}`, http.StatusUnauthorized)
+		http.Error(w, `{"error":{"message":"no luck with sk-planted-0123456789abcdef"}}`, status)
 	}))
 	t.Cleanup(vendor.Close)
+	return vendor.URL + "/v1"
+}
+
+// TestFailedTrial guarantees that a failed trial call says its real cause and how to repeat it, that what was made stays and is shown,
+// and that the repeated trial works when the cause is gone.
+func TestFailedTrial(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	for name, tt := range map[string]struct{ vendor, address, want string }{
+		"wrong key":        {"mistral", refusing(t, http.StatusUnauthorized), "refused the key (401). Correct {env.MISTRAL_API_KEY}, which api_key of the provider mistral names."},
+		"wants a key":      {"ollama", refusing(t, http.StatusUnauthorized), "wants a key (401), and api_key of the provider ollama is none."},
+		"no such model":    {"mistral", refusing(t, http.StatusNotFound), `has no model "mistral-small-latest", or base_url`},
+		"no credits":       {"mistral", refusing(t, http.StatusPaymentRequired), "has no credits or quota left (402)"},
+		"too many calls":   {"mistral", refusing(t, http.StatusTooManyRequests), "is overloaded or limits its calls (429)"},
+		"a broken vendor":  {"mistral", refusing(t, http.StatusInternalServerError), "answered with status 500"},
+		"nobody listens":   {"ollama", closed.URL + "/v1", "nobody listens at " + strings.TrimPrefix(closed.URL, "http://") + ". Start the server there, or correct base_url of the provider ollama."},
+		"no such host":     {"ollama", "http://nowhere.invalid/v1", "the host nowhere.invalid isn't known"},
+		"no vendor at all": {"ollama", refusing(t, http.StatusOK), "gave an answer that isn't one of the provider's protocol"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			done := initIn(t, dir, []string{"MISTRAL_API_KEY=sk-planted-0123456789abcdef"}, "--vendor", tt.vendor, "--base-url", tt.address)
+			require.ErrorContains(t, done.err, tt.want)
+			require.Regexp(t, `Try again with: \S+ svc try `+tt.vendor+`/\S+ --org org_\w+ --config \S+ --envfile \S+`, done.err.Error())
+			require.Regexp(t, `ck_live_\w+`, done.stdout)
+			require.NotContains(t, done.stdout+done.stderr, "sk-planted")
+		})
+	}
+}
+
+// TestTry guarantees that a trial can be repeated when its cause is gone, and that it needs neither a model nor an organization to be
+// named while there is one.
+func TestTry(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	done := initIn(t, dir, vendor.URL+"/v1", []string{"MISTRAL_API_KEY=sk-planted"})
-	require.ErrorContains(t, done.err, "the first call of mistral/mistral-small-latest failed with status 5")
-	require.ErrorContains(t, done.err, "Check the vendor's key in "+filepath.Join(dir, "svc.env"))
-	require.Regexp(t, `ck_live_\w+`, done.stdout)
-	require.NotContains(t, done.stdout+done.stderr+done.err.Error(), "sk-planted")
+	caddyfile := filepath.Join(dir, "Caddyfile")
+	require.NoError(t, initIn(t, dir, nil, "--vendor", "echo").err)
+	done := program(t, nil, "svc", "try", "--json", "--config", caddyfile)
+	require.NoError(t, done.err)
+	tried := object(t, done.stdout)
+	require.Equal(t, "echo/echo-1", tried["model"])
+	require.NotEmpty(t, tried["reply"])
+	require.NotEqual(t, "0", tried["chargedMicros"])
+
+	require.ErrorContains(t, program(t, nil, "svc", "try", "echo/none", "--config", caddyfile).err, `there is no model "echo/none"; the configuration has: echo/echo-1`)
+	require.ErrorContains(t, program(t, nil, "svc", "try", "--org", "org_none", "--config", caddyfile).err, `there is no organization "org_none"`)
+	c := &commandLine{t: t, dir: dir}
+	c.json("org", "create", "--name", "second")
+	require.ErrorContains(t, program(t, nil, "svc", "try", "--config", caddyfile).err, "--org is needed")
+}
+
+// TestInitOfAnotherModel guarantees that address, model, key and port can be given, and that the operator is told to check a model's
+// figures.
+func TestInitOfAnotherModel(t *testing.T) {
+	t.Parallel()
+	var asked, authorization atomic.Value
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // a broken one is not what is wanted
+		asked.Store(string(body))
+		authorization.Store(r.Header.Get("Authorization"))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Hello."}}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15}}`)
+	}))
+	t.Cleanup(vendor.Close)
+	for _, name := range []string{"qwen3:8b", "ollama/qwen3:8b"} {
+		dir := t.TempDir()
+		key := filepath.Join(dir, "key")
+		require.NoError(t, os.WriteFile(key, []byte("sk-planted\n"), 0o600))
+		done := initIn(t, dir, nil, "--vendor", "ollama", "--base-url", vendor.URL+"/v1", "--model", name, "--key-file", key, "--port", "9000")
+		require.NoError(t, done.err)
+		require.Contains(t, asked.Load(), `"model":"qwen3:8b"`)
+		require.Equal(t, "Bearer sk-planted", authorization.Load())
+		require.Contains(t, done.stdout, "Check the window, the largest output and the prices of ollama/qwen3:8b in the Caddyfile: they are those of ollama/llama3.2.")
+		require.Contains(t, done.stdout, "curl http://localhost:9000/v1/chat/completions")
+		text, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
+		require.NoError(t, err)
+		for _, part := range []string{"\tmodel ollama/qwen3:8b {\n", "\tapi_key {env.OLLAMA_API_KEY}\n", "base_url http://localhost:9000\n", "\n:9000 {\n", "\nhttp://:9001 {\n", "listen 127.0.0.1:9002\n"} {
+			require.Contains(t, string(text), part)
+		}
+		require.NotContains(t, string(text), "Llama 3.2")
+		require.NotContains(t, string(text), "sk-planted")
+	}
 }
 
 // TestInitRefuses guarantees that a wrong answer ends init before it writes anything, and that a store that can't be opened
@@ -134,15 +224,24 @@ func TestInitRefuses(t *testing.T) {
 		args []string
 	}{
 		{"the key of openai is missing: set OPENAI_API_KEY", []string{"--vendor", "openai"}},
-		{`there is no vendor "acme"`, []string{"--vendor", "acme"}},
+		{`there is no vendor "acme"; choose one of: `, []string{"--vendor", "acme"}},
+		{"echo has no address; leave --base-url out", []string{"--base-url", "http://127.0.0.1:1/v1"}},
+		{"--base-url: the URL doesn't begin with http:// or https://", []string{"--vendor", "ollama", "--base-url", "127.0.0.1:1"}},
+		{"echo takes no key", []string{"--key-file", os.DevNull}},
+		{"reading --key-file", []string{"--vendor", "openai", "--key-file", "nowhere"}},
+		{"the key of openai is missing", []string{"--vendor", "openai", "--key-file", os.DevNull}},
+		{"--domain and --port exclude each other", []string{"--domain", "ai.example.com", "--port", "9000"}},
+		{"--port must be at most 65533", []string{"--port", "65534"}},
+		{"the URL doesn't begin with postgres:// or postgresql://", []string{"--postgres", "127.0.0.1"}},
+		{"the URL doesn't begin with redis:// or rediss://", []string{"--redis", "127.0.0.1"}},
 		{"is not a host name", []string{"--domain", "https://ai.example.com"}},
 		{"is not an e-mail address", []string{"--email", "ops"}},
-		{"SVC_REDIS has a character", []string{"--redis", "redis://user:pass#word@host"}},
+		{"the URL has a character", []string{"--redis", "redis://user:pass#word@host"}},
 		{"the store", []string{"--postgres", "postgres://nobody@127.0.0.1:1/none?connect_timeout=1"}},
 		{"name: is empty", []string{"--organization", " "}},
 	} {
 		dir := t.TempDir()
-		done := initIn(t, dir, "own", nil, tt.args...)
+		done := initIn(t, dir, nil, tt.args...)
 		require.ErrorContains(t, done.err, tt.want)
 		require.Empty(t, done.stdout)
 		for _, pattern := range []string{"Caddyfile", "svc.env", "data/*"} {
@@ -166,7 +265,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
 			path := filepath.Join(dir, name)
 			require.NoError(t, place(path))
-			require.ErrorContains(t, initIn(t, dir, "own", nil).err, path+" exists already, and init overwrites nothing", kind)
+			require.ErrorContains(t, initIn(t, dir, nil).err, path+" exists already, and init overwrites nothing", kind)
 			require.Equal(t, []string{name}, filesIn(t, dir), kind)
 			if kind == "file" {
 				requireText(t, path, "precious")
@@ -181,7 +280,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 		backup := filepath.Join(dir, "data", "svc.db.broken") // docs/operating.md, "Backup and restore"
 		require.NoError(t, os.Mkdir(filepath.Dir(backup), 0o700))
 		require.NoError(t, os.WriteFile(backup, []byte("precious"), 0o600))
-		require.Error(t, initIn(t, dir, "own", nil, args...).err)
+		require.Error(t, initIn(t, dir, nil, args...).err)
 		require.Equal(t, []string{"data/svc.db.broken"}, filesIn(t, dir))
 		requireText(t, backup, "precious")
 	}
@@ -211,13 +310,13 @@ func requireText(t *testing.T, path, want string) {
 func TestInitWithEverything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	done := initIn(t, dir, "own", nil, "--domain", "ai.example.com", "--redis", "redis://user:planted@127.0.0.1:1", "--email", "ops@example.com")
+	done := initIn(t, dir, nil, "--domain", "ai.example.com", "--redis", "redis://user:planted@127.0.0.1:1", "--email", "ops@example.com")
 	require.NoError(t, done.err)
 	require.Contains(t, done.stdout, "https://ai.example.com/v1/chat/completions")
 	require.NotContains(t, done.stdout, "planted")
 	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
 	require.NoError(t, err)
-	for _, part := range []string{"\n\temail ops@example.com\n", "base_url https://ai.example.com\n", "redis {env.SVC_REDIS}\n", "\nai.example.com {\n\tsvc_server\n}\n"} {
+	for _, part := range []string{"\n\temail ops@example.com\n", "base_url https://ai.example.com\n", "redis {env.SVC_REDIS}\n", "\nai.example.com {\n\tsvc_server\n}\n", "\nhttp://:8081 {\n\tbind 127.0.0.1\n", "listen 127.0.0.1:8082\n"} {
 		require.Contains(t, string(text), part)
 	}
 	require.NotContains(t, string(text), "planted")

@@ -21,7 +21,7 @@ customer messages from messaging platforms, which its worker answers.
 .
 The service and its worker are units of systemd; caddy-svc administers
 them.`
-	homepage    = "https://github.com/caddy-svc/caddy-svc"
+	homepage = "https://github.com/caddy-svc/caddy-svc"
 
 	// installedByHand is where the units of the repository expect the program, packaged where the Debian package has it.
 	installedByHand = "/usr/local/bin/caddy "
