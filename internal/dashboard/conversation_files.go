@@ -41,7 +41,10 @@ func (f *sentFile) Size() string {
 
 // Why returns in words why its content can't be had.
 func (f *sentFile) Why() string {
-	if f.State == "waiting" {
+	switch {
+	case f.State == "waiting" && f.Code == "media_storage_full":
+		return fileTexts[f.Code] + " It is fetched when there is room, if the platform still has it."
+	case f.State == "waiting":
 		return "It is being fetched from the platform."
 	}
 	return cmp.Or(fileTexts[f.Code], "It could not be fetched.")

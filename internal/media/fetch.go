@@ -28,10 +28,11 @@ const (
 	tryTime = time.Minute
 	// sweepInterval is the pause between two looks for files of deleted messages.
 	sweepInterval = 5 * time.Second
-	// reconnectPause and reconnectLife are how often and how long a file is tried whose channel needs new credentials; platforms keep files
-	// for about as long.
+	// reconnectPause and fullPause are how often a file is tried whose channel needs new credentials, or for which there is no room; a deleted
+	// file wakes some of the latter. waitingLife is for how long, because platforms keep files for about as long.
 	reconnectPause = 10 * time.Minute
-	reconnectLife  = 7 * 24 * time.Hour
+	fullPause      = time.Hour
+	waitingLife    = 7 * 24 * time.Hour
 	// longestPace bounds the pause after a piece.
 	longestPace = 100 * time.Millisecond
 )
@@ -162,6 +163,12 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 		return cause
 	case ctx.Err() != nil: // we stop; the next process goes on at once
 		return t.again(bounded, f.DB, 0, false)
+	case errors.Is(cause, ErrFull) && t.age() <= waitingLife:
+		f.Fetched(OutcomeRetried)
+		if err := t.clear(bounded, f.DB); err != nil {
+			return err
+		}
+		return t.awaitRoom(bounded, f.DB, f.OrgBytes)
 	case errors.Is(cause, ErrFull):
 		failed = &fetchError{code: CodeStorageFull, cause: cause}
 	case !ok: // of the store
@@ -169,7 +176,7 @@ func (f *Fetcher) end(ctx context.Context, t *try, a about, cause error, log *sl
 		return errors.Join(cause, t.again(bounded, f.DB, t.pause(0), true))
 	}
 	code := failed.code
-	if code == "" && !failed.reconnect && t.attempts > int64(len(retries)) || failed.reconnect && t.age() > reconnectLife {
+	if code == "" && !failed.reconnect && t.attempts > int64(len(retries)) || failed.reconnect && t.age() > waitingLife {
 		code = CodeUnavailable
 	}
 	log.WarnContext(ctx, "fetching a customer's file failed", "final", code != "", "error", failed.cause)

@@ -29,7 +29,7 @@ const (
 	Failed  = "failed" // it is not fetched any more; its code says why
 )
 
-// Codes of failed files.
+// Codes of failed files, the last one also of files that wait for room.
 const (
 	CodeTooLarge    = "media_too_large"    // it has more than [MaxBytes]
 	CodeType        = "media_type"         // what came is no file of its kind
@@ -101,7 +101,7 @@ type File struct {
 	ID, MessageID string
 	Kind          string // image, audio, video, sticker or file
 	State         string // [Waiting], [Stored] or [Failed]
-	Code          string // of a failed one, "" for others
+	Code          string // of a failed one, or [CodeStorageFull] of one that waits for room; "" for others
 	Name          string // "" if it has none, or it doesn't open
 	MediaType     string // of a stored one: by its content, application/octet-stream if that says nothing
 	Bytes         int64  // of a stored one

@@ -334,17 +334,65 @@ func TestBounds(t *testing.T) {
 		stop()
 		f.start(func(c *media.Config) { c.OrgBytes = media.MaxBytes + 2*media.LeastBytes }) // one small file is there
 		small := f.platform.PutFile(picture(150))
-		for customer, code := range map[string]string{"fits": "", "does not": media.CodeStorageFull} {
-			if code != "" {
-				f.arrives("chn_1", "fits", media.Reference{Kind: "image", Reference: f.platform.Link(small)})
-				f.settled("org_1", f.arrives("chn_1", "fits"))
-			}
-			if customer == "fits" {
-				continue
-			}
-			one = f.settled("org_1", f.arrives("chn_1", customer, media.Reference{Kind: "image", Reference: f.platform.Link(small)}))[0]
-			require.Equal(t, code, one.Code)
+		one = f.settled("org_1", f.arrives("chn_1", "fits", media.Reference{Kind: "image", Reference: f.platform.Link(small)}))[0]
+		require.Empty(t, one.Code)
+		f.full("org_1", f.arrives("chn_1", "does not", media.Reference{Kind: "image", Reference: f.platform.Link(small)}))
+		f.healthy()
+	})
+}
+
+// full waits until the only file of a conversation waits for room.
+func (f *fixture) full(org, conversation string) {
+	f.t.Helper()
+	f.await("the file to wait for room", func() bool { return f.files(org, conversation)[0].Code == media.CodeStorageFull })
+	require.Equal(f.t, media.Waiting, f.files(org, conversation)[0].State)
+}
+
+// TestFilesWaitForRoom guarantees that a file which finds no room is had as soon as others are deleted, those of customers or of people, is
+// looked at each hour, and is given up after a week.
+func TestFilesWaitForRoom(t *testing.T) {
+	t.Parallel()
+	each(t, func(f *fixture) {
+		t := f.t
+		f.channel("org_1", "chn_1", bot.Type)
+		small := f.platform.PutFile(picture(150))
+		arrives := func(customer string) string {
+			return f.arrives("chn_1", customer, media.Reference{Kind: "image", Reference: small})
 		}
+		sent, err := media.NewKeeper(f.DB, f.ring).Keep(t.Context(), "org_1", &media.Upload{Kind: "image", MediaType: "image/png", Content: picture(9)})
+		require.NoError(t, err)
+		f.start(func(c *media.Config) { c.OrgBytes = 2 * media.LeastBytes })
+		first := arrives("first")
+		require.Equal(t, media.Stored, f.settled("org_1", first)[0].State, "exactly the space that there is")
+		second := arrives("second")
+		f.full("org_1", second)
+		third := arrives("third")
+		f.full("org_1", third)
+		require.Equal(t, 1, f.platform.Downloads(small))
+		f.healthy()
+		hour := f.number(`SELECT min(run_at - updated_at) FROM media WHERE state = 'waiting'`)
+		require.InDelta(t, time.Hour.Milliseconds(), hour, float64(20*time.Minute.Milliseconds()))
+
+		require.NoError(t, f.queue.DeleteConversation(t.Context(), "test", "org_1", first))
+		_, err = media.Sweep(t.Context(), f.DB)
+		require.NoError(t, err)
+		f.await("one of them to be stored", func() bool {
+			return f.files("org_1", second)[0].State == media.Stored || f.files("org_1", third)[0].State == media.Stored
+		})
+		f.await("the other to wait again", func() bool {
+			return f.number(`SELECT count(*) FROM media WHERE state = 'waiting' AND code <> ''`) == 1
+		})
+		f.exec(`UPDATE sent_files SET expires_at = 1 WHERE id = $1`, sent.ID)
+		_, err = media.Sweep(t.Context(), f.DB)
+		require.NoError(t, err)
+		f.settled("org_1", second)
+		f.settled("org_1", third)
+
+		last := arrives("last")
+		f.full("org_1", last)
+		f.exec(`UPDATE media SET created_at = created_at - $1, run_at = 0 WHERE state = 'waiting'`, (7*24*time.Hour + time.Minute).Milliseconds())
+		one := f.settled("org_1", last)[0]
+		require.Equal(t, []string{media.Failed, media.CodeStorageFull}, []string{one.State, one.Code})
 		f.healthy()
 	})
 }

@@ -278,6 +278,7 @@ func removeSent(ctx context.Context, db *store.DB, id string) error {
 			}, `DELETE FROM sent_file_pieces WHERE file_id = $1 AND position IN (
 				SELECT position FROM sent_file_pieces WHERE file_id = $1 ORDER BY position LIMIT $2) RETURNING position`, id, clearedPieces)
 			if err == nil && pieces < clearedPieces {
+				makeRoom(tx, "sent_files", id)
 				tx.Queue(store.AnyRows, `DELETE FROM sent_files WHERE id = $1`, id)
 			}
 			return err

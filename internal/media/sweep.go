@@ -44,6 +44,7 @@ func remove(ctx context.Context, db *store.DB, id string) error {
 			}
 			pieces, err = deletePieces(ctx, tx, id)
 			if err == nil && pieces < clearedPieces {
+				makeRoom(tx, "media", id)
 				tx.Queue(store.AnyRows, `DELETE FROM media WHERE id = $1`, id)
 			}
 			return err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/failpoint"
+	"github.com/caddy-svc/caddy-svc/internal/repeat"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 	"github.com/caddy-svc/caddy-svc/internal/vault"
 )
@@ -24,6 +26,7 @@ type try struct {
 	attempts             int64  // this one included
 	leasedAt             int64  // with attempts it fences off older tries: after one that doesn't count the next has its number
 	createdAt            int64  // epoch milliseconds, as leasedAt
+	needs                int64  // for how many bytes it looked for room last
 }
 
 // waitingOrganizations are how many organizations with waiting files one look visits.
@@ -82,7 +85,7 @@ func lease(ctx context.Context, db *store.DB, orgID string, atMost int, life int
 		for i := range leased {
 			leased[i].attempts++
 			leased[i].leasedAt = tx.Now()
-			tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4 WHERE id = $1`,
+			tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4, code = '' WHERE id = $1`,
 				leased[i].id, leased[i].attempts, tx.Now()+life, tx.Now())
 		}
 		return nil
@@ -167,7 +170,8 @@ func counted(bytes int64) int64 { return max(bytes, LeastBytes) }
 // hasRoom reports whether the organization has less than limit bytes.
 func (t *try) hasRoom(ctx context.Context, db *store.DB, limit int64) (bool, error) {
 	stored, err := store.ReadRow(ctx, db, "sum up files", store.ScanValue[int64], selectStored, t.orgID)
-	return stored < limit, err
+	t.needs = 1
+	return stored+t.needs <= limit, err
 }
 
 // finish makes the file stored, or fails with ErrFull.
@@ -177,7 +181,7 @@ func (t *try) finish(ctx context.Context, db *store.DB, about []byte, mediaType 
 		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
 			return err
 		}
-		if stored+counted(bytes) > limit {
+		if t.needs = counted(bytes); stored+t.needs > limit {
 			return ErrFull
 		}
 		tx.Queue(1, `UPDATE media SET state = 'stored', about = $2, media_type = $3, bytes = $4, pieces = $5, updated_at = $6 WHERE id = $1`,
@@ -202,6 +206,35 @@ func (t *try) fail(ctx context.Context, db *store.DB, about []byte, code string)
 		tx.Queue(1, `UPDATE media SET state = 'failed', code = $2, about = $3, updated_at = $4 WHERE id = $1`, t.id, code, about, tx.Now())
 		return nil
 	})
+}
+
+// awaitRoom lets the file, of which no piece is left, be tried again when files are deleted, or after fullPause; immediately if files were
+// deleted since it found no room, which woke only those that waited already. The try doesn't count.
+func (t *try) awaitRoom(ctx context.Context, db *store.DB, limit int64) error {
+	return t.exec(ctx, db, func(ctx context.Context, tx store.Tx) error {
+		var stored int64
+		if err := tx.Query(ctx, func(row store.Row) error { return row.Scan(&stored) }, selectStored, t.orgID); err != nil {
+			return err
+		}
+		wait := repeat.Around(fullPause).Milliseconds()
+		if stored+t.needs <= limit {
+			wait = 0
+		}
+		tx.Queue(1, `UPDATE media SET attempts = $2, run_at = $3, updated_at = $4, code = $5 WHERE id = $1`,
+			t.id, t.attempts-1, tx.Now()+wait, tx.Now(), CodeStorageFull)
+		return nil
+	})
+}
+
+// awaitingRoom selects the oldest files of an organization that wait for room and aren't due yet. No process has one of them: a lease
+// clears the code. {file} is a table with a file that is deleted, whose id is $1.
+const awaitingRoom = `SELECT id FROM media WHERE org_id = (SELECT org_id FROM {file} WHERE id = $1) AND state = 'waiting'
+	AND code = '` + CodeStorageFull + `' AND run_at > $2 ORDER BY run_at LIMIT $3`
+
+// makeRoom has some files tried again that wait for room, because the file of a table is about to be deleted.
+func makeRoom(tx store.Tx, table, id string) {
+	waiting := strings.Replace(awaitingRoom, "{file}", table, 1) + skipLocked(tx)
+	tx.Queue(store.AnyRows, `UPDATE media SET run_at = $2 WHERE id IN (`+waiting+`)`, id, tx.Now(), clearedPieces)
 }
 
 // renew keeps other processes away for another life milliseconds.
