@@ -54,6 +54,9 @@ const (
 	ErasureWanted
 	// Event is like Media, but only shown: its files aren't fetched, nobody is told, and nothing answers it.
 	Event
+	// UnmarkedEcho is like HumanEcho where the platform doesn't say whether a person typed it. The queue takes it for an automatic reply if it
+	// came sooner after the customer's message than a person could have answered, or repeats the text of such a one.
+	UnmarkedEcho
 )
 
 // Inbound is one thing that a delivery of a platform reports. All its strings are valid UTF-8 without NUL.
@@ -87,7 +90,8 @@ type Inbound struct {
 	// Attached are the files of a Text, Media or HumanEcho that can be fetched, at most MaxAttachments, nil for none; see [Collector.Attach]. It is a
 	// pointer because few of a delivery's items have files, and a delivery may have very many.
 	Attached *[]Attachment
-	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds.
+	// Failure is the class of a FailedDelivery; empty if unknown, and for all other kinds. After [CustomerBlocked] the conversation is closed,
+	// unless the customer has written since the message was sent.
 	Failure Class
 	// SentAt is the platform's time; the zero time if there is none or it is implausible.
 	SentAt time.Time
@@ -147,6 +151,11 @@ func (in Inbound) AsAutomatic(text, media string) Inbound {
 	in = in.AsEcho(text, media)
 	in.Kind = AutomaticEcho
 	return in
+}
+
+// IsEcho reports whether in is a message of the business itself.
+func (in *Inbound) IsEcho() bool {
+	return in.Kind == HumanEcho || in.Kind == AutomaticEcho || in.Kind == UnmarkedEcho
 }
 
 // MediaName is the platform's name of a kind of message if it looks like one, so that nothing else gets into the
@@ -213,7 +222,7 @@ func (c *Collector) All() []Inbound { return c.all }
 func (c *Collector) Add(in Inbound) {
 	routed := c.channelRouted || in.ExternalID != ""
 	switch in.Kind {
-	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent, Event:
+	case Text, Media, HumanEcho, AutomaticEcho, FailedDelivery, Unsent, Event, UnmarkedEcho:
 		routed = routed && in.Conversation != "" && in.MessageID != ""
 	case Blocked, ErasureWanted:
 		routed = routed && in.Conversation != ""

@@ -225,8 +225,8 @@ func (h *Webhooks) item(in *platforms.Inbound, route *store.Route) (item inbox.I
 		item.Kind = inbox.Media
 	case platforms.Event:
 		item.Kind = inbox.Event
-	case platforms.HumanEcho:
-		item.Kind = inbox.HumanEcho
+	case platforms.HumanEcho, platforms.UnmarkedEcho:
+		item.Kind, item.Unmarked = inbox.HumanEcho, in.Kind == platforms.UnmarkedEcho
 	case platforms.AutomaticEcho:
 		item.Kind = inbox.AutomaticEcho
 	case platforms.FailedDelivery:

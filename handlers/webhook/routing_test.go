@@ -106,6 +106,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 	kinds := map[platforms.Kind]inbox.ItemKind{
 		platforms.Media: inbox.Media, platforms.Event: inbox.Event, platforms.HumanEcho: inbox.HumanEcho, platforms.FailedDelivery: inbox.FailedDelivery, platforms.Blocked: inbox.Blocked,
 		platforms.AccessRefused: inbox.AccessRefused, platforms.AutomaticEcho: inbox.AutomaticEcho,
+		platforms.UnmarkedEcho: inbox.HumanEcho,
 	}
 	at := time.UnixMilli(1763650000123)
 	for from, to := range kinds {
@@ -118,7 +119,7 @@ func TestDeliveryOfOtherKinds(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, queued)
 		require.Equal(t, []inbox.Item{{
-			Kind: to, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
+			Kind: to, Unmarked: from == platforms.UnmarkedEcho, CustomerRef: "c", Address: "a", CustomerName: "n", MessageID: "m", Mark: "msg_1.0", Text: "image", Code: "channel_needs_reauth", SentAt: at.UnixMilli(),
 		}}, g.arrivals[0].Items)
 	}
 	g.arrivals = nil

@@ -41,13 +41,14 @@ var sentences = []sentence{
 		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NOT NULL AND m.author <> 'customer'`},
 	{"messages", `SELECT m.id, 'waits in a conversation that is never due' FROM messages m
 		LEFT JOIN conversations c ON c.id = m.conversation_id
-		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NULL AND NOT m.handled AND c.run_at IS NULL`},
+		WHERE m.id > $1 AND m.id <= $2 AND m.turn_id IS NULL AND NOT m.handled AND c.run_at IS NULL
+			AND coalesce(c.state, 'assistant') <> 'human'`},
 	{"turns", `SELECT t.id, 'is answered and has no parts' FROM turns t
 		WHERE t.id > $1 AND t.id <= $2 AND t.state = 'answered'
 			AND NOT EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id)`},
 	{"turns", `SELECT t.id, 'is ' || t.state || ' and has parts' FROM turns t
 		WHERE t.id > $1 AND t.id <= $2 AND t.state <> 'answered'
-			AND EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id)`},
+			AND EXISTS (SELECT 1 FROM outbound_messages o WHERE o.turn_id = t.id AND o.state <> 'discarded')`},
 	{"turns", `SELECT t.id, 'is ' || t.state || ' and answers no message' FROM turns t
 		WHERE t.id > $1 AND t.id <= $2 AND t.state IN ('asking', 'answered', 'needs_attention', 'dead') AND t.code <> '` + codeClosed + `'
 			AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.turn_id = t.id)`},

@@ -79,8 +79,8 @@ type Reply struct {
 	TurnID, TurnState string
 	// Text is the answer as it was sent; "" while there is none.
 	Text string
-	// handled: the text needs no answer.
-	handled bool
+	// handled: the text needs no answer. silent: the assistant answers nothing in the conversation now.
+	handled, silent bool
 	// claimable is the result of Claimable.
 	claimable error
 }
@@ -91,12 +91,12 @@ func (r *Reply) Claimable() error { return r.claimable }
 
 // Waits reports whether the assistant may still answer the text by itself: the text waits for a turn, or its turn is running.
 func (r *Reply) Waits() bool {
-	return r.TurnID == "" && !r.handled || r.TurnState == TurnAsking
+	return r.TurnID == "" && !r.handled && !r.silent || r.TurnState == TurnAsking
 }
 
 const (
 	selectReply = `SELECT m.id, m.conversation_id, m.received_at, m.handled, COALESCE(m.turn_id, ''), COALESCE(t.state, ''),
-			c.run_at, c.lease_until, c.attempts
+			c.run_at, c.lease_until, c.attempts, c.state, c.paused_until, c.blocked_at
 		FROM messages m JOIN conversations c ON c.id = m.conversation_id LEFT JOIN turns t ON t.id = m.turn_id
 		WHERE m.channel_id = $1 AND m.platform_message_id = $2 AND m.org_id = $3 AND m.author = 'customer'`
 	selectParts = `SELECT ` + outboundColumns + ` WHERE turn_id = $1 AND org_id = $2
@@ -111,8 +111,11 @@ func (q *Queue) Reply(ctx context.Context, orgID, channelID, platformMessageID s
 	}
 	reply, err := store.ReadRow(ctx, q.db, "read a reply", func(row store.Row) (r Reply, err error) {
 		var runAt sql.NullInt64
+		var c Conversation
 		var leaseUntil, attempts int64
-		err = row.Scan(&r.MessageID, &r.ConversationID, &r.ReceivedAt, &r.handled, &r.TurnID, &r.TurnState, &runAt, &leaseUntil, &attempts)
+		err = row.Scan(&r.MessageID, &r.ConversationID, &r.ReceivedAt, &r.handled, &r.TurnID, &r.TurnState, &runAt, &leaseUntil, &attempts,
+			&c.State, &c.PausedUntil, &c.BlockedAt)
+		r.silent = c.silent(now)
 		r.claimable = claimable(runAt, leaseUntil, attempts, now)
 		return r, err
 	}, selectReply, channelID, platformMessageID, orgID)

@@ -49,7 +49,11 @@ type queueState struct {
 
 // silent reports whether the assistant must not write now.
 func (c *conversationRow) silent(now int64) bool {
-	return c.state != StateAssistant || c.pausedUntil > now || c.blockedAt != 0
+	return silent(c.state, c.pausedUntil, c.blockedAt, now)
+}
+
+func silent(state string, pausedUntil, blockedAt, now int64) bool {
+	return state != StateAssistant || pausedUntil > now || blockedAt != 0
 }
 
 // runBy makes the conversation due at a time, or leaves an earlier one.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/media"
 	"github.com/caddy-svc/caddy-svc/internal/store"
@@ -64,19 +65,24 @@ func (q *Queue) Conversations(ctx context.Context, orgID string, filter Conversa
 			"last_customer_at DESC, id DESC"
 		args = append(args, wrote)
 	}
-	text, args = filter.where(text, args)
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list conversations: %w", err)
+	}
+	text, args = filter.where(text, args, now)
 	return store.ReadRows(ctx, q.db, "list conversations", func(row store.Row) (Conversation, error) {
 		return q.scanConversation(row)
 	}, text+` ORDER BY `+order+` LIMIT $3`, args...)
 }
 
-// where adds the filter's conditions to a query of conversations.
-func (f *ConversationFilter) where(text string, args []any) (conditioned string, with []any) {
+// where adds the filter's conditions at a time to a query of conversations.
+func (f *ConversationFilter) where(text string, args []any, now int64) (conditioned string, with []any) {
 	if f.Attention {
 		text += " AND attention <> ''"
 	}
 	if f.Waiting {
-		text += " AND (" + waitsForPeople + ")"
+		args = append(args, now)
+		text += " AND " + strings.ReplaceAll(waitsForPeople, "{now}", fmt.Sprintf("$%d", len(args)))
 	}
 	equal := func(column, value string) string {
 		if value == "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
@@ -26,18 +27,10 @@ const (
 	codeHandedOver = "handed_over"
 )
 
-// effect is a change to rows of a conversation that were stored before the item.
-type effect struct {
-	conversationID string
-	// silence discards what the assistant has not sent, with this code; "" takes up turns that need attention, or with person ends those of
-	// messages without text.
-	silence string
-	person  bool
-}
-
-// decisions is the part of the database that a batch of arrivals touches, and the changes by the arrivals, applied in order. It
-// contains no SQL.
+// decisions is the part of the database that a batch of arrivals touches, and the messages that it adds. What arrivals change in stored rows
+// is queued in the session, in their order and before the messages are inserted.
 type decisions struct {
+	s    *session
 	now  int64
 	rows map[conversationKey]*conversationRow
 	byID map[string]*conversationRow // also of messages that were not delivered
@@ -54,7 +47,8 @@ type decisions struct {
 	learned [][]byte
 
 	messages []*messageRow
-	effects  []effect
+	// reads is set when queries were queued whose results change conversations.
+	reads bool
 }
 
 // messageKey identifies a message in its channel: an incoming one by its task id, an outgoing one by the platform's id.
@@ -72,6 +66,8 @@ type messageRow struct {
 // sentRow is an outbound message that the platform has reported on.
 type sentRow struct {
 	id, conversationID, state, code string
+	at                              int64 // when it got its state
+	wroteAt                         int64 // when the customer's last message arrived, 0 without any
 	changed                         bool
 }
 
@@ -109,8 +105,7 @@ func (d *decisions) decide(item *arrivedItem) {
 		}
 	case Blocked:
 		if c != nil && c.state != StateClosed && (item.SentAt <= 0 || sentAt >= c.lastCustomerAt) {
-			c.close()
-			d.silence(c, codes.CustomerBlocked)
+			d.close(c, codes.CustomerBlocked)
 		}
 	case AccessRefused, Unsent, ErasureWanted: // see [Queue.Enqueue], which has left them out
 	}
@@ -128,26 +123,26 @@ func (d *decisions) meet(c *conversationRow, item *arrivedItem, sentAt int64) {
 	}
 }
 
-// message stores a message that waits for an answer.
+// message stores a message that waits for an answer: of the assistant, or of a person while one has the conversation.
 func (d *decisions) message(c *conversationRow, item *arrivedItem, kind string, sentAt int64) {
 	d.meet(c, item, sentAt)
 	if c.state == StateClosed {
 		c.state = StateAssistant
 	}
-	silent := c.silent(d.now)
 	c.asked(d.now)
-	d.add(c, item, AuthorCustomer, kind, silent, sentAt)
-	if silent {
+	blocked := c.blockedAt != 0
+	d.add(c, item, AuthorCustomer, kind, blocked, sentAt)
+	if blocked || c.state == StateHuman {
 		return
 	}
 	if c.attention != "" {
 		// Messages that could not be answered are answered together with this one, so that the order stays.
-		d.effects = append(d.effects, effect{conversationID: c.id})
+		takeUp(d.s.tx, c.id, d.now)
 	}
 	d.schedule(c, item)
 }
 
-// schedule makes the conversation due after its quiet window. A message moves the end of the window it falls into; it delays no
+// schedule makes the conversation due after its quiet window, and not before its pause is over. A message moves the end of the window it falls into; it delays no
 // retry, and nothing that is due already.
 func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	window := item.route.DebounceMS
@@ -166,6 +161,7 @@ func (d *decisions) schedule(c *conversationRow, item *arrivedItem) {
 	if window > 0 {
 		due = max(d.now, min(d.now+window, c.waitingSince.Int64+longest))
 	}
+	due = max(due, c.pausedUntil)
 	switch leased := c.leaseUntil > d.now; {
 	case inWindow || leased && c.runAt.Valid && c.attempts == 0:
 		c.runAt = sql.NullInt64{Int64: due, Valid: true}
@@ -189,27 +185,27 @@ func (d *decisions) echo(c *conversationRow, item *arrivedItem, key messageKey, 
 		kind = KindEvent
 	}
 	if !d.automaticReply(c, item) {
-		c.replied(0)
-		d.personAnswered(c)
-		d.pause(c, item, sentAt)
+		d.personWrote(c, item, sentAt)
 	}
 	d.add(c, item, AuthorHuman, kind, true, sentAt)
 }
 
-// pause silences the assistant after a person's message, unless its agent never pauses.
-func (d *decisions) pause(c *conversationRow, item *arrivedItem, sentAt int64) {
+// personWrote silences the assistant after a person's message, unless its agent never pauses. A late echo reports a person who is no longer
+// writing: the assistant goes on with what is younger.
+func (d *decisions) personWrote(c *conversationRow, item *arrivedItem, sentAt int64) {
 	pause := item.route.PauseMS
-	switch {
-	case pause == store.NoPause:
-		return
-	case pause <= 0:
+	if pause <= 0 && pause != store.NoPause {
 		pause = defaultPause.Milliseconds()
 	}
-	// A late echo reports a person who is no longer writing.
-	if until := sentAt + pause; until > d.now {
+	pauses := pause != store.NoPause
+	d.s.endMedia(c)
+	if until := sentAt + pause; pauses && until > d.now {
 		c.pausedUntil = max(c.pausedUntil, until)
-		d.silence(c, codeHandedOver)
+		d.s.discard(c, codeHandedOver)
+	} else if pauses {
+		d.s.retract(c, codeHandedOver)
 	}
+	d.answeredBy(c, item, sentAt, pauses)
 }
 
 // failed records that the platform has not delivered a message that it had accepted. The report may be here before the answer to
@@ -223,50 +219,35 @@ func (d *decisions) failed(sent *sentRow, code string) {
 	}
 	sent.state, sent.code, sent.changed = OutboundFailed, code, true
 	c := d.byID[sent.conversationID]
+	if code == codes.CustomerBlocked && c.state != StateClosed && !d.wroteAfter(sent) {
+		d.close(c, code)
+	}
 	c.attention = code
 	c.touch(d.now)
 }
 
-// silence discards the assistant's unsent answers, of this batch and before it.
-func (d *decisions) silence(c *conversationRow, code string) {
+// wroteAfter reports whether the customer has written after the message was sent: then they haven't blocked the channel, or no longer.
+func (d *decisions) wroteAfter(sent *sentRow) bool {
+	return sent.wroteAt > sent.at || slices.ContainsFunc(d.messages, func(m *messageRow) bool {
+		return m.conversationID == sent.conversationID && m.author == AuthorCustomer && m.at > sent.at
+	})
+}
+
+// close ends the conversation until the customer writes again, with what waits in it and in this batch.
+func (d *decisions) close(c *conversationRow, code string) {
 	for _, message := range d.messages {
 		if message.conversationID == c.id {
 			message.handled = true
 		}
 	}
-	c.waitingSince = sql.NullInt64{}
-	c.looked("")
-	c.touch(d.now)
-	d.effects = append(d.effects, effect{conversationID: c.id, silence: code})
+	c.close()
+	d.s.silence(c, code)
 }
 
 func (d *decisions) add(c *conversationRow, item *arrivedItem, author, kind string, handled bool, sentAt int64) {
 	d.messages = append(d.messages, &messageRow{
 		arrivedItem: item, conversationID: c.id, author: author, kind: kind, handled: handled, sentAt: sentAt, at: c.place(d.now),
 	})
-}
-
-// unanswered selects the turns that have no answer and may still get one.
-const unanswered = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention', 'dead')`
-
-// silence discards unsent answers in a conversation: waiting texts need no answer, turns without an answer end with a code, and
-// unsent parts are never sent.
-func silence(tx store.Tx, conversationID, code string, now int64) {
-	tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE
-		WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`, conversationID)
-	tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id IN (`+unanswered+`)`, conversationID)
-	tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3
-		WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention', 'dead')`, conversationID, code, now)
-	tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
-		WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'pending' AND author = 'assistant'`, conversationID, code, now)
-}
-
-// silence is the function of the same name for an operation on a locked conversation.
-func (s *session) silence(c *conversationRow, code string) {
-	silence(s.tx, c.id, code, s.now)
-	c.waitingSince = sql.NullInt64{}
-	c.looked("")
-	c.touch(s.now)
 }
 
 // takeUp makes the texts of turns that need attention wait again. There are such turns only while the conversation's attention

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,12 +57,16 @@ func newDelivery(ops []*enqueueOp, rows map[string]*conversationRow) *delivery {
 	return d
 }
 
+// wroteAt is when the last message of a part's customer arrived, 0 without any.
+const wroteAt = `coalesce((SELECT received_at FROM messages WHERE conversation_id = outbound_messages.conversation_id
+	AND author = 'customer' ORDER BY received_at DESC, id DESC LIMIT 1), 0)`
+
 var (
 	selectChannels = listSizes.Statement(`SELECT id FROM channels WHERE id IN {list}`, 1, 0)
-	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, platform_message_id FROM outbound_messages
-		WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
-	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, channel_id, resends, attempts FROM outbound_messages
-		WHERE id IN {list}`, 1, 0)
+	selectSent     = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, channel_id, platform_message_id
+		FROM outbound_messages WHERE platform_message_id <> '' AND (channel_id, platform_message_id) IN ({list})`, 2, 0)
+	selectMarked = listSizes.Statement(`SELECT id, conversation_id, state, updated_at, `+wroteAt+`, channel_id, resends, attempts
+		FROM outbound_messages WHERE id IN {list}`, 1, 0)
 	// failRest ends the parts that follow a part that was not delivered.
 	failRest = `UPDATE outbound_messages SET state = 'failed', code = $2, updated_at = $3
 		WHERE turn_id = (SELECT turn_id FROM outbound_messages WHERE id = $1) AND state = 'pending'
@@ -157,7 +162,7 @@ func (d *delivery) queueChannels(tx store.Tx) {
 
 // store decides the arrivals on the locked conversations and queues what they change.
 func (d *delivery) store(ctx context.Context, s *session) error {
-	d.decided.now = s.now
+	d.decided.s, d.decided.now = s, s.now
 	for key, id := range d.ids {
 		if s.rows[id] == nil {
 			return errVanished
@@ -184,6 +189,11 @@ func (d *delivery) store(ctx context.Context, s *session) error {
 	}
 	d.decided.write(s)
 	d.writeAliases(s)
+	if d.decided.reads {
+		if err := s.tx.Flush(ctx); err != nil {
+			return fmt.Errorf("look for unanswered texts: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -232,7 +242,6 @@ func (d *delivery) insertBegun(ctx context.Context, s *session) error {
 // leaveOut forgets what was decided for conversations that another process has begun.
 func (d *delivery) leaveOut(lost map[string]bool) {
 	d.decided.messages = slices.DeleteFunc(d.decided.messages, func(m *messageRow) bool { return lost[m.conversationID] })
-	d.decided.effects = slices.DeleteFunc(d.decided.effects, func(e effect) bool { return lost[e.conversationID] })
 	for _, op := range d.ops {
 		for _, item := range op.items {
 			c := d.decided.rows[item.key]
@@ -266,7 +275,7 @@ func (d *decisions) queueSent(tx store.Tx, keys []messageKey) {
 		tx.QueueQuery(func(row store.Row) error {
 			var key messageKey
 			sent := &sentRow{}
-			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &key.channelID, &key.platformID)
+			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &key.channelID, &key.platformID)
 			d.sent[key] = sent
 			return err
 		}, selectSent[size], messageKeyArgs(piece)...)
@@ -279,7 +288,7 @@ func (d *decisions) queueMarked(tx store.Tx, ids []string) {
 			var channelID string
 			var resends, attempts int64
 			sent := &sentRow{}
-			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &channelID, &resends, &attempts)
+			err := row.Scan(&sent.id, &sent.conversationID, &sent.state, &sent.at, &sent.wroteAt, &channelID, &resends, &attempts)
 			if sent.state == OutboundDeliveryUnknown { // its try was counted when it broke off
 				attempts--
 			}
@@ -297,19 +306,9 @@ func messageKeyArgs(keys []messageKey) []any {
 	return args
 }
 
-// write applies the effects to what was stored before, then adds the messages. If another process stores one of them at this
+// write writes what was reported of our messages, then adds the messages. If another process stores one of them at this
 // moment, under another conversation, the unique index reports [store.ErrConflict].
 func (d *decisions) write(s *session) {
-	for _, effect := range d.effects {
-		switch {
-		case effect.silence != "":
-			silence(s.tx, effect.conversationID, effect.silence, s.now)
-		case effect.person:
-			endMedia(s.tx, effect.conversationID, s.now)
-		default:
-			takeUp(s.tx, effect.conversationID, s.now)
-		}
-	}
 	d.writeEchoes(s)
 	for _, found := range []map[messageKey]*sentRow{d.sent, d.marked} {
 		for _, sent := range found {

@@ -188,11 +188,12 @@ func (op *discardDraftOp) run(ctx context.Context, s *session) error {
 		op.refused = ErrEnded
 		return err
 	}
-	if c.attention == "" {
-		c.replied(c.waitingSince.Int64)
-	}
 	op.audit(s, "discard_draft")
-	return nil
+	if c.attention != "" {
+		return nil
+	}
+	c.people.attentionTold = ""
+	return s.countUnanswered(ctx, c)
 }
 
 // endDraft ends the turn of a draft that waits, and reports whether there was one. The conversation shows what else stands.

@@ -47,11 +47,12 @@ func (d *delivery) readEchoes(ctx context.Context, s *session) error {
 				continue
 			}
 			unknown = true
-			hash := automaticDigest(item)
-			s.tx.QueueQuery(func(store.Row) error {
-				d.decided.automatic[hash] = true
-				return nil
-			}, selectTombstones[len(selectTombstones)-1], hash[:])
+			if hash := automaticDigest(item); item.Unmarked {
+				s.tx.QueueQuery(func(store.Row) error {
+					d.decided.automatic[hash] = true
+					return nil
+				}, selectTombstones[len(selectTombstones)-1], hash[:])
+			}
 			if _, read := d.decided.written[c.id]; !read {
 				d.decided.written[c.id] = nil
 				s.tx.QueueQuery(d.decided.collectWritten(c, item.ring), selectWritten, c.id, writtenParts)
@@ -119,9 +120,12 @@ func (d *decisions) settle(c *conversationRow) {
 	}
 }
 
-// automaticReply reports whether an echo is an automatic reply that its platform doesn't mark: it is older than a person could have
+// automaticReply reports whether an echo is an automatic reply that its platform doesn't mark: it came sooner than a person could have
 // answered the customer, or repeats the text of such a one.
 func (d *decisions) automaticReply(c *conversationRow, item *arrivedItem) bool {
+	if !item.Unmarked {
+		return false
+	}
 	hash := automaticDigest(item)
 	if d.automatic[hash] {
 		return true

@@ -13,6 +13,12 @@ func echoSaying(customer, id, text string, sentAt int64) Item {
 	return Item{Kind: HumanEcho, CustomerRef: customer, MessageID: id, Text: text, SentAt: sentAt}
 }
 
+// unmarked is an echo of a platform that doesn't tell people from automatic replies.
+func unmarked(item Item) Item {
+	item.Unmarked = true
+	return item
+}
+
 // paused reports whether the assistant is silent in a customer's conversation.
 func (q *inboxTest) paused(t *testing.T, customer string) bool {
 	t.Helper()
@@ -126,24 +132,24 @@ func TestAutomaticReplies(t *testing.T) {
 			q.arrive(t, item)
 		}
 		text("ann", "1")
-		q.arrive(t, echoSaying("ann", "e1", away, wrote+2000), echoSaying("ann", "e2", short, wrote+1))
+		q.arrive(t, unmarked(echoSaying("ann", "e1", away, wrote+2000)), unmarked(echoSaying("ann", "e2", short, wrote+1)))
 		require.False(t, q.paused(t, "ann"))
 		messages, err := q.Messages(t.Context(), "org_1", q.value(t, `SELECT id FROM conversations`), pageAll)
 		require.NoError(t, err)
 		require.Equal(t, []string{"hello", away, short}, textsOf(messages))
 
 		text("bob", "2")
-		q.arrive(t, echoSaying("bob", "e3", " "+away, wrote+30_000))
+		q.arrive(t, unmarked(echoSaying("bob", "e3", " "+away, wrote+30_000)))
 		require.False(t, q.paused(t, "bob"), "it was automatic before")
-		q.arrive(t, echoSaying("bob", "e4", short, wrote+30_000))
+		q.arrive(t, unmarked(echoSaying("bob", "e4", short, wrote+30_000)))
 		require.True(t, q.paused(t, "bob"), "a person may write a few words at any time")
 
 		text("cai", "3")
-		q.arrive(t, echoSaying("cai", "e5", "A person here, how can I help you?", wrote+2001))
+		q.arrive(t, unmarked(echoSaying("cai", "e5", "A person here, how can I help you?", wrote+2001)))
 		require.True(t, q.paused(t, "cai"))
 
 		second := q.channel(t, "org_1", "chn_2")
-		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{second, []Item{textOf("dan", "4", "hello"), echoSaying("dan", "e6", away, 0)}}}))
+		require.NoError(t, q.Enqueue(t.Context(), []Arrival{{second, []Item{textOf("dan", "4", "hello"), unmarked(echoSaying("dan", "e6", away, 0))}}}))
 		c, err := q.ConversationOf(t.Context(), "org_1", "chn_2", "dan")
 		require.NoError(t, err)
 		require.NotZero(t, c.PausedUntil, "another channel has other automatic replies")

@@ -119,6 +119,17 @@ func (q *inboxTest) reply(t testing.TB, text, platformID string) {
 	require.NoError(t, q.Release(context.Background(), lease))
 }
 
+// sendAll sends the parts that wait in the only conversation that is due.
+func (q *inboxTest) sendAll(t testing.TB) {
+	t.Helper()
+	lease := q.take(t)
+	for _, part := range q.open(t, lease).Outbound {
+		require.NoError(t, q.Sending(context.Background(), lease, part.ID))
+		require.NoError(t, q.Sent(context.Background(), lease, part.ID, "p of "+part.ID, ""))
+	}
+	require.NoError(t, q.Release(context.Background(), lease))
+}
+
 // crash lets every lease run out.
 func (q *inboxTest) crash(t require.TestingT) {
 	q.exec(t, `UPDATE conversations SET lease_until = 1 WHERE lease_until > 1`)

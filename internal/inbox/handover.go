@@ -84,8 +84,8 @@ func (op *humanOp) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	c.replied(0)
-	s.personAnswered(c)
+	c.people.attentionTold = ""
+	s.endMedia(c)
 	s.dropLastWords(c)
 	op.at = s.queueParts(c, sql.NullString{}, AuthorHuman, op.parts)
 	op.audit(s, "send")
@@ -110,9 +110,8 @@ func (op *humanOp) messages() []Message {
 	return sent
 }
 
-// HandOver gives an organization's conversation to a person: waiting texts need no answer from the assistant, and unsent answers are
-// discarded. The customer waits for the person then.
-// What the customer writes from then on is stored and not answered, until [Queue.HandBack]. It returns [store.ErrNotFound],
+// HandOver gives an organization's conversation to a person: unsent answers are discarded, and the customer waits for the person.
+// What the customer has written and writes is not answered until [Queue.HandBack]. It returns [store.ErrNotFound],
 // [ErrConversationClosed], or a wrapped error of the store.
 func (q *Queue) HandOver(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "hand over", &handOverOp{ownOp: ownOp{actor: actor, orgID: orgID, id: id}})
@@ -135,7 +134,7 @@ func (op *handOverOp) run(_ context.Context, s *session) error {
 		return nil
 	}
 	c.handOver(HandoverPerson)
-	s.silence(c, codeHandedOver)
+	s.discard(c, codeHandedOver)
 	if op.unsent {
 		c.asked(s.now)
 	}
@@ -143,24 +142,23 @@ func (op *handOverOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// HandBack gives an organization's conversation back to the assistant, which answers what the customer writes from then on. It
-// also ends a pause. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
+// HandBack gives an organization's conversation back to the assistant, which answers in one reply what the customer has written since the
+// last message of the business; older than 24 hours, it stands with [codes.TooOld]. HandBack also ends a pause. It returns [store.ErrNotFound], [ErrConversationClosed], or a wrapped error of the store.
 func (q *Queue) HandBack(ctx context.Context, actor, orgID, id string) error {
 	return q.do(ctx, "hand back", &handBackOp{ownOp{actor: actor, orgID: orgID, id: id}})
 }
 
 type handBackOp struct{ ownOp }
 
-func (op *handBackOp) run(_ context.Context, s *session) error {
+func (op *handBackOp) run(ctx context.Context, s *session) error {
 	c := op.open(s)
 	if c == nil || !c.silent(s.now) {
 		return nil
 	}
-	c.state, c.pausedUntil = StateAssistant, 0
-	c.replied(0)
+	c.state, c.pausedUntil, c.people.attentionTold = StateAssistant, 0, ""
 	c.touch(s.now)
 	op.audit(s, "hand_back")
-	return nil
+	return s.giveBack(ctx, c)
 }
 
 // DeleteConversation deletes an organization's conversation with all its messages: everything that is stored about the customer, but for

@@ -124,12 +124,13 @@ func TestEchoes(t *testing.T) {
 		require.Equal(t, AuthorHuman, messages[4].Author)
 		require.NoError(t, q.HandBack(ctx, "usr_1", "org_1", lease.ConversationID))
 		q.arrive(t, echoOf("ann", "h1"), textOf("ann", "5", "five")) // a repeated echo pauses nothing
-		require.Equal(t, []string{"five"}, textsOf(q.open(t, q.take(t)).Waiting))
+		require.Equal(t, []string{"four", "five"}, textsOf(q.open(t, q.take(t)).Waiting), "the person wrote before the fourth")
 		q.healthy(t)
 	})
 }
 
-// After a human's echo the assistant is silent for the agent's pause, and answers again after.
+// After a human's echo the assistant is silent for the agent's pause, and then answers what came since, in one reply. A late echo is no answer
+// to what is younger.
 func TestPauseEnds(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)
@@ -141,11 +142,11 @@ func TestPauseEnds(t *testing.T) {
 	late := echoOf("ann", "h2")
 	late.SentAt = c.ms.Load() - 120_000
 	c.arrive(t, textOf("ann", "2", "two"), late)
+	c.idle(t)
 	c.pass(time.Second)
-	c.arrive(t, textOf("ann", "3", "three"))
 	work := c.open(t, c.take(t))
-	require.Equal(t, []string{"three"}, textsOf(work.Waiting))
-	require.Len(t, work.History, 4)
+	require.Equal(t, []string{"one", "two"}, textsOf(work.Waiting))
+	require.Len(t, work.History, 2)
 }
 
 // A customer who blocks the channel closes the conversation, never the channel, and opens it again by writing.

@@ -10,8 +10,7 @@ import (
 
 // AnswerAndHandOver ends a running turn with the assistant's last words, and gives the conversation to people for a reason, such as
 // [HandoverAssistant]; all in one commit. The last words are sent though a person has the conversation, until one writes in it. Without
-// parts nothing is said, and the turn is discarded. Newer texts need no answer of the assistant's; the customer goes on waiting for one
-// of a person. sendFirst, the result and the errors are those of [Queue.Answer].
+// parts nothing is said, and the turn is discarded. The customer goes on waiting for an answer of a person; newer texts are open. sendFirst, the result and the errors are those of [Queue.Answer].
 func (q *Queue) AnswerAndHandOver(
 	ctx context.Context, lease Lease, turnID, reason string, parts []string, sendFirst bool,
 ) ([]Outbound, error) {
@@ -38,8 +37,11 @@ func (op *lastWordsOp) run(_ context.Context, s *session) error {
 	}
 	if len(op.parts) > 0 {
 		op.end(s, TurnAnswered, codeHandedOver, sql.NullInt64{})
+	} else { // the assistant has given these texts away, and doesn't get them back
+		op.end(s, TurnDiscarded, codeHandedOver, sql.NullInt64{})
+		s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id = $1`, op.turnID)
 	}
-	s.silence(c, codeHandedOver) // before the parts are there, so that they stay
+	s.discard(c, codeHandedOver) // before the parts are there, so that they stay
 	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
 	c.attempts, c.people.attentionTold = 0, ""
 	c.handOver(op.reason)

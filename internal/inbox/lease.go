@@ -250,14 +250,18 @@ func (w *workLeft) read(tx store.Tx, conversationID, without string) {
 		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, conversationID, without)
 }
 
-// reschedule makes a conversation due by what its rows say.
+// reschedule makes a conversation due by what its rows say. Texts wait for the end of a pause, and for the hand-back by a person.
 func (c *conversationRow) reschedule(left workLeft, now int64) {
 	c.changed = true
 	inWindow := c.runAt.Valid && c.runAt.Int64 > now && c.waitingSince.Valid
+	waits := left.texts && c.state == StateAssistant && c.blockedAt == 0
 	switch {
-	case !left.begun && !left.texts:
+	case !left.begun && !waits:
 		c.runAt, c.waitingSince = sql.NullInt64{}, sql.NullInt64{}
 	case !left.begun && inWindow:
+	case !left.begun && c.pausedUntil > now:
+		c.runAt = sql.NullInt64{Int64: c.pausedUntil, Valid: true}
+		c.wake = true
 	default:
 		c.runAt = sql.NullInt64{Int64: now, Valid: true}
 		c.wake = true

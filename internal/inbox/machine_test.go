@@ -18,7 +18,7 @@ type status int
 const (
 	waits status = iota
 	answered
-	needsNone // a human had, or took, the conversation; or the customer blocked the channel
+	needsNone // a person has answered, or dismissed it; or the customer blocked the channel
 )
 
 // modelText is a text that was accepted.
@@ -39,6 +39,13 @@ type delivered struct {
 	platformID, text     string
 }
 
+// written is what a person has written through the API and the platform may still get.
+type written struct {
+	customer string
+	arrivals int // so many texts were there before
+	silenced bool
+}
+
 // modelWorker is a worker between two of its steps.
 type modelWorker struct {
 	lease   *Lease
@@ -57,6 +64,7 @@ type machine struct {
 	platform      []delivered
 	everDead      map[string]bool
 	arrivals      int
+	written       map[string]written // by part
 }
 
 func (m *machine) conversation(customer string) *modelConversation {
@@ -76,12 +84,30 @@ func (m *machine) drawKnown(t *rapid.T) (c Conversation, ok bool) {
 	return rapid.SampledFrom(list).Draw(t, "conversation"), true
 }
 
-// silence is a human or a block: nothing that waits is answered any more, and no part that waits is sent.
-func (m *machine) silence(t *rapid.T, customer string) {
-	require.Equal(t, "0", m.q.value(t, `SELECT count(*) FROM outbound_messages o JOIN conversations c ON c.id = o.conversation_id
-		WHERE o.state = 'pending' AND o.author = 'assistant' AND c.customer_ref = $1`, customer))
+// retract is a human or a block: no part of the assistant's that waits is sent, and texts are open again to whose answer nothing was sent.
+// It is called before what silences the assistant, and returns what to check and to expect afterwards.
+func (m *machine) retract(t *rapid.T, customer string) (after func()) {
+	var open []*modelText
+	turns, err := store.ReadRows(context.Background(), m.q.db, "", store.ScanValue[string], `SELECT o.turn_id FROM outbound_messages o
+		JOIN conversations c ON c.id = o.conversation_id
+		WHERE o.state = 'pending' AND o.author = 'assistant' AND o.part = 0 AND c.customer_ref = $1`, customer)
+	require.NoError(t, err)
+	for _, turn := range turns {
+		open = append(open, m.textsOf(t, turn)...)
+	}
+	return func() {
+		require.Equal(t, "0", m.q.value(t, `SELECT count(*) FROM outbound_messages o JOIN conversations c ON c.id = o.conversation_id
+			WHERE o.state = 'pending' AND o.author = 'assistant' AND c.customer_ref = $1`, customer))
+		for _, text := range open {
+			text.status = waits
+		}
+	}
+}
+
+// close is an end of all texts of a customer so far, or of those among the first arrivals.
+func (m *machine) close(customer string, arrivals int) {
 	for _, text := range m.texts {
-		if text.customer == customer && text.status == waits {
+		if text.customer == customer && text.status == waits && text.arrival <= arrivals {
 			text.status = needsNone
 		}
 	}
@@ -98,11 +124,7 @@ func (m *machine) newText(t *rapid.T) Item {
 	item := textOf(customer, "m"+number(m.arrivals), "text "+number(m.arrivals))
 	c := m.conversation(customer)
 	c.closed = false
-	text := &modelText{platformID: item.MessageID, customer: customer, arrival: m.arrivals}
-	if c.silent() {
-		text.status = needsNone
-	}
-	m.texts = append(m.texts, text)
+	m.texts = append(m.texts, &modelText{platformID: item.MessageID, customer: customer, arrival: m.arrivals})
 	return item
 }
 
@@ -143,10 +165,12 @@ func (m *machine) Echo(t *rapid.T) {
 		t.Skip("too often it would be silent")
 	}
 	customer := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "customer")
+	after, before := m.retract(t, customer), m.arrivals
 	m.arrivals++
 	m.enqueue(t, echoOf(customer, "h"+number(m.arrivals)))
 	m.conversation(customer).paused = true
-	m.silence(t, customer)
+	after()
+	m.close(customer, before)
 }
 
 // Block is the customer blocking the channel.
@@ -155,10 +179,12 @@ func (m *machine) Block(t *rapid.T) {
 	if !ok || rapid.IntRange(0, 3).Draw(t, "block") != 2 {
 		t.Skip("no conversation, or too often")
 	}
+	after := m.retract(t, c.CustomerRef)
 	m.enqueue(t, Item{Kind: Blocked, CustomerRef: c.CustomerRef})
 	model := m.conversation(c.CustomerRef)
 	*model = modelConversation{closed: true, paused: model.paused}
-	m.silence(t, c.CustomerRef)
+	after()
+	m.close(c.CustomerRef, m.arrivals)
 }
 
 // Hand gives a conversation to a human, or back.
@@ -169,6 +195,7 @@ func (m *machine) Hand(t *rapid.T) {
 	}
 	model := m.conversation(c.CustomerRef)
 	if rapid.IntRange(0, 3).Draw(t, "over") == 2 {
+		after := m.retract(t, c.CustomerRef)
 		err := m.q.HandOver(context.Background(), "usr_1", "org_1", c.ID)
 		if model.closed {
 			require.ErrorIs(t, err, ErrConversationClosed)
@@ -176,18 +203,32 @@ func (m *machine) Hand(t *rapid.T) {
 		}
 		require.NoError(t, err)
 		if !model.human {
-			m.silence(t, c.CustomerRef)
+			after()
 		}
 		model.human = true
 		return
 	}
+	m.back(t, c)
+}
+
+// back gives a conversation back to the assistant. What a person has on its way answers what came before.
+func (m *machine) back(t *rapid.T, c Conversation) {
+	model := m.conversation(c.CustomerRef)
 	err := m.q.HandBack(context.Background(), "usr_1", "org_1", c.ID)
 	if model.closed {
 		require.ErrorIs(t, err, ErrConversationClosed)
 		return
 	}
 	require.NoError(t, err)
+	if !model.silent() {
+		return
+	}
 	*model = modelConversation{}
+	for part, by := range m.written {
+		if by.customer == c.CustomerRef && m.q.value(t, `SELECT count(*) FROM outbound_messages WHERE id = $1 AND state IN ('pending', 'sending')`, part) == "1" {
+			m.close(c.CustomerRef, by.arrivals)
+		}
+	}
 }
 
 // Human writes through the API.
@@ -196,12 +237,23 @@ func (m *machine) Human(t *rapid.T) {
 	if !ok {
 		t.Skip("no conversation yet")
 	}
-	_, err := m.q.SendAsHuman(context.Background(), "usr_1", "org_1", c.ID, []string{"by a human"})
-	if m.conversation(c.CustomerRef).closed {
+	sent, err := m.q.SendAsHuman(context.Background(), "usr_1", "org_1", c.ID, []string{"by a human"})
+	model := m.conversation(c.CustomerRef)
+	if model.closed {
 		require.ErrorIs(t, err, ErrConversationClosed)
 		return
 	}
 	require.NoError(t, err)
+	m.written[sent[0].ID] = written{c.CustomerRef, m.arrivals, model.silent()}
+}
+
+// arrived is the end of a person's part that the platform has got, or may have: it answers what was there before, unless the assistant could
+// speak then.
+func (m *machine) arrived(part string) {
+	by, human := m.written[part]
+	if c := m.conversation(by.customer); human && (c.human || c.paused) {
+		m.close(by.customer, by.arrivals)
+	}
 }
 
 // Revive takes up what stands still.
@@ -301,7 +353,9 @@ func (m *machine) step(t *rapid.T, w *modelWorker, chance func(string) bool) {
 	case w.sent != nil:
 		sent := w.sent
 		w.sent = nil
-		m.ended(t, w, m.q.Sent(ctx, *w.lease, sent.part, sent.platformID, ""))
+		if m.ended(t, w, m.q.Sent(ctx, *w.lease, sent.part, sent.platformID, "")) {
+			m.arrived(sent.part)
+		}
 		return
 	}
 	work, err := m.q.Open(ctx, *w.lease, 10)
@@ -325,11 +379,22 @@ func (m *machine) step(t *rapid.T, w *modelWorker, chance func(string) bool) {
 
 func (m *machine) send(t *rapid.T, w *modelWorker, part Outbound) {
 	if part.State == OutboundSending { // a dead worker's
-		m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, OutboundDeliveryUnknown, "", SendFailure{}))
+		if m.ended(t, w, m.q.SendFailed(context.Background(), *w.lease, part.ID, OutboundDeliveryUnknown, "", SendFailure{})) {
+			m.arrived(part.ID)
+		}
 		return
 	}
+	texts := m.textsOf(t, part.TurnID)
+	held := m.holder[w.lease.ConversationID] == w.lease.Token
 	if m.ended(t, w, m.q.Sending(context.Background(), *w.lease, part.ID)) {
 		w.sending = &part
+	} else if held && part.Part == 0 { // a person has the conversation
+		for _, text := range texts {
+			text.status = waits
+			if m.conversation(w.lease.CustomerRef).closed {
+				text.status = needsNone
+			}
+		}
 	}
 }
 
@@ -428,7 +493,28 @@ func (m *machine) check(t *rapid.T) {
 		require.Equal(t, text.status == answered, row.state == TurnAnswered, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
 		require.Equal(t, text.status == needsNone, row.handled, "text %s is %d, its turn %s", text.platformID, text.status, row.state)
 	}
+	m.checkWaits(t)
 	m.checkPlatform(t)
+}
+
+// checkWaits looks at who waits: whoever has an open text that came after all that people wrote here, and was never given up.
+func (m *machine) checkWaits(t *rapid.T) {
+	list, err := m.q.Conversations(context.Background(), "org_1", ConversationFilter{}, pageAll)
+	require.NoError(t, err)
+	for _, c := range list {
+		answered := 0 // so many texts came before the last of a person's messages
+		for _, by := range m.written {
+			if by.customer == c.CustomerRef {
+				answered = max(answered, by.arrivals)
+			}
+		}
+		open := slices.ContainsFunc(m.texts, func(text *modelText) bool {
+			return text.customer == c.CustomerRef && text.status == waits && text.arrival > answered && !m.everDead[text.platformID]
+		})
+		if open {
+			require.Positive(t, c.UnansweredSince, "%s waits", c.CustomerRef)
+		}
+	}
 }
 
 // checkPlatform looks at what the customers saw.
@@ -464,6 +550,11 @@ func (m *machine) checkPlatform(t *rapid.T) {
 // settle lets everything come to an end, without faults: then nothing is lost, and what is unclear is flagged.
 func (m *machine) settle(t *rapid.T) {
 	m.q.crash(t)
+	list, err := m.q.Conversations(context.Background(), "org_1", ConversationFilter{}, pageAll)
+	require.NoError(t, err)
+	for _, c := range list {
+		m.back(t, c)
+	}
 	dead, err := m.q.DeadTurns(context.Background(), 100)
 	require.NoError(t, err)
 	for _, turn := range dead {
@@ -478,7 +569,10 @@ func (m *machine) settle(t *rapid.T) {
 	for steps := 0; ; steps++ {
 		require.Less(t, steps, 1000, "it doesn't come to an end")
 		m.step(t, w, func(string) bool { return false })
-		if w.lease == nil && m.q.value(t, `SELECT count(*) FROM conversations WHERE run_at IS NOT NULL`) == "0" {
+		now, err := m.q.db.Now(context.Background())
+		require.NoError(t, err)
+		// A conversation in which nothing is open any longer is looked at once more at the end of its pause.
+		if w.lease == nil && m.q.value(t, `SELECT count(*) FROM conversations WHERE run_at <= $1`, now) == "0" {
 			break
 		}
 	}
@@ -504,6 +598,7 @@ func TestMachine(t *testing.T) {
 			}
 			m := &machine{
 				q: q, conversations: map[string]*modelConversation{}, holder: map[string]int64{}, everDead: map[string]bool{},
+				written: map[string]written{},
 				workers: []*modelWorker{{}, {}},
 			}
 			t.Repeat(map[string]func(*rapid.T){

@@ -120,7 +120,8 @@ func (q *Queue) open(ctx context.Context, lease Lease, r *reading, history int) 
 			return work, err
 		}
 	}
-	if quiet := r.runAt.Valid && r.runAt.Int64 > work.ReadAt; !quiet && len(r.waiting) > 0 {
+	quiet := r.runAt.Valid && r.runAt.Int64 > work.ReadAt
+	if !quiet && !work.Conversation.silent(work.ReadAt) && len(r.waiting) > 0 {
 		slices.SortFunc(r.waiting, placedMessage.saidBefore)
 		work.Waiting = messages(r.waiting)
 		work.WaitingSince = slices.MinFunc(r.waiting, placedMessage.before).placedAt
@@ -213,6 +214,10 @@ func (q *Queue) openTurn(ctx context.Context, lease Lease) (*Turn, error) {
 		return nil, err
 	}
 	turn := turns[0]
+	if turn.Request == nil {
+		turn.Forgotten = true
+		return turn, nil
+	}
 	if turn.Request, err = q.ring.Open(turn.Request, vault.TurnRequest(lease.OrgID, turn.ID)); err != nil {
 		q.unreadable("the request of turn "+turn.ID, err)
 	}

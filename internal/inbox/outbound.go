@@ -127,9 +127,8 @@ func (op *answerOp) run(_ context.Context, s *session) error {
 	}
 	op.end(s, TurnAnswered, "", sql.NullInt64{})
 	op.at = s.queueParts(c, sql.NullString{String: op.turnID, Valid: true}, AuthorAssistant, op.parts)
-	c.attempts = 0
+	c.attempts, c.people.attentionTold = 0, ""
 	c.stands("")
-	c.replied(c.waitingSince.Int64)
 	return nil
 }
 
@@ -141,7 +140,7 @@ func (op *answerOp) answering(s *session) *conversationRow {
 		return nil
 	}
 	if c.silent(s.now) {
-		s.silence(c, codeHandedOver)
+		s.discard(c, codeHandedOver)
 		op.refused = ErrHandedOver
 		return nil
 	}
@@ -178,19 +177,29 @@ type partOp struct {
 
 	id string
 
-	found                     bool
-	turnID                    sql.NullString
-	state, author, platformID string
-	part, resends             int64
+	found                           bool
+	turnID                          sql.NullString
+	turnCode                        string // "" without a turn
+	state, code, author, platformID string
+	part, resends                   int64
+	createdAt, changedAt            int64 // changedAt is when it got its state
+	// openSince is when the first open text arrived, of a person's part the first that is younger; 0 without any.
+	openSince int64
 }
+
+const selectPart = `SELECT turn_id, coalesce((SELECT code FROM turns WHERE id = turn_id), ''), state, code, author, part, resends,
+		platform_message_id, created_at, updated_at,
+		coalesce((SELECT min(received_at) FROM messages WHERE conversation_id = $2 AND turn_id IS NULL AND NOT handled
+			AND (o.author <> 'human' OR received_at > o.created_at)), 0)
+	FROM outbound_messages o WHERE id = $1 AND conversation_id = $2`
 
 func (op *partOp) read(s *session) {
 	op.found = false
 	s.tx.QueueQuery(func(row store.Row) error {
 		op.found = true
-		return row.Scan(&op.turnID, &op.state, &op.author, &op.part, &op.resends, &op.platformID)
-	}, `SELECT turn_id, state, author, part, resends, platform_message_id FROM outbound_messages WHERE id = $1 AND conversation_id = $2`,
-		op.id, op.conversation())
+		return row.Scan(&op.turnID, &op.turnCode, &op.state, &op.code, &op.author, &op.part, &op.resends, &op.platformID, &op.createdAt,
+			&op.changedAt, &op.openSince)
+	}, selectPart, op.id, op.conversation())
 }
 
 // holder returns the conversation, or refuses and returns nil when the part isn't there.
@@ -230,7 +239,7 @@ func (op *sendingOp) run(ctx context.Context, s *session) error {
 	case op.state != OutboundPending:
 		op.refused = ErrEnded
 	case silenced:
-		s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
+		op.discard(s, c)
 		op.refused = ErrHandedOver
 	default:
 		op.mark(s, c)
@@ -238,13 +247,34 @@ func (op *sendingOp) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// mark marks the part, if it isn't too early.
+// discard discards the part. If it is the first of an answer, nothing of that was sent, and its texts are open again; or closed, if nobody
+// answers the customer.
+func (op *sendingOp) discard(s *session, c *conversationRow) {
+	s.tx.Queue(1, setPart, op.id, OutboundDiscarded, codeHandedOver, s.now)
+	if op.part > 0 || op.resends > 0 || op.turnCode != "" && op.turnCode != codeNotice {
+		return
+	}
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL, handled = handled OR $2 WHERE turn_id = $1`, op.turnID,
+		c.state == StateClosed || c.blockedAt != 0)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id = $1`, op.turnID, s.now)
+	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id = $4`, op.conversation(), codeHandedOver, s.now, op.turnID)
+}
+
+// mark marks the part, if it isn't too early. The code of a part that people were told of stays until it is sent.
 func (op *sendingOp) mark(s *session, c *conversationRow) {
 	if early := s.inTime(c, op.lease.Paces, op.first); early != nil {
 		op.refused = early
 		return
 	}
-	s.tx.Queue(1, setPart, op.id, OutboundSending, "", s.now)
+	s.tx.Queue(1, setPart, op.id, OutboundSending, op.toldCode(), s.now)
+}
+
+// toldCode returns the code of a part for whose wait people were told, "" for any other.
+func (op *partOp) toldCode() string {
+	if op.code == codes.SendFailed {
+		return op.code
+	}
+	return ""
 }
 
 // Sent stores that the platform has accepted a part, and under which id. next, unless "", is a pending part to mark as sending
@@ -295,7 +325,8 @@ func (op *sentOp) run(ctx context.Context, s *session) error {
 		c.state = StateAssistant
 	}
 	c.touch(s.now)
-	if err := s.reconnected(ctx, c); err != nil {
+	op.reached(s, c)
+	if err := op.endWait(ctx, s, c); err != nil {
 		return err
 	}
 	if op.next == nil {
@@ -372,7 +403,8 @@ const selectUnanswered = `SELECT count(*) FROM outbound_messages WHERE conversat
 
 // SendFailure selects what else ends with a failed send.
 type SendFailure struct {
-	// CloseConversation: the customer has blocked the channel. The assistant's unsent parts are discarded.
+	// CloseConversation: the customer has blocked the channel, unless they have written since the part was marked as sending. The
+	// assistant's unsent parts are discarded, and the customer's open texts closed.
 	CloseConversation bool
 	// Uncounted: the try doesn't count, because the platform takes no messages now, whatever they are.
 	Uncounted bool
@@ -385,13 +417,14 @@ type SendFailure struct {
 
 // SendFailed stores that a part was not sent, or may not have been: state is pending (to be tried again: give the conversation
 // back with [Queue.Backoff], or with [Queue.Postpone]), failed or delivery_unknown; code is the reason, for a pending part the one why
-// it stands, or "". It returns [ErrEnded] for a part that is neither
+// it stands, or "". A pending part that has waited for 15 minutes, for no pause that the platform asks for, stands with [codes.SendFailed] until
+// it is sent. It returns [ErrEnded] for a part that is neither
 // pending nor sending, [ErrLeaseLost], [ErrInvalid] for another state, or a wrapped error of the store.
 func (q *Queue) SendFailed(ctx context.Context, lease Lease, outboundID, state, code string, o SendFailure) error {
 	if state != OutboundPending && state != OutboundFailed && state != OutboundDeliveryUnknown {
 		return fmt.Errorf("mark a part as %s: %w: not a state of a failed send", state, ErrInvalid)
 	}
-	op := &failedOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, to: state, code: code, SendFailure: o}
+	op := &failedOp{partOp: partOp{leased: leased{lease: lease}, id: outboundID}, to: state, failure: code, SendFailure: o}
 	return q.do(ctx, "mark a part as "+state, op)
 }
 
@@ -399,7 +432,22 @@ type failedOp struct {
 	partOp
 	SendFailure
 
-	to, code string
+	to, failure string // the new state and code
+	wroteAt     int64  // when the customer's last message arrived
+	heldUntil   int64  // when the last pause of the channel ends that the platform has asked for
+}
+
+func (op *failedOp) read(s *session) {
+	op.partOp.read(s)
+	op.wroteAt, op.heldUntil = 0, 0
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.wroteAt, &op.heldUntil) }, `SELECT `+wroteAt+`,
+		coalesce((SELECT closed_until FROM channel_paces WHERE channel_id = $2), 0) FROM outbound_messages WHERE id = $1`, op.id, op.lease.ChannelID)
+}
+
+// waitsLong reports whether the part has waited so long that people are told, for no pause that the platform has asked for.
+func (op *failedOp) waitsLong(now int64) bool {
+	asked := op.HoldChannel > 0 || op.HoldCustomer > 0 || op.Uncounted
+	return op.to == OutboundPending && !asked && now-max(op.createdAt, op.heldUntil) >= alarmAfter.Milliseconds()
 }
 
 func (op *failedOp) run(_ context.Context, s *session) error {
@@ -412,25 +460,35 @@ func (op *failedOp) run(_ context.Context, s *session) error {
 		op.refused = ErrEnded
 		return nil
 	}
+	var code string
+	switch {
+	case op.failure != "" || op.to != OutboundPending:
+		code = op.failure
+	case op.waitsLong(s.now):
+		code = codes.SendFailed
+	default:
+		code = op.toldCode()
+	}
 	counted := 1
 	if op.Uncounted {
 		counted = 0
 	}
 	s.tx.Queue(1, `UPDATE outbound_messages SET state = $2, code = $3, attempts = attempts + $5, updated_at = $4
-		WHERE id = $1`, op.id, op.to, op.code, s.now, counted)
+		WHERE id = $1`, op.id, op.to, code, s.now, counted)
 	if op.RestOfTurn && op.turnID.Valid {
 		s.tx.Queue(store.AnyRows, `UPDATE outbound_messages SET state = 'failed', code = $3, updated_at = $4
-			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, op.turnID, op.part, op.code, s.now)
+			WHERE turn_id = $1 AND part > $2 AND state = 'pending'`, op.turnID, op.part, code, s.now)
 	}
-	if op.CloseConversation {
+	if op.CloseConversation && op.wroteAt <= op.changedAt {
 		c.close()
-		s.silence(c, cmp.Or(op.code, codes.CustomerBlocked))
+		s.silence(c, cmp.Or(code, codes.CustomerBlocked))
 	}
-	if op.to != OutboundPending || op.code != "" || op.CloseConversation {
-		c.attention = cmp.Or(op.code, op.to)
+	if op.to != OutboundPending || code != "" {
+		c.attention = cmp.Or(code, op.to)
 	}
 	if op.to == OutboundDeliveryUnknown {
 		c.people.doubtSince = s.now
+		op.reached(s, c)
 	}
 	c.touch(s.now)
 	return nil

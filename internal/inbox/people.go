@@ -2,6 +2,8 @@ package inbox
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -16,8 +18,8 @@ const (
 
 // peopleState is the part of a conversation's row from which events are made.
 type peopleState struct {
-	// unansweredSince is when the first of the customer's texts arrived that neither the assistant nor a person has answered, or 0;
-	// epoch milliseconds.
+	// unansweredSince is when the first of the customer's texts arrived to which neither the assistant nor a person has really sent an
+	// answer, or 0; epoch milliseconds.
 	unansweredSince int64
 	// attentionTold is the last attention for which an event was written since the last answer. The same attention again, such as with
 	// each try in an outage, writes none.
@@ -70,17 +72,24 @@ func (c *conversationRow) queueEvents(tx store.Tx) {
 	}
 }
 
-// waitsForPeople is the condition of the index conversations_people.
-const waitsForPeople = `attention <> '' OR (state = 'human' AND unanswered_since > 0)`
+// waitsForPeople is the condition of the index conversations_unanswered, and behind it, because an index knows no time, that a pause lasts at
+// the time {now}.
+const waitsForPeople = `(attention <> '' OR (unanswered_since > 0 AND (state = 'human' OR paused_until > 0)))
+	AND (attention <> '' OR state = 'human' OR paused_until > {now})`
 
-const countWaiting = `SELECT count(*) FROM (SELECT 1 FROM conversations WHERE org_id = $1 AND (` + waitsForPeople + `) LIMIT $2) AS waiting`
+var countWaiting = `SELECT count(*) FROM (SELECT 1 FROM conversations WHERE org_id = $1 AND ` +
+	strings.ReplaceAll(waitsForPeople, "{now}", "$3") + ` LIMIT $2) AS waiting`
 
 // MaxWaiting is the most that [Queue.WaitingForPeople] counts to.
 const MaxWaiting = 100
 
 // WaitingForPeople counts an organization's conversations that wait for a person: because something in them needs attention, or because
-// the customer wrote and a person has them. It counts to [MaxWaiting].
+// the customer has no answer and the assistant is silent, as a person has the conversation or has written in it. It counts to [MaxWaiting].
 func (q *Queue) WaitingForPeople(ctx context.Context, orgID string) (int, error) {
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count waiting conversations: %w", err)
+	}
 	return store.ReadRow(ctx, q.db, "count waiting conversations", store.ScanValue[int],
-		countWaiting, orgID, MaxWaiting)
+		countWaiting, orgID, MaxWaiting, now)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/store"
 )
@@ -47,9 +48,9 @@ func (op *wakeOp) run(_ context.Context, s *session) error {
 	return nil
 }
 
-// reconnected ends the attention of parts that waited for their channel, when one of them was sent and no turn waits for it.
-func (s *session) reconnected(ctx context.Context, c *conversationRow) error {
-	if c.attention != string(errcode.ChannelNeedsReauth) {
+// endWait ends the attention of parts that waited for their channel or their platform, when one of them was sent and no turn stands.
+func (op *sentOp) endWait(ctx context.Context, s *session, c *conversationRow) error {
+	if c.attention != string(errcode.ChannelNeedsReauth) && (c.attention != codes.SendFailed || op.code != codes.SendFailed) {
 		return nil
 	}
 	stands := false

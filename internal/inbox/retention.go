@@ -104,11 +104,12 @@ func sweepConversations(ctx context.Context, db *store.DB, retention store.Reten
 // selectSweepable selects the conversations of a page that may have something old enough; a false positive costs a read of the
 // conversation. PostgreSQL would compute EXISTS for all conversations at once, from whole tables.
 const selectSweepable = `SELECT page.id,
-		(SELECT 1 FROM messages WHERE conversation_id = page.id AND received_at < $3 AND turn_id IS NULL AND handled LIMIT 1) IS NOT NULL
+		(SELECT 1 FROM messages WHERE conversation_id = page.id AND received_at < $3 AND turn_id IS NULL AND (handled OR page.run_at IS NULL)
+			LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM turns WHERE conversation_id = page.id AND updated_at < $3 AND state <> 'asking' LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM outbound_messages WHERE conversation_id = page.id AND created_at < $3 AND turn_id IS NULL LIMIT 1) IS NOT NULL
 		OR (page.updated_at < $3 AND (SELECT 1 FROM messages WHERE conversation_id = page.id LIMIT 1) IS NULL)
-	FROM (SELECT id, updated_at FROM conversations WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4) AS page ORDER BY page.id`
+	FROM (SELECT id, updated_at, run_at FROM conversations WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4) AS page ORDER BY page.id`
 
 // sweepable returns the conversations of a page that are worth a transaction, the page's last one, and whether there are more.
 func sweepable(ctx context.Context, db *store.DB, orgID, after string, before int64) (ids []string, last string, more bool, err error) {
@@ -150,8 +151,9 @@ const (
 	selectOldTurns = `SELECT id FROM turns t WHERE conversation_id = $1 AND updated_at < $2 AND state <> 'asking'
 		AND NOT EXISTS (SELECT 1 FROM outbound_messages WHERE turn_id = t.id AND state IN ('pending', 'sending'))
 		ORDER BY id LIMIT $3`
-	selectOldMessages = `SELECT id FROM messages WHERE conversation_id = $1 AND received_at < $2 AND turn_id IS NULL AND handled
-		ORDER BY received_at, id LIMIT $3`
+	// An open text of a conversation that is due gets its answer first; while a person has the conversation, it is due for none.
+	selectOldMessages = `SELECT id FROM messages WHERE conversation_id = $1 AND received_at < $2 AND turn_id IS NULL
+		AND (handled OR EXISTS (SELECT 1 FROM conversations WHERE id = $1 AND run_at IS NULL)) ORDER BY received_at, id LIMIT $3`
 	selectOldParts = `SELECT id FROM outbound_messages WHERE conversation_id = $1 AND created_at < $2 AND turn_id IS NULL
 		AND state NOT IN ('pending', 'sending') ORDER BY created_at, id LIMIT $3`
 	selectRest = `SELECT
@@ -189,6 +191,11 @@ func (op *sweepOp) run(ctx context.Context, s *session) error {
 		}
 		if err != nil {
 			return fmt.Errorf("delete messages: %w", err)
+		}
+	}
+	if since := c.people.unansweredSince; since > 0 && since < before {
+		if err := s.countUnanswered(ctx, c); err != nil {
+			return err
 		}
 	}
 	return op.sweepRest(ctx, s, c, before)

@@ -37,7 +37,11 @@ func (q *Queue) ForEachStanding(
 	act func(ctx context.Context, actor, orgID, id, code string) error,
 ) (changed int, last string, err error) {
 	filter.Attention, filter.Recent = true, false
-	text, args := filter.where(`SELECT id FROM conversations WHERE org_id = $1 AND id > $2`, []any{orgID, page.After, page.Rows()})
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return 0, "", fmt.Errorf("list standing conversations: %w", err)
+	}
+	text, args := filter.where(`SELECT id FROM conversations WHERE org_id = $1 AND id > $2`, []any{orgID, page.After, page.Rows()}, now)
 	ids, err := store.ReadRows(ctx, q.db, "list standing conversations", store.ScanValue[string], text+` ORDER BY id LIMIT $3`, args...)
 	if err != nil {
 		return 0, "", err
@@ -143,12 +147,13 @@ func (op *dismissOp) run(ctx context.Context, s *session) error {
 		c.attention = ""
 		c.stands(newestCode(others))
 	}
-	if c.attention == "" {
-		c.replied(c.waitingSince.Int64) // a person has decided that what stood needs no answer
-	}
 	c.touch(s.now)
 	op.audit(s, "dismiss")
-	return nil
+	if c.attention != "" {
+		return nil
+	}
+	c.people.attentionTold = ""
+	return s.countUnanswered(ctx, c) // a person has decided that what stood needs no answer
 }
 
 // newestCode returns the reason why the newest of the turns stands, "" without any.

@@ -160,7 +160,8 @@ func (op *turnOp) end(s *session, state, code string, balance sql.NullInt64) {
 	s.tx.Queue(1, endTurn, state, code, balance, s.now, op.turnID)
 }
 
-// StoreRequest replaces the request of a running turn, because the model refused the first as too long. It returns
+// StoreRequest replaces the request of a running turn, because the model refused the first as too long. One that is forgotten
+// ([Turn.Forgotten]) stays so. It returns
 // [ErrHandedOver], [ErrEnded], [ErrLeaseLost], or a wrapped error of the store.
 func (q *Queue) StoreRequest(ctx context.Context, lease Lease, turnID string, request []byte) error {
 	return q.do(ctx, "store a request", &requestOp{
@@ -177,7 +178,7 @@ type requestOp struct {
 
 func (op *requestOp) run(_ context.Context, s *session) error {
 	if op.asking(s) != nil {
-		s.tx.Queue(1, `UPDATE turns SET request = $2, updated_at = $3 WHERE id = $1`, op.turnID, op.request, s.now)
+		s.tx.Queue(store.AnyRows, `UPDATE turns SET request = $2, updated_at = $3 WHERE id = $1 AND request IS NOT NULL`, op.turnID, op.request, s.now)
 	}
 	return nil
 }

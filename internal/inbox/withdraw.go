@@ -55,7 +55,8 @@ func (q *Queue) eraseWanted(ctx context.Context, route *store.Route, item *Item)
 	return err
 }
 
-// withdrawOp deletes the text of a message that its sender has taken back, and the requests that may repeat it. A message that arrives later
+// withdrawOp deletes the text of a message that its sender has taken back, and the requests that may repeat it. A running turn begins anew
+// if it answers the message; any other goes on, and begins anew only if it has to be repeated ([Turn.Forgotten]). A message that arrives later
 // is not stored.
 type withdrawOp struct {
 	ring  *vault.Ring
@@ -65,9 +66,9 @@ type withdrawOp struct {
 	conversationID string
 	received, sent string // the message's id, in one of the two directions
 	at             int64  // when it was stored
+	turn           string // the turn that answers it, "" for none
 	asking         string // the running turn of its conversation
 	drafted        bool   // a draft waits that was made after the message
-	others         bool   // another text waits for an answer
 }
 
 func (op *withdrawOp) refusal() error { return nil }
@@ -84,9 +85,9 @@ func (op *withdrawOp) find(ctx context.Context, tx store.Tx) error {
 }
 
 func (op *withdrawOp) read(s *session) {
-	op.received, op.sent, op.asking, op.drafted, op.others = "", "", "", false, false
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at) },
-		`SELECT id, received_at FROM messages WHERE channel_id = $1 AND platform_message_id = $2`, op.key.channelID, op.key.platformID)
+	op.received, op.sent, op.turn, op.asking, op.drafted = "", "", "", "", false
+	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.received, &op.at, &op.turn) },
+		`SELECT id, received_at, coalesce(turn_id, '') FROM messages WHERE channel_id = $1 AND platform_message_id = $2`, op.key.channelID, op.key.platformID)
 	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.sent, &op.at) },
 		`SELECT id, created_at FROM outbound_messages WHERE channel_id = $1 AND platform_message_id = $2 AND platform_message_id <> ''
 			AND state = 'sent'`, op.key.channelID, op.key.platformID)
@@ -97,14 +98,9 @@ func (op *withdrawOp) read(s *session) {
 		op.drafted = madeAt >= op.at
 		return err
 	}, `SELECT created_at FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = '`+codes.Draft+`'`, op.conversationID)
-	s.tx.QueueQuery(func(row store.Row) error { return row.Scan(&op.others) }, `SELECT
-		EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND platform_message_id <> $2)
-		OR EXISTS (SELECT 1 FROM messages WHERE turn_id IN (SELECT id FROM turns WHERE conversation_id = $1
-				AND (state = 'asking' OR state = 'needs_attention' AND code = '`+codes.Draft+`'))
-			AND NOT handled AND platform_message_id <> $2)`, op.conversationID, op.key.platformID)
 }
 
-func (op *withdrawOp) run(_ context.Context, s *session) error {
+func (op *withdrawOp) run(ctx context.Context, s *session) error {
 	c := s.rows[op.conversationID]
 	if c == nil || c.deleted {
 		hash := tombstone(op.key)
@@ -120,7 +116,7 @@ func (op *withdrawOp) run(_ context.Context, s *session) error {
 			op.sealed(vault.OutboundBody, op.sent))
 		media.DropSent(s.tx, op.sent)
 	}
-	if op.asking != "" { // the texts that are left wait for a turn that doesn't know this one
+	if op.asking != "" && op.asking == op.turn { // the texts that are left wait for a turn that doesn't know this one
 		(&turnOp{turnID: op.asking}).supersede(s)
 		c.runBy(s.now)
 	}
@@ -131,11 +127,11 @@ func (op *withdrawOp) run(_ context.Context, s *session) error {
 	}
 	s.tx.Queue(store.AnyRows, `UPDATE turns SET request = NULL, draft = NULL WHERE conversation_id = $1 AND created_at >= $2
 		AND (request IS NOT NULL OR draft IS NOT NULL)`, c.id, op.at)
-	if !op.others && c.state == StateAssistant && c.attention == "" {
-		c.replied(0)
-	}
 	c.touch(s.now)
-	return nil
+	if c.attention != "" {
+		return nil
+	}
+	return s.countUnanswered(ctx, c)
 }
 
 // sealed returns what replaces the text of a message.

@@ -17,9 +17,9 @@ const codeNotice = "media_notice"
 const noticePause = 15 * time.Minute
 
 // SayNotice ends the wait of a leased conversation's messages without text. The parts are the channel's notice for such messages: they are
-// stored as pending messages of the assistant and returned, unless the customer got a notice within the last 15 minutes. Without parts
-// nothing is sent. When another message has arrived meanwhile, all go on waiting. It returns [ErrHandedOver], [ErrLeaseLost], or a
-// wrapped error of the store.
+// stored as pending messages of the assistant and returned. If the customer got a notice within the last 15 minutes, nothing is sent and the
+// messages stand with [codes.Media]. Without parts nothing is sent. When another message has arrived meanwhile, all go on waiting. It returns
+// [ErrHandedOver], [ErrLeaseLost], or a wrapped error of the store.
 func (q *Queue) SayNotice(ctx context.Context, lease Lease, messageIDs, parts []string) ([]Outbound, error) {
 	op := &noticeOp{
 		leased: leased{lease: lease}, turnID: store.NewID("trn"), messageIDs: messageIDs, parts: q.sealParts(lease.OrgID, parts),
@@ -74,9 +74,12 @@ func (op *noticeOp) run(_ context.Context, s *session) error {
 		return nil
 	case len(op.open) != len(op.messageIDs) || slices.ContainsFunc(op.messageIDs, func(id string) bool { return !slices.Contains(op.open, id) }):
 		return nil
+	case len(op.parts) > 0 && op.before+noticePause.Milliseconds() > s.now:
+		s.standOpen(c, op.turnID, codes.Media)
+		return nil
 	}
 	turnID := sql.NullString{}
-	if len(op.parts) > 0 && op.before+noticePause.Milliseconds() <= s.now {
+	if len(op.parts) > 0 {
 		op.said = true
 		turnID = sql.NullString{String: op.turnID, Valid: true}
 		s.tx.Queue(1, insertTurn, op.turnID, c.orgID, c.key.channelID, c.id, "", TurnAnswered, []byte(nil), codeNotice, sql.NullInt64{}, s.now, s.now)
@@ -85,8 +88,10 @@ func (op *noticeOp) run(_ context.Context, s *session) error {
 	store.EachExact(listSizes, op.messageIDs, func(size int, piece []string) {
 		s.tx.Queue(int64(len(piece)), settleMessages[size], store.Arguments(piece, turnID)...)
 	})
-	c.waitingSince = sql.NullInt64{}
-	c.replied(0)
+	if !op.said && c.people.unansweredSince >= c.waitingSince.Int64 { // the wait began with them
+		c.people.unansweredSince = 0
+	}
+	c.waitingSince, c.people.attentionTold = sql.NullInt64{}, ""
 	if !op.dead {
 		c.stands("")
 	}
@@ -96,26 +101,14 @@ func (op *noticeOp) run(_ context.Context, s *session) error {
 
 var settleMessages = listSizes.Statement(`UPDATE messages SET handled = TRUE, turn_id = $1 WHERE id IN {list}`, 1, 1)
 
-// endMedia ends the standing turn of messages without text, because a person has answered.
-func endMedia(tx store.Tx, conversationID string, now int64) {
-	tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id IN (
-		SELECT id FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $2)`, conversationID, codes.Media)
-	tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3
-		WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $4`, conversationID, codeHandedOver, now, codes.Media)
-}
-
-// personAnswered ends the attention of messages without text.
-func (s *session) personAnswered(c *conversationRow) {
-	if c.attention == codes.Media {
-		c.stands("")
-		endMedia(s.tx, c.id, s.now)
+// endMedia ends the attention and the standing turn of messages without text, because a person has answered.
+func (s *session) endMedia(c *conversationRow) {
+	if c.attention != codes.Media {
+		return
 	}
-}
-
-// personAnswered is the function of the same name for an echo.
-func (d *decisions) personAnswered(c *conversationRow) {
-	if c.attention == codes.Media {
-		c.stands("")
-		d.effects = append(d.effects, effect{conversationID: c.id, person: true})
-	}
+	c.stands("")
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET handled = TRUE WHERE turn_id IN (
+		SELECT id FROM turns WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $2)`, c.id, codes.Media)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3
+		WHERE conversation_id = $1 AND state = 'needs_attention' AND code = $4`, c.id, codeHandedOver, s.now, codes.Media)
 }

@@ -75,7 +75,8 @@ type Work struct {
 	// Outbound are the pending and sending parts, in the order to send them, people's first. A part that is sending when the lease is new was left by
 	// a worker that died: its delivery is unknown.
 	Outbound []Outbound
-	// Waiting are the unanswered messages, in order of platform time, then arrival; empty while their quiet window lasts. Those of
+	// Waiting are the open messages, in order of platform time, then arrival; empty while their quiet window lasts or the assistant is
+	// silent. Those of
 	// a running turn are not among them. They are texts, and of [KindEvent] such as need a notice or a person.
 	Waiting []Message
 	// WaitingSince is when the first of Waiting was stored, 0 without any; ReadAt is when Work was read. Both are epoch
@@ -95,12 +96,18 @@ type Conversation struct {
 	Attempts                                                 int64  // failed in a row
 	PausedUntil, LastCustomerAt, CreatedAt, UpdatedAt        int64
 	BlockedAt                                                int64 // when a person has blocked the customer
-	// UnansweredSince is when the first of the customer's texts arrived that neither the assistant nor a person has answered, or 0.
+	// UnansweredSince is when the first of the customer's texts arrived to which neither the assistant nor a person has really sent an
+	// answer, or 0.
 	UnansweredSince int64
 	HandoverReason  string // why a person has the conversation, or had it last; "" if none ever had
 	RetriedAt       int64  // when a person last had what stood answered again, or 0
 	// AttentionTold is the last attention since the customer was last answered, or "".
 	AttentionTold string
+}
+
+// silent reports whether the assistant must not write at a time.
+func (c *Conversation) silent(now int64) bool {
+	return silent(c.State, c.PausedUntil, c.BlockedAt, now)
 }
 
 // Message is one line of a conversation, in either direction.
@@ -123,7 +130,9 @@ type Message struct {
 // Turn is one answer of an assistant in progress.
 type Turn struct {
 	ID, AgentID string
-	Request     []byte // as it was given to [Queue.BeginTurn]; nil if it doesn't open
+	Request     []byte // as it was given to [Queue.BeginTurn]; nil if it doesn't open or is forgotten
+	// Forgotten: the request was deleted, because its sender has taken back a message in it. [Queue.GiveWay] lets the texts wait again.
+	Forgotten   bool
 	State, Code string
 	Attempts    int64
 	CreatedAt   int64 // epoch milliseconds

@@ -225,8 +225,7 @@ func (s *Set) ReadThread(ctx context.Context, thread platforms.Thread) ([]platfo
 	thread.Credentials = maps.Clone(thread.Credentials)
 	items, err := call(ctx, p, func(ctx context.Context) ([]platforms.Inbound, error) { return p.threads.ReadThread(ctx, &thread) })
 	return slices.DeleteFunc(p.checked(items), func(in platforms.Inbound) bool {
-		echo := in.Kind == platforms.HumanEcho || in.Kind == platforms.AutomaticEcho
-		return !echo || in.Type != thread.Type || in.ExternalID != thread.ExternalID || in.Conversation != thread.Conversation
+		return !in.IsEcho() || in.Type != thread.Type || in.ExternalID != thread.ExternalID || in.Conversation != thread.Conversation
 	}), err
 }
 

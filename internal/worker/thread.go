@@ -64,8 +64,8 @@ func echoOf(in *platforms.Inbound) inbox.Item {
 		kind = inbox.AutomaticEcho
 	}
 	item := inbox.Item{
-		Kind: kind, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID, Text: in.Text, Business: in.OtherIDs().Business,
-		SentAt: in.SentAt.UnixMilli(),
+		Kind: kind, Unmarked: in.Kind == platforms.UnmarkedEcho, CustomerRef: in.Conversation, Address: in.Address, MessageID: in.MessageID,
+		Text: in.Text, Business: in.OtherIDs().Business, SentAt: in.SentAt.UnixMilli(),
 	}
 	if in.Wordless {
 		item.Text, item.Media = "", in.Text

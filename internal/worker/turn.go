@@ -66,6 +66,9 @@ func (p *pass) tryTurn(ctx context.Context) (wait time.Duration, err error) {
 			return 0, err
 		}
 	}
+	if turn.Forgotten {
+		return 0, p.giveWay(ctx, turn.ID, inbox.Interruption{Person: true})
+	}
 	if turn.Attempts >= maxTries { // each try ended its worker
 		return 0, p.dead(ctx, turn, codes.InternalError)
 	}

@@ -28,8 +28,8 @@ func (h *fixture) show(t *testing.T, customer string, at time.Time) {
 	})
 }
 
-// TestMediaNotice: a picture without a text is answered with the channel's notice, once, without a call and without a charge. A text that
-// follows is answered together with the pictures.
+// TestMediaNotice: a picture without a text is answered with the channel's notice, once, without a call and without a charge; the next one
+// waits for a person. A text that follows is answered together with the pictures.
 func TestMediaNotice(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h *fixture) {
@@ -46,7 +46,7 @@ func TestMediaNotice(t *testing.T) {
 		require.Equal(t, 2, seen.all()["turn notice"])
 		require.Empty(t, h.vendor.calls())
 		require.Zero(t, h.spent(t, acme))
-		require.Empty(t, h.conversation(t, acme, "lan").Attention)
+		require.Equal(t, codes.Media, h.conversation(t, acme, "lan").Attention)
 
 		h.show(t, "lan", time.Now())
 		h.say(t, bot, "lan", "what is this?")

@@ -192,10 +192,6 @@ func (s *reader) chatAppStatus(phone chatAppPhone, value platforms.Value) {
 	if in.Failure == platforms.NeedsReauth {
 		s.accessRefused(phone, timestamp)
 	}
-	if in.Failure == platforms.CustomerBlocked {
-		in.Kind, in.MessageID, in.Failure, in.Mark = platforms.Blocked, "", "", ""
-		s.Add(in)
-	}
 }
 
 // classify is [chatAppFailure] for codes that repeat: a delivery has few of them, and each classification makes an error.

@@ -48,6 +48,9 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 			s.Add(in.AsAutomatic(m.text, m.media()))
 		} else {
 			in = in.AsEcho(m.text, m.media())
+			if m.app != messengerInbox && m.app != photoInbox {
+				in.Kind = platforms.UnmarkedEcho
+			}
 			s.attach(&in, m.attachments)
 			s.Add(in)
 		}
@@ -66,7 +69,16 @@ func (s *reader) directMessage(account string, value platforms.Value) {
 	}
 }
 
+// The applications of the platform's own inboxes, in which people of the business write
+// (developers.facebook.com/docs/messenger-platform/conversation-routing). Echoes of automatic replies have no mark of their own, and neither
+// have all that people write.
+const (
+	messengerInbox = "263902037430900"
+	photoInbox     = "1217981644879628"
+)
+
 type directMessage struct {
+	app                                      string // that sent an echo
 	id, text                                 string
 	isEcho, isOurs, isDeleted, isUnsupported bool
 	attachments                              platforms.Value
@@ -81,6 +93,8 @@ func (m *directMessage) read(value platforms.Value) {
 			m.text = w.Value.Text(platforms.MaxText)
 		case "is_echo":
 			m.isEcho = w.Value.Flag()
+		case "app_id":
+			m.app = w.Value.ID()
 		case "metadata":
 			m.isOurs = strings.HasPrefix(w.Value.ID(), ownMark)
 		case "is_deleted":

@@ -57,15 +57,16 @@ func TestExtractDirect(t *testing.T) {
 				"hand-over":           {of(`"pass_thread_control":{"new_owner_app_id":"1"}`), nil},
 				"a kind of next year": {of(`"hologram":{"mid":"m_1","text":"x"}`), nil},
 
-				"echo":                     {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":1517776481860111,"text":"Yes, we do"}`), one(platforms.HumanEcho, "m_1", "Yes, we do")},
+				"echo":                     {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":1517776481860111,"text":"Yes, we do"}`), one(platforms.UnmarkedEcho, "m_1", "Yes, we do")},
 				"echo of ours":             {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":1517776481860111,"metadata":"caddy-svc:msg_1","text":"Yes, we do"}`), one(platforms.AutomaticEcho, "m_1", "Yes, we do")},
-				"echo of another program":  {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":9,"metadata":"{}","text":"Yes, we do"}`), one(platforms.HumanEcho, "m_1", "Yes, we do")},
+				"echo of another program":  {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":9,"metadata":"{}","text":"Yes, we do"}`), one(platforms.UnmarkedEcho, "m_1", "Yes, we do")},
 				"echo of the page's inbox": {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":263902037430900,"text":"Yes, we do"}`), one(platforms.HumanEcho, "m_1", "Yes, we do")},
+				"echo of the photo inbox":  {fromUs(`"message":{"mid":"m_1","is_echo":true,"app_id":"1217981644879628","text":"Yes, we do"}`), one(platforms.HumanEcho, "m_1", "Yes, we do")},
 				"customer names our mark":  {of(`"message":{"mid":"m_1","metadata":"caddy-svc:msg_1","text":"Hello"}`), one(platforms.Text, "m_1", "Hello")},
-				"echo of a picture":        {fromUs(`"message":{"mid":"m_1","is_echo":true,"attachments":[{"type":"image"}]}`), platformtest.Wordless(one(platforms.HumanEcho, "m_1", "image"))},
-				"echo of a linked picture": {fromUs(`"message":{"mid":"m_1","is_echo":true,"attachments":[{"type":"image","payload":{"url":"https://cdn.example/1"}}]}`), platformtest.With(platformtest.Wordless(one(platforms.HumanEcho, "m_1", "image")), platforms.Attachment{Kind: "image", Reference: "https://cdn.example/1"})},
+				"echo of a picture":        {fromUs(`"message":{"mid":"m_1","is_echo":true,"attachments":[{"type":"image"}]}`), platformtest.Wordless(one(platforms.UnmarkedEcho, "m_1", "image"))},
+				"echo of a linked picture": {fromUs(`"message":{"mid":"m_1","is_echo":true,"attachments":[{"type":"image","payload":{"url":"https://cdn.example/1"}}]}`), platformtest.With(platformtest.Wordless(one(platforms.UnmarkedEcho, "m_1", "image")), platforms.Attachment{Kind: "image", Reference: "https://cdn.example/1"})},
 				"echo of our picture":      {fromUs(`"message":{"mid":"m_1","is_echo":true,"metadata":"caddy-svc:msg_1","attachments":[{"type":"image","payload":{"url":"https://cdn.example/1"}}]}`), platformtest.Wordless(one(platforms.AutomaticEcho, "m_1", "image"))},
-				"echo of something":        {fromUs(`"message":{"mid":"m_1","is_echo":true}`), platformtest.Wordless(one(platforms.HumanEcho, "m_1", "attachment"))},
+				"echo of something":        {fromUs(`"message":{"mid":"m_1","is_echo":true}`), platformtest.Wordless(one(platforms.UnmarkedEcho, "m_1", "attachment"))},
 				"echo without id":          {fromUs(`"message":{"is_echo":true,"text":"Yes"}`), nil},
 				"own text, not marked":     {fromUs(`"message":{"mid":"m_1","text":"Yes"}`), nil},
 				"another app's time":       {`{"object":"` + object + `","entry":[{"id":"700","standby":[{"sender":{"id":"5678"},"message":{"mid":"m_1","text":"x"}}]}]}`, nil},
@@ -217,9 +218,7 @@ func TestExtractFailedSends(t *testing.T) {
 	all, err := extract(t, nil, body)
 	require.NoError(t, err)
 	failed.Conversation, failed.Other, failed.Address, failed.Failure = "US.1", &platforms.OtherIDs{Alias: "US.1"}, "US.1", platforms.CustomerBlocked
-	blocked := failed
-	blocked.Kind, blocked.MessageID, blocked.Failure = platforms.Blocked, "", ""
-	require.Equal(t, []platforms.Inbound{failed, blocked}, all)
+	require.Equal(t, []platforms.Inbound{failed}, all, "the queue decides whether it closes the conversation")
 }
 
 // TestExtractLateErrors reads statuses as the platform sends them: with the mark of the message, with the code of an account, twice,

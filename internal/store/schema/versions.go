@@ -40,6 +40,7 @@ func Versions(engine driver.Engine) []Version {
 		{Number: 29, DDL: Dialect(engine, schemaV29)},
 		{Number: 30, DDL: Dialect(engine, schemaProcesses)},
 		{Number: 31, DDL: Dialect(engine, schemaAliases)},
+		{Number: 32, DDL: Dialect(engine, schemaUnanswered), indexes: unansweredIndexes(), afterColumns: true},
 	}
 }
 
@@ -372,3 +373,14 @@ CREATE TABLE customer_aliases (
 ) {table};
 CREATE INDEX customer_aliases_conversation ON customer_aliases (conversation_id);
 `
+
+// schemaUnanswered replaces the way to an organization's conversations whose customers wait for a person, by the rules of [schemaV1]: there are also
+// those in which the assistant pauses. A process of an older version reads all of the organization's conversations for its number.
+const schemaUnanswered = `DROP INDEX conversations_people;`
+
+func unansweredIndexes() []lateIndex {
+	return []lateIndex{{
+		name: "conversations_unanswered", table: "conversations",
+		rows: "(org_id) WHERE attention <> '' OR (unanswered_since > 0 AND (state = 'human' OR paused_until > 0))",
+	}}
+}

@@ -1,0 +1,186 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/caddy-svc/caddy-svc/internal/codes"
+	"github.com/caddy-svc/caddy-svc/internal/store"
+)
+
+// A customer's text is open until the business has really sent something that is younger. This file decides that, for all operations and
+// arrivals. An open text has no turn and isn't handled; the assistant answers it when it may speak, so a pause, a handover and an outage keep
+// it open.
+//
+//   - The assistant's answer binds its texts to its turn. [session.discard] opens them again if the answer is discarded before any of it was
+//     sent.
+//   - A person's message from the platform's app closes what the customer had sent before it, by the platform's clock ([decisions.answeredBy]).
+//   - A person's message from here closes what had arrived before it was written, once it is sent ([partOp.reached]), if the assistant was
+//     silent then. Otherwise the assistant still answers, with knowledge of the message. The assistant's last words close as a person's do.
+//   - Where nothing can or may be answered, [session.silence] closes all texts.
+//
+// unanswered_since is the arrival of the first text to which nothing was sent.
+
+// Conditions on the turns of a conversation $1. The first has turns without an answer, which may still get one, the second turns whose
+// answer waits with nothing of it sent.
+const (
+	withoutAnswer = `SELECT id FROM turns WHERE conversation_id = $1 AND state IN ('asking', 'needs_attention', 'dead')`
+	withoutPart   = `SELECT t.id FROM outbound_messages o JOIN turns t ON t.id = o.turn_id WHERE o.conversation_id = $1
+		AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.author = 'assistant' AND o.part = 0 AND o.resends = 0
+		AND t.code IN ('', '` + codeNotice + `')`
+	unsaid = withoutAnswer + ` UNION ALL ` + withoutPart
+)
+
+// retract ends with a code all of the assistant's work of which nothing was sent: turns without an answer, and answers with their parts. Their
+// texts are open again.
+func (s *session) retract(c *conversationRow, code string) {
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = NULL WHERE turn_id IN (`+unsaid+`)`, c.id)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'superseded', updated_at = $2 WHERE id IN (`+withoutPart+`)`, c.id, s.now)
+	s.tx.Queue(store.AnyRows, `UPDATE turns SET state = 'discarded', code = $2, updated_at = $3 WHERE id IN (`+withoutAnswer+`)`, c.id, code, s.now)
+	s.tx.Queue(store.AnyRows, discardParts+` AND turn_id IN (SELECT id FROM turns WHERE conversation_id = $1 AND state = 'superseded')`,
+		c.id, code, s.now)
+	c.waitingSince = sql.NullInt64{}
+	c.looked("")
+	c.touch(s.now)
+}
+
+// discard is retract where the assistant may not write any longer: what is left of an answer isn't sent either.
+func (s *session) discard(c *conversationRow, code string) {
+	s.retract(c, code)
+	s.tx.Queue(store.AnyRows, discardParts, c.id, code, s.now)
+}
+
+// discardParts discards the assistant's unsent parts in a conversation; conditions may follow.
+const discardParts = `UPDATE outbound_messages SET state = 'discarded', code = $2, updated_at = $3
+	WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND state = 'pending' AND author = 'assistant'`
+
+// silence is discard where nobody answers: the open texts are closed.
+func (s *session) silence(c *conversationRow, code string) {
+	s.discard(c, code)
+	s.tx.Queue(store.AnyRows, closeTexts, c.id)
+}
+
+// closeTexts closes the open texts of a conversation; conditions may follow.
+const closeTexts = `UPDATE messages SET handled = TRUE WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`
+
+// selectUnansweredSince reads when the first text arrived that the customer sent at $2 or later and to which nothing was sent.
+const selectUnansweredSince = `SELECT coalesce(min(received_at), 0) FROM (
+	SELECT received_at FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled AND sent_at >= $2
+	UNION ALL SELECT received_at FROM messages WHERE turn_id IN (` + unsaid + `) AND NOT handled AND sent_at >= $2) AS texts`
+
+// countUnanswered sets since when the customer waits by what is unanswered now, after texts were closed.
+func (s *session) countUnanswered(ctx context.Context, c *conversationRow) error {
+	var since int64
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&since) }, selectUnansweredSince, c.id, 0)
+	if err != nil {
+		return fmt.Errorf("look for unanswered texts: %w", err)
+	}
+	c.waitsSince(since)
+	return nil
+}
+
+// waitsSince moves the beginning of the customer's wait to the arrival of a text, 0 for none. It begins no wait, and leaves one that begins
+// later, when the business opens.
+func (c *conversationRow) waitsSince(since int64) {
+	waits := &c.people.unansweredSince
+	if *waits > 0 && (since == 0 || since > *waits) {
+		*waits, c.changed = since, true
+	}
+}
+
+// answeredBy closes what the customer had sent before a person's message that the platform reports, of stored texts and those of this batch,
+// if the assistant leaves them to the person. The customer goes on waiting only for an answer to what is younger. A platform that gives no
+// time reports in order.
+func (d *decisions) answeredBy(c *conversationRow, item *arrivedItem, sentAt int64, closes bool) {
+	timed := item.SentAt > 0 && item.SentAt <= d.now
+	waited := c.people.unansweredSince
+	c.replied(0)
+	for _, m := range d.messages {
+		switch {
+		case m.conversationID != c.id || m.author != AuthorCustomer || m.handled:
+		case timed && m.sentAt >= sentAt:
+			c.asked(m.at)
+		case closes:
+			m.handled = true
+		}
+	}
+	switch {
+	case !timed && closes:
+		d.s.tx.Queue(store.AnyRows, closeTexts, c.id)
+	case closes:
+		d.s.tx.Queue(store.AnyRows, closeTexts+` AND sent_at < $2`, c.id, sentAt)
+	}
+	if !timed {
+		return
+	}
+	d.reads = true
+	d.s.tx.QueueQuery(func(row store.Row) error {
+		since, err := store.ScanValue[int64](row)
+		if since == 0 {
+			return err
+		}
+		if waited > 0 {
+			c.people.unansweredSince = max(since, waited)
+		}
+		c.runBy(max(c.pausedUntil, d.now))
+		return err
+	}, selectUnansweredSince, c.id, sentAt)
+}
+
+// reached records that a part has reached the customer, or may have.
+func (op *partOp) reached(s *session, c *conversationRow) {
+	lastWords := op.turnCode == codeHandedOver
+	if lastWords || op.author == AuthorHuman && (c.state == StateHuman || op.createdAt < c.pausedUntil) {
+		s.tx.Queue(store.AnyRows, closeTexts+` AND received_at <= $2`, c.id, op.createdAt)
+	}
+	waitsOn := lastWords || op.turnCode == codeClosed || op.author == AuthorAssistant && c.state == StateHuman // for the opening, or a person
+	if !waitsOn {
+		c.waitsSince(op.openSince)
+	}
+}
+
+// giveBackLife is how old the customer's last message may be that the assistant answers by itself when a person gives the conversation back.
+const giveBackLife = codes.Life
+
+// giveBack lets the assistant answer what is open in a conversation that a person has given back, in one reply. What the person has
+// written, and is still being sent, answers what had arrived before. If the customer wrote last too long ago, the texts stand instead.
+func (s *session) giveBack(ctx context.Context, c *conversationRow) error {
+	var answers int64 // the place of the last of a person's messages on their way
+	var open bool
+	err := s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&answers) }, `SELECT coalesce(max(created_at), 0) FROM outbound_messages
+		WHERE conversation_id = $1 AND state IN ('pending', 'sending') AND author = 'human'`, c.id)
+	if err != nil {
+		return fmt.Errorf("look for a person's messages: %w", err)
+	}
+	if answers > 0 { // until they are sent the customer waits
+		s.tx.Queue(store.AnyRows, closeTexts+` AND received_at <= $2`, c.id, answers)
+	} else if err := s.countUnanswered(ctx, c); err != nil {
+		return err
+	}
+	err = s.tx.Query(ctx, func(row store.Row) error { return row.Scan(&open) },
+		`SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled)`, c.id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for open texts: %w", err)
+	case !open:
+	case s.now-c.lastCustomerAt > giveBackLife.Milliseconds():
+		s.standOpen(c, store.NewID("trn"), codes.TooOld)
+	default:
+		c.runBy(s.now)
+	}
+	return nil
+}
+
+// standOpen lets the open texts of a conversation stand with a code, as a turn with an id.
+func (s *session) standOpen(c *conversationRow, turnID, code string) {
+	at := c.place(s.now)
+	s.tx.Queue(1, insertTurn, turnID, c.orgID, c.key.channelID, c.id, "", TurnNeedsAttention, []byte(nil), code, sql.NullInt64{}, at, at)
+	s.tx.Queue(store.AnyRows, `UPDATE messages SET turn_id = $2 WHERE conversation_id = $1 AND turn_id IS NULL AND NOT handled`, c.id, turnID)
+	c.waitingSince = sql.NullInt64{}
+	c.stands(code)
+}
+
+// alarmAfter is for how long a part waits to be sent before people are told.
+const alarmAfter = 15 * time.Minute
