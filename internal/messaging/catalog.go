@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddy-svc/caddy-svc/internal/codes"
 	"github.com/caddy-svc/caddy-svc/internal/markup"
@@ -135,12 +136,17 @@ func (c *Catalog) Split(channelType, text string, plain bool) []string {
 	if t.MostParts > 0 {
 		most = min(most, t.MostParts)
 	}
-	parts := platforms.Split(t.Limit, text)
-	if len(parts) <= most {
+	text = strings.TrimSpace(text)
+	shown := text
+	if room := most * t.Limit.Most * utf8.UTFMax; room > 0 && len(text) > room { // cutting needs many bytes of memory for each character
+		shown = text[:room]
+	}
+	parts := platforms.Split(t.Limit, shown)
+	if len(parts) <= most && len(shown) == len(text) {
 		return parts
 	}
-	parts = parts[:most]
-	last, shorter := &parts[most-1], t.Limit
+	parts = parts[:min(most, len(parts))]
+	last, shorter := &parts[len(parts)-1], t.Limit
 	if shorter.Most -= t.Limit.Size(leftOut); shorter.Most > 0 {
 		*last = platforms.Split(shorter, *last)[0] + leftOut
 	}

@@ -1,6 +1,7 @@
 package messaging_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"unicode"
@@ -198,6 +199,26 @@ func TestLongestReply(t *testing.T) {
 	}
 	long := strings.Repeat(sentence, 5000)
 	require.Equal(t, []string{strings.TrimSpace(long)}, catalog.Split("widget", long, false))
+}
+
+// TestHugeReply guarantees that a reply which no platform could show costs little more than its own length.
+func TestHugeReply(t *testing.T) { //nolint:paralleltest // it measures the whole process
+	catalog, err := messaging.NewCatalog(builtin.Platforms())
+	require.NoError(t, err)
+	for _, piece := range []string{"word ", "ả", "👋", "a\n\n"} {
+		text := strings.Repeat(piece, 16<<20/len(piece))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		parts := catalog.Split("bot", text, false)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), "%q", piece)
+		require.Len(t, parts, 20, "%q", piece)
+		require.True(t, strings.HasSuffix(parts[19], " …"), "%q", piece)
+		require.Equal(t, platforms.Split(limits["bot"], text[:1<<20])[:19], parts[:19], "%q", piece)
+	}
+	gap := catalog.Split("bot", "a"+strings.Repeat(" ", 16<<20)+"b", false)
+	require.Equal(t, []string{"a …"}, gap, "what is left out shows, though there is room")
+	require.Empty(t, catalog.Split("bot", strings.Repeat(" ", 16<<20), false))
 }
 
 func TestFailureCodes(t *testing.T) {
