@@ -6,7 +6,8 @@
 //     an unknown one not_found, decided by one shared helper.
 //   - Secrets that come in are sealed or hashed at once and are never shown again.
 //
-// It keeps no state. It calls a platform to find the account of new credentials and to read templates, and the gateway for the playground.
+// It keeps no state but lists of templates, for a minute. It calls a platform to find the account of new credentials and to read templates,
+// and the gateway for the playground.
 // It exceeds 3,000 lines because fourteen groups share the ownership check, the lists and tables, and the forms of change; more than half of
 // it are the groups' documented bodies and routes.
 package api
@@ -67,7 +68,7 @@ type Deps struct {
 	Providers []string
 	// BaseURL is the service's own address, without a trailing slash.
 	BaseURL string
-	// Rates bounds how often the operations are used; the zero value doesn't.
+	// Rates bounds how often the operations are used, and, by its Windows, how often platforms are asked; the zero value doesn't.
 	Rates endpoint.Rates
 	// Bodies is the budget that all buffered request bodies share; nil is unlimited.
 	Bodies *handlers.ByteBudget
@@ -75,6 +76,9 @@ type Deps struct {
 	Now func() time.Time
 	// Logger gets what platforms say about credentials; nil discards it.
 	Logger *slog.Logger
+
+	questions     *questions
+	keptTemplates *keptTemplates
 }
 
 // ModelCatalog finds the models of the configuration.
@@ -120,6 +124,7 @@ func serve(d *Deps) *endpoint.Server {
 	}
 	s := endpoint.New(d.Authenticator, d.Sessions, d.Bodies)
 	s.Rates = d.Rates
+	d.questions, d.keptTemplates = &questions{rates: &d.Rates}, &keptTemplates{}
 	(&session{d}).register(s)
 	(&members{d}).register(s)
 	(&apiKeys{d}).register(s)

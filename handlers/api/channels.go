@@ -51,6 +51,13 @@ func (g *channels) create(
 	if err := g.checkAgent(ctx, principal, channel.AgentID); err != nil {
 		return nil, err
 	}
+	var question *question
+	if channel.State == store.ChannelPending {
+		if question, err = g.questions.account(ctx, &channel, firstCredentials); err != nil {
+			return nil, err
+		}
+		defer question.end()
+	}
 	channel.CreatedAt = g.Now().UnixMilli()
 	channel.UpdatedAt = channel.CreatedAt
 	if in.Body.Credentials != nil {
@@ -58,12 +65,12 @@ func (g *channels) create(
 	}
 	err = g.DB.Channels.Create(ctx, principal.Actor(), channel, g.Plans.ChannelLimit(principal.Plan))
 	if errors.Is(err, store.ErrConflict) && channel.State == store.ChannelPending {
-		err = g.takeOver(ctx, principal, &channel, credentials, err)
+		err = g.takeOver(ctx, principal, question, &channel, credentials, err)
 	}
 	if err != nil {
 		return nil, channelRefusal(err, handlers.Internal(fmt.Errorf("creating a channel: %w", err)))
 	}
-	if channel.State == store.ChannelPending && g.proven(ctx, &channel, credentials) {
+	if channel.State == store.ChannelPending && g.proven(ctx, question, &channel, credentials) {
 		err := g.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, channel.ID, store.ChannelActive)
 		if err == nil {
 			return g.get(ctx, principal, &endpoint.PathID{ID: channel.ID})
@@ -141,7 +148,9 @@ func (g *channels) update(ctx context.Context, principal *identity.Principal, in
 			return nil, err
 		}
 		change.Credentials = g.sealCredentials(&channel, credentials)
-		change.State = g.stateAfter(ctx, &channel, credentials)
+		if change.State, err = g.stateAfter(ctx, &channel, credentials); err != nil {
+			return nil, err
+		}
 	}
 	if err := g.DB.Channels.Update(ctx, principal.Actor(), principal.OrgID, in.ID, change); err != nil {
 		return nil, channelRefusal(err, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err))
@@ -159,14 +168,19 @@ func (g *channels) verify(ctx context.Context, principal *identity.Principal, in
 	if err != nil {
 		return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 	}
-	if channel.State == store.ChannelActive || channel.Credentials == nil {
+	if channel.State == store.ChannelActive || channel.Credentials == nil || channel.LostExternalID != "" {
 		return g.get(ctx, principal, in)
 	}
 	credentials, err := webhook.OpenCredentials(g.Ring, channel.OrgID, channel.ID, channel.Credentials)
 	if err != nil {
 		return nil, handlers.Internal(err)
 	}
-	if g.proven(ctx, &channel, credentials) {
+	question, err := g.questions.account(ctx, &channel, channel.CredentialsVersion)
+	if err != nil {
+		return nil, err
+	}
+	defer question.end()
+	if g.proven(ctx, question, &channel, credentials) {
 		if err := g.DB.Channels.SetState(ctx, principal.Actor(), principal.OrgID, in.ID, store.ChannelActive); err != nil {
 			return nil, g.refuse(ctx, principal, store.OwnedChannels, in.ID, err)
 		}
@@ -390,15 +404,16 @@ type channelChange struct {
 	WidgetChange
 }
 
+// firstCredentials is the version of a new channel's credentials.
+const firstCredentials = 1
+
 // identifyTimeout bounds the question whose account a token belongs to; a client waits for it.
 const identifyTimeout = 10 * time.Second
 
-// proven asks the platform whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever
+// proven asks the platform the question whether the credentials belong to the channel's external id. Without a clear yes it is no, whatever
 // the reason: the channel can be verified again.
-func (g *channels) proven(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) bool {
-	if channel.ExternalID == "" { // lost to another organization
-		return false
-	}
+func (g *channels) proven(ctx context.Context, question *question, channel *store.Channel, credentials platforms.Credentials) bool {
+	question.asked = true
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	ids, err := g.Platforms.Identify(ctx, &platforms.Channel{
@@ -415,13 +430,13 @@ func (g *channels) proven(ctx context.Context, channel *store.Channel, credentia
 // organization that claims the same external id, and the platform confirms that the id belongs to these credentials.
 // Otherwise it returns the refusal.
 func (g *channels) takeOver(
-	ctx context.Context, principal *identity.Principal, channel *store.Channel, credentials platforms.Credentials, refusal error,
+	ctx context.Context, principal *identity.Principal, question *question, channel *store.Channel, credentials platforms.Credentials, refusal error,
 ) error {
 	possible, err := g.DB.Channels.TakeOverPossible(ctx, *channel)
 	if err != nil {
 		return fmt.Errorf("looking for a pending claim: %w", err)
 	}
-	if !possible || !g.proven(ctx, channel, credentials) {
+	if !possible || !g.proven(ctx, question, channel, credentials) {
 		return refusal
 	}
 	channel.State = store.ChannelActive
@@ -433,17 +448,23 @@ func (g *channels) takeOver(
 
 // stateAfter returns the channel's state after a change of credentials; nil leaves it. A channel that has been active keeps its
 // claim of the external id.
-func (g *channels) stateAfter(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) *string {
+func (g *channels) stateAfter(ctx context.Context, channel *store.Channel, credentials platforms.Credentials) (*string, error) {
 	active := store.ChannelActive
-	switch channel.State {
-	case store.ChannelNeedsReauth:
-		return &active
-	case store.ChannelPending:
-		if g.proven(ctx, channel, credentials) {
-			return &active
-		}
+	switch {
+	case channel.State == store.ChannelNeedsReauth:
+		return &active, nil
+	case channel.State != store.ChannelPending, channel.LostExternalID != "":
+		return nil, nil //nolint:nilnil // the state stays
 	}
-	return nil
+	question, err := g.questions.account(ctx, channel, channel.CredentialsVersion+1)
+	if err != nil {
+		return nil, err
+	}
+	defer question.end()
+	if !g.proven(ctx, question, channel, credentials) {
+		return nil, nil //nolint:nilnil // the state stays
+	}
+	return &active, nil
 }
 
 // sealCredentials makes the stored form of the channel's credentials.

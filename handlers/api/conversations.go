@@ -347,11 +347,15 @@ func (g *conversations) queueTemplate(
 	if err := g.checkSendable(channel, conversation, inbox.AuthorHuman, inbox.KindTemplate); err != nil {
 		return nil, false, err
 	}
-	text, template, err := g.fillTemplate(ctx, channel, in.Body.Template)
+	template, err := g.fillTemplate(ctx, channel, in.Body.Template)
 	if err != nil {
 		return nil, false, err
 	}
-	return g.Conversations.SendTemplate(ctx, principal.Actor(), principal.OrgID, in.ID, text, template, key)
+	messages, replayed, err = g.Conversations.SendTemplate(ctx, principal.Actor(), principal.OrgID, in.ID, template.text, template.stored, key)
+	if err == nil && !replayed {
+		template.forgive() // sending has a pace of its own
+	}
+	return messages, replayed, err
 }
 
 // place reads a conversation and its channel.

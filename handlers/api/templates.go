@@ -70,9 +70,13 @@ func (g *channels) templates(
 	}
 	ctx, cancel := context.WithTimeout(ctx, templatesTimeout)
 	defer cancel()
-	page, err := g.readTemplates(ctx, &channel, platforms.TemplateQuery{Name: in.Name, After: in.Cursor})
-	if err != nil {
-		return nil, err
+	key := templatesKey{channel.ID, channel.CredentialsVersion, platforms.TemplateQuery{Name: in.Name, After: in.Cursor}}
+	page, kept := g.keptTemplates.get(key, g.Now())
+	if !kept {
+		if page, _, err = g.readTemplates(ctx, &channel, key.query); err != nil {
+			return nil, err
+		}
+		g.keptTemplates.add(key, page, g.Now())
 	}
 	list := endpoint.ListObject[templateObject]{Data: []templateObject{}, NextCursor: endpoint.TextOrNull(page.Next)}
 	for i := range page.Templates {
@@ -81,30 +85,34 @@ func (g *channels) templates(
 	return endpoint.Answer(list), nil
 }
 
-// readTemplates reads a page of a channel's templates from its platform, until ctx ends. The error is public.
-func (d *Deps) readTemplates(ctx context.Context, channel *store.Channel, query platforms.TemplateQuery) (platforms.TemplatePage, error) {
-	none := platforms.TemplatePage{}
+// readTemplates reads a page of a channel's templates from its platform, until ctx ends. forgive uncounts the question. The error is public.
+func (d *Deps) readTemplates(
+	ctx context.Context, channel *store.Channel, query platforms.TemplateQuery,
+) (page platforms.TemplatePage, forgive func(), err error) {
 	if !d.Platforms.HasTemplates(platforms.Type(channel.Type)) {
-		return none, &handlers.Error{Code: errcode.Conflict, Message: "Channels of type " + channel.Type + " have no templates."}
+		return page, nil, &handlers.Error{Code: errcode.Conflict, Message: "Channels of type " + channel.Type + " have no templates."}
 	}
 	if err := usable(channel); err != nil {
-		return none, err
+		return page, nil, err
 	}
 	if channel.Credentials == nil {
-		return none, needsReauth(channel)
+		return page, nil, needsReauth(channel)
 	}
 	credentials, err := webhook.OpenCredentials(d.Ring, channel.OrgID, channel.ID, channel.Credentials)
 	if err != nil {
-		return none, handlers.Internal(err)
+		return page, nil, handlers.Internal(err)
 	}
-	page, err := d.Platforms.Templates(ctx, &platforms.Channel{
+	if forgive, err = d.questions.page(ctx, channel); err != nil {
+		return page, nil, err
+	}
+	page, err = d.Platforms.Templates(ctx, &platforms.Channel{
 		Type: platforms.Type(channel.Type), ExternalID: channel.ExternalID, Credentials: credentials,
 	}, query)
 	if err == nil {
-		return page, nil
+		return page, forgive, nil
 	}
 	d.Logger.Info("a platform did not list a channel's templates", "channel", channel.ID, "type", channel.Type, "error", err)
-	return none, platformRefusal(ctx, channel, err)
+	return page, nil, platformRefusal(ctx, channel, err)
 }
 
 // platformRefusal returns the public form of the failure of a call that read something from a channel's platform until ctx ended.
@@ -165,47 +173,56 @@ func (w *templateWish) refusal(fault *platforms.FieldError) error {
 	return handlers.InvalidRequest("template.variables", "template.variables %s.", fault.Problem)
 }
 
-// findTemplate looks for an approved template by name and language on a channel. The error is public.
-func (d *Deps) findTemplate(ctx context.Context, channel *store.Channel, wish *templateWish) (template platforms.Template, err error) {
+// findTemplate looks for an approved template by name and language on a channel. forgive uncounts the question that found it. The error is
+// public.
+func (d *Deps) findTemplate(
+	ctx context.Context, channel *store.Channel, wish *templateWish,
+) (template platforms.Template, forgive func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, templatesTimeout)
 	defer cancel()
 	query := platforms.TemplateQuery{Name: wish.Name}
 	for range maxTemplatePages {
-		page, err := d.readTemplates(ctx, channel, query)
+		page, forgive, err := d.readTemplates(ctx, channel, query)
 		if err != nil {
-			return template, err
+			return template, nil, err
 		}
 		found := slices.IndexFunc(page.Templates, func(t platforms.Template) bool { return t.Name == wish.Name && t.Language == wish.Language })
 		if found >= 0 {
-			return page.Templates[found], nil
+			return page.Templates[found], forgive, nil
 		}
 		if query.After = page.Next; query.After == "" {
 			break
 		}
 	}
-	return template, handlers.InvalidRequest("template.name", "The platform has no approved template with this name and language.")
+	return template, nil, handlers.InvalidRequest("template.name", "The platform has no approved template with this name and language.")
 }
 
-// fillTemplate reads the wished template from the channel's platform and fills its variables in. It returns its text, and the template
-// as the worker sends it.
-func (d *Deps) fillTemplate(ctx context.Context, channel *store.Channel, wish *templateWish) (text string, filled []byte, err error) {
-	template, err := d.findTemplate(ctx, channel, wish)
+// filledTemplate is a template that can be sent.
+type filledTemplate struct {
+	text    string
+	stored  []byte // as the worker sends it
+	forgive func() // uncounts the question to the platform
+}
+
+// fillTemplate reads the wished template from the channel's platform and fills its variables in. The error is public.
+func (d *Deps) fillTemplate(ctx context.Context, channel *store.Channel, wish *templateWish) (filled filledTemplate, err error) {
+	template, forgive, err := d.findTemplate(ctx, channel, wish)
 	if err != nil {
-		return "", nil, err
+		return filled, err
 	}
 	if template.Needs != "" {
-		return "", nil, handlers.InvalidRequest("template.name", "This template needs %s, which can't be given here.", template.Needs)
+		return filled, handlers.InvalidRequest("template.name", "This template needs %s, which can't be given here.", template.Needs)
 	}
 	values, err := wish.values()
 	if err != nil {
-		return "", nil, err
+		return filled, err
 	}
 	sendable, text, err := template.Fill(values)
 	if fault, ok := errors.AsType[*platforms.FieldError](err); ok {
-		return "", nil, wish.refusal(fault)
+		return filled, wish.refusal(fault)
 	}
 	if err != nil {
-		return "", nil, handlers.Internal(err)
+		return filled, handlers.Internal(err)
 	}
-	return text, handlers.Marshal(sendable), nil
+	return filledTemplate{text, handlers.Marshal(sendable), forgive}, nil
 }

@@ -85,6 +85,7 @@ func TestListTemplates(t *testing.T) {
 			many = append(many, platformfake.Template{Name: fmt.Sprintf("t%02d", i), Language: "en", Body: "Hello"})
 		}
 		platform.SetTemplates("1", many...)
+		o.Now = func() time.Time { return time.Now().Add(25*time.Hour + templatesLife) }
 		var names []string
 		for cursor := ""; ; {
 			page := o.ask(t, http.StatusOK, http.MethodGet, path+cursor, "owner", "")

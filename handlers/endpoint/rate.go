@@ -51,11 +51,9 @@ func windowsOf(principal *identity.Principal, change bool) []rateWindow {
 
 // take counts a request that has passed the checks of its rights. Beyond a bound the error is rate_limited.
 func (l *Rates) take(w http.ResponseWriter, r *http.Request, principal *identity.Principal, route handlers.Route) (handlers.Permit, error) {
-	if l.Windows != nil {
-		for _, window := range windowsOf(principal, r.Method != http.MethodGet) {
-			if err := l.count(r.Context(), window); err != nil {
-				return handlers.Permit{}, err
-			}
+	for _, window := range windowsOf(principal, r.Method != http.MethodGet) {
+		if _, err := l.Count(r.Context(), window.subject, window.limit); err != nil {
+			return handlers.Permit{}, err
 		}
 	}
 	if route.Scope != identity.ChatWrite || l.Calls.Limiter == nil {
@@ -64,15 +62,19 @@ func (l *Rates) take(w http.ResponseWriter, r *http.Request, principal *identity
 	return l.Calls.Serve(w, r) //nolint:wrapcheck // it is a public error
 }
 
-func (l *Rates) count(ctx context.Context, window rateWindow) error {
-	d, err := l.Windows.Take(ctx, window.subject, window.limit)
+// Count counts one more of what subject names, of which one minute admits most. Beyond that the error is rate_limited. forgive uncounts it.
+func (l *Rates) Count(ctx context.Context, subject string, most int64) (forgive func(), err error) {
+	if l.Windows == nil {
+		return func() {}, nil
+	}
+	d, err := l.Windows.Take(ctx, subject, most)
 	if err != nil {
-		return handlers.Internal(fmt.Errorf("counting a request: %w", err))
+		return nil, handlers.Internal(fmt.Errorf("counting a request: %w", err))
 	}
 	if d.Allowed {
-		return nil
+		return func() { l.Windows.Return(subject, d) }, nil
 	}
-	return &handlers.Error{
+	return nil, &handlers.Error{
 		Code: errcode.RateLimited, RetryAfter: d.ResetIn,
 		Message: fmt.Sprintf("The limit of %d such requests per minute is reached. Retry after %d seconds.",
 			d.Limit, handlers.WholeSeconds(d.ResetIn)),
