@@ -265,3 +265,25 @@ func BenchmarkWriteJSON(b *testing.B) {
 		})
 	}
 }
+
+// A body that is written in pieces may pause for as long as it likes between two of them; a client that reads nothing ends it.
+func TestPausesOfABodyInPieces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := handlertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			body := handlers.NewAnswerWriter(w)
+			_, _ = body.Write([]byte("some"))
+			time.Sleep(time.Minute) //nolint:forbidigo // the fake clock
+			if _, err := body.Write(make([]byte, answerBytes)); err == nil {
+				t.Error("the client has read nothing")
+			}
+		}))
+		client := handlertest.OpenNoWindow(t, server)
+		stream := client.Send(http.MethodGet, "/", "")
+		time.Sleep(59 * time.Second) //nolint:forbidigo // the fake clock
+		require.False(t, client.Reset(stream))
+		time.Sleep(12 * time.Second) //nolint:forbidigo // as above
+		synctest.Wait()
+		require.True(t, client.Reset(stream))
+	})
+}

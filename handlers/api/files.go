@@ -80,6 +80,12 @@ func (g *conversations) file(ctx context.Context, principal *identity.Principal,
 		return nil, handlers.Internal(err)
 	}
 	return endpoint.Streamed(func(w http.ResponseWriter, r *http.Request) error {
+		room := handlers.NewRoom(g.Bodies, handlers.AccountOf(r))
+		defer room.Close()
+		// A piece is in memory as it is stored, sealed, and as it is sent.
+		if !room.Grow(2 * min(file.Bytes, media.PieceBytes)) {
+			return handlers.NoRoom()
+		}
 		h := w.Header()
 		h.Set("Content-Type", file.MediaType)
 		h.Set("Content-Length", strconv.FormatInt(file.Bytes, 10))
@@ -89,7 +95,7 @@ func (g *conversations) file(ctx context.Context, principal *identity.Principal,
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "private, no-store")
 		w.WriteHeader(http.StatusOK)
-		if g.Conversations.WriteFile(r.Context(), &file, w) != nil {
+		if g.Conversations.WriteFile(r.Context(), &file, handlers.NewAnswerWriter(w)) != nil {
 			panic(http.ErrAbortHandler) // a part must not be taken for the whole
 		}
 		return nil

@@ -3,12 +3,15 @@ package api
 import (
 	"context"
 	"encoding/base64"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-svc/caddy-svc/handlers"
 	"github.com/caddy-svc/caddy-svc/handlers/handlertest"
 	"github.com/caddy-svc/caddy-svc/internal/errcode"
 	"github.com/caddy-svc/caddy-svc/internal/inbox"
@@ -117,4 +120,47 @@ func (o *staffed) exec(t *testing.T, text string, args ...any) {
 		tx.Queue(store.AnyRows, text, args...)
 		return nil
 	}))
+}
+
+// storedFile is an inbox with one file of one conversation.
+type storedFile struct {
+	*fakeInbox
+
+	file    media.File
+	content []byte
+}
+
+func (s *storedFile) Conversation(context.Context, string, string) (inbox.Conversation, error) {
+	return inbox.Conversation{}, nil
+}
+
+func (s *storedFile) File(context.Context, string, string, string) (media.File, error) {
+	return s.file, nil
+}
+
+func (s *storedFile) WriteFile(_ context.Context, _ *media.File, w io.Writer) error {
+	_, err := w.Write(s.content)
+	return err //nolint:wrapcheck // a test's inbox
+}
+
+// A download that isn't read is charged two pieces of its file; beyond its share an organization waits, and others don't.
+func TestDownloadsAreCharged(t *testing.T) {
+	t.Parallel()
+	o := newFixture(t)
+	content := make([]byte, 3*media.PieceBytes)
+	o.Conversations = &storedFile{o.inbox, media.File{ID: "file_1", State: media.Stored, MediaType: "image/png", Bytes: int64(len(content))}, content}
+	o.Bodies = handlers.NewByteBudget(16 * media.PieceBytes) // four pieces for one organization alone
+	o.Server = serve(o.Deps)
+	const path = "/conversations/con_1/files/file_1"
+	client := handlertest.OpenNoWindow(t, handlertest.Serve(t, handlertest.Handler(o.Serve)))
+	for i := range 2 {
+		require.Equal(t, "200", client.Status(client.Send(http.MethodGet, path, "", "X-Api-Key", "owner")))
+		require.Equal(t, int64(i+1)*2*media.PieceBytes, o.Bodies.Used())
+	}
+	o.refused(t, errcode.RateLimited, "", http.MethodGet, path, "owner", "")
+	w := handlertest.Served(o.Serve, keyed(http.MethodGet, path, "stranger"))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, len(content), w.Body.Len())
+	client.Close()
+	require.Eventually(t, func() bool { return o.Bodies.Used() == 0 }, 10*time.Second, time.Millisecond)
 }

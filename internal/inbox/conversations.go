@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +116,8 @@ func (q *Queue) Conversation(ctx context.Context, orgID, id string) (Conversatio
 }
 
 // Messages reads a page of an organization's conversation, both directions, in the order in which they were stored, with the
-// delivery of every outgoing part. It returns [store.ErrNotFound] when the organization has no such conversation; a page after
+// delivery of every outgoing part. A page also ends with [maxPageText], so only an empty one is surely the last. It returns
+// [store.ErrNotFound] when the organization has no such conversation; a page after
 // an unknown message is the first.
 func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page store.Page) ([]Message, error) {
 	if _, err := q.Conversation(ctx, orgID, conversationID); err != nil {
@@ -125,12 +127,11 @@ func (q *Queue) Messages(ctx context.Context, orgID, conversationID string, page
 	if err != nil {
 		return nil, err
 	}
-	all, err := q.messages(ctx, conversationID, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, after, page.Rows())
+	all, err := q.messages(ctx, conversationID, `(%[1]s, id) > ($2, $3) ORDER BY %[1]s, id LIMIT $4`, after, page.Rows(), placedMessage.before)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, placedMessage.before)
-	return q.withFiles(ctx, orgID, messages(all[:min(len(all), page.Rows())]))
+	return q.withFiles(ctx, orgID, messages(all))
 }
 
 // LatestMessages is [Queue.Messages] from the end: the newest message first. page.After is the message before which the page
@@ -146,12 +147,12 @@ func (q *Queue) LatestMessages(ctx context.Context, orgID, conversationID string
 	if from.ID == "" {
 		from.placedAt = math.MaxInt64
 	}
-	all, err := q.messages(ctx, conversationID, `(%[1]s, id) < ($2, $3) ORDER BY %[1]s DESC, id DESC LIMIT $4`, from, page.Rows())
+	all, err := q.messages(ctx, conversationID, `(%[1]s, id) < ($2, $3) ORDER BY %[1]s DESC, id DESC LIMIT $4`, from, page.Rows(),
+		func(a, b placedMessage) int { return b.before(a) })
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b placedMessage) int { return b.before(a) })
-	return q.withFiles(ctx, orgID, messages(all[:min(len(all), page.Rows())]))
+	return q.withFiles(ctx, orgID, messages(all))
 }
 
 // withFiles adds the files of messages.
@@ -187,22 +188,67 @@ func (q *Queue) WriteFile(ctx context.Context, file *media.File, w io.Writer) er
 	return file.WriteTo(ctx, q.db, q.ring, w)
 }
 
-// messages reads up to rows messages of each direction. part is the condition and order; %[1]s in it is the column with a
-// message's place.
-func (q *Queue) messages(ctx context.Context, conversationID, part string, from placedMessage, rows int) ([]placedMessage, error) {
-	came, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.InboundBody),
+// maxPageText is the length of the texts in bytes with which a page of messages ends, though not before its second message. A
+// customer's message may have some MB.
+const maxPageText = 1 << 20
+
+// errPageFull ends the reading of a page.
+var errPageFull = errors.New("the page has enough text")
+
+// messages reads up to rows messages of a conversation in the given order, or fewer with [maxPageText]. part is the condition and
+// the same order; %[1]s in it is the column with a message's place.
+func (q *Queue) messages(
+	ctx context.Context, conversationID, part string, from placedMessage, rows int, order func(a, b placedMessage) int,
+) ([]placedMessage, error) {
+	came, cameFull, err := readDirection(ctx, q, q.scanMessage(vault.InboundBody),
 		`SELECT `+inboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "received_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
-	went, err := store.ReadRows(ctx, q.db, "list messages", q.scanMessage(vault.OutboundBody),
+	went, wentFull, err := readDirection(ctx, q, q.scanMessage(vault.OutboundBody),
 		`SELECT `+outboundColumns+` WHERE conversation_id = $1 AND `+fmt.Sprintf(part, "created_at"),
 		conversationID, from.placedAt, from.ID, rows)
 	if err != nil {
 		return nil, err
 	}
-	return append(came, went...), nil
+	all := slices.Concat(came, went)
+	slices.SortFunc(all, order)
+	all = all[:min(len(all), rows)]
+	// Behind the end of a direction that was not read to its end there may be messages of it between those of the other.
+	if cameFull {
+		all = upTo(all, came[len(came)-1].ID)
+	}
+	if wentFull {
+		all = upTo(all, went[len(went)-1].ID)
+	}
+	return all, nil
+}
+
+// readDirection reads the messages that came, or went. full reports that it has ended with [maxPageText].
+func readDirection(
+	ctx context.Context, q *Queue, scan func(store.Row) (placedMessage, error), text string, arguments ...any,
+) (read []placedMessage, full bool, err error) {
+	size := 0
+	_, err = store.ReadRows(ctx, q.db, "list messages", func(row store.Row) (none struct{}, err error) {
+		if len(read) > 1 && size > maxPageText {
+			return none, errPageFull
+		}
+		m, err := scan(row)
+		size += len(m.Text)
+		read = append(read, m)
+		return none, err
+	}, text, arguments...)
+	if errors.Is(err, errPageFull) {
+		return read, true, nil
+	}
+	return read, false, err
+}
+
+// upTo returns the messages up to the one with the id, if it is among them.
+func upTo(all []placedMessage, id string) []placedMessage {
+	end := slices.IndexFunc(all, func(m placedMessage) bool { return m.ID == id })
+	return all[:cmp.Or(end+1, len(all))]
 }
 
 // place finds the position of a message in its conversation.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -277,5 +278,54 @@ func TestTombstones(t *testing.T) {
 		_, err := SweepRetention(t.Context(), q.db)
 		require.NoError(t, err)
 		require.Equal(t, "0", q.value(t, `SELECT count(*) FROM message_tombstones`))
+	})
+}
+
+// A page of long messages ends early, in both directions of reading, and the pages together have every message once. So has the
+// export.
+func TestPagesOfLongMessages(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, q *inboxTest) {
+		long := strings.Repeat("x", maxPageText/2)
+		var want []string
+		for i, text := range []string{"a" + long, "b" + long, "c", "d" + long + long, "e" + long, "f", "g"} {
+			q.arrive(t, textOf("ann", strconv.Itoa(i), text))
+			want = append(want, text[:1])
+			if i%2 == 0 {
+				q.reply(t, "answer to "+text[:1], "p"+strconv.Itoa(i))
+				want = append(want, "answer to "+text[:1])
+			}
+		}
+		list, err := q.Conversations(t.Context(), "org_1", ConversationFilter{}, pageAll)
+		require.NoError(t, err)
+		id := list[0].ID
+		short := func(texts []string) (all []string) {
+			for _, text := range texts {
+				all = append(all, strings.Trim(text, "x"))
+			}
+			return all
+		}
+		var seen []string
+		pages := 0
+		for page := (store.Page{Limit: 50}); ; pages++ {
+			messages, err := q.Messages(t.Context(), "org_1", id, page)
+			require.NoError(t, err)
+			if len(messages) == 0 {
+				break
+			}
+			size := 0
+			for _, m := range messages[:len(messages)-1] {
+				size += len(m.Text)
+			}
+			require.LessOrEqual(t, size, 3*maxPageText)
+			seen = append(seen, short(textsOf(messages))...)
+			page.After = messages[len(messages)-1].ID
+		}
+		require.Equal(t, want, seen)
+		require.Greater(t, pages, 1)
+		require.Equal(t, want, short(q.fromTheEnd(t, id, 50)))
+		var exported strings.Builder
+		require.NoError(t, q.Export(t.Context(), "org_1", id, &exported, func() {}))
+		require.Equal(t, len(want), strings.Count(exported.String(), `"text":`))
 	})
 }

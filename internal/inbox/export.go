@@ -169,7 +169,7 @@ func exportList[T any](
 				return fmt.Errorf("export a conversation: %w", err)
 			}
 		}
-		if len(rows) < page.Rows() {
+		if len(rows) == 0 {
 			return nil
 		}
 		page.After = id(&rows[len(rows)-1])
