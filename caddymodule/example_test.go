@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -353,4 +354,29 @@ func TestExampleKeepsTheAdminInterfaceToItself(t *testing.T) {
 	require.NotNil(t, config.Admin.Config.Persist)
 	require.False(t, *config.Admin.Config.Persist, "the configuration is written to a file")
 	require.Empty(t, config.Admin.Remote)
+}
+
+// TestExamplesEndSlowHeaders guarantees that no server of the files that operators begin with waits long for the headers of a request.
+func TestExamplesEndSlowHeaders(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"../Caddyfile.example", "../packaging/Caddyfile"} {
+		text, err := os.ReadFile(file) //nolint:gosec // the repository's own
+		require.NoError(t, err)
+		adapted, err := adapt(string(text))
+		require.NoError(t, err)
+		var config struct {
+			Apps struct {
+				HTTP struct {
+					Servers map[string]struct {
+						ReadHeaderTimeout time.Duration `json:"read_header_timeout"`
+					} `json:"servers"`
+				} `json:"http"`
+			} `json:"apps"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(adapted), &config))
+		require.Len(t, config.Apps.HTTP.Servers, 2, file)
+		for name, server := range config.Apps.HTTP.Servers {
+			require.Equal(t, 10*time.Second, server.ReadHeaderTimeout, "%s: %s", file, name)
+		}
+	}
 }

@@ -185,7 +185,8 @@ func (a *App) gauges() []prometheus.Collector {
 	}
 	for _, share := range handlers.Shares() {
 		gauges = append(gauges, gauge("buffered_bytes",
-			"Bytes of request bodies and unread answers in memory in this process, by share of `limits buffered_bytes`.", prometheus.Labels{"share": share.String()},
+			"Bytes of request bodies and unread answers in memory in this process, by share of `limits buffered_bytes`.",
+			prometheus.Labels{"share": share.String()},
 			a.reading(func(rt *runtime) int64 { return rt.shared.bodies.UsedBy(share) })))
 	}
 	for _, p := range a.Providers {
