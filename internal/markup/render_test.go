@@ -95,7 +95,7 @@ var worst = []string{
 func TestRenderWorst(t *testing.T) {
 	t.Parallel()
 	for _, text := range worst {
-		requireBounded(t, strings.Repeat(text, maxSource/2/len(text))+"\na\n"+strings.Repeat("a\n", maxSource/5))
+		requireBounded(t, strings.Repeat(text, maxSource/4/len(text))+"\na\n"+strings.Repeat("a\n", maxSource/10))
 	}
 	requireBounded(t, strings.Repeat("a|", 1250)+"a\n"+strings.Repeat("-|", 1250)+"-\n"+strings.Repeat("b\n", 2500))
 	requireBounded(t, "[a]: "+strings.Repeat("b", 8<<10)+"\n\n"+strings.Repeat("[a]", 2<<10))

