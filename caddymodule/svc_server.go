@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -84,6 +85,14 @@ func init() {
 //	}
 //	handle /webhooks/<platform>[/*] {
 //	    svc_webhook <platform>
+//	}
+//	@browser {
+//	    path /
+//	    method GET HEAD
+//	    header Accept *text/html*
+//	}
+//	handle @browser {
+//	    redir * /dashboard
 //	}
 //	handle {
 //	    svc_error
@@ -205,6 +214,10 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 		if paths != nil {
 			matcher = caddy.ModuleMap{"path": h.JSON(paths)}
 		}
+		if slices.Equal(paths, caddyhttp.MatchPath{"/"}) { // a browser's
+			matcher["method"] = h.JSON(caddyhttp.MatchMethod{http.MethodGet, http.MethodHead})
+			matcher["header"] = h.JSON(caddyhttp.MatchHeader{"Accept": {"*text/html*"}})
+		}
 		routes = append(routes, h.NewRoute(matcher, subroute(chain...))...)
 	}
 	if !slices.Contains(s.except, groupModels) {
@@ -227,6 +240,11 @@ func (s *server) routes(h httpcaddyfile.Helper) []httpcaddyfile.ConfigValue {
 	}
 	for _, name := range s.platforms {
 		mount(caddyhttp.MatchPath{webhookPaths(platformDriver(name).Describe())}, &Webhook{Platform: name})
+	}
+	if !s.dashboardOff {
+		mount(caddyhttp.MatchPath{"/"}, &caddyhttp.StaticResponse{
+			StatusCode: "302", Headers: http.Header{"Location": {"/dashboard"}},
+		})
 	}
 	mount(nil, new(Error))
 	h.GroupRoutes(routes)

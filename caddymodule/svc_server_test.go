@@ -56,6 +56,14 @@ const (
 	writtenDashboard = `
 	handle /dashboard* {
 		svc_dashboard
+	}
+	@browser {
+		path /
+		method GET HEAD
+		header Accept *text/html*
+	}
+	handle @browser {
+		redir * /dashboard
 	}`
 	writtenDocs = `
 	handle /docs* {
@@ -223,6 +231,14 @@ func TestServerServesTheInterface(t *testing.T) {
 	}
 	resp, body := ask(t, http.MethodGet, server.URL+"/dashboard/login", nil)
 	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+	browser, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", http.NoBody)
+	require.NoError(t, err)
+	browser.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	led, err := http.DefaultTransport.RoundTrip(browser)
+	require.NoError(t, err)
+	require.NoError(t, led.Body.Close())
+	require.Equal(t, http.StatusFound, led.StatusCode)
+	require.Equal(t, "/dashboard", led.Header.Get("Location"))
 
 	for _, unknown := range []string{"/", "/v1", "/v1/embeddings", "/webhooks/market-b", "/webhooks/bot", "/metrics", "/health/live"} {
 		resp, body := ask(t, http.MethodGet, server.URL+unknown, nil)
