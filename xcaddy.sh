@@ -36,6 +36,9 @@ if [ "${XCADDY_RACE_DETECTOR:-}" = 1 ]; then
 	build+=(-race)
 	CGO_ENABLED=1
 fi
+# Builds for tests have the version "devel", so that not every commit makes them anew.
+version=
+[ -n "$variant" ] || version=$(scripts/version.sh)
 out=dist/caddy$variant worker=dist/svc-worker$variant
 stamp=dist/.built$variant
 
@@ -48,6 +51,7 @@ inputs() {
 		LC_ALL=C sort -z | xargs -0 sha256sum
 	[ ${#guest[@]} = 0 ] || find tests/guest -name '*.go' ! -name '*_test.go' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
 	go version
+	echo "$version"
 }
 
 # One line while packages are compiled: hundreds of them the first time, which takes some minutes.
@@ -82,7 +86,7 @@ echo "building $out (Caddy $CADDY_VERSION with this module; the first build take
 rm -rf "$out.new"
 if [ ${#guest[@]} = 0 ]; then
 	# Both at once: they share all packages but their own.
-	go build -v "${build[@]}" -ldflags '-w -s' -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
+	go build -v "${build[@]}" -ldflags "-w -s -X $MODULE/caddymodule.version=$version" -o "$out.new/" ./cmd/caddy ./cmd/svc-worker 2>&1 | progress >&2
 	mv "$out.new/caddy" "$out"
 	mv "$out.new/svc-worker" "$worker"
 	rmdir "$out.new"

@@ -20,6 +20,7 @@ func parseGlobalOption(d *caddytokens.Dispenser, previous any) (any, error) {
 		d.Next()
 		return nil, d.Err("svc: there is one svc block; a second one is refused. To spread it over files, use import inside it")
 	}
+	nameService()
 	app := new(App)
 	if err := app.UnmarshalCaddyfile(d); err != nil {
 		return nil, err

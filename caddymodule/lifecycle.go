@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-svc/caddy-svc/internal/gcfloor"
 	"github.com/caddy-svc/caddy-svc/internal/limit"
+	"github.com/caddy-svc/caddy-svc/internal/store"
 )
 
 const (
@@ -102,7 +103,17 @@ func (a *App) Start() error {
 	releaseFloor := gcfloor.Use(a.Memory.gcFloor(), a.log)
 	a.cleanup = append(a.cleanup, func() error { releaseFloor(); return nil })
 	close(a.ready)
+	a.logStart(location)
 	return nil
+}
+
+// logStart says in the log what runs now.
+func (a *App) logStart(location store.Location) {
+	process := "server"
+	if a.worker != nil {
+		process = "worker"
+	}
+	a.log.Info("serving", "process", process, "version", Version(), "base_url", a.BaseURL, "store", location.Redacted(), "models", len(a.Models))
 }
 
 // storeSettings returns a's settings for the store, which it may share with other configurations.

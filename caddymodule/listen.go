@@ -71,13 +71,15 @@ func taken(address string) error {
 	return nil
 }
 
+// isServer reports whether this process is `caddy run`, rather than a command that only reads or checks a configuration, or a worker.
+func isServer() bool { return len(os.Args) > 1 && os.Args[1] == "run" }
+
 // requireFree fails if another process listens where the server of ctx's handler is about to. Caddy would share the port with another
 // Caddy of the same user, which then loses a part of its requests. It looks only when `caddy run` loads the first configuration of its
 // process: later ones share their ports with those before, and `caddy validate` listens nowhere.
 func (a *App) requireFree(ctx caddy.Context) error {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	first := len(os.Args) > 1 && os.Args[1] == "run" && caddy.ActiveContext().Context == nil
-	if !ok || !first {
+	if !ok || !isServer() || caddy.ActiveContext().Context != nil {
 		return nil
 	}
 	for _, address := range server.Listen {

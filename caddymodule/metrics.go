@@ -172,6 +172,8 @@ func registerMetrics(registry *prometheus.Registry, a *App) error {
 func (a *App) gauges() []prometheus.Collector {
 	gauges := []prometheus.Collector{
 		newQueueGauges(a),
+		gauge("build_info", "1, with the version of the program as its label.", prometheus.Labels{"version": Version()},
+			func() float64 { return 1 }),
 		gauge("calls_running", "Requests and calls that live on the configured store in this process.", nil,
 			a.reading(func(rt *runtime) int64 { return int64(rt.shared.calls.Running()) })),
 		gauge("detached_calls", "Calls that go on without their client, for its Idempotency-Key or until their provider begins to answer.", nil,

@@ -39,6 +39,7 @@ type vendor struct {
 // the configuration or, if there are none, all secrets that are missing or unusable. It opens no store and makes no
 // connection. It implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
+	nameService()
 	if err := a.faults().Err(); err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (a *App) newDocs(api *endpoint.Server, catalog *messaging.Catalog) (*openap
 		return nil, nil //nolint:nilnil // without svc_docs no handler uses it
 	}
 	described, err := openapi.New(api, openapi.Config{
-		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes,
+		BaseURL: a.BaseURL, SignatureHeaders: a.signatureHeaders(), Catalog: catalog, FailureModes: docs.FailureModes, Version: Version(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describing the interface: %w", err)

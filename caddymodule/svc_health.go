@@ -72,7 +72,7 @@ func (h *Health) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.health = &handlers.Health{Store: readiness{app}, ShuttingDown: exiting}
+	h.health = &handlers.Health{Store: readiness{app}, ShuttingDown: exiting, Version: Version()}
 	return nil
 }
 

@@ -23,6 +23,26 @@ const (
 	tracesFlushWait = 2 * time.Second
 )
 
+// serverServiceName is the service.name of a server's spans, unless a variable has another.
+const serverServiceName = "caddy-svc"
+
+// nameService gives the spans of Caddy's `tracing` the name and version of this service, unless OpenTelemetry's variables have others.
+// Caddy has no other way, and reads the variables when it provisions the first site with `tracing`: a Caddyfile is adapted before.
+// Another process than a server's stays as it is.
+func nameService() {
+	if !isServer() {
+		return
+	}
+	const nameVariable, attributesVariable = "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"
+	attributes := os.Getenv(attributesVariable)
+	if os.Getenv(nameVariable) == "" && !strings.Contains(attributes, "service.name=") {
+		os.Setenv(nameVariable, serverServiceName) //nolint:errcheck // a name without faults
+	}
+	if !strings.Contains(attributes, "service.version=") {
+		os.Setenv(attributesVariable, strings.Trim(attributes+",service.version="+Version(), ",")) //nolint:errcheck // as above
+	}
+}
+
 // newWorkerTraces returns the provider of a worker's spans by OpenTelemetry's variables, nil if none of them asks for traces. A worker
 // has no site whose `tracing` could. It makes no request.
 func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
@@ -30,7 +50,9 @@ func newWorkerTraces(ctx context.Context) (*sdktrace.TracerProvider, error) {
 		return nil, nil //nolint:nilnil // nothing is traced
 	}
 	described, err := resource.New(ctx,
-		resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", workerServiceName)), resource.WithFromEnv())
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", workerServiceName), attribute.String("service.version", Version())),
+		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("reading OpenTelemetry's resource: %w", err)
 	}

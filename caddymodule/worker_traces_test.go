@@ -62,6 +62,7 @@ func TestWorkerTraces(t *testing.T) {
 			require.Equal(t, row.unsampled, !span.IsRecording())
 			if recorded, ok := span.(sdktrace.ReadOnlySpan); ok {
 				require.Contains(t, recorded.Resource().String(), "service.name="+row.service)
+				require.Contains(t, recorded.Resource().String(), "service.version="+Version())
 			}
 			span.End()
 		})

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ type Health struct {
 	Store Pinger
 	// ShuttingDown reports whether this process is about to end; nil means it never is.
 	ShuttingDown func() bool
+	// Version is the program's, for the answers.
+	Version string
 }
 
 // Serve answers paths that end in /live and /ready; others are not_found.
@@ -37,8 +40,8 @@ func (h *Health) Serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Live answers 200 as long as the process can answer at all.
-func (*Health) Live(w http.ResponseWriter, _ *http.Request) error {
-	WriteJSON(w, http.StatusOK, []byte(`{"status":"live"}`))
+func (h *Health) Live(w http.ResponseWriter, _ *http.Request) error {
+	h.write(w, http.StatusOK, probeAnswer{Status: "live"})
 	return nil
 }
 
@@ -46,15 +49,28 @@ func (*Health) Live(w http.ResponseWriter, _ *http.Request) error {
 // only logged.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	if h.ShuttingDown != nil && h.ShuttingDown() {
-		WriteJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"shutting_down"}`))
+		h.write(w, http.StatusServiceUnavailable, probeAnswer{Status: "unready", Reason: "shutting_down"})
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := h.Store.Ping(ctx); err != nil {
-		WriteJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"unready","reason":"store"}`))
+		h.write(w, http.StatusServiceUnavailable, probeAnswer{Status: "unready", Reason: "store"})
 		return nil
 	}
-	WriteJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))
+	h.write(w, http.StatusOK, probeAnswer{Status: "ready"})
 	return nil
+}
+
+// probeAnswer is the body of a probe.
+type probeAnswer struct {
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+func (h *Health) write(w http.ResponseWriter, status int, answer probeAnswer) {
+	answer.Version = h.Version
+	body, _ := json.Marshal(answer) //nolint:errcheck,errchkjson // texts only
+	WriteJSON(w, status, body)
 }

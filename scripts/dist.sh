@@ -5,7 +5,7 @@
 #     scripts/dist.sh                    # in dist/release, which is made anew
 #     scripts/dist.sh twice              # then once more in a fresh clone with an empty build cache, and compares
 #
-# The version is the commit's tag v…, else v0.0.0-git.TIME.gCOMMIT. docs/releasing.md says how to release.
+# The version is that of scripts/version.sh. docs/releasing.md says how to release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/go.sh
@@ -17,8 +17,7 @@ if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
 fi
 commit=$(git rev-parse HEAD)
 time=$(git show --no-patch --format=%ct HEAD)
-version=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null) ||
-	version=v0.0.0-git.$(TZ=UTC git show --no-patch --date=format-local:%Y%m%d%H%M%S --format=%cd HEAD).g${commit:0:12}
+version=$(scripts/version.sh)
 
 out=$PWD/dist/release
 rm -rf "$out" dist/targets
@@ -28,7 +27,7 @@ export GOFLAGS="-trimpath -buildvcs=false $TAGS"
 for target in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
 	step "dist: caddy for $target"
 	CGO_ENABLED=0 GOOS=${target%-*} GOARCH=${target#*-} GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' \
-		go build -ldflags '-s -w -buildid=' -o "dist/targets/caddy-$target" ./cmd/caddy
+		go build -ldflags "-s -w -buildid= -X github.com/caddy-svc/caddy-svc/caddymodule.version=$version" -o "dist/targets/caddy-$target" ./cmd/caddy
 done
 step "dist: packages of $version"
 go -C packaging run ./pack -version "$version" -maintainer "$(git show --no-patch --format='%an <%ae>' HEAD)" -time "$time" -root .. -binaries ../dist/targets -out "$out"

@@ -24,6 +24,8 @@ type traceReceiver struct {
 
 	mu    sync.Mutex
 	spans []*tracepb.Span
+	// services are the names and versions of the services whose spans came.
+	services []string
 }
 
 func startTraceReceiver(t testing.TB) *traceReceiver {
@@ -39,6 +41,11 @@ func startTraceReceiver(t testing.TB) *traceReceiver {
 		receiver.mu.Lock()
 		defer receiver.mu.Unlock()
 		for _, resource := range traces.GetResourceSpans() {
+			about := map[string]string{}
+			for _, kv := range resource.GetResource().GetAttributes() {
+				about[kv.GetKey()] = kv.GetValue().GetStringValue()
+			}
+			receiver.services = append(receiver.services, about["service.name"]+" "+about["service.version"])
 			for _, scope := range resource.GetScopeSpans() {
 				receiver.spans = append(receiver.spans, scope.GetSpans()...)
 			}
@@ -63,6 +70,15 @@ func (r *traceReceiver) awaitSpan(p *process, name string, wanted func(*tracepb.
 	return span
 }
 
+// seen are the services whose spans came, each once.
+func (r *traceReceiver) seen() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	services := slices.Clone(r.services)
+	slices.Sort(services)
+	return slices.Compact(services)
+}
+
 // attributesOf are the attributes of a span that are texts or numbers.
 func attributesOf(span *tracepb.Span) map[string]any {
 	attributes := map[string]any{}
@@ -76,7 +92,7 @@ func attributesOf(span *tracepb.Span) map[string]any {
 	return attributes
 }
 
-// TestTracesOfCalls: a call below Caddy's tracing is a span of the client's trace, with the figures of the books and nothing that was
+// TestTracesOfCalls: a call below Caddy's tracing is a span of the client's trace, under the name and version of this service, with the figures of the books and nothing that was
 // said, and the vendor gets its context where the configuration says so.
 func TestTracesOfCalls(t *testing.T) {
 	t.Parallel()
@@ -102,6 +118,7 @@ func TestTracesOfCalls(t *testing.T) {
 	require.Equal(t, "acme-standard-1", attributes["gen_ai.response.model"])
 	require.EqualValues(t, 11, attributes["gen_ai.usage.input_tokens"])
 	require.EqualValues(t, 7, attributes["gen_ai.usage.output_tokens"])
+	require.Equal(t, []string{"caddy-svc devel"}, receiver.seen())
 	require.Equal(t, "00-"+trace+"-"+hex.EncodeToString(span.GetSpanId())+"-01", script.only(t).Header.Get("Traceparent"))
 }
 
@@ -141,6 +158,7 @@ func TestTracesOfAnswers(t *testing.T) {
 	joined := receiver.awaitSpan(&c.worker.process, "join bot", linksTo(answer))
 	second := receiver.awaitSpan(&c.process, "handler", linksTo(joined))
 	require.NotEqual(t, first.GetTraceId(), second.GetTraceId())
+	require.Equal(t, []string{"caddy-svc devel", "caddy-svc-worker devel"}, receiver.seen())
 	receiver.mu.Lock()
 	defer receiver.mu.Unlock()
 	for _, span := range receiver.spans {

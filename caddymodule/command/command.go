@@ -63,7 +63,22 @@ func addCommands(root *cobra.Command) {
 		agentCommand(flags), channelCommand(flags), queueCommand(flags), conversationCommand(flags),
 		migrateCommand(flags), doctorCommand(flags), rekeyCommand(flags), auditCommand(flags), backupCommand(flags),
 		exportCommand(flags), importCommand(flags), statusCommand(flags), healthCommand(), flags.initCommand(), flags.tryCommand(),
+		versionCommand(flags), helpCommand(),
 	)
+}
+
+// helpCommand is `caddy svc help COMMAND`, which is `caddy svc COMMAND --help`. Cobra has such a command only for Caddy itself.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [command]", Short: "Prints the help of a command", DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Parent().Find(args)
+			if err != nil || len(rest) > 0 {
+				return fmt.Errorf("%s has no command %q", cmd.Parent().CommandPath(), strings.Join(args, " "))
+			}
+			return about.Help()
+		},
+	}
 }
 
 // noun adds verbs to a command, which without one of them fails and lists them.

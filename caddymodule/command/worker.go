@@ -62,7 +62,7 @@ func workerCommand(command *cobra.Command) {
 // WorkerMain is the main function of the binary svc-worker, which has only the command of `caddy svc-worker`. It returns the
 // exit status.
 func WorkerMain() int {
-	command := &cobra.Command{Use: workerCommandName, Short: workerShort, Long: workerLong, SilenceUsage: true}
+	command := &cobra.Command{Use: workerCommandName, Short: workerShort, Long: workerLong, SilenceUsage: true, Version: caddymodule.Version()}
 	workerCommand(command)
 	if err := command.ExecuteContext(context.Background()); err != nil {
 		return caddy.ExitCodeFailedStartup

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,7 +38,7 @@ func describe(server *endpoint.Server, config Config, codes []codeDoc) (*huma.Op
 	d.document = &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
-			Title: "caddy-svc", Version: "1",
+			Title: "caddy-svc", Version: cmp.Or(config.Version, "devel"),
 			Description: introduction,
 			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
 			Extensions:  map[string]any{"summary": headline}, // new in OpenAPI 3.1, and in the framework not yet

@@ -33,6 +33,8 @@ type Config struct {
 	Catalog *messaging.Catalog
 	// FailureModes is docs/failure-modes.md.
 	FailureModes string
+	// Version is the program's; empty means a build without one.
+	Version string
 }
 
 // Docs serves the interface description as OpenAPI 3.1 in JSON and YAML, and as a page, which loads only its own style and script.
